@@ -1,0 +1,1 @@
+"""Frozen values that every process shares. Standard library only."""

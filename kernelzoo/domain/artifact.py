@@ -1,0 +1,37 @@
+"""The bytes of a compiled candidate and what a caller must know to run them.
+
+ABI 1, wasm: the module imports `env.memory` (shared) and exports `main(ptr…, [scratch,] lo, hi)`.
+One i32 byte address per tensor, 16-byte aligned, in the order of `tensors`; then, only if
+`scratch_bytes` > 0, the address of memory that this caller alone uses; then the half-open range
+[lo, hi) of the outermost loop, 0 ≤ lo ≤ hi ≤ `range_extent`. Disjoint ranges may run at once.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Self
+
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Tensor
+
+ABI_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactManifest:
+    abi: int
+    kind: TargetKind
+    requires: tuple[str, ...]
+    tensors: tuple[Tensor, ...]
+    scratch_bytes: int
+    range_extent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    sha256: str
+    body: bytes
+    manifest: ArtifactManifest
+
+    @classmethod
+    def of(cls, body: bytes, manifest: ArtifactManifest) -> Self:
+        return cls(sha256=sha256(body).hexdigest(), body=body, manifest=manifest)

@@ -1,0 +1,26 @@
+"""One point of a lite space: a workload, a target kind and the settings of each primitive."""
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+
+Setting = int | bool | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """`config` is sorted by name. `requires` are the target features its code uses."""
+
+    workload: Workload
+    kind: TargetKind
+    config: tuple[tuple[str, Setting], ...]
+    requires: tuple[str, ...]
+
+    @property
+    def candidate_id(self) -> str:
+        """32 hex digits, equal for equal candidates on every machine."""
+        text = json.dumps([self.workload.key, self.kind, dict(self.config)], sort_keys=True)
+        return sha256(text.encode()).hexdigest()[:32]

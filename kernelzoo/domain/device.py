@@ -1,0 +1,86 @@
+"""What a browser tells of its device, and the class of devices that share kernels."""
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import Self
+
+from kernelzoo.domain.target import Target
+from kernelzoo.errors import InvalidInput
+
+_ID = re.compile(r"[0-9a-f]{16}")
+_RHO = re.compile(r"r(?P<suite>[0-9]{1,4})-(?P<bits>[01]{1,64})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """The part of a profile that does not change with the browser. Unknown text is ''."""
+
+    cpu_architecture: str
+    logical_cores: int
+    gpu_vendor: str
+    gpu_architecture: str
+
+    @property
+    def device_id(self) -> str:
+        """16 hex digits: a stable hash of these fields alone."""
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """Browser engine and version: recorded beside a measurement, never in the device id."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrimitiveVector:
+    """ρ of nnJIT section 5.3. Bit i is '1' where primitive i's advanced setting is faster.
+
+    `suite` is the version of the microbenchmark suite, so that bits keep their meaning.
+    """
+
+    suite: int
+    bits: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        match = _RHO.fullmatch(text)
+        if match is None:
+            raise InvalidInput(
+                f"primitive vector {text[:80]!r} is malformed; write r<suite>-<bits>, as in r1-01"
+            )
+        return cls(suite=int(match["suite"]), bits=match["bits"])
+
+    def __str__(self) -> str:
+        return f"r{self.suite}-{self.bits}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceClass:
+    """Devices that share kernels. Text form: `<device id>:<ρ>:<target>`."""
+
+    device_id: str
+    rho: PrimitiveVector
+    target: Target
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        parts = text.split(":")
+        if len(parts) != 3 or not _ID.fullmatch(parts[0]):
+            raise InvalidInput(
+                f"device class {text[:120]!r} is malformed; write <device id>:<rho>:<target>, "
+                "as in 0123456789abcdef:r1-0:wasm+simd128"
+            )
+        return cls(
+            device_id=parts[0],
+            rho=PrimitiveVector.parse(parts[1]),
+            target=Target.parse(parts[2]),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.device_id}:{self.rho}:{self.target}"

@@ -1,0 +1,41 @@
+"""What an agent reports of one candidate: raw samples, or the stage at which it failed."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """`OK`, or the stage that failed."""
+
+    OK = "ok"
+    VALIDATE = "validate"
+    COMPILE = "compile"
+    RUN = "run"
+    COMPARE = "compare"
+    TIMEOUT = "timeout"
+
+
+class Verdict(StrEnum):
+    """What the server's recomputation of sampled entries says."""
+
+    PENDING = "pending"
+    VERIFIED = "verified"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """Each sample is the mean time of one call, in nanoseconds, over `calls_per_sample` calls.
+
+    `reference_ns` are samples of the lease's reference kernel, interleaved with `samples_ns`.
+    `sampled_entries` are output values at the positions that the lease's seed names.
+    A failure has no samples; `detail` says what happened.
+    """
+
+    candidate_id: str
+    outcome: Outcome
+    samples_ns: tuple[float, ...]
+    reference_ns: tuple[float, ...]
+    calls_per_sample: int
+    sampled_entries: tuple[float, ...]
+    detail: str

@@ -1,0 +1,54 @@
+"""Where a kernel runs: WebAssembly or WebGPU, with the optional features it may use."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from kernelzoo.errors import InvalidInput
+
+
+class TargetKind(StrEnum):
+    WASM = "wasm"
+    WEBGPU = "webgpu"
+
+
+FEATURES = {
+    TargetKind.WASM: ("relaxed-simd", "simd128"),
+    TargetKind.WEBGPU: ("shader-f16", "subgroups"),
+}
+
+
+def parse_kind(text: str) -> TargetKind:
+    """Raises InvalidInput for a name that is no target."""
+    if text not in tuple(TargetKind):
+        raise InvalidInput(f"target {text[:40]!r} is unknown; use one of {', '.join(TargetKind)}")
+    return TargetKind(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """`features` are sorted and known for the kind. Text form: `wasm+relaxed-simd+simd128`."""
+
+    kind: TargetKind
+    features: tuple[str, ...]
+
+    @classmethod
+    def of(cls, kind: TargetKind, features: tuple[str, ...]) -> Self:
+        unknown = sorted(set(features) - set(FEATURES[kind]))
+        if unknown:
+            raise InvalidInput(
+                f"feature {unknown[0][:40]!r} is unknown for {kind}; "
+                f"known are {', '.join(FEATURES[kind])}"
+            )
+        return cls(kind=kind, features=tuple(sorted(set(features))))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        kind, *features = text.split("+")
+        return cls.of(parse_kind(kind), tuple(features))
+
+    def offers(self, requires: tuple[str, ...]) -> bool:
+        return set(requires) <= set(self.features)
+
+    def __str__(self) -> str:
+        return "+".join((self.kind, *self.features))

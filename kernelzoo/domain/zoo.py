@@ -1,0 +1,39 @@
+"""A zoo entry: the kernel that is served for a key, with the evidence for it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kernelzoo.domain.device import DeviceClass
+
+
+class EntryState(StrEnum):
+    """Provisional until a quorum of identities has voted; retired once replaced."""
+
+    PROVISIONAL = "provisional"
+    CONFIRMED = "confirmed"
+    RETIRED = "retired"
+
+
+class HitLevel(StrEnum):
+    """The step of the fallback chain that an answer came from."""
+
+    EXACT = "exact"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKey:
+    """(op, shape) is the workload key; (ρ, device id) and the target are the device class."""
+
+    workload_key: str
+    device_class: DeviceClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """`weight` of `total_weight` is the share of rank weights that the winner received."""
+
+    ballots: int
+    weight: int
+    total_weight: int
+    relative_time: float
