@@ -1,0 +1,104 @@
+"""Background jobs by name. PostgreSQL holds the work; a message only rings the bell.
+
+Send after the transaction that wrote the row has committed. A message that cannot be sent is
+logged and dropped: the periodic `ring` task finds the waiting row and sends it again.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+log = structlog.get_logger(__name__)
+
+COMPILE_QUEUE = "compile"
+AGGREGATE_QUEUE = "aggregate"
+
+# The longest task (a batch of 64 candidates at the paper's 500 ms each would be 32 s) must end
+# well before the broker hands its message to another worker.
+TASK_LIMIT_S = 60
+VISIBILITY_TIMEOUT_S = 180
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """`arguments` are ids of rows, never the rows."""
+
+    name: str
+    queue: str
+    arguments: tuple[int | str | list[int], ...]
+
+
+def plan_space(job_id: int) -> Job:
+    """Enumerate the lite space of a tuning job into candidate rows."""
+    return Job(name="plan_space", queue=COMPILE_QUEUE, arguments=(job_id,))
+
+
+def compile_batch(job_id: int, ordinals: tuple[int, ...]) -> Job:
+    """Compile these candidates of a tuning job and store their artifacts."""
+    return Job(name="compile_batch", queue=COMPILE_QUEUE, arguments=(job_id, list(ordinals)))
+
+
+def verify_lease(lease_id: int) -> Job:
+    """Recompute the sampled entries of a lease's measurements, then tally its key."""
+    return Job(name="verify_lease", queue=AGGREGATE_QUEUE, arguments=(lease_id,))
+
+
+def tally(workload_key: str, device_class: str) -> Job:
+    """Count the ballots of a key and publish the winner."""
+    return Job(name="tally", queue=AGGREGATE_QUEUE, arguments=(workload_key, device_class))
+
+
+def ring() -> Job:
+    """Send again the jobs of rows that have waited too long."""
+    return Job(name="ring", queue=AGGREGATE_QUEUE, arguments=())
+
+
+class Sender(Protocol):
+    """What enqueues a job. Never raises for a broker that is away."""
+
+    def __call__(self, job: Job) -> None: ...
+
+
+def broker(redis_url: str) -> Celery:
+    """The Celery application that senders and workers configure alike.
+
+    `visibility_timeout` is read in three places and the shortest on a broker wins, so all are set.
+    """
+    app = Celery("kernelzoo", broker=redis_url)
+    app.conf.update(
+        broker_connection_retry_on_startup=True,
+        broker_transport_options={
+            "visibility_timeout": VISIBILITY_TIMEOUT_S,
+            "socket_timeout": 5,
+            "socket_connect_timeout": 2,
+            # Give up after one quick retry: a lost message costs less than a blocked sender.
+            "max_retries": 1,
+            "interval_start": 0.1,
+            "interval_max": 0.1,
+        },
+        visibility_timeout=VISIBILITY_TIMEOUT_S,
+        result_backend_transport_options={"visibility_timeout": VISIBILITY_TIMEOUT_S},
+        task_ignore_result=True,
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        task_time_limit=TASK_LIMIT_S,
+        worker_disable_prefetch=True,
+        worker_prefetch_multiplier=1,
+        worker_hijack_root_logger=False,
+    )
+    return app
+
+
+def celery_sender(app: Celery) -> Sender:
+    """A sender that publishes to the broker, and logs when the broker is away."""
+
+    def send(job: Job) -> None:
+        try:
+            app.send_task(job.name, args=job.arguments, queue=job.queue, retry=False)
+        except OperationalError as error:
+            log.warning("broker away, job left to the ring", job=job.name, error=str(error))
+
+    return send

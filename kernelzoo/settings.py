@@ -1,0 +1,33 @@
+"""Everything that is set from outside, read once in a process's `main` and passed down.
+
+Each field is the environment variable `KERNELZOO_<NAME>`.
+"""
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_REPOSITORY = Path(__file__).parents[1]
+
+
+class Settings(BaseSettings):
+    """Durations are in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="KERNELZOO_", frozen=True)
+
+    database_url: str
+    redis_url: str
+    operator_key: SecretStr
+    token_secret: SecretStr
+    client_dist: Path = _REPOSITORY / "client" / "dist"
+    log_json: bool = True
+
+    session_s: int = Field(default=3600, ge=60)
+    lease_s: int = Field(default=60, ge=1)
+    identities_per_network_per_day: int = Field(default=20, ge=1)
+    max_request_bytes: int = Field(default=1 << 20, ge=1024)
+
+    quorum: int = Field(default=5, ge=1)
+    compile_batch: int = Field(default=16, ge=1, le=64)
+    stalled_s: float = Field(default=5, gt=0)

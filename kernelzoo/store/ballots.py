@@ -1,0 +1,111 @@
+"""Ballots: the latest of each identity for each key."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from kernelzoo.domain.ballot import Ballot, BallotLine
+from kernelzoo.store.query import Query, Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRow:
+    workload_key: str
+    device_class: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BallotRow:
+    """Only the lines whose candidate this identity measured with a verified output."""
+
+    identity_id: UUID
+    candidate_ids: list[str]
+    relative_times: list[float]
+
+    def to_ballot(self) -> Ballot:
+        pairs = zip(self.candidate_ids, self.relative_times, strict=True)
+        return Ballot(
+            identity=str(self.identity_id),
+            lines=tuple(BallotLine(candidate_id=c, relative_time=t) for c, t in pairs),
+        )
+
+
+def file(workload_key: str, device_class: str, ballot: Ballot) -> Statement:
+    """Replaces the identity's earlier ballot for the key."""
+    return Statement(
+        sql="""
+            INSERT INTO ballot
+                (identity_id, workload_key, device_class, candidate_ids, relative_times)
+            VALUES (%(identity)s::uuid, %(key)s, %(device_class)s, %(candidates)s, %(times)s)
+            ON CONFLICT (identity_id, workload_key, device_class) DO UPDATE SET
+                candidate_ids = EXCLUDED.candidate_ids,
+                relative_times = EXCLUDED.relative_times,
+                filed_at = now(), rung_at = now(), tallied = false
+        """,
+        parameters={
+            "identity": ballot.identity,
+            "key": workload_key,
+            "device_class": device_class,
+            "candidates": [line.candidate_id for line in ballot.lines],
+            "times": [line.relative_time for line in ballot.lines],
+        },
+    )
+
+
+def lock_key(workload_key: str, device_class: str) -> Statement:
+    """Tallies of one key take turns until the transaction ends."""
+    return Statement(
+        sql="SELECT pg_advisory_xact_lock(hashtextextended(%(key)s || ' ' || %(class)s, 0))",
+        parameters={"key": workload_key, "class": device_class},
+    )
+
+
+def countable(workload_key: str, device_class: str) -> Query[BallotRow]:
+    """Ballots of a key in the order of their identities; lines not verified are left out."""
+    return Query(
+        sql="""
+            SELECT b.identity_id,
+                   array_agg(line.candidate_id ORDER BY line.rank) AS candidate_ids,
+                   array_agg(line.relative_time ORDER BY line.rank) AS relative_times
+            FROM ballot b
+            CROSS JOIN LATERAL unnest(b.candidate_ids, b.relative_times) WITH ORDINALITY
+                AS line (candidate_id, relative_time, rank)
+            WHERE b.workload_key = %(key)s AND b.device_class = %(class)s
+              AND EXISTS (
+                SELECT FROM measurement m
+                WHERE m.identity_id = b.identity_id AND m.device_class = b.device_class
+                  AND m.candidate_id = line.candidate_id
+                  AND m.outcome = 'ok' AND m.verdict = 'verified')
+            GROUP BY b.identity_id ORDER BY b.identity_id
+        """,
+        parameters={"key": workload_key, "class": device_class},
+        row=BallotRow,
+    )
+
+
+def tallied(workload_key: str, device_class: str) -> Statement:
+    """Marks the ballots of a key as counted. Run it before reading them: what is filed between
+    the two is then counted, and counted again by its own job, rather than not at all.
+    """
+    return Statement(
+        sql="""
+            UPDATE ballot SET tallied = true
+            WHERE workload_key = %(key)s AND device_class = %(class)s AND NOT tallied
+        """,
+        parameters={"key": workload_key, "class": device_class},
+    )
+
+
+def ring_waiting(stalled_s: float) -> Query[KeyRow]:
+    """Keys with ballots that wait too long to be counted; marks them as rung."""
+    return Query(
+        sql="""
+            WITH rung AS (
+                UPDATE ballot SET rung_at = now()
+                WHERE NOT tallied AND rung_at < now() - make_interval(secs => %(stalled_s)s)
+                RETURNING workload_key, device_class
+            )
+            SELECT DISTINCT workload_key, device_class FROM rung
+        """,
+        parameters={"stalled_s": stalled_s},
+        row=KeyRow,
+    )

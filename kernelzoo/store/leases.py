@@ -1,0 +1,163 @@
+"""Leases: which candidates an agent measures next, and for how long they are its own."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.store.query import Query, Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LendableRow:
+    """`reference_id` is the default kernel of the job for this agent's target."""
+
+    job_id: int
+    workload_key: str
+    candidate_id: str
+    reference_id: str
+    unmeasured: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLease:
+    id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRow:
+    id: int
+    identity_id: UUID
+    device_class: str
+    workload_key: str
+    seed: int
+    nonce: str
+    expires_at: datetime
+    expired: bool
+    candidate_ids: list[str]
+    answered_ids: list[str]
+
+
+def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[LendableRow]:
+    """Compiled candidates of the oldest job in which this identity has any left to measure.
+
+    A candidate is left when its code needs no feature that the target lacks, this identity has
+    not reported it for this device class and holds no open lease on it. Nothing is lent before
+    the job's reference kernel is compiled, so that relative times of one job share their base.
+    `unmeasured` counts what is left after these rows, compiled or not.
+    """
+    return Query(
+        sql="""
+            WITH fit AS (
+                SELECT c.job_id, c.ordinal, c.candidate_id, c.state, j.workload_key
+                FROM candidate c JOIN tuning_job j ON j.id = c.job_id
+                WHERE j.kind = %(kind)s AND j.state = 'planned' AND c.state <> 'failed'
+                  AND c.requires <@ %(features)s::text[]
+            ), reference AS (
+                SELECT DISTINCT ON (job_id) job_id, candidate_id, state
+                FROM fit ORDER BY job_id, ordinal
+            ), remaining AS (
+                SELECT fit.*, reference.candidate_id AS reference_id
+                FROM fit JOIN reference USING (job_id)
+                WHERE reference.state = 'compiled'
+                  AND NOT EXISTS (
+                    SELECT FROM measurement m
+                    WHERE m.identity_id = %(identity)s::uuid
+                      AND m.device_class = %(device_class)s
+                      AND m.candidate_id = fit.candidate_id)
+                  AND NOT EXISTS (
+                    SELECT FROM lease l JOIN lease_item i ON i.lease_id = l.id
+                    WHERE l.identity_id = %(identity)s::uuid
+                      AND l.device_class = %(device_class)s
+                      AND l.expires_at > now() AND i.candidate_id = fit.candidate_id)
+            ), chosen AS (
+                SELECT * FROM remaining
+                WHERE state = 'compiled'
+                  AND job_id = (SELECT min(job_id) FROM remaining WHERE state = 'compiled')
+                ORDER BY ordinal LIMIT %(limit)s
+            )
+            SELECT chosen.job_id, chosen.workload_key, chosen.candidate_id, chosen.reference_id,
+                   (SELECT count(*) FROM remaining r WHERE r.job_id = chosen.job_id)
+                       - (SELECT count(*) FROM chosen) AS unmeasured,
+                   NOT EXISTS (SELECT FROM candidate w
+                               WHERE w.job_id = chosen.job_id AND w.state = 'waiting') AS complete
+            FROM chosen ORDER BY chosen.ordinal
+        """,
+        parameters={
+            "kind": device_class.target.kind,
+            "features": list(device_class.target.features),
+            "identity": str(identity_id),
+            "device_class": str(device_class),
+            "limit": limit,
+        },
+        row=LendableRow,
+    )
+
+
+def grant(
+    *,
+    session_id: int,
+    identity_id: UUID,
+    device_class: DeviceClass,
+    job_id: int,
+    reference_id: str,
+    candidate_ids: list[str],
+    seed: int,
+    nonce: str,
+    duration_s: int,
+) -> Query[NewLease]:
+    return Query(
+        sql="""
+            WITH granted AS (
+                INSERT INTO lease (session_id, identity_id, device_class, job_id, reference_id,
+                                   seed, nonce, expires_at)
+                VALUES (%(session_id)s, %(identity)s::uuid, %(device_class)s, %(job_id)s,
+                        %(reference)s, %(seed)s, %(nonce)s,
+                        now() + make_interval(secs => %(duration_s)s))
+                RETURNING id
+            ), items AS (
+                INSERT INTO lease_item (lease_id, candidate_id)
+                SELECT granted.id, unnest(%(candidates)s::text[]) FROM granted
+            )
+            SELECT id FROM granted
+        """,
+        parameters={
+            "session_id": session_id,
+            "identity": str(identity_id),
+            "device_class": str(device_class),
+            "job_id": job_id,
+            "reference": reference_id,
+            "candidates": candidate_ids,
+            "seed": seed,
+            "nonce": nonce,
+            "duration_s": duration_s,
+        },
+        row=NewLease,
+    )
+
+
+def lease(lease_id: int) -> Query[LeaseRow]:
+    """The lease with what it lent and what was answered. Locks it against a second answer."""
+    return Query(
+        sql="""
+            SELECT l.id, l.identity_id, l.device_class, j.workload_key, l.seed, l.nonce,
+                   l.expires_at, l.expires_at <= now() AS expired,
+                   ARRAY(SELECT candidate_id FROM lease_item WHERE lease_id = l.id)
+                       AS candidate_ids,
+                   ARRAY(SELECT candidate_id FROM measurement WHERE lease_id = l.id)
+                       AS answered_ids
+            FROM lease l JOIN tuning_job j ON j.id = l.job_id
+            WHERE l.id = %(id)s FOR UPDATE OF l
+        """,
+        parameters={"id": lease_id},
+        row=LeaseRow,
+    )
+
+
+def lock_identity(identity_id: UUID) -> Statement:
+    """Loans to one identity take turns until the transaction ends."""
+    return Statement(
+        sql="SELECT pg_advisory_xact_lock(hashtextextended(%(identity)s, 1))",
+        parameters={"identity": str(identity_id)},
+    )

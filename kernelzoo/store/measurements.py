@@ -1,0 +1,120 @@
+"""Measurements as reported, and what the server's recomputation says of them."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from kernelzoo.domain.measurement import Measurement, Verdict
+from kernelzoo.store.query import Query, Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingRow:
+    candidate_id: str
+    outcome: str
+    sampled_entries: list[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseId:
+    lease_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateIdRow:
+    candidate_id: str
+
+
+def accept(
+    lease_id: int, identity_id: UUID, device_class: str, measurement: Measurement
+) -> Statement:
+    return Statement(
+        sql="""
+            INSERT INTO measurement
+                (lease_id, candidate_id, identity_id, device_class, outcome, samples_ns,
+                 reference_ns, calls_per_sample, sampled_entries, detail, best_ns)
+            VALUES (%(lease_id)s, %(candidate)s, %(identity)s::uuid, %(device_class)s,
+                    %(outcome)s, %(samples)s, %(reference)s, %(calls)s, %(entries)s, %(detail)s,
+                    %(best)s)
+        """,
+        parameters={
+            "lease_id": lease_id,
+            "candidate": measurement.candidate_id,
+            "identity": str(identity_id),
+            "device_class": device_class,
+            "outcome": measurement.outcome,
+            "samples": list(measurement.samples_ns),
+            "reference": list(measurement.reference_ns),
+            "calls": measurement.calls_per_sample,
+            "entries": list(measurement.sampled_entries),
+            "detail": measurement.detail,
+            "best": min(measurement.samples_ns, default=None),
+        },
+    )
+
+
+def pending(lease_id: int) -> Query[PendingRow]:
+    return Query(
+        sql="""
+            SELECT candidate_id, outcome, sampled_entries FROM measurement
+            WHERE lease_id = %(lease_id)s AND verdict = 'pending' FOR UPDATE
+        """,
+        parameters={"lease_id": lease_id},
+        row=PendingRow,
+    )
+
+
+def judge(lease_id: int, candidate_id: str, verdict: Verdict, detail: str) -> Statement:
+    """An empty `detail` leaves what the agent said."""
+    return Statement(
+        sql="""
+            UPDATE measurement SET verdict = %(verdict)s,
+                   detail = coalesce(nullif(%(detail)s, ''), detail)
+            WHERE lease_id = %(lease_id)s AND candidate_id = %(candidate)s
+        """,
+        parameters={
+            "lease_id": lease_id,
+            "candidate": candidate_id,
+            "verdict": verdict,
+            "detail": detail,
+        },
+    )
+
+
+def ring_pending(stalled_s: float) -> Query[LeaseId]:
+    """Leases whose measurements wait for a verdict too long; marks them as rung."""
+    return Query(
+        sql="""
+            WITH rung AS (
+                UPDATE measurement SET rung_at = now()
+                WHERE verdict = 'pending'
+                  AND rung_at < now() - make_interval(secs => %(stalled_s)s)
+                RETURNING lease_id
+            )
+            SELECT DISTINCT lease_id FROM rung
+        """,
+        parameters={"stalled_s": stalled_s},
+        row=LeaseId,
+    )
+
+
+def measured(
+    identity_id: UUID, workload_key: str, device_class: str, candidate_ids: list[str]
+) -> Query[CandidateIdRow]:
+    """Those of the candidates, of this workload, that the identity has measured and not in vain."""
+    return Query(
+        sql="""
+            SELECT DISTINCT m.candidate_id FROM measurement m
+            JOIN candidate c ON c.candidate_id = m.candidate_id
+            JOIN tuning_job j ON j.id = c.job_id
+            WHERE m.identity_id = %(identity)s::uuid AND m.device_class = %(device_class)s
+              AND m.candidate_id = ANY (%(candidates)s) AND j.workload_key = %(key)s
+              AND m.outcome = 'ok' AND m.verdict <> 'rejected'
+        """,
+        parameters={
+            "identity": str(identity_id),
+            "device_class": device_class,
+            "candidates": candidate_ids,
+            "key": workload_key,
+        },
+        row=CandidateIdRow,
+    )

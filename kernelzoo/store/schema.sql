@@ -1,0 +1,176 @@
+-- The schema as it is today. `migrations/` leads to the same schema; a test holds them equal.
+
+CREATE TABLE workload (
+    key text PRIMARY KEY,
+    flops bigint NOT NULL CHECK (flops > 0),
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE workload IS 'An operator with concrete extents; key as in kernelzoo.domain.workload.';
+
+CREATE TABLE workload_set (
+    name text NOT NULL,
+    position integer NOT NULL,
+    workload_key text NOT NULL REFERENCES workload,
+    PRIMARY KEY (name, position),
+    UNIQUE (name, workload_key)
+);
+COMMENT ON TABLE workload_set IS 'The workloads of one application, asked for in one request.';
+
+CREATE TABLE tuning_job (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    workload_key text NOT NULL REFERENCES workload,
+    kind text NOT NULL CHECK (kind IN ('wasm', 'webgpu')),
+    state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'planned', 'failed')),
+    detail text NOT NULL DEFAULT '',
+    created_at timestamptz NOT NULL DEFAULT now(),
+    rung_at timestamptz NOT NULL DEFAULT now(),
+    UNIQUE (workload_key, kind)
+);
+COMMENT ON COLUMN tuning_job.state IS 'waiting: no candidates yet; planned: its candidates are rows.';
+COMMENT ON COLUMN tuning_job.rung_at IS 'When a message for this row was last sent.';
+
+CREATE TABLE artifact (
+    sha256 text PRIMARY KEY CHECK (sha256 ~ '^[0-9a-f]{64}$'),
+    kind text NOT NULL CHECK (kind IN ('wasm', 'webgpu')),
+    body bytea NOT NULL,
+    manifest jsonb NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE artifact IS 'Compiled kernels by content. Rows never change.';
+
+CREATE TABLE candidate (
+    candidate_id text PRIMARY KEY CHECK (candidate_id ~ '^[0-9a-f]{32}$'),
+    job_id bigint NOT NULL REFERENCES tuning_job,
+    ordinal integer NOT NULL CHECK (ordinal >= 0),
+    config jsonb NOT NULL,
+    requires text[] NOT NULL,
+    state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'compiled', 'failed')),
+    attempts integer NOT NULL DEFAULT 0,
+    artifact_sha256 text REFERENCES artifact,
+    compile_ns bigint,
+    compiled_at timestamptz,
+    detail text NOT NULL DEFAULT '',
+    rung_at timestamptz NOT NULL DEFAULT now(),
+    UNIQUE (job_id, ordinal),
+    CHECK ((state = 'compiled') = (artifact_sha256 IS NOT NULL))
+);
+COMMENT ON COLUMN candidate.ordinal IS 'Order of promise within the lite space; 0 is first.';
+COMMENT ON COLUMN candidate.attempts IS 'Compilations begun. A candidate that kills its worker is given up.';
+CREATE INDEX candidate_waiting ON candidate (rung_at) WHERE state = 'waiting';
+
+CREATE VIEW kernel AS
+    SELECT c.candidate_id, a.sha256, length(a.body) AS size_bytes, a.manifest
+    FROM candidate c JOIN artifact a ON a.sha256 = c.artifact_sha256;
+COMMENT ON VIEW kernel IS 'Compiled candidates as a page is told of them.';
+
+CREATE TABLE device (
+    device_id text PRIMARY KEY CHECK (device_id ~ '^[0-9a-f]{16}$'),
+    cpu_architecture text NOT NULL,
+    logical_cores integer NOT NULL,
+    gpu_vendor text NOT NULL,
+    gpu_architecture text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE identity (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    network text NOT NULL,
+    operated boolean NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE identity IS 'One browser profile. One identity has one ballot per key.';
+COMMENT ON COLUMN identity.network IS 'Keyed hash of the network it first came from; no address is stored.';
+COMMENT ON COLUMN identity.operated IS 'Opened with the operator''s key: network caps do not apply.';
+CREATE INDEX identity_network ON identity (network, created_at);
+
+CREATE TABLE agent_session (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    identity_id uuid NOT NULL REFERENCES identity,
+    device_id text NOT NULL REFERENCES device,
+    device_class text NOT NULL,
+    engine_name text NOT NULL,
+    engine_version text NOT NULL,
+    peak_gflops double precision NOT NULL,
+    isolated boolean NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON COLUMN agent_session.peak_gflops IS 'Register-only limit of one core, as probed in the page.';
+CREATE INDEX agent_session_device ON agent_session (device_id);
+
+CREATE TABLE lease (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    session_id bigint NOT NULL REFERENCES agent_session,
+    identity_id uuid NOT NULL REFERENCES identity,
+    device_class text NOT NULL,
+    job_id bigint NOT NULL REFERENCES tuning_job,
+    reference_id text NOT NULL REFERENCES candidate,
+    seed bigint NOT NULL CHECK (seed BETWEEN 0 AND 4294967295),
+    nonce text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    expires_at timestamptz NOT NULL
+);
+
+CREATE TABLE lease_item (
+    lease_id bigint NOT NULL REFERENCES lease,
+    candidate_id text NOT NULL REFERENCES candidate,
+    PRIMARY KEY (lease_id, candidate_id)
+);
+
+CREATE TABLE measurement (
+    lease_id bigint NOT NULL,
+    candidate_id text NOT NULL,
+    identity_id uuid NOT NULL REFERENCES identity,
+    device_class text NOT NULL,
+    outcome text NOT NULL
+        CHECK (outcome IN ('ok', 'validate', 'compile', 'run', 'compare', 'timeout')),
+    samples_ns double precision[] NOT NULL,
+    reference_ns double precision[] NOT NULL,
+    calls_per_sample integer NOT NULL,
+    sampled_entries double precision[] NOT NULL,
+    detail text NOT NULL,
+    verdict text NOT NULL DEFAULT 'pending' CHECK (verdict IN ('pending', 'verified', 'rejected')),
+    best_ns double precision,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    rung_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (lease_id, candidate_id),
+    FOREIGN KEY (lease_id, candidate_id) REFERENCES lease_item
+);
+COMMENT ON COLUMN measurement.verdict IS 'Of the recomputed sampled entries; a failure is verified as told.';
+COMMENT ON COLUMN measurement.best_ns IS 'Smallest of samples_ns; null for a failure.';
+CREATE INDEX measurement_identity ON measurement (identity_id, device_class, candidate_id);
+CREATE INDEX measurement_candidate ON measurement (candidate_id, device_class);
+CREATE INDEX measurement_pending ON measurement (rung_at) WHERE verdict = 'pending';
+
+CREATE TABLE ballot (
+    identity_id uuid NOT NULL REFERENCES identity,
+    workload_key text NOT NULL REFERENCES workload,
+    device_class text NOT NULL,
+    candidate_ids text[] NOT NULL,
+    relative_times double precision[] NOT NULL,
+    filed_at timestamptz NOT NULL DEFAULT now(),
+    rung_at timestamptz NOT NULL DEFAULT now(),
+    tallied boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (identity_id, workload_key, device_class),
+    CHECK (cardinality(candidate_ids) BETWEEN 1 AND 5),
+    CHECK (cardinality(candidate_ids) = cardinality(relative_times))
+);
+COMMENT ON TABLE ballot IS 'The latest ballot of an identity for a key, fastest kernel first.';
+CREATE INDEX ballot_key ON ballot (workload_key, device_class);
+CREATE INDEX ballot_waiting ON ballot (rung_at) WHERE NOT tallied;
+
+CREATE TABLE zoo_entry (
+    workload_key text NOT NULL REFERENCES workload,
+    device_class text NOT NULL,
+    version integer NOT NULL CHECK (version > 0),
+    candidate_id text NOT NULL REFERENCES candidate,
+    state text NOT NULL CHECK (state IN ('provisional', 'confirmed', 'retired')),
+    ballots integer NOT NULL,
+    weight integer NOT NULL,
+    total_weight integer NOT NULL,
+    relative_time double precision NOT NULL,
+    published_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (workload_key, device_class, version)
+);
+COMMENT ON TABLE zoo_entry IS 'The kernel dataset of nnJIT section 5.3, with its history.';
+CREATE UNIQUE INDEX zoo_entry_live ON zoo_entry (workload_key, device_class)
+    WHERE state <> 'retired';

@@ -1,0 +1,171 @@
+"""Workloads and their tuning jobs."""
+
+from dataclasses import dataclass
+
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.store.query import Query, Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    id: int
+    workload_key: str
+    kind: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """Counts of candidates, of accepted measurements by any agent, and of ballots."""
+
+    id: int
+    workload_key: str
+    kind: str
+    state: str
+    detail: str
+    flops: int
+    candidates: int
+    compiled: int
+    failed: int
+    compile_ns_median: float | None
+    compile_ns_last: int | None
+    measurements: int
+    agents: int
+    ballots: int
+    best_ns: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobId:
+    id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadRow:
+    workload_key: str
+
+
+def register_workload(workload: Workload) -> Statement:
+    return Statement(
+        sql="""
+            INSERT INTO workload (key, flops) VALUES (%(key)s, %(flops)s)
+            ON CONFLICT (key) DO NOTHING
+        """,
+        parameters={"key": workload.key, "flops": workload.flops},
+    )
+
+
+def open_job(workload: Workload, kind: TargetKind) -> Query[JobId]:
+    """One row if the job is new, none if it exists. The workload must be registered."""
+    return Query(
+        sql="""
+            INSERT INTO tuning_job (workload_key, kind) VALUES (%(key)s, %(kind)s)
+            ON CONFLICT (workload_key, kind) DO NOTHING
+            RETURNING id
+        """,
+        parameters={"key": workload.key, "kind": kind},
+        row=JobId,
+    )
+
+
+def job(job_id: int) -> Query[JobRow]:
+    return Query(
+        sql="SELECT id, workload_key, kind, state FROM tuning_job WHERE id = %(id)s",
+        parameters={"id": job_id},
+        row=JobRow,
+    )
+
+
+def job_planned(job_id: int) -> Statement:
+    return Statement(
+        sql="UPDATE tuning_job SET state = 'planned' WHERE id = %(id)s",
+        parameters={"id": job_id},
+    )
+
+
+def job_failed(job_id: int, detail: str) -> Statement:
+    return Statement(
+        sql="UPDATE tuning_job SET state = 'failed', detail = %(detail)s WHERE id = %(id)s",
+        parameters={"id": job_id, "detail": detail},
+    )
+
+
+def ring_jobs(stalled_s: float) -> Query[JobId]:
+    """Jobs whose message seems lost; marks them as rung."""
+    return Query(
+        sql="""
+            UPDATE tuning_job SET rung_at = now()
+            WHERE state = 'waiting' AND rung_at < now() - make_interval(secs => %(stalled_s)s)
+            RETURNING id
+        """,
+        parameters={"stalled_s": stalled_s},
+        row=JobId,
+    )
+
+
+def progress(workload_key: str | None = None, kind: str | None = None) -> Query[JobProgress]:
+    """Progress of all jobs, newest first, or of one workload's job on one target kind."""
+    return Query(
+        sql="""
+            SELECT j.id, j.workload_key, j.kind, j.state, j.detail, w.flops,
+                   count(c.candidate_id) AS candidates,
+                   count(*) FILTER (WHERE c.state = 'compiled') AS compiled,
+                   count(*) FILTER (WHERE c.state = 'failed') AS failed,
+                   percentile_cont(0.5) WITHIN GROUP (ORDER BY c.compile_ns) AS compile_ns_median,
+                   (array_agg(c.compile_ns ORDER BY c.compiled_at DESC NULLS LAST))[1]
+                       AS compile_ns_last,
+                   coalesce(sum(m.measurements), 0)::bigint AS measurements,
+                   coalesce(max(m.agents), 0) AS agents,
+                   (SELECT count(*) FROM ballot b WHERE b.workload_key = j.workload_key
+                       AND split_part(split_part(b.device_class, ':', 3), '+', 1) = j.kind)
+                       AS ballots,
+                   min(m.best_ns) AS best_ns
+            FROM tuning_job j
+            JOIN workload w ON w.key = j.workload_key
+            LEFT JOIN candidate c ON c.job_id = j.id
+            LEFT JOIN LATERAL (
+                SELECT count(*) AS measurements,
+                       count(DISTINCT m.identity_id) AS agents,
+                       min(m.best_ns) FILTER (WHERE m.verdict <> 'rejected') AS best_ns
+                FROM measurement m WHERE m.candidate_id = c.candidate_id
+            ) m ON true
+            WHERE (%(key)s::text IS NULL OR j.workload_key = %(key)s)
+              AND (%(kind)s::text IS NULL OR j.kind = %(kind)s)
+            GROUP BY j.id, w.flops
+            ORDER BY j.id DESC
+        """,
+        parameters={"key": workload_key, "kind": kind},
+        row=JobProgress,
+    )
+
+
+def clear_set(name: str) -> Statement:
+    return Statement(
+        sql="DELETE FROM workload_set WHERE name = %(name)s", parameters={"name": name}
+    )
+
+
+def add_to_set(name: str, position: int, workload_key: str) -> Statement:
+    return Statement(
+        sql="""
+            INSERT INTO workload_set (name, position, workload_key)
+            VALUES (%(name)s, %(position)s, %(key)s)
+        """,
+        parameters={"name": name, "position": position, "key": workload_key},
+    )
+
+
+def workloads_of(name: str) -> Query[WorkloadRow]:
+    """The workloads of a set in order; a workload key is a set of itself."""
+    return Query(
+        sql="""
+            SELECT workload_key FROM (
+                SELECT workload_key, position FROM workload_set WHERE name = %(name)s
+                UNION ALL
+                SELECT key, 0 FROM workload WHERE key = %(name)s
+            ) AS members ORDER BY position
+        """,
+        parameters={"name": name},
+        row=WorkloadRow,
+    )
