@@ -1,0 +1,1 @@
+"""The three services. They never import each other."""

@@ -1,0 +1,79 @@
+"""Recomputes sampled output entries under a lease's seed, in float64, from the definition.
+
+A timing cannot be checked; an output can. The agent reports the values at positions that follow
+from the seed, and a kernel that is wrong anywhere near them, or was never run, is found here.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelzoo.domain.measurement import Outcome, Verdict
+from kernelzoo.domain.seeded import GOLDEN, STEP, comparison_tolerance, sampled_positions
+from kernelzoo.domain.workload import Workload
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """`detail` is '' for a verified report."""
+
+    verdict: Verdict
+    detail: str
+
+
+def input_values(seed: int, tensor: int, index: Indices) -> Floats:
+    """`kernelzoo.domain.seeded.input_value` for many flat indices of one input at once."""
+    x = (seed + tensor * GOLDEN + index.astype(np.uint64) * STEP).astype(np.uint32)
+    x ^= x >> 16
+    x *= np.uint32(0x85EBCA6B)
+    x ^= x >> 13
+    x *= np.uint32(0xC2B2AE35)
+    x ^= x >> 16
+    return (x >> 8).astype(np.float64) * 2.0**-24 - 0.5
+
+
+def expected_entries(workload: Workload, seed: int) -> Floats:
+    """float64[SAMPLED_ENTRIES]: right values at `sampled_positions`."""
+    output = workload.output
+    positions = np.array(sampled_positions(seed, output.elements), dtype=np.int64)
+    coordinates = np.unravel_index(positions, output.shape)
+    output_axes = workload.operator.output[1]
+    fixed = {axis: c[:, np.newaxis] for axis, c in zip(output_axes, coordinates, strict=True)}
+    summed = np.unravel_index(
+        np.arange(workload.reduction_length),
+        tuple(workload.extent[axis] for axis in workload.operator.reduction),
+    )
+    running = {
+        axis: s[np.newaxis, :] for axis, s in zip(workload.operator.reduction, summed, strict=True)
+    }
+    products = np.ones((positions.size, workload.reduction_length))
+    for number, (_, axes) in enumerate(workload.operator.inputs):
+        place = fixed | running
+        shape = tuple(workload.extent[axis] for axis in axes)
+        flat = np.ravel_multi_index(np.broadcast_arrays(*(place[axis] for axis in axes)), shape)
+        products *= input_values(seed, number, flat)
+    return np.asarray(products.sum(axis=1), dtype=np.float64)
+
+
+def judge(
+    outcome: Outcome, sampled_entries: tuple[float, ...], expected: Floats, workload: Workload
+) -> Judgement:
+    """A failure claims no output and is taken as told."""
+    if outcome is not Outcome.OK:
+        return Judgement(verdict=Verdict.VERIFIED, detail="")
+    got = np.array(sampled_entries, dtype=np.float64)
+    if got.shape != expected.shape:
+        return _rejected(f"{got.size} sampled entries instead of {expected.size}")
+    error = float(np.max(np.abs(got - expected)))
+    tolerance = comparison_tolerance(workload)
+    if not error <= tolerance:
+        return _rejected(f"a sampled entry is off by {error:.3g}; at most {tolerance:.3g} is right")
+    return Judgement(verdict=Verdict.VERIFIED, detail="")
+
+
+def _rejected(detail: str) -> Judgement:
+    return Judgement(verdict=Verdict.REJECTED, detail=detail)
