@@ -1,0 +1,1 @@
+"""The HTTP service: profiles, leases, results, zoo, artifacts, pages."""

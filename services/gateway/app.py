@@ -1,0 +1,87 @@
+"""The gateway: `uvicorn services.gateway.app:create --factory`."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.staticfiles import StaticFiles
+from psycopg_pool import AsyncConnectionPool
+from starlette.middleware.cors import CORSMiddleware
+
+from kernelzoo import __version__, jobs
+from kernelzoo.settings import Settings
+from kernelzoo.telemetry import configure_logging
+from services.gateway import problems
+from services.gateway.manifests import ManifestCache
+from services.gateway.middleware import BodyLimit, OpenHeaders
+from services.gateway.routes import jobs as job_routes
+from services.gateway.routes import leases, pages, sessions, zoo
+from services.gateway.state import State
+from services.gateway.tokens import Tokens
+from services.gateway.wake import Wake
+from services.gateway.wire.model import Problem
+
+POOL_SIZE = 16
+
+
+def create() -> FastAPI:
+    settings = Settings()
+    configure_logging(as_json=settings.log_json)
+    app = application(settings)
+    app.mount("/client", StaticFiles(directory=settings.client_dist, check_dir=False))
+    return app
+
+
+def application(settings: Settings) -> FastAPI:
+    """The routes and what they share, without the client's files."""
+    app = FastAPI(
+        title="kernelzoo",
+        version=__version__,
+        summary="Crowd-tuned kernels for deep learning in the browser",
+        lifespan=_lifespan(settings),
+        responses={"4XX": {"model": Problem, "description": "Refused: what, why, what to do"}},
+        strict_content_type=True,
+    )
+    problems.install(app)
+    for module in (sessions, leases, job_routes, zoo, pages):
+        app.include_router(module.router)
+    app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=["*"],
+        allow_methods=["GET", "POST", "PUT"],
+        allow_headers=["Authorization", "Content-Type", "X-Kernelzoo-Operator"],
+        expose_headers=["ETag", "Retry-After"],
+        max_age=86_400,
+    )
+    app.add_middleware(OpenHeaders)
+    return app
+
+
+def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        wake = Wake(settings.database_url)
+        pool = AsyncConnectionPool(
+            settings.database_url,
+            min_size=2,
+            max_size=POOL_SIZE,
+            kwargs={"autocommit": True},
+            check=AsyncConnectionPool.check_connection,
+            timeout=10,
+            open=False,
+        )
+        async with pool, wake.listening():
+            app.state.kernelzoo = State(
+                settings=settings,
+                pool=pool,
+                send=jobs.celery_sender(jobs.broker(settings.redis_url)),
+                tokens=Tokens(
+                    secret=settings.token_secret.get_secret_value(), session_s=settings.session_s
+                ),
+                wake=wake,
+                manifests=ManifestCache(wake),
+            )
+            yield
+
+    return lifespan

@@ -1,0 +1,92 @@
+"""What every request passes: a limit on its body, and headers for pages and for other origins."""
+
+from http import HTTPStatus
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.gateway.problems import problem
+
+# A page is isolated, so that it has SharedArrayBuffer and a 5 µs clock, and it compiles what it
+# fetches. It loads nothing from anywhere else.
+PAGE_HEADERS = {
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Content-Security-Policy": (
+        "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; "
+        "worker-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+# FastAPI's documentation pages load their scripts from a CDN.
+_DOCUMENTATION = ("/docs", "/redoc", "/openapi.json")
+_OPEN_HEADERS = {
+    # Always, not only when an Origin is sent: a shared cache keeps one copy for all.
+    "Access-Control-Allow-Origin": "*",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "Timing-Allow-Origin": "*",
+}
+
+
+class OpenHeaders:
+    """Any origin may read answers (no cookies are used); pages of our own are isolated."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        own = {} if scope["path"].startswith(_DOCUMENTATION) else PAGE_HEADERS
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update({**_OPEN_HEADERS, **own})
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+class BodyLimit:
+    """Refuses a body over `limit_bytes` with 413, told or streamed."""
+
+    def __init__(self, app: ASGIApp, limit_bytes: int) -> None:
+        self._app = app
+        self._limit_bytes = limit_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = bytearray()
+        more = scope["method"] in ("POST", "PUT")
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > self._limit_bytes:
+                await self._refuse(scope, receive, send)
+                return
+        await self._app(scope, _replay(bytes(body), receive), send)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = problem(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"the request body exceeds {self._limit_bytes} bytes; send fewer items at once",
+        )
+        await answer(scope, receive, send)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """The body that was read, once; then whatever the server says next (a disconnect)."""
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return next_message

@@ -1,0 +1,80 @@
+"""POST /v1/sessions: an agent tells its device and receives a token."""
+
+from http import HTTPStatus
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter, Request
+from psycopg import AsyncConnection
+
+from kernelzoo.domain.device import DeviceClass, Engine, Hardware, PrimitiveVector
+from kernelzoo.domain.target import Target, TargetKind
+from kernelzoo.settings import Settings
+from kernelzoo.store import agents
+from kernelzoo.store.asynchronous import execute, fetch_one
+from services.gateway.problems import Refusal
+from services.gateway.state import Operator, Shared
+from services.gateway.tokens import Session
+from services.gateway.wire.sessions import SessionRequest, SessionResponse
+
+router = APIRouter(tags=["agents"])
+
+
+@router.post("/v1/sessions", status_code=HTTPStatus.CREATED)
+async def open_session(
+    body: SessionRequest, request: Request, state: Shared, operated: Operator
+) -> SessionResponse:
+    """Open a session for an agent. The operator's key lifts the cap on identities per network."""
+    hardware = Hardware(**body.hardware.model_dump())
+    device_class = DeviceClass(
+        device_id=hardware.device_id,
+        rho=PrimitiveVector.parse(body.rho),
+        target=Target.of(TargetKind.WASM, tuple(body.wasm_features)),
+    )
+    claimed = state.tokens.identity(body.identity) if body.identity else None
+    network = state.tokens.network(request.client.host if request.client else "127.0.0.1")
+    async with state.pool.connection() as db, db.transaction():
+        identity_id = await _identity(db, state.settings, claimed, network, operated=operated)
+        await execute(db, agents.see_device(hardware))
+        row = await fetch_one(
+            db,
+            agents.open_session(
+                identity_id,
+                device_class,
+                Engine(name=body.engine.name, version=body.engine.version),
+                peak_gflops=body.peak_gflops,
+                isolated=body.isolated,
+            ),
+        )
+    assert row is not None
+    session = Session(session_id=row.id, identity_id=identity_id, device_class=device_class)
+    return SessionResponse(
+        token=state.tokens.issue_session(session),
+        expires_in_s=state.settings.session_s,
+        identity=state.tokens.issue_identity(identity_id),
+        device_id=hardware.device_id,
+        device_class=str(device_class),
+    )
+
+
+async def _identity(
+    db: AsyncConnection[Any],
+    settings: Settings,
+    claimed: UUID | None,
+    network: str,
+    *,
+    operated: bool,
+) -> UUID:
+    """The claimed identity if the database knows it, else a new one under the network's cap."""
+    cap = settings.identities_per_network_per_day
+    if claimed is not None and (known := await fetch_one(db, agents.known_identity(claimed))):
+        return known.id
+    new = await fetch_one(db, agents.new_identity(network, operated=operated, daily_cap=cap))
+    if new is None:
+        raise Refusal(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            f"this network was given {cap} identities within a day; "
+            "keep the identity of an earlier session, or come back tomorrow",
+            {"Retry-After": "3600"},
+        )
+    return new.id

@@ -1,0 +1,65 @@
+"""Listens to PostgreSQL's notifications, so that long polls and caches follow the rows."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import psycopg
+import structlog
+
+from kernelzoo.store import wake
+
+log = structlog.get_logger(__name__)
+
+RECONNECT_S = 0.5
+
+
+class Wake:
+    """Owns one listening connection and the events it sets. Use `listening` to run it."""
+
+    def __init__(self, database_url: str) -> None:
+        self._database_url = database_url
+        self._changed = asyncio.Event()
+        self.connected = False
+        self.generation = 0
+
+    async def wait(self, timeout_s: float) -> None:
+        """Until the next notification, or for `timeout_s`."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._listen()
+            except psycopg.OperationalError as error:
+                log.warning("not listening to the database", error=str(error))
+            self.connected = False
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _listen(self) -> None:
+        async with await psycopg.AsyncConnection.connect(
+            self._database_url, autocommit=True
+        ) as connection:
+            for channel in (wake.CANDIDATES, wake.ZOO):
+                await connection.execute(f"LISTEN {channel}")
+            self.connected = True
+            self._announce()
+            async for _ in connection.notifies():
+                self._announce()
+
+    def _announce(self) -> None:
+        """Wakes all who wait now; who waits later waits for the next one."""
+        self.generation += 1
+        self._changed.set()
+        self._changed = asyncio.Event()

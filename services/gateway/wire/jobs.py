@@ -1,0 +1,49 @@
+"""A tuning job: one workload on one target kind, and how far it has come."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from kernelzoo.domain.target import TargetKind
+from services.gateway.wire.model import WireModel, WorkloadKey
+
+
+class JobRequest(WireModel):
+    workload: WorkloadKey
+    kind: Annotated[TargetKind, Field(strict=False)] = TargetKind.WASM
+
+
+class Job(WireModel):
+    """Counts are over candidates, except `measurements` (accepted, any agent) and `ballots`.
+
+    `agents` have measured at least one candidate. Times are null until there is one.
+    """
+
+    job: int
+    workload: WorkloadKey
+    kind: TargetKind
+    state: str
+    flops: int
+    candidates: int
+    compiled: int
+    failed: int
+    compile_ms_median: float | None
+    compile_ms_last: float | None
+    measurements: int
+    agents: int
+    ballots: int
+    best_ns: float | None
+    detail: str
+
+
+class JobList(WireModel):
+    jobs: list[Job]
+
+
+class WorkloadSetRequest(WireModel):
+    workloads: Annotated[list[WorkloadKey], Field(min_length=1, max_length=512)]
+
+
+class WorkloadSet(WireModel):
+    name: str
+    workloads: list[WorkloadKey]

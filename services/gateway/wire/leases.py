@@ -1,0 +1,78 @@
+"""A lease lends candidates to one agent; its measurements answer it."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from kernelzoo.domain.measurement import Outcome
+from services.gateway.wire.artifacts import Kernel
+from services.gateway.wire.model import CandidateId, WireModel, WorkloadKey
+
+Nanoseconds = Annotated[float, Field(gt=0, le=60e9, allow_inf_nan=False)]
+Samples = Annotated[list[Nanoseconds], Field(max_length=64)]
+
+
+class LeaseRequest(WireModel):
+    """At most `limit` candidates; wait up to `wait_s` for the first to be compiled."""
+
+    limit: Annotated[int, Field(ge=1, le=16)] = 8
+    wait_s: Annotated[float, Field(ge=0, le=25)] = 20
+
+
+class Lease(WireModel):
+    """`reference` is the kernel whose output is compared with and whose time is interleaved.
+
+    Inputs follow from `seed` (`kernelzoo/domain/seeded.py`); a right output differs from the
+    reference's by at most `tolerance` in every entry. `unmeasured` counts the candidates of
+    this job that this agent has yet to be lent after this lease; when it is 0 and `complete`
+    is true, the agent re-measures its best and files its final ballot.
+    """
+
+    lease: str
+    nonce: str
+    expires_in_s: float
+    workload: WorkloadKey
+    flops: int
+    seed: Annotated[int, Field(ge=0, le=0xFFFFFFFF)]
+    tolerance: float
+    reference: Kernel
+    candidates: list[Kernel]
+    unmeasured: int
+    complete: bool
+
+
+class MeasurementWire(WireModel):
+    """`sampled_entries`: 64 output values at the positions that the seed names, when `ok`."""
+
+    candidate: CandidateId
+    outcome: Annotated[Outcome, Field(strict=False)]
+    samples_ns: Samples
+    reference_ns: Samples
+    calls_per_sample: Annotated[int, Field(ge=1, le=1_000_000)]
+    sampled_entries: Annotated[list[float], Field(max_length=64)]
+    detail: Annotated[str, Field(max_length=500)]
+
+
+class Report(WireModel):
+    nonce: Annotated[str, Field(max_length=64)]
+    measurements: Annotated[list[MeasurementWire], Field(min_length=1, max_length=16)]
+
+
+class ReportAccepted(WireModel):
+    accepted: int
+
+
+class BallotLineWire(WireModel):
+    candidate: CandidateId
+    relative_time: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+
+
+class BallotRequest(WireModel):
+    """Fastest first. Replaces this identity's earlier ballot for the same key."""
+
+    workload: WorkloadKey
+    lines: Annotated[list[BallotLineWire], Field(min_length=1, max_length=5)]
+
+
+class BallotAccepted(WireModel):
+    lines: int
