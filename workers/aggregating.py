@@ -1,0 +1,71 @@
+"""Database flows of the `aggregate` queue: check outputs, count ballots, publish."""
+
+from typing import Any
+
+import structlog
+from psycopg import Connection
+
+from kernelzoo import jobs
+from kernelzoo.domain.measurement import Outcome
+from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.zoo import EntryState
+from kernelzoo.store import ballots, leases, measurements, wake, zoo
+from kernelzoo.store.blocking import execute, fetch_all, fetch_one
+from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, decide
+from services.aggregator.verification import expected_entries, judge
+
+log = structlog.get_logger(__name__)
+
+Database = Connection[Any]
+
+
+def verify_lease(db: Database, lease_id: int) -> tuple[jobs.Job, ...]:
+    """Judges a lease's pending measurements. Returns the tally of its key, if any was judged."""
+    with db.transaction():
+        lease = fetch_one(db, leases.lease(lease_id))
+        pending = fetch_all(db, measurements.pending(lease_id))
+        if lease is None or not pending:
+            return ()
+        workload = Workload.parse(lease.workload_key)
+        expected = expected_entries(workload, lease.seed)
+        for row in pending:
+            found = judge(Outcome(row.outcome), tuple(row.sampled_entries), expected, workload)
+            execute(db, measurements.judge(lease_id, row.candidate_id, found.verdict, found.detail))
+    return (jobs.tally(lease.workload_key, lease.device_class),)
+
+
+def tally(db: Database, workload_key: str, device_class: str, quorum: int) -> None:
+    """Counts a key's ballots and brings its zoo entry up to date. Takes turns with its like."""
+    with db.transaction():
+        execute(db, ballots.lock_key(workload_key, device_class))
+        execute(db, ballots.tallied(workload_key, device_class))
+        filed = fetch_all(db, ballots.countable(workload_key, device_class))
+        live = fetch_one(db, zoo.live_entry(workload_key, device_class))
+        decision = decide(tuple(row.to_ballot() for row in filed), _champion(live), quorum)
+        _carry_out(db, workload_key, device_class, decision)
+
+
+def _champion(live: zoo.LiveEntry | None) -> Champion | None:
+    if live is None:
+        return None
+    return Champion(candidate_id=live.candidate_id, state=EntryState(live.state))
+
+
+def _carry_out(db: Database, workload_key: str, device_class: str, decision: Decision) -> None:
+    match decision:
+        case Nothing():
+            return
+        case Keep(evidence=evidence):
+            execute(db, zoo.update_evidence(workload_key, device_class, evidence))
+        case Publish(candidate_id=candidate_id, state=state, evidence=evidence):
+            execute(db, zoo.retire(workload_key, device_class))
+            execute(db, zoo.publish(workload_key, device_class, candidate_id, state, evidence))
+            log.info(
+                "published",
+                workload=workload_key,
+                device_class=device_class,
+                candidate=candidate_id,
+                state=state,
+                ballots=evidence.ballots,
+            )
+    execute(db, wake.zoo_changed())

@@ -1,0 +1,49 @@
+"""The Celery application: `celery -A workers.app worker -Q compile`."""
+
+from typing import Any
+
+from celery import Celery
+from celery.signals import celeryd_after_setup, setup_logging, worker_process_init
+
+from kernelzoo import jobs
+from kernelzoo.settings import Settings
+from kernelzoo.telemetry import configure_logging
+from workers.tasks import register
+
+RING_EVERY_S = 2.0
+
+
+def create() -> Celery:
+    settings = Settings()
+    celery = jobs.broker(settings.redis_url)
+    register(celery, settings)
+    ring = jobs.ring()
+    celery.conf.beat_schedule = {
+        ring.name: {
+            "task": ring.name,
+            "schedule": RING_EVERY_S,
+            # A ring that nobody took before the next one is worth nothing.
+            "options": {"queue": ring.queue, "expires": RING_EVERY_S},
+        }
+    }
+    setup_logging.connect(lambda **_: configure_logging(as_json=settings.log_json), weak=False)
+    return celery
+
+
+app = create()
+
+
+@celeryd_after_setup.connect  # type: ignore[untyped-decorator]
+def _load_compiler(instance: Any, **_: object) -> None:
+    """Imports TVM (about a second) before the pool forks, once for all children."""
+    if jobs.COMPILE_QUEUE in instance.app.amqp.queues.consume_from:
+        import services.tuner.compile  # noqa: F401, PLC0415 - only compile workers pay for it
+
+
+@worker_process_init.connect  # type: ignore[untyped-decorator]
+def _warm_compiler(**_: object) -> None:
+    """The first candidate of a process takes ten times the next one; it should not be a user's."""
+    if jobs.COMPILE_QUEUE in app.amqp.queues.consume_from:
+        from workers.compiling import warm_up  # noqa: PLC0415 - imports TVM
+
+        warm_up()

@@ -1,0 +1,89 @@
+"""Database flows of the `compile` queue: enumerate a lite space, compile its candidates."""
+
+import time
+from typing import Any
+
+import structlog
+from psycopg import Connection
+
+from kernelzoo import jobs
+from kernelzoo.domain.artifact import Artifact
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import KernelZooError
+from kernelzoo.store import candidates, tuning, wake
+from kernelzoo.store.blocking import execute, fetch_all, fetch_one
+from services.tuner.compile import compile_candidate
+from services.tuner.space import lite_space
+
+log = structlog.get_logger(__name__)
+
+Database = Connection[Any]
+
+
+def warm_up() -> None:
+    """Compiles one small candidate, so that the process's first real one is as fast as the rest."""
+    compile_candidate(lite_space(Workload.of("matmul", (8, 8, 8)), TargetKind.WASM)[0])
+
+
+def plan_space(db: Database, job_id: int) -> None:
+    """Writes a waiting job's candidates. Doing it again changes nothing."""
+    with db.transaction():
+        job = fetch_one(db, tuning.job(job_id))
+        if job is None or job.state != "waiting":
+            return
+        try:
+            space = lite_space(Workload.parse(job.workload_key), TargetKind(job.kind))
+        except KernelZooError as error:
+            execute(db, tuning.job_failed(job_id, str(error)))
+            return
+        for ordinal, candidate in enumerate(space):
+            execute(db, candidates.add(job_id, ordinal, candidate))
+        execute(db, tuning.job_planned(job_id))
+
+
+def waiting_batches(db: Database, job_id: int, batch: int) -> tuple[jobs.Job, ...]:
+    """Messages for a job's waiting candidates, the most promising batch first."""
+    ordinals = [row.ordinal for row in fetch_all(db, candidates.waiting(job_id))]
+    return tuple(
+        jobs.compile_batch(job_id, tuple(ordinals[start : start + batch]))
+        for start in range(0, len(ordinals), batch)
+    )
+
+
+def compile_batch(db: Database, job_id: int, ordinals: list[int]) -> None:
+    """Compiles each candidate that still waits; each is stored and announced by itself."""
+    for ordinal in ordinals:
+        with db.transaction():
+            row = fetch_one(db, candidates.claim(job_id, ordinal))
+        if row is not None:
+            _compile(db, row)
+
+
+def _compile(db: Database, row: candidates.CandidateRow) -> None:
+    if row.attempts > candidates.MAX_ATTEMPTS:
+        _give_up(db, row, f"its worker died {candidates.MAX_ATTEMPTS} times while compiling it")
+        return
+    start_ns = time.perf_counter_ns()
+    try:
+        artifact = compile_candidate(row.to_candidate())
+    except KernelZooError as error:
+        _give_up(db, row, str(error))
+        return
+    _store(db, row, artifact, start_ns)
+
+
+def _store(db: Database, row: candidates.CandidateRow, artifact: Artifact, start_ns: int) -> None:
+    """The stored time runs from the start of the compilation to the artifact's row."""
+    with db.transaction():
+        execute(db, candidates.store_artifact(artifact))
+        elapsed_ns = time.perf_counter_ns() - start_ns
+        execute(db, candidates.compiled(row.candidate_id, artifact.sha256, elapsed_ns))
+        execute(db, wake.candidates_compiled())
+
+
+def _give_up(db: Database, row: candidates.CandidateRow, detail: str) -> None:
+    log.warning("candidate failed to compile", candidate=row.candidate_id, detail=detail)
+    with db.transaction():
+        execute(db, candidates.failed(row.candidate_id, detail))
+        execute(db, wake.candidates_compiled())

@@ -1,0 +1,89 @@
+"""Celery tasks: load, call, store, then send what follows. Arguments are ids; all may repeat."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from celery import Celery
+from psycopg import Connection, OperationalError
+from psycopg_pool import ConnectionPool
+
+from kernelzoo import jobs
+from kernelzoo.settings import Settings
+
+# A restarted PostgreSQL is back within seconds; past these tries the ring takes over.
+RETRY = {
+    "autoretry_for": (OperationalError,),
+    "retry_backoff": 1,
+    "retry_backoff_max": 8,
+    "max_retries": 5,
+}
+
+
+@cache
+def _pool(database_url: str) -> ConnectionPool[Connection[Any]]:
+    """One small pool for each process, opened after the fork by the first task that asks."""
+    return ConnectionPool(
+        database_url,
+        min_size=1,
+        max_size=2,
+        kwargs={"autocommit": True},
+        check=ConnectionPool.check_connection,
+        open=True,
+    )
+
+
+def register(celery: Celery, settings: Settings) -> None:
+    """Binds every task of `kernelzoo.jobs` to its flow."""
+    send = jobs.celery_sender(celery)
+
+    @contextmanager
+    def database() -> Iterator[Connection[Any]]:
+        with _pool(settings.database_url).connection(timeout=10) as connection:
+            yield connection
+
+    def task(function: Callable[..., None]) -> None:
+        celery.task(name=function.__name__, **RETRY)(function)
+
+    @task
+    def plan_space(job_id: int) -> None:
+        from workers import compiling  # noqa: PLC0415 - imports TVM
+
+        with database() as db:
+            compiling.plan_space(db, job_id)
+            batches = compiling.waiting_batches(db, job_id, settings.compile_batch)
+        for job in batches:
+            send(job)
+
+    @task
+    def compile_batch(job_id: int, ordinals: list[int]) -> None:
+        from workers import compiling  # noqa: PLC0415 - imports TVM
+
+        with database() as db:
+            compiling.compile_batch(db, job_id, ordinals)
+
+    @task
+    def verify_lease(lease_id: int) -> None:
+        from workers import aggregating  # noqa: PLC0415 - imports NumPy
+
+        with database() as db:
+            tallies = aggregating.verify_lease(db, lease_id)
+        for job in tallies:
+            send(job)
+
+    @task
+    def tally(workload_key: str, device_class: str) -> None:
+        from workers import aggregating  # noqa: PLC0415 - imports NumPy
+
+        with database() as db:
+            aggregating.tally(db, workload_key, device_class, settings.quorum)
+
+    @task
+    def ring() -> None:
+        from workers import ringing  # noqa: PLC0415 - like the others
+
+        with database() as db:
+            rung = ringing.stalled(db, settings.stalled_s, settings.compile_batch)
+        for job in rung:
+            send(job)
