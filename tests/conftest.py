@@ -1,0 +1,26 @@
+"""Fixtures that several kinds of tests share."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.postgres import Postgres
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A real PostgreSQL server of this test run's own, with a migrated template database."""
+    server = Postgres.start(tmp_path_factory.mktemp("postgres"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def database_url(postgres: Postgres) -> Iterator[str]:
+    """A fresh database with the current schema, dropped after the test."""
+    name = postgres.create_database()
+    yield postgres.url(name)
+    with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

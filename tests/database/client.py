@@ -1,0 +1,65 @@
+"""A client of the gateway that speaks as an agent and as the operator do."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi.testclient import TestClient
+from httpx2 import Response
+
+OPERATOR_KEY = "operator-key-of-the-tests"
+OPERATOR = {"X-Kernelzoo-Operator": OPERATOR_KEY}
+
+SESSION: dict[str, Any] = {
+    "hardware": {
+        "cpu_architecture": "x86",
+        "logical_cores": 2,
+        "gpu_vendor": "",
+        "gpu_architecture": "",
+    },
+    "engine": {"name": "Chromium", "version": "156"},
+    "wasm_features": ["simd128", "relaxed-simd"],
+    "rho": "r1-0",
+    "peak_gflops": 59.0,
+    "isolated": True,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An open session."""
+
+    http: TestClient
+    token: str
+    identity: str
+    device_class: str
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def lease(self, limit: int = 8, wait_s: float = 0) -> Response:
+        body = {"limit": limit, "wait_s": wait_s}
+        return self.http.post("/v1/leases", json=body, headers=self.bearer)
+
+    def report(self, lease: dict[str, Any], measurements: list[dict[str, Any]]) -> Response:
+        return self.http.post(
+            f"/v1/leases/{lease['lease']}/measurements",
+            json={"nonce": lease["nonce"], "measurements": measurements},
+            headers=self.bearer,
+        )
+
+    def vote(self, workload: str, candidates: list[str]) -> Response:
+        lines = [
+            {"candidate": candidate, "relative_time": 0.5 + place / 10}
+            for place, candidate in enumerate(candidates)
+        ]
+        body = {"workload": workload, "lines": lines}
+        return self.http.put("/v1/ballots", json=body, headers=self.bearer)
+
+
+def open_agent(http: TestClient, *, identity: str | None = None, **changes: Any) -> Agent:
+    body = {**SESSION, "identity": identity, **changes}
+    answer = http.post("/v1/sessions", json=body, headers=OPERATOR)
+    assert answer.status_code == 201, answer.text
+    given = answer.json()
+    return Agent(http, given["token"], given["identity"], given["device_class"])

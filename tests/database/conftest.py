@@ -1,0 +1,84 @@
+"""The gateway over a real database, and a job with candidates for its agents."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+
+from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.settings import Settings
+from kernelzoo.store import candidates, tuning
+from kernelzoo.store.blocking import execute, fetch_one
+from services.gateway.app import application
+from tests.database.client import OPERATOR_KEY
+
+WORKLOAD = Workload.of("matmul", (2, 3, 4))
+RELAXED = ("relaxed-simd", "simd128")
+
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def settings(database_url: str) -> Settings:
+    return Settings(
+        database_url=database_url,
+        # Nothing listens there: every message of these tests is lost, as the design allows.
+        redis_url="redis://127.0.0.1:1/0",
+        operator_key=SecretStr(OPERATOR_KEY),
+        token_secret=SecretStr("a secret of the tests, 32 bytes long"),
+        identities_per_network_per_day=2,
+    )
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Connection]:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def http(settings: Settings) -> Iterator[TestClient]:
+    with TestClient(application(settings), client=("127.0.0.1", 5000)) as client:
+        yield client
+
+
+def make_candidate(tile: int, requires: tuple[str, ...] = ("simd128",)) -> Candidate:
+    return Candidate(
+        workload=WORKLOAD, kind=TargetKind.WASM, config=(("tile", tile),), requires=requires
+    )
+
+
+def compile_row(db: Connection, candidate: Candidate) -> None:
+    """What a compile worker stores, with a body that only its hash distinguishes."""
+    manifest = ArtifactManifest(
+        abi=ABI_VERSION,
+        kind=TargetKind.WASM,
+        requires=candidate.requires,
+        tensors=WORKLOAD.tensors,
+        scratch_bytes=0,
+        range_extent=1,
+    )
+    artifact = Artifact.of(candidate.candidate_id.encode(), manifest)
+    execute(db, candidates.store_artifact(artifact))
+    execute(db, candidates.compiled(candidate.candidate_id, artifact.sha256, 3_000_000))
+
+
+@pytest.fixture
+def job_id(db: Connection) -> int:
+    """A planned job of four candidates, in order: two plain, one relaxed, one not compiled."""
+    execute(db, tuning.register_workload(WORKLOAD))
+    opened = fetch_one(db, tuning.open_job(WORKLOAD, TargetKind.WASM))
+    assert opened is not None
+    space = [make_candidate(0), make_candidate(1), make_candidate(2, RELAXED), make_candidate(3)]
+    for ordinal, candidate in enumerate(space):
+        execute(db, candidates.add(opened.id, ordinal, candidate))
+    execute(db, tuning.job_planned(opened.id))
+    for candidate in space[:3]:
+        compile_row(db, candidate)
+    return opened.id

@@ -1,0 +1,213 @@
+"""Leases: who is lent what, and which answers change nothing."""
+
+from threading import Timer
+from typing import Any
+
+import psycopg
+import pytest
+from fastapi.testclient import TestClient
+from httpx2 import Response
+
+from kernelzoo.store.blocking import execute
+from kernelzoo.store.query import Statement
+from tests.database.client import Agent, open_agent
+from tests.database.conftest import RELAXED, WORKLOAD, compile_row, make_candidate
+from tests.database.reports import all_ok, failure, ok
+
+Connection = psycopg.Connection[Any]
+
+pytestmark = pytest.mark.usefixtures("job_id")
+
+
+def lent(answer: Response) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return [kernel["candidate"] for kernel in answer.json()["candidates"]]
+
+
+def stored(db: Connection) -> int:
+    row = db.execute("SELECT count(*) FROM measurement").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def refused(answer: Response, status: int, words: str) -> None:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert document["status"] == status
+    assert words in document["detail"]
+
+
+@pytest.fixture
+def agent(http: TestClient) -> Agent:
+    return open_agent(http)
+
+
+@pytest.fixture
+def lease(agent: Agent) -> dict[str, Any]:
+    answer: dict[str, Any] = agent.lease().json()
+    return answer
+
+
+def test_an_agent_is_lent_compiled_candidates_in_order_of_promise(agent: Agent) -> None:
+    expected = [make_candidate(0), make_candidate(1), make_candidate(2, RELAXED)]
+    assert lent(agent.lease()) == [candidate.candidate_id for candidate in expected]
+
+
+def test_a_lease_counts_what_is_left_and_tells_that_compiling_goes_on(
+    lease: dict[str, Any],
+) -> None:
+    assert (lease["unmeasured"], lease["complete"]) == (1, False)
+    assert lease["reference"]["candidate"] == make_candidate(0).candidate_id
+
+
+def test_a_device_without_a_feature_is_lent_no_candidate_that_needs_it(
+    http: TestClient,
+) -> None:
+    agent = open_agent(http, wasm_features=["simd128"])
+    assert lent(agent.lease()) == [make_candidate(n).candidate_id for n in (0, 1)]
+
+
+def test_a_candidate_is_not_lent_twice_to_an_identity_while_its_lease_is_open(
+    agent: Agent,
+) -> None:
+    assert len(lent(agent.lease(limit=2))) == 2
+    assert len(lent(agent.lease())) == 1
+    assert agent.lease().status_code == 204
+
+
+def test_another_identity_is_lent_the_same_candidates(http: TestClient, agent: Agent) -> None:
+    assert lent(agent.lease()) == lent(open_agent(http).lease())
+
+
+def test_what_an_agent_left_unanswered_is_lent_again_when_the_lease_expires(
+    agent: Agent, db: Connection
+) -> None:
+    first = lent(agent.lease())
+    execute(db, Statement(sql="UPDATE lease SET expires_at = now()"))
+    assert lent(agent.lease()) == first
+
+
+def test_a_long_poll_is_answered_when_a_candidate_is_compiled(agent: Agent, db: Connection) -> None:
+    assert len(lent(agent.lease())) == 3
+
+    def compile_last() -> None:
+        with db.transaction():
+            compile_row(db, make_candidate(3))
+            db.execute("NOTIFY kernelzoo_candidates")
+
+    timer = Timer(0.3, compile_last)
+    timer.start()
+    answer = agent.lease(wait_s=10)
+    timer.join()
+    assert lent(answer) == [make_candidate(3).candidate_id]
+    assert answer.json()["complete"] is True
+    assert answer.elapsed.total_seconds() < 1.5, "the notification did not wake the poll"
+
+
+def test_an_accepted_report_is_stored(agent: Agent, lease: dict[str, Any], db: Connection) -> None:
+    answer = agent.report(lease, all_ok(lease))
+    assert (answer.status_code, answer.json()) == (202, {"accepted": 3})
+    row = db.execute("SELECT best_ns, samples_ns, verdict FROM measurement ORDER BY best_ns")
+    assert row.fetchone() == (998.0, [998.0, 998.0 * 1.1, 998.0 * 1.2], "pending")
+
+
+def test_a_failure_is_stored_with_its_stage(
+    agent: Agent, lease: dict[str, Any], db: Connection
+) -> None:
+    candidate = lease["candidates"][0]["candidate"]
+    assert agent.report(lease, [failure(candidate, "compare")]).status_code == 202
+    row = db.execute("SELECT outcome, best_ns, detail FROM measurement").fetchone()
+    assert row == ("compare", None, "it went wrong")
+
+
+def test_a_replayed_report_is_refused_and_changes_nothing(
+    agent: Agent, lease: dict[str, Any], db: Connection
+) -> None:
+    report = all_ok(lease)
+    agent.report(lease, report[:1])
+    refused(agent.report(lease, report), 409, "was reported before")
+    assert stored(db) == 1
+
+
+def test_a_report_on_an_expired_lease_is_refused(
+    agent: Agent, lease: dict[str, Any], db: Connection
+) -> None:
+    execute(db, Statement(sql="UPDATE lease SET expires_at = now()"))
+    refused(agent.report(lease, all_ok(lease)), 410, "expired")
+    assert stored(db) == 0
+
+
+def test_a_report_with_another_nonce_is_refused(
+    agent: Agent, lease: dict[str, Any], db: Connection
+) -> None:
+    refused(agent.report({**lease, "nonce": "guessed"}, all_ok(lease)), 403, "nonce")
+    assert stored(db) == 0
+
+
+def test_a_report_on_another_agents_lease_is_refused(
+    http: TestClient, agent: Agent, lease: dict[str, Any], db: Connection
+) -> None:
+    refused(open_agent(http).report(lease, all_ok(lease)), 404, "holds no such lease")
+    refused(agent.report({**lease, "lease": "999"}, all_ok(lease)), 404, "no such lease")
+    assert stored(db) == 0
+
+
+def test_a_candidate_that_was_not_lent_is_refused_with_the_whole_report(
+    agent: Agent, lease: dict[str, Any], db: Connection
+) -> None:
+    foreign = ok(lease, make_candidate(3).candidate_id)
+    refused(agent.report(lease, [*all_ok(lease), foreign]), 422, "is not on this lease")
+    assert stored(db) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"samples_ns": []}, "lacks samples_ns"),
+        ({"sampled_entries": [0.0]}, "64 sampled_entries"),
+        ({"samples_ns": [-1.0]}, "greater than 0"),
+        ({"samples_ns": [1e300]}, "less than or equal"),
+        ({"samples_ns": [1.0] * 65}, "at most 64"),
+        ({"outcome": "run"}, "reports samples"),
+        ({"outcome": "splendid"}, "outcome"),
+        ({"candidate": "xyz"}, "candidate"),
+        ({"calls_per_sample": "4"}, "calls_per_sample"),
+        ({"surprise": 1}, "Extra inputs"),
+    ],
+)
+def test_a_malformed_measurement_is_refused_by_name(
+    agent: Agent, lease: dict[str, Any], db: Connection, change: dict[str, Any], words: str
+) -> None:
+    report = [ok(lease, lease["candidates"][0]["candidate"]) | change]
+    refused(agent.report(lease, report), 422, words)
+    assert stored(db) == 0
+
+
+def test_a_body_that_is_too_large_is_refused(agent: Agent, lease: dict[str, Any]) -> None:
+    answer = agent.http.post(
+        f"/v1/leases/{lease['lease']}/measurements",
+        content=b" " * (1 << 20) + b"{}",
+        headers={**agent.bearer, "Content-Type": "application/json"},
+    )
+    refused(answer, 413, "1048576 bytes")
+
+
+def test_leases_need_a_session(http: TestClient, agent: Agent) -> None:
+    refused(http.post("/v1/leases", json={}), 401, "no valid session token")
+    forged = {"Authorization": f"Bearer {agent.token[:-2]}xx"}
+    refused(http.post("/v1/leases", json={}, headers=forged), 401, "open a new session")
+    swapped = {"Authorization": f"Bearer {agent.identity}"}
+    refused(http.post("/v1/leases", json={}, headers=swapped), 401, "no valid session token")
+
+
+def test_a_ballot_may_only_name_what_its_identity_measured(
+    agent: Agent, lease: dict[str, Any]
+) -> None:
+    agent.report(lease, all_ok(lease)[:1])
+    measured, unmeasured = (kernel["candidate"] for kernel in lease["candidates"][:2])
+    assert agent.vote(WORKLOAD.key, [measured]).status_code == 202
+    refused(agent.vote(WORKLOAD.key, [unmeasured]), 422, "no successful measurement")
+    refused(agent.vote(WORKLOAD.key, [measured, measured]), 422, "twice")
+    refused(agent.vote("matmul:f32:m2k3n5", [measured]), 422, "no successful measurement")
+    refused(agent.vote("matmul:f32:m0k3n5", [measured]), 422, "from 1 to 65536")
