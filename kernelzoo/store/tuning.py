@@ -104,8 +104,10 @@ def ring_jobs(stalled_s: float) -> Query[JobId]:
     )
 
 
-def progress(workload_key: str | None = None, kind: str | None = None) -> Query[JobProgress]:
-    """Progress of all jobs, newest first, or of one workload's job on one target kind."""
+def progress(
+    *, job_id: int | None = None, workload_key: str | None = None, kind: str | None = None
+) -> Query[JobProgress]:
+    """Progress of the jobs that have these properties, newest first; of all jobs without any."""
     return Query(
         sql="""
             SELECT j.id, j.workload_key, j.kind, j.state, j.detail, w.flops,
@@ -130,12 +132,13 @@ def progress(workload_key: str | None = None, kind: str | None = None) -> Query[
                        min(m.best_ns) FILTER (WHERE m.verdict <> 'rejected') AS best_ns
                 FROM measurement m WHERE m.candidate_id = c.candidate_id
             ) m ON true
-            WHERE (%(key)s::text IS NULL OR j.workload_key = %(key)s)
+            WHERE (%(id)s::bigint IS NULL OR j.id = %(id)s)
+              AND (%(key)s::text IS NULL OR j.workload_key = %(key)s)
               AND (%(kind)s::text IS NULL OR j.kind = %(kind)s)
             GROUP BY j.id, w.flops
             ORDER BY j.id DESC
         """,
-        parameters={"key": workload_key, "kind": kind},
+        parameters={"id": job_id, "key": workload_key, "kind": kind},
         row=JobProgress,
     )
 

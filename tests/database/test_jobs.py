@@ -42,3 +42,9 @@ def test_jobs_are_opened_once_and_by_the_operator_alone(http: TestClient, db: Co
     statuses = [http.post("/v1/jobs", json=body, headers=OPERATOR).status_code for _ in range(2)]
     assert statuses == [201, 200]
     assert db.execute("SELECT count(*) FROM tuning_job").fetchone() == (1,)
+
+
+def test_a_job_is_found_by_its_number(http: TestClient) -> None:
+    opened = http.post("/v1/jobs", json={"workload": WORKLOAD.key}, headers=OPERATOR).json()
+    assert http.get(f"/v1/jobs/{opened['job']}").json() == opened
+    assert "no job 999" in http.get("/v1/jobs/999").json()["detail"]

@@ -12,7 +12,7 @@ from kernelzoo.store.blocking import execute
 from kernelzoo.store.query import Statement
 from tests.database.client import Agent, open_agent
 from tests.database.conftest import RELAXED, WORKLOAD, compile_row, make_candidate
-from tests.database.reports import all_ok, failure, ok
+from tests.reports import all_ok, failure, ok
 
 Connection = psycopg.Connection[Any]
 

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from tests.database.client import OPERATOR, Agent, open_agent
 from tests.database.conftest import RELAXED, WORKLOAD, make_candidate
-from tests.database.reports import all_ok, ok
+from tests.reports import all_ok, ok
 from workers.aggregating import tally, verify_lease
 
 Connection = psycopg.Connection[Any]

@@ -34,7 +34,7 @@ async def open_job(
         async with db.transaction():
             await execute(db, tuning.register_workload(workload))
             opened = await fetch_one(db, tuning.open_job(workload, kind))
-        progress = await fetch_one(db, tuning.progress(workload.key, kind))
+        progress = await fetch_one(db, tuning.progress(workload_key=workload.key, kind=kind))
     if opened is None:
         response.status_code = HTTPStatus.OK
     else:
@@ -47,8 +47,18 @@ async def open_job(
 async def list_jobs(state: Shared, workload: str | None = None) -> JobList:
     """How far each job has come, newest first."""
     async with state.pool.connection() as db:
-        rows = await fetch_all(db, tuning.progress(workload))
+        rows = await fetch_all(db, tuning.progress(workload_key=workload))
     return JobList(jobs=[_job(row) for row in rows])
+
+
+@router.get("/v1/jobs/{job}")
+async def get_job(job: Annotated[int, Path(ge=1, lt=1 << 63)], state: Shared) -> Job:
+    """How far one job has come."""
+    async with state.pool.connection() as db:
+        row = await fetch_one(db, tuning.progress(job_id=job))
+    if row is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, f"there is no job {job}; GET /v1/jobs lists all")
+    return _job(row)
 
 
 @router.put("/v1/sets/{name}")

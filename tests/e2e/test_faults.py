@@ -1,0 +1,151 @@
+"""Whatever process dies, the job completes and no accepted measurement is lost."""
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+import redis
+
+from kernelzoo.cli.gateway_client import GatewayClient
+from kernelzoo.cli.stack.supervisor import Stack
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.gateway.wire.jobs import Job
+from tests.e2e.scripted_agent import ScriptedAgent
+
+Eventually = Callable[[Callable[[], bool], str], None]
+
+# Enough work that a kill hits the middle of it.
+WORKLOADS = tuple(Workload.of("matmul", (384, 768, 64 * n)) for n in range(1, 17))
+
+
+def client(stack: Stack) -> GatewayClient:
+    return GatewayClient(url=stack.url, operator_key=stack.keys.operator)
+
+
+def agent(stack: Stack) -> ScriptedAgent:
+    opened = ScriptedAgent(stack.url, stack.keys.operator)
+    opened.open()
+    return opened
+
+
+def register(stack: Stack, workloads: tuple[Workload, ...]) -> None:
+    with client(stack) as gateway:
+        for workload in workloads:
+            gateway.register(workload, TargetKind.WASM)
+
+
+def rows(stack: Stack, sql: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(stack.postgres.url) as connection:
+        return connection.execute(sql).fetchall()  # type: ignore[call-overload,no-any-return]
+
+
+def compiled_of_all(stack: Stack) -> tuple[int, int]:
+    """Candidates compiled, and candidates; no space may still be unplanned."""
+    ((unplanned,),) = rows(stack, "SELECT count(*) FROM tuning_job WHERE state <> 'planned'")
+    ((compiled, total),) = rows(
+        stack, "SELECT count(*) FILTER (WHERE state = 'compiled'), count(*) FROM candidate"
+    )
+    return compiled, total + unplanned
+
+
+def all_compiled(stack: Stack) -> bool:
+    compiled, total = compiled_of_all(stack)
+    return total > 0 and compiled == total
+
+
+def measure_everything(stack: Stack, measuring: ScriptedAgent) -> Job:
+    while measuring.measure_once():
+        pass
+    with client(stack) as gateway:
+        return gateway.job(1)
+
+
+@pytest.mark.parametrize("victim", ["one child", "the whole worker"])
+def test_a_compile_worker_killed_in_mid_batch_loses_no_candidate(
+    stack: Stack, eventually: Eventually, victim: str
+) -> None:
+    register(stack, WORKLOADS)
+    eventually(lambda: compiled_of_all(stack)[0] > 0, "a first candidate")
+    leader = psutil.Process(stack.children["compile"].process.pid)
+    if victim == "one child":
+        leader.children()[0].kill()
+    else:
+        os.killpg(leader.pid, signal.SIGKILL)
+    compiled, total = compiled_of_all(stack)
+    assert compiled < total, "the kill came too late to prove anything"
+    eventually(lambda: all_compiled(stack), "the rest of the candidates")
+    assert rows(stack, "SELECT count(*) FROM candidate WHERE state = 'failed'") == [(0,)]
+
+
+def test_a_flushed_and_killed_redis_loses_no_work(stack: Stack, eventually: Eventually) -> None:
+    register(stack, WORKLOADS)
+    broker = dict(stack.children["gateway"].spec.env)["KERNELZOO_REDIS_URL"]
+    redis.Redis.from_url(broker).flushall()
+    compiled, total = compiled_of_all(stack)
+    assert compiled < total, "the flush came too late to prove anything"
+    stack.children["redis"].process.kill()
+    eventually(lambda: all_compiled(stack), "compiling after the flush")
+
+    measuring = agent(stack)
+    measuring.measure_once()
+    redis.Redis.from_url(broker).flushall()
+    eventually(
+        lambda: rows(stack, "SELECT count(*) FROM zoo_entry WHERE state = 'confirmed'") == [(1,)],
+        "an entry, though the messages were flushed",
+    )
+
+
+def test_a_postgresql_killed_under_load_keeps_every_acknowledged_measurement(
+    stack: Stack, eventually: Eventually
+) -> None:
+    register(stack, WORKLOADS[:1])
+    eventually(lambda: all_compiled(stack), "compiling")
+    measuring = agent(stack)
+    measuring.measure_once()
+    before = len(measuring.acknowledged)
+    server = psutil.Process(stack.postgres.pid)
+    for process in (server, *server.children(recursive=True)):
+        process.kill()
+    job = measure_everything(stack, measuring)
+    assert len(measuring.acknowledged) > before > 0
+    stored = set(rows(stack, "SELECT lease_id, candidate_id FROM measurement"))
+    assert measuring.acknowledged <= stored
+    assert job.measurements == job.candidates
+    eventually(
+        lambda: rows(stack, "SELECT count(*) FROM measurement WHERE verdict <> 'verified'")
+        == [(0,)],
+        "verifying what came around the restart",
+    )
+    eventually(
+        lambda: rows(stack, "SELECT count(*) FROM zoo_entry WHERE state = 'confirmed'") == [(1,)],
+        "the winner of the job",
+    )
+
+
+def test_a_gateway_killed_in_mid_lease_is_forgiven(stack: Stack, eventually: Eventually) -> None:
+    register(stack, WORKLOADS[:1])
+    eventually(lambda: all_compiled(stack), "compiling")
+    measuring = agent(stack)
+    measuring.measure_once()
+    stack.children["gateway"].process.kill()
+    job = measure_everything(stack, measuring)
+    assert job.measurements == job.candidates == len(measuring.acknowledged)
+
+
+def test_an_agent_that_leaves_in_mid_lease_leaves_its_work_to_its_successor(
+    stack: Stack, eventually: Eventually
+) -> None:
+    register(stack, WORKLOADS[:1])
+    eventually(lambda: all_compiled(stack), "compiling")
+    leaving = agent(stack)
+    lost = leaving._insist("POST", "/v1/leases", {"limit": 4, "wait_s": 1}).json()["candidates"]
+    returned = ScriptedAgent(stack.url, stack.keys.operator, token=leaving.token)
+    job = measure_everything(stack, returned)
+    assert job.measurements == job.candidates - len(lost), "an open lease was lent again"
+    eventually(lambda: returned.measure_once(), "the end of the lost lease")
+    assert {kernel["candidate"] for kernel in lost} <= {c for _, c in returned.acknowledged}

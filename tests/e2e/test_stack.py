@@ -1,0 +1,151 @@
+"""`kernelzoo up` as people run it: started, disturbed, stopped and started again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from kernelzoo.cli.stack.place import Place
+from kernelzoo.cli.stack.record import StackRecord, read_record
+
+pytestmark = pytest.mark.timeout(240)
+
+COMMAND = (sys.executable, "-m", "kernelzoo.cli")
+K0 = "matmul:f32:m384k768n768"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Up:
+    process: subprocess.Popen[str]
+    place: Place
+    output: Path
+
+    def record(self) -> StackRecord:
+        record = read_record(self.place)
+        assert record is not None
+        return record
+
+    def tree(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def end(self, number: signal.Signals) -> list[psutil.Process]:
+        """Ends it by a signal and returns its processes that live still."""
+        tree = self.tree()
+        self.process.send_signal(number)
+        self.process.wait(60)
+        return psutil.wait_procs(tree, timeout=2)[1]
+
+
+@pytest.fixture
+def start_up(tmp_path: Path) -> Iterator[Callable[[], Up]]:
+    started: list[Up] = []
+
+    def start() -> Up:
+        output = tmp_path / f"up-{len(started)}.txt"
+        with output.open("w") as handle:
+            process = subprocess.Popen(
+                (*COMMAND, "up", "--port", "0", "--state", str(tmp_path / "state")),
+                stdout=handle,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        up = Up(process=process, place=Place.at(tmp_path / "state"), output=output)
+        started.append(up)
+        _until(lambda: "kernelzoo is up" in output.read_text() or process.poll() is not None)
+        assert process.poll() is None, output.read_text()
+        return up
+
+    yield start
+    for up in started:
+        if up.process.poll() is None:
+            up.end(signal.SIGTERM)
+
+
+def _until(holds: Callable[[], bool], limit_s: float = 60) -> None:
+    deadline_s = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < deadline_s, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def _ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=2).is_success
+    except httpx.TransportError:
+        return False
+
+
+def _tune(place: Place) -> None:
+    subprocess.run(
+        (*COMMAND, "tune", K0, "--no-wait", "--state", str(place.root)), check=True, timeout=60
+    )
+
+
+def _jobs(url: str) -> list[str]:
+    return [job["workload"] for job in httpx.get(f"{url}/v1/jobs").json()["jobs"]]
+
+
+def test_ctrl_c_leaves_no_process_and_the_next_up_continues(start_up: Callable[[], Up]) -> None:
+    first = start_up()
+    _tune(first.place)
+    assert first.end(signal.SIGINT) == []
+    assert first.process.returncode == 0
+    assert "the data stays in" in first.output.read_text()
+
+    second = start_up()
+    assert _jobs(second.record().url) == [K0]
+    assert second.end(signal.SIGTERM) == []
+
+
+def test_a_process_that_dies_is_named_and_started_again(start_up: Callable[[], Up]) -> None:
+    up = start_up()
+    record = up.record()
+    gateway = next(mark for mark in record.processes if mark.name == "gateway")
+    os.kill(gateway.pid, signal.SIGKILL)
+    _until(lambda: "gateway started again" in up.output.read_text())
+    _until(lambda: _ready(record.url))
+    assert (
+        "gateway was ended by SIGKILL; starting it again in 0.5 s, "
+        f"its log is {up.place.log('gateway')}"
+    ) in up.output.read_text()
+
+
+def test_a_second_up_on_the_same_state_says_where_the_first_runs(
+    start_up: Callable[[], Up],
+) -> None:
+    up = start_up()
+    second = subprocess.run(
+        (*COMMAND, "up", "--port", "0", "--state", str(up.place.root)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert second.returncode == 1
+    assert f"runs already on {up.place.root}: {up.record().url}" in second.stderr
+
+
+def test_what_a_killed_supervisor_left_is_cleared_by_the_next_up(
+    start_up: Callable[[], Up],
+) -> None:
+    first = start_up()
+    _tune(first.place)
+    tree = first.tree()
+    first.process.kill()
+    first.process.wait()
+    postgres = [process for process in tree if process.name() == "postgres"]
+
+    second = start_up()
+    left = [p for p in tree if p.is_running() and p not in postgres]
+    assert [p for p in left if p.status() != psutil.STATUS_ZOMBIE] == []
+    assert _jobs(second.record().url) == [K0]
+    second.end(signal.SIGINT)
+    assert psutil.wait_procs(postgres, timeout=5)[1] == []

@@ -1,0 +1,58 @@
+"""Recomputed entries equal NumPy's, and what differs is rejected."""
+
+import numpy as np
+import pytest
+
+from kernelzoo.domain.measurement import Outcome, Verdict
+from kernelzoo.domain.seeded import sampled_positions
+from kernelzoo.domain.workload import Workload
+from services.aggregator.verification import expected_entries, input_values, judge
+
+
+@pytest.mark.parametrize(
+    "key", ["matmul:f32:m5k7n3", "batch_matmul:f32:b3m4k9n5", "matmul:f32:m1k1n1"]
+)
+def test_expected_entries_are_those_of_the_whole_product(key: str) -> None:
+    workload = Workload.parse(key)
+    a, b = (
+        input_values(99, number, np.arange(tensor.elements)).reshape(tensor.shape)
+        for number, tensor in enumerate(workload.tensors[:-1])
+    )
+    whole = (a @ b).ravel()
+    positions = list(sampled_positions(99, workload.output.elements))
+    np.testing.assert_allclose(expected_entries(workload, 99), whole[positions], rtol=1e-12)
+
+
+WORKLOAD = Workload.parse("matmul:f32:m5k7n3")
+EXPECTED = expected_entries(WORKLOAD, 1)
+RIGHT = tuple(EXPECTED.tolist())
+
+
+def verdict(outcome: Outcome, entries: tuple[float, ...]) -> Verdict:
+    return judge(outcome, entries, EXPECTED, WORKLOAD).verdict
+
+
+def test_right_entries_are_verified() -> None:
+    assert verdict(Outcome.OK, RIGHT) is Verdict.VERIFIED
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        (*RIGHT[:-1], RIGHT[-1] + 1e-3),
+        (*RIGHT[:-1], float("nan")),
+        (*RIGHT[:-1], float("inf")),
+        RIGHT[:-1],
+        (),
+    ],
+)
+def test_other_entries_are_rejected(entries: tuple[float, ...]) -> None:
+    assert verdict(Outcome.OK, entries) is Verdict.REJECTED
+
+
+def test_a_failure_claims_no_output() -> None:
+    assert verdict(Outcome.COMPARE, ()) is Verdict.VERIFIED
+
+
+def test_entries_of_another_seed_are_rejected() -> None:
+    assert verdict(Outcome.OK, tuple(expected_entries(WORKLOAD, 2).tolist())) is Verdict.REJECTED

@@ -1,0 +1,49 @@
+"""Seeded inputs: the values that Python and the browser must agree on."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelzoo.domain.seeded import comparison_tolerance, input_value, sampled_positions
+from kernelzoo.domain.workload import Workload
+from services.aggregator.verification import input_values
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "seeded.json"
+SEED = st.integers(min_value=0, max_value=0xFFFFFFFF)
+
+
+def test_values_and_positions_equal_the_golden_ones() -> None:
+    for case in json.loads(GOLDEN.read_text())["cases"]:
+        seed = case["seed"]
+        for value in case["values"]:
+            assert input_value(seed, value["tensor"], value["index"]) == value["value"]
+        positions = sampled_positions(seed, case["output_elements"])
+        assert list(positions) == case["positions"]
+
+
+@given(seed=SEED, tensor=st.integers(0, 3), index=st.integers(0, 1 << 26))
+def test_the_vectorised_form_equals_the_scalar_one(seed: int, tensor: int, index: int) -> None:
+    expected = input_value(seed, tensor, index)
+    assert input_values(seed, tensor, np.array([index]))[0] == expected
+    assert np.float32(expected) == expected, "a value must be exact in float32"
+    assert -0.5 <= expected < 0.5
+
+
+def test_float32_results_in_any_order_are_within_the_tolerance_and_wrong_ones_are_not() -> None:
+    workload = Workload.of("matmul", (64, 768, 64))
+    tensors = [
+        input_values(7, number, np.arange(tensor.elements)).reshape(tensor.shape)
+        for number, tensor in enumerate(workload.tensors[:2])
+    ]
+    exact = tensors[0] @ tensors[1]
+    a, b = (tensor.astype(np.float32) for tensor in tensors)
+    total = np.zeros(exact.shape, dtype=np.float32)
+    for k in range(768):
+        total += a[:, k : k + 1] * b[k : k + 1, :]
+    tolerance = comparison_tolerance(workload)
+    assert np.max(np.abs(total - exact)) <= tolerance
+    without_last_product = total - a[:, -1:] * b[-1:, :]
+    assert np.max(np.abs(without_last_product - exact)) > 10 * tolerance
