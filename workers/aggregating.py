@@ -6,6 +6,7 @@ import structlog
 from psycopg import Connection
 
 from kernelzoo import jobs
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
@@ -41,7 +42,15 @@ def tally(db: Database, workload_key: str, device_class: str, quorum: int) -> No
         execute(db, ballots.tallied(workload_key, device_class))
         filed = fetch_all(db, ballots.countable(workload_key, device_class))
         live = fetch_one(db, zoo.live_entry(workload_key, device_class))
-        decision = decide(tuple(row.to_ballot() for row in filed), _champion(live), quorum)
+        default = fetch_one(db, zoo.default_of(workload_key, DeviceClass.parse(device_class)))
+        if default is None:
+            return
+        decision = decide(
+            tuple(row.to_ballot() for row in filed),
+            _champion(live),
+            default_id=default.candidate_id,
+            quorum=quorum,
+        )
         _carry_out(db, workload_key, device_class, decision)
 
 

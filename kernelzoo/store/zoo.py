@@ -23,6 +23,11 @@ class LiveEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultRow:
+    candidate_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRow:
     """What a page gets for one workload; the columns of the entry are null without one."""
 
@@ -75,6 +80,28 @@ def live_entry(workload_key: str, device_class: str) -> Query[LiveEntry]:
         """,
         parameters={"key": workload_key, "class": device_class},
         row=LiveEntry,
+    )
+
+
+def default_of(workload_key: str, device_class: DeviceClass) -> Query[DefaultRow]:
+    """The job's most promising candidate that the target can run and that did not fail.
+
+    The one that leases name as reference, and that a device unknown to the zoo is served.
+    """
+    return Query(
+        sql="""
+            SELECT c.candidate_id
+            FROM candidate c JOIN tuning_job j ON j.id = c.job_id
+            WHERE j.workload_key = %(key)s AND j.kind = %(kind)s AND c.state <> 'failed'
+              AND c.requires <@ %(features)s::text[]
+            ORDER BY c.ordinal LIMIT 1
+        """,
+        parameters={
+            "key": workload_key,
+            "kind": device_class.target.kind,
+            "features": list(device_class.target.features),
+        },
+        row=DefaultRow,
     )
 
 

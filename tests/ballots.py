@@ -1,0 +1,14 @@
+"""Ballots in one line."""
+
+from kernelzoo.domain.ballot import Ballot, BallotLine
+
+
+def ballot(identity: str, *ranking: str, time: float = 1.0, step: float = 0.0) -> Ballot:
+    """Names `ranking` in order; the first takes `time`, each next one `step` more."""
+    return Ballot(
+        identity=identity,
+        lines=tuple(
+            BallotLine(candidate_id=name, relative_time=time + step * place)
+            for place, name in enumerate(ranking)
+        ),
+    )
