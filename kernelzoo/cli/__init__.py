@@ -1,0 +1,1 @@
+"""The `kernelzoo` command: one module per subcommand."""

@@ -1,0 +1,5 @@
+"""`python -m kernelzoo.cli`."""
+
+from kernelzoo.cli.app import main
+
+main()

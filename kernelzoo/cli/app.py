@@ -1,0 +1,38 @@
+"""The `kernelzoo` command. Errors that are meant for people end it with a sentence and code 1."""
+
+import sys
+
+import typer
+
+from kernelzoo.cli import zoo
+from kernelzoo.cli.compile import compile_workload
+from kernelzoo.cli.demo.command import demo
+from kernelzoo.cli.fleet import fleet
+from kernelzoo.cli.terminal import note
+from kernelzoo.cli.tune import tune
+from kernelzoo.cli.up import up
+from kernelzoo.errors import KernelZooError
+
+# A shape such as -1x768x768 is refused with the allowed range, not as an unknown option.
+_SHAPES = {"ignore_unknown_options": True}
+
+app = typer.Typer(
+    help="Crowd-tuned kernels for deep learning in the browser.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(up)
+app.command(context_settings=_SHAPES)(tune)
+app.command()(fleet)
+app.command("compile", context_settings=_SHAPES)(compile_workload)
+app.command()(demo)
+app.add_typer(zoo.app, name="zoo")
+
+
+def main() -> None:
+    try:
+        app()
+    except KernelZooError as error:
+        note(f"kernelzoo: {error}")
+        sys.exit(1)

@@ -1,0 +1,1 @@
+"""`kernelzoo demo`: the main job from an empty zoo to a hit at page load."""

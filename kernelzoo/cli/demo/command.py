@@ -1,0 +1,132 @@
+"""The demo as a command: five steps, each of which happens in its time or ends it."""
+
+import shutil
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kernelzoo.cli.demo.display import panel, plain, summary
+from kernelzoo.cli.demo.examples import served_examples
+from kernelzoo.cli.demo.page import PageFailed, PageResult, Visit, visit
+from kernelzoo.cli.demo.steps import PAGE, START, STEPS, DemoFailed, Step
+from kernelzoo.cli.demo.watch import Sight, watch
+from kernelzoo.cli.gateway_client import GatewayClient
+from kernelzoo.cli.live import live_display
+from kernelzoo.cli.stack.descendants import kill_leftovers
+from kernelzoo.cli.stack.place import Place
+from kernelzoo.cli.stack.plan import Environment, StackOptions, plan_fleet
+from kernelzoo.cli.stack.ports import LOOPBACK, free_port, listening_port
+from kernelzoo.cli.stack.record import read_record, refuse_running
+from kernelzoo.cli.stack.signals import interruptible
+from kernelzoo.cli.stack.supervisor import Stack, running
+from kernelzoo.cli.terminal import note, out
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import StackError
+
+# K0 of nnJIT, Table 4: m, k, n.
+K0 = Workload.of("matmul", (384, 768, 768))
+MARK = "demo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The quorum of the settings, unless `overrides` say otherwise."""
+
+    agents: int
+    overrides: Environment
+
+
+FULL = Scale(agents=5, overrides=())
+SHORT = Scale(agents=2, overrides=(("KERNELZOO_QUORUM", "2"),))
+
+
+def demo(
+    short: Annotated[bool, typer.Option("--short", help="Two agents, quorum of two.")] = False,
+    screenshot: Annotated[
+        Path | None, typer.Option(help="Picture of the page; the console's goes beside it.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
+    state: Annotated[
+        Path, typer.Option(help="A directory of the demo's own; emptied at the start.")
+    ] = Path(".kernelzoo/demo"),
+) -> None:
+    """Tune a kernel from an empty zoo and serve it to a page, in about a minute."""
+    place = Place.at(state)
+    empty(place)
+    scale = SHORT if short else FULL
+    try:
+        with interruptible():
+            sight, result = _steps(place, listening_port(LOOPBACK, port), scale, screenshot)
+    except KeyboardInterrupt:
+        note("demo interrupted; every process has been stopped")
+        raise typer.Exit(130) from None
+    out.print(summary(sight, result))
+
+
+def empty(place: Place) -> None:
+    """Removes what an earlier demo left. Refuses a directory that is not a demo's."""
+    refuse_running(place)
+    if place.root.exists() and any(place.root.iterdir()):
+        if not (place.root / MARK).exists():
+            raise StackError(
+                f"{place.root} holds something else than a demo's data; "
+                "name a new directory with --state DIR"
+            )
+        kill_leftovers(read_record(place))
+        note(f"emptying {place.root}")
+        shutil.rmtree(place.root)
+    place.make()
+    (place.root / MARK).touch()
+
+
+def _steps(
+    place: Place, port: int, scale: Scale, screenshot: Path | None
+) -> tuple[Sight, PageResult]:
+    options = StackOptions(
+        host=LOOPBACK, port=port, redis_port=free_port(), overrides=scale.overrides
+    )
+    _announce(START)
+    with ExitStack() as exits:
+        try:
+            stack = exits.enter_context(running(place, options))
+        except StackError as error:
+            raise DemoFailed.at(START, str(error), place.logs) from error
+        sight = _tune(stack, scale)
+        return sight, _open_page(stack, screenshot)
+
+
+def _tune(stack: Stack, scale: Scale) -> Sight:
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        job = gateway.register(K0, TargetKind.WASM)
+        for step in STEPS[1:4]:
+            _announce(step)
+        stack.launch(plan_fleet(stack.place, stack.keys, stack.url, scale.agents))
+        with live_display() as show:
+            sight = watch(stack, gateway, job, lambda now: show(plain(now), panel(now)))
+    # The page is timed on a quiet machine.
+    stack.end("fleet")
+    return sight
+
+
+def _open_page(stack: Stack, screenshot: Path | None) -> PageResult:
+    _announce(PAGE)
+    with served_examples() as origin:
+        plan = Visit(
+            address=f"{origin}/matmul/index.html?zoo={stack.url}",
+            console=f"{stack.url}/console",
+            profile=stack.place.root / "visitor",
+            log=stack.log(PAGE.log),
+            screenshot=screenshot,
+        )
+        try:
+            return visit(plan)
+        except PageFailed as error:
+            raise DemoFailed.at(PAGE, str(error), stack.log(PAGE.log)) from error
+
+
+def _announce(step: Step) -> None:
+    out.print(f"step {step.number}: {step.what}")

@@ -1,0 +1,40 @@
+"""Serves the examples from an origin of their own, as a customer's site would."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+# Shared memory and fine clocks exist in cross-origin isolated pages only.
+ISOLATION = (
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Embedder-Policy", "require-corp"),
+)
+
+
+class _Isolated(SimpleHTTPRequestHandler):
+    def end_headers(self) -> None:
+        for name, value in ISOLATION:
+            self.send_header(name, value)
+        super().end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base
+        """Silent: the terminal belongs to the demo."""
+
+
+@contextmanager
+def served_examples(directory: Path = EXAMPLES) -> Iterator[str]:
+    """Gives the origin. Loopback only, on a free port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Isolated, directory=str(directory)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

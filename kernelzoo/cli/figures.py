@@ -1,0 +1,32 @@
+"""Figures as people read them. A figure that is not there yet is a dash."""
+
+from services.gateway.wire.jobs import Job
+from services.gateway.wire.zoo import ZooEntry
+
+ABSENT = "–"
+
+
+def number(value: float | None, unit: str = "", digits: int = 1) -> str:
+    return ABSENT if value is None else f"{value:.{digits}f}{unit and ' ' + unit}"
+
+
+def gflops(flops: int, elapsed_ns: float | None) -> float | None:
+    """FLOPs per nanosecond are GFLOP/s."""
+    return flops / elapsed_ns if elapsed_ns else None
+
+
+def progress(job: Job) -> str:
+    """One line: compiled, measured, best and votes so far."""
+    failed = f" ({job.failed} failed)" if job.failed else ""
+    return (
+        f"compiled {job.compiled}/{job.candidates}{failed}"
+        f", {number(job.compile_ms_median, 'ms')} each"
+        f" · measured {job.measurements}, agents {job.agents}"
+        f" · best {number(gflops(job.flops, job.best_ns), 'GFLOP/s')}"
+        f" · votes {job.ballots}"
+    )
+
+
+def share(entry: ZooEntry) -> str:
+    evidence = entry.evidence
+    return f"{evidence.weight}/{evidence.total_weight} in {evidence.ballots} ballots"

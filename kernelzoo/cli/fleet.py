@@ -1,0 +1,71 @@
+"""`kernelzoo fleet`: browser agents on this machine for a gateway that runs already."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from kernelzoo.cli.live import live_display
+from kernelzoo.cli.options import STATE, StateOption, UrlOption
+from kernelzoo.cli.reach import OPERATOR_KEY, reach
+from kernelzoo.cli.stack.child import Child, ask_to_end, await_end, spawn
+from kernelzoo.cli.stack.descendants import adopt_orphans, descendants, kill_all
+from kernelzoo.cli.stack.keys import Keys
+from kernelzoo.cli.stack.place import Place
+from kernelzoo.cli.stack.plan import plan_fleet
+from kernelzoo.cli.stack.signals import interruptible, uninterrupted
+from kernelzoo.cli.terminal import note
+from kernelzoo.errors import StackError
+from workers.fleet.status import FleetStatus, read_status
+
+WATCH_S = 0.5
+
+
+def fleet(
+    agents: Annotated[int, typer.Option(min=1, max=64, help="Browsers to run.")] = 5,
+    state: StateOption = STATE,
+    url: UrlOption = None,
+) -> None:
+    """Run browser agents until Ctrl-C. Their identities are kept for the next time."""
+    place = Place.at(state)
+    gateway = reach(state, url)
+    place.make()
+    keys = Keys(operator=gateway.operator_key, token_secret="")
+    if not keys.operator:
+        raise StackError(f"set {OPERATOR_KEY} to the operator's key of {gateway.url}")
+    with interruptible():
+        adopt_orphans()
+        child = spawn(plan_fleet(place, keys, gateway.url, agents))
+        try:
+            _watch(child, place)
+        except KeyboardInterrupt:
+            note("closing the browsers")
+        finally:
+            with uninterrupted():
+                ask_to_end(child)
+                await_end(child)
+                kill_all(descendants())
+
+
+def _watch(child: Child, place: Place) -> None:
+    with live_display() as show:
+        while child.alive:
+            status = read_status(place.fleet)
+            if status is not None:
+                show(describe(status), None)
+            time.sleep(WATCH_S)
+    raise StackError(f"{_last_line(child)}; read {child.spec.log}")
+
+
+def describe(status: FleetStatus) -> str:
+    """One line per agent."""
+    return "\n".join(
+        f"{agent.agent}: {agent.state} · measured {agent.measured} · ballots {agent.ballots}"
+        f"{f' · failed {agent.failed}' if agent.failed else ''}"
+        for agent in status.agents
+    )
+
+
+def _last_line(child: Child) -> str:
+    lines = child.spec.log.read_text(errors="replace").splitlines()
+    return lines[-1] if lines else "the fleet ended"

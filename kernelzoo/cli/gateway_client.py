@@ -1,0 +1,102 @@
+"""The running gateway's HTTP interface, as far as the command line uses it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import quote
+
+import httpx2
+from pydantic import BaseModel, ValidationError
+
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidInput, StackError
+from services.gateway.wire.artifacts import Kernel
+from services.gateway.wire.jobs import Job, JobRequest
+from services.gateway.wire.model import Problem
+from services.gateway.wire.zoo import Manifest, ZooEntry, ZooList
+
+_Answer = TypeVar("_Answer", bound=BaseModel)
+
+
+@dataclass(slots=True, kw_only=True)
+class GatewayClient:
+    """Raises StackError when the gateway is away and InvalidInput when it refuses."""
+
+    url: str
+    operator_key: str = field(default="", repr=False)
+    _http: httpx2.Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._http = httpx2.Client(base_url=self.url, timeout=10)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    def register(self, workload: Workload, kind: TargetKind) -> Job:
+        """Opens a tuning job, or finds the one that there is."""
+        request = JobRequest(workload=workload.key, kind=kind)
+        return self._ask(Job, "POST", "/v1/jobs", body=request.model_dump(mode="json"))
+
+    def job(self, job: int) -> Job:
+        return self._ask(Job, "GET", f"/v1/jobs/{job}")
+
+    def entries(self) -> tuple[ZooEntry, ...]:
+        return tuple(self._ask(ZooList, "GET", "/v1/zoo").entries)
+
+    def manifest(self, workload_key: str, device_class: str) -> Manifest:
+        path = f"/v1/zoo/{quote(workload_key, safe=':')}/{quote(device_class, safe=':+')}"
+        return self._ask(Manifest, "GET", path)
+
+    def artifact(self, kernel: Kernel) -> bytes:
+        """Raises StackError when the bytes are not those that the hash names."""
+        body = self._send("GET", kernel.url).content
+        if sha256(body).hexdigest() != kernel.sha256:
+            raise StackError(f"artifact {kernel.url} does not match its hash; publish it again")
+        return body
+
+    def _ask(
+        self,
+        answer: type[_Answer],
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+    ) -> _Answer:
+        response = self._send(method, path, body)
+        try:
+            return answer.model_validate_json(response.content)
+        except ValidationError as error:
+            raise StackError(
+                f"{self.url}{path} is no kernelzoo gateway of this version: {error}"
+            ) from error
+
+    def _send(
+        self, method: str, path: str, body: Mapping[str, object] | None = None
+    ) -> httpx2.Response:
+        headers = {"X-Kernelzoo-Operator": self.operator_key} if self.operator_key else {}
+        try:
+            response = self._http.request(method, path, json=body, headers=headers)
+        except httpx2.TransportError as error:
+            raise StackError(
+                f"{self.url} does not answer ({error}); start a stack with `kernelzoo up`"
+            ) from error
+        if response.is_error:
+            raise InvalidInput(f"{self.url} refused: {_detail(response)}")
+        return response
+
+
+def _detail(response: httpx2.Response) -> str:
+    try:
+        return Problem.model_validate_json(response.content).detail
+    except ValidationError:
+        return f"status {response.status_code}"

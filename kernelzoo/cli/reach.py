@@ -1,0 +1,20 @@
+"""Which gateway a command talks to: the stack of a state directory, or one elsewhere."""
+
+import os
+from pathlib import Path
+
+from kernelzoo.cli.gateway_client import GatewayClient
+from kernelzoo.cli.stack.keys import read_or_make_keys
+from kernelzoo.cli.stack.place import Place
+from kernelzoo.cli.stack.record import running_stack
+
+OPERATOR_KEY = "KERNELZOO_OPERATOR_KEY"
+
+
+def reach(state: Path, url: str | None) -> GatewayClient:
+    """Raises StackError, with the remedy, when no stack runs on `state` and no `url` is given."""
+    if url is not None:
+        return GatewayClient(url=url.rstrip("/"), operator_key=os.environ.get(OPERATOR_KEY, ""))
+    place = Place.at(state)
+    record = running_stack(place)
+    return GatewayClient(url=record.url, operator_key=read_or_make_keys(place).operator)

@@ -1,0 +1,168 @@
+"""What a stack consists of, as a value. `supervisor` carries it out."""
+
+import sys
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+
+from kernelzoo.cli.stack.keys import Keys
+from kernelzoo.cli.stack.place import Place
+from kernelzoo.cli.stack.ports import LOOPBACK, local_url
+
+Environment = tuple[tuple[str, str], ...]
+
+
+class Tier(IntEnum):
+    """Processes start in ascending and stop in descending order of their tier."""
+
+    BROKER = 0
+    SERVICE = 1
+    FLEET = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSpec:
+    """`env` is added to the environment of the supervisor; it holds secrets.
+
+    `grace_s` is how long the process may take to end after SIGTERM. `ready_text` appears in its
+    log when it has started; with '' there is nothing to wait for.
+    """
+
+    name: str
+    tier: Tier
+    command: tuple[str, ...]
+    env: Environment = field(repr=False)
+    log: Path
+    grace_s: float
+    ready_text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackOptions:
+    """`overrides` are further settings, by the names of environment variables."""
+
+    host: str
+    port: int
+    redis_port: int
+    agents: int = 0
+    compile_processes: int = 2
+    overrides: Environment = ()
+
+    @property
+    def url(self) -> str:
+        return local_url(self.host, self.port)
+
+
+def plan_stack(
+    place: Place, keys: Keys, database_url: str, options: StackOptions
+) -> tuple[ProcessSpec, ...]:
+    """Every process of the stack but PostgreSQL, in the order in which they start."""
+    env = _environment(keys, database_url, options)
+    services = (
+        _redis(place, options.redis_port),
+        _gateway(place, env, options),
+        _compile_worker(place, env, options.compile_processes),
+        _aggregate_worker(place, env),
+    )
+    if options.agents == 0:
+        return services
+    return (*services, plan_fleet(place, keys, options.url, options.agents))
+
+
+def plan_fleet(place: Place, keys: Keys, url: str, agents: int) -> ProcessSpec:
+    """The operator's key travels in the environment, never on the command line."""
+    return ProcessSpec(
+        name="fleet",
+        tier=Tier.FLEET,
+        command=(
+            *_python("workers.fleet"),
+            *("--url", url, "--agents", str(agents), "--state", str(place.fleet)),
+        ),
+        env=(("KERNELZOO_OPERATOR_KEY", keys.operator),),
+        log=place.log("fleet"),
+        grace_s=15,
+    )
+
+
+def _environment(keys: Keys, database_url: str, options: StackOptions) -> Environment:
+    return (
+        ("KERNELZOO_DATABASE_URL", database_url),
+        ("KERNELZOO_REDIS_URL", f"redis://{LOOPBACK}:{options.redis_port}/0"),
+        ("KERNELZOO_OPERATOR_KEY", keys.operator),
+        ("KERNELZOO_TOKEN_SECRET", keys.token_secret),
+        *options.overrides,
+    )
+
+
+def _python(module: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", module)
+
+
+def _redis(place: Place, port: int) -> ProcessSpec:
+    """Redis holds messages and caches only, so it writes nothing to disk."""
+    return ProcessSpec(
+        name="redis",
+        tier=Tier.BROKER,
+        command=(
+            "redis-server",
+            *("--bind", LOOPBACK, "--port", str(port), "--dir", str(place.redis)),
+            *("--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"),
+        ),
+        env=(),
+        log=place.log("redis"),
+        grace_s=5,
+    )
+
+
+def _gateway(place: Place, env: Environment, options: StackOptions) -> ProcessSpec:
+    """Long polls are cut at shutdown: an agent that is cut off polls again."""
+    return ProcessSpec(
+        name="gateway",
+        tier=Tier.SERVICE,
+        command=(
+            *_python("uvicorn"),
+            *("services.gateway.app:create", "--factory", "--no-access-log"),
+            *("--host", options.host, "--port", str(options.port)),
+            *("--timeout-graceful-shutdown", "1"),
+        ),
+        env=env,
+        log=place.log("gateway"),
+        grace_s=8,
+    )
+
+
+_CELERY_READY = " ready."
+_CELERY = ("--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "info")
+
+
+def _compile_worker(place: Place, env: Environment, processes: int) -> ProcessSpec:
+    return ProcessSpec(
+        name="compile",
+        tier=Tier.SERVICE,
+        command=(
+            *_python("celery"),
+            *("-A", "workers.app", "worker", "-Q", "compile", "-c", str(processes)),
+            *("-n", "compile@%h", *_CELERY),
+        ),
+        env=env,
+        log=place.log("compile"),
+        grace_s=15,
+        ready_text=_CELERY_READY,
+    )
+
+
+def _aggregate_worker(place: Place, env: Environment) -> ProcessSpec:
+    """One process, with the clock of the periodic tasks inside."""
+    return ProcessSpec(
+        name="aggregate",
+        tier=Tier.SERVICE,
+        command=(
+            *_python("celery"),
+            *("-A", "workers.app", "worker", "-B", "-s", str(place.root / "celerybeat-schedule")),
+            *("-Q", "aggregate", "-c", "1", "-n", "aggregate@%h", *_CELERY),
+        ),
+        env=env,
+        log=place.log("aggregate"),
+        grace_s=15,
+        ready_text=_CELERY_READY,
+    )

@@ -1,0 +1,58 @@
+"""`kernelzoo up`: the whole stack on this machine, until Ctrl-C."""
+
+import time
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from kernelzoo.cli.options import STATE, StateOption
+from kernelzoo.cli.stack.place import Place
+from kernelzoo.cli.stack.plan import StackOptions
+from kernelzoo.cli.stack.ports import ANY_ADDRESS, LOOPBACK, free_port, lan_address, listening_port
+from kernelzoo.cli.stack.record import refuse_running
+from kernelzoo.cli.stack.signals import interruptible
+from kernelzoo.cli.stack.supervisor import Stack, running
+from kernelzoo.cli.terminal import note, out
+
+DEFAULT_PORT = 8787
+TEND_S = 0.2
+
+
+def up(
+    agents: Annotated[int, typer.Option(min=0, max=64, help="Browser agents to run here.")] = 0,
+    host: Annotated[str, typer.Option(help="0.0.0.0 lets other devices in.")] = LOOPBACK,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = DEFAULT_PORT,
+    state: StateOption = STATE,
+) -> None:
+    """Run the stack and stay. Ctrl-C stops every process; the data stays for the next time."""
+    place = Place.at(state)
+    refuse_running(place)
+    options = StackOptions(
+        host=host, port=listening_port(host, port), redis_port=free_port(), agents=agents
+    )
+    with interruptible():
+        try:
+            note(f"starting the stack on {place.root}")
+            with running(place, options) as stack:
+                out.print(_addresses(stack, options))
+                _stay(stack)
+        except KeyboardInterrupt:
+            note(f"stopped; the data stays in {place.root}")
+
+
+def _stay(stack: Stack) -> None:
+    while True:
+        for sentence in stack.tend():
+            note(sentence)
+        time.sleep(TEND_S)
+
+
+def _addresses(stack: Stack, options: StackOptions) -> Table:
+    table = Table(title="kernelzoo is up", show_header=False, title_justify="left")
+    for what, path in (("agent page", "/agent"), ("console", "/console"), ("API docs", "/docs")):
+        table.add_row(what, f"{stack.url}{path}")
+    if options.host == ANY_ADDRESS and (address := lan_address()) is not None:
+        table.add_row("agents on this network", f"http://{address}:{options.port}/agent")
+    table.add_row("logs", str(stack.place.logs))
+    return table

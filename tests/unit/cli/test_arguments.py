@@ -1,0 +1,73 @@
+"""What people type: good shapes, bad shapes, and commands without a stack."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelzoo.cli.workload import parse_workload
+from kernelzoo.errors import InvalidInput
+
+K0 = "matmul:f32:m384k768n768"
+
+
+def _kernelzoo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (sys.executable, "-m", "kernelzoo.cli", *arguments),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(("operator", "shape"), [("matmul", "384x768x768"), (K0, None)])
+def test_a_workload_is_written_as_a_shape_or_as_a_key(operator: str, shape: str | None) -> None:
+    assert parse_workload(operator, shape).key == K0
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "sentence"),
+    [
+        ("matmul", "0x768x768", "m=0 of matmul is out of range; it must be from 1 to 65536"),
+        ("matmul", "-1x768x768", "m=-1 of matmul is out of range; it must be from 1 to 65536"),
+        ("matmul", "384x768x99999999999", "out of range; it must be from 1 to 65536"),
+        ("matmul", "384x768xmany", "'many' .* is not a whole number; write extents from 1 to"),
+        ("matmul", "384x768x1.5", "'1.5' .* is not a whole number"),
+        ("matmul", "384x768", "matmul takes 3 extents"),
+        ("matmul", "65536x65536x65536", "bytes; at most"),
+        ("conv9d", "1x2x3", "'conv9d' is unknown; use one of matmul, batch_matmul"),
+        ("matmul", None, "'matmul' lacks a shape; write `matmul 384x768x768`"),
+        ("matmul:f32:m0", None, "matmul takes 3 extents"),
+    ],
+)
+def test_a_shape_that_cannot_be_tuned_is_refused_with_the_range(
+    operator: str, shape: str | None, sentence: str
+) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        parse_workload(operator, shape)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("tune", "matmul", "-1x2x3"), "from 1 to 65536"),
+        (("tune", "matmul", "384x768x768"), "start one with `kernelzoo up`"),
+        (("zoo", "list"), "start one with `kernelzoo up`"),
+        (("fleet", "--agents", "2"), "start one with `kernelzoo up`"),
+    ],
+)
+def test_an_error_is_a_sentence_and_a_code_without_a_trace(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path
+) -> None:
+    done = _kernelzoo(*arguments, "--state", str(tmp_path))
+    assert done.returncode == 1
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_an_unknown_target_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    done = _kernelzoo("tune", "matmul", "1x1x1", "--target", "cuda", "--state", str(tmp_path))
+    assert (done.returncode, "use one of wasm, webgpu" in done.stderr) == (1, True)

@@ -1,0 +1,158 @@
+"""When the demo fails, at which step, and what it says then."""
+
+from pathlib import Path
+
+import pytest
+
+from kernelzoo.cli.demo.command import MARK, empty
+from kernelzoo.cli.demo.display import summary
+from kernelzoo.cli.demo.page import PageFailed, PageResult, accept, console_picture
+from kernelzoo.cli.demo.steps import (
+    COMPILE,
+    MEASURE,
+    STEPS,
+    VOTE,
+    DemoFailed,
+    Step,
+    hopeless,
+    outstanding,
+    too_late,
+)
+from kernelzoo.cli.demo.watch import Sight, _Deadline
+from kernelzoo.cli.stack.place import Place
+from kernelzoo.cli.tune import why_waiting
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.errors import StackError
+from services.gateway.wire.jobs import Job
+from workers.fleet.status import AgentStatus, FleetStatus
+
+
+def _job(**changes: object) -> Job:
+    values = {
+        "job": 1,
+        "workload": "matmul:f32:m384k768n768",
+        "kind": TargetKind.WASM,
+        "state": "planned",
+        "flops": 452_984_832,
+        "candidates": 40,
+        "compiled": 40,
+        "failed": 0,
+        "compile_ms_median": 4.2,
+        "compile_ms_last": 4.0,
+        "measurements": 12,
+        "agents": 2,
+        "ballots": 1,
+        "best_ns": 1e7,
+        "detail": "",
+    }
+    return Job.model_validate(values | changes)
+
+
+def _result(**changes: object) -> PageResult:
+    values = {
+        "workload": "matmul:f32:m384k768n768",
+        "level": "exact",
+        "votes": 5,
+        "manifestMs": 3.5,
+        "default_gflops": 20.0,
+        "zoo_gflops": 45.0,
+        "limit_gflops": 50.0,
+        "speedup": 2.25,
+        "max_error": 1e-5,
+        "correct": True,
+    }
+    return PageResult.model_validate(values | changes)
+
+
+def test_a_failed_step_is_named_with_the_log_to_read() -> None:
+    error = DemoFailed.at(MEASURE, too_late(MEASURE), Path(".kernelzoo/demo/logs/fleet.log"))
+    assert str(error) == (
+        "demo failed at step 3 (agents measure): no measurement within 30 s; "
+        "read .kernelzoo/demo/logs/fleet.log"
+    )
+
+
+def test_the_steps_are_numbered_in_their_order() -> None:
+    assert [step.number for step in STEPS] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("job", "step"),
+    [
+        (_job(candidates=0, compiled=0, measurements=0), COMPILE),
+        (_job(compiled=39, measurements=3), COMPILE),
+        (_job(compiled=38, failed=2, measurements=0), MEASURE),
+        (_job(), VOTE),
+    ],
+)
+def test_the_outstanding_step_follows_from_the_job(job: Job, step: Step) -> None:
+    assert outstanding(job) is step
+
+
+def test_a_step_has_its_own_time_from_when_it_is_its_turn() -> None:
+    deadline = _Deadline()
+    assert deadline.missed(COMPILE, 0) is None
+    assert deadline.missed(MEASURE, 50) is None
+    assert deadline.missed(MEASURE, 79) is None
+    assert deadline.missed(MEASURE, 81) == "no measurement within 30 s"
+
+
+def test_waiting_ends_early_when_nothing_can_come_of_it() -> None:
+    assert hopeless(_job()) is None
+    assert hopeless(_job(state="failed", detail="no space")) == "the job failed: no space"
+    assert hopeless(_job(compiled=0, failed=40)) == "all 40 candidates failed to compile"
+
+
+def test_a_page_must_get_a_hit_with_right_output() -> None:
+    assert accept(_result()).share_of_limit == pytest.approx(0.9)
+    with pytest.raises(PageFailed, match="'default', not 'exact'"):
+        accept(_result(level="default"))
+    with pytest.raises(PageFailed, match=r"wrong by up to 0\.5"):
+        accept(_result(correct=False, max_error=0.5))
+
+
+def _text_of_summary(first_timed_ms: float) -> str:
+    agent = AgentStatus(agent="agent-1", state="idle", first_timed_ms=first_timed_ms)
+    fleet = FleetStatus(url="http://h", agents=(agent,))
+    sight = Sight(job=_job(), fleet=fleet, winners=(), elapsed_s=1)
+    return " ".join(str(cell) for cell in summary(sight, _result()).columns[1].cells)
+
+
+def test_a_late_first_candidate_is_told_and_does_not_fail_the_demo() -> None:
+    assert "1600 ms after its page opened, missed 1500 ms" in _text_of_summary(1600)
+    assert "missed" not in _text_of_summary(900)
+
+
+def test_only_a_demos_own_directory_is_emptied(tmp_path: Path) -> None:
+    precious = tmp_path / "home"
+    precious.mkdir()
+    (precious / "thesis.tex").touch()
+    with pytest.raises(StackError, match="something else than a demo's data"):
+        empty(Place.at(precious))
+    assert (precious / "thesis.tex").exists()
+
+
+def test_a_second_demo_starts_from_nothing(tmp_path: Path) -> None:
+    place = Place.at(tmp_path / "demo")
+    empty(place)
+    (place.root / "old").touch()
+    empty(place)
+    assert not (place.root / "old").exists()
+    assert (place.root / MARK).exists()
+
+
+def test_the_consoles_picture_goes_beside_the_pages() -> None:
+    assert console_picture(Path("docs/demo.png")) == Path("docs/demo-console.png")
+
+
+@pytest.mark.parametrize(
+    ("job", "sentence"),
+    [
+        (_job(detail="no device"), "has stopped: no device"),
+        (_job(compiled=0, candidates=0), "read the log of the compile worker"),
+        (_job(measurements=0), "open http://h/agent in a browser"),
+        (_job(), "(ballots: 1, agents: 2); a quorum needs more agents"),
+    ],
+)
+def test_an_idle_job_says_what_it_waits_for(job: Job, sentence: str) -> None:
+    assert sentence in why_waiting(job, "http://h")

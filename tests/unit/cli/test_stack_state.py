@@ -1,0 +1,116 @@
+"""Keys, ports, locks and records of a state directory."""
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from kernelzoo.cli.stack import postgres
+from kernelzoo.cli.stack.keys import read_or_make_keys
+from kernelzoo.cli.stack.place import Place
+from kernelzoo.cli.stack.ports import free_port, listening_port
+from kernelzoo.cli.stack.record import (
+    ProcessMark,
+    StackRecord,
+    own_mark,
+    read_record,
+    refuse_running,
+    running_stack,
+    take_lock,
+    write_record,
+)
+from kernelzoo.errors import StackError
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place.at(tmp_path / "state")
+    place.make()
+    return place
+
+
+def _record(supervisor: ProcessMark) -> StackRecord:
+    return StackRecord(url="http://127.0.0.1:8787", supervisor=supervisor, processes=())
+
+
+def test_keys_are_made_once_and_only_their_owner_reads_them(place: Place) -> None:
+    keys = read_or_make_keys(place)
+    assert read_or_make_keys(place) == keys
+    assert keys.operator != keys.token_secret
+    for file in place.keys.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(place.keys.stat().st_mode) == 0o700
+
+
+def test_a_taken_port_is_refused_with_the_remedy() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(StackError, match=rf"port {port}: .* in use; .*--port N"):
+            listening_port("127.0.0.1", port)
+
+
+def test_port_zero_becomes_a_free_one() -> None:
+    assert listening_port("127.0.0.1", 0) > 0
+
+
+def test_a_free_port_is_kept() -> None:
+    port = free_port()
+    assert listening_port("127.0.0.1", port) == port
+
+
+def test_a_port_beyond_the_last_is_refused() -> None:
+    with pytest.raises(StackError, match="up to 65535"):
+        listening_port("127.0.0.1", 70_000)
+
+
+def test_without_a_stack_the_sentence_says_how_to_start_one(place: Place) -> None:
+    with pytest.raises(StackError, match="start one with `kernelzoo up`"):
+        running_stack(place)
+
+
+def test_the_record_of_a_dead_supervisor_counts_as_no_stack(place: Place) -> None:
+    alive = own_mark()
+    write_record(place, _record(ProcessMark(name="supervisor", pid=alive.pid, created_s=1.0)))
+    refuse_running(place)
+    with pytest.raises(StackError, match="no stack runs"):
+        running_stack(place)
+
+
+def test_a_running_stack_is_found_and_not_started_twice(place: Place) -> None:
+    record = _record(own_mark())
+    write_record(place, record)
+    assert running_stack(place) == record
+    with pytest.raises(StackError, match=r"runs already .* http://127.0.0.1:8787"):
+        refuse_running(place)
+
+
+def test_half_a_record_is_no_record(place: Place) -> None:
+    place.record.write_text('{"url": "http')
+    assert read_record(place) is None
+
+
+def test_one_supervisor_holds_the_lock_at_a_time(place: Place) -> None:
+    with take_lock(place), pytest.raises(StackError, match="just starting"):
+        take_lock(place)
+    take_lock(place).close()
+
+
+@pytest.mark.parametrize("lines", [["1"], ["not a number", *"1234567"]])
+def test_a_broken_postmaster_file_is_dropped(place: Place, lines: list[str]) -> None:
+    place.postgres.mkdir()
+    file = place.postgres / "postmaster.pid"
+    file.write_text("\n".join(lines))
+    postgres._drop_stale_pid_file(place.postgres)
+    assert not file.exists()
+
+
+def test_a_postmaster_file_that_names_another_program_is_dropped(place: Place) -> None:
+    place.postgres.mkdir()
+    file = place.postgres / "postmaster.pid"
+    file.write_text("\n".join([str(os.getpid()), *"1234567"]))
+    postgres._drop_stale_pid_file(place.postgres)
+    assert not file.exists()
