@@ -1,0 +1,121 @@
+"""What a fleet is told, which browser it takes, and what it makes of a page's words."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernelzoo.errors import StackError
+from workers.fleet.__main__ import parse
+from workers.fleet.agent import LONGEST_DELAY_S, restart_delay_s
+from workers.fleet.chromium import find_chromium, flags
+from workers.fleet.host import host_script
+from workers.fleet.run import plan_agents
+from workers.fleet.snapshot import Snapshot, advance
+from workers.fleet.status import AgentStatus, FleetStatus, read_status, write_status
+
+COMMAND = ("--url", "http://127.0.0.1:8787/", "--agents", "3", "--state", "/s")
+
+
+def test_each_agent_has_a_profile_of_its_own() -> None:
+    plan = plan_agents(parse(COMMAND, "the key"))
+    assert [spec.profile for spec in plan] == [Path(f"/s/agent-{n}") for n in (1, 2, 3)]
+    assert {spec.url for spec in plan} == {"http://127.0.0.1:8787"}
+
+
+def test_the_operators_key_is_not_in_any_text_of_the_plan() -> None:
+    options = parse(COMMAND, "the key")
+    assert "the key" not in repr(options) + repr(plan_agents(options))
+
+
+@pytest.mark.parametrize("key", [None, ""])
+def test_a_fleet_without_the_operators_key_says_what_to_set(key: str | None) -> None:
+    with pytest.raises(StackError, match="set KERNELZOO_OPERATOR_KEY"):
+        parse(COMMAND, key)
+
+
+def test_a_fleet_of_nobody_is_refused() -> None:
+    with pytest.raises(StackError, match="at least one agent, not 0"):
+        parse(("--url", "http://h", "--agents", "0", "--state", "/s"), "k")
+
+
+def test_only_root_runs_without_the_sandbox() -> None:
+    assert "--no-sandbox" in flags(root=True)
+    assert "--no-sandbox" not in flags(root=False)
+
+
+def _program(directory: Path, name: str, text: str = "\x7fELF") -> Path:
+    path = directory / name
+    path.write_text(text)
+    return path
+
+
+def _on_path(**programs: Path) -> Callable[[str], str | None]:
+    return lambda name: str(programs[name]) if name in programs else None
+
+
+def test_the_systems_chromium_comes_before_playwrights(tmp_path: Path) -> None:
+    system, own = _program(tmp_path, "chromium"), _program(tmp_path, "own")
+    assert find_chromium(own, _on_path(chromium=system)) == system
+    assert find_chromium(own, _on_path()) == own
+
+
+def test_a_stub_that_starts_a_snap_is_passed_over(tmp_path: Path) -> None:
+    stub = _program(tmp_path, "chromium-browser", '#!/bin/sh\nexec /snap/bin/chromium "$@"\n')
+    own = _program(tmp_path, "own")
+    assert find_chromium(own, _on_path(**{"chromium-browser": stub})) == own
+
+
+def test_without_any_chromium_the_sentence_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="apt-get install chromium"):
+        find_chromium(tmp_path / "absent", _on_path())
+
+
+def test_the_key_is_shown_to_the_gateways_origin_alone() -> None:
+    script = host_script("http://127.0.0.1:8787/path", 'k"ey')
+    assert 'location.origin === "http://127.0.0.1:8787"' in script
+    assert json.dumps('k"ey') in script
+
+
+def test_events_add_up_to_a_status() -> None:
+    events = [
+        {"type": "session", "deviceId": "0"},
+        {"type": "measured", "outcome": "ok", "gflops": 40.0},
+        {"type": "firstTimed", "firstTimedMs": 812.5},
+        {"type": "measured", "outcome": "compare"},
+        {"type": "ballot", "final": False},
+        {"type": "ballot", "final": True},
+    ]
+    snapshot = Snapshot.model_validate_json(json.dumps({"state": "measuring", "events": events}))
+    status = advance(AgentStatus(agent="agent-1", state="starting"), snapshot)
+    assert status == AgentStatus(
+        agent="agent-1",
+        state="measuring",
+        measured=1,
+        failed=1,
+        ballots=2,
+        final_ballots=1,
+        first_timed_ms=812.5,
+    )
+
+
+def test_the_first_timed_candidate_stays_the_first_after_a_restart() -> None:
+    again = Snapshot.model_validate_json(
+        '{"state": "s", "events": [{"type": "firstTimed", "firstTimedMs": 5}]}'
+    )
+    before = AgentStatus(agent="a", state="s", first_timed_ms=900)
+    assert advance(before, again).first_timed_ms == 900
+
+
+def test_a_status_survives_its_file(tmp_path: Path) -> None:
+    status = FleetStatus(url="http://h", agents=(AgentStatus(agent="a", state="idle"),))
+    assert read_status(tmp_path) is None
+    write_status(tmp_path, status)
+    assert read_status(tmp_path) == status
+
+
+def test_an_agent_that_keeps_dying_is_restarted_ever_later() -> None:
+    delays_s = [restart_delay_s(n) for n in range(1, 10)]
+    assert delays_s == sorted(delays_s)
+    assert (delays_s[0], delays_s[-1]) == (1, LONGEST_DELAY_S)

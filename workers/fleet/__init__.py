@@ -1,0 +1,1 @@
+"""Device agents in headless browsers: `python -m workers.fleet`."""

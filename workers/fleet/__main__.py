@@ -1,0 +1,46 @@
+"""`python -m workers.fleet --url U --agents N --state DIR`; the operator's key comes from
+the environment variable KERNELZOO_OPERATOR_KEY, which keeps it out of the process list.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernelzoo.errors import KernelZooError, StackError
+from kernelzoo.telemetry import configure_logging
+from workers.fleet.run import FleetOptions, run_fleet
+
+
+def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
+    parser = argparse.ArgumentParser(prog="python -m workers.fleet", description=__doc__)
+    parser.add_argument("--url", required=True, help="origin of the gateway")
+    parser.add_argument("--agents", type=int, default=1, help="browsers to run")
+    parser.add_argument("--state", type=Path, required=True, help="directory of the profiles")
+    values = parser.parse_args(arguments)
+    if values.agents < 1:
+        raise StackError(f"a fleet needs at least one agent, not {values.agents}")
+    if not operator_key:
+        raise StackError("set KERNELZOO_OPERATOR_KEY to the operator's key of the gateway")
+    return FleetOptions(
+        url=values.url.rstrip("/"),
+        agents=values.agents,
+        directory=values.state.expanduser().resolve(),
+        operator_key=operator_key,
+    )
+
+
+def main() -> int:
+    configure_logging(as_json=True)
+    try:
+        asyncio.run(run_fleet(parse(sys.argv[1:], os.environ.get("KERNELZOO_OPERATOR_KEY"))))
+    except KernelZooError as error:
+        print(f"the fleet did not start: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Which Chromium to run, and how: like a visible browser, but quiet on the network."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from kernelzoo.errors import StackError
+
+SYSTEM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+# A headless page counts as hidden to the scheduler; without the last three its timers are
+# slowed to one a second and its renderer to background priority.
+FLAGS = (
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+)
+
+
+def flags(*, root: bool) -> tuple[str, ...]:
+    """Chromium's sandbox does not start under root."""
+    return (*FLAGS, "--no-sandbox") if root else FLAGS
+
+
+def own_flags() -> tuple[str, ...]:
+    return flags(root=os.geteuid() == 0)
+
+
+def find_chromium(playwrights: Path, which: Callable[[str], str | None] = shutil.which) -> Path:
+    """The system's, else Playwright's own. Raises StackError when there is neither."""
+    named = (path for name in SYSTEM_NAMES if (path := which(name)))
+    found = next((Path(path) for path in named if not _is_snap(Path(path))), None)
+    if found is not None:
+        return found
+    if playwrights.exists():
+        return playwrights
+    raise StackError(
+        "no Chromium is installed; install one with `apt-get install chromium` "
+        "or `.venv/bin/playwright install --with-deps chromium`"
+    )
+
+
+def _is_snap(program: Path) -> bool:
+    """Ubuntu's package is a stub that starts a snap, which sees none of our directories."""
+    if program.resolve().is_relative_to("/snap") or program.resolve().name == "snap":
+        return True
+    with program.open("rb") as handle:
+        return b"/snap/bin/" in handle.read(8192)
+
+
+def main() -> None:
+    """`python -m workers.fleet.chromium` prints the browser's path, or says what to install."""
+    with sync_playwright() as playwright:
+        try:
+            print(find_chromium(Path(playwright.chromium.executable_path)))
+        except StackError as error:
+            sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""What each agent of a fleet has done so far, in a file that other processes may read."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStatus:
+    """`first_timed_ms` counts from the opening of the agent's page; None until then.
+
+    A final ballot is filed after every candidate was measured.
+    """
+
+    agent: str
+    state: str
+    measured: int = 0
+    failed: int = 0
+    ballots: int = 0
+    final_ballots: int = 0
+    restarts: int = 0
+    first_timed_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetStatus:
+    url: str
+    agents: tuple[AgentStatus, ...]
+
+
+def write_status(directory: Path, status: FleetStatus) -> None:
+    """Readers see either the old or the new file, never half of one."""
+    draft = directory / "status.draft"
+    draft.write_bytes(msgspec.json.encode(status))
+    draft.rename(directory / "status.json")
+
+
+def read_status(directory: Path) -> FleetStatus | None:
+    """None before the first one."""
+    try:
+        return msgspec.json.decode((directory / "status.json").read_bytes(), type=FleetStatus)
+    except (OSError, msgspec.DecodeError):
+        return None
