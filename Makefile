@@ -1,0 +1,61 @@
+# `make demo` and `make test` set a fresh Debian or Ubuntu machine up by themselves.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+SETUP := scripts/setup.sh
+CLIENT_SOURCES := $(shell find client -path client/node_modules -prune -o -path client/dist -prune \
+	-o -type f -print 2>/dev/null)
+ARGS ?=
+
+.PHONY: help demo up test check static unit build lock clean setup
+
+help:  ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup  ## Tune a real kernel in real browsers and serve it to a page (about a minute)
+	@$(BIN)/kernelzoo demo $(ARGS)
+
+up: setup  ## Run the stack until Ctrl-C; ARGS="--agents 5" adds browser agents
+	@$(BIN)/kernelzoo up $(ARGS)
+
+test: setup  ## All tests: unit, database, browser, end to end, client
+	@$(BIN)/python -m pytest $(ARGS)
+	@npm --prefix client test --silent
+
+check: static unit  ## Format, lint, types, imports, unit tests: the fast part
+
+static: .venv/.installed client/node_modules/.installed
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo
+	@npm --prefix client run --silent check
+
+unit: .venv/.installed
+	@$(BIN)/python -m pytest tests/unit --quiet $(ARGS)
+
+build: setup  ## Everything that demo and test need, without running them
+
+lock: .venv/.installed  ## Write requirements.lock from pyproject.toml; ARGS=--upgrade raises versions
+	@$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes \
+		--no-emit-index-url --no-header --quiet --output-file requirements.lock $(ARGS)
+
+clean:  ## Remove what was built and installed here; the data in .kernelzoo stays
+	@rm -rf .venv client/node_modules client/dist .mypy_cache .ruff_cache .pytest_cache \
+		.import_linter_cache .hypothesis
+
+setup: .venv/.installed .venv/.system client/dist/.built
+
+.venv/.installed: requirements.lock pyproject.toml $(SETUP)
+	@$(SETUP) python
+
+.venv/.system: .venv/.installed $(SETUP)
+	@$(SETUP) system
+
+client/node_modules/.installed: client/package-lock.json $(SETUP)
+	@$(SETUP) node
+
+client/dist/.built: client/node_modules/.installed $(CLIENT_SOURCES)
+	@$(SETUP) client
