@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -16,8 +15,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.gateway.wire.jobs import Job
 from tests.e2e.scripted_agent import ScriptedAgent
-
-Eventually = Callable[[Callable[[], bool], str], None]
+from tests.running import eventually
 
 # Enough work that a kill hits the middle of it.
 WORKLOADS = tuple(Workload.of("matmul", (384, 768, 64 * n)) for n in range(1, 17))
@@ -41,7 +39,7 @@ def register(stack: Stack, workloads: tuple[Workload, ...]) -> None:
 
 def rows(stack: Stack, sql: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(stack.postgres.url) as connection:
-        return connection.execute(sql).fetchall()  # type: ignore[call-overload,no-any-return]
+        return connection.execute(sql).fetchall()
 
 
 def compiled_of_all(stack: Stack) -> tuple[int, int]:
@@ -66,9 +64,7 @@ def measure_everything(stack: Stack, measuring: ScriptedAgent) -> Job:
 
 
 @pytest.mark.parametrize("victim", ["one child", "the whole worker"])
-def test_a_compile_worker_killed_in_mid_batch_loses_no_candidate(
-    stack: Stack, eventually: Eventually, victim: str
-) -> None:
+def test_a_compile_worker_killed_in_mid_batch_loses_no_candidate(stack: Stack, victim: str) -> None:
     register(stack, WORKLOADS)
     eventually(lambda: compiled_of_all(stack)[0] > 0, "a first candidate")
     leader = psutil.Process(stack.children["compile"].process.pid)
@@ -82,7 +78,7 @@ def test_a_compile_worker_killed_in_mid_batch_loses_no_candidate(
     assert rows(stack, "SELECT count(*) FROM candidate WHERE state = 'failed'") == [(0,)]
 
 
-def test_a_flushed_and_killed_redis_loses_no_work(stack: Stack, eventually: Eventually) -> None:
+def test_a_flushed_and_killed_redis_loses_no_work(stack: Stack) -> None:
     register(stack, WORKLOADS)
     broker = dict(stack.children["gateway"].spec.env)["KERNELZOO_REDIS_URL"]
     redis.Redis.from_url(broker).flushall()
@@ -100,9 +96,7 @@ def test_a_flushed_and_killed_redis_loses_no_work(stack: Stack, eventually: Even
     )
 
 
-def test_a_postgresql_killed_under_load_keeps_every_acknowledged_measurement(
-    stack: Stack, eventually: Eventually
-) -> None:
+def test_a_postgresql_killed_under_load_keeps_every_acknowledged_measurement(stack: Stack) -> None:
     register(stack, WORKLOADS[:1])
     eventually(lambda: all_compiled(stack), "compiling")
     measuring = agent(stack)
@@ -117,8 +111,9 @@ def test_a_postgresql_killed_under_load_keeps_every_acknowledged_measurement(
     assert measuring.acknowledged <= stored
     assert job.measurements == job.candidates
     eventually(
-        lambda: rows(stack, "SELECT count(*) FROM measurement WHERE verdict <> 'verified'")
-        == [(0,)],
+        lambda: (
+            rows(stack, "SELECT count(*) FROM measurement WHERE verdict <> 'verified'") == [(0,)]
+        ),
         "verifying what came around the restart",
     )
     eventually(
@@ -127,7 +122,7 @@ def test_a_postgresql_killed_under_load_keeps_every_acknowledged_measurement(
     )
 
 
-def test_a_gateway_killed_in_mid_lease_is_forgiven(stack: Stack, eventually: Eventually) -> None:
+def test_a_gateway_killed_in_mid_lease_is_forgiven(stack: Stack) -> None:
     register(stack, WORKLOADS[:1])
     eventually(lambda: all_compiled(stack), "compiling")
     measuring = agent(stack)
@@ -137,9 +132,7 @@ def test_a_gateway_killed_in_mid_lease_is_forgiven(stack: Stack, eventually: Eve
     assert job.measurements == job.candidates == len(measuring.acknowledged)
 
 
-def test_an_agent_that_leaves_in_mid_lease_leaves_its_work_to_its_successor(
-    stack: Stack, eventually: Eventually
-) -> None:
+def test_an_agent_that_leaves_in_mid_lease_leaves_its_work_to_its_successor(stack: Stack) -> None:
     register(stack, WORKLOADS[:1])
     eventually(lambda: all_compiled(stack), "compiling")
     leaving = agent(stack)
@@ -147,5 +140,5 @@ def test_an_agent_that_leaves_in_mid_lease_leaves_its_work_to_its_successor(
     returned = ScriptedAgent(stack.url, stack.keys.operator, token=leaving.token)
     job = measure_everything(stack, returned)
     assert job.measurements == job.candidates - len(lost), "an open lease was lent again"
-    eventually(lambda: returned.measure_once(), "the end of the lost lease")
+    eventually(returned.measure_once, "the end of the lost lease")
     assert {kernel["candidate"] for kernel in lost} <= {c for _, c in returned.acknowledged}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 import psutil
 import pytest
 
@@ -78,8 +78,8 @@ def _until(holds: Callable[[], bool], limit_s: float = 60) -> None:
 
 def _ready(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/readyz", timeout=2).is_success
-    except httpx.TransportError:
+        return httpx2.get(f"{url}/readyz", timeout=2).is_success
+    except httpx2.TransportError:
         return False
 
 
@@ -90,7 +90,7 @@ def _tune(place: Place) -> None:
 
 
 def _jobs(url: str) -> list[str]:
-    return [job["workload"] for job in httpx.get(f"{url}/v1/jobs").json()["jobs"]]
+    return [job["workload"] for job in httpx2.get(f"{url}/v1/jobs").json()["jobs"]]
 
 
 def test_ctrl_c_leaves_no_process_and_the_next_up_continues(start_up: Callable[[], Up]) -> None:
@@ -149,3 +149,30 @@ def test_what_a_killed_supervisor_left_is_cleared_by_the_next_up(
     assert _jobs(second.record().url) == [K0]
     second.end(signal.SIGINT)
     assert psutil.wait_procs(postgres, timeout=5)[1] == []
+
+
+def _demo(place: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        (*COMMAND, "demo", "--short", "--state", str(place)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_the_short_demo_goes_from_an_empty_zoo_to_a_hit_at_page_load(tmp_path: Path) -> None:
+    demo = _demo(tmp_path / "demo")
+    said, _ = demo.communicate(timeout=200)
+    assert demo.returncode == 0, said
+    assert "speed-up" in said
+
+
+def test_a_demo_that_is_interrupted_leaves_no_process(tmp_path: Path) -> None:
+    demo = _demo(tmp_path / "demo")
+    _until((tmp_path / "demo" / "fleet" / "status.json").exists)
+    tree = psutil.Process(demo.pid).children(recursive=True)
+    assert tree
+    demo.send_signal(signal.SIGINT)
+    said, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 130, said
+    assert psutil.wait_procs(tree, timeout=2)[1] == []

@@ -1,0 +1,34 @@
+"""Headless Chromium, and one stack for the tests that only look."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+
+from kernelzoo.cli.stack.supervisor import Stack
+from tests.running import running_stack
+from workers.fleet.chromium import find_chromium, own_flags
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        path = find_chromium(Path(playwright.chromium.executable_path))
+        launched = playwright.chromium.launch(executable_path=path, args=list(own_flags()))
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A profile of its own: no cookies, no storage, no cache."""
+    fresh = browser.new_context()
+    yield fresh
+    fresh.close()
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with running_stack(tmp_path_factory.mktemp("stack")) as started:
+        yield started

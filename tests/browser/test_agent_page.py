@@ -1,0 +1,98 @@
+"""The agent page in real Chromium, against the real stack."""
+
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+from playwright.sync_api import BrowserContext, Page
+
+from kernelzoo.cli.gateway_client import GatewayClient
+from kernelzoo.cli.stack.supervisor import Stack
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from tests.running import eventually
+
+# A K that no vector covers and a second job with a batch: both must be measured right.
+WORKLOADS = ("matmul:f32:m64k48n96", "batch_matmul:f32:b3m16k17n24", "matmul:f32:m5k7n3")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jobs(stack: Stack) -> None:
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        for key in WORKLOADS:
+            gateway.register(Workload.parse(key), TargetKind.WASM)
+
+
+def rows(stack: Stack, sql: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(stack.postgres.url) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def watched(context: BrowserContext, url: str) -> tuple[Page, list[str], list[str]]:
+    """A page, what it complains of, and where it asks."""
+    page = context.new_page()
+    complaints: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(url)
+    return page, complaints, asked
+
+
+def final_ballots(page: Page) -> list[dict[str, Any]]:
+    events = page.evaluate("kernelzooAgent.events")
+    return [event for event in events if event["type"] == "ballot" and event["final"]]
+
+
+def test_the_page_is_isolated_waits_for_consent_and_asks_nobody_else(
+    stack: Stack, context: BrowserContext
+) -> None:
+    page, complaints, asked = watched(context, f"{stack.url}/agent")
+    assert page.evaluate("crossOriginIsolated") is True
+    assert page.evaluate("typeof SharedArrayBuffer") == "function"
+    page.wait_for_timeout(500)
+    assert page.evaluate("kernelzooAgent.state.phase") == "consent"
+    assert complaints == []
+    assert {url.split("/", 3)[2] for url in asked} == {stack.url.removeprefix("http://")}
+    assert not any("/v1/" in url for url in asked), "it spoke before it was allowed to"
+
+
+def test_a_visitor_who_consents_measures_every_candidate_rightly_and_votes(
+    stack: Stack, context: BrowserContext
+) -> None:
+    page, complaints, _ = watched(context, f"{stack.url}/agent")
+    page.get_by_role("button", name="Start").click()
+    eventually(lambda: len(final_ballots(page)) == len(WORKLOADS), "a final ballot for each job")
+    session = page.evaluate("kernelzooAgent.state.session")
+    assert session["isolated"] is True
+    assert session["clockStepMs"] < 0.05, "an isolated page has the 5 µs clock"
+    assert session["peakGflops"] > 1
+    assert page.evaluate("kernelzooAgent.state.firstTimedMs") > 0
+    assert complaints == []
+    eventually(
+        lambda: (
+            rows(stack, "SELECT DISTINCT outcome, verdict FROM measurement") == [("ok", "verified")]
+        ),
+        "a verified measurement of each candidate and no other",
+    )
+    confirmed = "SELECT workload_key FROM zoo_entry WHERE state = 'confirmed' ORDER BY 1"
+    eventually(
+        lambda: rows(stack, confirmed) == [(key,) for key in sorted(WORKLOADS)], "three entries"
+    )
+
+
+def has_session(page: Page) -> bool:
+    return page.evaluate("kernelzooAgent.state.session") is not None
+
+
+def test_the_identity_outlives_the_page(stack: Stack, context: BrowserContext) -> None:
+    identities = "SELECT count(DISTINCT identity_id), count(*) FROM agent_session"
+    ((before, sessions),) = rows(stack, identities)
+    for opened in (1, 2):
+        page = context.new_page()
+        page.goto(f"{stack.url}/agent?start=1")
+        eventually(partial(has_session, page), "a session")
+        page.close()
+        assert rows(stack, identities) == [(before + 1, sessions + opened)]

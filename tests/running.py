@@ -1,0 +1,53 @@
+"""The whole stack as `kernelzoo up` runs it, in a directory of the test's own."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kernelzoo.cli.stack.place import Place
+from kernelzoo.cli.stack.plan import StackOptions
+from kernelzoo.cli.stack.ports import LOOPBACK, free_port
+from kernelzoo.cli.stack.supervisor import Stack, running
+
+OVERRIDES = (
+    ("KERNELZOO_QUORUM", "1"),
+    ("KERNELZOO_STALLED_S", "1"),
+    ("KERNELZOO_LEASE_S", "5"),
+)
+
+
+@contextmanager
+def running_stack(directory: Path) -> Iterator[Stack]:
+    """Restarts what dies, as `up` does, while the test goes on."""
+    options = StackOptions(
+        host=LOOPBACK, port=free_port(), redis_port=free_port(), overrides=OVERRIDES
+    )
+    with running(Place.at(directory), options) as stack, _tended(stack):
+        yield stack
+
+
+@contextmanager
+def _tended(stack: Stack) -> Iterator[None]:
+    over = threading.Event()
+
+    def tend() -> None:
+        while not over.wait(0.1):
+            stack.tend()
+
+    thread = threading.Thread(target=tend)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def eventually(condition: Callable[[], bool], what: str, within_s: float = 45) -> None:
+    """Waits for `condition`; fails with `what` did not happen."""
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"{what} did not happen within {within_s:g} s"
+        time.sleep(0.02)
