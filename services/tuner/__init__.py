@@ -1,0 +1,1 @@
+"""Compiler, search space and microbenchmarks. Pure: no database, no network."""

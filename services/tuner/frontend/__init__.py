@@ -1,0 +1,1 @@
+"""Where tensor programs are stated and scheduled."""

@@ -1,0 +1,59 @@
+"""Affine forms of loop variables: every index and every guard of the loop IR is one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+Range = tuple[int, int]
+"""Inclusive smallest and largest value of a loop variable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Affine:
+    """`constant + Σ coefficient·variable`. `terms` is sorted by variable, without zeros."""
+
+    constant: int
+    terms: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, constant: int, coefficients: Mapping[str, int]) -> Self:
+        terms = tuple(sorted((var, c) for var, c in coefficients.items() if c))
+        return cls(constant=constant, terms=terms)
+
+    @classmethod
+    def variable(cls, var: str) -> Self:
+        return cls(constant=0, terms=((var, 1),))
+
+    def coefficient(self, var: str) -> int:
+        return next((c for v, c in self.terms if v == var), 0)
+
+    def plus(self, other: "Affine") -> "Affine":
+        if not other.terms:
+            return Affine(constant=self.constant + other.constant, terms=self.terms)
+        sums = dict(self.terms)
+        for var, c in other.terms:
+            sums[var] = sums.get(var, 0) + c
+        return Affine.of(self.constant + other.constant, sums)
+
+    def times(self, factor: int) -> "Affine":
+        if not factor:
+            return Affine(constant=0)
+        return Affine(
+            constant=self.constant * factor, terms=tuple((v, c * factor) for v, c in self.terms)
+        )
+
+    def substitute(self, var: str, value: "Affine") -> "Affine":
+        factor = self.coefficient(var)
+        if not factor:
+            return self
+        rest = Affine(constant=self.constant, terms=tuple(t for t in self.terms if t[0] != var))
+        return rest.plus(value.times(factor))
+
+    def bounds(self, ranges: Mapping[str, Range]) -> Range:
+        """Smallest and largest value where each variable stays in its range."""
+        low = high = self.constant
+        for var, c in self.terms:
+            first, last = ranges[var]
+            low += c * (first if c > 0 else last)
+            high += c * (last if c > 0 else first)
+        return low, high

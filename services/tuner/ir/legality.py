@@ -1,0 +1,186 @@
+"""What a program must keep at each stage: the executable specification of the loop IR."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.lanes import lanes_of
+from services.tuner.ir.nodes import (
+    Allocate,
+    Assign,
+    Barrier,
+    Block,
+    Bound,
+    Buffer,
+    Expression,
+    If,
+    IndexValue,
+    Load,
+    Loop,
+    LoopKind,
+    Program,
+    Read,
+    Register,
+    Statement,
+    Store,
+)
+from services.tuner.ir.rewrite import operands
+
+LANES = (1, 4)
+
+
+class Stage(StrEnum):
+    """Where a program stands between the passes."""
+
+    SCHEDULED = "scheduled"
+    PARTITIONED = "partitioned"
+    EXPANDED = "expanded"
+    REGISTERED = "registered"
+    HOISTED = "hoisted"
+
+
+_BEFORE_EXPANSION = (Stage.SCHEDULED, Stage.PARTITIONED)
+_WITH_REGISTERS = (Stage.REGISTERED, Stage.HOISTED)
+_EXPANDED_AWAY = (LoopKind.UNROLLED, LoopKind.VECTOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scope:
+    """What is in sight of a statement. `assigned` grows in program order."""
+
+    stage: Stage
+    ranges: dict[str, Range]
+    buffers: frozenset[str]
+    pointers: frozenset[tuple[str, tuple[tuple[str, int], ...]]] = frozenset()
+    assigned: set[Register] = field(default_factory=set)
+
+
+def faults(program: Program, stage: Stage) -> tuple[str, ...]:
+    """One sentence for each thing that the stage forbids; empty for a legal program."""
+    scope = _Scope(
+        stage=stage, ranges={}, buffers=frozenset(buffer.name for buffer in program.parameters)
+    )
+    wrong = () if program.body.kind is LoopKind.RANGE else ("the outermost loop is no range",)
+    return (*wrong, *_loop(program.body, scope))
+
+
+def _block(block: Block, scope: _Scope) -> Iterator[str]:
+    for statement in block:
+        yield from _statement(statement, scope)
+
+
+def _statement(statement: Statement, scope: _Scope) -> Iterator[str]:
+    match statement:
+        case Store(buffer=buffer, index=index, value=value):
+            yield from _value(value, scope)
+            yield from _access(buffer, index, lanes_of(value), scope)
+        case Assign(register=register, value=value):
+            yield from _value(value, scope)
+            if scope.stage not in _WITH_REGISTERS:
+                yield f"register {register.name} is assigned in a {scope.stage} program"
+            if register.lanes != lanes_of(value):
+                yield f"register {register.name} of {register.lanes} lanes gets another number"
+            scope.assigned.add(register)
+        case Loop(kind=LoopKind.RANGE):
+            yield f"range loop {statement.var} is not the outermost"
+        case Loop():
+            yield from _loop(statement, scope)
+        case If():
+            yield from _condition(statement, scope)
+        case Allocate(buffer=buffer, body=body):
+            if buffer.name in scope.buffers:
+                yield f"buffer {buffer.name} is allocated inside itself"
+            yield from _block(body, replace(scope, buffers=scope.buffers | {buffer.name}))
+        case Barrier():
+            return
+
+
+def _loop(loop: Loop, scope: _Scope) -> Iterator[str]:
+    if loop.extent < 1 or loop.var in scope.ranges:
+        yield f"loop {loop.var} of extent {loop.extent} is empty or hides another"
+    if loop.kind in _EXPANDED_AWAY and scope.stage not in _BEFORE_EXPANSION:
+        yield f"{loop.kind} loop {loop.var} stands in a {scope.stage} program"
+    if loop.pointers and scope.stage is not Stage.HOISTED:
+        yield f"loop {loop.var} has pointers in a {scope.stage} program"
+    for pointer in loop.pointers:
+        if pointer.parent and (pointer.buffer.name, pointer.parent) not in scope.pointers:
+            yield f"a pointer of loop {loop.var} starts at one that does not exist"
+    inside = replace(
+        scope,
+        ranges={**scope.ranges, loop.var: (0, loop.extent - 1)},
+        pointers=scope.pointers | {(p.buffer.name, p.terms) for p in loop.pointers},
+    )
+    yield from _block(loop.body, inside)
+
+
+def _condition(statement: If, scope: _Scope) -> Iterator[str]:
+    for bound in statement.bounds:
+        if not _bound_variables(bound.index, scope):
+            yield f"a condition names a variable that no loop binds: {bound.index}"
+            return
+        low, high = bound.index.bounds(scope.ranges)
+        if scope.stage is not Stage.SCHEDULED and not low < bound.limit <= high:
+            yield f"a condition of a {scope.stage} program is decided: {bound}"
+    yield from _block(statement.body, _narrowed(scope, statement.bounds))
+    raised = scope
+    if len(statement.bounds) == 1:
+        raised = _raised(scope, statement.bounds[0])
+    yield from _block(statement.otherwise, raised)
+
+
+def _narrowed(scope: _Scope, bounds: tuple[Bound, ...]) -> _Scope:
+    """The scope where bounds hold, as far as each names one variable alone."""
+    ranges = dict(scope.ranges)
+    for bound in bounds:
+        match bound.index.terms:
+            case ((var, 1),):
+                low, high = ranges[var]
+                ranges[var] = (low, min(high, bound.limit - 1 - bound.index.constant))
+    return replace(scope, ranges=ranges)
+
+
+def _raised(scope: _Scope, bound: Bound) -> _Scope:
+    """The scope where a bound does not hold."""
+    ranges = dict(scope.ranges)
+    match bound.index.terms:
+        case ((var, 1),):
+            low, high = ranges[var]
+            ranges[var] = (max(low, bound.limit - bound.index.constant), high)
+    return replace(scope, ranges=ranges)
+
+
+def _value(value: Expression, scope: _Scope) -> Iterator[str]:
+    match value:
+        case Load(buffer=buffer, index=index, lanes=lanes):
+            yield from _access(buffer, index, lanes, scope)
+        case Read(register=register) if register not in scope.assigned:
+            yield f"register {register.name} is read before it is assigned"
+        case IndexValue(index=index) if not _bound_variables(index, scope):
+            yield f"an index value names a variable that no loop binds: {index}"
+    lanes = lanes_of(value)
+    if lanes not in LANES or (lanes > 1 and scope.stage in _BEFORE_EXPANSION):
+        yield f"a value has {lanes} lanes in a {scope.stage} program"
+    below = operands(value)
+    if len(below) > 1 and len({lanes_of(operand) for operand in below}) > 1:
+        yield f"{type(value).__name__} mixes numbers of lanes"
+    for operand in below:
+        yield from _value(operand, scope)
+
+
+def _access(buffer: Buffer, index: Affine, lanes: int, scope: _Scope) -> Iterator[str]:
+    if buffer.name not in scope.buffers:
+        yield f"buffer {buffer.name} is used where it does not exist"
+    if not _bound_variables(index, scope):
+        yield f"an index of {buffer.name} names a variable that no loop binds: {index}"
+        return
+    low, high = index.bounds(scope.ranges)
+    if scope.stage not in _BEFORE_EXPANSION and (low < 0 or high + lanes > buffer.size):
+        yield f"{buffer.name}[{low} … {high + lanes - 1}] leaves its {buffer.size} elements"
+    hoisted = scope.stage is Stage.HOISTED
+    if hoisted and index.terms and (buffer.name, index.terms) not in scope.pointers:
+        yield f"an index of {buffer.name} has no pointer: {index}"
+
+
+def _bound_variables(index: Affine, scope: _Scope) -> bool:
+    return all(var in scope.ranges for var, _ in index.terms)

@@ -1,0 +1,1 @@
+"""IR to IR passes; each is one pure function of a program."""

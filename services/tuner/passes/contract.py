@@ -1,0 +1,27 @@
+"""Products that are added become multiply-adds."""
+
+from dataclasses import replace
+
+from services.tuner.ir.nodes import Binary, BinaryOp, Expression, MultiplyAdd, Program
+from services.tuner.ir.rewrite import map_values, with_operands
+
+
+def contract(program: Program) -> Program:
+    return replace(
+        program, body=replace(program.body, body=map_values(program.body.body, _contracted))
+    )
+
+
+def _contracted(expression: Expression) -> Expression:
+    match with_operands(expression, _contracted):
+        case (
+            Binary(
+                op=BinaryOp.ADD, left=addend, right=Binary(op=BinaryOp.MUL, left=left, right=right)
+            )
+            | Binary(
+                op=BinaryOp.ADD, left=Binary(op=BinaryOp.MUL, left=left, right=right), right=addend
+            )
+        ):
+            return MultiplyAdd(left=left, right=right, addend=addend)
+        case rebuilt:
+            return rebuilt

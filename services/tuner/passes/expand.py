@@ -1,0 +1,202 @@
+"""Unrolled loops are written out and vector loops become values of four lanes.
+
+A vector loop runs lane by lane where four lanes at once would be wrong: where a guard cuts through
+them, or where memory is not consecutive.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.nodes import (
+    Allocate,
+    Assign,
+    Barrier,
+    Block,
+    Broadcast,
+    Const,
+    Expression,
+    If,
+    IndexValue,
+    Load,
+    Loop,
+    LoopKind,
+    Program,
+    Statement,
+    Store,
+)
+from services.tuner.ir.rewrite import leaves, with_operands
+from services.tuner.ir.unsupported import unsupported
+
+LANES = 4
+
+Constants = Mapping[str, int]
+"""Values of the unrolled variables at this point."""
+
+
+def expand(program: Program) -> Program:
+    loop = program.body
+    body = _Expansion().block(loop.body, {}, {loop.var: (0, loop.extent - 1)})
+    return replace(program, body=replace(loop, body=body))
+
+
+class _Expansion:
+    """Owns the loads made so far: equal loads are one value, made once."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, tuple[str, ...]] = {}
+        self._indices: dict[tuple[int | None, ...], Affine] = {}
+        self._loads: dict[tuple[str, int, bool, bool], Expression] = {}
+        self._alive: list[Affine] = []
+
+    def block(self, block: Block, at: Constants, ranges: Mapping[str, Range]) -> Block:
+        return tuple(new for s in block for new in self._statement(s, at, ranges))
+
+    def _statement(
+        self, statement: Statement, at: Constants, ranges: Mapping[str, Range]
+    ) -> Iterator[Statement]:
+        match statement:
+            case Loop(kind=LoopKind.UNROLLED, var=var, extent=extent, body=body):
+                for value in range(extent):
+                    yield from self.block(body, {**at, var: value}, ranges)
+            case Loop(kind=LoopKind.VECTOR):
+                yield from self._vector(statement, at, ranges)
+            case Loop(var=var, extent=extent, body=body):
+                inside = {**ranges, var: (0, extent - 1)}
+                expanded = self.block(body, at, inside)
+                if expanded:
+                    yield replace(statement, body=expanded)
+            case Store():
+                yield self._store(statement, at, None)
+            case If():
+                yield from self._decided(statement, at, ranges)
+            case Allocate(body=body):
+                yield replace(statement, body=self.block(body, at, ranges))
+            case Barrier():
+                yield statement
+            case _:
+                raise unsupported(statement, "expansion")
+
+    def _decided(
+        self, statement: If, at: Constants, ranges: Mapping[str, Range]
+    ) -> Iterator[Statement]:
+        bounds = tuple(
+            replace(bound, index=self._index(bound.index, at)) for bound in statement.bounds
+        )
+        spans = [(bound, *bound.index.bounds(ranges)) for bound in bounds]
+        body = self.block(statement.body, at, ranges)
+        otherwise = self.block(statement.otherwise, at, ranges)
+        undecided = tuple(bound for bound, _, high in spans if high >= bound.limit)
+        if any(low >= bound.limit for bound, low, _ in spans):
+            yield from otherwise
+        elif undecided:
+            yield If(bounds=undecided, body=body, otherwise=otherwise)
+        else:
+            yield from body
+
+    def _vector(
+        self, loop: Loop, at: Constants, ranges: Mapping[str, Range]
+    ) -> Iterator[Statement]:
+        stores = _contiguous(loop)
+        for first in range(0, loop.extent, LANES):
+            lanes = range(first, min(first + LANES, loop.extent))
+            if len(lanes) == LANES and stores and self._whole(loop, at, lanes, ranges):
+                for store in stores:
+                    yield self._store(store, {**at, loop.var: first}, loop.var)
+            else:
+                for lane in lanes:
+                    yield from self.block(loop.body, {**at, loop.var: lane}, ranges)
+
+    def _whole(self, loop: Loop, at: Constants, lanes: range, ranges: Mapping[str, Range]) -> bool:
+        """Every guard of the loop holds in all of these lanes."""
+        last = {**at, loop.var: lanes[-1]}, {**at, loop.var: lanes[0]}
+        return all(
+            self._index(bound.index, ends).bounds(ranges)[1] < bound.limit
+            for statement in loop.body
+            if isinstance(statement, If)
+            for bound in statement.bounds
+            for ends in last
+        )
+
+    def _store(self, store: Store, at: Constants, vector: str | None) -> Store:
+        return Store(
+            buffer=store.buffer,
+            index=self._index(store.index, at),
+            value=self._value(store.value, at, vector),
+        )
+
+    def _value(self, expression: Expression, at: Constants, vector: str | None) -> Expression:
+        def expanded(part: Expression) -> Expression:
+            match part:
+                case Load():
+                    return self._load(part, at, vector)
+                case Const():
+                    return replace(part, lanes=LANES) if vector else part
+                case IndexValue(index=index):
+                    return IndexValue(index=self._index(index, at))
+            return with_operands(part, expanded)
+
+        return expanded(expression)
+
+    def _load(self, load: Load, at: Constants, vector: str | None) -> Expression:
+        """Four lanes where the index moves with the vector loop, else one lane in all four."""
+        here = self._index(load.index, at)
+        wide = vector is not None and load.index.coefficient(vector) == 1
+        key = (load.buffer.name, id(here), wide, vector is not None)
+        known = self._loads.get(key)
+        if known is None:
+            known = Load(buffer=load.buffer, index=here, lanes=LANES if wide else 1)
+            if vector is not None and not wide:
+                known = Broadcast(value=known, lanes=LANES)
+            self._loads[key] = known
+        return known
+
+    def _index(self, index: Affine, at: Constants) -> Affine:
+        """The index with unrolled variables replaced; the same object for the same values."""
+        names = self._names.get(id(index))
+        if names is None:
+            names = self._names[id(index)] = tuple([var for var, _ in index.terms])
+            self._alive.append(index)
+        key = (id(index), *map(at.get, names))
+        known = self._indices.get(key)
+        if known is None:
+            fixed = sum(c * at[var] for var, c in index.terms if var in at)
+            free = tuple(term for term in index.terms if term[0] not in at)
+            known = self._indices[key] = Affine(constant=index.constant + fixed, terms=free)
+        return known
+
+
+def _contiguous(loop: Loop) -> tuple[Store, ...]:
+    """The loop's stores if four lanes can do them at once, else nothing."""
+    stores = tuple(_stores(loop.body))
+    if any(store.index.coefficient(loop.var) != 1 for store in stores):
+        return ()
+    for store in stores:
+        for leaf in leaves(store.value):
+            match leaf:
+                case Load(index=index) if index.coefficient(loop.var) in (0, 1):
+                    continue
+                case Const():
+                    continue
+            return ()
+    return stores if _only_stores(loop.body) else ()
+
+
+def _only_stores(block: Block) -> bool:
+    """Stores, each under at most one condition."""
+    return all(
+        isinstance(s, Store)
+        or (isinstance(s, If) and not s.otherwise and all(isinstance(t, Store) for t in s.body))
+        for s in block
+    )
+
+
+def _stores(block: Block) -> Iterator[Store]:
+    for statement in block:
+        match statement:
+            case Store():
+                yield statement
+            case If(body=body):
+                yield from _stores(body)
+            case Assign() | Loop() | Allocate() | Barrier():
+                continue

@@ -1,0 +1,171 @@
+"""Load/store to variable (nnJIT section 4.3): values stay in registers instead of memory.
+
+A local buffer whose every index is constant becomes one register for each value stored in it. Where
+the same four lanes are written both whole and one by one, each lane gets its own register. A local
+buffer that fits neither way stays memory. After that, a load that a run of stores repeats is
+assigned to a register at its first use.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from services.tuner.ir.lanes import lanes_of
+from services.tuner.ir.nodes import (
+    Allocate,
+    Assign,
+    Barrier,
+    Block,
+    Broadcast,
+    Const,
+    Expression,
+    ExtractLane,
+    If,
+    Load,
+    Loop,
+    Program,
+    Read,
+    Register,
+    Scope,
+    Statement,
+    Store,
+)
+from services.tuner.ir.rewrite import operands, with_operands
+from services.tuner.ir.unsupported import unsupported
+from services.tuner.passes.slots import Slots, slots_of
+
+
+def to_registers(program: Program) -> Program:
+    body = _Registers().block(program.body.body, {})
+    return replace(program, body=replace(program.body, body=body))
+
+
+LoadKey = tuple[str, int, tuple[tuple[str, int], ...], int]
+Known = dict[LoadKey, Read]
+Held = dict[str, Slots]
+"""The local buffers that are registers here."""
+
+
+class _Registers:
+    """Owns the count of registers, so that names are unique in a program."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def block(self, block: Block, slots: Held) -> Block:
+        out: list[Statement] = []
+        run: list[Store] = []
+        for statement in block:
+            if isinstance(statement, Store):
+                run.append(statement)
+                continue
+            out.extend(self._run(run, slots))
+            run = []
+            out.extend(self._nested(statement, slots))
+        out.extend(self._run(run, slots))
+        return tuple(out)
+
+    def _nested(self, statement: Statement, slots: Held) -> Block:
+        match statement:
+            case Loop():
+                return (replace(statement, body=self.block(statement.body, slots)),)
+            case If():
+                inside = replace(
+                    statement,
+                    body=self.block(statement.body, slots),
+                    otherwise=self.block(statement.otherwise, slots),
+                )
+                return (inside,)
+            case Allocate(buffer=buffer, body=body):
+                found = slots_of(buffer, body) if buffer.scope is Scope.LOCAL else None
+                if found is not None:
+                    return self.block(body, {**slots, buffer.name: found})
+                return (Allocate(buffer=buffer, body=self.block(body, slots)),)
+            case Barrier():
+                return (statement,)
+        raise unsupported(statement, "the register pass")
+
+    def _run(self, run: list[Store], slots: Held) -> Iterator[Statement]:
+        """A run of stores, with repeated loads and local buffers in registers."""
+        repeated = _repeated(run, slots)
+        known: Known = {}
+        before: list[Assign] = []
+
+        def rewritten(expression: Expression) -> Expression:
+            key = _key(expression)
+            if key is None:
+                return with_operands(expression, rewritten)
+            if key[0] in slots:
+                return _slot_read(slots[key[0]], expression)
+            if key not in repeated:
+                return expression
+            if key not in known:
+                known[key] = self._new_register(abs(key[3]))
+                before.append(Assign(register=known[key].register, value=expression))
+            return known[key]
+
+        for store in run:
+            value = rewritten(store.value)
+            yield from before
+            before.clear()
+            own = slots.get(store.buffer.name)
+            if own is not None:
+                yield from _assigned(own, store, value)
+                continue
+            yield Store(buffer=store.buffer, index=store.index, value=value)
+            for key in [key for key in known if key[0] == store.buffer.name]:
+                del known[key]
+
+    def _new_register(self, lanes: int) -> Read:
+        self._count += 1
+        return Read(register=Register(name=f"r{self._count}", lanes=lanes))
+
+
+def _key(expression: Expression) -> LoadKey | None:
+    """What a load reads; a splat of it counts lanes below zero, to be told from four lanes."""
+    match expression:
+        case Load(buffer=buffer, index=index, lanes=lanes):
+            return buffer.name, index.constant, index.terms, lanes
+        case Broadcast(value=Load(buffer=buffer, index=index), lanes=lanes):
+            return buffer.name, index.constant, index.terms, -lanes
+    return None
+
+
+def _repeated(run: list[Store], slots: Held) -> set[LoadKey]:
+    counts: dict[LoadKey, int] = {}
+
+    def count(expression: Expression) -> None:
+        key = _key(expression)
+        if key is not None:
+            counts[key] = counts.get(key, 0) + 1
+            return
+        for operand in operands(expression):
+            count(operand)
+
+    for store in run:
+        count(store.value)
+    return {key for key, uses in counts.items() if uses > 1 and key[0] not in slots}
+
+
+def _assigned(slots: Slots, store: Store, value: Expression) -> Iterator[Assign]:
+    """One register, or one for each lane where the lanes are kept apart."""
+    lanes = lanes_of(value)
+    register = slots[store.index.constant].register
+    if register.lanes == lanes:
+        yield Assign(register=register, value=value)
+        return
+    if not isinstance(value, Const):
+        raise unsupported(value, "a store to lanes that are kept apart")
+    for offset in range(store.index.constant, store.index.constant + lanes):
+        yield Assign(register=slots[offset].register, value=replace(value, lanes=1))
+
+
+def _slot_read(slots: Slots, expression: Expression) -> Expression:
+    match expression:
+        case Load(index=index, lanes=lanes):
+            slot = slots[index.constant]
+            read = Read(register=slot.register)
+            same = slot.register.lanes == lanes
+            return read if same else ExtractLane(value=read, lane=slot.lane)
+        case Broadcast(value=value, lanes=lanes):
+            return Broadcast(value=_slot_read(slots, value), lanes=lanes)
+    raise unsupported(expression, "the register pass")

@@ -1,0 +1,122 @@
+"""The lite space of a contraction: a few dozen schedules, each valid, the likely best first."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from services.tuner.config import LANES, ContractionConfig, Outer, Pack
+from services.tuner.extents import Extents
+from services.tuner.space.rules import (
+    A_BLOCK_BYTES,
+    ACCUMULATORS_WANTED,
+    ALIASING_BYTES,
+    B_BLOCK_BYTES,
+    BASE_TILES,
+    BLOCK_COLUMNS,
+    FEWEST_SLICES,
+    FMA_TILES,
+    PACKING_ROWS,
+    SLICES_WANTED,
+    SMALL_B_BYTES,
+    TALL_TILES,
+    UNROLL_K,
+    VECTOR_REGISTERS,
+    live_vectors,
+)
+
+BASE_RANK = 2
+"""Candidates without fma stand as far back as the third choice of a tile with it."""
+
+
+def lite_configs(extents: Extents) -> tuple[ContractionConfig, ...]:
+    """Ordered by the sum of the ranks of their settings, so that the first few differ."""
+    ranked: dict[ContractionConfig, int] = {}
+    for config, rank in _points(extents):
+        ranked[config] = min(rank, ranked.get(config, rank))
+    return tuple(sorted(ranked, key=ranked.__getitem__))
+
+
+def _points(extents: Extents) -> Iterator[tuple[ContractionConfig, int]]:
+    packs = _packs(extents)
+    for fma in (True, False):
+        axes = (_tiles(extents, fma=fma), enumerate(packs), enumerate(_unrolls(extents)))
+        for (tile_rank, tile), (pack_rank, pack), (unroll_rank, unroll) in product(*axes):
+            if pack_rank and unroll_rank:
+                continue
+            config = _config(extents, tile, pack, unroll, fma=fma)
+            if pack is Pack.KERNEL and config.range_extent(extents) < FEWEST_SLICES:
+                continue
+            yield config, tile_rank + 2 * pack_rank + unroll_rank + (0 if fma else BASE_RANK)
+
+
+def _tiles(extents: Extents, *, fma: bool) -> list[tuple[int, tuple[int, int]]]:
+    """Register tiles with their ranks, cut to the matrix, within the live-vector rule."""
+    columns = -(-extents.n // LANES) * LANES
+    tiles = FMA_TILES if fma else BASE_TILES
+    if columns == LANES:
+        tiles = (*TALL_TILES, *tiles)
+    cut = dict.fromkeys((min(m, extents.m), min(n, columns)) for m, n in tiles)
+    fitting = [tile for tile in cut if live_vectors(*tile, fma=fma) <= VECTOR_REGISTERS]
+    full = [(m, n) for m, n in fitting if m * n // LANES >= ACCUMULATORS_WANTED]
+    return list(enumerate(full or fitting))
+
+
+def _packs(extents: Extents) -> tuple[Pack, ...]:
+    if extents.m < PACKING_ROWS:
+        return (Pack.NONE,)
+    if 4 * extents.n % ALIASING_BYTES == 0:
+        return (Pack.KERNEL,)
+    if 4 * extents.k * extents.n <= SMALL_B_BYTES:
+        return (Pack.NONE, Pack.KERNEL)
+    return (Pack.KERNEL, Pack.NONE)
+
+
+def _unrolls(extents: Extents) -> tuple[int, ...]:
+    """Divisors of k first: the others need a tail."""
+    possible = [unroll for unroll in UNROLL_K if unroll <= extents.k]
+    return tuple(sorted(possible, key=lambda unroll: extents.k % unroll > 0))
+
+
+def _config(
+    extents: Extents, tile: tuple[int, int], pack: Pack, unroll_k: int, *, fma: bool
+) -> ContractionConfig:
+    tile_m, tile_n = tile
+    outer = _outer(extents, tile, pack)
+    rows, columns = -(-extents.m // tile_m), -(-extents.n // tile_n)
+    row_bytes = 4 * extents.k
+    return ContractionConfig(
+        tile_m=tile_m,
+        tile_n=tile_n,
+        unroll_k=unroll_k,
+        block_m=tile_m
+        * _divisor(
+            rows,
+            A_BLOCK_BYTES // (row_bytes * tile_m),
+            rows // SLICES_WANTED if outer is Outer.ROWS else rows,
+        ),
+        block_n=tile_n
+        * _divisor(
+            columns,
+            min(BLOCK_COLUMNS, B_BLOCK_BYTES // row_bytes) // tile_n,
+            columns // SLICES_WANTED if outer is Outer.COLUMNS else columns,
+        ),
+        pack=pack,
+        fma=fma,
+        outer=outer,
+    )
+
+
+def _outer(extents: Extents, tile: tuple[int, int], pack: Pack) -> Outer:
+    """The axis to slice: the first that has slices enough, else the longest."""
+    tile_m, tile_n = tile
+    lengths = {Outer.BATCH: extents.batch} if extents.batch else {}
+    if pack is Pack.NONE:
+        lengths[Outer.ROWS] = -(-extents.m // tile_m)
+    lengths[Outer.COLUMNS] = -(-extents.n // tile_n)
+    enough = [axis for axis, length in lengths.items() if length >= SLICES_WANTED]
+    return enough[0] if enough else max(lengths, key=lengths.__getitem__)
+
+
+def _divisor(count: int, *limits: int) -> int:
+    """The largest divisor of `count` within every limit; 1 where a limit allows none."""
+    limit = max(1, min(*limits, count))
+    return next(d for d in range(limit, 0, -1) if count % d == 0)

@@ -1,0 +1,69 @@
+"""What makes a schedule worth measuring: nnJIT's Table 1 and what was measured since, as data.
+
+Shares are of the register-only limit of one Zen 4 core (65 to 73 GFLOP/s), in Chromium 156.
+"""
+
+from services.tuner.config import LANES
+
+VECTOR_REGISTERS = 15
+"""V8 gives out xmm0 to xmm14 on x86; a tile beyond them runs at half speed."""
+
+ACCUMULATORS_WANTED = 8
+"""Latency 4 times 2 units: fewer sums in flight leave a multiply-add unit idle."""
+
+FMA_TILES = ((6, 8), (5, 8), (4, 8), (3, 12), (2, 16))
+"""tile_m x tile_n: 94, 90, 87, 89 and 88 % for a packed 384x768x768 matmul. 4x8 stands before the
+last two since it divides more shapes."""
+
+BASE_TILES = ((4, 8), (5, 8), (3, 12), (2, 16))
+"""Without fma a product needs a register too. 4x8 is within 7 % of the best (86 to 88 % against 91
+to 92 % on four workloads), leaves three registers free and divides most shapes: a safe default."""
+
+TALL_TILES = ((12, 4), (10, 4), (8, 4))
+"""For at most four columns, where the accumulators have to come from rows."""
+
+UNROLL_K = (2, 1, 4)
+"""Up to 10 % apart, in either direction, as the engine lays the loop out."""
+
+A_BLOCK_BYTES = 96 << 10
+"""Rows of a that stay in the cache while the panels of b pass: heuristic 3 with a relaxation of 3
+for an L1 of 32 KiB, since the second level feeds registers as fast."""
+
+B_BLOCK_BYTES = 256 << 10
+"""Columns of b that stay in the second-level cache."""
+
+BLOCK_COLUMNS = 96
+"""More columns at once cost 1 to 3 %; fewer than 32 cost 1 % in packing."""
+
+SLICES_WANTED = 8
+"""Iterations of the outermost loop, so that warm-up slices and workers have something to share."""
+
+FEWEST_SLICES = 4
+"""A packing schedule with fewer is left out, as a slice of it would be too long to wait for."""
+
+SMALL_B_BYTES = 32 << 10
+"""A matrix b that lies in the first cache as it is gains nothing from packing (64x64: 96 % without,
+93 % with); for 384x64 it gains 4 to 6 %."""
+
+ALIASING_BYTES = 4096
+"""Rows of b this far apart, or a multiple of it, fall into one set of the first cache: without
+packing, 640x768x3072 reached 36 %, while 384x768x768 reached 95 %."""
+
+PACKING_ROWS = 16
+"""Packing copies an entry of b once for its use in every row; below this it costs more."""
+
+
+def live_vectors(tile_m: int, tile_n: int, *, fma: bool) -> int:
+    """Registers that the loop body needs: accumulators, a row of b, a splat of a, a product."""
+    columns = tile_n // LANES
+    return tile_m * columns + columns + (1 if fma else 2)
+
+
+def register_elements(tile_m: int, unroll_k: int, tile_n: int) -> int:
+    """Reg_thread of Table 1."""
+    return tile_m * unroll_k + unroll_k * tile_n + tile_m * tile_n
+
+
+def block_bytes(block_m: int, k: int, block_n: int) -> int:
+    """L1_block of Table 1 in bytes, for float32 and r1 = k."""
+    return 4 * (block_m * k + k * block_n + block_m * block_n)

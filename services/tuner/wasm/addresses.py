@@ -1,0 +1,78 @@
+"""From a buffer and an affine index to an address on the stack and a constant beside it."""
+
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.nodes import Buffer, Loop, LoopKind, Pointer
+from services.tuner.passes.switches import PassSwitches
+from services.tuner.wasm.frame import Frame
+from services.tuner.wasm.instructions import i32_const
+from services.tuner.wasm.opcodes import ValueType
+
+Terms = tuple[tuple[str, int], ...]
+
+
+class Addresses:
+    """Owns which local holds which loop variable and which pointer."""
+
+    def __init__(
+        self, frame: Frame, bases: dict[str, tuple[int, int]], switches: PassSwitches
+    ) -> None:
+        """`bases`: for each buffer, the local with its base address and bytes to add to that."""
+        self._frame = frame
+        self._bases = bases
+        self._switches = switches
+        self._pointers: dict[tuple[str, Terms], int] = {}
+        self._variables: dict[str, int] = {}
+
+    def bind(self, var: str, index: int) -> None:
+        self._variables[var] = index
+
+    def push(self, buffer: Buffer, index: Affine) -> int:
+        """Pushes the address; returns the offset in bytes that the instruction has to add."""
+        base, start = self._bases[buffer.name]
+        constant = start + index.constant * buffer.element.size_bytes
+        pointer = self._pointers.get((buffer.name, index.terms))
+        self._frame.get(base if pointer is None else pointer)
+        if pointer is None:
+            self._add_terms(index.terms, buffer.element.size_bytes)
+        if self._switches.offset and constant >= 0:
+            return constant
+        self._frame.add_constant(constant)
+        return 0
+
+    def push_index(self, index: Affine) -> None:
+        """Pushes the value of an affine form."""
+        self._frame.emit(i32_const(index.constant))
+        self._add_terms(index.terms, 1)
+
+    def start(self, loop: Loop) -> None:
+        """Sets the pointers of a loop that is about to run."""
+        for pointer in loop.pointers:
+            parent = self._pointers.get(
+                (pointer.buffer.name, pointer.parent), self._bases[pointer.buffer.name][0]
+            )
+            here = self._frame.fresh(ValueType.I32)
+            self._frame.get(parent)
+            if loop.kind is LoopKind.RANGE:
+                self._frame.add_product(self._variables[loop.var], _stride_bytes(pointer))
+            self._frame.set(here)
+            self._pointers[pointer.buffer.name, pointer.terms] = here
+
+    def step(self, loop: Loop) -> None:
+        """Moves the pointers of a loop to its next iteration."""
+        for pointer in loop.pointers:
+            here = self._pointers[pointer.buffer.name, pointer.terms]
+            self._frame.get(here)
+            self._frame.add_constant(_stride_bytes(pointer))
+            self._frame.set(here)
+
+    def leave(self, loop: Loop) -> None:
+        for pointer in loop.pointers:
+            del self._pointers[pointer.buffer.name, pointer.terms]
+
+    def _add_terms(self, terms: Terms, factor: int) -> None:
+        for var, coefficient in terms:
+            self._frame.add_product(self._variables[var], coefficient * factor)
+
+
+def _stride_bytes(pointer: Pointer) -> int:
+    return pointer.stride * pointer.buffer.element.size_bytes

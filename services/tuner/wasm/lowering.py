@@ -1,0 +1,169 @@
+"""From an expanded program to the function `main` of ABI 1 (see `kernelzoo.domain.artifact`)."""
+
+from dataclasses import dataclass
+
+from services.tuner.ir.lanes import lanes_of
+from services.tuner.ir.nodes import (
+    Allocate,
+    Assign,
+    Block,
+    Bound,
+    If,
+    Loop,
+    LoopKind,
+    Program,
+    Statement,
+    Store,
+)
+from services.tuner.ir.rewrite import statements
+from services.tuner.ir.unsupported import unsupported
+from services.tuner.passes.switches import PassSwitches
+from services.tuner.wasm.addresses import Addresses
+from services.tuner.wasm.assembler import Function
+from services.tuner.wasm.frame import Frame
+from services.tuner.wasm.instructions import branch, i32_const, memory, plain, structured
+from services.tuner.wasm.layout import scratch_layout
+from services.tuner.wasm.opcodes import ValueType
+from services.tuner.wasm.values import ELEMENT_ALIGNMENT, WIDE, Values, lane_type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowered:
+    function: Function
+    scratch_bytes: int
+
+
+def lower(program: Program, switches: PassSwitches) -> Lowered:
+    """Raises UnsupportedProgram for a node that WebAssembly kernels do not have."""
+    layout = scratch_layout(program)
+    scratch = ("scratch",) if layout.size_bytes else ()
+    parameters = tuple(buffer.name for buffer in program.parameters)
+    frame = Frame((*parameters, *scratch, "lo", "hi"))
+    bases = {name: (index, 0) for index, name in enumerate(parameters)}
+    bases |= {name: (len(parameters), start) for name, start in layout.offsets}
+    addresses = Addresses(frame, bases, switches)
+    writer = _Statements(frame, addresses, switches, _counted(program, switches))
+    writer.range_loop(program.body)
+    return Lowered(function=frame.function(), scratch_bytes=layout.size_bytes)
+
+
+def _counted(program: Program, switches: PassSwitches) -> frozenset[str]:
+    """Loop variables whose value the code reads; the other loops count down to 0."""
+    loops = [s for s in statements((program.body,)) if isinstance(s, Loop)]
+    if not switches.hoist:
+        return frozenset(loop.var for loop in loops)
+    return frozenset(
+        var
+        for statement in statements((program.body,))
+        if isinstance(statement, If)
+        for bound in statement.bounds
+        for var, _ in bound.index.terms
+    )
+
+
+class _Statements:
+    """Writes statements into a frame."""
+
+    def __init__(
+        self, frame: Frame, addresses: Addresses, switches: PassSwitches, counted: frozenset[str]
+    ) -> None:
+        self._frame = frame
+        self._addresses = addresses
+        self._values = Values(frame, addresses, switches)
+        self._counted = counted
+
+    def range_loop(self, loop: Loop) -> None:
+        """Runs from lo to hi, not at all where they are equal; lo itself counts."""
+        frame = self._frame
+        low, high = frame.parameter("lo"), frame.parameter("hi")
+        self._addresses.bind(loop.var, low)
+        self._addresses.start(loop)
+        frame.emit(structured("block"))
+        frame.get(low)
+        frame.get(high)
+        frame.emit(plain("i32.ge_u"))
+        frame.emit(branch("br_if", 0))
+        frame.emit(structured("loop"))
+        self._block(loop.body)
+        self._addresses.step(loop)
+        self._count_up(low)
+        frame.get(high)
+        frame.emit(plain("i32.lt_u"))
+        frame.emit(branch("br_if", 0))
+        frame.emit(plain("end"))
+        frame.emit(plain("end"))
+
+    def _block(self, block: Block) -> None:
+        for statement in block:
+            self._statement(statement)
+
+    def _statement(self, statement: Statement) -> None:
+        match statement:
+            case Assign(register=register, value=value):
+                self._values.push(value)
+                self._frame.set(self._frame.named(register.name, lane_type(register.lanes)))
+            case Store(buffer=buffer, index=index, value=value):
+                offset = self._addresses.push(buffer, index)
+                self._values.push(value)
+                name = "v128.store" if lanes_of(value) == WIDE else "f32.store"
+                self._frame.emit(memory(name, ELEMENT_ALIGNMENT, offset))
+            case Loop(kind=LoopKind.SERIAL):
+                self._serial_loop(statement)
+            case Loop(kind=kind):
+                raise unsupported(statement, f"the wasm printer for {kind} loops")
+            case If():
+                self._condition(statement)
+            case Allocate(body=body):
+                self._block(body)
+            case _:
+                raise unsupported(statement, "the wasm printer")
+
+    def _serial_loop(self, loop: Loop) -> None:
+        frame = self._frame
+        counter = frame.fresh(ValueType.I32)
+        counts_up = loop.var in self._counted
+        if counts_up:
+            self._addresses.bind(loop.var, counter)
+        self._addresses.start(loop)
+        frame.emit(i32_const(0 if counts_up else loop.extent))
+        frame.set(counter)
+        frame.emit(structured("loop"))
+        self._block(loop.body)
+        self._addresses.step(loop)
+        if counts_up:
+            self._count_up(counter)
+            frame.emit(i32_const(loop.extent))
+            frame.emit(plain("i32.lt_u"))
+        else:
+            frame.get(counter)
+            frame.add_constant(-1)
+            frame.set(counter)
+            frame.get(counter)
+        frame.emit(branch("br_if", 0))
+        frame.emit(plain("end"))
+        self._addresses.leave(loop)
+
+    def _count_up(self, counter: int) -> None:
+        """Leaves the new count on the stack."""
+        self._frame.get(counter)
+        self._frame.add_constant(1)
+        self._frame.set(counter)
+        self._frame.get(counter)
+
+    def _condition(self, statement: If) -> None:
+        first, *others = statement.bounds
+        self._bound(first)
+        for bound in others:
+            self._bound(bound)
+            self._frame.emit(plain("i32.and"))
+        self._frame.emit(structured("if"))
+        self._block(statement.body)
+        if statement.otherwise:
+            self._frame.emit(plain("else"))
+            self._block(statement.otherwise)
+        self._frame.emit(plain("end"))
+
+    def _bound(self, bound: Bound) -> None:
+        self._addresses.push_index(bound.index)
+        self._frame.emit(i32_const(bound.limit))
+        self._frame.emit(plain("i32.lt_s"))

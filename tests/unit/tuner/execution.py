@@ -1,0 +1,128 @@
+"""Runs compiled kernels in wasmtime, with shared memory and relaxed SIMD, against NumPy."""
+
+import ctypes
+from functools import lru_cache
+
+import numpy as np
+import wasmtime
+from numpy.typing import NDArray
+from wasmtime import _ffi as ffi
+
+from kernelzoo.domain.artifact import Artifact
+from kernelzoo.domain.workload import Role, Workload
+from services.tuner.ir.nodes import Program
+from services.tuner.passes.switches import PassSwitches
+from services.tuner.wasm.assembler import assemble
+from services.tuner.wasm.lowering import lower
+
+Floats = NDArray[np.float32]
+
+ALIGNMENT_BYTES = 64
+PAGE_BYTES = 65_536
+
+
+@lru_cache(maxsize=1)
+def engine() -> wasmtime.Engine:
+    config = wasmtime.Config()
+    config.wasm_threads = True
+    config.shared_memory = True
+    config.wasm_simd = True
+    config.wasm_relaxed_simd = True
+    return wasmtime.Engine(config)
+
+
+def module(body: bytes) -> wasmtime.Module:
+    """Raises WasmtimeError for bytes that are no valid module."""
+    return wasmtime.Module(engine(), body)
+
+
+class _SharedMemory(wasmtime.SharedMemory):
+    """wasmtime-py 50.0.1 passes the address of its pointer where the pointer belongs."""
+
+    def _as_extern(self) -> ffi.wasmtime_extern_t:
+        union = ffi.wasmtime_extern_union(sharedmemory=self.ptr())
+        return ffi.wasmtime_extern_t(ffi.WASMTIME_EXTERN_SHAREDMEMORY, union)
+
+
+class Kernel:
+    """A module on its own shared memory; `values` is that memory as float32."""
+
+    def __init__(self, body: bytes, memory_bytes: int) -> None:
+        pages = -(-memory_bytes // PAGE_BYTES)
+        self._store = wasmtime.Store(engine())
+        limits = wasmtime.Limits(pages, 65_536)
+        memory = _SharedMemory(engine(), wasmtime.MemoryType(limits, shared=True))
+        raw = (ctypes.c_ubyte * (pages * PAGE_BYTES)).from_address(
+            ctypes.addressof(memory.data_ptr().contents)
+        )
+        self.values: Floats = np.ctypeslib.as_array(raw).view(np.float32)
+        self._memory = memory
+        instance = wasmtime.Instance(self._store, module(body), [memory])
+        main = instance.exports(self._store)["main"]
+        assert isinstance(main, wasmtime.Func)
+        self._main = main
+
+    def run(self, *arguments: int) -> None:
+        self._main(self._store, *arguments)
+
+
+def inputs_of(workload: Workload, seed: int = 7) -> list[Floats]:
+    """One array for each input, float32, in [-0.5, 0.5)."""
+    random = np.random.default_rng(seed)
+    return [
+        random.random(tensor.shape, dtype=np.float32) - np.float32(0.5)
+        for tensor in workload.tensors
+        if tensor.role is Role.INPUT
+    ]
+
+
+def expected(inputs: list[Floats]) -> NDArray[np.float64]:
+    a, b = inputs
+    return np.asarray(np.matmul(a.astype(np.float64), b.astype(np.float64)))
+
+
+def execute(
+    artifact: Artifact, inputs: list[Floats], slices: tuple[tuple[int, int], ...] | None = None
+) -> Floats:
+    """The output; `slices` of the range run in that order, by default the whole range at once.
+
+    Output and scratch start as NaN, so that reading what was never written shows.
+    """
+    manifest = artifact.manifest
+    sizes = [tensor.size_bytes for tensor in manifest.tensors] + [manifest.scratch_bytes]
+    starts, end = [], ALIGNMENT_BYTES
+    for size in sizes:
+        starts.append(end)
+        end += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES + ALIGNMENT_BYTES
+    kernel = Kernel(artifact.body, end)
+    kernel.values[: end // 4] = np.nan
+    for start, array in zip(starts, inputs, strict=False):
+        kernel.values[start // 4 : start // 4 + array.size] = array.ravel()
+    pointers = starts if manifest.scratch_bytes else starts[:-1]
+    for low, high in slices or ((0, manifest.range_extent),):
+        kernel.run(*pointers, low, high)
+    output = manifest.tensors[-1]
+    at = starts[len(manifest.tensors) - 1] // 4
+    guard = kernel.values[at + output.elements : at + output.elements + ALIGNMENT_BYTES // 4]
+    assert np.isnan(guard).all(), "the kernel wrote past its output"
+    return np.array(kernel.values[at : at + output.elements]).reshape(output.shape)
+
+
+def execute_program(
+    program: Program, switches: PassSwitches, arrays: dict[str, Floats]
+) -> dict[str, Floats]:
+    """The program lowered without any pass and run on copies of flat float32 arrays."""
+    lowered = lower(program, switches)
+    starts, end = [], ALIGNMENT_BYTES
+    for buffer in program.parameters:
+        starts.append(end)
+        end += 4 * buffer.size + ALIGNMENT_BYTES
+    kernel = Kernel(assemble(lowered.function), end + lowered.scratch_bytes)
+    for start, buffer in zip(starts, program.parameters, strict=True):
+        kernel.values[start // 4 : start // 4 + buffer.size] = arrays[buffer.name]
+    scratch = [end] if lowered.scratch_bytes else []
+    kernel.run(*starts, *scratch, 0, program.body.extent)
+    return {
+        buffer.name: kernel.values[start // 4 : start // 4 + buffer.size].copy()
+        for start, buffer in zip(starts, program.parameters, strict=True)
+    }

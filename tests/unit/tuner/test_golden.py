@@ -1,0 +1,51 @@
+"""Golden text of every step, and what the compiled kernel computes, in one test."""
+
+import numpy as np
+import pytest
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.seeded import comparison_tolerance
+from services.tuner.compile import compilation
+from services.tuner.config import Outer, Pack
+from services.tuner.ir.text import program_text
+from services.tuner.passes.switches import PassSwitches
+from services.tuner.wasm.text import disassembly
+from tests.unit.tuner.candidates import contraction, schedule
+from tests.unit.tuner.conftest import Golden
+from tests.unit.tuner.execution import execute, expected, inputs_of
+
+NO_PASSES = PassSwitches(offset=False, combined=False, variable=False, hoist=False)
+
+CASES = {
+    "packed-fma": (
+        schedule(
+            contraction(2, 4, 4, 32),
+            (2, 8),
+            block=(4, 16),
+            unroll_k=2,
+            pack=Pack.KERNEL,
+            fma=True,
+            outer=Outer.COLUMNS,
+        ),
+        PassSwitches(),
+    ),
+    "tails": (schedule(contraction(5, 3, 6), (2, 8), unroll_k=2), PassSwitches()),
+    "no-passes": (schedule(contraction(4, 3, 4), (2, 4)), NO_PASSES),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_step_reads_as_recorded_and_the_kernel_is_right(name: str, golden: Golden) -> None:
+    candidate, switches = CASES[name]
+    steps = compilation(candidate, switches)
+    golden(f"{name}.scheduled.txt", program_text(steps.scheduled))
+    golden(f"{name}.optimised.txt", program_text(steps.optimised))
+    golden(f"{name}.wat.txt", disassembly(steps.function))
+    _assert_right(candidate, switches)
+
+
+def _assert_right(candidate: Candidate, switches: PassSwitches) -> None:
+    inputs = inputs_of(candidate.workload)
+    output = execute(compilation(candidate, switches).artifact, inputs)
+    error = np.abs(output - expected(inputs)).max()
+    assert error <= comparison_tolerance(candidate.workload)

@@ -1,0 +1,217 @@
+"""The loop IR by itself: affine forms, what is legal, and programs that are no matmul."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import erf
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelzoo.errors import UnsupportedProgram
+from services.tuner.frontend.floor import floor_divide, remainder
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.interpreter import interpret
+from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.nodes import (
+    Allocate,
+    Assign,
+    Barrier,
+    Bound,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Compare,
+    CompareOp,
+    Const,
+    Element,
+    Expression,
+    If,
+    LoopKind,
+    MathFunction,
+    Program,
+    Read,
+    Register,
+    Scope,
+    Select,
+    Statement,
+    Store,
+)
+from services.tuner.ir.text import program_text
+from services.tuner.passes.pipeline import run_passes
+from services.tuner.passes.switches import ALL_PASSES, PassSwitches
+from services.tuner.wasm.lowering import lower
+from tests.unit.tuner.execution import Floats, execute_program
+from tests.unit.tuner.programs import ALL, X, Y, at, load, loop, number, program
+
+NAMES = st.sampled_from("ijk")
+AFFINE = st.builds(
+    Affine.of, st.integers(-50, 50), st.dictionaries(NAMES, st.integers(-9, 9), max_size=3)
+)
+
+
+def evaluate(index: Affine, values: dict[str, int]) -> int:
+    return index.constant + sum(c * values[var] for var, c in index.terms)
+
+
+@given(
+    one=AFFINE,
+    other=AFFINE,
+    factor=st.integers(-5, 5),
+    values=st.fixed_dictionaries({name: st.integers(-9, 9) for name in "ijk"}),
+)
+def test_affine_arithmetic_is_arithmetic(
+    one: Affine, other: Affine, factor: int, values: dict[str, int]
+) -> None:
+    value = evaluate(one, values)
+    assert evaluate(one.plus(other), values) == value + evaluate(other, values)
+    assert evaluate(one.times(factor), values) == value * factor
+    moved = evaluate(one.substitute("i", other), values)
+    assert moved == evaluate(one, {**values, "i": evaluate(other, values)})
+    low, high = one.bounds({name: (min(0, v), max(0, v)) for name, v in values.items()})
+    assert low <= value <= high
+
+
+@given(index=AFFINE, divisor=st.integers(1, 12))
+def test_floor_division_is_exact_or_refused(index: Affine, divisor: int) -> None:
+    ranges = {"i": (0, 3), "j": (0, 2), "k": (0, 1)}
+    try:
+        whole = floor_divide(index, divisor, ranges)
+        rest = remainder(index, divisor, ranges)
+    except UnsupportedProgram:
+        return
+    for i in range(4):
+        for j in range(3):
+            values = {"i": i, "j": j, "k": 1}
+            at_point = evaluate(index, values)
+            assert evaluate(whole, values) == at_point // divisor
+            assert evaluate(rest, values) == at_point % divisor
+
+
+def arrays(seed: int = 3) -> dict[str, Floats]:
+    random = np.random.default_rng(seed)
+    return {
+        "x": random.random(X.size, dtype=np.float32),
+        "y": np.zeros(Y.size, dtype=np.float32),
+    }
+
+
+def interpreted(one: Program) -> dict[str, Floats]:
+    memory = arrays()
+    interpret(one, memory, low=0, high=one.body.extent)
+    return memory
+
+
+@pytest.mark.parametrize("build", ALL)
+@pytest.mark.parametrize("variable", [True, False])
+@pytest.mark.parametrize("hoisted", [True, False])
+def test_programs_that_are_no_matmul_compute_what_they_say(
+    build: Callable[[], Program], variable: bool, hoisted: bool
+) -> None:
+    switches = PassSwitches(variable=variable, hoist=hoisted)
+    stated = build()
+    assert faults(stated, Stage.SCHEDULED) == ()
+    wanted = interpreted(stated)
+    optimised = run_passes(stated, switches, fma=False)
+    got = execute_program(optimised, switches, arrays())
+    for name, values in wanted.items():
+        assert np.array_equal(interpreted(optimised)[name], values)
+        assert np.array_equal(got[name], values), program_text(optimised)
+
+
+STORE = Store(buffer=Y, index=at(r=1), value=number(1))
+WIDE = Broadcast(value=number(1), lanes=4)
+REGISTER = Register(name="q", lanes=1)
+
+
+@pytest.mark.parametrize(
+    ("block", "stage", "sentence"),
+    [
+        ((replace(STORE, index=at(q=1)),), Stage.SCHEDULED, "no loop binds"),
+        ((replace(STORE, index=at(17, r=1)),), Stage.EXPANDED, "leaves its 20 elements"),
+        ((replace(STORE, index=at(-1, r=1)),), Stage.EXPANDED, "leaves its 20 elements"),
+        ((replace(STORE, value=WIDE),), Stage.SCHEDULED, "4 lanes in a scheduled"),
+        ((loop("v", 4, (STORE,), LoopKind.VECTOR),), Stage.EXPANDED, "vector loop v"),
+        ((loop("r", 4, (STORE,)),), Stage.EXPANDED, "hides another"),
+        ((loop("q", 4, (STORE,), LoopKind.RANGE),), Stage.EXPANDED, "not the outermost"),
+        ((replace(STORE, value=Read(register=REGISTER)),), Stage.REGISTERED, "before it is"),
+        ((Assign(register=REGISTER, value=number(1)),), Stage.EXPANDED, "is assigned in"),
+        ((Assign(register=REGISTER, value=WIDE),), Stage.REGISTERED, "another number"),
+        ((STORE,), Stage.HOISTED, "has no pointer"),
+        (
+            (If(bounds=(Bound(index=at(r=1), limit=9),), body=(STORE,)),),
+            Stage.PARTITIONED,
+            "is decided",
+        ),
+        (
+            (replace(STORE, buffer=replace(Y, name="elsewhere")),),
+            Stage.SCHEDULED,
+            "does not exist",
+        ),
+    ],
+)
+def test_what_a_stage_forbids_is_named(
+    block: tuple[Statement, ...], stage: Stage, sentence: str
+) -> None:
+    found = faults(program(5, block, X, Y), stage)
+    assert any(sentence in fault for fault in found), found
+
+
+TEST = Compare(op=CompareOp.LT, left=number(1), right=number(2))
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (Call(function=MathFunction.TANH, argument=load(X, r=1)), "Call"),
+        (Select(condition=TEST, then=number(1), otherwise=number(2)), "Select"),
+        (Cast(value=load(X, r=1), element=Element.I32), "Cast"),
+        (Const(value=1, element=Element.I32), "Const"),
+    ],
+)
+def test_a_value_that_wasm_does_not_lower_yet_is_named(value: Expression, name: str) -> None:
+    with pytest.raises(UnsupportedProgram, match=f"^{name} is not lowered by the wasm printer"):
+        lower(program(5, (replace(STORE, value=value),), X, Y), PassSwitches(hoist=False))
+
+
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [
+        (Barrier(), "Barrier"),
+        (loop("g", 4, (STORE,), LoopKind.WORKGROUP_INDEX), "Loop"),
+        (
+            Allocate(
+                buffer=Buffer(name="w", scope=Scope.WORKGROUP, element=Element.F32, size=4),
+                body=(STORE,),
+            ),
+            "Allocate",
+        ),
+    ],
+)
+def test_a_statement_that_wasm_does_not_have_is_named(statement: Statement, name: str) -> None:
+    with pytest.raises(UnsupportedProgram, match=f"^{name} is not lowered by the wasm printer"):
+        lower(program(5, (statement,), X, Y), ALL_PASSES)
+
+
+def test_the_interpreter_knows_every_function_and_comparison() -> None:
+    x = load(X, r=1)
+    for function, wanted in (
+        (MathFunction.EXP, np.exp),
+        (MathFunction.TANH, np.tanh),
+        (MathFunction.RSQRT, lambda v: 1 / np.sqrt(v)),
+        (MathFunction.ERF, np.vectorize(erf)),
+    ):
+        below = Compare(op=CompareOp.LE, left=x, right=number(0.5))
+        value = Select(
+            condition=below, then=Call(function=function, argument=x), otherwise=number(0)
+        )
+        got = interpreted(program(5, (replace(STORE, value=value),), X, Y))["y"][:5]
+        given_ = arrays()["x"][:5]
+        assert np.allclose(got, np.where(given_ <= 0.5, wanted(given_), 0), rtol=1e-6)
+
+
+def test_the_interpreter_stops_where_a_program_leaves_a_buffer() -> None:
+    with pytest.raises(IndexError, match=r"y\[20\]"):
+        interpreted(program(5, (replace(STORE, index=at(16, r=1)),), X, Y))

@@ -1,0 +1,144 @@
+"""The encoder: integers, instructions, modules, and the check of operand types."""
+
+import struct
+
+import pytest
+import wasmtime
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.tuner.wasm.assembler import Function, assemble
+from services.tuner.wasm.frame import Frame
+from services.tuner.wasm.instructions import (
+    Instruction,
+    branch,
+    extract_lane,
+    f32_const,
+    i32_const,
+    local,
+    memory,
+    plain,
+    structured,
+    vector_const,
+)
+from services.tuner.wasm.leb128 import signed, unsigned
+from services.tuner.wasm.opcodes import OPCODES, Immediate, Opcode, ValueType
+from services.tuner.wasm.text import disassembly
+from services.tuner.wasm.typecheck import faults
+from tests.unit.tuner.execution import module
+
+
+def decoded(data: bytes, *, negative: bool) -> int:
+    value = sum((byte & 0x7F) << 7 * position for position, byte in enumerate(data))
+    assert all(byte & 0x80 for byte in data[:-1])
+    assert not data[-1] & 0x80
+    return value - (1 << 7 * len(data)) if negative else value
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_unsigned_integers_decode_to_themselves(value: int) -> None:
+    assert decoded(unsigned(value), negative=False) == value
+
+
+@given(st.integers(-(2**31), 2**31 - 1))
+def test_signed_integers_decode_to_themselves(value: int) -> None:
+    data = signed(value)
+    assert decoded(data, negative=bool(data[-1] & 0x40)) == value
+
+
+def _instruction_alone(opcode: Opcode) -> Function | None:
+    """The operands of an opcode from locals, the opcode, and its results dropped into locals."""
+    types = tuple(opcode.pops) + tuple(opcode.pushes)
+    body = [local("local.get", 1 + i) for i in range(len(opcode.pops))]
+    match opcode.immediate:
+        case Immediate.NONE if opcode.name not in ("else", "end"):
+            body.append(plain(opcode.name))
+        case Immediate.MEMORY:
+            body.append(memory(opcode.name, 2, 8))
+        case Immediate.LANE:
+            body.append(extract_lane(3))
+        case Immediate.I32:
+            body.append(i32_const(-5))
+        case Immediate.F32:
+            body.append(f32_const(0.5))
+        case Immediate.VECTOR:
+            body.append(vector_const(0.5))
+        case _:
+            return None
+    body += [local("local.set", 1 + len(opcode.pops) + i) for i in range(len(opcode.pushes))]
+    return Function(parameters=("p",), locals=types, body=tuple(body))
+
+
+@pytest.mark.parametrize("name", OPCODES)
+def test_the_table_and_an_engine_agree_on_every_instruction(name: str) -> None:
+    function = _instruction_alone(OPCODES[name])
+    if function is not None:
+        assert faults(function) == ()
+        module(assemble(function))
+
+
+def test_control_flow_nests_and_reads_as_text() -> None:
+    body = (
+        structured("block"),
+        structured("loop"),
+        local("local.get", 0),
+        branch("br_if", 1),
+        local("local.get", 0),
+        structured("if"),
+        plain("else"),
+        plain("end"),
+        plain("end"),
+        plain("end"),
+    )
+    function = Function(parameters=("p",), locals=(), body=body)
+    assert faults(function) == ()
+    module(assemble(function))
+    assert disassembly(function).splitlines()[:4] == [
+        "(param p)",
+        "  block",
+        "    loop",
+        "      local.get 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ((plain("i32.add"),), "needs i32, i32"),
+        ((i32_const(1), plain("f32x4.splat")), "needs f32"),
+        ((i32_const(1),), "with 1 values left"),
+        ((structured("block"),), "ends 1 blocks deep"),
+        ((i32_const(1), structured("loop"), plain("end")), "must be empty"),
+        ((i32_const(1), branch("br_if", 0)), "branches out of 0 blocks"),
+        ((i32_const(1), local("local.set", 1)), "needs v128"),
+    ],
+)
+def test_the_type_check_finds_what_an_engine_refuses(
+    body: tuple[Instruction, ...], sentence: str
+) -> None:
+    function = Function(parameters=("p",), locals=(ValueType.V128,), body=body)
+    assert sentence in faults(function)[0]
+    if sentence != "branches out of 0 blocks":  # label 0 is the function itself, which we never use
+        with pytest.raises(wasmtime.WasmtimeError):
+            module(assemble(function))
+
+
+def test_an_instruction_made_with_the_wrong_immediate_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"v128\.load takes memory, not none"):
+        plain("v128.load")
+
+
+def test_setting_and_getting_a_local_at_once_is_a_tee() -> None:
+    frame = Frame(("p",))
+    index = frame.fresh(ValueType.I32)
+    frame.get(0)
+    frame.set(index)
+    frame.get(index)
+    assert [instruction.text for instruction in frame.function().body] == [
+        "local.get 0",
+        "local.tee 1",
+    ]
+
+
+def test_a_vector_constant_is_four_floats() -> None:
+    assert vector_const(0.1).encoding.endswith(struct.pack("<4f", 0.1, 0.1, 0.1, 0.1))
