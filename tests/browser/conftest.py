@@ -11,8 +11,15 @@ from tests.running import running_stack
 from workers.fleet.chromium import find_chromium, own_flags
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with running_stack(tmp_path_factory.mktemp("stack")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def browser(stack: Stack) -> Iterator[Browser]:  # noqa: ARG001
+    """Closed before its stack, which ends every process below this one."""
     with sync_playwright() as playwright:
         path = find_chromium(Path(playwright.chromium.executable_path))
         launched = playwright.chromium.launch(executable_path=path, args=list(own_flags()))
@@ -26,9 +33,3 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     fresh = browser.new_context()
     yield fresh
     fresh.close()
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("stack")) as started:
-        yield started

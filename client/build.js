@@ -1,0 +1,18 @@
+/** Builds dist/: the SDK, the agent and the console, their pages and the SDK's types. */
+import { execFileSync } from "node:child_process";
+import { cpSync, rmSync, writeFileSync } from "node:fs";
+import { build } from "esbuild";
+import { bundles } from "./bundles.js";
+
+const TYPESCRIPT = "node_modules/typescript-native/bin/tsc";
+
+process.chdir(import.meta.dirname);
+rmSync("dist", { recursive: true, force: true });
+
+await build(bundles);
+cpSync("pages", "dist", { recursive: true });
+
+execFileSync(process.execPath, [TYPESCRIPT, "--project", "tsconfig.declarations.json"], {
+  stdio: "inherit",
+});
+writeFileSync("dist/sdk.d.ts", 'export * from "./types/sdk/index.js";\n');

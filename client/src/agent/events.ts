@@ -1,0 +1,61 @@
+import type { Outcome } from "../wire/types.js";
+
+/**
+ * What an agent tells its page. Rates are GFLOP/s of one thread; a relative time is the best
+ * sample of the candidate over the best of the reference, so less than 1 is faster.
+ */
+export type AgentEvent =
+  | {
+      readonly type: "session";
+      readonly deviceId: string;
+      readonly deviceClass: string;
+      /** Register-only limit of one core. */
+      readonly peakGflops: number;
+      readonly isolated: boolean;
+      /** Step of the clock. */
+      readonly clockStepMs: number;
+    }
+  | {
+      readonly type: "lease";
+      readonly workload: string;
+      readonly candidates: number;
+      readonly unmeasured: number;
+    }
+  | {
+      readonly type: "measuring";
+      readonly workload: string;
+      readonly candidate: string;
+    }
+  | {
+      readonly type: "measured";
+      readonly workload: string;
+      readonly candidate: string;
+      readonly outcome: Outcome;
+      /** Null unless the outcome is ok. */
+      readonly gflops: number | null;
+      readonly relativeTime: number | null;
+      /** Of the reference kernel in the same rounds; null unless the outcome is ok. */
+      readonly referenceGflops: number | null;
+      /** Of all candidates of this workload so far; null before the first. */
+      readonly bestGflops: number | null;
+      readonly detail: string;
+    }
+  | {
+      readonly type: "ballot";
+      readonly workload: string;
+      readonly lines: readonly { readonly candidate: string; readonly relativeTime: number }[];
+      /** Filed after every candidate was measured and the best were measured again. */
+      readonly final: boolean;
+    }
+  | { readonly type: "firstTimed"; readonly firstTimedMs: number }
+  | { readonly type: "idle" }
+  | { readonly type: "paused" }
+  | { readonly type: "resumed" }
+  | {
+      readonly type: "error";
+      readonly message: string;
+      /** Null when the agent goes on at once. */
+      readonly retryInMs: number | null;
+    };
+
+export type Emit = (event: AgentEvent) => void;

@@ -1,0 +1,81 @@
+import { Arena } from "../engine/arena.js";
+import { clockStepMs } from "../timing/clock.js";
+import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
+import { Bench } from "./bench.js";
+import { failureOf } from "./failure.js";
+import { measure, measureAgain, type Reference, setReference } from "./measure.js";
+import type { LoadKernel } from "./module-cache.js";
+
+/** Work that is to run inside a turn; it holds its thread until it is done. */
+export type TimedWork<T> = () => T;
+
+/** Measures the candidates of one lease. */
+export interface LeaseInstrument {
+  /** Fetches and compiles; the work verifies and times. Rejects only when the network fails. */
+  candidate(kernel: KernelWire): Promise<TimedWork<MeasurementWire>>;
+  /** Relative times of `kernels`, in order, measured against each other. */
+  again(kernels: readonly KernelWire[]): Promise<TimedWork<readonly number[]>>;
+  dispose(): void;
+}
+
+/** `kernels` are all that will be measured under this lease. */
+export interface Instrument {
+  readonly clockStepMs: number;
+  open(lease: Lease, kernels: readonly KernelWire[]): Promise<LeaseInstrument>;
+}
+
+function leaseInstrument(
+  lease: Lease,
+  bench: Bench,
+  referenceModule: WebAssembly.Module,
+  load: LoadKernel,
+  stepMs: number,
+): LeaseInstrument {
+  let known: Reference | undefined;
+  const reference = (): Reference => {
+    known ??= setReference(bench, lease.reference, referenceModule, stepMs);
+    return known;
+  };
+  const attempt = (kernel: KernelWire, module: WebAssembly.Module): MeasurementWire => {
+    const against = reference();
+    try {
+      return measure(bench, lease, against, kernel, module, stepMs);
+    } catch (thrown) {
+      bench.reset();
+      return failureOf(kernel, thrown);
+    }
+  };
+  return {
+    async candidate(kernel) {
+      try {
+        const module = await load(kernel);
+        return () => attempt(kernel, module);
+      } catch (thrown) {
+        const failure = failureOf(kernel, thrown);
+        return () => failure;
+      }
+    },
+    async again(kernels) {
+      const modules = await Promise.all(kernels.map(load));
+      const pairs = kernels.map((kernel, i) => [kernel, modules[i] as WebAssembly.Module] as const);
+      return () => measureAgain(bench, reference(), pairs, stepMs);
+    },
+    dispose: () => bench.dispose(),
+  };
+}
+
+/** Measures in this thread, in one shared memory that grows with the workloads. */
+export function wasmInstrument(load: LoadKernel): Instrument {
+  const arena = new Arena();
+  const stepMs = clockStepMs();
+  return {
+    clockStepMs: stepMs,
+    async open(lease, kernels) {
+      // All fetches begin at once; whoever needs a kernel sees its failure.
+      for (const kernel of kernels) load(kernel).catch(() => undefined);
+      const module = await load(lease.reference);
+      const bench = new Bench(arena, lease, [lease.reference, ...kernels]);
+      return leaseInstrument(lease, bench, module, load, stepMs);
+    },
+  };
+}

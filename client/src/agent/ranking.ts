@@ -1,0 +1,47 @@
+import type { BallotLineWire, KernelWire, MeasurementWire } from "../wire/types.js";
+
+/** A candidate that this agent measured and the gateway accepted. */
+export interface Ranked {
+  readonly kernel: KernelWire;
+  readonly relativeTime: number;
+}
+
+/** Lines of a ballot. */
+export const BALLOT_LINES = 5;
+
+const best = (samples: readonly number[]): number => Math.min(...samples);
+
+/**
+ * Best sample over best sample of the reference. The minimum of interleaved samples ranks
+ * better than their median, as noise only ever adds time.
+ */
+export function relativeTime(samplesNs: readonly number[], referenceNs: readonly number[]): number {
+  return best(samplesNs) / best(referenceNs);
+}
+
+/**
+ * Relative times of candidates that were measured in a row. All are divided by the best sample
+ * of the reference in the whole row: a reference that was disturbed beside one candidate would
+ * make that candidate look fast.
+ */
+export function relativeTimes(row: readonly MeasurementWire[]): ReadonlyMap<string, number> {
+  const timed = row.filter(({ outcome }) => outcome === "ok");
+  const referenceNs = best(timed.flatMap(({ reference_ns }) => reference_ns));
+  return new Map(
+    timed.map(({ candidate, samples_ns }) => [candidate, best(samples_ns) / referenceNs]),
+  );
+}
+
+/** The fastest `limit`, fastest first; equal times in the order of candidate ids. */
+export function fastest(ranked: Iterable<Ranked>, limit = BALLOT_LINES): readonly Ranked[] {
+  const byTime = (a: Ranked, b: Ranked): number =>
+    a.relativeTime - b.relativeTime || (a.kernel.candidate < b.kernel.candidate ? -1 : 1);
+  return [...ranked].sort(byTime).slice(0, limit);
+}
+
+export function ballotLines(ranked: readonly Ranked[]): BallotLineWire[] {
+  return ranked.map(({ kernel, relativeTime: relative_time }) => ({
+    candidate: kernel.candidate,
+    relative_time,
+  }));
+}

@@ -1,0 +1,100 @@
+import { byId, element, setText, show } from "../page/elements.js";
+import { count, milliseconds, rate, short, speedup } from "../page/text.js";
+import type { AgentState, Bar, WorkloadState } from "./state.js";
+
+const BARS_SHOWN = 96;
+
+const PHASES = {
+  consent: "Not started",
+  starting: "Getting to know this device…",
+  waiting: "Waiting for candidates",
+  measuring: "Measuring",
+  paused: "Paused",
+} as const satisfies Record<AgentState["phase"], string>;
+
+function status({ phase, current, error }: AgentState): string {
+  if (phase === "starting" && error !== null) return "Waiting for the gateway";
+  if (phase !== "measuring" || current === null) return PHASES[phase];
+  return `${PHASES[phase]} candidate ${short(current.candidate)}`;
+}
+
+/** A bar as high as its share of `full` GFLOP/s; a failure is a short red one. */
+function bar({ candidate, outcome, gflops, detail }: Bar, full: number, best: number | null) {
+  const made = element("i", outcome !== "ok" ? "failed" : gflops === best ? "best" : "");
+  const share = gflops === null ? 0.06 : gflops / full;
+  made.style.height = `${(100 * share).toFixed(1)}%`;
+  made.title = `${short(candidate)}: ${outcome === "ok" ? rate(gflops) : `${outcome}. ${detail}`}`;
+  return made;
+}
+
+function limitLine(share: number): HTMLElement {
+  const line = element("b", "limit");
+  line.style.bottom = `${(100 * share).toFixed(1)}%`;
+  return line;
+}
+
+function progress({ bars, remaining }: WorkloadState): string {
+  const measured = `${count(bars.length, "candidate")} measured`;
+  return remaining === null || remaining === 0 ? measured : `${measured}, ${remaining} to go`;
+}
+
+function ballotList({ ballot }: WorkloadState): Node {
+  if (ballot === null) return element("p", "quiet", "No ballot yet.");
+  const lines = ballot.lines.map((line) =>
+    element("li", "", element("code", "", short(line.candidate)), ` ${speedup(line.relativeTime)}`),
+  );
+  const title = ballot.final ? "Ballot, final" : "Ballot so far";
+  return element(
+    "div",
+    "ballot",
+    element("h3", "", title),
+    element("ol", "", ...lines),
+    element("p", "quiet", "Speed against the reference kernel."),
+  );
+}
+
+function workloadCard(state: WorkloadState, peakGflops: number): HTMLElement {
+  const full = Math.max(peakGflops, state.bestGflops ?? 0, 1e-9);
+  const shown = state.bars.slice(-BARS_SHOWN);
+  const chart = element("div", "bars", ...shown.map((each) => bar(each, full, state.bestGflops)));
+  chart.append(limitLine(peakGflops / full));
+  chart.setAttribute("role", "img");
+  chart.setAttribute("aria-label", `${progress(state)}; best ${rate(state.bestGflops)}`);
+  return element(
+    "section",
+    "card",
+    element("h2", "", element("code", "", state.workload)),
+    element("p", "figure", rate(state.bestGflops)),
+    element("p", "quiet", `best; reference ${rate(state.referenceGflops)}. ${progress(state)}.`),
+    chart,
+    element("p", "quiet axis", `Dashed: ${rate(peakGflops)}, the limit of one core`),
+    ballotList(state),
+  );
+}
+
+function errorText({ error }: AgentState): string {
+  if (error === null) return "";
+  const { message, retryInMs } = error;
+  return retryInMs === null ? message : `${message} Next try in ${milliseconds(retryInMs)}.`;
+}
+
+function renderDevice({ session, firstTimedMs }: AgentState): void {
+  setText("device", session?.deviceId ?? "…");
+  setText("device-class", session?.deviceClass ?? "…");
+  setText("peak", session === null ? "…" : rate(session.peakGflops));
+  setText("first", firstTimedMs === null ? "…" : milliseconds(firstTimedMs));
+  show("not-isolated", session !== null && !session.isolated);
+}
+
+/** Shows `state` in the agent page. */
+export function render(state: AgentState): void {
+  show("consent", state.phase === "consent");
+  show("live", state.phase !== "consent");
+  setText("status", status(state));
+  setText("pause", state.phase === "paused" ? "Resume" : "Pause");
+  setText("error", errorText(state));
+  show("error", state.error !== null);
+  renderDevice(state);
+  const peak = state.session?.peakGflops ?? 0;
+  byId("workloads").replaceChildren(...state.workloads.map((each) => workloadCard(each, peak)));
+}

@@ -1,0 +1,119 @@
+import type { Outcome } from "../wire/types.js";
+import type { AgentEvent } from "./events.js";
+
+/** One measured candidate, in the order of measuring. */
+export interface Bar {
+  readonly candidate: string;
+  readonly outcome: Outcome;
+  readonly gflops: number | null;
+  readonly detail: string;
+}
+
+export interface WorkloadState {
+  readonly workload: string;
+  readonly bars: readonly Bar[];
+  readonly bestGflops: number | null;
+  /** The best of the reference kernel's rates. */
+  readonly referenceGflops: number | null;
+  /** Candidates still to come, those on lease included; null before the first lease. */
+  readonly remaining: number | null;
+  readonly ballot: Extract<AgentEvent, { type: "ballot" }> | null;
+}
+
+/** What the agent page shows and drivers read at `kernelzooAgent.state`. */
+export interface AgentState {
+  readonly phase: "consent" | "starting" | "waiting" | "measuring" | "paused";
+  readonly session: Extract<AgentEvent, { type: "session" }> | null;
+  readonly firstTimedMs: number | null;
+  readonly current: { readonly workload: string; readonly candidate: string } | null;
+  /** By key, in the order of the first lease. */
+  readonly workloads: readonly WorkloadState[];
+  readonly error: Extract<AgentEvent, { type: "error" }> | null;
+}
+
+export const INITIAL_STATE: AgentState = {
+  phase: "consent",
+  session: null,
+  firstTimedMs: null,
+  current: null,
+  workloads: [],
+  error: null,
+};
+
+const emptyWorkload = (workload: string): WorkloadState => ({
+  workload,
+  bars: [],
+  bestGflops: null,
+  referenceGflops: null,
+  remaining: null,
+  ballot: null,
+});
+
+/** `state` with one workload changed, which is added where it is new. */
+function withWorkload(
+  state: AgentState,
+  key: string,
+  change: (workload: WorkloadState) => WorkloadState,
+): AgentState {
+  const known = state.workloads.some(({ workload }) => workload === key);
+  const workloads = known ? state.workloads : [...state.workloads, emptyWorkload(key)];
+  return {
+    ...state,
+    workloads: workloads.map((each) => (each.workload === key ? change(each) : each)),
+  };
+}
+
+const greater = (a: number | null, b: number | null): number | null =>
+  a === null || b === null ? (a ?? b) : Math.max(a, b);
+
+function measured(
+  state: WorkloadState,
+  event: Extract<AgentEvent, { type: "measured" }>,
+): WorkloadState {
+  const { candidate, outcome, gflops, detail } = event;
+  return {
+    ...state,
+    bars: [...state.bars, { candidate, outcome, gflops, detail }],
+    bestGflops: event.bestGflops ?? state.bestGflops,
+    referenceGflops: greater(state.referenceGflops, event.referenceGflops),
+    remaining: Math.max((state.remaining ?? 1) - 1, 0),
+  };
+}
+
+/** A paused agent may still say what it did before; only `resumed` ends the pause. */
+function inPhase(state: AgentState, phase: AgentState["phase"]): AgentState {
+  return state.phase === "paused" ? state : { ...state, phase };
+}
+
+/** The state after `event`. */
+export function reduce(state: AgentState, event: AgentEvent): AgentState {
+  switch (event.type) {
+    case "session":
+      return inPhase({ ...state, session: event, error: null }, "waiting");
+    case "lease":
+      return withWorkload({ ...state, error: null }, event.workload, (workload) => ({
+        ...workload,
+        remaining: event.candidates + event.unmeasured,
+      }));
+    case "measuring": {
+      const { workload, candidate } = event;
+      return inPhase({ ...state, current: { workload, candidate } }, "measuring");
+    }
+    case "measured":
+      return withWorkload(state, event.workload, (workload) => measured(workload, event));
+    case "ballot":
+      return withWorkload(state, event.workload, (workload) => ({ ...workload, ballot: event }));
+    case "firstTimed":
+      return { ...state, firstTimedMs: event.firstTimedMs };
+    case "idle":
+      return inPhase({ ...state, current: null, error: null }, "waiting");
+    case "paused":
+      return { ...state, phase: "paused" };
+    case "resumed":
+      return { ...state, phase: "waiting" };
+    case "error":
+      return { ...state, error: event };
+    default:
+      return event satisfies never;
+  }
+}

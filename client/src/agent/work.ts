@@ -1,0 +1,194 @@
+/** One lease, from its candidates to the ballot. */
+import { now } from "../timing/clock.js";
+import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
+import type { LeaseInstrument, TimedWork } from "./instrument.js";
+import type { AgentPorts, Results, WorkloadResults } from "./loop.js";
+import { ballotLines, fastest, type Ranked, relativeTime, relativeTimes } from "./ranking.js";
+import { ReportQueue } from "./reports.js";
+
+/** A turn covers as many candidates as fit in this time: passing it on costs a few ms. */
+const TURN_MS = 250;
+/** More than a ballot holds, as three samples may leave one of the best five in sixth place. */
+const FINALISTS = 8;
+
+function resultsOf(results: Results, workload: string): WorkloadResults {
+  const found = results.get(workload) ?? { ranked: new Map(), bestGflops: null };
+  results.set(workload, found);
+  return found;
+}
+
+function reportQueue(
+  ports: AgentPorts,
+  lease: Lease,
+  accepted: (made: MeasurementWire) => void,
+): ReportQueue {
+  return new ReportQueue({
+    send: (batch) => {
+      const report = { nonce: lease.nonce, measurements: [...batch] };
+      return ports.session.call((token) =>
+        ports.retried(() => ports.gateway.report(token, lease.lease, report)),
+      );
+    },
+    accepted,
+    refused: (message) => ports.emit({ type: "error", message, retryInMs: null }),
+  });
+}
+
+const gflops = (flops: number, samplesNs: readonly number[]): number =>
+  flops / Math.min(...samplesNs);
+
+/** Tells the page of a measurement, with the best rate of the workload so far. */
+function announce(
+  ports: AgentPorts,
+  lease: Lease,
+  known: WorkloadResults,
+  made: MeasurementWire,
+): void {
+  const ok = made.outcome === "ok";
+  const rate = ok ? gflops(lease.flops, made.samples_ns) : null;
+  if (rate !== null) known.bestGflops = Math.max(known.bestGflops ?? 0, rate);
+  ports.emit({
+    type: "measured",
+    workload: lease.workload,
+    candidate: made.candidate,
+    outcome: made.outcome,
+    gflops: rate,
+    relativeTime: ok ? relativeTime(made.samples_ns, made.reference_ns) : null,
+    referenceGflops: ok ? gflops(lease.flops, made.reference_ns) : null,
+    bestGflops: known.bestGflops,
+    detail: made.detail,
+  });
+}
+
+interface Prepared {
+  readonly kernel: KernelWire;
+  readonly work: TimedWork<MeasurementWire>;
+}
+
+/** Fetches and compiles, so that nobody's turn is spent on it. */
+async function prepare(
+  instrument: LeaseInstrument,
+  kernels: readonly KernelWire[],
+): Promise<Prepared[]> {
+  return Promise.all(
+    kernels.map(async (kernel) => ({ kernel, work: await instrument.candidate(kernel) })),
+  );
+}
+
+/** Measures from the front of `queue` until the turn is over or the gate is closed. */
+function inOneTurn(
+  ports: AgentPorts,
+  queue: Prepared[],
+  workload: string,
+  done: (made: MeasurementWire) => void,
+): void {
+  const until = now() + TURN_MS;
+  while (ports.gate.isOpen && now() < until) {
+    const next = queue.shift();
+    if (next === undefined) return;
+    ports.emit({ type: "measuring", workload, candidate: next.kernel.candidate });
+    done(next.work());
+  }
+}
+
+async function measureAll(
+  ports: AgentPorts,
+  lease: Lease,
+  instrument: LeaseInstrument,
+  done: (made: MeasurementWire) => void,
+  over: () => boolean,
+): Promise<void> {
+  const queue = await prepare(instrument, lease.candidates);
+  while (queue.length > 0 && !over()) {
+    await ports.gate.pass();
+    await ports.withTurn(() => inOneTurn(ports, queue, lease.workload, done));
+  }
+}
+
+async function fileBallot(
+  ports: AgentPorts,
+  workload: string,
+  ranked: readonly Ranked[],
+  final: boolean,
+): Promise<void> {
+  if (ranked.length === 0) return;
+  const ballot = { workload, lines: ballotLines(ranked) };
+  const answer = await ports.session.call((token) =>
+    ports.retried(() => ports.gateway.fileBallot(token, ballot)),
+  );
+  if (answer.kind === "refused") throw new Error(answer.detail);
+  const lines = ranked.map(({ kernel, relativeTime: time }) => ({
+    candidate: kernel.candidate,
+    relativeTime: time,
+  }));
+  ports.emit({ type: "ballot", workload, lines, final });
+}
+
+/** The fastest of `ranked` once they are measured against each other. */
+async function measureAgain(
+  ports: AgentPorts,
+  lease: Lease,
+  ranked: readonly Ranked[],
+): Promise<readonly Ranked[]> {
+  if (ranked.length === 0) return [];
+  const kernels = ranked.map(({ kernel }) => kernel);
+  const instrument = await ports.instrument.open(lease, kernels);
+  try {
+    const work = await instrument.again(kernels);
+    await ports.gate.pass();
+    const times = await ports.withTurn(work);
+    return fastest(kernels.map((kernel, i) => ({ kernel, relativeTime: times[i] as number })));
+  } finally {
+    instrument.dispose();
+  }
+}
+
+/** Milliseconds from page open to the first timed candidate: told once for each agent. */
+function tellFirst(ports: AgentPorts, results: Results): void {
+  const first = [...results.values()].every(({ bestGflops }) => bestGflops === null);
+  if (first) ports.emit({ type: "firstTimed", firstTimedMs: ports.sinceOpenMs() });
+}
+
+/** Adds what the gateway accepted; a ballot may name nothing else. */
+function rank(known: WorkloadResults, lease: Lease, accepted: readonly MeasurementWire[]): void {
+  const times = relativeTimes(accepted);
+  for (const kernel of lease.candidates) {
+    const time = times.get(kernel.candidate);
+    if (time !== undefined) known.ranked.set(kernel.candidate, { kernel, relativeTime: time });
+  }
+}
+
+async function measureLease(ports: AgentPorts, lease: Lease, results: Results): Promise<void> {
+  const known = resultsOf(results, lease.workload);
+  const accepted: MeasurementWire[] = [];
+  const reports = reportQueue(ports, lease, (made) => accepted.push(made));
+  const instrument = await ports.instrument.open(lease, lease.candidates);
+  const done = (made: MeasurementWire): void => {
+    if (made.outcome === "ok") tellFirst(ports, results);
+    announce(ports, lease, known, made);
+    reports.add(made);
+  };
+  try {
+    await measureAll(ports, lease, instrument, done, () => reports.over);
+  } finally {
+    instrument.dispose();
+    await reports.settled();
+    rank(known, lease, accepted);
+  }
+}
+
+/**
+ * Measures what the lease lends, reports each measurement, and files a ballot. When the whole
+ * space is measured, the fastest take part in one more comparison, which makes the final ballot.
+ * Rejects when the network or the memory fails.
+ */
+export async function workLease(ports: AgentPorts, lease: Lease, results: Results): Promise<void> {
+  const { workload, unmeasured, complete } = lease;
+  ports.emit({ type: "lease", workload, candidates: lease.candidates.length, unmeasured });
+  if (lease.candidates.length > 0) await measureLease(ports, lease, results);
+  const { ranked } = resultsOf(results, workload);
+  await fileBallot(ports, workload, fastest(ranked.values()), false);
+  if (unmeasured > 0 || !complete) return;
+  const finalists = fastest(ranked.values(), FINALISTS);
+  await fileBallot(ports, workload, await measureAgain(ports, lease, finalists), true);
+}

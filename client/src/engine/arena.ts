@@ -1,0 +1,84 @@
+import { KernelZooError } from "./error.js";
+
+const PAGE_BYTES = 65_536;
+/** A cache line; kernels ask for 16. */
+export const ALIGNMENT = 64;
+/**
+ * Upper limits to try, in pages. Kernels import memory with at most 65536; a shared memory
+ * reserves its maximum as addresses, which phones and 32-bit engines may refuse.
+ */
+const MAXIMUM_PAGES = [65_536, 16_384, 4_096] as const;
+
+export const align = (bytes: number): number => Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
+
+/** Bytes [start, end) of the memory. */
+export interface Block {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The lowest gap of at least `bytes` between sorted `taken` blocks, or after the last. */
+export function firstFit(taken: readonly Block[], bytes: number): Block {
+  // Address 0 stays unused, so that a forgotten pointer does not look like a tensor.
+  let start = ALIGNMENT;
+  for (const block of taken) {
+    if (block.start - start >= bytes) break;
+    start = align(block.end);
+  }
+  return { start, end: start + bytes };
+}
+
+function createMemory(): WebAssembly.Memory {
+  for (const maximum of MAXIMUM_PAGES) {
+    try {
+      return new WebAssembly.Memory({ initial: 1, maximum, shared: true });
+    } catch {
+      // The engine refuses the reservation: try a smaller one.
+    }
+  }
+  throw new KernelZooError(
+    "memory",
+    "This browser refuses a shared WebAssembly memory. Update it, or close pages that use much memory.",
+  );
+}
+
+/**
+ * Owns one shared memory and lends blocks of it. Growth keeps earlier views valid, as the
+ * buffer of a shared memory is never detached. Shared memory needs no isolated page as long as
+ * it is not posted to another thread (checked in Chromium 156).
+ */
+export class Arena {
+  readonly memory = createMemory();
+  #taken: readonly Block[] = [];
+
+  /** Lends `bytes`, aligned to 64. Throws KernelZooError (memory) when the engine has no more. */
+  allocate(bytes: number): Block {
+    const block = firstFit(this.#taken, bytes);
+    this.#reach(block.end);
+    this.#taken = [...this.#taken, block].sort((a, b) => a.start - b.start);
+    return block;
+  }
+
+  free(block: Block): void {
+    this.#taken = this.#taken.filter((other) => other !== block);
+  }
+
+  floats(start: number, length: number): Float32Array {
+    return new Float32Array(this.memory.buffer, start, length);
+  }
+
+  #reach(end: number): void {
+    const missing = Math.ceil((end - this.memory.buffer.byteLength) / PAGE_BYTES);
+    if (missing <= 0) return;
+    try {
+      this.memory.grow(missing);
+    } catch (cause) {
+      throw new KernelZooError(
+        "memory",
+        `The browser cannot give ${Math.ceil(end / 2 ** 20)} MiB to kernels. ` +
+          "Dispose of kernels that are not in use, or open fewer at once.",
+        cause,
+      );
+    }
+  }
+}

@@ -1,0 +1,67 @@
+import type { KernelWire } from "../wire/types.js";
+import { KernelZooError, sentence } from "./error.js";
+import { sha256Hex } from "./sha256.js";
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+async function download(url: URL, signal?: AbortSignal): Promise<Bytes> {
+  let response: Response;
+  try {
+    response = await fetch(url, signal === undefined ? {} : { signal });
+  } catch (cause) {
+    throw new KernelZooError("network", `No answer from ${url.origin}. Is it running?`, cause);
+  }
+  if (!response.ok) {
+    throw new KernelZooError("artifact", `${url} answered ${response.status}. Reload the page.`);
+  }
+  return new Uint8Array(await response.arrayBuffer());
+}
+
+/**
+ * Fetches the bytes of `kernel` from `origin` and holds them to the manifest's SHA-256.
+ * Throws KernelZooError: network, artifact (status or hash), with the reason.
+ */
+export async function fetchArtifact(
+  origin: URL,
+  kernel: KernelWire,
+  signal?: AbortSignal,
+): Promise<Bytes> {
+  const url = new URL(kernel.url, origin);
+  const bytes = await download(url, signal);
+  const digest = sha256Hex(bytes);
+  if (digest !== kernel.sha256) {
+    throw new KernelZooError(
+      "artifact",
+      `${url} has SHA-256 ${digest}, not what the manifest says. A proxy may have changed it.`,
+    );
+  }
+  return bytes;
+}
+
+/**
+ * Validates and compiles a kernel.
+ * Throws KernelZooError: validate for bytes that this engine cannot read, compile otherwise.
+ */
+export async function compile(bytes: Bytes, kernel: KernelWire): Promise<WebAssembly.Module> {
+  if (!WebAssembly.validate(bytes)) {
+    const needs = kernel.requires.join(" and ") || "no optional feature";
+    throw new KernelZooError(
+      "validate",
+      `This browser rejects kernel ${kernel.candidate}, which requires ${needs}. Update it.`,
+    );
+  }
+  try {
+    return await WebAssembly.compile(bytes);
+  } catch (cause) {
+    throw new KernelZooError("compile", `Compilation failed: ${sentence(cause)}`, cause);
+  }
+}
+
+/** Fetches, checks and compiles. Errors as of `fetchArtifact` and `compile`. */
+export async function loadModule(
+  origin: URL,
+  kernel: KernelWire,
+  signal?: AbortSignal,
+): Promise<WebAssembly.Module> {
+  return compile(await fetchArtifact(origin, kernel, signal), kernel);
+}

@@ -1,0 +1,56 @@
+import type { KernelWire } from "../wire/types.js";
+import { KernelZooError, sentence } from "./error.js";
+import type { MemoryPlan } from "./plan.js";
+
+/** A kernel bound to its tensors. A range is of the outermost loop, 0 ≤ lo ≤ hi ≤ extent. */
+export interface KernelInstance {
+  readonly extent: number;
+  /** Throws KernelZooError (run) when the module traps. */
+  run(lo: number, hi: number): void;
+  runAll(): void;
+}
+
+type Main = (...words: readonly number[]) => void;
+
+function exportedMain(module: WebAssembly.Module, memory: WebAssembly.Memory): Main {
+  try {
+    const instance = new WebAssembly.Instance(module, { env: { memory } });
+    const main = instance.exports.main;
+    if (typeof main !== "function") throw new TypeError("it exports no function main");
+    return main as Main;
+  } catch (cause) {
+    throw new KernelZooError(
+      "compile",
+      `The kernel cannot be instantiated: ${sentence(cause)}`,
+      cause,
+    );
+  }
+}
+
+/** Addresses in the order of ABI 1: tensors from `base` on, then scratch where there is any. */
+export function addresses(
+  kernel: Pick<KernelWire, "scratch_bytes">,
+  plan: MemoryPlan,
+  base: number,
+): readonly number[] {
+  const tensors = plan.regions.map((region) => base + region.offset);
+  return kernel.scratch_bytes > 0 ? [...tensors, base + plan.scratchOffset] : tensors;
+}
+
+/** Binds `module` to `words`, the addresses of its tensors and scratch in `memory`. */
+export function instantiate(
+  module: WebAssembly.Module,
+  memory: WebAssembly.Memory,
+  words: readonly number[],
+  extent: number,
+): KernelInstance {
+  const main = exportedMain(module, memory);
+  const run = (lo: number, hi: number): void => {
+    try {
+      main(...words, lo, hi);
+    } catch (cause) {
+      throw new KernelZooError("run", `The kernel trapped: ${sentence(cause)}`, cause);
+    }
+  };
+  return { extent, run, runAll: () => run(0, extent) };
+}

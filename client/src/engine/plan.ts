@@ -1,0 +1,34 @@
+import type { KernelWire, TensorWire } from "../wire/types.js";
+import { align } from "./arena.js";
+
+/** A tensor's place: `offset` in bytes from the start of the kernel's block. */
+export interface Region {
+  readonly tensor: TensorWire;
+  readonly offset: number;
+  readonly elements: number;
+}
+
+/** Where a kernel's tensors and its scratch lie in one block of `totalBytes`. */
+export interface MemoryPlan {
+  readonly regions: readonly Region[];
+  readonly scratchOffset: number;
+  readonly totalBytes: number;
+}
+
+const BYTES_PER_ELEMENT = { f32: 4 } as const satisfies Record<TensorWire["dtype"], number>;
+
+/** Number of entries of a dense tensor. */
+export function elementsOf(tensor: TensorWire): number {
+  return tensor.shape.reduce((product, extent) => product * extent, 1);
+}
+
+/** Tensors in order, then scratch, each aligned to 64 bytes. */
+export function planMemory(kernel: Pick<KernelWire, "tensors" | "scratch_bytes">): MemoryPlan {
+  let offset = 0;
+  const regions = kernel.tensors.map((tensor): Region => {
+    const region = { tensor, offset, elements: elementsOf(tensor) };
+    offset += align(region.elements * BYTES_PER_ELEMENT[tensor.dtype]);
+    return region;
+  });
+  return { regions, scratchOffset: offset, totalBytes: offset + align(kernel.scratch_bytes) };
+}

@@ -1,0 +1,40 @@
+/** What came of one request: a value, or who said no and why. */
+export type Answer<T> =
+  | { readonly kind: "ok"; readonly value: T }
+  /** 204: there is nothing now. */
+  | { readonly kind: "empty" }
+  /** The gateway understood and said no; `detail` is its sentence. */
+  | { readonly kind: "refused"; readonly status: number; readonly detail: string }
+  /** No answer, or one that may change: 429 and 5xx. `retryAfterMs` where the gateway says. */
+  | { readonly kind: "unavailable"; readonly detail: string; readonly retryAfterMs: number };
+
+const TRY_LATER = 429;
+const SERVER_FAULT = 500;
+
+async function problemDetail(response: Response): Promise<string> {
+  const body: unknown = await response.json().catch(() => null);
+  const detail = (body as { readonly detail?: unknown } | null)?.detail;
+  return typeof detail === "string" ? detail : `The gateway answered ${response.status}.`;
+}
+
+async function read<T>(response: Response): Promise<Answer<T>> {
+  if (response.status === 204) return { kind: "empty" };
+  if (response.ok) return { kind: "ok", value: (await response.json()) as T };
+  const detail = await problemDetail(response);
+  if (response.status !== TRY_LATER && response.status < SERVER_FAULT) {
+    return { kind: "refused", status: response.status, detail };
+  }
+  const seconds = Number(response.headers.get("Retry-After") ?? 0);
+  return { kind: "unavailable", detail, retryAfterMs: 1000 * (seconds || 0) };
+}
+
+/** One JSON request. A network failure is an answer too; an abort is thrown. */
+export async function ask<T>(url: URL, init: RequestInit = {}): Promise<Answer<T>> {
+  try {
+    return await read<T>(await fetch(url, init));
+  } catch (cause) {
+    if (init.signal?.aborted) throw cause;
+    const detail = `No answer from ${url.origin}. Is the gateway running?`;
+    return { kind: "unavailable", detail, retryAfterMs: 0 };
+  }
+}

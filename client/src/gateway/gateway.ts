@@ -1,0 +1,47 @@
+import type {
+  BallotRequest,
+  Lease,
+  LeaseRequest,
+  Report,
+  SessionRequest,
+  SessionResponse,
+} from "../wire/types.js";
+import { type Answer, ask } from "./answer.js";
+
+/** The requests of an agent, version 1. Each asks once. */
+export interface Gateway {
+  openSession(request: SessionRequest): Promise<Answer<SessionResponse>>;
+  lease(token: string, request: LeaseRequest): Promise<Answer<Lease>>;
+  report(token: string, lease: string, report: Report): Promise<Answer<unknown>>;
+  fileBallot(token: string, ballot: BallotRequest): Promise<Answer<unknown>>;
+}
+
+const OPERATOR_HEADER = "X-Kernelzoo-Operator";
+
+function json(method: string, body: unknown, headers: Record<string, string>): RequestInit {
+  return {
+    method,
+    body: JSON.stringify(body),
+    headers: { "Content-Type": "application/json", ...headers },
+  };
+}
+
+/** A gateway at `origin`. `operatorKey` is the fleet's, sent with sessions alone. */
+export function httpGateway(origin: URL, operatorKey: string | null, signal: AbortSignal): Gateway {
+  const send = <T>(
+    method: string,
+    path: string,
+    body: unknown,
+    headers: Record<string, string>,
+  ): Promise<Answer<T>> =>
+    ask<T>(new URL(path, origin), { ...json(method, body, headers), signal });
+  const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
+  const operator = operatorKey === null ? {} : { [OPERATOR_HEADER]: operatorKey };
+  return {
+    openSession: (request) => send("POST", "/v1/sessions", request, operator),
+    lease: (token, request) => send("POST", "/v1/leases", request, bearer(token)),
+    report: (token, lease, report) =>
+      send("POST", `/v1/leases/${lease}/measurements`, report, bearer(token)),
+    fileBallot: (token, ballot) => send("PUT", "/v1/ballots", ballot, bearer(token)),
+  };
+}

@@ -1,0 +1,16 @@
+/**
+ * Kernels for this device, from a zoo.
+ *
+ * ```ts
+ * const zoo = await KernelZoo.open("https://zoo.example");
+ * const kernel = await zoo.kernel("matmul:f32:m384k768n768");
+ * kernel.inputs.a.set(activations); // float32[384, 768], row-major
+ * kernel.inputs.b.set(weights);
+ * const output = kernel.run(); // float32[384, 768], a view that the next run overwrites
+ * ```
+ */
+export { measurePeakGflops } from "../device/profile.js";
+export { KernelZooError, type Stage } from "../engine/error.js";
+export { Kernel, type KernelInfo, type Verification } from "./kernel.js";
+export type { InputNames } from "./names.js";
+export { type KernelOptions, KernelZoo, type OpenOptions } from "./zoo.js";

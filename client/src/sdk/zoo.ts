@@ -1,0 +1,118 @@
+import { storedNotebook } from "../device/notebook.js";
+import { readProfile } from "../device/profile.js";
+import { Arena } from "../engine/arena.js";
+import { KernelZooError } from "../engine/error.js";
+import type { Kernel } from "./kernel.js";
+import { loadKernel } from "./load.js";
+import { entryOf, requestManifest, type TimedManifest } from "./manifest.js";
+import type { InputNames } from "./names.js";
+
+export interface OpenOptions {
+  /** Skips the description and the probe of the device. */
+  readonly deviceClass?: string;
+  /** Aborts requests that are under way. */
+  readonly signal?: AbortSignal;
+}
+
+export interface KernelOptions {
+  /** `fallback` asks for the default kernel, to compare with. */
+  readonly use?: "best" | "fallback";
+}
+
+function originOf(url: string | URL): URL {
+  try {
+    return new URL(url);
+  } catch (cause) {
+    throw new KernelZooError("network", `${url} is no URL; write https://zoo.example`, cause);
+  }
+}
+
+/** Kernels of one zoo for this device, in one shared memory. */
+export class KernelZoo {
+  readonly deviceClass: string;
+  /** Register-only limit of one core in GFLOP/s; null when the device class was given. */
+  readonly peakGflops: number | null;
+  readonly #origin: URL;
+  readonly #signal: AbortSignal | undefined;
+  readonly #arena = new Arena();
+  readonly #manifests = new Map<string, Promise<TimedManifest>>();
+
+  private constructor(
+    origin: URL,
+    device: Pick<KernelZoo, "deviceClass" | "peakGflops">,
+    signal?: AbortSignal,
+  ) {
+    this.#origin = origin;
+    this.#signal = signal;
+    this.deviceClass = device.deviceClass;
+    this.peakGflops = device.peakGflops;
+  }
+
+  /**
+   * Describes this device: about 100 ms at the first visit, nothing later. Makes no request.
+   * Throws KernelZooError: memory where the browser has no shared WebAssembly memory.
+   */
+  static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
+    const { deviceClass, signal } = options;
+    const device =
+      deviceClass === undefined
+        ? await readProfile(storedNotebook())
+        : { deviceClass, peakGflops: null };
+    return new KernelZoo(originOf(url), device, signal);
+  }
+
+  /**
+   * The best kernel of a workload for this device; the default one where it does not work.
+   * Throws KernelZooError; its message says what to do.
+   */
+  async kernel<Key extends string>(
+    workload: Key,
+    options: KernelOptions = {},
+  ): Promise<Kernel<InputNames<Key>>> {
+    return this.#load<InputNames<Key>>(await this.#manifest(workload), workload, options);
+  }
+
+  /** Kernels of several workloads, in order; one request each, all at once. */
+  async kernels<Key extends string>(
+    workloads: readonly Key[],
+    options: KernelOptions = {},
+  ): Promise<readonly Kernel<InputNames<Key>>[]> {
+    return Promise.all(workloads.map((workload) => this.kernel(workload, options)));
+  }
+
+  /**
+   * All kernels of a registered set, by workload, from one request. Workloads that have no
+   * kernel yet are absent.
+   */
+  async set(name: string, options: KernelOptions = {}): Promise<ReadonlyMap<string, Kernel>> {
+    const found = await this.#manifest(name);
+    const keys = found.manifest.entries.map(({ workload }) => workload);
+    const kernels = await Promise.all(keys.map((key) => this.#load(found, key, options)));
+    return new Map(keys.map((key, i) => [key, kernels[i] as Kernel]));
+  }
+
+  /** One request for each name, however often it is asked for; failures are not kept. */
+  #manifest(name: string): Promise<TimedManifest> {
+    const kept = this.#manifests.get(name);
+    if (kept !== undefined) return kept;
+    const requested = requestManifest(this.#origin, name, this.deviceClass, this.#signal);
+    this.#manifests.set(name, requested);
+    requested.catch(() => this.#manifests.delete(name));
+    return requested;
+  }
+
+  #load<Names extends string>(
+    { manifest, elapsedMs }: TimedManifest,
+    workload: string,
+    { use = "best" }: KernelOptions,
+  ): Promise<Kernel<Names>> {
+    return loadKernel<Names>({
+      origin: this.#origin,
+      arena: this.#arena,
+      entry: entryOf(manifest, workload),
+      manifestMs: elapsedMs,
+      use,
+      signal: this.#signal,
+    });
+  }
+}

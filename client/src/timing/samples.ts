@@ -1,0 +1,73 @@
+import { type Clock, now } from "./clock.js";
+
+/** A sample lasts this many steps of the clock: 1 % of quantisation. */
+const STEPS_PER_SAMPLE = 100;
+/** And this long where the clock is fine, as short samples are all the more disturbed. */
+const SHORTEST_SAMPLE_MS = 1;
+const MOST_CALLS = 1_000_000;
+
+/** Calls in one sample of a kernel that takes `callMs`, from 1 to a million. */
+export function callsPerSample(callMs: number, stepMs: number): number {
+  const sampleMs = Math.max(STEPS_PER_SAMPLE * stepMs, SHORTEST_SAMPLE_MS);
+  const calls = Math.ceil(sampleMs / Math.max(callMs, 1e-6));
+  return Math.min(Math.max(calls, 1), MOST_CALLS);
+}
+
+/** One thing to be timed: `call` runs it once, a sample is the mean of `calls`. */
+export interface Contestant {
+  readonly calls: number;
+  call(): void;
+}
+
+/** Mean nanoseconds of one call. */
+export function sampleNs({ calls, call }: Contestant, clock: Clock = now): number {
+  const start = clock();
+  for (let i = 0; i < calls; i++) call();
+  return ((clock() - start) * 1e6) / calls;
+}
+
+/**
+ * One sample of each contestant. Each round starts half-way around from the one before, so that
+ * the samples of one contestant are spread in time. Answers in the order of `contestants`.
+ */
+export function sampleRound(
+  contestants: readonly Contestant[],
+  round: number,
+  clock: Clock = now,
+): readonly number[] {
+  const count = contestants.length;
+  const samples = new Array<number>(count).fill(Number.NaN);
+  const first = round * Math.ceil(count / 2);
+  for (let i = first; i < first + count; i++) {
+    samples[i % count] = sampleNs(contestants[i % count] as Contestant, clock);
+  }
+  return samples;
+}
+
+/** Two samples this close to each other were not disturbed. */
+const CONFIRMED_WITHIN = 1.03;
+
+/** True when the best sample was seen twice. */
+export function confirmed(samples: readonly number[]): boolean {
+  const [best = 0, second = Number.POSITIVE_INFINITY] = [...samples].sort((a, b) => a - b);
+  return second <= CONFIRMED_WITHIN * best;
+}
+
+/**
+ * Interleaved rounds, at least `least` and at most `most`, until the best sample of every
+ * contestant is confirmed. Answers the samples of each.
+ */
+export function interleave(
+  contestants: readonly Contestant[],
+  least: number,
+  most: number,
+  clock: Clock = now,
+): readonly (readonly number[])[] {
+  const all = contestants.map((): number[] => []);
+  for (let round = 0; round < most; round++) {
+    if (round >= least && all.every(confirmed)) break;
+    const samples = sampleRound(contestants, round, clock);
+    for (const [i, own] of all.entries()) own.push(samples[i] as number);
+  }
+  return all;
+}

@@ -1,0 +1,27 @@
+/** Bundles tests/*.test.ts and runs them with Node's own runner, with source positions. */
+import { spawnSync } from "node:child_process";
+import { readdirSync, rmSync } from "node:fs";
+import { build } from "esbuild";
+
+const OUTPUT = "node_modules/.cache/tests";
+
+process.chdir(import.meta.dirname);
+rmSync(OUTPUT, { recursive: true, force: true });
+
+const tests = readdirSync("tests").filter((name) => name.endsWith(".test.ts"));
+await build({
+  entryPoints: tests.map((name) => `tests/${name}`),
+  outdir: OUTPUT,
+  outExtension: { ".js": ".mjs" },
+  bundle: true,
+  packages: "external",
+  platform: "node",
+  format: "esm",
+  sourcemap: "inline",
+  logLevel: "warning",
+});
+
+const files = readdirSync(OUTPUT).map((name) => `${OUTPUT}/${name}`);
+const options = ["--enable-source-maps", "--test-reporter=spec", "--test"];
+const { status } = spawnSync(process.execPath, [...options, ...files], { stdio: "inherit" });
+process.exit(status ?? 1);

@@ -1,0 +1,84 @@
+/** Real kernels, measured in this process. */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { wasmInstrument } from "../src/agent/instrument.js";
+import { cachedLoader } from "../src/agent/module-cache.js";
+import { loadModule } from "../src/engine/artifact.js";
+import { fillSeeded, sampledPositions } from "../src/engine/seeded.js";
+import type { KernelWire } from "../src/wire/types.js";
+import { bytesOf, type Tiny, tinyKernel, tinyLease } from "./kernels.js";
+
+const ORIGIN = new URL("http://zoo.test");
+const ELEMENTS = 1000;
+const TINY: readonly Tiny[] = ["add", "subtract", "idle", "trap"];
+
+function serveKernels(t: TestContext): void {
+  const bodies = new Map(TINY.map((name) => [tinyKernel(name, 1).sha256, bytesOf(name)]));
+  t.mock.method(globalThis, "fetch", async (url: URL) => {
+    const body = bodies.get(/([0-9a-f]{64})\.wasm$/.exec(url.pathname)?.[1] ?? "");
+    return new Response(body, { status: body === undefined ? 404 : 200 });
+  });
+}
+
+async function measured(t: TestContext, kernel: KernelWire) {
+  serveKernels(t);
+  const instrument = wasmInstrument(cachedLoader(ORIGIN, new AbortController().signal));
+  const lease = tinyLease([kernel], ELEMENTS);
+  const bench = await instrument.open(lease, lease.candidates);
+  const measurement = (await bench.candidate(kernel))();
+  const [again] = measurement.outcome === "ok" ? (await bench.again([kernel]))() : [];
+  bench.dispose();
+  return { measurement, again, lease };
+}
+
+test("a right kernel is timed, and the sampled entries follow from the seed", async (t) => {
+  const { measurement, again, lease } = await measured(t, tinyKernel("add", ELEMENTS));
+  assert.equal(measurement.outcome, "ok");
+  assert.equal(measurement.samples_ns.length, measurement.reference_ns.length);
+  assert.ok(measurement.samples_ns.every((ns) => ns > 0 && Number.isFinite(ns)));
+  const [a, b] = [0, 1].map((tensor) => {
+    const values = new Float32Array(ELEMENTS);
+    fillSeeded(values, lease.seed, tensor);
+    return values;
+  });
+  const expected = sampledPositions(lease.seed, ELEMENTS).map((i) =>
+    Math.fround((a?.[i] ?? 0) + (b?.[i] ?? 0)),
+  );
+  assert.deepEqual(measurement.sampled_entries, expected);
+  assert.ok(again !== undefined && again > 0.2 && again < 5);
+});
+
+for (const [name, outcome, detail] of [
+  ["subtract", "compare", /differs from the reference/],
+  ["idle", "compare", /NaN/],
+  ["trap", "run", /trapped/],
+] as const) {
+  test(`the ${name} kernel fails at ${outcome} and says why`, async (t) => {
+    const { measurement } = await measured(t, tinyKernel(name, ELEMENTS));
+    assert.equal(measurement.outcome, outcome);
+    assert.match(measurement.detail, detail);
+    assert.deepEqual(measurement.samples_ns, []);
+  });
+}
+
+test("bytes that are not those of the manifest fail at validate", async (t) => {
+  const kernel = { ...tinyKernel("add", ELEMENTS), sha256: "0".repeat(64) };
+  const { measurement } = await measured(t, kernel);
+  assert.equal(measurement.outcome, "validate");
+});
+
+test("a failure leaves the inputs right for the next candidate", async (t) => {
+  serveKernels(t);
+  const instrument = wasmInstrument(cachedLoader(ORIGIN, new AbortController().signal));
+  const [trap, add] = [tinyKernel("trap", ELEMENTS), tinyKernel("add", ELEMENTS)];
+  const bench = await instrument.open(tinyLease([trap, add], ELEMENTS), [trap, add]);
+  assert.equal((await bench.candidate(trap))().outcome, "run");
+  assert.equal((await bench.candidate(add))().outcome, "ok");
+});
+
+test("bytes that this engine cannot read are refused with what they require", async (t) => {
+  t.mock.method(globalThis, "fetch", async () => new Response(new Uint8Array([1, 2, 3])));
+  const sha256 = "039058c6f2c0cb492c533b0a4d14ef77cc0f78abccced5287d84a1a2011cfb81";
+  const kernel = { ...tinyKernel("add", 4), sha256, requires: ["relaxed-simd"] };
+  await assert.rejects(loadModule(ORIGIN, kernel), /relaxed-simd/);
+});

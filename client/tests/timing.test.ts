@@ -1,0 +1,137 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { PROBES } from "../src/probe/modules.js";
+import { bit, probe } from "../src/probe/probe.js";
+import { clockStepMs } from "../src/timing/clock.js";
+import { callsPerSample, interleave, sampleNs } from "../src/timing/samples.js";
+import { warmUp } from "../src/timing/warmup.js";
+
+/** A kernel on a clock of its own: `slowMs` a call until `optimisedAfterMs`, then `fastMs`. */
+function simulated(extent: number, slowMs: number, fastMs: number, optimisedAfterMs: number) {
+  const ran = new Array<boolean>(extent).fill(false);
+  let timeMs = 0;
+  return {
+    ran,
+    clock: () => timeMs,
+    kernel: {
+      extent,
+      run(lo: number, hi: number): void {
+        for (let i = lo; i < hi; i++) ran[i] = true;
+        timeMs += ((hi - lo) / extent) * (timeMs < optimisedAfterMs ? slowMs : fastMs);
+      },
+    },
+  };
+}
+
+const LIMITS = { stepMs: 0.005, patienceMs: 25, limitMs: 150, deadlineMs: 2_000 };
+
+test("warm-up covers the range and settles at the time of the optimised tier", () => {
+  const { kernel, clock, ran } = simulated(64, 60, 8, 5);
+  const result = warmUp(kernel, LIMITS, clock);
+  assert.ok(ran.every(Boolean));
+  assert.equal(result.kind, "settled");
+  assert.ok(result.kind === "settled" && Math.abs(result.callMs - 8) < 0.5);
+  assert.ok(clock() < 30);
+});
+
+test("warm-up waits for a tier that comes late", () => {
+  const { kernel, clock } = simulated(8, 4, 0.5, 20);
+  const result = warmUp(kernel, LIMITS, clock);
+  assert.ok(result.kind === "settled" && Math.abs(result.callMs - 0.5) < 0.05);
+});
+
+test("warm-up of code that is fast already ends when its patience does", () => {
+  const { kernel, clock } = simulated(64, 2, 2, 0);
+  assert.equal(warmUp(kernel, LIMITS, clock).kind, "settled");
+  assert.ok(clock() >= 25 && clock() < 40);
+});
+
+test("a range that cannot be sliced is called whole", () => {
+  const { kernel, clock } = simulated(1, 50, 8, 40);
+  const result = warmUp(kernel, LIMITS, clock);
+  assert.ok(result.kind === "settled" && Math.abs(result.callMs - 8) < 0.1);
+});
+
+for (const extent of [1, 3, 11, 64]) {
+  test(`a call of a microsecond over a range of ${extent} is timed in many calls`, () => {
+    const { kernel, clock, ran } = simulated(extent, 0.008, 0.001, 3);
+    const steps = (): number => Math.floor(clock() / 0.005) * 0.005;
+    const result = warmUp(kernel, LIMITS, steps);
+    assert.ok(ran.every(Boolean));
+    assert.ok(result.kind === "settled" && Math.abs(result.callMs - 0.001) < 1e-4);
+    assert.ok(clock() < 60);
+  });
+}
+
+test("a range that slices do not divide settles as well", () => {
+  const { kernel, clock } = simulated(11, 30, 3, 5);
+  const result = warmUp(kernel, LIMITS, clock);
+  assert.ok(result.kind === "settled" && Math.abs(result.callMs - 3) < 0.1);
+});
+
+test("a kernel that would take too long is given up within its range", () => {
+  const { kernel, clock, ran } = simulated(64, 60_000, 60_000, 0);
+  assert.equal(warmUp(kernel, LIMITS, clock).kind, "late");
+  assert.ok(!ran.every(Boolean));
+});
+
+test("a sample lasts a hundred steps of the clock and a millisecond", () => {
+  assert.equal(callsPerSample(8, 0.005), 1);
+  assert.equal(callsPerSample(0.1, 0.005), 10);
+  assert.equal(callsPerSample(0.1, 0.1), 100);
+  assert.equal(callsPerSample(0, 0.1), 1_000_000);
+});
+
+test("a sample is the mean of its calls in nanoseconds", () => {
+  let timeMs = 0;
+  const call = (): void => {
+    timeMs += 2;
+  };
+  assert.equal(
+    sampleNs({ calls: 4, call }, () => timeMs),
+    2e6,
+  );
+});
+
+test("rounds are interleaved, and each starts half-way around", () => {
+  const order: string[] = [];
+  const contestant = (name: string) => ({ calls: 1, call: () => void order.push(name) });
+  const samples = interleave([contestant("a"), contestant("b")], 3, 3);
+  assert.equal(order.join(""), "abbaab");
+  assert.deepEqual(
+    samples.map(({ length }) => length),
+    [3, 3],
+  );
+});
+
+test("rounds go on until the best sample of everyone was seen twice", () => {
+  const times = [5, 9, 7, 5, 5, 5, 5, 5];
+  let timeMs = 0;
+  const call = (): void => {
+    timeMs += times.shift() ?? 0;
+  };
+  const [samples] = interleave([{ calls: 1, call }], 2, 20, () => timeMs);
+  assert.deepEqual(samples, [5e6, 9e6, 7e6, 5e6]);
+});
+
+test("the step of the clock is found", () => {
+  let calls = 0;
+  assert.equal(
+    clockStepMs(() => Math.floor(calls++ / 10) * 0.5),
+    0.5,
+  );
+});
+
+test("a primitive counts as faster only by a fifth, and never where it is missing", () => {
+  assert.equal(bit({ base: 50, advanced: 59 }), "0");
+  assert.equal(bit({ base: 50, advanced: 61 }), "1");
+  assert.equal(bit({ base: 50, advanced: 0 }), "0");
+  assert.equal(bit({ base: 0, advanced: 0 }), "0");
+});
+
+test("the probe answers one bit for each primitive and a rate", async () => {
+  const { rho, peakGflops } = await probe(PROBES, 1, ["simd128"]);
+  assert.match(rho, /^r1-0+$/);
+  assert.equal(rho.length, "r1-".length + PROBES.length);
+  assert.ok(peakGflops > 0.5);
+});
