@@ -49,6 +49,7 @@ async function main() {
     level,
     state,
     votes: evidence?.ballots ?? 0,
+    same_kernel: kernel.info.sha256 === usual.info.sha256,
     manifestMs,
     fallback_reason: fallbackReason,
     default_gflops: flops / usualMs / 1e6,

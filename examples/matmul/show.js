@@ -29,6 +29,8 @@ const STEPS = {
   default: "the default; this device class has not voted yet",
 };
 
+const SAME = ", which is the winner on devices like this one: the difference is noise";
+
 export function showStatus(text) {
   byId("status").textContent = text;
 }
@@ -37,7 +39,7 @@ export function showResult(result) {
   const full = Math.max(result.default_gflops, result.zoo_gflops, result.limit_gflops);
   byId("chart").replaceChildren(
     element("p", "headline", `${result.speedup.toFixed(2)}×`),
-    element("p", "quiet", "the speed of the default kernel"),
+    element("p", "quiet", `the speed of the default kernel${result.same_kernel ? SAME : ""}`),
     row("Default kernel", result.default_gflops, full, ""),
     row("From the zoo", result.zoo_gflops, full, "zoo"),
     row("Limit of the core", result.limit_gflops, full, "limit"),

@@ -68,7 +68,7 @@ def summary(sight: Sight, result: PageResult) -> Table:
         ("compile, median", number(job.compile_ms_median, "ms")),
         ("best kernel, from the zoo", number(result.zoo_gflops, "GFLOP/s")),
         ("default kernel", number(result.default_gflops, "GFLOP/s")),
-        ("speed-up", f"{result.speedup:.2f}×"),
+        ("speed-up", _speed_up(result)),
         ("share of one core's limit", f"{result.share_of_limit:.0%}"),
         ("largest error", f"{result.max_error:.1e}"),
         ("votes", ABSENT if result.votes is None else str(result.votes)),
@@ -78,6 +78,12 @@ def summary(sight: Sight, result: PageResult) -> Table:
     ):
         table.add_row(what, figure)
     return table
+
+
+def _speed_up(result: PageResult) -> str:
+    """Both kernels are timed even where the vote chose the default itself."""
+    note = ", noise: the default is the winner" if result.same_kernel else ""
+    return f"{result.speedup:.2f}×{note}"
 
 
 def _first_timed(fleet: FleetStatus | None) -> str:

@@ -25,6 +25,7 @@ class PageResult(BaseModel):
     workload: str
     level: str
     votes: int | None
+    same_kernel: bool
     manifest_ms: float = Field(alias="manifestMs")
     default_gflops: float
     zoo_gflops: float

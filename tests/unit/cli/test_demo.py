@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kernelzoo.cli.demo.command import MARK, empty
-from kernelzoo.cli.demo.display import summary
+from kernelzoo.cli.demo.display import _speed_up, summary
 from kernelzoo.cli.demo.page import PageFailed, PageResult, accept, console_picture
 from kernelzoo.cli.demo.steps import (
     COMPILE,
@@ -59,6 +59,7 @@ def _result(**changes: object) -> PageResult:
         "limit_gflops": 50.0,
         "speedup": 2.25,
         "max_error": 1e-5,
+        "same_kernel": False,
         "correct": True,
     }
     return PageResult.model_validate(values | changes)
@@ -156,3 +157,8 @@ def test_the_consoles_picture_goes_beside_the_pages() -> None:
 )
 def test_an_idle_job_says_what_it_waits_for(job: Job, sentence: str) -> None:
     assert sentence in why_waiting(job, "http://h")
+
+
+def test_a_speed_up_of_the_default_over_itself_is_called_noise() -> None:
+    assert _speed_up(_result(speedup=0.99, same_kernel=True)).startswith("0.99×, noise")
+    assert _speed_up(_result(speedup=1.3)) == "1.30×"
