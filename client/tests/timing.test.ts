@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { screen } from "../src/agent/measure.js";
 import { PROBES } from "../src/probe/modules.js";
 import { bit, probe } from "../src/probe/probe.js";
 import { clockStepMs } from "../src/timing/clock.js";
@@ -91,6 +92,29 @@ test("a sample is the mean of its calls in nanoseconds", () => {
     sampleNs({ calls: 4, call }, () => timeMs),
     2e6,
   );
+});
+
+/** Contestants on one clock; each call of `own` takes the next of `ownMs`, the last for good. */
+function race(ownMs: readonly number[], referenceMs: number) {
+  let timeMs = 0;
+  let called = 0;
+  const own = () => {
+    timeMs += ownMs[Math.min(called++, ownMs.length - 1)] as number;
+  };
+  const reference = () => {
+    timeMs += referenceMs;
+  };
+  return screen({ calls: 1, call: own }, { calls: 1, call: reference }, 1_000, () => timeMs);
+}
+
+test("a candidate that lost the processor in its first round is given the others", () => {
+  const { own, reference } = race([4, 1], 1);
+  assert.deepEqual(own.map(Math.round), [4e6, 1e6, 1e6]);
+  assert.equal(reference.length, 3);
+});
+
+test("a candidate that is far slower in two rounds is not timed a third time", () => {
+  assert.equal(race([4], 1).own.length, 2);
 });
 
 test("rounds are interleaved, and each starts half-way around", () => {
