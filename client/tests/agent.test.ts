@@ -4,7 +4,8 @@ import { test } from "node:test";
 import type { AgentEvent } from "../src/agent/events.js";
 import { gate } from "../src/agent/gate.js";
 import type { Instrument } from "../src/agent/instrument.js";
-import { type AgentPorts, runAgent } from "../src/agent/loop.js";
+import { runAgent } from "../src/agent/loop.js";
+import type { AgentPorts } from "../src/agent/ports.js";
 import { session } from "../src/agent/session.js";
 import { INITIAL_STATE, reduce } from "../src/agent/state.js";
 import { turns } from "../src/agent/turn.js";
@@ -144,6 +145,16 @@ test("results of several leases meet in one ballot, and only the last one is fin
     ["a", "ba", "ba"],
   );
   assert.equal(state.workloads.length, 1);
+});
+
+test("what this browser reported before this page takes part in the ballot", async () => {
+  const measured = [{ kernel: kernel("z"), relative_time: 0.85 }];
+  const { ballots } = await play({
+    leases: [ok(lease(["a", "b"], { measured }))],
+    times: { a: 90, b: 80, z: 70 },
+  });
+  const orders = ballots.map(({ lines }) => lines.map(({ candidate }) => candidate).join(""));
+  assert.deepEqual(orders, ["bza", "zba"], "and is measured again for the final one");
 });
 
 test("while candidates are still being compiled there is no final ballot", async () => {

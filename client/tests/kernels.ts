@@ -53,6 +53,7 @@ export function tinyLease(candidates: readonly KernelWire[], elements = 1000): L
     tolerance: 1e-6,
     reference: tinyKernel("add", elements),
     candidates: [...candidates],
+    measured: [],
     unmeasured: 0,
     complete: true,
   };

@@ -24,6 +24,35 @@ class CandidateIdRow:
     candidate_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedRow:
+    candidate_id: str
+    relative_time: float
+
+
+def fastest(job_id: int, identity_id: UUID, device_class: str, limit: int) -> Query[RankedRow]:
+    """An identity's fastest candidates of a job, fastest first, each by its best measurement."""
+    return Query(
+        sql="""
+            SELECT m.candidate_id, min(m.best_ns / reference.best_ns) AS relative_time
+            FROM measurement m
+            JOIN candidate c ON c.candidate_id = m.candidate_id
+            CROSS JOIN LATERAL (SELECT min(ns) AS best_ns FROM unnest(m.reference_ns) ns) reference
+            WHERE c.job_id = %(job_id)s AND m.identity_id = %(identity)s::uuid
+              AND m.device_class = %(device_class)s
+              AND m.outcome = 'ok' AND m.verdict <> 'rejected'
+            GROUP BY m.candidate_id ORDER BY relative_time, m.candidate_id LIMIT %(limit)s
+        """,
+        parameters={
+            "job_id": job_id,
+            "identity": str(identity_id),
+            "device_class": device_class,
+            "limit": limit,
+        },
+        row=RankedRow,
+    )
+
+
 def accept(
     lease_id: int, identity_id: UUID, device_class: str, measurement: Measurement
 ) -> Statement:

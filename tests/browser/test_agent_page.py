@@ -83,6 +83,31 @@ def test_a_visitor_who_consents_measures_every_candidate_rightly_and_votes(
     )
 
 
+def measured(page: Page) -> int:
+    events = page.evaluate("kernelzooAgent.events")
+    return sum(event["type"] == "measured" for event in events)
+
+
+def test_a_page_closed_in_mid_lease_is_continued_by_the_next_one(
+    stack: Stack, context: BrowserContext
+) -> None:
+    first = context.new_page()
+    first.goto(f"{stack.url}/agent?start=1")
+    eventually(lambda: measured(first) > 0, "a first measurement")
+    done = measured(first)
+    first.close()
+    ((accepted,),) = rows(stack, "SELECT count(*) FROM measurement")
+    second = context.new_page()
+    second.goto(f"{stack.url}/agent?start=1")
+    eventually(lambda: len(final_ballots(second)) == len(WORKLOADS), "the final ballots")
+    candidates = rows(stack, "SELECT count(*) FROM candidate WHERE state = 'compiled'")
+    assert done + measured(second) >= candidates[0][0]
+    latest = "SELECT identity_id FROM agent_session ORDER BY id DESC LIMIT 1"
+    whole = f"SELECT count(*) FROM measurement WHERE identity_id = ({latest})"
+    assert rows(stack, whole) == candidates, "each candidate is measured once by this identity"
+    assert rows(stack, "SELECT count(*) FROM measurement")[0][0] > accepted
+
+
 def has_session(page: Page) -> bool:
     return page.evaluate("kernelzooAgent.state.session") is not None
 

@@ -112,6 +112,19 @@ def test_an_accepted_report_is_stored(agent: Agent, lease: dict[str, Any], db: C
     assert row.fetchone() == (998.0, [998.0, 998.0 * 1.1, 998.0 * 1.2], "pending")
 
 
+def test_a_lease_names_the_fastest_that_its_identity_measured_before(
+    agent: Agent, http: TestClient
+) -> None:
+    first = agent.lease(limit=2).json()
+    assert first["measured"] == []
+    slow, fast = (kernel["candidate"] for kernel in first["candidates"])
+    agent.report(first, [ok(first, slow, best_ns=900.0), ok(first, fast, best_ns=500.0)])
+    again = open_agent(http, identity=agent.identity).lease().json()
+    named = [(m["kernel"]["candidate"], m["relative_time"]) for m in again["measured"]]
+    assert named == [(fast, 0.25), (slow, 0.45)]
+    assert open_agent(http).lease().json()["measured"] == []
+
+
 def test_a_failure_is_stored_with_its_stage(
     agent: Agent, lease: dict[str, Any], db: Connection
 ) -> None:

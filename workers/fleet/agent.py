@@ -10,6 +10,7 @@ import structlog
 from playwright.async_api import BrowserType, ConsoleMessage, Error, Page
 from pydantic import ValidationError
 
+from kernelzoo.errors import KernelZooError
 from workers.fleet.chromium import find_chromium, own_flags
 from workers.fleet.host import forfeit_with_page, offer_host
 from workers.fleet.snapshot import READ_SNAPSHOT, Snapshot, advance
@@ -24,7 +25,7 @@ ANSWER_S = 20
 LONGEST_DELAY_S = 30.0
 
 
-class PageLost(Exception):
+class PageLost(KernelZooError):
     """The page crashed, closed, did not open or no longer answers."""
 
 

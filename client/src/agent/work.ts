@@ -2,20 +2,15 @@
 import { now } from "../timing/clock.js";
 import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
 import type { LeaseInstrument, TimedWork } from "./instrument.js";
-import type { AgentPorts, Results, WorkloadResults } from "./loop.js";
+import type { AgentPorts } from "./ports.js";
 import { ballotLines, fastest, type Ranked, relativeTime, relativeTimes } from "./ranking.js";
 import { ReportQueue } from "./reports.js";
+import { type Results, resultsOf, type WorkloadResults } from "./results.js";
 
 /** A turn covers as many candidates as fit in this time: passing it on costs a few ms. */
 const TURN_MS = 250;
 /** More than a ballot holds, as three samples may leave one of the best five in sixth place. */
 const FINALISTS = 8;
-
-function resultsOf(results: Results, workload: string): WorkloadResults {
-  const found = results.get(workload) ?? { ranked: new Map(), bestGflops: null };
-  results.set(workload, found);
-  return found;
-}
 
 function reportQueue(
   ports: AgentPorts,
@@ -159,7 +154,7 @@ function rank(known: WorkloadResults, lease: Lease, accepted: readonly Measureme
 }
 
 async function measureLease(ports: AgentPorts, lease: Lease, results: Results): Promise<void> {
-  const known = resultsOf(results, lease.workload);
+  const known = resultsOf(results, lease);
   const accepted: MeasurementWire[] = [];
   const reports = reportQueue(ports, lease, (made) => accepted.push(made));
   const instrument = await ports.instrument.open(lease, lease.candidates);
@@ -186,7 +181,7 @@ export async function workLease(ports: AgentPorts, lease: Lease, results: Result
   const { workload, unmeasured, complete } = lease;
   ports.emit({ type: "lease", workload, candidates: lease.candidates.length, unmeasured });
   if (lease.candidates.length > 0) await measureLease(ports, lease, results);
-  const { ranked } = resultsOf(results, workload);
+  const { ranked } = resultsOf(results, lease);
   await fileBallot(ports, workload, fastest(ranked.values()), false);
   if (unmeasured > 0 || !complete) return;
   const finalists = fastest(ranked.values(), FINALISTS);

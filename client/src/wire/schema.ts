@@ -428,7 +428,8 @@ export interface components {
          * @description `reference` is the kernel whose output is compared with and whose time is interleaved.
          *
          *     Inputs follow from `seed` (`kernelzoo/domain/seeded.py`); a right output differs from the
-         *     reference's by at most `tolerance` in every entry. `unmeasured` counts the candidates of
+         *     reference's by at most `tolerance` in every entry. `measured` are the fastest that this
+         *     identity has reported before, so that a restarted agent still ranks all. `unmeasured` counts the candidates of
          *     this job that this agent has yet to be lent after this lease; when it is 0 and `complete`
          *     is true, the agent re-measures its best and files its final ballot.
          */
@@ -443,6 +444,8 @@ export interface components {
             readonly flops: number;
             /** Lease */
             readonly lease: string;
+            /** Measured */
+            readonly measured: readonly components["schemas"]["MeasuredKernel"][];
             /** Nonce */
             readonly nonce: string;
             readonly reference: components["schemas"]["Kernel"];
@@ -513,6 +516,15 @@ export interface components {
              * @example matmul:f32:m384k768n768
              */
             readonly workload: string;
+        };
+        /**
+         * MeasuredKernel
+         * @description `relative_time`: best sample over best sample of the reference beside it.
+         */
+        readonly MeasuredKernel: {
+            readonly kernel: components["schemas"]["Kernel"];
+            /** Relative Time */
+            readonly relative_time: number;
         };
         /**
          * MeasurementWire

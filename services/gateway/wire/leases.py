@@ -19,11 +19,19 @@ class LeaseRequest(WireModel):
     wait_s: Annotated[float, Field(ge=0, le=25)] = 20
 
 
+class MeasuredKernel(WireModel):
+    """`relative_time`: best sample over best sample of the reference beside it."""
+
+    kernel: Kernel
+    relative_time: float
+
+
 class Lease(WireModel):
     """`reference` is the kernel whose output is compared with and whose time is interleaved.
 
     Inputs follow from `seed` (`kernelzoo/domain/seeded.py`); a right output differs from the
-    reference's by at most `tolerance` in every entry. `unmeasured` counts the candidates of
+    reference's by at most `tolerance` in every entry. `measured` are the fastest that this
+    identity has reported before, so that a restarted agent still ranks all. `unmeasured` counts the candidates of
     this job that this agent has yet to be lent after this lease; when it is 0 and `complete`
     is true, the agent re-measures its best and files its final ballot.
     """
@@ -37,6 +45,7 @@ class Lease(WireModel):
     tolerance: float
     reference: Kernel
     candidates: list[Kernel]
+    measured: list[MeasuredKernel]
     unmeasured: int
     complete: bool
 
