@@ -102,8 +102,10 @@ def test_a_page_closed_in_mid_lease_is_continued_by_the_next_one(
     eventually(lambda: len(final_ballots(second)) == len(WORKLOADS), "the final ballots")
     candidates = rows(stack, "SELECT count(*) FROM candidate WHERE state = 'compiled'")
     assert done + measured(second) >= candidates[0][0]
-    latest = "SELECT identity_id FROM agent_session ORDER BY id DESC LIMIT 1"
-    whole = f"SELECT count(*) FROM measurement WHERE identity_id = ({latest})"
+    whole = (
+        "SELECT count(*) FROM measurement WHERE identity_id = "
+        "(SELECT identity_id FROM agent_session ORDER BY id DESC LIMIT 1)"
+    )
     assert rows(stack, whole) == candidates, "each candidate is measured once by this identity"
     assert rows(stack, "SELECT count(*) FROM measurement")[0][0] > accepted
 

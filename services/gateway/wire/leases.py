@@ -31,9 +31,9 @@ class Lease(WireModel):
 
     Inputs follow from `seed` (`kernelzoo/domain/seeded.py`); a right output differs from the
     reference's by at most `tolerance` in every entry. `measured` are the fastest that this
-    identity has reported before, so that a restarted agent still ranks all. `unmeasured` counts the candidates of
-    this job that this agent has yet to be lent after this lease; when it is 0 and `complete`
-    is true, the agent re-measures its best and files its final ballot.
+    identity has reported before, so that a restarted agent still ranks all. `unmeasured` counts
+    the candidates of this job that this agent has yet to be lent after this lease; when it is 0
+    and `complete` is true, the agent re-measures its best and files its final ballot.
     """
 
     lease: str
