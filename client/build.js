@@ -11,6 +11,9 @@ rmSync("dist", { recursive: true, force: true });
 
 await build(bundles);
 cpSync("pages", "dist", { recursive: true });
+for (const file of ["swagger-ui-bundle.js", "swagger-ui.css"]) {
+  cpSync(`node_modules/swagger-ui-dist/${file}`, `dist/${file}`);
+}
 
 execFileSync(process.execPath, [TYPESCRIPT, "--project", "tsconfig.declarations.json"], {
   stdio: "inherit",

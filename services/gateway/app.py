@@ -13,7 +13,7 @@ from kernelzoo.settings import Settings
 from kernelzoo.telemetry import configure_logging
 from services.gateway import problems
 from services.gateway.manifests import ManifestCache
-from services.gateway.middleware import BodyLimit, OpenHeaders
+from services.gateway.middleware import BodyLimit, StandardHeaders
 from services.gateway.routes import jobs as job_routes
 from services.gateway.routes import leases, pages, sessions, zoo
 from services.gateway.state import State
@@ -41,6 +41,9 @@ def application(settings: Settings) -> FastAPI:
         lifespan=_lifespan(settings),
         responses={"4XX": {"model": Problem, "description": "Refused: what, why, what to do"}},
         strict_content_type=True,
+        # Our own page shows the document: FastAPI's load their scripts from a CDN.
+        docs_url=None,
+        redoc_url=None,
     )
     problems.install(app)
     for module in (sessions, leases, job_routes, zoo, pages):
@@ -54,7 +57,7 @@ def application(settings: Settings) -> FastAPI:
         expose_headers=["ETag", "Retry-After"],
         max_age=86_400,
     )
-    app.add_middleware(OpenHeaders)
+    app.add_middleware(StandardHeaders)
     return app
 
 

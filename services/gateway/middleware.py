@@ -1,4 +1,4 @@
-"""What every request passes: a limit on its body, and headers for pages and for other origins."""
+"""What every request passes: a limit on its body, and the headers of every answer."""
 
 from http import HTTPStatus
 
@@ -7,47 +7,39 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.gateway.problems import problem
 
-# A page is isolated, so that it has SharedArrayBuffer and a 5 µs clock, and it compiles what it
-# fetches. It loads nothing from anywhere else.
-PAGE_HEADERS = {
+HEADERS = {
+    # Any origin may read answers: no cookies are used. Always, not only when an Origin is sent: a
+    # shared cache keeps one copy for all.
+    "Access-Control-Allow-Origin": "*",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "Timing-Allow-Origin": "*",
+    # Our pages are isolated, so that they have SharedArrayBuffer and a 5 µs clock, compile what they
+    # fetch, and load nothing from anywhere else.
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
     "Content-Security-Policy": (
-        "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; "
-        "worker-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'none'"
+        "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; "
+        "style-src 'self'; worker-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-# FastAPI's documentation pages load their scripts from a CDN.
-_DOCUMENTATION = ("/docs", "/redoc", "/openapi.json")
-_OPEN_HEADERS = {
-    # Always, not only when an Origin is sent: a shared cache keeps one copy for all.
-    "Access-Control-Allow-Origin": "*",
-    "Cross-Origin-Resource-Policy": "cross-origin",
-    "Timing-Allow-Origin": "*",
-}
 
 
-class OpenHeaders:
-    """Any origin may read answers (no cookies are used); pages of our own are isolated."""
+class StandardHeaders:
+    """The same headers on every answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        own = {} if scope["path"].startswith(_DOCUMENTATION) else PAGE_HEADERS
-
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update({**_OPEN_HEADERS, **own})
+                MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await self._app(scope, receive, send_with_headers)
+        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
 
 
 class BodyLimit:

@@ -26,6 +26,11 @@ async def console_page(state: Shared) -> Response:
     return FileResponse(state.settings.client_dist / "console.html")
 
 
+@router.get("/docs")
+async def documentation_page(state: Shared) -> Response:
+    return FileResponse(state.settings.client_dist / "docs.html")
+
+
 @router.get("/healthz")
 async def alive() -> Response:
     return JSONResponse({"status": "ok"})
