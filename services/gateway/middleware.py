@@ -13,8 +13,8 @@ HEADERS = {
     "Access-Control-Allow-Origin": "*",
     "Cross-Origin-Resource-Policy": "cross-origin",
     "Timing-Allow-Origin": "*",
-    # Our pages are isolated, so that they have SharedArrayBuffer and a 5 µs clock, compile what they
-    # fetch, and load nothing from anywhere else.
+    # Our pages are isolated, so that they have SharedArrayBuffer and a 5 µs clock; they compile
+    # what they fetch, and load nothing from anywhere else.
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
     "Content-Security-Policy": (

@@ -1,5 +1,6 @@
 """Leases: who is lent what, and which answers change nothing."""
 
+import json
 from threading import Timer
 from typing import Any
 
@@ -187,6 +188,7 @@ def test_a_candidate_that_was_not_lent_is_refused_with_the_whole_report(
         ({"candidate": "xyz"}, "candidate"),
         ({"calls_per_sample": "4"}, "calls_per_sample"),
         ({"surprise": 1}, "Extra inputs"),
+        ({"detail": "a\x00b"}, "detail"),
     ],
 )
 def test_a_malformed_measurement_is_refused_by_name(
@@ -195,6 +197,16 @@ def test_a_malformed_measurement_is_refused_by_name(
     report = [ok(lease, lease["candidates"][0]["candidate"]) | change]
     refused(agent.report(lease, report), 422, words)
     assert stored(db) == 0
+
+
+def test_text_that_no_database_stores_is_refused(agent: Agent, lease: dict[str, Any]) -> None:
+    measurement = failure(lease["candidates"][0]["candidate"], "run") | {"detail": "\ud800"}
+    answer = agent.http.post(
+        f"/v1/leases/{lease['lease']}/measurements",
+        content=json.dumps({"nonce": lease["nonce"], "measurements": [measurement]}),
+        headers={**agent.bearer, "Content-Type": "application/json"},
+    )
+    refused(answer, 422, "detail")
 
 
 def test_a_body_that_is_too_large_is_refused(agent: Agent, lease: dict[str, Any]) -> None:

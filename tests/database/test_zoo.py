@@ -187,6 +187,9 @@ def test_artifacts_are_immutable_and_readable_from_any_origin(
         ("/v1/artifacts/xyz.wasm", 422, "sha256"),
         (f"/v1/artifacts/{'0' * 64}.exe", 422, "kind"),
         ("/v1/nothing", 404, "Not Found"),
+        ("/v1/zoo/%00/0123456789abcdef:r1-0:wasm", 422, "name"),
+        ("/v1/zoo?workload=%00", 422, "workload"),
+        ("/v1/jobs?workload=%00", 422, "workload"),
     ],
 )
 def test_a_wrong_address_is_answered_with_what_to_do(

@@ -13,6 +13,7 @@ from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.problems import Refusal
 from services.gateway.state import Operator, Shared
 from services.gateway.wire.jobs import Job, JobList, JobRequest, WorkloadSet, WorkloadSetRequest
+from services.gateway.wire.model import WorkloadKey
 
 router = APIRouter(tags=["tuning"])
 
@@ -44,7 +45,7 @@ async def open_job(
 
 
 @router.get("/v1/jobs")
-async def list_jobs(state: Shared, workload: str | None = None) -> JobList:
+async def list_jobs(state: Shared, workload: WorkloadKey | None = None) -> JobList:
     """How far each job has come, newest first."""
     async with state.pool.connection() as db:
         rows = await fetch_all(db, tuning.progress(workload_key=workload))

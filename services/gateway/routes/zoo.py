@@ -13,6 +13,7 @@ from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway import manifests
 from services.gateway.problems import Refusal
 from services.gateway.state import Shared, State
+from services.gateway.wire.model import WorkloadKey
 from services.gateway.wire.zoo import (
     Device,
     DeviceList,
@@ -30,7 +31,7 @@ MEDIA_TYPES = {TargetKind.WASM: "application/wasm", TargetKind.WEBGPU: "text/wgs
 
 
 @router.get("/v1/zoo")
-async def list_entries(state: Shared, workload: str | None = None) -> ZooList:
+async def list_entries(state: Shared, workload: WorkloadKey | None = None) -> ZooList:
     """Every key's live entry, provisional or confirmed, the latest first."""
     async with state.pool.connection() as db:
         rows = await fetch_all(db, zoo.entries(workload))
@@ -39,7 +40,7 @@ async def list_entries(state: Shared, workload: str | None = None) -> ZooList:
 
 @router.get("/v1/zoo/{name}/{device_class}", response_model=Manifest)
 async def get_manifest(
-    name: Annotated[str, Path(max_length=128)],
+    name: WorkloadKey,
     device_class: Annotated[str, Path(max_length=256)],
     state: Shared,
     if_none_match: Annotated[str | None, Header()] = None,

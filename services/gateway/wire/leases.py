@@ -6,7 +6,7 @@ from pydantic import Field
 
 from kernelzoo.domain.measurement import Outcome
 from services.gateway.wire.artifacts import Kernel
-from services.gateway.wire.model import CandidateId, WireModel, WorkloadKey
+from services.gateway.wire.model import STORABLE, CandidateId, WireModel, WorkloadKey
 
 Nanoseconds = Annotated[float, Field(gt=0, le=60e9, allow_inf_nan=False)]
 Samples = Annotated[list[Nanoseconds], Field(max_length=64)]
@@ -59,7 +59,7 @@ class MeasurementWire(WireModel):
     reference_ns: Samples
     calls_per_sample: Annotated[int, Field(ge=1, le=1_000_000)]
     sampled_entries: Annotated[list[float], Field(max_length=64)]
-    detail: Annotated[str, Field(max_length=500)]
+    detail: Annotated[str, Field(max_length=500, pattern=STORABLE)]
 
 
 class Report(WireModel):

@@ -4,9 +4,12 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+# PostgreSQL stores any text but NUL.
+STORABLE = r"^[^\x00]*$"
+
 WorkloadKey = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=128),
+    StringConstraints(min_length=1, max_length=128, pattern=STORABLE),
     Field(examples=["matmul:f32:m384k768n768"]),
 ]
 CandidateId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
