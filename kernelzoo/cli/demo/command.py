@@ -1,6 +1,7 @@
 """The demo as a command: five steps, each of which happens in its time or ends it."""
 
 import shutil
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,10 @@ import typer
 from kernelzoo.cli.demo.display import panel, plain, summary
 from kernelzoo.cli.demo.examples import served_examples
 from kernelzoo.cli.demo.page import PageFailed, PageResult, Visit, visit
-from kernelzoo.cli.demo.steps import PAGE, START, STEPS, DemoFailed, Step
+from kernelzoo.cli.demo.steps import PAGE, START, STEPS, DemoFailed, Step, outstanding
 from kernelzoo.cli.demo.watch import Sight, watch
 from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.live import live_display
+from kernelzoo.cli.live import Show, live_display
 from kernelzoo.cli.stack.descendants import kill_leftovers
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import Environment, StackOptions, plan_fleet
@@ -27,7 +28,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import StackError
 
-# K0 of nnJIT, Table 4: m, k, n.
+# K0 of nnJIT, Table 3: m, k, n.
 K0 = Workload.of("matmul", (384, 768, 768))
 MARK = "demo"
 
@@ -102,14 +103,26 @@ def _steps(
 def _tune(stack: Stack, scale: Scale) -> Sight:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         job = gateway.register(K0, TargetKind.WASM)
-        for step in STEPS[1:4]:
-            _announce(step)
         stack.launch(plan_fleet(stack.place, stack.keys, stack.url, scale.agents))
         with live_display() as show:
-            sight = watch(stack, gateway, job, lambda now: show(plain(now), panel(now)))
+            sight = watch(stack, gateway, job, _telling(show))
     # The page is timed on a quiet machine.
     stack.end("fleet")
     return sight
+
+
+def _telling(show: Show) -> Callable[[Sight], None]:
+    """Shows each sight, and says each step once: when the ones before it have happened."""
+    said: set[int] = set()
+
+    def tell(now: Sight) -> None:
+        for step in STEPS[1 : outstanding(now.job).number]:
+            if step.number not in said:
+                said.add(step.number)
+                _announce(step)
+        show(plain(now), panel(now))
+
+    return tell
 
 
 def _open_page(stack: Stack, screenshot: Path | None) -> PageResult:
