@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.lanes import lanes_of
+from services.tuner.ir.lanes import element_of, lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -13,9 +13,11 @@ from services.tuner.ir.nodes import (
     Block,
     Bound,
     Buffer,
+    Element,
     Expression,
     If,
     IndexValue,
+    Let,
     Load,
     Loop,
     LoopKind,
@@ -79,13 +81,15 @@ def _statement(statement: Statement, scope: _Scope) -> Iterator[str]:
             yield from _value(value, scope)
             if scope.stage not in _WITH_REGISTERS:
                 yield f"register {register.name} is assigned in a {scope.stage} program"
-            if register.lanes != lanes_of(value):
+            if register.lanes != lanes_of(value) or register.element is not element_of(value):
                 yield f"register {register.name} of {register.lanes} lanes gets another number"
             scope.assigned.add(register)
         case Loop(kind=LoopKind.RANGE):
             yield f"range loop {statement.var} is not the outermost"
         case Loop():
             yield from _loop(statement, scope)
+        case Let():
+            yield from _let(statement, scope)
         case If():
             yield from _condition(statement, scope)
         case Allocate(buffer=buffer, body=body):
@@ -114,6 +118,20 @@ def _loop(loop: Loop, scope: _Scope) -> Iterator[str]:
     yield from _block(loop.body, inside)
 
 
+def _let(let: Let, scope: _Scope) -> Iterator[str]:
+    yield from _value(let.value, scope)
+    if let.low > let.high or let.var in scope.ranges:
+        yield f"value {let.var} from {let.low} to {let.high} is empty or hides another"
+    if lanes_of(let.value) != 1 or element_of(let.value) is not Element.I32:
+        yield f"value {let.var} is no single i32"
+    inside = replace(
+        scope,
+        ranges={**scope.ranges, let.var: (let.low, let.high)},
+        pointers=scope.pointers | {(p.buffer.name, p.terms) for p in let.pointers},
+    )
+    yield from _block(let.body, inside)
+
+
 def _condition(statement: If, scope: _Scope) -> Iterator[str]:
     for bound in statement.bounds:
         if not _bound_variables(bound.index, scope):
@@ -137,6 +155,9 @@ def _narrowed(scope: _Scope, bounds: tuple[Bound, ...]) -> _Scope:
             case ((var, 1),):
                 low, high = ranges[var]
                 ranges[var] = (low, min(high, bound.limit - 1 - bound.index.constant))
+            case ((var, -1),):
+                low, high = ranges[var]
+                ranges[var] = (max(low, bound.index.constant - bound.limit + 1), high)
     return replace(scope, ranges=ranges)
 
 
@@ -147,6 +168,9 @@ def _raised(scope: _Scope, bound: Bound) -> _Scope:
         case ((var, 1),):
             low, high = ranges[var]
             ranges[var] = (max(low, bound.limit - bound.index.constant), high)
+        case ((var, -1),):
+            low, high = ranges[var]
+            ranges[var] = (low, min(high, bound.index.constant - bound.limit))
     return replace(scope, ranges=ranges)
 
 

@@ -11,12 +11,25 @@ from services.tuner.ir.affine import Affine
 
 
 class Element(StrEnum):
+    """What a buffer holds. Values are F32 or I32: the other two are I32 once they are loaded.
+
+    Of an I64 the low half is read, so that it must be a number of 32 bits. A comparison is an I32,
+    0 or 1 in a single lane, no bits or all of them in one of four.
+    """
+
     F32 = "f32"
     I32 = "i32"
+    I8 = "i8"
+    I64 = "i64"
 
     @property
     def size_bytes(self) -> int:
-        return 4
+        return {Element.I8: 1, Element.I64: 8}.get(self, 4)
+
+    @property
+    def loaded(self) -> "Element":
+        """The element of a value that was loaded from such a buffer."""
+        return Element.F32 if self is Element.F32 else Element.I32
 
 
 class Scope(StrEnum):
@@ -50,10 +63,17 @@ class BinaryOp(StrEnum):
     DIV = "div"
     MIN = "min"
     MAX = "max"
+    FLOOR_DIV = "floor_div"
+    FLOOR_MOD = "floor_mod"
+    AND = "and"
+    OR = "or"
+    SHIFT_LEFT = "shl"
+    SHIFT_RIGHT = "shr_s"
 
 
 class CompareOp(StrEnum):
     EQ = "eq"
+    NE = "ne"
     LT = "lt"
     LE = "le"
 
@@ -64,6 +84,9 @@ class MathFunction(StrEnum):
     EXP = "exp"
     TANH = "tanh"
     ERF = "erf"
+    SIGMOID = "sigmoid"
+    NEAREST = "nearest"
+    ABS = "abs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +105,7 @@ class Register:
 
     name: str
     lanes: int
+    element: Element = Element.F32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +120,8 @@ class Bound:
 class Pointer:
     """The address of element `terms` of a buffer, kept in a register and stepped by its loop.
 
-    It starts at the pointer of the same buffer for `parent` and moves by `stride` elements.
+    It starts at the pointer of the same buffer for `parent` and moves by `stride` elements. That of
+    a `Let` never moves: it stands `stride` times the value from its parent.
     """
 
     buffer: Buffer
@@ -184,6 +209,14 @@ class Cast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bitcast:
+    """The same bits, read as another element of the same size."""
+
+    value: "Expression"
+    element: Element
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     function: MathFunction
     argument: "Expression"
@@ -201,6 +234,7 @@ Expression = (
     | Compare
     | Select
     | Cast
+    | Bitcast
     | Call
 )
 
@@ -232,6 +266,21 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Let:
+    """`var` is `value`, an I32 from `low` to `high`, inside `body`: affine forms may name it.
+
+    This is how indices that are no affine form of loop variables come about.
+    """
+
+    var: str
+    value: Expression
+    low: int
+    high: int
+    body: "Block"
+    pointers: tuple[Pointer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class If:
     """`body` where every bound holds, else `otherwise`."""
 
@@ -253,7 +302,7 @@ class Barrier:
     """Every thread of the workgroup has done what stands above."""
 
 
-Statement = Store | Assign | Loop | If | Allocate | Barrier
+Statement = Store | Assign | Loop | Let | If | Allocate | Barrier
 Block = tuple[Statement, ...]
 
 

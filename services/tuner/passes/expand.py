@@ -18,6 +18,7 @@ from services.tuner.ir.nodes import (
     Expression,
     If,
     IndexValue,
+    Let,
     Load,
     Loop,
     LoopKind,
@@ -68,6 +69,10 @@ class _Expansion:
                     yield replace(statement, body=expanded)
             case Store():
                 yield self._store(statement, at, None)
+            case Let(var=var, value=value, low=low, high=high, body=body):
+                expanded = self.block(body, at, {**ranges, var: (low, high)})
+                if expanded:
+                    yield replace(statement, value=self._value(value, at, None), body=expanded)
             case If():
                 yield from self._decided(statement, at, ranges)
             case Allocate(body=body):
@@ -133,7 +138,8 @@ class _Expansion:
                 case Const():
                     return replace(part, lanes=LANES) if vector else part
                 case IndexValue(index=index):
-                    return IndexValue(index=self._index(index, at))
+                    same = IndexValue(index=self._index(index, at))
+                    return Broadcast(value=same, lanes=LANES) if vector else same
             return with_operands(part, expanded)
 
         return expanded(expression)
@@ -176,6 +182,8 @@ def _contiguous(loop: Loop) -> tuple[Store, ...]:
             match leaf:
                 case Load(index=index) if index.coefficient(loop.var) in (0, 1):
                     continue
+                case IndexValue(index=index) if not index.coefficient(loop.var):
+                    continue
                 case Const():
                     continue
             return ()
@@ -198,5 +206,5 @@ def _stores(block: Block) -> Iterator[Store]:
                 yield statement
             case If(body=body):
                 yield from _stores(body)
-            case Assign() | Loop() | Allocate() | Barrier():
+            case Assign() | Loop() | Let() | Allocate() | Barrier():
                 continue

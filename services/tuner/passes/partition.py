@@ -1,8 +1,9 @@
 """Main nest and tail: loops are cut where their guards stop holding for every inner iteration.
 
-In the main part the guards are gone. The tail of a tiled axis is one iteration, so its variable
-becomes a constant and the guards inside are decided by the loops below. The range loop is the
-caller's and stays whole: its two parts become the branches of one condition.
+In the main part the guards are gone; so they are where they never hold. The tail of a tiled axis is
+one iteration, so its variable becomes a constant and the guards inside are decided by the loops
+below. The range loop is the
+caller's and stays whole: its parts become branches.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from services.tuner.ir.nodes import (
     Block,
     Bound,
     If,
+    Let,
     Loop,
     LoopKind,
     Program,
@@ -26,19 +28,20 @@ Ranges = Mapping[str, Range]
 
 def partition(program: Program) -> Program:
     loop = program.body
-    whole = {loop.var: (0, loop.extent - 1)}
-    cut = _cut(loop, {})
-    if not 0 < cut < loop.extent:
-        return replace(program, body=replace(loop, body=_block(loop.body, whole)))
-    main = _block(loop.body, {loop.var: (0, cut - 1)})
-    rest = loop.body
-    if loop.extent - cut == 1:
-        rest = substitute(rest, loop.var, Affine(constant=cut))
-    tail = _block(rest, {loop.var: (cut, loop.extent - 1)})
-    branch = If(
-        bounds=(Bound(index=Affine.variable(loop.var), limit=cut),), body=main, otherwise=tail
-    )
-    return replace(program, body=replace(loop, body=(branch,)))
+    return replace(program, body=replace(loop, body=_range(loop, 0, loop.extent)))
+
+
+def _range(loop: Loop, low: int, high: int) -> Block:
+    """The body where the caller's variable is from `low` to `high` - 1."""
+    cut = _cut(loop.var, loop.body, {loop.var: (low, high - 1)})
+    if cut is None:
+        body = loop.body
+        if high - low == 1 < loop.extent:
+            body = substitute(body, loop.var, Affine(constant=low))
+        return _block(body, {loop.var: (low, high - 1)})
+    bound = Bound(index=Affine.variable(loop.var), limit=cut)
+    main, rest = _range(loop, low, cut), _range(loop, cut, high)
+    return (If(bounds=(bound,), body=main, otherwise=rest),)
 
 
 def _block(block: Block, ranges: Ranges) -> Block:
@@ -54,6 +57,9 @@ def _statement(statement: Statement, ranges: Ranges) -> Block:
             return (replace(statement, body=body),) if body else ()
         case Allocate():
             body = _block(statement.body, ranges)
+            return (replace(statement, body=body),) if body else ()
+        case Let(var=var, low=low, high=high):
+            body = _block(statement.body, {**ranges, var: (low, high)})
             return (replace(statement, body=body),) if body else ()
         case If():
             return _decided(statement, ranges)
@@ -77,25 +83,35 @@ def _serial(loop: Loop, ranges: Ranges) -> Block:
     """The loop whole, or its main part followed by its tail counted from 0 again."""
     if loop.extent == 1:
         return _block(substitute(loop.body, loop.var, Affine(constant=0)), ranges)
-    cut = _cut(loop, ranges)
-    if not 0 < cut < loop.extent:
-        body = _block(loop.body, {**ranges, loop.var: (0, loop.extent - 1)})
+    inside = {**ranges, loop.var: (0, loop.extent - 1)}
+    cut = _cut(loop.var, loop.body, inside)
+    if cut is None:
+        body = _block(loop.body, inside)
         return (replace(loop, body=body),) if body else ()
     shifted = Affine(constant=cut, terms=((loop.var, 1),))
     tail = replace(loop, extent=loop.extent - cut, body=substitute(loop.body, loop.var, shifted))
     return (*_serial(replace(loop, extent=cut), ranges), *_serial(tail, ranges))
 
 
-def _cut(loop: Loop, ranges: Ranges) -> int:
-    """Iterations from 0 on in which every guard on the loop's variable always holds."""
-    inside = {**ranges, loop.var: (0, loop.extent - 1)}
-    cut = loop.extent
-    for bound, scope in _guards(loop.body, inside):
-        factor = bound.index.coefficient(loop.var)
-        if factor > 0 and bound.index.bounds(scope)[1] >= bound.limit:
-            others = bound.index.bounds({**scope, loop.var: (0, 0)})[1]
-            cut = min(cut, max(0, (bound.limit - 1 - others) // factor + 1))
-    return cut
+def _cut(var: str, body: Block, ranges: Ranges) -> int | None:
+    """The first iteration at which a guard starts or stops to hold for all that is inside."""
+    first, last = ranges[var]
+    cuts = [
+        cut
+        for bound, scope in _guards(body, ranges)
+        if (cut := _turn(bound, var, scope)) is not None and first < cut <= last
+    ]
+    return min(cuts, default=None)
+
+
+def _turn(bound: Bound, var: str, ranges: Ranges) -> int | None:
+    """Where, as `var` grows, the bound stops or starts to hold whatever the other variables are."""
+    factor = bound.index.coefficient(var)
+    if not factor or bound.index.bounds(ranges)[1] < bound.limit:
+        return None
+    others = bound.index.bounds({**ranges, var: (0, 0)})[1]
+    spare = bound.limit - 1 - others
+    return spare // factor + 1 if factor > 0 else -(spare // -factor)
 
 
 def _guards(block: Block, ranges: Ranges) -> Iterator[tuple[Bound, Ranges]]:
@@ -105,6 +121,8 @@ def _guards(block: Block, ranges: Ranges) -> Iterator[tuple[Bound, Ranges]]:
         match statement:
             case Loop(var=var, extent=extent):
                 inside = {**ranges, var: (0, extent - 1)}
+            case Let(var=var, low=low, high=high):
+                inside = {**ranges, var: (low, high)}
             case If(bounds=bounds):
                 yield from ((bound, ranges) for bound in bounds)
         for inner in inner_blocks(statement):

@@ -4,6 +4,7 @@ from services.tuner.ir.nodes import Program
 from services.tuner.passes.contract import contract
 from services.tuner.passes.expand import expand
 from services.tuner.passes.hoist import hoist
+from services.tuner.passes.inline import inline
 from services.tuner.passes.partition import partition
 from services.tuner.passes.registers import to_registers
 from services.tuner.passes.switches import PassSwitches
@@ -16,6 +17,7 @@ def run_passes(program: Program, switches: PassSwitches, *, fma: bool) -> Progra
     program = expand(partition(program))
     if switches.variable:
         program = to_registers(program)
+    program = inline(program, fma=fma)
     if switches.hoist:
         program = hoist(program)
     return program

@@ -20,6 +20,7 @@ from services.tuner.ir.nodes import (
     Expression,
     ExtractLane,
     If,
+    Let,
     Load,
     Loop,
     Program,
@@ -68,6 +69,8 @@ class _Registers:
         match statement:
             case Loop():
                 return (replace(statement, body=self.block(statement.body, slots)),)
+            case Let(body=body):
+                return (replace(statement, body=self.block(body, slots)),)
             case If():
                 inside = replace(
                     statement,

@@ -8,14 +8,17 @@ from services.tuner.ir.nodes import (
     Assign,
     Block,
     Bound,
+    Element,
     If,
+    IndexValue,
+    Let,
     Loop,
     LoopKind,
     Program,
     Statement,
     Store,
 )
-from services.tuner.ir.rewrite import statements
+from services.tuner.ir.rewrite import statements, values
 from services.tuner.ir.unsupported import unsupported
 from services.tuner.passes.switches import PassSwitches
 from services.tuner.wasm.addresses import Addresses
@@ -25,6 +28,14 @@ from services.tuner.wasm.instructions import branch, i32_const, memory, plain, s
 from services.tuner.wasm.layout import scratch_layout
 from services.tuner.wasm.opcodes import ValueType
 from services.tuner.wasm.values import ELEMENT_ALIGNMENT, WIDE, Values, lane_type
+
+_STORES = {
+    (Element.F32, False): ("f32.store", ELEMENT_ALIGNMENT),
+    (Element.F32, True): ("v128.store", ELEMENT_ALIGNMENT),
+    (Element.I32, False): ("i32.store", ELEMENT_ALIGNMENT),
+    (Element.I32, True): ("v128.store", ELEMENT_ALIGNMENT),
+    (Element.I8, False): ("i32.store8", 0),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +63,14 @@ def _counted(program: Program, switches: PassSwitches) -> frozenset[str]:
     loops = [s for s in statements((program.body,)) if isinstance(s, Loop)]
     if not switches.hoist:
         return frozenset(loop.var for loop in loops)
-    return frozenset(
-        var
+    in_guards = (
+        bound.index
         for statement in statements((program.body,))
         if isinstance(statement, If)
         for bound in statement.bounds
-        for var, _ in bound.index.terms
     )
+    in_values = (v.index for v in values((program.body,)) if isinstance(v, IndexValue))
+    return frozenset(var for index in (*in_guards, *in_values) for var, _ in index.terms)
 
 
 class _Statements:
@@ -77,7 +89,7 @@ class _Statements:
         frame = self._frame
         low, high = frame.parameter("lo"), frame.parameter("hi")
         self._addresses.bind(loop.var, low)
-        self._addresses.start(loop)
+        self._addresses.start(loop.var, loop.pointers, moved=True)
         frame.emit(structured("block"))
         frame.get(low)
         frame.get(high)
@@ -85,7 +97,7 @@ class _Statements:
         frame.emit(branch("br_if", 0))
         frame.emit(structured("loop"))
         self._block(loop.body)
-        self._addresses.step(loop)
+        self._addresses.step(loop.pointers)
         self._count_up(low)
         frame.get(high)
         frame.emit(plain("i32.lt_u"))
@@ -101,16 +113,21 @@ class _Statements:
         match statement:
             case Assign(register=register, value=value):
                 self._values.push(value)
-                self._frame.set(self._frame.named(register.name, lane_type(register.lanes)))
+                kind = lane_type(register.lanes, register.element)
+                self._frame.set(self._frame.named(register.name, kind))
             case Store(buffer=buffer, index=index, value=value):
+                made = _STORES.get((buffer.element, lanes_of(value) == WIDE))
+                if made is None:
+                    raise unsupported(statement, f"the wasm printer for {buffer.element} elements")
                 offset = self._addresses.push(buffer, index)
                 self._values.push(value)
-                name = "v128.store" if lanes_of(value) == WIDE else "f32.store"
-                self._frame.emit(memory(name, ELEMENT_ALIGNMENT, offset))
+                self._frame.emit(memory(*made, offset))
             case Loop(kind=LoopKind.SERIAL):
                 self._serial_loop(statement)
             case Loop(kind=kind):
                 raise unsupported(statement, f"the wasm printer for {kind} loops")
+            case Let():
+                self._let(statement)
             case If():
                 self._condition(statement)
             case Allocate(body=body):
@@ -124,12 +141,12 @@ class _Statements:
         counts_up = loop.var in self._counted
         if counts_up:
             self._addresses.bind(loop.var, counter)
-        self._addresses.start(loop)
+        self._addresses.start(loop.var, loop.pointers, moved=False)
         frame.emit(i32_const(0 if counts_up else loop.extent))
         frame.set(counter)
         frame.emit(structured("loop"))
         self._block(loop.body)
-        self._addresses.step(loop)
+        self._addresses.step(loop.pointers)
         if counts_up:
             self._count_up(counter)
             frame.emit(i32_const(loop.extent))
@@ -141,7 +158,16 @@ class _Statements:
             frame.get(counter)
         frame.emit(branch("br_if", 0))
         frame.emit(plain("end"))
-        self._addresses.leave(loop)
+        self._addresses.leave(loop.pointers)
+
+    def _let(self, let: Let) -> None:
+        local_ = self._frame.fresh(ValueType.I32)
+        self._values.push(let.value)
+        self._frame.set(local_)
+        self._addresses.bind(let.var, local_)
+        self._addresses.start(let.var, let.pointers, moved=True)
+        self._block(let.body)
+        self._addresses.leave(let.pointers)
 
     def _count_up(self, counter: int) -> None:
         """Leaves the new count on the stack."""
