@@ -6,7 +6,7 @@ from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
 from kernelzoo.domain.candidate import Candidate
 from services.tuner.config import ContractionConfig
 from services.tuner.extents import Extents
-from services.tuner.frontend.tvm import contraction_program
+from services.tuner.frontend.contraction import contraction_program
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.pipeline import run_passes
 from services.tuner.passes.switches import ALL_PASSES, PassSwitches

@@ -7,7 +7,7 @@ one element type. Which node may stand where at which stage is written down in `
 from dataclasses import dataclass
 from enum import StrEnum
 
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Affine, Range
 
 
 class Element(StrEnum):
@@ -25,6 +25,11 @@ class Element(StrEnum):
     @property
     def size_bytes(self) -> int:
         return {Element.I8: 1, Element.I64: 8}.get(self, 4)
+
+    @property
+    def range(self) -> Range:
+        """Of a number that was loaded from such a buffer of integers."""
+        return (-128, 127) if self is Element.I8 else (-(1 << 31), (1 << 31) - 1)
 
     @property
     def loaded(self) -> "Element":

@@ -121,23 +121,23 @@ def _exp(x: Expression, terms: Terms) -> Expression:
 def _tanh(x: Expression, terms: Terms) -> Expression:
     x = terms.keep(x)
     size = terms.keep(call(MathFunction.ABS, x))
-    square = terms.keep(multiply(x, x))
-    small = terms.multiply_add(multiply(x, square), terms.polynomial(_TANH, square), x)
+    square = terms.keep(multiply(size, size))
+    small = terms.multiply_add(multiply(size, square), terms.polynomial(_TANH, square), size)
     power = terms.keep(_exp(add(size, size), terms))
     part = divide(terms.number(2), add(power, terms.number(1)))
-    large = terms.with_sign_of(subtract(terms.number(1), part), x)
-    return below(size, terms.number(_TANH_SMALL), small, large)
+    large = subtract(terms.number(1), part)
+    return terms.with_sign_of(below(size, terms.number(_TANH_SMALL), small, large), x)
 
 
 def _erf(x: Expression, terms: Terms) -> Expression:
     x = terms.keep(x)
     size = terms.keep(smaller(call(MathFunction.ABS, x), terms.number(_ERF_ONE)))
-    square = terms.keep(multiply(x, x))
-    small = terms.multiply_add(x, terms.polynomial(_ERF, square), x)
+    square = terms.keep(multiply(size, size))
+    small = terms.multiply_add(size, terms.polynomial(_ERF, square), size)
     exponent = terms.multiply_add(size, terms.polynomial(_ERF_TAIL, size), size)
     rest = terms.keep(_exp(subtract(terms.number(0), exponent), terms))
-    large = terms.with_sign_of(subtract(terms.number(1), rest), x)
-    return below(size, terms.number(_ERF_SMALL), small, large)
+    large = subtract(terms.number(1), rest)
+    return terms.with_sign_of(below(size, terms.number(_ERF_SMALL), small, large), x)
 
 
 def _sigmoid(x: Expression, terms: Terms) -> Expression:

@@ -24,10 +24,12 @@ from services.tuner.passes.functions import written
 from services.tuner.passes.terms import Terms
 
 
+def has_calls(program: Program) -> bool:
+    return any(isinstance(value, Call) for value in values((program.body,)))
+
+
 def inline(program: Program, *, fma: bool) -> Program:
     """`fma` lets products and sums round once."""
-    if not any(isinstance(value, Call) for value in values((program.body,))):
-        return program
     body = _Inlining(fma=fma).block(program.body.body)
     return replace(program, body=replace(program.body, body=body))
 

@@ -22,9 +22,14 @@ class Addresses:
         self._switches = switches
         self._pointers: dict[tuple[str, Terms], int] = {}
         self._variables: dict[str, int] = {}
+        self._read: set[str] = set()
 
     def bind(self, var: str, index: int) -> None:
         self._variables[var] = index
+
+    def reads(self, var: str) -> bool:
+        """Whether the code written so far reads the variable, not only pointers stepped by it."""
+        return var in self._read
 
     def push(self, buffer: Buffer, index: Affine) -> int:
         """Pushes the address; returns the offset in bytes that the instruction has to add."""
@@ -71,6 +76,7 @@ class Addresses:
 
     def _add_terms(self, terms: Terms, factor: int) -> None:
         for var, coefficient in terms:
+            self._read.add(var)
             self._frame.add_product(self._variables[var], coefficient * factor)
 
 

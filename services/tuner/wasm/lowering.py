@@ -10,7 +10,6 @@ from services.tuner.ir.nodes import (
     Bound,
     Element,
     If,
-    IndexValue,
     Let,
     Loop,
     LoopKind,
@@ -18,7 +17,6 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
 )
-from services.tuner.ir.rewrite import statements, values
 from services.tuner.ir.unsupported import unsupported
 from services.tuner.passes.switches import PassSwitches
 from services.tuner.wasm.addresses import Addresses
@@ -53,36 +51,18 @@ def lower(program: Program, switches: PassSwitches) -> Lowered:
     bases = {name: (index, 0) for index, name in enumerate(parameters)}
     bases |= {name: (len(parameters), start) for name, start in layout.offsets}
     addresses = Addresses(frame, bases, switches)
-    writer = _Statements(frame, addresses, switches, _counted(program, switches))
+    writer = _Statements(frame, addresses, switches)
     writer.range_loop(program.body)
     return Lowered(function=frame.function(), scratch_bytes=layout.size_bytes)
-
-
-def _counted(program: Program, switches: PassSwitches) -> frozenset[str]:
-    """Loop variables whose value the code reads; the other loops count down to 0."""
-    loops = [s for s in statements((program.body,)) if isinstance(s, Loop)]
-    if not switches.hoist:
-        return frozenset(loop.var for loop in loops)
-    in_guards = (
-        bound.index
-        for statement in statements((program.body,))
-        if isinstance(statement, If)
-        for bound in statement.bounds
-    )
-    in_values = (v.index for v in values((program.body,)) if isinstance(v, IndexValue))
-    return frozenset(var for index in (*in_guards, *in_values) for var, _ in index.terms)
 
 
 class _Statements:
     """Writes statements into a frame."""
 
-    def __init__(
-        self, frame: Frame, addresses: Addresses, switches: PassSwitches, counted: frozenset[str]
-    ) -> None:
+    def __init__(self, frame: Frame, addresses: Addresses, switches: PassSwitches) -> None:
         self._frame = frame
         self._addresses = addresses
         self._values = Values(frame, addresses, switches)
-        self._counted = counted
 
     def range_loop(self, loop: Loop) -> None:
         """Runs from lo to hi, not at all where they are equal; lo itself counts."""
@@ -136,18 +116,19 @@ class _Statements:
                 raise unsupported(statement, "the wasm printer")
 
     def _serial_loop(self, loop: Loop) -> None:
+        """Counts down to 0 unless the body reads the variable."""
         frame = self._frame
         counter = frame.fresh(ValueType.I32)
-        counts_up = loop.var in self._counted
-        if counts_up:
-            self._addresses.bind(loop.var, counter)
+        self._addresses.bind(loop.var, counter)
         self._addresses.start(loop.var, loop.pointers, moved=False)
-        frame.emit(i32_const(0 if counts_up else loop.extent))
+        first = frame.position
+        frame.emit(i32_const(loop.extent))
         frame.set(counter)
         frame.emit(structured("loop"))
         self._block(loop.body)
         self._addresses.step(loop.pointers)
-        if counts_up:
+        if self._addresses.reads(loop.var):
+            frame.replace(first, i32_const(0))
             self._count_up(counter)
             frame.emit(i32_const(loop.extent))
             frame.emit(plain("i32.lt_u"))

@@ -19,7 +19,7 @@ from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import compilation, compile_candidate
 from services.tuner.config import ContractionConfig, Outer, Pack
 from services.tuner.extents import Extents
-from services.tuner.frontend.tvm import contraction_program
+from services.tuner.frontend.contraction import contraction_program
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import Program

@@ -55,7 +55,7 @@ def _instruction_alone(opcode: Opcode) -> Function | None:
         case Immediate.NONE if opcode.name not in ("else", "end"):
             body.append(plain(opcode.name))
         case Immediate.MEMORY:
-            body.append(memory(opcode.name, 2, 8))
+            body.append(memory(opcode.name, 0, 8))
         case Immediate.LANE:
             body.append(extract_lane(opcode.name, 3))
         case Immediate.I32:
