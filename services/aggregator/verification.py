@@ -45,10 +45,10 @@ def expected_entries(workload: Workload, seed: int) -> Floats:
     fixed = {axis: c[:, np.newaxis] for axis, c in zip(output_axes, coordinates, strict=True)}
     summed = np.unravel_index(
         np.arange(workload.reduction_length),
-        tuple(workload.extent[axis] for axis in workload.operator.reduction),
+        tuple(workload.extent[axis] for axis in workload.operator.summed),
     )
     running = {
-        axis: s[np.newaxis, :] for axis, s in zip(workload.operator.reduction, summed, strict=True)
+        axis: s[np.newaxis, :] for axis, s in zip(workload.operator.summed, summed, strict=True)
     }
     products = np.ones((positions.size, workload.reduction_length))
     for number, (_, axes) in enumerate(workload.operator.inputs):

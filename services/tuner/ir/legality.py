@@ -10,6 +10,8 @@ from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
+    Binary,
+    BinaryOp,
     Block,
     Bound,
     Buffer,
@@ -44,6 +46,9 @@ class Stage(StrEnum):
 
 _BEFORE_EXPANSION = (Stage.SCHEDULED, Stage.PARTITIONED)
 _WITH_REGISTERS = (Stage.REGISTERED, Stage.HOISTED)
+_SHIFTS = (BinaryOp.SHIFT_LEFT, BinaryOp.SHIFT_RIGHT)
+"""One count for all lanes."""
+
 _EXPANDED_AWAY = (LoopKind.UNROLLED, LoopKind.VECTOR)
 
 
@@ -185,7 +190,8 @@ def _value(value: Expression, scope: _Scope) -> Iterator[str]:
     lanes = lanes_of(value)
     if lanes not in LANES or (lanes > 1 and scope.stage in _BEFORE_EXPANSION):
         yield f"a value has {lanes} lanes in a {scope.stage} program"
-    below = operands(value)
+    shift = isinstance(value, Binary) and value.op in _SHIFTS
+    below = operands(value)[:1] if shift else operands(value)
     if len(below) > 1 and len({lanes_of(operand) for operand in below}) > 1:
         yield f"{type(value).__name__} mixes numbers of lanes"
     for operand in below:
