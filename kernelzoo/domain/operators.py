@@ -53,7 +53,7 @@ class Operator:
 
     @property
     def takes_epilogue(self) -> bool:
-        return self.family in (Family.CONTRACTION, Family.CONVOLUTION)
+        return self.family is Family.CONTRACTION or self.name == "conv2d"
 
 
 class EpilogueKind(StrEnum):
@@ -101,12 +101,12 @@ def _contraction(name: str, axes: Axes, a: Axes, b: Axes, c: Axes) -> Operator:
     )
 
 
-def _image(name: str, family: Family, axes: Axes, *weights: tuple[str, Axes]) -> Operator:
+def _image(name: str, axes: Axes, *weights: tuple[str, Axes]) -> Operator:
     """Windows of r x q over an image a[b, h, w, c]; channel by channel where no axis o is named."""
     channels = "o" if "o" in axes else "c"
     return Operator(
         name=name,
-        family=family,
+        family=Family.CONVOLUTION,
         axes=(*axes, "r", "q", "s", "p"),
         inputs=(("a", ("b", "h", "w", "c")), *weights),
         output=("c", ("b", "y", "x", channels)),
@@ -158,10 +158,10 @@ _TABLE = (
     _contraction(
         "batch_matmul_nt", ("b", "m", "k", "n"), ("b", "m", "k"), ("b", "n", "k"), ("b", "m", "n")
     ),
-    _image("conv2d", Family.CONVOLUTION, ("b", "h", "w", "c", "o"), ("b", ("r", "q", "c", "o"))),
-    _image("depthwise_conv2d", Family.MAP, ("b", "h", "w", "c"), ("b", ("r", "q", "c"))),
-    _image("max_pool2d", Family.MAP, ("b", "h", "w", "c")),
-    _image("avg_pool2d", Family.MAP, ("b", "h", "w", "c")),
+    _image("conv2d", ("b", "h", "w", "c", "o"), ("b", ("r", "q", "c", "o"))),
+    _image("depthwise_conv2d", ("b", "h", "w", "c"), ("b", ("r", "q", "c"))),
+    _image("max_pool2d", ("b", "h", "w", "c")),
+    _image("avg_pool2d", ("b", "h", "w", "c")),
     _rows("softmax", (), 5),
     _rows("layer_norm", ("gain", "shift"), 8),
     _rows("rms_norm", ("gain",), 5),

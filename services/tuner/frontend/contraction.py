@@ -11,27 +11,17 @@ Indices keep their axes (no FlattenBuffer), since flattening needs the true stri
 """
 
 from functools import lru_cache
-from inspect import unwrap
 
-from tvm import s_tir, te, tirx
+from tvm import te, tirx
 
+from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
 from services.tuner.config import ContractionConfig, Outer, Pack
 from services.tuner.extents import Extents
+from services.tuner.frontend.definitions import contracted, finished
 from services.tuner.frontend.expressions import Node
 from services.tuner.frontend.lowering import scheduled_program
+from services.tuner.frontend.schedules import Schedule, vectorise_tile, write_back
 from services.tuner.ir.nodes import Program
-
-_PRIMITIVES = (
-    *("__init__", "get_sblock", "get_loops", "split", "reorder", "vectorize", "unroll"),
-    *("cache_read", "cache_write", "compute_at", "reverse_compute_at", "transform_layout"),
-    "decompose_reduction",
-)
-_Schedule = type(
-    "_Schedule",
-    (s_tir.Schedule,),
-    {name: unwrap(getattr(s_tir.Schedule, name)) for name in _PRIMITIVES},
-)
-"""TVM's schedule without its checks of argument types, a quarter of the time of a schedule."""
 
 
 def contraction_program(extents: Extents, config: ContractionConfig) -> Program:
@@ -43,17 +33,22 @@ def contraction_program(extents: Extents, config: ContractionConfig) -> Program:
 @lru_cache(maxsize=256)
 def _contraction(extents: Extents) -> Node:
     """The computation alone: one function for each shape, shared by all its schedules."""
-    shape_a, shape_b, shape_c = extents.shapes
-    a = te.placeholder(shape_a, name="a")
-    b = te.placeholder(shape_b, name="b")
+    *inputs, shape = extents.shapes
+    a, b, *extra = (
+        te.placeholder(of, name=name)
+        for of, name in zip(inputs, ("a", "b", *_inputs_of(extents.epilogue)), strict=True)
+    )
     k = te.reduce_axis((0, extents.k), name="k")
+    name = "sum" if extents.epilogue else "c"
+    turned = {"a_turned": extents.a_turned, "b_turned": extents.b_turned}
+    c = contracted(a, b, shape, k, name=name, **turned)
+    if extents.epilogue:
+        c = finished(extents.epilogue, c, tuple(extra))
+    return te.create_prim_func([a, b, *extra, c])
 
-    def entry(*at: Node) -> Node:
-        *outer, m, n = at
-        return te.sum(a[(*outer, m, k)] * b[(*outer, k, n)], axis=k)
 
-    c = te.compute(shape_c, entry, name="c")
-    return te.create_prim_func([a, b, c])
+def _inputs_of(epilogue: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in epilogue if EPILOGUES[name] is not EpilogueKind.UNARY)
 
 
 def _schedule(whole: Extents, config: ContractionConfig) -> Node:
@@ -62,8 +57,8 @@ def _schedule(whole: Extents, config: ContractionConfig) -> Node:
     In the unrolled body rows stand outside columns: the reverse keeps one value of `a` alive for
     every row and halves the speed of a 5x8 tile (measured in V8 15.6 on Zen 4).
     """
-    schedule = _Schedule(_contraction(whole), debug_mask="none", enable_check=False)
-    block = schedule.get_sblock("c")
+    schedule = Schedule(_contraction(whole), debug_mask="none", enable_check=False)
+    block = schedule.get_sblock("sum" if whole.epilogue else "c")
     *batch, m, n, k = schedule.get_loops(block)
     rows, panels = config.block_m // config.tile_m, config.block_n // config.tile_n
     m2, m1, m0 = schedule.split(m, [None, rows, config.tile_m], preserve_unit_iters=True)
@@ -80,19 +75,25 @@ def _schedule(whole: Extents, config: ContractionConfig) -> Node:
     schedule.unroll(m0)
     schedule.unroll(k0)
     if config.pack is Pack.KERNEL:
-        _pack(schedule, block, outer[-2], config, rank=2 + len(batch))
-    accumulators = schedule.cache_write(block, 0, "local")
-    schedule.reverse_compute_at(accumulators, inner[-1], preserve_unit_loops=True)
-    _vectorise_tile(schedule, accumulators)
-    _vectorise_tile(schedule, schedule.decompose_reduction(block, k1))
+        _pack(schedule, block, outer[-2], config, whole)
+    write_back(schedule, block, inner[-1], finished=bool(whole.epilogue))
+    vectorise_tile(schedule, schedule.decompose_reduction(block, k1))
     return schedule
 
 
-def _pack(schedule: Node, block: Node, at: Node, config: ContractionConfig, *, rank: int) -> None:
+def _pack(schedule: Node, block: Node, at: Node, config: ContractionConfig, whole: Extents) -> None:
     """Copies block_n columns of b into panels [k, tile_n], row by row of b, inside loop `at`."""
     width = config.tile_n
     copy = schedule.cache_read(block, 1, "global")
     schedule.compute_at(copy, at, preserve_unit_loops=True)
+    rank = 3 if whole.batch else 2
+    if whole.b_turned:
+        schedule.transform_layout(block, "b_global", _turned_panels(width, rank))
+        *_, column, row = schedule.get_loops(copy)
+        panel, column = schedule.split(column, [None, width], preserve_unit_iters=True)
+        schedule.reorder(panel, row, column)
+        schedule.vectorize(column)
+        return
     if config.block_n > width:
         schedule.transform_layout(block, "b_global", _panels(width, rank))
     panel, column = schedule.split(
@@ -112,7 +113,11 @@ def _panels(width: int, rank: int) -> Node:
     )
 
 
-def _vectorise_tile(schedule: Node, block: Node) -> None:
-    *_, rows, columns = schedule.get_loops(block)
-    schedule.vectorize(columns)
-    schedule.unroll(rows)
+@lru_cache(maxsize=64)
+def _turned_panels(width: int, rank: int) -> Node:
+    """The map of indices [..., n, k] to [..., n // width, k, n % width]."""
+    return tirx.IndexMap.from_func(
+        lambda *at: (*at[:-2], at[-2] // width, at[-1], at[-2] % width),
+        ndim=rank,
+        index_dtype="int32",
+    )

@@ -16,6 +16,9 @@ from services.tuner.frontend.expressions import Node
 VARIANCE_FLOOR = 1e-5
 """Added to a variance or a mean square before its root, as in PyTorch's layer norm."""
 
+LOWEST = -3.4028234663852886e38
+"""The smallest f32: what the largest of no values is."""
+
 Extents = Mapping[str, int]
 Inputs = tuple[Node, ...]
 Definition = Callable[[Extents, Inputs], Node]
@@ -102,7 +105,14 @@ def _definition(name: str) -> Definition:
 
 
 def contracted(
-    a: Node, b: Node, shape: tuple[int, ...], k: Node, *, a_turned: bool, b_turned: bool
+    a: Node,
+    b: Node,
+    shape: tuple[int, ...],
+    k: Node,
+    *,
+    a_turned: bool,
+    b_turned: bool,
+    name: str = "c",
 ) -> Node:
     """c[…, m, n] = Σ a[…, m, k]·b[…, k, n]; a turned matrix has its last two axes the other way."""
 
@@ -112,7 +122,7 @@ def contracted(
         right = b[(*outer, n, k)] if b_turned else b[(*outer, k, n)]
         return te.sum(left * right, axis=k)
 
-    return te.compute(shape, entry, name="c")
+    return te.compute(shape, entry, name=name)
 
 
 def _contraction(*, a_turned: bool = False, b_turned: bool = False) -> Definition:
@@ -197,7 +207,7 @@ def _layer_norm(e: Extents, x: Inputs) -> Node:
     rest = te.compute((e["m"], e["n"]), lambda i, j: a[i, j] - total[i] * n, name="rest")
     square = _over_columns(te.sum, e, lambda i, k: rest[i, k] * rest[i, k])
     root = te.compute(
-        (e["m"],), lambda i: te.rsqrt(square[i] * n + _constant(VARIANCE_FLOOR)), name="root"
+        (e["m"],), lambda i: te.rsqrt(square[i] * n + _constant(VARIANCE_FLOOR)), name="factor"
     )
     return te.compute(
         (e["m"], e["n"]), lambda i, j: rest[i, j] * root[i] * gain[j] + shift[j], name="c"
@@ -209,7 +219,7 @@ def _rms_norm(e: Extents, x: Inputs) -> Node:
     square = _over_columns(te.sum, e, lambda i, k: a[i, k] * a[i, k])
     n = _constant(1 / e["n"])
     root = te.compute(
-        (e["m"],), lambda i: te.rsqrt(square[i] * n + _constant(VARIANCE_FLOOR)), name="root"
+        (e["m"],), lambda i: te.rsqrt(square[i] * n + _constant(VARIANCE_FLOOR)), name="factor"
     )
     return te.compute((e["m"], e["n"]), lambda i, j: a[i, j] * root[i] * gain[j], name="c")
 
@@ -239,8 +249,6 @@ def _pad(e: Extents, x: Inputs) -> Node:
     return te.compute((e["y"], e["x"]), entry, name="c")
 
 
-_LOWEST = -3.4028234663852886e38
-
 _DEFINITIONS: dict[str, Definition] = {
     "matmul": _contraction(),
     "matmul_nt": _contraction(b_turned=True),
@@ -249,7 +257,7 @@ _DEFINITIONS: dict[str, Definition] = {
     "batch_matmul_nt": _contraction(b_turned=True),
     "conv2d": _conv2d,
     "depthwise_conv2d": lambda e, x: _window(te.sum, e, _whole(x[0], e), x[1]),
-    "max_pool2d": lambda e, x: _window(te.max, e, _whole(x[0], e, _LOWEST)),
+    "max_pool2d": lambda e, x: _window(te.max, e, _whole(x[0], e, LOWEST)),
     "avg_pool2d": _avg_pool2d,
     "softmax": _softmax,
     "layer_norm": _layer_norm,

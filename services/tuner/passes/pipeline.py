@@ -1,5 +1,7 @@
 """The passes in their order, from a scheduled program to one that a printer can lower."""
 
+from dataclasses import dataclass
+
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.contract import contract
 from services.tuner.passes.expand import expand
@@ -12,24 +14,30 @@ from services.tuner.passes.switches import PassSwitches
 from services.tuner.passes.vectorise import vectorise
 
 
-def run_passes(
-    program: Program, switches: PassSwitches, *, fma: bool, scheduled: bool = True
-) -> Program:
-    """`fma` lets products and sums round once, as the candidate says.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freedom:
+    """What the passes may do beyond what the program says.
 
-    A program that no schedule has touched is vectorised where its innermost loops allow it.
+    `fma` lets products and sums round once. Innermost serial loops over consecutive memory take
+    `vectors` of four lanes at once; 0 leaves them as they are.
     """
-    if fma:
+
+    fma: bool = False
+    vectors: int = 0
+
+
+def run_passes(program: Program, switches: PassSwitches, freedom: Freedom) -> Program:
+    if freedom.fma:
         program = contract(program)
     program = partition(lift(program))
-    if not scheduled:
-        program = vectorise(program)
+    if freedom.vectors:
+        program = vectorise(program, freedom.vectors)
     calls = has_calls(program)
     program = expand(program)
     if switches.variable:
         program = to_registers(program)
     if calls:
-        program = inline(program, fma=fma)
+        program = inline(program, fma=freedom.fma)
     if switches.hoist:
         program = hoist(program)
     return program

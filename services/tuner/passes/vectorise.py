@@ -23,16 +23,21 @@ from services.tuner.passes.independence import independent
 
 LANES = 4
 CHUNK = 256
-"""Iterations of a lone loop that make one of the range."""
+"""Iterations of a lone loop that make one of the range, unless a schedule says otherwise."""
 
 
-def sliceable(program: Program) -> Program:
-    """The one loop of the range's body becomes the range, where its iterations are independent."""
+def sliceable(program: Program, chunk: int) -> Program:
+    """The one loop of the range's body becomes the range, where its iterations are independent.
+
+    A loop without others inside is cut into chunks first; one chunk alone stays as it is.
+    """
     match program.body.body:
         case (Loop(kind=LoopKind.SERIAL) as loop,) if program.body.extent == 1 and independent(
             loop
         ):
-            ranged = loop if _holds_loop(loop.body) else _chunked(loop)
+            if not _holds_loop(loop.body) and loop.extent <= chunk:
+                return program
+            ranged = loop if _holds_loop(loop.body) else _chunked(loop, chunk)
             return replace(program, body=replace(ranged, kind=LoopKind.RANGE))
     return program
 
@@ -41,36 +46,39 @@ def _holds_loop(block: Block) -> bool:
     return any(isinstance(statement, Loop) for statement in block)
 
 
-def _chunked(loop: Loop) -> Loop:
-    """The loop in pieces of `CHUNK` iterations, the last one guarded."""
-    if loop.extent <= CHUNK:
-        return loop
+def _chunked(loop: Loop, chunk: int) -> Loop:
+    """The loop in pieces of `chunk` iterations, the last one guarded."""
     inner = f"{loop.var}.in"
-    place = Affine.of(0, {loop.var: CHUNK, inner: 1})
+    place = Affine.of(0, {loop.var: chunk, inner: 1})
     body = substitute(loop.body, loop.var, place)
-    if loop.extent % CHUNK:
+    if loop.extent % chunk:
         body = (If(bounds=(Bound(index=place, limit=loop.extent),), body=body),)
-    piece = Loop(var=inner, extent=CHUNK, kind=LoopKind.SERIAL, body=body)
-    return replace(loop, extent=-(-loop.extent // CHUNK), body=(piece,))
+    piece = Loop(var=inner, extent=chunk, kind=LoopKind.SERIAL, body=body)
+    return replace(loop, extent=-(-loop.extent // chunk), body=(piece,))
 
 
-def vectorise(program: Program) -> Program:
-    """Innermost serial loops over consecutive memory become vector loops and a tail."""
-    return replace(program, body=replace(program.body, body=_block(program.body.body)))
+def vectorise(program: Program, vectors: int) -> Program:
+    """Innermost serial loops over consecutive memory take four lanes, `vectors` times, at once."""
+    body = _block(program.body.body, vectors)
+    return replace(program, body=replace(program.body, body=body))
 
 
-def _block(block: Block) -> Block:
-    return tuple(new for statement in block for new in _statement(statement))
+def _block(block: Block, vectors: int) -> Block:
+    return tuple(new for statement in block for new in _statement(statement, vectors))
 
 
-def _statement(statement: Statement) -> Block:
+def _statement(statement: Statement, vectors: int) -> Block:
     match statement:
         case Loop(kind=LoopKind.SERIAL) if _consecutive(statement):
-            return _split(statement)
+            return _split(statement, vectors)
         case Loop(body=body) | Allocate(body=body) | Let(body=body):
-            return (replace(statement, body=_block(body)),)
+            return (replace(statement, body=_block(body, vectors)),)
         case If(body=body, otherwise=otherwise):
-            return (replace(statement, body=_block(body), otherwise=_block(otherwise)),)
+            return (
+                replace(
+                    statement, body=_block(body, vectors), otherwise=_block(otherwise, vectors)
+                ),
+            )
     return (statement,)
 
 
@@ -92,19 +100,21 @@ def _consecutive(loop: Loop) -> bool:
     return True
 
 
-def _split(loop: Loop) -> Block:
-    groups, rest = divmod(loop.extent, LANES)
+def _split(loop: Loop, vectors: int) -> Block:
+    """Whole steps, then what is left of them in single vectors, then single lanes."""
+    steps, rest = divmod(loop.extent, LANES * vectors)
+    parts = [(0, steps, LANES * vectors)] if steps else []
+    done = loop.extent - rest
+    parts += [(done, rest // LANES, LANES)] if rest >= LANES else []
+    parts += [(loop.extent - rest % LANES, rest % LANES, 1)] if rest % LANES else []
+    return tuple(new for part in parts for new in _part(loop, *part))
+
+
+def _part(loop: Loop, first: int, count: int, width: int) -> Block:
+    """`count` steps of `width` iterations from `first` on."""
     lane = f"{loop.var}.lane"
-    here = Affine.of(0, {loop.var: LANES, lane: 1})
-    vector = Loop(
-        var=lane, extent=LANES, kind=LoopKind.VECTOR, body=substitute(loop.body, loop.var, here)
-    )
-    main = (replace(loop, extent=groups, body=(vector,)) if groups > 1 else _single(vector, loop),)
-    if not rest:
-        return main
-    behind = Affine(constant=groups * LANES, terms=((loop.var, 1),))
-    return (*main, replace(loop, extent=rest, body=substitute(loop.body, loop.var, behind)))
-
-
-def _single(vector: Loop, loop: Loop) -> Loop:
-    return replace(vector, body=substitute(vector.body, loop.var, Affine(constant=0)))
+    coefficients = {loop.var: width if count > 1 else 0} | ({lane: 1} if width > 1 else {})
+    body = substitute(loop.body, loop.var, Affine.of(first, coefficients))
+    if width > 1:
+        body = (Loop(var=lane, extent=width, kind=LoopKind.VECTOR, body=body),)
+    return (replace(loop, extent=count, body=body),) if count > 1 else body

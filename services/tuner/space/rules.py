@@ -53,6 +53,22 @@ PACKING_ROWS = 16
 """Packing copies an entry of b once for its use in every row; below this it costs more."""
 
 
+WINDOW_BLOCKS = (4, 2, 1, 8)
+"""Rows of a convolution's output to a block: more rows copy less padding, fewer slice finer."""
+
+ROW_VECTORS = (4, 2, 8, 1)
+"""Vectors summed at once: an addition takes three to four cycles, two start in each."""
+
+ROW_BLOCKS = (1, 4, 16)
+"""Rows to a slice of the range."""
+
+MAP_VECTORS = (2, 1, 4, 8)
+"""Vectors of an elementwise operator at once; functions keep their parts in registers."""
+
+MAP_CHUNKS = (256, 1024, 64, 4096)
+"""Entries of an elementwise operator to a slice of the range."""
+
+
 def live_vectors(tile_m: int, tile_n: int, *, fma: bool) -> int:
     """Registers that the loop body needs: accumulators, a row of b, a splat of a, a product."""
     columns = tile_n // LANES

@@ -14,7 +14,7 @@ from services.tuner.ir.nodes import (
     Store,
 )
 from services.tuner.passes.functions import LARGEST_ERROR_ULP
-from services.tuner.passes.pipeline import run_passes
+from services.tuner.passes.pipeline import Freedom, run_passes
 from services.tuner.passes.switches import ALL_PASSES
 from tests.unit.tuner.execution import Floats, execute_program
 from tests.unit.tuner.programs import at, loop, parameter, program
@@ -48,7 +48,7 @@ def mapped(function: MathFunction, size: int, kind: LoopKind) -> Program:
 
 
 def compiled(function: MathFunction, x: Floats, kind: LoopKind, *, fma: bool) -> Floats:
-    stated = run_passes(mapped(function, x.size, kind), ALL_PASSES, fma=fma)
+    stated = run_passes(mapped(function, x.size, kind), ALL_PASSES, Freedom(fma=fma))
     arrays = {"x": x, "y": np.zeros_like(x)}
     return execute_program(stated, ALL_PASSES, arrays)["y"]
 

@@ -41,7 +41,7 @@ from services.tuner.ir.nodes import (
     Store,
 )
 from services.tuner.ir.text import program_text
-from services.tuner.passes.pipeline import run_passes
+from services.tuner.passes.pipeline import Freedom, run_passes
 from services.tuner.passes.switches import ALL_PASSES, PassSwitches
 from services.tuner.wasm.lowering import lower
 from tests.unit.tuner.execution import Floats, execute_program
@@ -115,7 +115,7 @@ def test_programs_that_are_no_matmul_compute_what_they_say(
     stated = build()
     assert faults(stated, Stage.SCHEDULED) == ()
     wanted = interpreted(stated)
-    optimised = run_passes(stated, switches, fma=False)
+    optimised = run_passes(stated, switches, Freedom(fma=False))
     got = execute_program(optimised, switches, arrays())
     for name, values in wanted.items():
         assert np.array_equal(interpreted(optimised)[name], values)
