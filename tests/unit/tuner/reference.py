@@ -6,7 +6,40 @@ from math import erf
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.workload import Workload
+
+EXAMPLES = (
+    "matmul+bias+gelu:f32:m13k7n10",
+    "matmul_nt+scale:f32:m13k7n22",
+    "matmul_tn+residual+relu:f32:m13k7n10",
+    "batch_matmul+bias+residual+silu:f32:b3m5k7n9",
+    "batch_matmul_nt:f32:b2m5k8n7",
+    "conv2d+bias+relu:f32:b2h9w7c3o5r3q3s1p1",
+    "conv2d:f32:b1h9w11c4o9r3q2s2p0",
+    "conv2d+bias+residual+relu:f32:b2h5w6c8o12r1q1s1p0",
+    "conv2d+bias+tanh:f32:b1h12w12c2o8r5q5s2p2",
+    "depthwise_conv2d:f32:b1h9w7c6r3q3s1p1",
+    "max_pool2d:f32:b2h9w7c5r3q3s2p1",
+    "avg_pool2d:f32:b1h8w8c9r2q2s2p0",
+    "softmax:f32:m5n37",
+    "softmax:f32:m16n64",
+    "layer_norm:f32:m9n29",
+    "rms_norm:f32:m5n23",
+    "row_sum:f32:m7n31",
+    "row_mean:f32:m3n50",
+    "row_max:f32:m4n41",
+    "transpose:f32:m11n7",
+    "concat:f32:m5n6k7",
+    "slice:f32:m5n19s3k11",
+    "pad:f32:m6n9p2",
+    *(
+        f"{name}:f32:n{size}"
+        for name in OPERATORS
+        for size in (7, 301)
+        if len(OPERATORS[name].axes) == 1
+    ),
+)
 
 Doubles = NDArray[np.float64]
 
