@@ -74,6 +74,7 @@ _TABLE = (
     ("i32.ne", (0x47,), "ii->i", Immediate.NONE),
     ("i32.lt_s", (0x48,), "ii->i", Immediate.NONE),
     ("i32.le_s", (0x4C,), "ii->i", Immediate.NONE),
+    ("i32.ge_s", (0x4E,), "ii->i", Immediate.NONE),
     ("i32.ge_u", (0x4F,), "ii->i", Immediate.NONE),
     ("i32.lt_u", (0x49,), "ii->i", Immediate.NONE),
     ("f32.eq", (0x5B,), "ff->i", Immediate.NONE),

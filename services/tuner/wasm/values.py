@@ -49,6 +49,7 @@ _I32, _I32X4 = (Element.I32, False), (Element.I32, True)
 _PREFIX: dict[Kind, str] = {_F32: "f32", _F32X4: "f32x4", _I32: "i32", _I32X4: "i32x4"}
 _BITS = {BinaryOp.AND: "and", BinaryOp.OR: "or"}
 _SIGNED = {CompareOp.LT, CompareOp.LE, BinaryOp.MIN, BinaryOp.MAX}
+_EXTREMES = (BinaryOp.MIN, BinaryOp.MAX)
 _DIVISIONS = (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
 
 
@@ -152,11 +153,23 @@ class Values:
         if node.op in _DIVISIONS:
             self._division(node)
             return
+        if node.op in _EXTREMES and kind == _I32:
+            self._extreme(node)
+            return
         made = _OPERATIONS.get((node.op, kind))
         if made is None:
             raise unsupported(node, "the wasm printer")
         self._each(node.left, node.right)
         self._frame.emit(made)
+
+    def _extreme(self, node: Binary | Compare) -> None:
+        """WebAssembly compares single integers but has no smaller or larger one."""
+        self._each(node.left, node.right, node.left, node.right)
+        if node.op is BinaryOp.MIN:
+            self._frame.emit(plain("i32.lt_s"))
+        else:
+            self._frame.emit(plain("i32.ge_s"))
+        self._frame.emit(_SELECTS[_I32])
 
     def _division(self, node: Binary | Compare) -> None:
         """Rounds down: the remainder is never negative. The divisor is a positive constant."""

@@ -2,14 +2,17 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from kernelzoo.domain.candidate import Setting
 from kernelzoo.domain.target import Target, TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import InvalidInput
+from kernelzoo.errors import InvalidInput, InvalidSchedule
+from services.tuner.compile import compile_candidate
 from services.tuner.config import ContractionConfig, Pack
 from services.tuner.extents import Extents
 from services.tuner.space import lite_space, naive_space_size
@@ -118,3 +121,50 @@ def test_the_formulas_are_those_of_table_1() -> None:
 def test_the_space_is_had_without_loading_tvm() -> None:
     code = "import sys; import services.tuner.space; sys.exit('tvm' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+FAMILIES = (
+    "matmul+bias+gelu:f32:m384k768n3072",
+    "matmul_nt:f32:m384k768n768",
+    "conv2d+bias+relu:f32:b1h56w56c64o64r3q3s1p1",
+    "conv2d:f32:b1h56w56c64o256r1q1s1p0",
+    "depthwise_conv2d:f32:b1h112w112c32r3q3s1p1",
+    "max_pool2d:f32:b1h112w112c64r3q3s2p1",
+    "softmax:f32:m4608n384",
+    "layer_norm:f32:m384n768",
+    "gelu:f32:n65536",
+    "add:f32:n65536",
+)
+
+
+@pytest.mark.parametrize("key", FAMILIES)
+def test_every_family_has_dozens_of_points_and_a_default(key: str) -> None:
+    workload = Workload.parse(key)
+    space = lite_space(workload, TargetKind.WASM)
+    assert 10 <= len(space) <= 60
+    assert len({candidate.candidate_id for candidate in space}) == len(space)
+    assert any(candidate.requires == ("simd128",) for candidate in space)
+    assert all(compile_candidate(c).manifest.range_extent >= 8 for c in space[::9])
+
+
+@pytest.mark.parametrize(
+    ("key", "changed", "sentence"),
+    [
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"tile_c": 6}, "multiple of 4"),
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"tile_x": 0}, "start at 1"),
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"unroll_c": 4}, "must divide 6 input channels"),
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"unroll_c": 1 << 40}, "too large"),
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"block_y": 3}, "must divide 8 rows"),
+        ("softmax:f32:m8n8", {"vectors": 1 << 40}, "from 1 to 8"),
+        ("softmax:f32:m8n8", {"block_m": 3}, "must divide 8"),
+        ("add:f32:n64", {"chunk": 1}, "must be one of"),
+        ("add:f32:n64", {"vectors": 0}, "from 1 to 8"),
+    ],
+)
+def test_a_hostile_config_of_any_family_is_refused(
+    key: str, changed: dict[str, Setting], sentence: str
+) -> None:
+    good = lite_space(Workload.parse(key), TargetKind.WASM)[-1]
+    bad = replace(good, config=tuple(sorted((dict(good.config) | changed).items())))
+    with pytest.raises(InvalidSchedule, match=sentence):
+        compile_candidate(bad)
