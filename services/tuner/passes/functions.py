@@ -4,26 +4,27 @@ Errors are the largest seen against float64, in units in the last place (ulp) of
 over two million points without multiply-add: exp 0.96, tanh 1.32, erf 1.25, sigmoid 2.37, rsqrt
 1.5. The tests hold each to the figure in `LARGEST_ERROR_ULP`.
 
-NaN gives NaN. exp(x) is inf above 88.7228 and reaches 0 through the denormal numbers; exp(-104) and
-below are 0. tanh and erf keep the sign of -0 and reach ±1; denormal arguments come back unchanged.
+NaN gives NaN. exp(x) is inf above 88.7228, and 0 below -87.3365, where it would be denormal;
+so is sigmoid there. tanh and erf keep the sign of -0 and reach ±1; denormal arguments come back
+unchanged.
 
 The coefficients are minimax fits of this project (Lawson's iteration on Chebyshev points, weighted
 by the relative error of the function), rounded to float32. The reduction of exp is that of Cody and
 Waite (Software Manual for the Elementary Functions, 1980), its constants those of Cephes.
 """
 
-from services.tuner.ir.nodes import Binary, BinaryOp, Const, Element, Expression, MathFunction
+from math import inf
+
+from services.tuner.ir.nodes import Expression, MathFunction
 from services.tuner.passes.terms import (
     Terms,
     add,
     below,
     call,
     divide,
-    larger,
     multiply,
     smaller,
     subtract,
-    truncated,
 )
 
 LARGEST_ERROR_ULP = {
@@ -38,7 +39,10 @@ LARGEST_ERROR_ULP = {
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH = 0.693359375
 _LN2_LOW = -2.12194440e-4
-_EXP_LOWEST, _EXP_HIGHEST = -104.0, 89.0
+_ROUNDING_SHIFT = 12582912.0
+_EXP_LOWEST, _EXP_HIGHEST = -87.33654, 88.72283
+"""Between them the result is a normal number."""
+
 _EXP = (
     0.4999999403953552,
     0.1666652113199234,
@@ -103,19 +107,19 @@ def written(function: MathFunction, x: Expression, terms: Terms) -> Expression:
 
 
 def _exp(x: Expression, terms: Terms) -> Expression:
-    """eˣ = eʳ·2ⁿ; 2ⁿ is two factors, since n goes beyond the exponents of normal numbers."""
-    inside = larger(smaller(x, terms.number(_EXP_HIGHEST)), terms.number(_EXP_LOWEST))
-    clamped = terms.keep(inside)
-    scaled = multiply(clamped, terms.number(_LOG2_E))
-    n = terms.keep(call(MathFunction.NEAREST, scaled))
-    high = terms.multiply_add(n, terms.number(-_LN2_HIGH), clamped)
+    """eˣ = eʳ·2ⁿ. Adding 1.5·2²³ rounds to n and leaves it in the low bits, ready to be added to
+    the exponent; this takes half the instructions of rounding, converting and scaling."""
+    x = terms.keep(x)
+    shifted = terms.keep(
+        terms.multiply_add(x, terms.number(_LOG2_E), terms.number(_ROUNDING_SHIFT))
+    )
+    n = terms.keep(subtract(shifted, terms.number(_ROUNDING_SHIFT)))
+    high = terms.multiply_add(n, terms.number(-_LN2_HIGH), x)
     r = terms.keep(terms.multiply_add(n, terms.number(-_LN2_LOW), high))
     tail = terms.multiply_add(multiply(r, r), terms.polynomial(_EXP, r), r)
-    exponent = terms.keep(truncated(n), Element.I32)
-    one = Const(value=1, element=Element.I32)
-    half = terms.keep(Binary(op=BinaryOp.SHIFT_RIGHT, left=exponent, right=one), Element.I32)
-    scaled_once = multiply(add(tail, terms.number(1)), terms.power_of_two(half))
-    return multiply(scaled_once, terms.power_of_two(subtract(exponent, half)))
+    power = terms.scaled(add(tail, terms.number(1)), shifted)
+    normal = below(x, terms.number(_EXP_LOWEST), terms.number(0), power)
+    return below(terms.number(_EXP_HIGHEST), x, terms.number(inf), normal)
 
 
 def _tanh(x: Expression, terms: Terms) -> Expression:

@@ -6,7 +6,6 @@ from services.tuner.ir.nodes import (
     BinaryOp,
     Bitcast,
     Call,
-    Cast,
     Compare,
     CompareOp,
     Const,
@@ -58,13 +57,13 @@ class Terms:
             value = self.multiply_add(value, x, self.number(coefficient))
         return value
 
-    def power_of_two(self, exponent: Expression) -> Expression:
-        """Of an I32 from -126 to 127."""
-        biased = add(exponent, self.whole(127))
-        shift = Const(value=23, element=Element.I32)
-        return Bitcast(
-            value=Binary(op=BinaryOp.SHIFT_LEFT, left=biased, right=shift), element=Element.F32
-        )
+    def scaled(self, value: Expression, exponent: Expression) -> Expression:
+        """value·2ⁿ, where the low nine bits of `exponent` are n and the result is normal."""
+        count = Const(value=23, element=Element.I32)
+        bits = Bitcast(value=exponent, element=Element.I32)
+        raised = Binary(op=BinaryOp.SHIFT_LEFT, left=bits, right=count)
+        whole = add(Bitcast(value=value, element=Element.I32), raised)
+        return Bitcast(value=whole, element=Element.F32)
 
     def with_sign_of(self, magnitude: Expression, signed: Expression) -> Expression:
         """`magnitude`, which is not negative, with the sign of another value, -0 included."""
@@ -94,16 +93,8 @@ def smaller(left: Expression, right: Expression) -> Binary:
     return Binary(op=BinaryOp.MIN, left=left, right=right)
 
 
-def larger(left: Expression, right: Expression) -> Binary:
-    return Binary(op=BinaryOp.MAX, left=left, right=right)
-
-
 def call(function: MathFunction, argument: Expression) -> Call:
     return Call(function=function, argument=argument)
-
-
-def truncated(value: Expression) -> Cast:
-    return Cast(value=value, element=Element.I32)
 
 
 def below(left: Expression, right: Expression, then: Expression, otherwise: Expression) -> Select:
