@@ -6,9 +6,15 @@ from typing import Self
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.config import LANES, MAX_TILE_ELEMENTS, MAX_UNROLL_K, MAX_UNROLLED_PRODUCTS
+from services.tuner.config import (
+    LANES,
+    MAX_TILE_ELEMENTS,
+    MAX_UNROLL_K,
+    MAX_UNROLLED_PRODUCTS,
+    Pack,
+)
 from services.tuner.extents import round_up
-from services.tuner.settings import Settings, requires
+from services.tuner.settings import Settings, plain, requires
 
 MAX_BLOCK_ROWS = 64
 
@@ -17,14 +23,16 @@ MAX_BLOCK_ROWS = 64
 class WindowConfig:
     """A register tile of `tile_x` columns and `tile_c` channels of the output.
 
-    The outermost loop takes `block_y` rows of the output; `unroll_c` input channels are unrolled,
-    which only a convolution over channels has.
+    Without packing the outermost loop takes `block_y` rows of the output. With it the outermost
+    loop takes one tile of channels, whose weights are copied next to one another before the rows.
+    `unroll_c` input channels are unrolled, which only a convolution over channels has.
     """
 
     tile_x: int
     tile_c: int
     unroll_c: int
     block_y: int
+    pack: Pack
     fma: bool
 
     @classmethod
@@ -36,6 +44,7 @@ class WindowConfig:
             tile_c=settings.whole("tile_c"),
             unroll_c=settings.whole("unroll_c"),
             block_y=settings.whole("block_y"),
+            pack=Pack(settings.choice("pack", tuple(Pack))),
             fma=settings.switch("fma"),
         )
         settings.refuse(config.fault(candidate.workload), fma=config.fma)
@@ -45,7 +54,7 @@ class WindowConfig:
         return Candidate(
             workload=workload,
             kind=TargetKind.WASM,
-            config=tuple(sorted(asdict(self).items())),
+            config=tuple(sorted((n, plain(v)) for n, v in asdict(self).items())),
             requires=requires(fma=self.fma),
         )
 
@@ -73,7 +82,16 @@ class WindowConfig:
                 f"block_y={self.block_y} must divide {extent['y']} rows and be at most "
                 f"{MAX_BLOCK_ROWS}"
             )
+        if self.pack is not Pack.NONE and "c" not in workload.operator.summed:
+            return f"pack={self.pack} copies weights of channels that are summed; use none"
         return ""
+
+    def range_extent(self, workload: Workload) -> int:
+        """Iterations of the outermost loop."""
+        if self.pack is Pack.NONE:
+            return workload.extent["y"] // self.block_y
+        channels = workload.operator.output[1][-1]
+        return self.rounded(workload)[channels] // self.tile_c
 
     def rounded(self, workload: Workload) -> dict[str, int]:
         """The extents with output columns and channels rounded up to whole tiles."""

@@ -12,6 +12,7 @@ from tvm import te
 
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
 from kernelzoo.domain.workload import Workload
+from services.tuner.config import Pack
 from services.tuner.extents import Shape, epilogue_shapes
 from services.tuner.frontend.definitions import LOWEST, finished, padded
 from services.tuner.frontend.expressions import Node
@@ -29,7 +30,7 @@ def window_program(workload: Workload, config: WindowConfig) -> Program:
     function = _stated(workload.operator.name, workload.epilogue, extents)
     schedule = _scheduled(function, workload, config)
     shapes = tuple(tensor.shape for tensor in workload.tensors)
-    return scheduled_program(schedule, shapes, workload.extent["y"] // config.block_y)
+    return scheduled_program(schedule, shapes, config.range_extent(workload))
 
 
 @lru_cache(maxsize=256)
@@ -87,7 +88,7 @@ def _sums(
 
 
 def _scheduled(function: Node, workload: Workload, config: WindowConfig) -> Node:
-    """Rows outermost, then tiles of channels, so that their weights stay in the first cache."""
+    """Tiles of channels outside of columns, so that their weights stay in the first cache."""
     finishes = bool(workload.epilogue) or workload.operator.name == "avg_pool2d"
     schedule = Schedule(function, debug_mask="none", enable_check=False)
     block = schedule.get_sblock("sum" if finishes else "c")
@@ -99,13 +100,19 @@ def _scheduled(function: Node, workload: Workload, config: WindowConfig) -> Node
     for c in channels:
         c1, c0 = schedule.split(c, [None, config.unroll_c], preserve_unit_iters=True)
         channels, unrolled = [c1], [c0]
-    schedule.reorder(y2, b, o1, y1, x1, r, q, *channels, *unrolled, x0, o0)
+    packed = config.pack is Pack.KERNEL
+    outer = (o1, y2, b) if packed else (y2, b, o1)
+    schedule.reorder(*outer, y1, x1, r, q, *channels, *unrolled, x0, o0)
     schedule.vectorize(o0)
     for loop in (x0, *unrolled):
         schedule.unroll(loop)
     if workload.given["p"]:
         copy = schedule.get_sblock("padded")
         schedule.compute_at(copy, b, preserve_unit_loops=True)
+    if packed:
+        weights = schedule.cache_read(block, 1, "global")
+        schedule.compute_at(weights, o1, preserve_unit_loops=True)
+        schedule.vectorize(schedule.get_loops(weights)[-1])
     write_back(schedule, block, x1, finished=finishes)
     vectorise_tile(schedule, schedule.decompose_reduction(block, r))
     return schedule

@@ -53,6 +53,13 @@ PACKING_ROWS = 16
 """Packing copies an entry of b once for its use in every row; below this it costs more."""
 
 
+WIDEST_TILE = 16
+"""Channels in the widest register tile."""
+
+ALIASING_ROWS = 4
+"""Rows of weights that lie `ALIASING_BYTES` apart in steps of this many, or closer, share so few
+sets of the first cache that a tile of them does not stay there."""
+
 WINDOW_BLOCKS = (4, 2, 1, 8)
 """Rows of a convolution's output to a block: more rows copy less padding, fewer slice finer."""
 

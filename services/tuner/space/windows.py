@@ -4,13 +4,17 @@ block, input channels unrolled."""
 from itertools import product
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.config import LANES
+from services.tuner.config import LANES, Pack
 from services.tuner.space.rules import (
+    ALIASING_BYTES,
+    ALIASING_ROWS,
     BASE_TILES,
+    FEWEST_SLICES,
     FMA_TILES,
     SLICES_WANTED,
     UNROLL_K,
     VECTOR_REGISTERS,
+    WIDEST_TILE,
     WINDOW_BLOCKS,
     live_vectors,
 )
@@ -25,16 +29,16 @@ def window_configs(workload: Workload) -> tuple[WindowConfig, ...]:
     multiplies = len(workload.operator.inputs) > 1
     ranked: dict[WindowConfig, int] = {}
     for fma in (True, False) if multiplies else (False,):
-        for (tile_rank, tile), (unroll_rank, unroll), (block_rank, block) in product(
+        for (tile_rank, tile), (unroll_rank, unroll), (place_rank, (pack, block)) in product(
             enumerate(_tiles(workload, fma=fma)),
             enumerate(_unrolls(workload)),
-            enumerate(_blocks(workload)),
+            enumerate(_places(workload)),
         ):
             config = WindowConfig(
-                tile_x=tile[0], tile_c=tile[1], unroll_c=unroll, block_y=block, fma=fma
+                tile_x=tile[0], tile_c=tile[1], unroll_c=unroll, block_y=block, pack=pack, fma=fma
             )
-            rank = tile_rank + unroll_rank + block_rank + (0 if fma else BASE_RANK)
-            if unroll_rank and block_rank:
+            rank = tile_rank + unroll_rank + place_rank + (0 if fma else BASE_RANK)
+            if unroll_rank and place_rank:
                 continue
             ranked[config] = min(rank, ranked.get(config, rank))
     return tuple(sorted(ranked, key=ranked.__getitem__))
@@ -56,8 +60,17 @@ def _unrolls(workload: Workload) -> list[int]:
     return [unroll for unroll in UNROLL_K if workload.extent["c"] % unroll == 0]
 
 
-def _blocks(workload: Workload) -> list[int]:
-    """Rows of the output that share one copy of padded rows, with slices enough left."""
-    rows = workload.extent["y"]
-    most = max(1, rows // SLICES_WANTED)
-    return [block for block in WINDOW_BLOCKS if rows % block == 0 and block <= most]
+def _places(workload: Workload) -> list[tuple[Pack, int]]:
+    """Packing, and rows of the output that share one copy of padded rows, the likely best first.
+
+    Rows without packing leave slices enough; with it tiles of channels are the slices.
+    """
+    extent = workload.extent
+    rows = [block for block in WINDOW_BLOCKS if extent["y"] % block == 0]
+    most = max(1, extent["y"] // SLICES_WANTED)
+    plain = [(Pack.NONE, block) for block in rows if block <= most]
+    if "c" not in workload.operator.summed or extent["o"] < WIDEST_TILE * FEWEST_SLICES:
+        return plain
+    packed = (Pack.KERNEL, rows[0])
+    aliased = LANES * extent["o"] * ALIASING_ROWS % ALIASING_BYTES == 0
+    return [packed, *plain] if aliased else [*plain, packed]
