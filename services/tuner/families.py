@@ -10,12 +10,14 @@ from services.tuner.frontend.contraction import contraction_program
 from services.tuner.frontend.definitions import stated
 from services.tuner.frontend.lowering import plain_program
 from services.tuner.frontend.rows import rows_program
+from services.tuner.frontend.stream import stream_program
 from services.tuner.frontend.windows import window_program
 from services.tuner.ir.nodes import Program
 from services.tuner.maps import MapConfig
 from services.tuner.passes.pipeline import Freedom
 from services.tuner.passes.vectorise import sliceable
 from services.tuner.rows import RowsConfig
+from services.tuner.stream import StreamConfig
 from services.tuner.window import WindowConfig
 
 
@@ -31,6 +33,10 @@ def planned(candidate: Candidate) -> Plan:
     """Raises InvalidSchedule and UnsupportedProgram as `compile_candidate` does."""
     workload = candidate.workload
     if workload.operator.family is Family.CONTRACTION or is_pointwise(workload):
+        if StreamConfig.describes(candidate):
+            stream = StreamConfig.of(candidate)
+            program = stream_program(Extents.of(workload), stream)
+            return Plan(program=program, freedom=Freedom(fma=stream.fma, vectors=1))
         tiles = ContractionConfig.of(candidate)
         program = contraction_program(Extents.of(workload), tiles)
         return Plan(program=program, freedom=Freedom(fma=tiles.fma))

@@ -33,11 +33,8 @@ def contraction_program(extents: Extents, config: ContractionConfig) -> Program:
 @lru_cache(maxsize=256)
 def _contraction(extents: Extents) -> Node:
     """The computation alone: one function for each shape, shared by all its schedules."""
-    *inputs, shape = extents.shapes
-    a, b, *extra = (
-        te.placeholder(of, name=name)
-        for of, name in zip(inputs, ("a", "b", *_inputs_of(extents.epilogue)), strict=True)
-    )
+    a, b, *extra = placeholders_of(extents)
+    shape = extents.shapes[-1]
     k = te.reduce_axis((0, extents.k), name="k")
     name = "sum" if extents.epilogue else "c"
     turned = {"a_turned": extents.a_turned, "b_turned": extents.b_turned}
@@ -47,8 +44,12 @@ def _contraction(extents: Extents) -> Node:
     return te.create_prim_func([a, b, *extra, c])
 
 
-def _inputs_of(epilogue: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in epilogue if EPILOGUES[name] is not EpilogueKind.UNARY)
+def placeholders_of(extents: Extents) -> tuple[Node, ...]:
+    """a, b and the inputs of the epilogue."""
+    epilogue = [name for name in extents.epilogue if EPILOGUES[name] is not EpilogueKind.UNARY]
+    names = ("a", "b", *epilogue)
+    shapes = extents.shapes[:-1]
+    return tuple(te.placeholder(s, name=n) for s, n in zip(shapes, names, strict=True))
 
 
 def _schedule(whole: Extents, config: ContractionConfig) -> Node:

@@ -157,26 +157,20 @@ def _narrowed(scope: _Scope, bounds: tuple[Bound, ...]) -> _Scope:
     ranges = dict(scope.ranges)
     for bound in bounds:
         match bound.index.terms:
-            case ((var, 1),):
+            case ((var, factor),):
                 low, high = ranges[var]
-                ranges[var] = (low, min(high, bound.limit - 1 - bound.index.constant))
-            case ((var, -1),):
-                low, high = ranges[var]
-                ranges[var] = (max(low, bound.index.constant - bound.limit + 1), high)
+                spare = bound.limit - 1 - bound.index.constant
+                if factor > 0:
+                    ranges[var] = (low, min(high, spare // factor))
+                else:
+                    ranges[var] = (max(low, -(spare // -factor)), high)
     return replace(scope, ranges=ranges)
 
 
 def _raised(scope: _Scope, bound: Bound) -> _Scope:
-    """The scope where a bound does not hold."""
-    ranges = dict(scope.ranges)
-    match bound.index.terms:
-        case ((var, 1),):
-            low, high = ranges[var]
-            ranges[var] = (max(low, bound.limit - bound.index.constant), high)
-        case ((var, -1),):
-            low, high = ranges[var]
-            ranges[var] = (low, min(high, bound.index.constant - bound.limit))
-    return replace(scope, ranges=ranges)
+    """The scope where a bound does not hold: where the opposite one does."""
+    opposite = Bound(index=bound.index.times(-1), limit=1 - bound.limit)
+    return _narrowed(scope, (opposite,))
 
 
 def _value(value: Expression, scope: _Scope) -> Iterator[str]:

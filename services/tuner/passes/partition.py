@@ -94,24 +94,28 @@ def _serial(loop: Loop, ranges: Ranges) -> Block:
 
 
 def _cut(var: str, body: Block, ranges: Ranges) -> int | None:
-    """The first iteration at which a guard starts or stops to hold for all that is inside."""
+    """The first iteration at which a guard starts or stops to hold for all, or any, that is
+    inside."""
     first, last = ranges[var]
     cuts = [
         cut
         for bound, scope in _guards(body, ranges)
-        if (cut := _turn(bound, var, scope)) is not None and first < cut <= last
+        for cut in _turns(bound, var, scope)
+        if first < cut <= last
     ]
     return min(cuts, default=None)
 
 
-def _turn(bound: Bound, var: str, ranges: Ranges) -> int | None:
-    """Where, as `var` grows, the bound stops or starts to hold whatever the other variables are."""
+def _turns(bound: Bound, var: str, ranges: Ranges) -> tuple[int, ...]:
+    """Where, as `var` grows, the bound stops or starts to hold: whatever the other variables are,
+    and whether it holds for any value of them."""
     factor = bound.index.coefficient(var)
     if not factor or bound.index.bounds(ranges)[1] < bound.limit:
-        return None
-    others = bound.index.bounds({**ranges, var: (0, 0)})[1]
-    spare = bound.limit - 1 - others
-    return spare // factor + 1 if factor > 0 else -(spare // -factor)
+        return ()
+    spares = [bound.limit - 1 - o for o in bound.index.bounds({**ranges, var: (0, 0)})]
+    if factor > 0:
+        return tuple(spare // factor + 1 for spare in spares)
+    return tuple(-(spare // -factor) for spare in spares)
 
 
 def _guards(block: Block, ranges: Ranges) -> Iterator[tuple[Bound, Ranges]]:

@@ -10,7 +10,10 @@ from services.tuner.space.lite import lite_configs
 from services.tuner.space.maps import map_configs
 from services.tuner.space.naive import naive_space_size
 from services.tuner.space.rows import rows_configs
+from services.tuner.space.rules import STREAM_OTHERS
+from services.tuner.space.stream import stream_configs
 from services.tuner.space.windows import window_configs
+from services.tuner.stream import suits
 
 __all__ = ["lite_space", "naive_space_size"]
 
@@ -25,11 +28,20 @@ def lite_space(workload: Workload, kind: TargetKind) -> tuple[Candidate, ...]:
         raise InvalidInput(f"there is no space for target {kind} yet; use {TargetKind.WASM}")
     family = workload.operator.family
     if family is Family.CONTRACTION or is_pointwise(workload):
-        configs = lite_configs(Extents.of(workload))
-        return tuple(config.candidate(workload) for config in configs)
+        return _contractions(workload)
     match family:
         case Family.CONVOLUTION:
             return tuple(window.candidate(workload) for window in window_configs(workload))
         case Family.ROWS:
             return tuple(rows.candidate(workload) for rows in rows_configs(workload))
     return tuple(entries.candidate(workload) for entries in map_configs(workload))
+
+
+def _contractions(workload: Workload) -> tuple[Candidate, ...]:
+    """Register tiles; for few rows, passes over b before some of them."""
+    extents = Extents.of(workload)
+    tiles = tuple(config.candidate(workload) for config in lite_configs(extents))
+    if not suits(extents):
+        return tiles
+    streams = tuple(config.candidate(workload) for config in stream_configs(extents))
+    return (*streams, *tiles[:STREAM_OTHERS])

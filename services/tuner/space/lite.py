@@ -10,6 +10,7 @@ from services.tuner.space.rules import (
     ACCUMULATORS_WANTED,
     ALIASING_BYTES,
     B_BLOCK_BYTES,
+    BASE_RANK,
     BASE_TILES,
     BLOCK_COLUMNS,
     FEWEST_SLICES,
@@ -22,9 +23,6 @@ from services.tuner.space.rules import (
     VECTOR_REGISTERS,
     live_vectors,
 )
-
-BASE_RANK = 2
-"""Candidates without fma stand as far back as the third choice of a tile with it."""
 
 
 def lite_configs(extents: Extents) -> tuple[ContractionConfig, ...]:

@@ -8,6 +8,7 @@ from services.tuner.config import LANES, Pack
 from services.tuner.space.rules import (
     ALIASING_BYTES,
     ALIASING_ROWS,
+    BASE_RANK,
     BASE_TILES,
     FEWEST_SLICES,
     FMA_TILES,
@@ -19,9 +20,6 @@ from services.tuner.space.rules import (
     live_vectors,
 )
 from services.tuner.window import WindowConfig
-
-BASE_RANK = 2
-"""Candidates without fma stand as far back as the third choice of a tile with it."""
 
 
 def window_configs(workload: Workload) -> tuple[WindowConfig, ...]:

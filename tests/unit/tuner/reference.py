@@ -11,6 +11,8 @@ from kernelzoo.domain.workload import Workload
 
 EXAMPLES = (
     "matmul+bias+gelu:f32:m13k7n10",
+    "matmul+bias+relu:f32:m3k20n130",
+    "matmul_tn:f32:m1k9n33",
     "matmul_nt+scale:f32:m13k7n22",
     "matmul_tn+residual+relu:f32:m13k7n10",
     "batch_matmul+bias+residual+silu:f32:b3m5k7n9",

@@ -17,9 +17,8 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import compilation, compile_candidate
-from services.tuner.config import ContractionConfig, Outer, Pack
-from services.tuner.extents import Extents
-from services.tuner.frontend.contraction import contraction_program
+from services.tuner.config import Outer, Pack
+from services.tuner.families import planned
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import Program
@@ -29,6 +28,7 @@ from services.tuner.passes.hoist import hoist
 from services.tuner.passes.partition import partition
 from services.tuner.passes.registers import to_registers
 from services.tuner.passes.switches import PassSwitches
+from services.tuner.passes.vectorise import vectorise
 from services.tuner.space import lite_space
 from services.tuner.wasm import typecheck
 from tests.unit.tuner.candidates import MODELS, contraction, lite_candidates, schedule
@@ -49,9 +49,11 @@ def test_every_lite_candidate_of_every_shape_equals_numpy(candidate: Candidate) 
 
 
 def stages(candidate: Candidate) -> dict[Stage, Program]:
-    config = ContractionConfig.of(candidate)
-    scheduled = contraction_program(Extents.of(candidate.workload), config)
-    partitioned = partition(contract(scheduled) if config.fma else scheduled)
+    plan = planned(candidate)
+    scheduled = plan.program
+    partitioned = partition(contract(scheduled) if plan.freedom.fma else scheduled)
+    if plan.freedom.vectors:
+        partitioned = vectorise(partitioned, plan.freedom.vectors)
     expanded = expand(partitioned)
     registered = to_registers(expanded)
     return {

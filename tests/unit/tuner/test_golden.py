@@ -56,7 +56,7 @@ def _assert_right(candidate: Candidate, switches: PassSwitches) -> None:
 
 
 FAMILIES = {
-    "epilogue": "matmul+bias+relu:f32:m4k4n8",
+    "epilogue": "matmul+bias+relu:f32:m6k4n8",
     "convolution": "conv2d+bias:f32:b1h4w4c4o4r3q3s1p1",
     "softmax": "softmax:f32:m4n6",
     "layer-norm": "layer_norm:f32:m2n16",

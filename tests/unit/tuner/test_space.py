@@ -22,6 +22,7 @@ from services.tuner.space.rules import (
     live_vectors,
     register_elements,
 )
+from services.tuner.stream import StreamConfig
 from tests.unit.tuner.candidates import MODELS, contraction
 
 EXTENTS = st.one_of(st.integers(1, 200), st.integers(1, 65_536), st.sampled_from([1, 2, 64, 4096]))
@@ -43,6 +44,9 @@ def test_every_legal_workload_has_valid_candidates_none_twice(
     assert len({candidate.candidate_id for candidate in space}) == len(space)
     assert any(candidate.requires == ("simd128",) for candidate in space)
     for candidate in space:
+        if StreamConfig.describes(candidate):
+            assert StreamConfig.of(candidate).candidate(workload) == candidate
+            continue
         config = ContractionConfig.of(candidate)
         assert config.candidate(workload) == candidate
         live = live_vectors(config.tile_m, config.tile_n, fma=config.fma)
@@ -79,7 +83,17 @@ def test_both_packings_and_both_roundings_are_offered_for_large_matrices() -> No
 
 def test_few_rows_are_not_worth_packing_for() -> None:
     space = lite_space(contraction(1, 768, 768), TargetKind.WASM)
-    assert {ContractionConfig.of(candidate).pack for candidate in space} == {Pack.NONE}
+    tiles = [candidate for candidate in space if not StreamConfig.describes(candidate)]
+    assert {ContractionConfig.of(candidate).pack for candidate in tiles} == {Pack.NONE}
+
+
+@pytest.mark.parametrize("columns", [5, 768, 3072, 50_257])
+def test_few_rows_stream_b_first(columns: int) -> None:
+    space = lite_space(contraction(1, 768, columns), TargetKind.WASM)
+    assert StreamConfig.describes(space[0])
+    default = next(candidate for candidate in space if candidate.requires == ("simd128",))
+    assert StreamConfig.describes(default)
+    assert 10 <= len(space) <= 60
 
 
 def test_rows_that_share_a_cache_set_are_always_packed() -> None:
@@ -157,6 +171,8 @@ def test_every_family_has_dozens_of_points_and_a_default(key: str) -> None:
         ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"block_y": 3}, "must divide 8 rows"),
         ("softmax:f32:m8n8", {"vectors": 1 << 40}, "from 1 to 8"),
         ("softmax:f32:m8n8", {"block_m": 3}, "must divide 8"),
+        ("matmul:f32:m1k12n64", {"rows": 5}, "must divide 12"),
+        ("matmul:f32:m1k12n64", {"block_n": 1 << 40}, "block_n=1099511627776 must be"),
         ("add:f32:n64", {"chunk": 1}, "must be one of"),
         ("add:f32:n64", {"vectors": 0}, "from 1 to 8"),
     ],
@@ -164,7 +180,7 @@ def test_every_family_has_dozens_of_points_and_a_default(key: str) -> None:
 def test_a_hostile_config_of_any_family_is_refused(
     key: str, changed: dict[str, Setting], sentence: str
 ) -> None:
-    good = lite_space(Workload.parse(key), TargetKind.WASM)[-1]
+    good = lite_space(Workload.parse(key), TargetKind.WASM)[0]
     bad = replace(good, config=tuple(sorted((dict(good.config) | changed).items())))
     with pytest.raises(InvalidSchedule, match=sentence):
         compile_candidate(bad)
