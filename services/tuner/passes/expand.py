@@ -7,6 +7,7 @@ them, or where memory is not consecutive.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine, Range
 from services.tuner.ir.nodes import (
     Allocate,
@@ -30,6 +31,8 @@ from services.tuner.ir.rewrite import leaves, with_operands
 from services.tuner.ir.unsupported import unsupported
 
 LANES = 4
+MAX_STORES = 20_000
+"""Stores that unrolling may leave: the largest kernels of the lite spaces have about a thousand."""
 
 Constants = Mapping[str, int]
 """Values of the unrolled variables at this point."""
@@ -49,6 +52,7 @@ class _Expansion:
         self._indices: dict[tuple[int | None, ...], Affine] = {}
         self._loads: dict[tuple[str, int, bool, bool], Expression] = {}
         self._alive: list[Affine] = []
+        self._stores = 0
 
     def block(self, block: Block, at: Constants, ranges: Mapping[str, Range]) -> Block:
         return tuple(new for s in block for new in self._statement(s, at, ranges))
@@ -124,6 +128,11 @@ class _Expansion:
         )
 
     def _store(self, store: Store, at: Constants, vector: str | None) -> Store:
+        self._stores += 1
+        if self._stores > MAX_STORES:
+            raise UnsupportedProgram(
+                f"unrolling makes more than {MAX_STORES} stores; unroll fewer loops"
+            )
         return Store(
             buffer=store.buffer,
             index=self._index(store.index, at),

@@ -170,8 +170,16 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
 from services.tuner.space import lite_space
-for key in ("matmul:f32:m13k7n23", "batch_matmul:f32:b12m384k384n64"):
-    for candidate in lite_space(Workload.parse(key), TargetKind.WASM)[::5]:
+KEYS = (
+    "matmul:f32:m13k7n23",
+    "batch_matmul:f32:b12m384k384n64",
+    "matmul+bias+gelu:f32:m2k8n64",
+    "conv2d+bias:f32:b1h9w7c4o8r3q3s1p1",
+    "softmax:f32:m5n13",
+    "gelu:f32:n700",
+)
+for key in KEYS:
+    for candidate in lite_space(Workload.parse(key), TargetKind.WASM)[::7]:
         print(candidate.candidate_id, compile_candidate(candidate).sha256)
 """
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tvm import te, tirx
+from tvm import s_tir, te, tirx
 
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.compile import compile_program
@@ -220,3 +220,22 @@ def test_a_lone_reduction_is_not_sliced() -> None:
     values: Floats = np.ones(400, np.float32)
     assert made.range_extent == 1
     assert run_program(made, [values], 1)[0] == 400
+
+
+def test_unrolling_without_end_is_refused() -> None:
+    x = te.placeholder((1 << 16,), name="x")
+    function = te.create_prim_func([x, te.compute((1 << 16,), lambda i: x[i] + x[0], name="c")])
+    schedule = s_tir.Schedule(function)
+    schedule.unroll(schedule.get_loops(schedule.get_sblock("c"))[0])
+    with pytest.raises(UnsupportedProgram, match=r"^wide: unrolling makes more than 20000 stores"):
+        compile_program(schedule.mod["main"], "wide")
+
+
+def test_scratch_without_end_is_refused() -> None:
+    x = te.placeholder((1 << 14,), name="x")
+    shape = (1 << 14, 1 << 14)
+    product = te.compute(shape, lambda i, j: x[i] * x[j], name="product")
+    k = te.reduce_axis((0, 1 << 14), name="k")
+    c = te.compute((1 << 14,), lambda i: te.sum(product[i, k], axis=k), name="c")
+    with pytest.raises(UnsupportedProgram, match=r"^outer: the program keeps 1073741824 bytes"):
+        compile_program(te.create_prim_func([x, c]), "outer")
