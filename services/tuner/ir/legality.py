@@ -59,6 +59,7 @@ class _Scope:
     stage: Stage
     ranges: dict[str, Range]
     buffers: frozenset[str]
+    held: tuple[Bound, ...] = ()
     pointers: frozenset[tuple[str, tuple[tuple[str, int], ...]]] = frozenset()
     assigned: set[Register] = field(default_factory=set)
 
@@ -164,7 +165,22 @@ def _narrowed(scope: _Scope, bounds: tuple[Bound, ...]) -> _Scope:
                     ranges[var] = (low, min(high, spare // factor))
                 else:
                     ranges[var] = (max(low, -(spare // -factor)), high)
-    return replace(scope, ranges=ranges)
+    return replace(scope, ranges=ranges, held=(*scope.held, *bounds))
+
+
+def _limits(index: Affine, scope: _Scope) -> Range:
+    """Smallest and largest value, also by the conditions that hold on sums of variables."""
+    low, high = index.bounds(scope.ranges)
+    for bound in scope.held:
+        var, factor = bound.index.terms[0]
+        times = index.coefficient(var) // factor
+        rest = index.plus(bound.index.times(-times))
+        edge = times * (bound.limit - 1)
+        if times > 0:
+            high = min(high, edge + rest.bounds(scope.ranges)[1])
+        elif times < 0:
+            low = max(low, edge + rest.bounds(scope.ranges)[0])
+    return low, high
 
 
 def _raised(scope: _Scope, bound: Bound) -> _Scope:
@@ -198,7 +214,7 @@ def _access(buffer: Buffer, index: Affine, lanes: int, scope: _Scope) -> Iterato
     if not _bound_variables(index, scope):
         yield f"an index of {buffer.name} names a variable that no loop binds: {index}"
         return
-    low, high = index.bounds(scope.ranges)
+    low, high = _limits(index, scope)
     if scope.stage not in _BEFORE_EXPANSION and (low < 0 or high + lanes > buffer.size):
         yield f"{buffer.name}[{low} … {high + lanes - 1}] leaves its {buffer.size} elements"
     hoisted = scope.stage is Stage.HOISTED

@@ -119,7 +119,10 @@ def _turns(bound: Bound, var: str, ranges: Ranges) -> tuple[int, ...]:
 
 
 def _guards(block: Block, ranges: Ranges) -> Iterator[tuple[Bound, Ranges]]:
-    """Every bound of the block, with the ranges of the variables that it may name."""
+    """Every bound that is worth a cut, with the ranges of the variables that it may name.
+
+    One around whole loops is not: it is asked for once a loop, and a cut repeats the code.
+    """
     for statement in block:
         inside = ranges
         match statement:
@@ -127,7 +130,7 @@ def _guards(block: Block, ranges: Ranges) -> Iterator[tuple[Bound, Ranges]]:
                 inside = {**ranges, var: (0, extent - 1)}
             case Let(var=var, low=low, high=high):
                 inside = {**ranges, var: (low, high)}
-            case If(bounds=bounds):
+            case If(bounds=bounds) if not any(isinstance(s, Loop) for s in statement.body):
                 yield from ((bound, ranges) for bound in bounds)
         for inner in inner_blocks(statement):
             yield from _guards(inner, inside)

@@ -11,6 +11,7 @@ from services.tuner.passes.lift import lift
 from services.tuner.passes.partition import partition
 from services.tuner.passes.registers import to_registers
 from services.tuner.passes.switches import PassSwitches
+from services.tuner.passes.unswitch import unswitch
 from services.tuner.passes.vectorise import vectorise
 
 
@@ -29,7 +30,7 @@ class Freedom:
 def run_passes(program: Program, switches: PassSwitches, freedom: Freedom) -> Program:
     if freedom.fma:
         program = contract(program)
-    program = partition(lift(program))
+    program = partition(unswitch(lift(program)))
     if freedom.vectors:
         program = vectorise(program, freedom.vectors)
     calls = has_calls(program)
