@@ -11,7 +11,7 @@ from typing import Self
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.extents import Extents, round_up
+from services.tuner.extents import Extents, Shape, panel_shape, round_up
 from services.tuner.settings import Settings, plain, requires
 
 LANES = 4
@@ -23,10 +23,12 @@ MAX_SCRATCH_BYTES = 1 << 26
 
 
 class Pack(StrEnum):
-    """How b is read: in place, or copied into panels of `tile_n` columns inside the kernel."""
+    """How b is read: in place, copied into panels of `tile_n` columns inside the kernel, or already
+    lying so, for weights that stay the same: a pack kernel has copied them before."""
 
     NONE = "none"
     KERNEL = "kernel"
+    BEFORE = "before"
 
 
 class Outer(StrEnum):
@@ -70,6 +72,18 @@ class ContractionConfig:
     @property
     def requires(self) -> tuple[str, ...]:
         return requires(fma=self.fma)
+
+    @property
+    def panels(self) -> int:
+        """Columns of a panel of b, where b comes in panels; else 0."""
+        return self.tile_n if self.pack is Pack.BEFORE else 0
+
+    def shapes(self, extents: Extents) -> tuple[Shape, ...]:
+        """Of a, b, the inputs of the epilogue and c, as the kernel reads them."""
+        a, b, *rest = extents.shapes
+        if self.panels:
+            b = (*b[:-2], *panel_shape(extents, self.panels))
+        return a, b, *rest
 
     def rounded(self, extents: Extents) -> Extents:
         """The extents rounded up to whole register tiles."""
@@ -127,6 +141,8 @@ class ContractionConfig:
                 return f"block_{axis}={block} must divide {size} into whole tiles of {tile}"
         if self.outer is Outer.BATCH and not extents.batch:
             return "outer=b needs a batch axis; use m or n"
+        if self.pack is Pack.BEFORE:
+            return ""
         if self.pack is Pack.NONE:
             if extents.b_turned:
                 return "pack=none reads a turned b one entry at a time; use kernel"

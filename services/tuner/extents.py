@@ -67,6 +67,11 @@ def epilogue_shapes(epilogue: tuple[str, ...], output: Shape) -> tuple[Shape, ..
     return tuple(shapes[EPILOGUES[name]] for name in epilogue if EPILOGUES[name] in shapes)
 
 
+def panel_shape(extents: Extents, width: int) -> Shape:
+    """Of b in panels of `width` columns."""
+    return -(-extents.n // width), extents.k, width
+
+
 def is_pointwise(workload: Workload) -> bool:
     """A convolution of single pixels: the product of a matrix of pixels and one of weights."""
     if workload.operator.name != "conv2d":

@@ -27,6 +27,8 @@ class Plan:
 
     program: Program
     freedom: Freedom
+    panels: int = 0
+    """Columns of a panel of b, where the kernel wants b in panels."""
 
 
 def planned(candidate: Candidate) -> Plan:
@@ -39,7 +41,7 @@ def planned(candidate: Candidate) -> Plan:
             return Plan(program=program, freedom=Freedom(fma=stream.fma, vectors=1))
         tiles = ContractionConfig.of(candidate)
         program = contraction_program(Extents.of(workload), tiles)
-        return Plan(program=program, freedom=Freedom(fma=tiles.fma))
+        return Plan(program=program, freedom=Freedom(fma=tiles.fma), panels=tiles.panels)
     match workload.operator.family:
         case Family.CONVOLUTION:
             window = WindowConfig.of(candidate)

@@ -16,10 +16,10 @@ from tvm import te, tirx
 
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
 from services.tuner.config import ContractionConfig, Outer, Pack
-from services.tuner.extents import Extents
+from services.tuner.extents import Extents, panel_shape
 from services.tuner.frontend.definitions import contracted, finished
 from services.tuner.frontend.expressions import Node
-from services.tuner.frontend.lowering import scheduled_program
+from services.tuner.frontend.lowering import plain_program, scheduled_program
 from services.tuner.frontend.schedules import Schedule, vectorise_tile, write_back
 from services.tuner.ir.nodes import Program
 
@@ -27,18 +27,41 @@ from services.tuner.ir.nodes import Program
 def contraction_program(extents: Extents, config: ContractionConfig) -> Program:
     """The scheduled loop nest; its parameters are a, b and c, flat, with their true sizes."""
     schedule = _schedule(config.rounded(extents), config)
-    return scheduled_program(schedule, extents.shapes, config.range_extent(extents))
+    return scheduled_program(schedule, config.shapes(extents), config.range_extent(extents))
+
+
+def packing_program(extents: Extents, width: int) -> Program:
+    """From b to its panels, in a range of one iteration."""
+    return plain_program(_packing(extents, width))
 
 
 @lru_cache(maxsize=256)
-def _contraction(extents: Extents) -> Node:
+def _packing(extents: Extents, width: int) -> Node:
+    b = placeholders_of(extents)[1]
+    zero = tirx.const(0, "float32")
+
+    def entry(*at: Node) -> Node:
+        *outer, panel, k, lane = at
+        n = panel * width + lane
+        value = b[(*outer, n, k)] if extents.b_turned else b[(*outer, k, n)]
+        return tirx.if_then_else(n < extents.n, value, zero) if extents.n % width else value
+
+    batch = (extents.batch,) if extents.batch else ()
+    packed = te.compute((*batch, *panel_shape(extents, width)), entry, name="packed")
+    return te.create_prim_func([b, packed])
+
+
+@lru_cache(maxsize=256)
+def _contraction(extents: Extents, panels: int) -> Node:
     """The computation alone: one function for each shape, shared by all its schedules."""
     a, b, *extra = placeholders_of(extents)
+    if panels:
+        b = te.placeholder((*b.shape[:-2], *panel_shape(extents, panels)), name="b")
     shape = extents.shapes[-1]
     k = te.reduce_axis((0, extents.k), name="k")
     name = "sum" if extents.epilogue else "c"
     turned = {"a_turned": extents.a_turned, "b_turned": extents.b_turned}
-    c = contracted(a, b, shape, k, name=name, **turned)
+    c = contracted(a, b, shape, k, panels=panels, name=name, **turned)
     if extents.epilogue:
         c = finished(extents.epilogue, c, tuple(extra))
     return te.create_prim_func([a, b, *extra, c])
@@ -58,7 +81,7 @@ def _schedule(whole: Extents, config: ContractionConfig) -> Node:
     In the unrolled body rows stand outside columns: the reverse keeps one value of `a` alive for
     every row and halves the speed of a 5x8 tile (measured in V8 15.6 on Zen 4).
     """
-    schedule = Schedule(_contraction(whole), debug_mask="none", enable_check=False)
+    schedule = Schedule(_contraction(whole, config.panels), debug_mask="none", enable_check=False)
     block = schedule.get_sblock("sum" if whole.epilogue else "c")
     *batch, m, n, k = schedule.get_loops(block)
     rows, panels = config.block_m // config.tile_m, config.block_n // config.tile_n
@@ -70,7 +93,7 @@ def _schedule(whole: Extents, config: ContractionConfig) -> Node:
         Outer.ROWS: (m2, *batch, n2),
         Outer.COLUMNS: (n2, *batch, m2),
     }[config.outer]
-    inner = (n1, m1) if config.pack is Pack.KERNEL else (m1, n1)
+    inner = (m1, n1) if config.pack is Pack.NONE else (n1, m1)
     schedule.reorder(*outer, *inner, k1, k0, m0, n0)
     schedule.vectorize(n0)
     schedule.unroll(m0)

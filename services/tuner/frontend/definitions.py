@@ -112,14 +112,21 @@ def contracted(
     *,
     a_turned: bool,
     b_turned: bool,
+    panels: int = 0,
     name: str = "c",
 ) -> Node:
-    """c[…, m, n] = Σ a[…, m, k]·b[…, k, n]; a turned matrix has its last two axes the other way."""
+    """c[…, m, n] = Σ a[…, m, k]·b[…, k, n]; a turned matrix has its last two axes the other way.
+
+    b may come in panels of so many columns, turned or not.
+    """
 
     def entry(*at: Node) -> Node:
         *outer, m, n = at
         left = a[(*outer, k, m)] if a_turned else a[(*outer, m, k)]
-        right = b[(*outer, n, k)] if b_turned else b[(*outer, k, n)]
+        if panels:
+            right = b[(*outer, n // panels, k, n % panels)]
+        else:
+            right = b[(*outer, n, k)] if b_turned else b[(*outer, k, n)]
         return te.sum(left * right, axis=k)
 
     return te.compute(shape, entry, name=name)

@@ -76,7 +76,7 @@ def test_the_first_points_use_fma_and_the_default_a_tile_that_fits_anywhere(
 
 def test_both_packings_and_both_roundings_are_offered_for_large_matrices() -> None:
     configs = [ContractionConfig.of(c) for c in lite_space(MODELS[0], TargetKind.WASM)]
-    assert {config.pack for config in configs} == set(Pack)
+    assert {config.pack for config in configs} == {Pack.NONE, Pack.KERNEL}
     assert {config.fma for config in configs} == {True, False}
     assert configs[0].pack is Pack.KERNEL
 
