@@ -6,26 +6,24 @@ from typing import Any
 from tvm import ir, tirx
 
 from kernelzoo.errors import UnsupportedProgram
+from services.tuner.frontend.bounds import below, integer_bounds
 from services.tuner.frontend.clip import Access
 from services.tuner.frontend.floor import floor_divide, remainder
 from services.tuner.frontend.intervals import combined
 from services.tuner.frontend.symbols import Symbols
 from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, MathFunction
 from services.tuner.ir.nodes import (
     Binary,
-    BinaryOp,
     Bound,
     Call,
     Cast,
     Compare,
-    CompareOp,
     Const,
-    Element,
     Expression,
     IndexValue,
     Let,
     Load,
-    MathFunction,
     Select,
 )
 from services.tuner.ir.unsupported import unsupported
@@ -271,10 +269,10 @@ class Expressions:
             return None if left is None or right is None else (*left, *right)
         if kind not in _COMPARISONS or _is_float(node.a):
             flag = self._let(node, self.mask(node), (0, 1))
-            return (_below(flag.times(-1), 0) if holds else _below(flag, 1),)
+            return (below(flag.times(-1), 0) if holds else below(flag, 1),)
         op, swapped = _COMPARISONS[kind]
         difference = self.affine(node.a).plus(self.affine(node.b).times(-1))
-        return _integer_bounds(op, difference.times(-1) if swapped else difference, holds=holds)
+        return integer_bounds(op, difference.times(-1) if swapped else difference, holds=holds)
 
     def parts(self, node: Node) -> tuple[bool, Node, Node]:
         """Whether both parts of a condition have to hold or one is enough, and the parts."""
@@ -282,28 +280,6 @@ class Expressions:
         if type(node) in (tirx.And, tirx.Or):
             return type(node) is tirx.And, node.a, node.b
         raise unsupported(node, "the visit of TVM conditions")
-
-
-def _integer_bounds(op: CompareOp, difference: Affine, *, holds: bool) -> tuple[Bound, ...] | None:
-    """Of `left - right op 0`."""
-    opposite = difference.times(-1)
-    match op, holds:
-        case (CompareOp.LT, True):
-            return (_below(difference, 0),)
-        case (CompareOp.LT, False):
-            return (_below(opposite, 1),)
-        case (CompareOp.LE, True):
-            return (_below(difference, 1),)
-        case (CompareOp.LE, False):
-            return (_below(opposite, 0),)
-        case (CompareOp.EQ, True) | (CompareOp.NE, False):
-            return (_below(difference, 1), _below(opposite, 1))
-    return None
-
-
-def _below(index: Affine, limit: int) -> Bound:
-    """The constant stands on the side of the limit."""
-    return Bound(index=Affine(constant=0, terms=index.terms), limit=limit - index.constant)
 
 
 def _is_float(node: Node) -> bool:

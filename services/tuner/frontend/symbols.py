@@ -5,7 +5,8 @@ from collections.abc import Hashable
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.frontend.clip import Access, access, flat_size
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.nodes import Buffer, Element, Scope
+from services.tuner.ir.kinds import Element, Scope
+from services.tuner.ir.nodes import Buffer
 
 Shape = tuple[int, ...]
 

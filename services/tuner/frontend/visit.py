@@ -14,6 +14,7 @@ from kernelzoo.errors import UnsupportedProgram
 from services.tuner.frontend.clip import Access, guarded
 from services.tuner.frontend.expressions import Expressions, Node, Pending, Step
 from services.tuner.frontend.symbols import ELEMENTS, Shape, Symbols
+from services.tuner.ir.kinds import LoopKind, Scope
 from services.tuner.ir.nodes import (
     Allocate,
     Block,
@@ -21,9 +22,7 @@ from services.tuner.ir.nodes import (
     If,
     Let,
     Loop,
-    LoopKind,
     Program,
-    Scope,
     Statement,
     Store,
 )

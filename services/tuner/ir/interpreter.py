@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.tuner.ir.affine import Affine
+from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, MathFunction
 from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
     Binary,
-    BinaryOp,
     Bitcast,
     Block,
     Broadcast,
@@ -22,9 +22,7 @@ from services.tuner.ir.nodes import (
     Call,
     Cast,
     Compare,
-    CompareOp,
     Const,
-    Element,
     Expression,
     ExtractLane,
     If,
@@ -32,7 +30,6 @@ from services.tuner.ir.nodes import (
     Let,
     Load,
     Loop,
-    MathFunction,
     MultiplyAdd,
     Program,
     Read,

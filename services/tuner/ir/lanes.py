@@ -1,5 +1,6 @@
 """How many lanes a value has, and of which element."""
 
+from services.tuner.ir.kinds import Element
 from services.tuner.ir.nodes import (
     Binary,
     Bitcast,
@@ -8,7 +9,6 @@ from services.tuner.ir.nodes import (
     Cast,
     Compare,
     Const,
-    Element,
     Expression,
     ExtractLane,
     IndexValue,

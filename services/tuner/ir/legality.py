@@ -5,24 +5,22 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.kinds import BinaryOp, Element, LoopKind
 from services.tuner.ir.lanes import element_of, lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
     Binary,
-    BinaryOp,
     Block,
     Bound,
     Buffer,
-    Element,
     Expression,
     If,
     IndexValue,
     Let,
     Load,
     Loop,
-    LoopKind,
     Program,
     Read,
     Register,

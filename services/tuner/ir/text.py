@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from services.tuner.ir.affine import Affine
+from services.tuner.ir.kinds import BinaryOp, LoopKind
 from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
     Binary,
-    BinaryOp,
     Bitcast,
     Block,
     Broadcast,
@@ -24,7 +24,6 @@ from services.tuner.ir.nodes import (
     Let,
     Load,
     Loop,
-    LoopKind,
     MultiplyAdd,
     Pointer,
     Program,

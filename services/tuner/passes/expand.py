@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.kinds import LoopKind
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -22,7 +23,6 @@ from services.tuner.ir.nodes import (
     Let,
     Load,
     Loop,
-    LoopKind,
     Program,
     Statement,
     Store,

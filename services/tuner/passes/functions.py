@@ -15,7 +15,8 @@ Waite (Software Manual for the Elementary Functions, 1980), its constants those 
 
 from math import inf
 
-from services.tuner.ir.nodes import Expression, MathFunction
+from services.tuner.ir.kinds import MathFunction
+from services.tuner.ir.nodes import Expression
 from services.tuner.passes.terms import (
     Terms,
     add,

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from services.tuner.ir.kinds import LoopKind
 from services.tuner.ir.nodes import (
     Allocate,
     Block,
@@ -13,7 +14,6 @@ from services.tuner.ir.nodes import (
     Let,
     Load,
     Loop,
-    LoopKind,
     Program,
     Statement,
     Store,

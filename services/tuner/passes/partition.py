@@ -10,17 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.nodes import (
-    Allocate,
-    Block,
-    Bound,
-    If,
-    Let,
-    Loop,
-    LoopKind,
-    Program,
-    Statement,
-)
+from services.tuner.ir.kinds import LoopKind
+from services.tuner.ir.nodes import Allocate, Block, Bound, If, Let, Loop, Program, Statement
 from services.tuner.ir.rewrite import inner_blocks, substitute
 
 Ranges = Mapping[str, Range]

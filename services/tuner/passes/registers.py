@@ -9,6 +9,7 @@ assigned to a register at its first use.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from services.tuner.ir.kinds import Scope
 from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
@@ -26,7 +27,6 @@ from services.tuner.ir.nodes import (
     Program,
     Read,
     Register,
-    Scope,
     Statement,
     Store,
 )

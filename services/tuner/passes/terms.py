@@ -1,17 +1,14 @@
 """Writes arithmetic as expressions of one number of lanes, with shared parts in registers."""
 
+from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, MathFunction
 from services.tuner.ir.nodes import (
     Assign,
     Binary,
-    BinaryOp,
     Bitcast,
     Call,
     Compare,
-    CompareOp,
     Const,
-    Element,
     Expression,
-    MathFunction,
     MultiplyAdd,
     Read,
     Register,

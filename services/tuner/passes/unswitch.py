@@ -6,17 +6,8 @@ code: `partition` leaves it where it is.
 
 from dataclasses import replace
 
-from services.tuner.ir.nodes import (
-    Allocate,
-    Block,
-    Bound,
-    If,
-    Let,
-    Loop,
-    LoopKind,
-    Program,
-    Statement,
-)
+from services.tuner.ir.kinds import LoopKind
+from services.tuner.ir.nodes import Allocate, Block, Bound, If, Let, Loop, Program, Statement
 from services.tuner.ir.rewrite import statements
 
 

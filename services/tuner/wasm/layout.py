@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.nodes import Allocate, Program, Scope
+from services.tuner.ir.kinds import Scope
+from services.tuner.ir.nodes import Allocate, Program
 from services.tuner.ir.rewrite import statements
 from services.tuner.ir.unsupported import unsupported
 

@@ -2,17 +2,16 @@
 
 from dataclasses import dataclass
 
+from services.tuner.ir.kinds import Element, LoopKind
 from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Block,
     Bound,
-    Element,
     If,
     Let,
     Loop,
-    LoopKind,
     Program,
     Statement,
     Store,

@@ -1,22 +1,19 @@
 """Expressions of the loop IR to wasm instructions. Each leaves one value on the stack."""
 
+from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, MathFunction
 from services.tuner.ir.lanes import element_of, lanes_of
 from services.tuner.ir.nodes import (
     Binary,
-    BinaryOp,
     Bitcast,
     Broadcast,
     Call,
     Cast,
     Compare,
-    CompareOp,
     Const,
-    Element,
     Expression,
     ExtractLane,
     IndexValue,
     Load,
-    MathFunction,
     MultiplyAdd,
     Read,
     Select,

@@ -5,14 +5,8 @@ import pytest
 from numpy.typing import NDArray
 
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.nodes import (
-    Call,
-    Load,
-    LoopKind,
-    MathFunction,
-    Program,
-    Store,
-)
+from services.tuner.ir.kinds import LoopKind, MathFunction
+from services.tuner.ir.nodes import Call, Load, Program, Store
 from services.tuner.passes.functions import LARGEST_ERROR_ULP
 from services.tuner.passes.pipeline import Freedom, run_passes
 from services.tuner.passes.switches import ALL_PASSES

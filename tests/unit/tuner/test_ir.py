@@ -13,29 +13,24 @@ from kernelzoo.errors import UnsupportedProgram
 from services.tuner.frontend.floor import floor_divide, remainder
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.interpreter import interpret
+from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, LoopKind, MathFunction, Scope
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
-    BinaryOp,
     Bound,
     Broadcast,
     Buffer,
     Call,
     Cast,
     Compare,
-    CompareOp,
-    Element,
     Expression,
     If,
     IndexValue,
-    LoopKind,
-    MathFunction,
     Program,
     Read,
     Register,
-    Scope,
     Select,
     Statement,
     Store,
