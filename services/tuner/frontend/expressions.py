@@ -72,7 +72,7 @@ MOST_FACTORS = 8
 """The largest whole power that is written as products."""
 
 
-class Pending(Exception):  # noqa: N818: no error, but news for the visit of the store
+class Pending(Exception):
     """The value depends on a condition that the visit has not decided yet."""
 
     def __init__(self, condition: Node) -> None:
