@@ -8,13 +8,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kernelzoo.domain.candidate import Setting
+from kernelzoo.domain.candidate import Candidate, Setting
+from kernelzoo.domain.operators import OPERATORS, Family
 from kernelzoo.domain.target import Target, TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 from services.tuner.compile import compile_candidate
 from services.tuner.config import ContractionConfig, Pack
-from services.tuner.extents import Extents
+from services.tuner.extents import Extents, is_pointwise
+from services.tuner.maps import MapConfig
+from services.tuner.rows import RowsConfig
 from services.tuner.space import lite_space, naive_space_size
 from services.tuner.space.rules import (
     VECTOR_REGISTERS,
@@ -23,9 +26,25 @@ from services.tuner.space.rules import (
     register_elements,
 )
 from services.tuner.stream import StreamConfig
+from services.tuner.window import WindowConfig
 from tests.unit.tuner.candidates import MODELS, contraction
 
 EXTENTS = st.one_of(st.integers(1, 200), st.integers(1, 65_536), st.sampled_from([1, 2, 64, 4096]))
+
+
+def read_back(candidate: Candidate) -> Candidate:
+    """The candidate of the config that its settings are read as."""
+    workload = candidate.workload
+    if StreamConfig.describes(candidate):
+        return StreamConfig.of(candidate).candidate(workload)
+    if workload.operator.family is Family.CONTRACTION or is_pointwise(workload):
+        return ContractionConfig.of(candidate).candidate(workload)
+    match workload.operator.family:
+        case Family.CONVOLUTION:
+            return WindowConfig.of(candidate).candidate(workload)
+        case Family.ROWS:
+            return RowsConfig.of(candidate).candidate(workload)
+    return MapConfig.of(candidate).candidate(workload)
 
 
 @given(operator=st.sampled_from(("matmul", "batch_matmul")), extents=st.tuples(*[EXTENTS] * 4))
@@ -44,11 +63,10 @@ def test_every_legal_workload_has_valid_candidates_none_twice(
     assert len({candidate.candidate_id for candidate in space}) == len(space)
     assert any(candidate.requires == ("simd128",) for candidate in space)
     for candidate in space:
+        assert read_back(candidate) == candidate
         if StreamConfig.describes(candidate):
-            assert StreamConfig.of(candidate).candidate(workload) == candidate
             continue
         config = ContractionConfig.of(candidate)
-        assert config.candidate(workload) == candidate
         live = live_vectors(config.tile_m, config.tile_n, fma=config.fma)
         assert live <= VECTOR_REGISTERS
 
@@ -184,3 +202,23 @@ def test_a_hostile_config_of_any_family_is_refused(
     bad = replace(good, config=tuple(sorted((dict(good.config) | changed).items())))
     with pytest.raises(InvalidSchedule, match=sentence):
         compile_candidate(bad)
+
+
+@given(operator=st.sampled_from(sorted(OPERATORS)), data=st.data())
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_every_operator_of_every_shape_has_valid_candidates(
+    operator: str, data: st.DataObject
+) -> None:
+    extents = st.one_of(st.integers(0, 9), st.integers(1, 300), st.integers(1, 65_536))
+    count = len(OPERATORS[operator].axes)
+    workload = None
+    try:
+        workload = Workload.of(operator, tuple(data.draw(extents) for _ in range(count)))
+    except InvalidInput:
+        assume(False)
+    assert workload is not None
+    space = lite_space(workload, TargetKind.WASM)
+    assert 1 <= len(space) <= 60
+    assert len({candidate.candidate_id for candidate in space}) == len(space)
+    assert any(candidate.requires == ("simd128",) for candidate in space)
+    assert all(read_back(candidate) == candidate for candidate in space)
