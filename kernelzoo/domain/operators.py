@@ -52,6 +52,10 @@ class Operator:
         return "s" in self.attributes and "r" in self.axes
 
     @property
+    def takes_weights(self) -> bool:
+        return len(self.inputs) > 1
+
+    @property
     def takes_epilogue(self) -> bool:
         return self.family is Family.CONTRACTION or self.name == "conv2d"
 

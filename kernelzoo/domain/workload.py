@@ -120,14 +120,26 @@ class Workload:
                     f"extent {axis}={extent} of {operator.name} is out of range; "
                     f"it must be from {least} to {MAX_EXTENT}"
                 )
-        if operator.strided and not self.given["s"]:
-            raise InvalidInput(f"stride s of {operator.name} must be at least 1")
+        if operator.strided:
+            self._refuse_windows()
         for derived in operator.derived:
             if derived.extent(self.given) < 1:
                 raise InvalidInput(
                     f"{self.key} has no output along {derived.axis}; "
                     "give larger extents or a smaller window or start"
                 )
+
+    def _refuse_windows(self) -> None:
+        """The largest of a window that lies in padding alone is no number; a sum is 0 there."""
+        given, name = self.given, self.operator.name
+        if not given["s"]:
+            raise InvalidInput(f"stride s of {name} must be at least 1")
+        sides = (given["r"], given["q"])
+        widest = max(sides) if self.operator.takes_weights else min(sides)
+        if given["p"] >= widest:
+            raise InvalidInput(
+                f"padding p={given['p']} of {name} must be smaller than its window, {widest}"
+            )
 
     def _refuse_oversize(self) -> None:
         for tensor in self.tensors:

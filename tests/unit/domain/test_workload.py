@@ -88,6 +88,8 @@ def test_shapes_follow_from_extents_and_attributes(
         ("conv2d:f32:b1h2w4c1o1r3q3s1p0", "has no output along y"),
         ("slice:f32:m4n4s4k1", "has no output along x"),
         ("conv2d:f32:b1h4w4c1o1r3q3", "takes 9 extents"),
+        ("max_pool2d:f32:b1h4w4c1r2q3s1p2", "p=2 of max_pool2d must be smaller than its window"),
+        ("conv2d:f32:b1h4w4c1o1r2q3s1p3", "p=3 of conv2d must be smaller than its window, 3"),
         ("max_pool2d:f32:b1h4w4c1r9q9s1p70000", "p=70000 of max_pool2d is out of range"),
     ],
 )
