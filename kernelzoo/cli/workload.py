@@ -2,7 +2,8 @@
 
 import re
 
-from kernelzoo.domain.workload import MAX_EXTENT, OPERATORS, Workload
+from kernelzoo.domain.operators import OPERATORS
+from kernelzoo.domain.workload import MAX_EXTENT, Workload
 from kernelzoo.errors import InvalidInput
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")

@@ -1,6 +1,8 @@
 """A workload: one operator with concrete extents and dtype, named by a canonical text key.
 
 `matmul:f32:m384k768n768` reads operator, dtype, then one extent per axis in the operator's order.
+Attributes such as stride and padding stand behind the axes: `conv2d:f32:b1h56w56c64o64r3q3s1p1`. An
+epilogue follows the operator: `matmul+bias+gelu:f32:m384k768n3072`.
 """
 
 import re
@@ -9,6 +11,7 @@ from enum import StrEnum
 from math import prod
 from typing import Self
 
+from kernelzoo.domain.operators import EPILOGUES, OPERATORS, EpilogueKind, Operator
 from kernelzoo.errors import InvalidInput
 
 MAX_EXTENT = 65_536
@@ -47,59 +50,35 @@ class Tensor:
         return self.elements * self.dtype.size_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
-    """A contraction: every output entry sums products of the inputs over the axes it lacks."""
-
-    name: str
-    axes: tuple[str, ...]
-    inputs: tuple[tuple[str, tuple[str, ...]], ...]
-    output: tuple[str, tuple[str, ...]]
-
-    @property
-    def reduction(self) -> tuple[str, ...]:
-        return tuple(axis for axis in self.axes if axis not in self.output[1])
-
-
-OPERATORS = {
-    operator.name: operator
-    for operator in (
-        Operator(
-            name="matmul",
-            axes=("m", "k", "n"),
-            inputs=(("a", ("m", "k")), ("b", ("k", "n"))),
-            output=("c", ("m", "n")),
-        ),
-        Operator(
-            name="batch_matmul",
-            axes=("b", "m", "k", "n"),
-            inputs=(("a", ("b", "m", "k")), ("b", ("b", "k", "n"))),
-            output=("c", ("b", "m", "n")),
-        ),
-    )
-}
+MAX_EPILOGUES = 4
 
 _KEY = re.compile(
-    r"(?P<operator>[a-z0-9_]{1,32}):(?P<dtype>[a-z0-9]{1,8}):(?P<extents>[a-z0-9]{1,64})"
+    r"(?P<operators>[a-z0-9_+]{1,64}):(?P<dtype>[a-z0-9]{1,8}):(?P<extents>[a-z0-9]{1,64})"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """`extents` are in the order of the operator's axes. Build it with `of` or `parse`."""
+    """`extents` are in the order of the operator's axes. Build it with `of` or `parse`.
+
+    `epilogue` names what is done to every entry before it is stored, in that order.
+    """
 
     operator: Operator
     dtype: DType
     extents: tuple[int, ...]
+    epilogue: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, operator: str, extents: tuple[int, ...], dtype: str = DType.F32) -> Self:
-        """Raises InvalidInput for an unknown operator or dtype and for extents out of range."""
-        known = OPERATORS.get(operator)
+        """`operator` may carry an epilogue: `matmul+bias+gelu`.
+
+        Raises InvalidInput for an unknown operator or dtype and for extents out of range.
+        """
+        name, *epilogue = operator.split("+")
+        known = OPERATORS.get(name)
         if known is None:
-            raise InvalidInput(
-                f"operator {operator!r} is unknown; use one of {', '.join(OPERATORS)}"
-            )
+            raise InvalidInput(f"operator {name!r} is unknown; use one of {', '.join(OPERATORS)}")
         if dtype not in tuple(DType):
             raise InvalidInput(f"dtype {dtype!r} is unknown; use one of {', '.join(DType)}")
         if len(extents) != len(known.axes):
@@ -107,13 +86,11 @@ class Workload:
                 f"{operator} takes {len(known.axes)} extents ({'x'.join(known.axes)}), "
                 f"not {len(extents)}"
             )
-        for axis, extent in zip(known.axes, extents, strict=True):
-            if not 1 <= extent <= MAX_EXTENT:
-                raise InvalidInput(
-                    f"extent {axis}={extent} of {operator} is out of range; "
-                    f"it must be from 1 to {MAX_EXTENT}"
-                )
-        workload = cls(operator=known, dtype=DType(dtype), extents=extents)
+        _refuse_epilogue(known, tuple(epilogue))
+        workload = cls(
+            operator=known, dtype=DType(dtype), extents=extents, epilogue=tuple(epilogue)
+        )
+        workload._refuse_extents()
         workload._refuse_oversize()
         return workload
 
@@ -127,12 +104,42 @@ class Workload:
                 "write operator:dtype:extents, as in matmul:f32:m384k768n768"
             )
         pairs = re.findall(r"([a-z])([0-9]{1,9})", match["extents"])
-        workload = cls.of(match["operator"], tuple(int(n) for _, n in pairs), match["dtype"])
+        workload = cls.of(match["operators"], tuple(int(n) for _, n in pairs), match["dtype"])
         if workload.key != key:
             raise InvalidInput(
                 f"workload key {key[:80]!r} is not canonical; did you mean {workload.key!r}?"
             )
         return workload
+
+    def _refuse_extents(self) -> None:
+        operator = self.operator
+        for axis, extent in zip(operator.axes, self.extents, strict=True):
+            least = 0 if axis in operator.attributes else 1
+            if not least <= extent <= MAX_EXTENT:
+                raise InvalidInput(
+                    f"extent {axis}={extent} of {operator.name} is out of range; "
+                    f"it must be from {least} to {MAX_EXTENT}"
+                )
+        if operator.strided:
+            self._refuse_windows()
+        for derived in operator.derived:
+            if derived.extent(self.given) < 1:
+                raise InvalidInput(
+                    f"{self.key} has no output along {derived.axis}; "
+                    "give larger extents or a smaller window or start"
+                )
+
+    def _refuse_windows(self) -> None:
+        """The largest of a window that lies in padding alone is no number; a sum is 0 there."""
+        given, name = self.given, self.operator.name
+        if not given["s"]:
+            raise InvalidInput(f"stride s of {name} must be at least 1")
+        sides = (given["r"], given["q"])
+        widest = max(sides) if self.operator.takes_weights else min(sides)
+        if given["p"] >= widest:
+            raise InvalidInput(
+                f"padding p={given['p']} of {name} must be smaller than its window, {widest}"
+            )
 
     def _refuse_oversize(self) -> None:
         for tensor in self.tensors:
@@ -149,34 +156,73 @@ class Workload:
     @property
     def key(self) -> str:
         dims = "".join(f"{a}{n}" for a, n in zip(self.operator.axes, self.extents, strict=True))
-        return f"{self.operator.name}:{self.dtype}:{dims}"
+        return f"{'+'.join((self.operator.name, *self.epilogue))}:{self.dtype}:{dims}"
 
     @property
-    def extent(self) -> dict[str, int]:
-        """Extent by axis name."""
+    def given(self) -> dict[str, int]:
+        """Extent or attribute by the letter of the key."""
         return dict(zip(self.operator.axes, self.extents, strict=True))
 
     @property
+    def extent(self) -> dict[str, int]:
+        """As `given`, with the extents that follow from it."""
+        given = self.given
+        return given | {derived.axis: derived.extent(given) for derived in self.operator.derived}
+
+    @property
     def flops(self) -> int:
-        """Floating-point operations of one call, a multiply-add counted as two."""
-        return 2 * prod(self.extents)
+        """Floating-point operations of one call, a multiply-add counted as two.
+
+        Epilogues are not counted, which keeps the figures of an operator comparable.
+        """
+        extent = self.extent
+        points = prod(extent[axis] for axis in (*self.operator.output[1], *self.operator.summed))
+        return self.operator.flops_per_point * points
+
+    @property
+    def bytes_moved(self) -> int:
+        """Of all tensors, each counted once."""
+        return sum(tensor.size_bytes for tensor in self.tensors)
 
     @property
     def reduction_length(self) -> int:
-        """Products summed into one output entry."""
-        return prod(self.extent[axis] for axis in self.operator.reduction)
+        """Terms summed into one output entry."""
+        extent = self.extent
+        return prod(extent[axis] for axis in self.operator.summed)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """Inputs in order, then the output: the order of a kernel's pointer parameters."""
         extent = self.extent
-        described = [*((n, axes, Role.INPUT) for n, axes in self.operator.inputs)]
-        described.append((*self.operator.output, Role.OUTPUT))
-        return tuple(
-            Tensor(name=n, role=role, dtype=self.dtype, shape=tuple(extent[a] for a in axes))
-            for n, axes, role in described
-        )
+        name, axes = self.operator.output
+        output = tuple(extent[a] for a in axes)
+        shapes = [(n, tuple(extent[a] for a in axes)) for n, axes in self.operator.inputs]
+        shapes += _epilogue_inputs(self.epilogue, output)
+        inputs = (Tensor(name=n, role=Role.INPUT, dtype=self.dtype, shape=s) for n, s in shapes)
+        return (*inputs, Tensor(name=name, role=Role.OUTPUT, dtype=self.dtype, shape=output))
 
     @property
     def output(self) -> Tensor:
         return self.tensors[-1]
+
+
+def _refuse_epilogue(operator: Operator, epilogue: tuple[str, ...]) -> None:
+    unknown = next((name for name in epilogue if name not in EPILOGUES), None)
+    if unknown is not None:
+        raise InvalidInput(f"epilogue {unknown[:40]!r} is unknown; use {', '.join(EPILOGUES)}")
+    if epilogue and not operator.takes_epilogue:
+        raise InvalidInput(f"operator {operator.name} takes no epilogue")
+    if len(epilogue) > MAX_EPILOGUES or len(set(epilogue)) < len(epilogue):
+        raise InvalidInput(f"an epilogue has at most {MAX_EPILOGUES} parts, none of them twice")
+
+
+def _epilogue_inputs(
+    epilogue: tuple[str, ...], output: tuple[int, ...]
+) -> list[tuple[str, tuple[int, ...]]]:
+    shapes = {
+        EpilogueKind.COLUMN: output[-1:],
+        EpilogueKind.ENTRY: output,
+        EpilogueKind.SCALAR: (1,),
+    }
+    kinds = [(name, EPILOGUES[name]) for name in epilogue]
+    return [(name, shapes[kind]) for name, kind in kinds if kind is not EpilogueKind.UNARY]

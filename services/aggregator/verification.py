@@ -7,14 +7,11 @@ from the seed, and a kernel that is wrong anywhere near them, or was never run, 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelzoo.domain.measurement import Outcome, Verdict
 from kernelzoo.domain.seeded import GOLDEN, STEP, comparison_tolerance, sampled_positions
 from kernelzoo.domain.workload import Workload
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from services.aggregator.definitions import Floats, Indices, entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,25 +35,12 @@ def input_values(seed: int, tensor: int, index: Indices) -> Floats:
 
 def expected_entries(workload: Workload, seed: int) -> Floats:
     """float64[SAMPLED_ENTRIES]: right values at `sampled_positions`."""
-    output = workload.output
-    positions = np.array(sampled_positions(seed, output.elements), dtype=np.int64)
-    coordinates = np.unravel_index(positions, output.shape)
-    output_axes = workload.operator.output[1]
-    fixed = {axis: c[:, np.newaxis] for axis, c in zip(output_axes, coordinates, strict=True)}
-    summed = np.unravel_index(
-        np.arange(workload.reduction_length),
-        tuple(workload.extent[axis] for axis in workload.operator.reduction),
-    )
-    running = {
-        axis: s[np.newaxis, :] for axis, s in zip(workload.operator.reduction, summed, strict=True)
-    }
-    products = np.ones((positions.size, workload.reduction_length))
-    for number, (_, axes) in enumerate(workload.operator.inputs):
-        place = fixed | running
-        shape = tuple(workload.extent[axis] for axis in axes)
-        flat = np.ravel_multi_index(np.broadcast_arrays(*(place[axis] for axis in axes)), shape)
-        products *= input_values(seed, number, flat)
-    return np.asarray(products.sum(axis=1), dtype=np.float64)
+    positions = np.array(sampled_positions(seed, workload.output.elements), dtype=np.int64)
+
+    def read(tensor: int, index: Indices) -> Floats:
+        return input_values(seed, tensor, index)
+
+    return entries(workload, positions, read)
 
 
 def judge(

@@ -1,15 +1,23 @@
 """A candidate to its artifact: schedule, loop IR, passes, WebAssembly. Nothing is remembered."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
+from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest, Layout
 from kernelzoo.domain.candidate import Candidate
-from services.tuner.config import ContractionConfig
-from services.tuner.extents import Extents
-from services.tuner.frontend.tvm import contraction_program
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Role, Tensor, Workload
+from kernelzoo.errors import InvalidInput, UnsupportedProgram
+from services.tuner.config import LANES, MAX_TILE_ELEMENTS
+from services.tuner.extents import Extents, panel_shape
+from services.tuner.families import planned
+from services.tuner.frontend.contraction import packing_program
+from services.tuner.frontend.expressions import Node
+from services.tuner.frontend.lowering import plain_program
 from services.tuner.ir.nodes import Program
-from services.tuner.passes.pipeline import run_passes
+from services.tuner.passes.pipeline import Freedom, run_passes
 from services.tuner.passes.switches import ALL_PASSES, PassSwitches
+from services.tuner.passes.vectorise import CHUNK, sliceable
+from services.tuner.settings import BASE
 from services.tuner.wasm.assembler import Function, assemble
 from services.tuner.wasm.lowering import lower
 
@@ -24,6 +32,19 @@ class Compilation:
     artifact: Artifact
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledProgram:
+    """A module of ABI 1 from any program; pointers are those of `program.parameters`, in order."""
+
+    program: Program
+    body: bytes
+    scratch_bytes: int
+
+    @property
+    def range_extent(self) -> int:
+        return self.program.body.extent
+
+
 def compile_candidate(candidate: Candidate) -> Artifact:
     """The same candidate gives the same bytes in every process.
 
@@ -33,23 +54,84 @@ def compile_candidate(candidate: Candidate) -> Artifact:
     return compilation(candidate, ALL_PASSES).artifact
 
 
+def compile_program(function: Node, name: str, *, fma: bool = False) -> CompiledProgram:
+    """Any TIR PrimFunc, scheduled or not; `name` is what errors call it.
+
+    Innermost loops over consecutive memory are vectorised, and the outermost loop becomes the
+    caller's range where its iterations are independent. Raises UnsupportedProgram for a node that
+    is not lowered.
+    """
+    try:
+        program = sliceable(plain_program(function), CHUNK)
+        optimised = run_passes(program, ALL_PASSES, Freedom(fma=fma, vectors=1))
+        lowered = lower(optimised, ALL_PASSES)
+    except UnsupportedProgram as error:
+        raise UnsupportedProgram(f"{name}: {error}") from error
+    return CompiledProgram(
+        program=optimised, body=assemble(lowered.function), scratch_bytes=lowered.scratch_bytes
+    )
+
+
+def compile_packing(workload: Workload, layout: str) -> Artifact:
+    """The pack kernel of a contraction: from its input b to b in the layout of that id.
+
+    Raises InvalidInput for an id that is no layout.
+    """
+    width = _panel_width(layout)
+    program = sliceable(packing_program(Extents.of(workload), width), CHUNK)
+    lowered = lower(run_passes(program, ALL_PASSES, Freedom(vectors=1)), ALL_PASSES)
+    plain, packed = workload.tensors[1], _tensors(workload, width)[1]
+    manifest = ArtifactManifest(
+        abi=ABI_VERSION,
+        kind=TargetKind.WASM,
+        requires=BASE,
+        tensors=(plain, replace(packed, name="packed", role=Role.OUTPUT)),
+        scratch_bytes=lowered.scratch_bytes,
+        range_extent=program.body.extent,
+    )
+    return Artifact.of(assemble(lowered.function), manifest)
+
+
+def layout_id(panels: int) -> str:
+    return f"panels{panels}"
+
+
+def _panel_width(layout: str) -> int:
+    known = {layout_id(width): width for width in range(LANES, MAX_TILE_ELEMENTS + 1, LANES)}
+    if layout not in known:
+        raise InvalidInput(f"layout {layout[:40]!r} is unknown; use panels4, panels8, …")
+    return known[layout]
+
+
+def _tensors(workload: Workload, panels: int) -> tuple[Tensor, ...]:
+    """Those of the workload, b in panels where the kernel wants it so."""
+    if not panels:
+        return workload.tensors
+    a, b, *rest = workload.tensors
+    extents = Extents.of(workload)
+    batch = (extents.batch,) if extents.batch else ()
+    return a, replace(b, shape=(*batch, *panel_shape(extents, panels))), *rest
+
+
 def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:
     """As `compile_candidate`, with what the steps made, under the given switches."""
-    config = ContractionConfig.of(candidate)
-    extents = Extents.of(candidate.workload)
-    scheduled = contraction_program(extents, config)
-    optimised = run_passes(scheduled, switches, fma=config.fma)
-    lowered = lower(optimised, switches)
+    try:
+        plan = planned(candidate)
+        optimised = run_passes(plan.program, switches, plan.freedom)
+        lowered = lower(optimised, switches)
+    except UnsupportedProgram as error:
+        raise UnsupportedProgram(f"{candidate.workload.key}: {error}") from error
     manifest = ArtifactManifest(
         abi=ABI_VERSION,
         kind=candidate.kind,
         requires=candidate.requires,
-        tensors=candidate.workload.tensors,
+        tensors=_tensors(candidate.workload, plan.panels),
         scratch_bytes=lowered.scratch_bytes,
-        range_extent=config.range_extent(extents),
+        range_extent=plan.program.body.extent,
+        layouts=(Layout(tensor="b", layout=layout_id(plan.panels)),) if plan.panels else (),
     )
     return Compilation(
-        scheduled=scheduled,
+        scheduled=plan.program,
         optimised=optimised,
         function=lowered.function,
         artifact=Artifact.of(assemble(lowered.function), manifest),

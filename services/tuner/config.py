@@ -4,15 +4,15 @@ Table 1 names tiles x, y, r for rows, columns and the summed axis, 0 for the reg
 the cache tile: `tile_m` is x0, `tile_n` y0, `unroll_k` r0, `block_m` x1, `block_n` y1; r1 is k.
 """
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Self
 
-from kernelzoo.domain.candidate import Candidate, Setting
+from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import InvalidSchedule
-from services.tuner.extents import Extents
+from services.tuner.extents import Extents, Shape, panel_shape, round_up
+from services.tuner.settings import Settings, plain, requires
 
 LANES = 4
 MAX_TILE_ELEMENTS = 128
@@ -23,10 +23,12 @@ MAX_SCRATCH_BYTES = 1 << 26
 
 
 class Pack(StrEnum):
-    """How b is read: in place, or copied into panels of `tile_n` columns inside the kernel."""
+    """How b is read: in place, copied into panels of `tile_n` columns inside the kernel, or already
+    lying so, for weights that stay the same: a pack kernel has copied them before."""
 
     NONE = "none"
     KERNEL = "kernel"
+    BEFORE = "before"
 
 
 class Outer(StrEnum):
@@ -53,52 +55,43 @@ class ContractionConfig:
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        if candidate.kind is not TargetKind.WASM:
-            raise InvalidSchedule(f"{candidate.kind} candidates are not compiled yet; use wasm")
-        config = cls._read(candidate.config)
-        fault = config.fault(Extents.of(candidate.workload))
-        if fault:
-            raise InvalidSchedule(f"config of {candidate.workload.key} is refused: {fault}")
-        if candidate.requires != config.requires:
-            raise InvalidSchedule(
-                f"candidate says it requires {', '.join(candidate.requires) or 'nothing'}; "
-                f"with fma={config.fma} it must say {', '.join(config.requires)}"
-            )
-        return config
-
-    @classmethod
-    def _read(cls, settings: tuple[tuple[str, Setting], ...]) -> Self:
-        names = [name for name, _ in settings]
-        known = sorted(field.name for field in fields(cls))
-        if names != known:
-            strange = sorted(set(names) ^ set(known)) or names
-            raise InvalidSchedule(
-                f"config setting {str(strange[0])[:40]!r} is unknown, missing, repeated or out of "
-                f"order; give exactly {', '.join(known)}, sorted"
-            )
-        values = dict(settings)
-        return cls(
-            tile_m=_whole(values, "tile_m"),
-            tile_n=_whole(values, "tile_n"),
-            unroll_k=_whole(values, "unroll_k"),
-            block_m=_whole(values, "block_m"),
-            block_n=_whole(values, "block_n"),
-            pack=Pack(_choice(values, "pack", tuple(Pack))),
-            fma=_switch(values, "fma"),
-            outer=Outer(_choice(values, "outer", tuple(Outer))),
+        settings = Settings(candidate, tuple(field.name for field in fields(cls)))
+        config = cls(
+            tile_m=settings.whole("tile_m"),
+            tile_n=settings.whole("tile_n"),
+            unroll_k=settings.whole("unroll_k"),
+            block_m=settings.whole("block_m"),
+            block_n=settings.whole("block_n"),
+            pack=Pack(settings.choice("pack", tuple(Pack))),
+            fma=settings.switch("fma"),
+            outer=Outer(settings.choice("outer", tuple(Outer))),
         )
+        settings.refuse(config.fault(Extents.of(candidate.workload)), fma=config.fma)
+        return config
 
     @property
     def requires(self) -> tuple[str, ...]:
-        return ("relaxed-simd", "simd128") if self.fma else ("simd128",)
+        return requires(fma=self.fma)
+
+    @property
+    def panels(self) -> int:
+        """Columns of a panel of b, where b comes in panels; else 0."""
+        return self.tile_n if self.pack is Pack.BEFORE else 0
+
+    def shapes(self, extents: Extents) -> tuple[Shape, ...]:
+        """Of a, b, the inputs of the epilogue and c, as the kernel reads them."""
+        a, b, *rest = extents.shapes
+        if self.panels:
+            b = (*b[:-2], *panel_shape(extents, self.panels))
+        return a, b, *rest
 
     def rounded(self, extents: Extents) -> Extents:
         """The extents rounded up to whole register tiles."""
-        return Extents(
-            batch=extents.batch,
-            m=_round_up(extents.m, self.tile_m),
-            k=_round_up(extents.k, self.unroll_k),
-            n=_round_up(extents.n, self.tile_n),
+        return replace(
+            extents,
+            m=round_up(extents.m, self.tile_m),
+            k=round_up(extents.k, self.unroll_k),
+            n=round_up(extents.n, self.tile_n),
         )
 
     def range_extent(self, extents: Extents) -> int:
@@ -114,7 +107,7 @@ class ContractionConfig:
         return Candidate(
             workload=workload,
             kind=TargetKind.WASM,
-            config=tuple(sorted((n, _plain(v)) for n, v in asdict(self).items())),
+            config=tuple(sorted((n, plain(v)) for n, v in asdict(self).items())),
             requires=self.requires,
         )
 
@@ -148,7 +141,11 @@ class ContractionConfig:
                 return f"block_{axis}={block} must divide {size} into whole tiles of {tile}"
         if self.outer is Outer.BATCH and not extents.batch:
             return "outer=b needs a batch axis; use m or n"
+        if self.pack is Pack.BEFORE:
+            return ""
         if self.pack is Pack.NONE:
+            if extents.b_turned:
+                return "pack=none reads a turned b one entry at a time; use kernel"
             return ""
         if self.outer is Outer.ROWS:
             return "pack=kernel with outer=m would pack again for every block of rows; use b or n"
@@ -158,32 +155,3 @@ class ContractionConfig:
                 f"{MAX_PANEL_COLUMNS} columns and {MAX_SCRATCH_BYTES} bytes"
             )
         return ""
-
-
-def _round_up(size: int, step: int) -> int:
-    return -(-size // step) * step
-
-
-def _plain(value: Setting) -> Setting:
-    return str(value) if isinstance(value, StrEnum) else value
-
-
-def _whole(values: dict[str, Setting], name: str) -> int:
-    value = values[name]
-    if type(value) is not int:
-        raise InvalidSchedule(f"config setting {name} must be a whole number")
-    return value
-
-
-def _switch(values: dict[str, Setting], name: str) -> bool:
-    value = values[name]
-    if type(value) is not bool:
-        raise InvalidSchedule(f"config setting {name} must be true or false")
-    return value
-
-
-def _choice(values: dict[str, Setting], name: str, choices: tuple[str, ...]) -> str:
-    value = values[name]
-    if not isinstance(value, str) or value not in choices:
-        raise InvalidSchedule(f"config setting {name} must be one of {', '.join(choices)}")
-    return value

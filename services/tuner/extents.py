@@ -3,31 +3,82 @@
 from dataclasses import dataclass
 from typing import Self
 
+from kernelzoo.domain.operators import EPILOGUES, EpilogueKind, Family
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import UnsupportedProgram
+
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extents:
-    """c[batch, m, n] = Σ_k a[batch, m, k]·b[batch, k, n]; batch 0 means that there is no axis."""
+    """c[batch, m, n] = Σ_k a[batch, m, k]·b[batch, k, n]; batch 0 means that there is no axis.
+
+    A turned matrix lies in memory with its last two axes the other way. The epilogue is applied to
+    every entry of c.
+    """
 
     batch: int
     m: int
     k: int
     n: int
+    a_turned: bool = False
+    b_turned: bool = False
+    epilogue: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, workload: Workload) -> Self:
         """Raises UnsupportedProgram for an operator that is no such contraction."""
         extent = workload.extent
-        if workload.operator.name not in ("matmul", "batch_matmul"):
+        if is_pointwise(workload):
+            rows = extent["b"] * extent["h"] * extent["w"]
+            return cls(batch=0, m=rows, k=extent["c"], n=extent["o"], epilogue=workload.epilogue)
+        if workload.operator.family is not Family.CONTRACTION:
             raise UnsupportedProgram(
-                f"operator {workload.operator.name} has no schedule; use matmul or batch_matmul"
+                f"operator {workload.operator.name} is no contraction; use matmul or batch_matmul"
             )
-        return cls(batch=extent.get("b", 0), m=extent["m"], k=extent["k"], n=extent["n"])
+        (_, a), (_, b) = workload.operator.inputs
+        return cls(
+            batch=extent.get("b", 0),
+            m=extent["m"],
+            k=extent["k"],
+            n=extent["n"],
+            a_turned=a[-1] == "m",
+            b_turned=b[-1] == "k",
+            epilogue=workload.epilogue,
+        )
 
     @property
-    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Of a, b and c."""
+    def shapes(self) -> tuple[Shape, ...]:
+        """Of a, b, the inputs of the epilogue and c."""
         batch = (self.batch,) if self.batch else ()
-        return (*batch, self.m, self.k), (*batch, self.k, self.n), (*batch, self.m, self.n)
+        a = (self.k, self.m) if self.a_turned else (self.m, self.k)
+        b = (self.n, self.k) if self.b_turned else (self.k, self.n)
+        c = (*batch, self.m, self.n)
+        return (*batch, *a), (*batch, *b), *epilogue_shapes(self.epilogue, c), c
+
+
+def epilogue_shapes(epilogue: tuple[str, ...], output: Shape) -> tuple[Shape, ...]:
+    shapes = {
+        EpilogueKind.COLUMN: output[-1:],
+        EpilogueKind.ENTRY: output,
+        EpilogueKind.SCALAR: (1,),
+    }
+    return tuple(shapes[EPILOGUES[name]] for name in epilogue if EPILOGUES[name] in shapes)
+
+
+def panel_shape(extents: Extents, width: int) -> Shape:
+    """Of b in panels of `width` columns."""
+    return -(-extents.n // width), extents.k, width
+
+
+def is_pointwise(workload: Workload) -> bool:
+    """A convolution of single pixels: the product of a matrix of pixels and one of weights."""
+    if workload.operator.name != "conv2d":
+        return False
+    given = workload.given
+    return (given["r"], given["q"], given["s"], given["p"]) == (1, 1, 1, 0)
+
+
+def round_up(size: int, step: int) -> int:
+    return -(-size // step) * step

@@ -1,11 +1,11 @@
 """Accesses to buffers that were stated larger than they are, flattened and guarded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.nodes import Block, Bound, Buffer, If, Store
+from services.tuner.ir.nodes import Block, Bound, Buffer, If
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ def access(
     return Access(buffer=buffer, index=flat, bounds=bounds)
 
 
-def guarded(store: Store, accesses: tuple[Access, ...], ranges: Mapping[str, Range]) -> Block:
-    """The store under every bound that its loops do not already keep."""
+def guarded(block: Block, accesses: Sequence[Access], ranges: Mapping[str, Range]) -> Block:
+    """The block under every bound that its loops do not already keep."""
     bounds = dict.fromkeys(bound for one in accesses for bound in one.bounds)
     open_bounds = tuple(b for b in bounds if b.index.bounds(ranges)[1] >= b.limit)
-    return (If(bounds=open_bounds, body=(store,)),) if open_bounds else (store,)
+    return (If(bounds=open_bounds, body=block),) if open_bounds else block

@@ -2,11 +2,20 @@
 
 from collections.abc import Hashable
 
+from kernelzoo.errors import UnsupportedProgram
 from services.tuner.frontend.clip import Access, access, flat_size
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.nodes import Buffer, Element, Scope
+from services.tuner.ir.kinds import Element, Scope
+from services.tuner.ir.nodes import Buffer
 
 Shape = tuple[int, ...]
+
+ELEMENTS = {
+    "float32": Element.F32,
+    "int32": Element.I32,
+    "int8": Element.I8,
+    "int64": Element.I64,
+}
 
 
 class Symbols:
@@ -24,15 +33,35 @@ class Symbols:
         self.ranges[var] = (0, extent - 1)
         return var
 
+    def fresh_value(self, name: str, limits: Range) -> str:
+        """A new variable for a value within inclusive limits."""
+        var = self._fresh(name)
+        self.ranges[var] = limits
+        return var
+
     def variable(self, key: Hashable) -> Affine:
         return Affine.variable(self._variables[key])
 
     def declare(
-        self, key: Hashable, name: str, scope: Scope, *, shape: Shape, stated: Shape
+        self,
+        key: Hashable,
+        name: str,
+        scope: Scope,
+        *,
+        dtype: str,
+        shape: Shape,
+        stated: Shape,
     ) -> Buffer:
-        """A buffer of `shape`, which the program was `stated` on as if it were larger."""
+        """A buffer of `shape`, which the program was `stated` on as if it were larger.
+
+        Raises UnsupportedProgram for a dtype that the loop IR does not have.
+        """
+        if dtype not in ELEMENTS:
+            raise UnsupportedProgram(
+                f"buffer {name} of {dtype} is not lowered; use {', '.join(ELEMENTS)}"
+            )
         buffer = Buffer(
-            name=self._fresh(name), scope=scope, element=Element.F32, size=flat_size(shape)
+            name=self._fresh(name), scope=scope, element=ELEMENTS[dtype], size=flat_size(shape)
         )
         self._buffers[key] = (buffer, shape, stated)
         return buffer

@@ -25,7 +25,10 @@ class Affine:
         return cls(constant=0, terms=((var, 1),))
 
     def coefficient(self, var: str) -> int:
-        return next((c for v, c in self.terms if v == var), 0)
+        for name, factor in self.terms:
+            if name == var:
+                return factor
+        return 0
 
     def plus(self, other: "Affine") -> "Affine":
         if not other.terms:

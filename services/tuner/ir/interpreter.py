@@ -1,6 +1,6 @@
 """Runs a program at any stage over NumPy buffers: slow, plain, the oracle of the other steps."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import erf
 
@@ -8,29 +8,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.tuner.ir.affine import Affine
+from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, MathFunction
 from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
     Binary,
-    BinaryOp,
+    Bitcast,
     Block,
     Broadcast,
     Buffer,
     Call,
     Cast,
     Compare,
-    CompareOp,
     Const,
-    Element,
     Expression,
     ExtractLane,
     If,
     IndexValue,
+    Let,
     Load,
     Loop,
-    MathFunction,
     MultiplyAdd,
     Program,
     Read,
@@ -44,7 +43,12 @@ from services.tuner.ir.unsupported import unsupported
 Value = NDArray[np.generic]
 """The lanes of a value."""
 
-_TYPES: dict[Element, type[np.generic]] = {Element.F32: np.float32, Element.I32: np.int32}
+_TYPES: dict[Element, type[np.generic]] = {
+    Element.F32: np.float32,
+    Element.I32: np.int32,
+    Element.I8: np.int8,
+    Element.I64: np.int64,
+}
 _BINARY = {
     BinaryOp.ADD: np.add,
     BinaryOp.SUB: np.subtract,
@@ -52,8 +56,29 @@ _BINARY = {
     BinaryOp.DIV: np.divide,
     BinaryOp.MIN: np.minimum,
     BinaryOp.MAX: np.maximum,
+    BinaryOp.FLOOR_DIV: np.floor_divide,
+    BinaryOp.FLOOR_MOD: np.mod,
+    BinaryOp.AND: np.bitwise_and,
+    BinaryOp.OR: np.bitwise_or,
+    BinaryOp.SHIFT_LEFT: np.left_shift,
+    BinaryOp.SHIFT_RIGHT: np.right_shift,
 }
-_COMPARE = {CompareOp.EQ: np.equal, CompareOp.LT: np.less, CompareOp.LE: np.less_equal}
+_COMPARE = {
+    CompareOp.EQ: np.equal,
+    CompareOp.NE: np.not_equal,
+    CompareOp.LT: np.less,
+    CompareOp.LE: np.less_equal,
+}
+_IN_DOUBLE: dict[MathFunction, Callable[[NDArray[np.float64]], object]] = {
+    MathFunction.EXP: np.exp,
+    MathFunction.TANH: np.tanh,
+    MathFunction.RSQRT: lambda x: 1 / np.sqrt(x),
+    MathFunction.SIGMOID: lambda x: 1 / (1 + np.exp(-x)),
+    MathFunction.ERF: np.vectorize(erf),
+    MathFunction.SQRT: np.sqrt,
+    MathFunction.NEAREST: np.rint,
+    MathFunction.ABS: np.abs,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +91,7 @@ class _Machine:
 
 
 def interpret(
-    program: Program, arguments: dict[str, NDArray[np.float32]], *, low: int, high: int
+    program: Program, arguments: Mapping[str, NDArray[np.generic]], *, low: int, high: int
 ) -> None:
     """Runs iterations low … high-1 of the range loop on flat arrays by name, in place."""
     machine = _Machine(buffers={**arguments})
@@ -91,6 +116,9 @@ def _statement(statement: Statement, machine: _Machine) -> None:
             for count in range(extent):
                 machine.variables[var] = count
                 _block(body, machine)
+        case Let(var=var, value=value, low=low, high=high, body=body):
+            machine.variables[var] = _bound_value(_value(value, machine), low, high)
+            _block(body, machine)
         case If(bounds=bounds, body=body, otherwise=otherwise):
             holds = all(_at(bound.index, machine) < bound.limit for bound in bounds)
             _block(body if holds else otherwise, machine)
@@ -104,6 +132,14 @@ def _statement(statement: Statement, machine: _Machine) -> None:
             raise unsupported(statement, "the interpreter, which runs one thread")
         case _:
             raise unsupported(statement, "the interpreter")
+
+
+def _bound_value(value: Value, low: int, high: int) -> int:
+    """Raises IndexError where a program misjudged the range of a value."""
+    number = int(value[0])
+    if not low <= number <= high:
+        raise IndexError(f"{number} is not from {low} to {high}")
+    return number
 
 
 def _at(index: Affine, machine: _Machine) -> int:
@@ -129,7 +165,8 @@ def _value(expression: Expression, machine: _Machine) -> Value:
         case IndexValue(index=index):
             return np.full(1, _at(index, machine), np.int32)
         case Load(buffer=buffer, index=index, lanes=lanes):
-            return machine.buffers[buffer.name][_span(buffer, index, lanes, machine)].copy()
+            held = machine.buffers[buffer.name][_span(buffer, index, lanes, machine)]
+            return held.astype(_TYPES[buffer.element.loaded])
         case Read(register=register):
             return machine.registers[register]
         case Broadcast(value=value, lanes=lanes):
@@ -142,28 +179,24 @@ def _value(expression: Expression, machine: _Machine) -> Value:
             one, other, total = _values((left, right, addend), machine)
             return _lanes(np.add(np.multiply(one, other), total))
         case Compare(op=compare, left=left, right=right):
-            return _lanes(_COMPARE[compare](*_values((left, right), machine)))
+            holds = _lanes(_COMPARE[compare](*_values((left, right), machine)))
+            return holds.astype(np.int32) * (1 if holds.size == 1 else -1)
         case Select(condition=condition, then=then, otherwise=otherwise):
-            return _lanes(np.where(*_values((condition, then, otherwise), machine)))
+            chosen, one, other = _values((condition, then, otherwise), machine)
+            return _lanes(np.where(chosen != 0, one, other))
         case Cast(value=value, element=element):
             return _value(value, machine).astype(_TYPES[element])
+        case Bitcast(value=value, element=element):
+            return _value(value, machine).view(_TYPES[element])
         case Call(function=function, argument=argument):
             return _call(function, _value(argument, machine))
     raise unsupported(expression, "the interpreter")
 
 
 def _call(function: MathFunction, argument: Value) -> Value:
-    match function:
-        case MathFunction.SQRT:
-            return _lanes(np.sqrt(argument))
-        case MathFunction.RSQRT:
-            return _lanes(np.reciprocal(np.sqrt(argument)))
-        case MathFunction.EXP:
-            return _lanes(np.exp(argument))
-        case MathFunction.TANH:
-            return _lanes(np.tanh(argument))
-        case MathFunction.ERF:
-            return np.array([erf(x) for x in argument.tolist()], np.float32)
+    """In float64, rounded once."""
+    with np.errstate(all="ignore"):
+        return _lanes(_IN_DOUBLE[function](argument.astype(np.float64))).astype(np.float32)
 
 
 def _lanes(result: object) -> Value:

@@ -1,7 +1,9 @@
-"""How many lanes a value has."""
+"""How many lanes a value has, and of which element."""
 
+from services.tuner.ir.kinds import Element
 from services.tuner.ir.nodes import (
     Binary,
+    Bitcast,
     Broadcast,
     Call,
     Cast,
@@ -28,6 +30,28 @@ def lanes_of(expression: Expression) -> int:
             return register.lanes
         case ExtractLane() | IndexValue():
             return 1
-        case Cast(value=operand) | Select(then=operand) | Call(argument=operand):
+        case Cast(value=operand) | Bitcast(value=operand) | Call(argument=operand):
+            return lanes_of(operand)
+        case Select(then=operand):
             return lanes_of(operand)
     raise unsupported(expression, "lane counting")
+
+
+def element_of(expression: Expression) -> Element:
+    """F32 or I32."""
+    match expression:
+        case MultiplyAdd() | Call():
+            return Element.F32
+        case Load(buffer=buffer):
+            return buffer.element.loaded
+        case Binary(left=operand) | Broadcast(value=operand) | ExtractLane(value=operand):
+            return element_of(operand)
+        case Read(register=register):
+            return register.element
+        case Const(element=element) | Cast(element=element) | Bitcast(element=element):
+            return element
+        case IndexValue() | Compare():
+            return Element.I32
+        case Select(then=operand):
+            return element_of(operand)
+    raise unsupported(expression, "element typing")

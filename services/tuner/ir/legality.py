@@ -5,20 +5,22 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.lanes import lanes_of
+from services.tuner.ir.kinds import BinaryOp, Element, LoopKind
+from services.tuner.ir.lanes import element_of, lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
+    Binary,
     Block,
     Bound,
     Buffer,
     Expression,
     If,
     IndexValue,
+    Let,
     Load,
     Loop,
-    LoopKind,
     Program,
     Read,
     Register,
@@ -42,6 +44,9 @@ class Stage(StrEnum):
 
 _BEFORE_EXPANSION = (Stage.SCHEDULED, Stage.PARTITIONED)
 _WITH_REGISTERS = (Stage.REGISTERED, Stage.HOISTED)
+_SHIFTS = (BinaryOp.SHIFT_LEFT, BinaryOp.SHIFT_RIGHT)
+"""One count for all lanes."""
+
 _EXPANDED_AWAY = (LoopKind.UNROLLED, LoopKind.VECTOR)
 
 
@@ -52,6 +57,7 @@ class _Scope:
     stage: Stage
     ranges: dict[str, Range]
     buffers: frozenset[str]
+    held: tuple[Bound, ...] = ()
     pointers: frozenset[tuple[str, tuple[tuple[str, int], ...]]] = frozenset()
     assigned: set[Register] = field(default_factory=set)
 
@@ -79,13 +85,15 @@ def _statement(statement: Statement, scope: _Scope) -> Iterator[str]:
             yield from _value(value, scope)
             if scope.stage not in _WITH_REGISTERS:
                 yield f"register {register.name} is assigned in a {scope.stage} program"
-            if register.lanes != lanes_of(value):
+            if register.lanes != lanes_of(value) or register.element is not element_of(value):
                 yield f"register {register.name} of {register.lanes} lanes gets another number"
             scope.assigned.add(register)
         case Loop(kind=LoopKind.RANGE):
             yield f"range loop {statement.var} is not the outermost"
         case Loop():
             yield from _loop(statement, scope)
+        case Let():
+            yield from _let(statement, scope)
         case If():
             yield from _condition(statement, scope)
         case Allocate(buffer=buffer, body=body):
@@ -114,6 +122,20 @@ def _loop(loop: Loop, scope: _Scope) -> Iterator[str]:
     yield from _block(loop.body, inside)
 
 
+def _let(let: Let, scope: _Scope) -> Iterator[str]:
+    yield from _value(let.value, scope)
+    if let.low > let.high or let.var in scope.ranges:
+        yield f"value {let.var} from {let.low} to {let.high} is empty or hides another"
+    if lanes_of(let.value) != 1 or element_of(let.value) is not Element.I32:
+        yield f"value {let.var} is no single i32"
+    inside = replace(
+        scope,
+        ranges={**scope.ranges, let.var: (let.low, let.high)},
+        pointers=scope.pointers | {(p.buffer.name, p.terms) for p in let.pointers},
+    )
+    yield from _block(let.body, inside)
+
+
 def _condition(statement: If, scope: _Scope) -> Iterator[str]:
     for bound in statement.bounds:
         if not _bound_variables(bound.index, scope):
@@ -134,20 +156,35 @@ def _narrowed(scope: _Scope, bounds: tuple[Bound, ...]) -> _Scope:
     ranges = dict(scope.ranges)
     for bound in bounds:
         match bound.index.terms:
-            case ((var, 1),):
+            case ((var, factor),):
                 low, high = ranges[var]
-                ranges[var] = (low, min(high, bound.limit - 1 - bound.index.constant))
-    return replace(scope, ranges=ranges)
+                spare = bound.limit - 1 - bound.index.constant
+                if factor > 0:
+                    ranges[var] = (low, min(high, spare // factor))
+                else:
+                    ranges[var] = (max(low, -(spare // -factor)), high)
+    return replace(scope, ranges=ranges, held=(*scope.held, *bounds))
+
+
+def _limits(index: Affine, scope: _Scope) -> Range:
+    """Smallest and largest value, also by the conditions that hold on sums of variables."""
+    low, high = index.bounds(scope.ranges)
+    for bound in scope.held:
+        var, factor = bound.index.terms[0]
+        times = index.coefficient(var) // factor
+        rest = index.plus(bound.index.times(-times))
+        edge = times * (bound.limit - 1)
+        if times > 0:
+            high = min(high, edge + rest.bounds(scope.ranges)[1])
+        elif times < 0:
+            low = max(low, edge + rest.bounds(scope.ranges)[0])
+    return low, high
 
 
 def _raised(scope: _Scope, bound: Bound) -> _Scope:
-    """The scope where a bound does not hold."""
-    ranges = dict(scope.ranges)
-    match bound.index.terms:
-        case ((var, 1),):
-            low, high = ranges[var]
-            ranges[var] = (max(low, bound.limit - bound.index.constant), high)
-    return replace(scope, ranges=ranges)
+    """The scope where a bound does not hold: where the opposite one does."""
+    opposite = Bound(index=bound.index.times(-1), limit=1 - bound.limit)
+    return _narrowed(scope, (opposite,))
 
 
 def _value(value: Expression, scope: _Scope) -> Iterator[str]:
@@ -161,7 +198,8 @@ def _value(value: Expression, scope: _Scope) -> Iterator[str]:
     lanes = lanes_of(value)
     if lanes not in LANES or (lanes > 1 and scope.stage in _BEFORE_EXPANSION):
         yield f"a value has {lanes} lanes in a {scope.stage} program"
-    below = operands(value)
+    shift = isinstance(value, Binary) and value.op in _SHIFTS
+    below = operands(value)[:1] if shift else operands(value)
     if len(below) > 1 and len({lanes_of(operand) for operand in below}) > 1:
         yield f"{type(value).__name__} mixes numbers of lanes"
     for operand in below:
@@ -174,7 +212,7 @@ def _access(buffer: Buffer, index: Affine, lanes: int, scope: _Scope) -> Iterato
     if not _bound_variables(index, scope):
         yield f"an index of {buffer.name} names a variable that no loop binds: {index}"
         return
-    low, high = index.bounds(scope.ranges)
+    low, high = _limits(index, scope)
     if scope.stage not in _BEFORE_EXPANSION and (low < 0 or high + lanes > buffer.size):
         yield f"{buffer.name}[{low} … {high + lanes - 1}] leaves its {buffer.size} elements"
     hoisted = scope.stage is Stage.HOISTED

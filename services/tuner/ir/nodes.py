@@ -5,65 +5,16 @@ one element type. Which node may stand where at which stage is written down in `
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from services.tuner.ir.affine import Affine
-
-
-class Element(StrEnum):
-    F32 = "f32"
-    I32 = "i32"
-
-    @property
-    def size_bytes(self) -> int:
-        return 4
-
-
-class Scope(StrEnum):
-    """Who sees a buffer: the caller, this call, this thread, the threads of one workgroup."""
-
-    PARAMETER = "parameter"
-    GLOBAL = "global"
-    LOCAL = "local"
-    WORKGROUP = "workgroup"
-
-
-class LoopKind(StrEnum):
-    """RANGE is the outermost loop, whose bounds the caller gives (ABI 1: lo and hi).
-
-    UNROLLED and VECTOR loops are gone after expansion; iterations of a VECTOR loop do not depend
-    on one another. The last two are bound to GPU threads.
-    """
-
-    RANGE = "range"
-    SERIAL = "serial"
-    UNROLLED = "unrolled"
-    VECTOR = "vector"
-    WORKGROUP_INDEX = "workgroup_index"
-    THREAD_INDEX = "thread_index"
-
-
-class BinaryOp(StrEnum):
-    ADD = "add"
-    SUB = "sub"
-    MUL = "mul"
-    DIV = "div"
-    MIN = "min"
-    MAX = "max"
-
-
-class CompareOp(StrEnum):
-    EQ = "eq"
-    LT = "lt"
-    LE = "le"
-
-
-class MathFunction(StrEnum):
-    SQRT = "sqrt"
-    RSQRT = "rsqrt"
-    EXP = "exp"
-    TANH = "tanh"
-    ERF = "erf"
+from services.tuner.ir.kinds import (
+    BinaryOp,
+    CompareOp,
+    Element,
+    LoopKind,
+    MathFunction,
+    Scope,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +33,7 @@ class Register:
 
     name: str
     lanes: int
+    element: Element = Element.F32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +48,8 @@ class Bound:
 class Pointer:
     """The address of element `terms` of a buffer, kept in a register and stepped by its loop.
 
-    It starts at the pointer of the same buffer for `parent` and moves by `stride` elements.
+    It starts at the pointer of the same buffer for `parent` and moves by `stride` elements. That of
+    a `Let` never moves: it stands `stride` times the value from its parent.
     """
 
     buffer: Buffer
@@ -184,6 +137,14 @@ class Cast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bitcast:
+    """The same bits, read as another element of the same size."""
+
+    value: "Expression"
+    element: Element
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     function: MathFunction
     argument: "Expression"
@@ -201,6 +162,7 @@ Expression = (
     | Compare
     | Select
     | Cast
+    | Bitcast
     | Call
 )
 
@@ -232,6 +194,21 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Let:
+    """`var` is `value`, an I32 from `low` to `high`, inside `body`: affine forms may name it.
+
+    This is how indices that are no affine form of loop variables come about.
+    """
+
+    var: str
+    value: Expression
+    low: int
+    high: int
+    body: "Block"
+    pointers: tuple[Pointer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class If:
     """`body` where every bound holds, else `otherwise`."""
 
@@ -253,7 +230,7 @@ class Barrier:
     """Every thread of the workgroup has done what stands above."""
 
 
-Statement = Store | Assign | Loop | If | Allocate | Barrier
+Statement = Store | Assign | Loop | Let | If | Allocate | Barrier
 Block = tuple[Statement, ...]
 
 

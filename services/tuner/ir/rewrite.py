@@ -9,6 +9,7 @@ from services.tuner.ir.nodes import (
     Assign,
     Barrier,
     Binary,
+    Bitcast,
     Block,
     Bound,
     Broadcast,
@@ -20,6 +21,7 @@ from services.tuner.ir.nodes import (
     ExtractLane,
     If,
     IndexValue,
+    Let,
     Load,
     Loop,
     MultiplyAdd,
@@ -42,7 +44,12 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
             return (left, right)
         case MultiplyAdd(left=left, right=right, addend=addend):
             return (left, right, addend)
-        case Broadcast(value=value) | ExtractLane(value=value) | Cast(value=value):
+        case (
+            Broadcast(value=value)
+            | ExtractLane(value=value)
+            | Cast(value=value)
+            | Bitcast(value=value)
+        ):
             return (value,)
         case Select(condition=condition, then=then, otherwise=otherwise):
             return (condition, then, otherwise)
@@ -62,7 +69,7 @@ def with_operands(expression: Expression, rebuild: Rebuild) -> Expression:
             return Binary(op=op, left=rebuild(left), right=rebuild(right))
         case Broadcast(value=value, lanes=lanes):
             return Broadcast(value=rebuild(value), lanes=lanes)
-        case ExtractLane() | Cast():
+        case ExtractLane() | Cast() | Bitcast():
             return replace(expression, value=rebuild(expression.value))
         case Compare(op=compare, left=left, right=right):
             return Compare(op=compare, left=rebuild(left), right=rebuild(right))
@@ -85,13 +92,26 @@ def leaves(expression: Expression) -> Iterator[Expression]:
 
 def inner_blocks(statement: Statement) -> tuple[Block, ...]:
     match statement:
-        case Loop(body=body) | Allocate(body=body):
+        case Loop(body=body) | Allocate(body=body) | Let(body=body):
             return (body,)
         case If(body=body, otherwise=otherwise):
             return (body, otherwise)
         case Store() | Assign() | Barrier():
             return ()
     raise unsupported(statement)
+
+
+def values(block: Block) -> Iterator[Expression]:
+    """Every value of a block, each after those that it is made of."""
+
+    def parts(expression: Expression) -> Iterator[Expression]:
+        for operand in operands(expression):
+            yield from parts(operand)
+        yield expression
+
+    for statement in statements(block):
+        if isinstance(statement, Store | Assign | Let):
+            yield from parts(statement.value)
 
 
 def statements(block: Block) -> Iterator[Statement]:
@@ -111,6 +131,8 @@ def _map_value(statement: Statement, rebuild: Rebuild) -> Statement:
     match statement:
         case Store() | Assign():
             return replace(statement, value=rebuild(statement.value))
+        case Let(value=value, body=body):
+            return replace(statement, value=rebuild(value), body=map_values(body, rebuild))
         case Loop() | Allocate():
             return replace(statement, body=map_values(statement.body, rebuild))
         case If(body=body, otherwise=otherwise):
@@ -150,6 +172,12 @@ def _substitute(statement: Statement, var: str, value: Affine) -> Statement:
             )
         case Loop() | Allocate():
             return replace(statement, body=substitute(statement.body, var, value))
+        case Let():
+            return replace(
+                statement,
+                value=in_expression(statement.value),
+                body=substitute(statement.body, var, value),
+            )
         case Assign():
             return replace(statement, value=in_expression(statement.value))
         case Barrier():

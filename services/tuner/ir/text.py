@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from services.tuner.ir.affine import Affine
+from services.tuner.ir.kinds import BinaryOp, LoopKind
 from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
     Binary,
-    BinaryOp,
+    Bitcast,
     Block,
     Broadcast,
     Call,
@@ -20,10 +21,11 @@ from services.tuner.ir.nodes import (
     ExtractLane,
     If,
     IndexValue,
+    Let,
     Load,
     Loop,
-    LoopKind,
     MultiplyAdd,
+    Pointer,
     Program,
     Read,
     Select,
@@ -56,9 +58,11 @@ def _statement(statement: Statement, depth: int) -> Iterator[str]:
         case Loop(var=var, extent=extent, kind=kind, body=body):
             note = "" if kind is LoopKind.SERIAL else f" {kind}"
             yield f"{pad}for {var} < {extent}{note}:"
-            for pointer in statement.pointers:
-                here = _element(pointer.buffer.name, Affine(constant=0, terms=pointer.terms), 1)
-                yield f"{pad}  pointer {here} += {pointer.stride}"
+            yield from _pointers(statement.pointers, depth + 1)
+            yield from _lines(body, depth + 1)
+        case Let(var=var, value=value, low=low, high=high, body=body):
+            yield f"{pad}let {var} = {expression_text(value)} from {low} to {high}:"
+            yield from _pointers(statement.pointers, depth + 1)
             yield from _lines(body, depth + 1)
         case If(bounds=bounds, body=body, otherwise=otherwise):
             tests = " and ".join(f"{_affine(b.index)} < {b.limit}" for b in bounds)
@@ -74,6 +78,12 @@ def _statement(statement: Statement, depth: int) -> Iterator[str]:
             yield f"{pad}barrier"
         case _:
             raise unsupported(statement, "the text printer")
+
+
+def _pointers(pointers: tuple[Pointer, ...], depth: int) -> Iterator[str]:
+    for pointer in pointers:
+        here = _element(pointer.buffer.name, Affine(constant=0, terms=pointer.terms), 1)
+        yield f"{'  ' * depth}pointer {here} += {pointer.stride}"
 
 
 def expression_text(expression: Expression) -> str:
@@ -103,6 +113,8 @@ def expression_text(expression: Expression) -> str:
             return f"select({show(condition)}, {show(then)}, {show(otherwise)})"
         case Cast(value=value, element=element):
             return f"{element}({show(value)})"
+        case Bitcast(value=value, element=element):
+            return f"{element} bits of {show(value)}"
         case Call(function=function, argument=argument):
             return f"{function}({show(argument)})"
     raise unsupported(expression, "the text printer")

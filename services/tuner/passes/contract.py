@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from services.tuner.ir.nodes import Binary, BinaryOp, Expression, MultiplyAdd, Program
+from services.tuner.ir.kinds import BinaryOp
+from services.tuner.ir.nodes import Binary, Expression, MultiplyAdd, Program
 from services.tuner.ir.rewrite import map_values, with_operands
 
 

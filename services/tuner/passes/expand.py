@@ -7,7 +7,9 @@ them, or where memory is not consecutive.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.kinds import LoopKind
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -18,9 +20,9 @@ from services.tuner.ir.nodes import (
     Expression,
     If,
     IndexValue,
+    Let,
     Load,
     Loop,
-    LoopKind,
     Program,
     Statement,
     Store,
@@ -29,6 +31,8 @@ from services.tuner.ir.rewrite import leaves, with_operands
 from services.tuner.ir.unsupported import unsupported
 
 LANES = 4
+MAX_STORES = 20_000
+"""Stores that unrolling may leave: the largest kernels of the lite spaces have about a thousand."""
 
 Constants = Mapping[str, int]
 """Values of the unrolled variables at this point."""
@@ -48,6 +52,7 @@ class _Expansion:
         self._indices: dict[tuple[int | None, ...], Affine] = {}
         self._loads: dict[tuple[str, int, bool, bool], Expression] = {}
         self._alive: list[Affine] = []
+        self._stores = 0
 
     def block(self, block: Block, at: Constants, ranges: Mapping[str, Range]) -> Block:
         return tuple(new for s in block for new in self._statement(s, at, ranges))
@@ -68,6 +73,10 @@ class _Expansion:
                     yield replace(statement, body=expanded)
             case Store():
                 yield self._store(statement, at, None)
+            case Let(var=var, value=value, low=low, high=high, body=body):
+                expanded = self.block(body, at, {**ranges, var: (low, high)})
+                if expanded:
+                    yield replace(statement, value=self._value(value, at, None), body=expanded)
             case If():
                 yield from self._decided(statement, at, ranges)
             case Allocate(body=body):
@@ -119,6 +128,11 @@ class _Expansion:
         )
 
     def _store(self, store: Store, at: Constants, vector: str | None) -> Store:
+        self._stores += 1
+        if self._stores > MAX_STORES:
+            raise UnsupportedProgram(
+                f"unrolling makes more than {MAX_STORES} stores; unroll fewer loops"
+            )
         return Store(
             buffer=store.buffer,
             index=self._index(store.index, at),
@@ -133,7 +147,8 @@ class _Expansion:
                 case Const():
                     return replace(part, lanes=LANES) if vector else part
                 case IndexValue(index=index):
-                    return IndexValue(index=self._index(index, at))
+                    same = IndexValue(index=self._index(index, at))
+                    return Broadcast(value=same, lanes=LANES) if vector else same
             return with_operands(part, expanded)
 
         return expanded(expression)
@@ -176,6 +191,8 @@ def _contiguous(loop: Loop) -> tuple[Store, ...]:
             match leaf:
                 case Load(index=index) if index.coefficient(loop.var) in (0, 1):
                     continue
+                case IndexValue(index=index) if not index.coefficient(loop.var):
+                    continue
                 case Const():
                     continue
             return ()
@@ -198,5 +215,5 @@ def _stores(block: Block) -> Iterator[Store]:
                 yield statement
             case If(body=body):
                 yield from _stores(body)
-            case Assign() | Loop() | Allocate() | Barrier():
+            case Assign() | Loop() | Let() | Allocate() | Barrier():
                 continue

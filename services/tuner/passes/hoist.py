@@ -14,6 +14,7 @@ from services.tuner.ir.nodes import (
     Buffer,
     Expression,
     If,
+    Let,
     Load,
     Loop,
     Pointer,
@@ -54,6 +55,12 @@ def _statement(statement: Statement, outer: frozenset[str], needs: Needs) -> Sta
             body = _block(statement.body, outer | {var}, inside)
             needs.update(inside)
             return replace(statement, body=body, pointers=_pointers(var, outer, inside))
+        case Let(var=var, value=value):
+            used: Needs = {}
+            body = _block(statement.body, outer | {var}, used)
+            _collect(value, needs)
+            needs.update(used)
+            return replace(statement, body=body, pointers=_pointers(var, outer, used))
         case Allocate():
             return replace(statement, body=_block(statement.body, outer, needs))
         case If():

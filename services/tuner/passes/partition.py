@@ -1,24 +1,17 @@
 """Main nest and tail: loops are cut where their guards stop holding for every inner iteration.
 
-In the main part the guards are gone. The tail of a tiled axis is one iteration, so its variable
-becomes a constant and the guards inside are decided by the loops below. The range loop is the
-caller's and stays whole: its two parts become the branches of one condition.
+In the main part the guards are gone; so they are where they never hold. The tail of a tiled axis is
+one iteration, so its variable becomes a constant and the guards inside are decided by the loops
+below. The range loop is the
+caller's and stays whole: its parts become branches.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.nodes import (
-    Allocate,
-    Block,
-    Bound,
-    If,
-    Loop,
-    LoopKind,
-    Program,
-    Statement,
-)
+from services.tuner.ir.kinds import LoopKind
+from services.tuner.ir.nodes import Allocate, Block, Bound, If, Let, Loop, Program, Statement
 from services.tuner.ir.rewrite import inner_blocks, substitute
 
 Ranges = Mapping[str, Range]
@@ -26,19 +19,20 @@ Ranges = Mapping[str, Range]
 
 def partition(program: Program) -> Program:
     loop = program.body
-    whole = {loop.var: (0, loop.extent - 1)}
-    cut = _cut(loop, {})
-    if not 0 < cut < loop.extent:
-        return replace(program, body=replace(loop, body=_block(loop.body, whole)))
-    main = _block(loop.body, {loop.var: (0, cut - 1)})
-    rest = loop.body
-    if loop.extent - cut == 1:
-        rest = substitute(rest, loop.var, Affine(constant=cut))
-    tail = _block(rest, {loop.var: (cut, loop.extent - 1)})
-    branch = If(
-        bounds=(Bound(index=Affine.variable(loop.var), limit=cut),), body=main, otherwise=tail
-    )
-    return replace(program, body=replace(loop, body=(branch,)))
+    return replace(program, body=replace(loop, body=_range(loop, 0, loop.extent)))
+
+
+def _range(loop: Loop, low: int, high: int) -> Block:
+    """The body where the caller's variable is from `low` to `high` - 1."""
+    cut = _cut(loop.var, loop.body, {loop.var: (low, high - 1)})
+    if cut is None:
+        body = loop.body
+        if high - low == 1 < loop.extent:
+            body = substitute(body, loop.var, Affine(constant=low))
+        return _block(body, {loop.var: (low, high - 1)})
+    bound = Bound(index=Affine.variable(loop.var), limit=cut)
+    main, rest = _range(loop, low, cut), _range(loop, cut, high)
+    return (If(bounds=(bound,), body=main, otherwise=rest),)
 
 
 def _block(block: Block, ranges: Ranges) -> Block:
@@ -54,6 +48,9 @@ def _statement(statement: Statement, ranges: Ranges) -> Block:
             return (replace(statement, body=body),) if body else ()
         case Allocate():
             body = _block(statement.body, ranges)
+            return (replace(statement, body=body),) if body else ()
+        case Let(var=var, low=low, high=high):
+            body = _block(statement.body, {**ranges, var: (low, high)})
             return (replace(statement, body=body),) if body else ()
         case If():
             return _decided(statement, ranges)
@@ -77,35 +74,54 @@ def _serial(loop: Loop, ranges: Ranges) -> Block:
     """The loop whole, or its main part followed by its tail counted from 0 again."""
     if loop.extent == 1:
         return _block(substitute(loop.body, loop.var, Affine(constant=0)), ranges)
-    cut = _cut(loop, ranges)
-    if not 0 < cut < loop.extent:
-        body = _block(loop.body, {**ranges, loop.var: (0, loop.extent - 1)})
+    inside = {**ranges, loop.var: (0, loop.extent - 1)}
+    cut = _cut(loop.var, loop.body, inside)
+    if cut is None:
+        body = _block(loop.body, inside)
         return (replace(loop, body=body),) if body else ()
     shifted = Affine(constant=cut, terms=((loop.var, 1),))
     tail = replace(loop, extent=loop.extent - cut, body=substitute(loop.body, loop.var, shifted))
     return (*_serial(replace(loop, extent=cut), ranges), *_serial(tail, ranges))
 
 
-def _cut(loop: Loop, ranges: Ranges) -> int:
-    """Iterations from 0 on in which every guard on the loop's variable always holds."""
-    inside = {**ranges, loop.var: (0, loop.extent - 1)}
-    cut = loop.extent
-    for bound, scope in _guards(loop.body, inside):
-        factor = bound.index.coefficient(loop.var)
-        if factor > 0 and bound.index.bounds(scope)[1] >= bound.limit:
-            others = bound.index.bounds({**scope, loop.var: (0, 0)})[1]
-            cut = min(cut, max(0, (bound.limit - 1 - others) // factor + 1))
-    return cut
+def _cut(var: str, body: Block, ranges: Ranges) -> int | None:
+    """The first iteration at which a guard starts or stops to hold for all, or any, that is
+    inside."""
+    first, last = ranges[var]
+    cuts = [
+        cut
+        for bound, scope in _guards(body, ranges)
+        for cut in _turns(bound, var, scope)
+        if first < cut <= last
+    ]
+    return min(cuts, default=None)
+
+
+def _turns(bound: Bound, var: str, ranges: Ranges) -> tuple[int, ...]:
+    """Where, as `var` grows, the bound stops or starts to hold: whatever the other variables are,
+    and whether it holds for any value of them."""
+    factor = bound.index.coefficient(var)
+    if not factor or bound.index.bounds(ranges)[1] < bound.limit:
+        return ()
+    spares = [bound.limit - 1 - o for o in bound.index.bounds({**ranges, var: (0, 0)})]
+    if factor > 0:
+        return tuple(spare // factor + 1 for spare in spares)
+    return tuple(-(spare // -factor) for spare in spares)
 
 
 def _guards(block: Block, ranges: Ranges) -> Iterator[tuple[Bound, Ranges]]:
-    """Every bound of the block, with the ranges of the variables that it may name."""
+    """Every bound that is worth a cut, with the ranges of the variables that it may name.
+
+    One around whole loops is not: it is asked for once a loop, and a cut repeats the code.
+    """
     for statement in block:
         inside = ranges
         match statement:
             case Loop(var=var, extent=extent):
                 inside = {**ranges, var: (0, extent - 1)}
-            case If(bounds=bounds):
+            case Let(var=var, low=low, high=high):
+                inside = {**ranges, var: (low, high)}
+            case If(bounds=bounds) if not any(isinstance(s, Loop) for s in statement.body):
                 yield from ((bound, ranges) for bound in bounds)
         for inner in inner_blocks(statement):
             yield from _guards(inner, inside)

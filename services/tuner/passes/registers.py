@@ -9,6 +9,7 @@ assigned to a register at its first use.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from services.tuner.ir.kinds import Scope
 from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
@@ -20,12 +21,12 @@ from services.tuner.ir.nodes import (
     Expression,
     ExtractLane,
     If,
+    Let,
     Load,
     Loop,
     Program,
     Read,
     Register,
-    Scope,
     Statement,
     Store,
 )
@@ -68,6 +69,8 @@ class _Registers:
         match statement:
             case Loop():
                 return (replace(statement, body=self.block(statement.body, slots)),)
+            case Let(body=body):
+                return (replace(statement, body=self.block(body, slots)),)
             case If():
                 inside = replace(
                     statement,

@@ -8,6 +8,8 @@ from services.tuner.ir.nodes import (
     Block,
     Buffer,
     Const,
+    Expression,
+    Let,
     Load,
     Register,
     Store,
@@ -36,6 +38,8 @@ def slots_of(buffer: Buffer, body: Block) -> Slots | None:
     stores: dict[Piece, bool] = {}
     loads: dict[Piece, None] = {}
     for statement in statements(body):
+        if isinstance(statement, Let) and _reads(statement.value, buffer):
+            return None
         if not isinstance(statement, Store | Assign):
             continue
         for load in leaves(statement.value):
@@ -50,6 +54,10 @@ def slots_of(buffer: Buffer, body: Block) -> Slots | None:
             stores[piece] = stores.get(piece, True) and isinstance(statement.value, Const)
     slots = _placed(buffer, stores)
     return slots if slots is not None and all(_covered(slots, piece) for piece in loads) else None
+
+
+def _reads(value: Expression, buffer: Buffer) -> bool:
+    return any(isinstance(leaf, Load) and leaf.buffer.name == buffer.name for leaf in leaves(value))
 
 
 def _placed(buffer: Buffer, stores: dict[Piece, bool]) -> Slots | None:

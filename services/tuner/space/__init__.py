@@ -1,12 +1,19 @@
 """The lite space: the few dozen candidates of a workload that are worth measuring."""
 
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.operators import Family
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
-from services.tuner.extents import Extents
+from services.tuner.extents import Extents, is_pointwise
 from services.tuner.space.lite import lite_configs
+from services.tuner.space.maps import map_configs
 from services.tuner.space.naive import naive_space_size
+from services.tuner.space.rows import rows_configs
+from services.tuner.space.rules import STREAM_OTHERS
+from services.tuner.space.stream import stream_configs
+from services.tuner.space.windows import window_configs
+from services.tuner.stream import suits
 
 __all__ = ["lite_space", "naive_space_size"]
 
@@ -19,4 +26,22 @@ def lite_space(workload: Workload, kind: TargetKind) -> tuple[Candidate, ...]:
     """
     if kind is not TargetKind.WASM:
         raise InvalidInput(f"there is no space for target {kind} yet; use {TargetKind.WASM}")
-    return tuple(config.candidate(workload) for config in lite_configs(Extents.of(workload)))
+    family = workload.operator.family
+    if family is Family.CONTRACTION or is_pointwise(workload):
+        return _contractions(workload)
+    match family:
+        case Family.CONVOLUTION:
+            return tuple(window.candidate(workload) for window in window_configs(workload))
+        case Family.ROWS:
+            return tuple(rows.candidate(workload) for rows in rows_configs(workload))
+    return tuple(entries.candidate(workload) for entries in map_configs(workload))
+
+
+def _contractions(workload: Workload) -> tuple[Candidate, ...]:
+    """Register tiles; for few rows, passes over b before some of them."""
+    extents = Extents.of(workload)
+    tiles = tuple(config.candidate(workload) for config in lite_configs(extents))
+    if not suits(extents):
+        return tiles
+    streams = tuple(config.candidate(workload) for config in stream_configs(extents))
+    return (*streams, *tiles[:STREAM_OTHERS])

@@ -10,6 +10,7 @@ from services.tuner.space.rules import (
     ACCUMULATORS_WANTED,
     ALIASING_BYTES,
     B_BLOCK_BYTES,
+    BASE_RANK,
     BASE_TILES,
     BLOCK_COLUMNS,
     FEWEST_SLICES,
@@ -22,9 +23,6 @@ from services.tuner.space.rules import (
     VECTOR_REGISTERS,
     live_vectors,
 )
-
-BASE_RANK = 2
-"""Candidates without fma stand as far back as the third choice of a tile with it."""
 
 
 def lite_configs(extents: Extents) -> tuple[ContractionConfig, ...]:
@@ -43,7 +41,8 @@ def _points(extents: Extents) -> Iterator[tuple[ContractionConfig, int]]:
             if pack_rank and unroll_rank:
                 continue
             config = _config(extents, tile, pack, unroll, fma=fma)
-            if pack is Pack.KERNEL and config.range_extent(extents) < FEWEST_SLICES:
+            few = config.range_extent(extents) < FEWEST_SLICES
+            if pack is Pack.KERNEL and few and not extents.b_turned:
                 continue
             yield config, tile_rank + 2 * pack_rank + unroll_rank + (0 if fma else BASE_RANK)
 
@@ -61,6 +60,8 @@ def _tiles(extents: Extents, *, fma: bool) -> list[tuple[int, tuple[int, int]]]:
 
 
 def _packs(extents: Extents) -> tuple[Pack, ...]:
+    if extents.b_turned:
+        return (Pack.KERNEL,)
     if extents.m < PACKING_ROWS:
         return (Pack.NONE,)
     if 4 * extents.n % ALIASING_BYTES == 0:

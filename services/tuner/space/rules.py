@@ -53,6 +53,45 @@ PACKING_ROWS = 16
 """Packing copies an entry of b once for its use in every row; below this it costs more."""
 
 
+BASE_RANK = 2
+"""Candidates without fma stand as far back as the third choice of a tile with it."""
+
+STREAM_ROWS = (16, 8, 4, 2, 1)
+"""Rows of b to a step: for 1x768x50257, 30, 25 and 22 GB/s with 16, 8 and 4, and 16 GB/s by a loop
+nest with its sums in registers, which jumps from row to row (V8 11.3, Zen 4)."""
+
+STREAM_VECTORS = (4, 2)
+"""Vectors of columns at once: entries of a are read again for each."""
+
+STREAM_BLOCKS = (4096, 2048, 1024)
+"""Columns whose sums stay in the first cache: 16 KiB for a row of them, 7 to 15 % above 8 KiB."""
+
+STREAM_OTHERS = 6
+"""Register tiles that are offered beside them."""
+
+WIDEST_TILE = 16
+"""Channels in the widest register tile."""
+
+ALIASING_ROWS = 4
+"""Rows of weights that lie `ALIASING_BYTES` apart in steps of this many, or closer, share so few
+sets of the first cache that a tile of them does not stay there."""
+
+WINDOW_BLOCKS = (4, 2, 1, 8)
+"""Rows of a convolution's output to a block: more rows copy less padding, fewer slice finer."""
+
+ROW_VECTORS = (4, 2, 8, 1)
+"""Vectors summed at once: an addition takes three to four cycles, two start in each."""
+
+ROW_BLOCKS = (1, 4, 16)
+"""Rows to a slice of the range."""
+
+MAP_VECTORS = (2, 1, 4, 8)
+"""Vectors of an elementwise operator at once; functions keep their parts in registers."""
+
+MAP_CHUNKS = (256, 1024, 64, 4096)
+"""Entries of an elementwise operator to a slice of the range."""
+
+
 def live_vectors(tile_m: int, tile_n: int, *, fma: bool) -> int:
     """Registers that the loop body needs: accumulators, a row of b, a splat of a, a product."""
     columns = tile_n // LANES

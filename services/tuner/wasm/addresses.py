@@ -1,7 +1,7 @@
 """From a buffer and an affine index to an address on the stack and a constant beside it."""
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.nodes import Buffer, Loop, LoopKind, Pointer
+from services.tuner.ir.nodes import Buffer, Pointer
 from services.tuner.passes.switches import PassSwitches
 from services.tuner.wasm.frame import Frame
 from services.tuner.wasm.instructions import i32_const
@@ -22,9 +22,14 @@ class Addresses:
         self._switches = switches
         self._pointers: dict[tuple[str, Terms], int] = {}
         self._variables: dict[str, int] = {}
+        self._read: set[str] = set()
 
     def bind(self, var: str, index: int) -> None:
         self._variables[var] = index
+
+    def reads(self, var: str) -> bool:
+        """Whether the code written so far reads the variable, not only pointers stepped by it."""
+        return var in self._read
 
     def push(self, buffer: Buffer, index: Affine) -> int:
         """Pushes the address; returns the offset in bytes that the instruction has to add."""
@@ -44,33 +49,34 @@ class Addresses:
         self._frame.emit(i32_const(index.constant))
         self._add_terms(index.terms, 1)
 
-    def start(self, loop: Loop) -> None:
-        """Sets the pointers of a loop that is about to run."""
-        for pointer in loop.pointers:
+    def start(self, var: str, pointers: tuple[Pointer, ...], *, moved: bool) -> None:
+        """Sets pointers that stand where `var` is 0, or `moved` to its value."""
+        for pointer in pointers:
             parent = self._pointers.get(
                 (pointer.buffer.name, pointer.parent), self._bases[pointer.buffer.name][0]
             )
             here = self._frame.fresh(ValueType.I32)
             self._frame.get(parent)
-            if loop.kind is LoopKind.RANGE:
-                self._frame.add_product(self._variables[loop.var], _stride_bytes(pointer))
+            if moved:
+                self._frame.add_product(self._variables[var], _stride_bytes(pointer))
             self._frame.set(here)
             self._pointers[pointer.buffer.name, pointer.terms] = here
 
-    def step(self, loop: Loop) -> None:
+    def step(self, pointers: tuple[Pointer, ...]) -> None:
         """Moves the pointers of a loop to its next iteration."""
-        for pointer in loop.pointers:
+        for pointer in pointers:
             here = self._pointers[pointer.buffer.name, pointer.terms]
             self._frame.get(here)
             self._frame.add_constant(_stride_bytes(pointer))
             self._frame.set(here)
 
-    def leave(self, loop: Loop) -> None:
-        for pointer in loop.pointers:
+    def leave(self, pointers: tuple[Pointer, ...]) -> None:
+        for pointer in pointers:
             del self._pointers[pointer.buffer.name, pointer.terms]
 
     def _add_terms(self, terms: Terms, factor: int) -> None:
         for var, coefficient in terms:
+            self._read.add(var)
             self._frame.add_product(self._variables[var], coefficient * factor)
 
 

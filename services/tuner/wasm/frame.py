@@ -17,6 +17,14 @@ class Frame:
     def emit(self, instruction: Instruction) -> None:
         self._code.append(instruction)
 
+    @property
+    def position(self) -> int:
+        """Of the next instruction."""
+        return len(self._code)
+
+    def replace(self, position: int, instruction: Instruction) -> None:
+        self._code[position] = instruction
+
     def parameter(self, name: str) -> int:
         return self._parameters.index(name)
 

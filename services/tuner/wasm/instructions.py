@@ -28,6 +28,8 @@ class Instruction(NamedTuple):
             case Immediate.MEMORY:
                 exponent, offset = self.operands
                 return f"{name} offset={offset} align={1 << int(exponent)}"
+            case Immediate.INTEGERS:
+                return f"{name} {self.operands[0]}"
             case Immediate.VECTOR:
                 return f"{name} f32x4 {self.operands[0]:g}"
         return f"{name} {self.operands[0]:g}"
@@ -78,9 +80,16 @@ def vector_const(value: float) -> Instruction:
     return _make("v128.const", Immediate.VECTOR, (value,), pack("<4f", *(value,) * 4))
 
 
+@lru_cache(maxsize=256)
+def integers_const(value: int) -> Instruction:
+    """The same i32 in all four lanes."""
+    encoded = pack("<4i", *(value,) * 4)
+    return _make("v128.const i32x4", Immediate.INTEGERS, (value,), encoded)
+
+
 @lru_cache(maxsize=8)
-def extract_lane(lane: int) -> Instruction:
-    return _make("f32x4.extract_lane", Immediate.LANE, (lane,), bytes((lane,)))
+def extract_lane(name: str, lane: int) -> Instruction:
+    return _make(name, Immediate.LANE, (lane,), bytes((lane,)))
 
 
 def _make(

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
-from services.tuner.ir.nodes import Allocate, Program, Scope
+from kernelzoo.errors import UnsupportedProgram
+from services.tuner.ir.kinds import Scope
+from services.tuner.ir.nodes import Allocate, Program
 from services.tuner.ir.rewrite import statements
 from services.tuner.ir.unsupported import unsupported
 
+MAX_SCRATCH_BYTES = 1 << 28
 ALIGNMENT_BYTES = 64
 """A cache line, so that panels do not share one with their neighbours."""
 
@@ -30,4 +33,9 @@ def scratch_layout(program: Program) -> ScratchLayout:
             raise unsupported(statement, f"the wasm printer for {buffer.scope} buffers")
         offsets[buffer.name] = end
         end += -(-buffer.size * buffer.element.size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    if end > MAX_SCRATCH_BYTES:
+        raise UnsupportedProgram(
+            f"the program keeps {end} bytes between its loops; at most {MAX_SCRATCH_BYTES} are "
+            "allowed: compute stages inside the loops that use them"
+        )
     return ScratchLayout(offsets=tuple(offsets.items()), size_bytes=end)

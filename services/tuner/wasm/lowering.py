@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from services.tuner.ir.kinds import Element, LoopKind
 from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
@@ -9,13 +10,12 @@ from services.tuner.ir.nodes import (
     Block,
     Bound,
     If,
+    Let,
     Loop,
-    LoopKind,
     Program,
     Statement,
     Store,
 )
-from services.tuner.ir.rewrite import statements
 from services.tuner.ir.unsupported import unsupported
 from services.tuner.passes.switches import PassSwitches
 from services.tuner.wasm.addresses import Addresses
@@ -25,6 +25,14 @@ from services.tuner.wasm.instructions import branch, i32_const, memory, plain, s
 from services.tuner.wasm.layout import scratch_layout
 from services.tuner.wasm.opcodes import ValueType
 from services.tuner.wasm.values import ELEMENT_ALIGNMENT, WIDE, Values, lane_type
+
+_STORES = {
+    (Element.F32, False): ("f32.store", ELEMENT_ALIGNMENT),
+    (Element.F32, True): ("v128.store", ELEMENT_ALIGNMENT),
+    (Element.I32, False): ("i32.store", ELEMENT_ALIGNMENT),
+    (Element.I32, True): ("v128.store", ELEMENT_ALIGNMENT),
+    (Element.I8, False): ("i32.store8", 0),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,42 +50,25 @@ def lower(program: Program, switches: PassSwitches) -> Lowered:
     bases = {name: (index, 0) for index, name in enumerate(parameters)}
     bases |= {name: (len(parameters), start) for name, start in layout.offsets}
     addresses = Addresses(frame, bases, switches)
-    writer = _Statements(frame, addresses, switches, _counted(program, switches))
+    writer = _Statements(frame, addresses, switches)
     writer.range_loop(program.body)
     return Lowered(function=frame.function(), scratch_bytes=layout.size_bytes)
-
-
-def _counted(program: Program, switches: PassSwitches) -> frozenset[str]:
-    """Loop variables whose value the code reads; the other loops count down to 0."""
-    loops = [s for s in statements((program.body,)) if isinstance(s, Loop)]
-    if not switches.hoist:
-        return frozenset(loop.var for loop in loops)
-    return frozenset(
-        var
-        for statement in statements((program.body,))
-        if isinstance(statement, If)
-        for bound in statement.bounds
-        for var, _ in bound.index.terms
-    )
 
 
 class _Statements:
     """Writes statements into a frame."""
 
-    def __init__(
-        self, frame: Frame, addresses: Addresses, switches: PassSwitches, counted: frozenset[str]
-    ) -> None:
+    def __init__(self, frame: Frame, addresses: Addresses, switches: PassSwitches) -> None:
         self._frame = frame
         self._addresses = addresses
         self._values = Values(frame, addresses, switches)
-        self._counted = counted
 
     def range_loop(self, loop: Loop) -> None:
         """Runs from lo to hi, not at all where they are equal; lo itself counts."""
         frame = self._frame
         low, high = frame.parameter("lo"), frame.parameter("hi")
         self._addresses.bind(loop.var, low)
-        self._addresses.start(loop)
+        self._addresses.start(loop.var, loop.pointers, moved=True)
         frame.emit(structured("block"))
         frame.get(low)
         frame.get(high)
@@ -85,7 +76,7 @@ class _Statements:
         frame.emit(branch("br_if", 0))
         frame.emit(structured("loop"))
         self._block(loop.body)
-        self._addresses.step(loop)
+        self._addresses.step(loop.pointers)
         self._count_up(low)
         frame.get(high)
         frame.emit(plain("i32.lt_u"))
@@ -101,16 +92,21 @@ class _Statements:
         match statement:
             case Assign(register=register, value=value):
                 self._values.push(value)
-                self._frame.set(self._frame.named(register.name, lane_type(register.lanes)))
+                kind = lane_type(register.lanes, register.element)
+                self._frame.set(self._frame.named(register.name, kind))
             case Store(buffer=buffer, index=index, value=value):
+                made = _STORES.get((buffer.element, lanes_of(value) == WIDE))
+                if made is None:
+                    raise unsupported(statement, f"the wasm printer for {buffer.element} elements")
                 offset = self._addresses.push(buffer, index)
                 self._values.push(value)
-                name = "v128.store" if lanes_of(value) == WIDE else "f32.store"
-                self._frame.emit(memory(name, ELEMENT_ALIGNMENT, offset))
+                self._frame.emit(memory(*made, offset))
             case Loop(kind=LoopKind.SERIAL):
                 self._serial_loop(statement)
             case Loop(kind=kind):
                 raise unsupported(statement, f"the wasm printer for {kind} loops")
+            case Let():
+                self._let(statement)
             case If():
                 self._condition(statement)
             case Allocate(body=body):
@@ -119,18 +115,19 @@ class _Statements:
                 raise unsupported(statement, "the wasm printer")
 
     def _serial_loop(self, loop: Loop) -> None:
+        """Counts down to 0 unless the body reads the variable."""
         frame = self._frame
         counter = frame.fresh(ValueType.I32)
-        counts_up = loop.var in self._counted
-        if counts_up:
-            self._addresses.bind(loop.var, counter)
-        self._addresses.start(loop)
-        frame.emit(i32_const(0 if counts_up else loop.extent))
+        self._addresses.bind(loop.var, counter)
+        self._addresses.start(loop.var, loop.pointers, moved=False)
+        first = frame.position
+        frame.emit(i32_const(loop.extent))
         frame.set(counter)
         frame.emit(structured("loop"))
         self._block(loop.body)
-        self._addresses.step(loop)
-        if counts_up:
+        self._addresses.step(loop.pointers)
+        if self._addresses.reads(loop.var):
+            frame.replace(first, i32_const(0))
             self._count_up(counter)
             frame.emit(i32_const(loop.extent))
             frame.emit(plain("i32.lt_u"))
@@ -141,7 +138,16 @@ class _Statements:
             frame.get(counter)
         frame.emit(branch("br_if", 0))
         frame.emit(plain("end"))
-        self._addresses.leave(loop)
+        self._addresses.leave(loop.pointers)
+
+    def _let(self, let: Let) -> None:
+        local_ = self._frame.fresh(ValueType.I32)
+        self._values.push(let.value)
+        self._frame.set(local_)
+        self._addresses.bind(let.var, local_)
+        self._addresses.start(let.var, let.pointers, moved=True)
+        self._block(let.body)
+        self._addresses.leave(let.pointers)
 
     def _count_up(self, counter: int) -> None:
         """Leaves the new count on the stack."""

@@ -6,21 +6,35 @@ import pytest
 from kernelzoo.domain.measurement import Outcome, Verdict
 from kernelzoo.domain.seeded import sampled_positions
 from kernelzoo.domain.workload import Workload
+from services.aggregator.definitions import Floats, Indices, entries
 from services.aggregator.verification import expected_entries, input_values, judge
+from tests.unit.tuner.reference import EXAMPLES, reference
 
 
-@pytest.mark.parametrize(
-    "key", ["matmul:f32:m5k7n3", "batch_matmul:f32:b3m4k9n5", "matmul:f32:m1k1n1"]
-)
-def test_expected_entries_are_those_of_the_whole_product(key: str) -> None:
+@pytest.mark.parametrize("key", EXAMPLES)
+def test_expected_entries_are_those_of_the_whole_output(key: str) -> None:
     workload = Workload.parse(key)
-    a, b = (
+    inputs = [
         input_values(99, number, np.arange(tensor.elements)).reshape(tensor.shape)
         for number, tensor in enumerate(workload.tensors[:-1])
-    )
-    whole = (a @ b).ravel()
+    ]
+    whole = reference(workload, [tensor.astype(np.float32) for tensor in inputs]).ravel()
     positions = list(sampled_positions(99, workload.output.elements))
-    np.testing.assert_allclose(expected_entries(workload, 99), whole[positions], rtol=1e-12)
+    np.testing.assert_allclose(
+        expected_entries(workload, 99), whole[positions], rtol=1e-9, atol=1e-12
+    )
+
+
+def test_only_the_rows_that_are_asked_for_are_read() -> None:
+    workload = Workload.parse("layer_norm:f32:m4096n8")
+    asked: list[int] = []
+
+    def read(tensor: int, index: Indices) -> Floats:
+        asked.append(index.size)
+        return input_values(1, tensor, index)
+
+    entries(workload, np.arange(3, dtype=np.int64), read)
+    assert max(asked) == 3 * 8
 
 
 WORKLOAD = Workload.parse("matmul:f32:m5k7n3")

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.workload import MAX_EXTENT, Role, Workload
 from kernelzoo.errors import InvalidInput
 
@@ -43,3 +44,64 @@ def test_tensors_are_the_inputs_and_then_the_output() -> None:
 def test_an_extent_out_of_range_is_refused_with_the_range(extent: int) -> None:
     with pytest.raises(InvalidInput, match=f"k={extent} of matmul .* from 1 to {MAX_EXTENT}"):
         Workload.of("matmul", (4, extent, 4))
+
+
+@pytest.mark.parametrize(
+    ("key", "shapes", "flops"),
+    [
+        (
+            "conv2d+bias+relu:f32:b1h56w56c64o32r3q3s2p1",
+            {"a": (1, 56, 56, 64), "b": (3, 3, 64, 32), "bias": (32,), "c": (1, 28, 28, 32)},
+            2 * 28 * 28 * 32 * 9 * 64,
+        ),
+        (
+            "matmul_nt+scale+residual:f32:m4k8n6",
+            {"a": (4, 8), "b": (6, 8), "scale": (1,), "residual": (4, 6), "c": (4, 6)},
+            2 * 4 * 8 * 6,
+        ),
+        ("softmax:f32:m3n7", {"a": (3, 7), "c": (3, 7)}, 5 * 21),
+        ("layer_norm:f32:m3n7", {"a": (3, 7), "gain": (7,), "shift": (7,), "c": (3, 7)}, 8 * 21),
+        ("row_max:f32:m3n7", {"a": (3, 7), "c": (3,)}, 21),
+        ("concat:f32:m3n7k2", {"a": (3, 7), "b": (3, 2), "c": (3, 9)}, 27),
+        ("slice:f32:m3n7s2k9", {"a": (3, 7), "c": (3, 5)}, 15),
+        ("pad:f32:m3n7p0", {"a": (3, 7), "c": (3, 7)}, 21),
+    ],
+)
+def test_shapes_follow_from_extents_and_attributes(
+    key: str, shapes: dict[str, tuple[int, ...]], flops: int
+) -> None:
+    workload = Workload.parse(key)
+    assert workload.key == key
+    assert {tensor.name: tensor.shape for tensor in workload.tensors} == shapes
+    assert workload.flops == flops
+    assert workload.bytes_moved == sum(tensor.size_bytes for tensor in workload.tensors)
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("matmul+bias+bias:f32:m4k4n4", "none of them twice"),
+        ("matmul+swish:f32:m4k4n4", "epilogue 'swish' is unknown; use bias, residual"),
+        ("softmax+bias:f32:m4n4", "softmax takes no epilogue"),
+        ("matmul+:f32:m4k4n4", "epilogue '' is unknown"),
+        ("conv2d:f32:b1h4w4c1o1r3q3s0p0", "stride s of conv2d must be at least 1"),
+        ("conv2d:f32:b1h2w4c1o1r3q3s1p0", "has no output along y"),
+        ("slice:f32:m4n4s4k1", "has no output along x"),
+        ("conv2d:f32:b1h4w4c1o1r3q3", "takes 9 extents"),
+        ("max_pool2d:f32:b1h4w4c1r2q3s1p2", "p=2 of max_pool2d must be smaller than its window"),
+        ("conv2d:f32:b1h4w4c1o1r2q3s1p3", "p=3 of conv2d must be smaller than its window, 3"),
+        ("max_pool2d:f32:b1h4w4c1r9q9s1p70000", "p=70000 of max_pool2d is out of range"),
+    ],
+)
+def test_a_workload_that_is_none_is_refused_in_one_sentence(key: str, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence) as refusal:
+        Workload.parse(key)
+    assert "\n" not in str(refusal.value)
+
+
+def test_every_operator_names_its_tensors_by_letters_that_it_has() -> None:
+    for operator in OPERATORS.values():
+        known = {*operator.axes, *(derived.axis for derived in operator.derived)}
+        used = {axis for _, axes in (*operator.inputs, operator.output) for axis in axes}
+        assert used | set(operator.summed) <= known
+        assert len(set(operator.axes)) == len(operator.axes)

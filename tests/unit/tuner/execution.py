@@ -10,6 +10,7 @@ from wasmtime import _ffi as ffi
 
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.workload import Role, Workload
+from services.tuner.compile import CompiledProgram
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.switches import PassSwitches
 from services.tuner.wasm.assembler import assemble
@@ -106,6 +107,23 @@ def execute(
     guard = kernel.values[at + output.elements : at + output.elements + ALIGNMENT_BYTES // 4]
     assert np.isnan(guard).all(), "the kernel wrote past its output"
     return np.array(kernel.values[at : at + output.elements]).reshape(output.shape)
+
+
+def run_program(made: CompiledProgram, inputs: list[NDArray[np.generic]], elements: int) -> Floats:
+    """The last parameter, float32, after a run over the whole range."""
+    arrays = [array.view(np.uint8) for array in inputs]
+    sizes = [array.size for array in arrays] + [4 * elements, made.scratch_bytes]
+    starts, end = [], ALIGNMENT_BYTES
+    for size in sizes:
+        starts.append(end)
+        end += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES + ALIGNMENT_BYTES
+    kernel = Kernel(made.body, end)
+    kernel.values[: end // 4] = np.nan
+    for start, array in zip(starts, arrays, strict=False):
+        kernel.values.view(np.uint8)[start : start + array.size] = array
+    kernel.run(*(starts if made.scratch_bytes else starts[:-1]), 0, made.range_extent)
+    at = starts[-2] // 4
+    return np.array(kernel.values[at : at + elements])
 
 
 def execute_program(

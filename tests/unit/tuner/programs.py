@@ -1,24 +1,20 @@
 """Small loop programs that have nothing to do with matmul."""
 
 from services.tuner.ir.affine import Affine
+from services.tuner.ir.kinds import BinaryOp, Element, LoopKind, MathFunction, Scope
 from services.tuner.ir.nodes import (
     Allocate,
     Binary,
-    BinaryOp,
     Block,
     Bound,
     Buffer,
     Call,
     Const,
-    Element,
     Expression,
     If,
     Load,
     Loop,
-    LoopKind,
-    MathFunction,
     Program,
-    Scope,
     Store,
 )
 

@@ -17,9 +17,8 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import compilation, compile_candidate
-from services.tuner.config import ContractionConfig, Outer, Pack
-from services.tuner.extents import Extents
-from services.tuner.frontend.tvm import contraction_program
+from services.tuner.config import Outer, Pack
+from services.tuner.families import planned
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import Program
@@ -29,6 +28,7 @@ from services.tuner.passes.hoist import hoist
 from services.tuner.passes.partition import partition
 from services.tuner.passes.registers import to_registers
 from services.tuner.passes.switches import PassSwitches
+from services.tuner.passes.vectorise import vectorise
 from services.tuner.space import lite_space
 from services.tuner.wasm import typecheck
 from tests.unit.tuner.candidates import MODELS, contraction, lite_candidates, schedule
@@ -49,9 +49,11 @@ def test_every_lite_candidate_of_every_shape_equals_numpy(candidate: Candidate) 
 
 
 def stages(candidate: Candidate) -> dict[Stage, Program]:
-    config = ContractionConfig.of(candidate)
-    scheduled = contraction_program(Extents.of(candidate.workload), config)
-    partitioned = partition(contract(scheduled) if config.fma else scheduled)
+    plan = planned(candidate)
+    scheduled = plan.program
+    partitioned = partition(contract(scheduled) if plan.freedom.fma else scheduled)
+    if plan.freedom.vectors:
+        partitioned = vectorise(partitioned, plan.freedom.vectors)
     expanded = expand(partitioned)
     registered = to_registers(expanded)
     return {
@@ -83,7 +85,7 @@ def test_every_stage_of_a_model_workload_is_legal(workload: Workload) -> None:
 
 
 @pytest.mark.parametrize("off", ["offset", "combined", "variable", "hoist"])
-@pytest.mark.parametrize("pack", Pack)
+@pytest.mark.parametrize("pack", [Pack.NONE, Pack.KERNEL])
 def test_a_kernel_is_right_without_any_one_pass(off: str, pack: Pack) -> None:
     switches = replace(PassSwitches(), **{off: False})
     candidate = schedule(
@@ -168,8 +170,16 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
 from services.tuner.space import lite_space
-for key in ("matmul:f32:m13k7n23", "batch_matmul:f32:b12m384k384n64"):
-    for candidate in lite_space(Workload.parse(key), TargetKind.WASM)[::5]:
+KEYS = (
+    "matmul:f32:m13k7n23",
+    "batch_matmul:f32:b12m384k384n64",
+    "matmul+bias+gelu:f32:m2k8n64",
+    "conv2d+bias:f32:b1h9w7c4o8r3q3s1p1",
+    "softmax:f32:m5n13",
+    "gelu:f32:n700",
+)
+for key in KEYS:
+    for candidate in lite_space(Workload.parse(key), TargetKind.WASM)[::7]:
         print(candidate.candidate_id, compile_candidate(candidate).sha256)
 """
 

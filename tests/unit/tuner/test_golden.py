@@ -5,14 +5,18 @@ import pytest
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compilation
 from services.tuner.config import Outer, Pack
 from services.tuner.ir.text import program_text
-from services.tuner.passes.switches import PassSwitches
+from services.tuner.passes.switches import ALL_PASSES, PassSwitches
+from services.tuner.space import lite_space
 from services.tuner.wasm.text import disassembly
 from tests.unit.tuner.candidates import contraction, schedule
 from tests.unit.tuner.conftest import Golden
 from tests.unit.tuner.execution import execute, expected, inputs_of
+from tests.unit.tuner.reference import reference
 
 NO_PASSES = PassSwitches(offset=False, combined=False, variable=False, hoist=False)
 
@@ -49,3 +53,24 @@ def _assert_right(candidate: Candidate, switches: PassSwitches) -> None:
     output = execute(compilation(candidate, switches).artifact, inputs)
     error = np.abs(output - expected(inputs)).max()
     assert error <= comparison_tolerance(candidate.workload)
+
+
+FAMILIES = {
+    "epilogue": "matmul+bias+relu:f32:m6k4n8",
+    "convolution": "conv2d+bias:f32:b1h4w4c4o4r3q3s1p1",
+    "softmax": "softmax:f32:m4n6",
+    "layer-norm": "layer_norm:f32:m2n16",
+    "gelu": "gelu:f32:n8",
+    "pad": "pad:f32:m2n3p1",
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_reads_as_recorded_and_is_right(name: str, golden: Golden) -> None:
+    workload = Workload.parse(FAMILIES[name])
+    steps = compilation(lite_space(workload, TargetKind.WASM)[0], ALL_PASSES)
+    golden(f"{name}.scheduled.txt", program_text(steps.scheduled))
+    golden(f"{name}.wat.txt", disassembly(steps.function))
+    inputs = inputs_of(workload)
+    error = np.abs(execute(steps.artifact, inputs) - reference(workload, inputs)).max()
+    assert error <= comparison_tolerance(workload)

@@ -2,16 +2,22 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from kernelzoo.domain.candidate import Candidate, Setting
+from kernelzoo.domain.operators import OPERATORS, Family
 from kernelzoo.domain.target import Target, TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import InvalidInput
+from kernelzoo.errors import InvalidInput, InvalidSchedule
+from services.tuner.compile import compile_candidate
 from services.tuner.config import ContractionConfig, Pack
-from services.tuner.extents import Extents
+from services.tuner.extents import Extents, is_pointwise
+from services.tuner.maps import MapConfig
+from services.tuner.rows import RowsConfig
 from services.tuner.space import lite_space, naive_space_size
 from services.tuner.space.rules import (
     VECTOR_REGISTERS,
@@ -19,9 +25,26 @@ from services.tuner.space.rules import (
     live_vectors,
     register_elements,
 )
+from services.tuner.stream import StreamConfig
+from services.tuner.window import WindowConfig
 from tests.unit.tuner.candidates import MODELS, contraction
 
 EXTENTS = st.one_of(st.integers(1, 200), st.integers(1, 65_536), st.sampled_from([1, 2, 64, 4096]))
+
+
+def read_back(candidate: Candidate) -> Candidate:
+    """The candidate of the config that its settings are read as."""
+    workload = candidate.workload
+    if StreamConfig.describes(candidate):
+        return StreamConfig.of(candidate).candidate(workload)
+    if workload.operator.family is Family.CONTRACTION or is_pointwise(workload):
+        return ContractionConfig.of(candidate).candidate(workload)
+    match workload.operator.family:
+        case Family.CONVOLUTION:
+            return WindowConfig.of(candidate).candidate(workload)
+        case Family.ROWS:
+            return RowsConfig.of(candidate).candidate(workload)
+    return MapConfig.of(candidate).candidate(workload)
 
 
 @given(operator=st.sampled_from(("matmul", "batch_matmul")), extents=st.tuples(*[EXTENTS] * 4))
@@ -40,8 +63,10 @@ def test_every_legal_workload_has_valid_candidates_none_twice(
     assert len({candidate.candidate_id for candidate in space}) == len(space)
     assert any(candidate.requires == ("simd128",) for candidate in space)
     for candidate in space:
+        assert read_back(candidate) == candidate
+        if StreamConfig.describes(candidate):
+            continue
         config = ContractionConfig.of(candidate)
-        assert config.candidate(workload) == candidate
         live = live_vectors(config.tile_m, config.tile_n, fma=config.fma)
         assert live <= VECTOR_REGISTERS
 
@@ -69,14 +94,24 @@ def test_the_first_points_use_fma_and_the_default_a_tile_that_fits_anywhere(
 
 def test_both_packings_and_both_roundings_are_offered_for_large_matrices() -> None:
     configs = [ContractionConfig.of(c) for c in lite_space(MODELS[0], TargetKind.WASM)]
-    assert {config.pack for config in configs} == set(Pack)
+    assert {config.pack for config in configs} == {Pack.NONE, Pack.KERNEL}
     assert {config.fma for config in configs} == {True, False}
     assert configs[0].pack is Pack.KERNEL
 
 
 def test_few_rows_are_not_worth_packing_for() -> None:
     space = lite_space(contraction(1, 768, 768), TargetKind.WASM)
-    assert {ContractionConfig.of(candidate).pack for candidate in space} == {Pack.NONE}
+    tiles = [candidate for candidate in space if not StreamConfig.describes(candidate)]
+    assert {ContractionConfig.of(candidate).pack for candidate in tiles} == {Pack.NONE}
+
+
+@pytest.mark.parametrize("columns", [5, 768, 3072, 50_257])
+def test_few_rows_stream_b_first(columns: int) -> None:
+    space = lite_space(contraction(1, 768, columns), TargetKind.WASM)
+    assert StreamConfig.describes(space[0])
+    default = next(candidate for candidate in space if candidate.requires == ("simd128",))
+    assert StreamConfig.describes(default)
+    assert 10 <= len(space) <= 60
 
 
 def test_rows_that_share_a_cache_set_are_always_packed() -> None:
@@ -118,3 +153,72 @@ def test_the_formulas_are_those_of_table_1() -> None:
 def test_the_space_is_had_without_loading_tvm() -> None:
     code = "import sys; import services.tuner.space; sys.exit('tvm' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+FAMILIES = (
+    "matmul+bias+gelu:f32:m384k768n3072",
+    "matmul_nt:f32:m384k768n768",
+    "conv2d+bias+relu:f32:b1h56w56c64o64r3q3s1p1",
+    "conv2d:f32:b1h56w56c64o256r1q1s1p0",
+    "depthwise_conv2d:f32:b1h112w112c32r3q3s1p1",
+    "max_pool2d:f32:b1h112w112c64r3q3s2p1",
+    "softmax:f32:m4608n384",
+    "layer_norm:f32:m384n768",
+    "gelu:f32:n65536",
+    "add:f32:n65536",
+)
+
+
+@pytest.mark.parametrize("key", FAMILIES)
+def test_every_family_has_dozens_of_points_and_a_default(key: str) -> None:
+    workload = Workload.parse(key)
+    space = lite_space(workload, TargetKind.WASM)
+    assert 10 <= len(space) <= 60
+    assert len({candidate.candidate_id for candidate in space}) == len(space)
+    assert any(candidate.requires == ("simd128",) for candidate in space)
+    assert all(compile_candidate(c).manifest.range_extent >= 8 for c in space[::9])
+
+
+@pytest.mark.parametrize(
+    ("key", "changed", "sentence"),
+    [
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"tile_c": 6}, "multiple of 4"),
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"tile_x": 0}, "start at 1"),
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"unroll_c": 4}, "must divide 6 input channels"),
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"unroll_c": 1 << 40}, "too large"),
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"block_y": 3}, "must divide 8 rows"),
+        ("softmax:f32:m8n8", {"vectors": 1 << 40}, "from 1 to 8"),
+        ("softmax:f32:m8n8", {"block_m": 3}, "must divide 8"),
+        ("matmul:f32:m1k12n64", {"rows": 5}, "must divide 12"),
+        ("matmul:f32:m1k12n64", {"block_n": 1 << 40}, "block_n=1099511627776 must be"),
+        ("add:f32:n64", {"chunk": 1}, "must be one of"),
+        ("add:f32:n64", {"vectors": 0}, "from 1 to 8"),
+    ],
+)
+def test_a_hostile_config_of_any_family_is_refused(
+    key: str, changed: dict[str, Setting], sentence: str
+) -> None:
+    good = lite_space(Workload.parse(key), TargetKind.WASM)[0]
+    bad = replace(good, config=tuple(sorted((dict(good.config) | changed).items())))
+    with pytest.raises(InvalidSchedule, match=sentence):
+        compile_candidate(bad)
+
+
+@given(operator=st.sampled_from(sorted(OPERATORS)), data=st.data())
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_every_operator_of_every_shape_has_valid_candidates(
+    operator: str, data: st.DataObject
+) -> None:
+    extents = st.one_of(st.integers(0, 9), st.integers(1, 300), st.integers(1, 65_536))
+    count = len(OPERATORS[operator].axes)
+    workload = None
+    try:
+        workload = Workload.of(operator, tuple(data.draw(extents) for _ in range(count)))
+    except InvalidInput:
+        assume(False)
+    assert workload is not None
+    space = lite_space(workload, TargetKind.WASM)
+    assert 1 <= len(space) <= 60
+    assert len({candidate.candidate_id for candidate in space}) == len(space)
+    assert any(candidate.requires == ("simd128",) for candidate in space)
+    assert all(read_back(candidate) == candidate for candidate in space)

@@ -15,6 +15,7 @@ from services.tuner.wasm.instructions import (
     extract_lane,
     f32_const,
     i32_const,
+    integers_const,
     local,
     memory,
     plain,
@@ -54,13 +55,15 @@ def _instruction_alone(opcode: Opcode) -> Function | None:
         case Immediate.NONE if opcode.name not in ("else", "end"):
             body.append(plain(opcode.name))
         case Immediate.MEMORY:
-            body.append(memory(opcode.name, 2, 8))
+            body.append(memory(opcode.name, 0, 8))
         case Immediate.LANE:
-            body.append(extract_lane(3))
+            body.append(extract_lane(opcode.name, 3))
         case Immediate.I32:
             body.append(i32_const(-5))
         case Immediate.F32:
             body.append(f32_const(0.5))
+        case Immediate.INTEGERS:
+            body.append(integers_const(-5))
         case Immediate.VECTOR:
             body.append(vector_const(0.5))
         case _:

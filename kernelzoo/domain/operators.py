@@ -1,0 +1,202 @@
+"""The operators as a table: axes, attributes, and the tensors as functions of both.
+
+A letter names an extent. Attributes stand behind the axes in a key and count nothing: stride and
+padding, where a slice starts. A derived extent follows from the others.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+Extents = Mapping[str, int]
+Axes = tuple[str, ...]
+
+
+class Family(StrEnum):
+    """Operators that are computed, scheduled and checked alike."""
+
+    CONTRACTION = "contraction"
+    CONVOLUTION = "convolution"
+    ROWS = "rows"
+    MAP = "map"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """An extent that others give; no workload has it below 1."""
+
+    axis: str
+    extent: Callable[[Extents], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """`axes` are the letters of a key in their order, `attributes` those that are no extents.
+
+    Every output entry takes `flops_per_point` operations for each combination of `summed` axes.
+    """
+
+    name: str
+    family: Family
+    axes: Axes
+    inputs: tuple[tuple[str, Axes], ...]
+    output: tuple[str, Axes]
+    summed: Axes = ()
+    attributes: Axes = ()
+    derived: tuple[Derived, ...] = ()
+    flops_per_point: int = 1
+
+    @property
+    def strided(self) -> bool:
+        """Whether s is the stride of windows."""
+        return "s" in self.attributes and "r" in self.axes
+
+    @property
+    def takes_weights(self) -> bool:
+        return len(self.inputs) > 1
+
+    @property
+    def takes_epilogue(self) -> bool:
+        return self.family is Family.CONTRACTION or self.name == "conv2d"
+
+
+class EpilogueKind(StrEnum):
+    """What an epilogue reads besides the entry: nothing, or an input of a certain shape."""
+
+    UNARY = "unary"
+    COLUMN = "column"
+    ENTRY = "entry"
+    SCALAR = "scalar"
+
+
+EPILOGUES = {
+    "bias": EpilogueKind.COLUMN,
+    "residual": EpilogueKind.ENTRY,
+    "scale": EpilogueKind.SCALAR,
+    "relu": EpilogueKind.UNARY,
+    "gelu": EpilogueKind.UNARY,
+    "silu": EpilogueKind.UNARY,
+    "sigmoid": EpilogueKind.UNARY,
+    "tanh": EpilogueKind.UNARY,
+}
+"""bias adds a value for each column, residual one for each entry, scale multiplies by one value."""
+
+
+def _windows(size: str, kernel: str) -> Callable[[Extents], int]:
+    """How often a window of `kernel` fits, with stride s and padding p on both sides."""
+    return lambda e: (e[size] + 2 * e["p"] - e[kernel]) // max(1, e["s"]) + 1
+
+
+_WINDOWS = (
+    Derived(axis="y", extent=_windows("h", "r")),
+    Derived(axis="x", extent=_windows("w", "q")),
+)
+
+
+def _contraction(name: str, axes: Axes, a: Axes, b: Axes, c: Axes) -> Operator:
+    return Operator(
+        name=name,
+        family=Family.CONTRACTION,
+        axes=axes,
+        inputs=(("a", a), ("b", b)),
+        output=("c", c),
+        summed=("k",),
+        flops_per_point=2,
+    )
+
+
+def _image(name: str, axes: Axes, *weights: tuple[str, Axes]) -> Operator:
+    """Windows of r x q over an image a[b, h, w, c]; channel by channel where no axis o is named."""
+    channels = "o" if "o" in axes else "c"
+    return Operator(
+        name=name,
+        family=Family.CONVOLUTION,
+        axes=(*axes, "r", "q", "s", "p"),
+        inputs=(("a", ("b", "h", "w", "c")), *weights),
+        output=("c", ("b", "y", "x", channels)),
+        summed=("r", "q", "c") if channels == "o" else ("r", "q"),
+        attributes=("s", "p"),
+        derived=_WINDOWS,
+        flops_per_point=2 if weights else 1,
+    )
+
+
+def _rows(name: str, parameters: Axes, flops_per_point: int, output: Axes = ("m", "n")) -> Operator:
+    """Each row of a[m, n] by itself; `parameters` are inputs with a value for each column."""
+    return Operator(
+        name=name,
+        family=Family.ROWS,
+        axes=("m", "n"),
+        inputs=(("a", ("m", "n")), *((parameter, ("n",)) for parameter in parameters)),
+        output=("c", output),
+        summed=() if "n" in output else ("n",),
+        flops_per_point=flops_per_point,
+    )
+
+
+def _map(
+    name: str, axes: Axes, inputs: tuple[Axes, ...], output: Axes, *derived: Derived
+) -> Operator:
+    """Every entry from a few others; moving one counts as one operation."""
+    return Operator(
+        name=name,
+        family=Family.MAP,
+        axes=axes,
+        inputs=tuple(zip("ab", inputs, strict=False)),
+        output=("c", output),
+        derived=derived,
+        attributes=tuple(axis for axis in axes if axis in "sp"),
+    )
+
+
+UNARY = ("relu", "gelu", "silu", "sigmoid", "tanh", "erf", "exp")
+BINARY = ("add", "sub", "mul", "max")
+
+_TABLE = (
+    _contraction("matmul", ("m", "k", "n"), ("m", "k"), ("k", "n"), ("m", "n")),
+    _contraction(
+        "batch_matmul", ("b", "m", "k", "n"), ("b", "m", "k"), ("b", "k", "n"), ("b", "m", "n")
+    ),
+    _contraction("matmul_nt", ("m", "k", "n"), ("m", "k"), ("n", "k"), ("m", "n")),
+    _contraction("matmul_tn", ("m", "k", "n"), ("k", "m"), ("k", "n"), ("m", "n")),
+    _contraction(
+        "batch_matmul_nt", ("b", "m", "k", "n"), ("b", "m", "k"), ("b", "n", "k"), ("b", "m", "n")
+    ),
+    _image("conv2d", ("b", "h", "w", "c", "o"), ("b", ("r", "q", "c", "o"))),
+    _image("depthwise_conv2d", ("b", "h", "w", "c"), ("b", ("r", "q", "c"))),
+    _image("max_pool2d", ("b", "h", "w", "c")),
+    _image("avg_pool2d", ("b", "h", "w", "c")),
+    _rows("softmax", (), 5),
+    _rows("layer_norm", ("gain", "shift"), 8),
+    _rows("rms_norm", ("gain",), 5),
+    _rows("row_sum", (), 1, ("m",)),
+    _rows("row_mean", (), 1, ("m",)),
+    _rows("row_max", (), 1, ("m",)),
+    *(_map(name, ("n",), (("n",),), ("n",)) for name in UNARY),
+    *(_map(name, ("n",), (("n",), ("n",)), ("n",)) for name in BINARY),
+    _map("transpose", ("m", "n"), (("m", "n"),), ("n", "m")),
+    _map(
+        "concat",
+        ("m", "n", "k"),
+        (("m", "n"), ("m", "k")),
+        ("m", "x"),
+        Derived(axis="x", extent=lambda e: e["n"] + e["k"]),
+    ),
+    _map(
+        "slice",
+        ("m", "n", "s", "k"),
+        (("m", "n"),),
+        ("m", "x"),
+        Derived(axis="x", extent=lambda e: min(e["k"], e["n"] - e["s"])),
+    ),
+    _map(
+        "pad",
+        ("m", "n", "p"),
+        (("m", "n"),),
+        ("y", "x"),
+        Derived(axis="y", extent=lambda e: e["m"] + 2 * e["p"]),
+        Derived(axis="x", extent=lambda e: e["n"] + 2 * e["p"]),
+    ),
+)
+
+OPERATORS = {operator.name: operator for operator in _TABLE}

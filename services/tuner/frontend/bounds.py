@@ -1,0 +1,27 @@
+"""Comparisons of integers as bounds of affine forms."""
+
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.kinds import CompareOp
+from services.tuner.ir.nodes import Bound
+
+
+def integer_bounds(op: CompareOp, difference: Affine, *, holds: bool) -> tuple[Bound, ...] | None:
+    """What keeps `difference op 0`, or the opposite of it; None where that is one of several."""
+    opposite = difference.times(-1)
+    match op, holds:
+        case (CompareOp.LT, True):
+            return (below(difference, 0),)
+        case (CompareOp.LT, False):
+            return (below(opposite, 1),)
+        case (CompareOp.LE, True):
+            return (below(difference, 1),)
+        case (CompareOp.LE, False):
+            return (below(opposite, 0),)
+        case (CompareOp.EQ, True) | (CompareOp.NE, False):
+            return (below(difference, 1), below(opposite, 1))
+    return None
+
+
+def below(index: Affine, limit: int) -> Bound:
+    """The constant stands on the side of the limit."""
+    return Bound(index=Affine(constant=0, terms=index.terms), limit=limit - index.constant)

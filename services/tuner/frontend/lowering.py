@@ -1,0 +1,32 @@
+"""TVM's lowering passes, and the visit of what they leave."""
+
+from tvm import IRModule, s_tir
+
+from services.tuner.frontend.expressions import Node
+from services.tuner.frontend.symbols import Shape
+from services.tuner.frontend.visit import Visit
+from services.tuner.ir.nodes import Program
+
+_LOWERING = (
+    s_tir.transform.LowerInitBlock(),
+    s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
+    s_tir.transform.ConvertBlocksToOpaque(),
+    s_tir.transform.CompactBufferAllocation(),
+    s_tir.transform.LowerOpaqueBlock(),
+)
+
+
+def scheduled_program(schedule: Node, shapes: tuple[Shape, ...], range_extent: int) -> Program:
+    """The schedule's function; its parameters are flat, with their true `shapes`."""
+    return Visit(_lowered(schedule.mod), shapes).program(range_extent)
+
+
+def plain_program(function: Node) -> Program:
+    """Any PrimFunc, its loops as they stand, in a range of one iteration."""
+    return Visit(_lowered(IRModule({"main": function.with_attr("global_symbol", "main")}))).whole()
+
+
+def _lowered(module: Node) -> Node:
+    for lower in _LOWERING:
+        module = lower(module)
+    return module["main"]

@@ -1,0 +1,173 @@
+"""One walk over a lowered TVM function: its statements become those of the loop IR.
+
+A condition inside a value (`if_then_else`) becomes a condition around the store, since only the
+branch that it takes may read memory. An index that is no affine form of loop variables becomes a
+variable of its own (`Let`) around the store.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tvm import tirx
+
+from kernelzoo.errors import UnsupportedProgram
+from services.tuner.frontend.clip import Access, guarded
+from services.tuner.frontend.expressions import Expressions, Node, Pending, Step
+from services.tuner.frontend.symbols import ELEMENTS, Shape, Symbols
+from services.tuner.ir.kinds import LoopKind, Scope
+from services.tuner.ir.nodes import (
+    Allocate,
+    Block,
+    Buffer,
+    If,
+    Let,
+    Loop,
+    Program,
+    Statement,
+    Store,
+)
+from services.tuner.ir.unsupported import unsupported
+
+_LOOPS = {
+    int(tirx.ForKind.SERIAL): LoopKind.SERIAL,
+    int(tirx.ForKind.UNROLLED): LoopKind.UNROLLED,
+    int(tirx.ForKind.VECTORIZED): LoopKind.VECTOR,
+}
+_SCOPES = {"global": Scope.GLOBAL, "local": Scope.LOCAL, "shared": Scope.WORKGROUP}
+
+
+class Visit:
+    """`shapes` are the true ones of the parameters, which may be stated larger."""
+
+    def __init__(self, function: Node, shapes: tuple[Shape, ...] | None = None) -> None:
+        self._body = function.body
+        self._symbols = Symbols()
+        self._expressions = Expressions(self._symbols)
+        stated = [tuple(int(n) for n in parameter.ty.shape) for parameter in function.params]
+        self._parameters = tuple(
+            self._symbols.declare(
+                parameter,
+                parameter.name,
+                Scope.PARAMETER,
+                dtype=str(parameter.ty.dtype),
+                shape=shape,
+                stated=rounded,
+            )
+            for parameter, shape, rounded in zip(
+                function.params, shapes or stated, stated, strict=True
+            )
+        )
+
+    def program(self, range_extent: int) -> Program:
+        """The outermost loop becomes the caller's range; without one, a range of 1 is added."""
+        whole = self.whole()
+        if range_extent == 1:
+            return whole
+        match whole.body.body:
+            case (Loop(extent=extent) as loop,) if extent == range_extent:
+                return replace(whole, body=replace(loop, kind=LoopKind.RANGE))
+        raise UnsupportedProgram(
+            f"the program is not one loop of {range_extent} iterations; "
+            "schedule one outermost loop around everything"
+        )
+
+    def whole(self) -> Program:
+        """The function in a range of one iteration."""
+        body = self._block(self._body)
+        outermost = Loop(var="whole", extent=1, kind=LoopKind.RANGE, body=body)
+        return Program(parameters=self._parameters, body=outermost)
+
+    def _block(self, node: Node) -> Block:
+        return self._sequence(list(node.seq) if isinstance(node, tirx.SeqStmt) else [node])
+
+    def _sequence(self, nodes: list[Node]) -> Block:
+        """An allocation holds for the rest of its sequence."""
+        before: list[Statement] = []
+        for position, node in enumerate(nodes):
+            if isinstance(node, tirx.AllocBuffer):
+                buffer = self._allocated(node.buffer)
+                rest = self._sequence(nodes[position + 1 :])
+                return (*before, Allocate(buffer=buffer, body=rest))
+            before.extend(self._statement(node))
+        return tuple(before)
+
+    def _allocated(self, node: Node) -> Buffer:
+        scope, dtype = node.scope(), str(node.dtype)
+        if scope not in _SCOPES or dtype not in ELEMENTS:
+            raise UnsupportedProgram(
+                f"a {dtype} buffer in {scope} memory is not lowered; use "
+                f"{', '.join(ELEMENTS)} in {', '.join(_SCOPES)}"
+            )
+        shape = tuple(int(extent) for extent in node.shape)
+        return self._symbols.declare(
+            node, node.name, _SCOPES[scope], dtype=dtype, shape=shape, stated=shape
+        )
+
+    def _statement(self, node: Node) -> Block:
+        if isinstance(node, tirx.For):
+            return (self._loop(node),)
+        if isinstance(node, tirx.BufferStore):
+            return self._store(node, {})
+        if isinstance(node, tirx.SeqStmt):
+            return self._block(node)
+        if isinstance(node, tirx.AttrStmt):
+            return self._block(node.body)
+        if isinstance(node, tirx.IfThenElse):
+            otherwise = () if node.else_case is None else self._block(node.else_case)
+            return self._branch(node.condition, self._block(node.then_case), otherwise, {})
+        if isinstance(node, tirx.Bind):
+            self._expressions.name(node.var, node.value)
+            return ()
+        if isinstance(node, tirx.Evaluate) and isinstance(node.value, tirx.IntImm):
+            return ()
+        raise unsupported(node, "the visit of TVM programs")
+
+    def _loop(self, node: Node) -> Loop:
+        kind = _LOOPS.get(int(node.kind))
+        if kind is None or not isinstance(node.extent, tirx.IntImm) or int(node.min):
+            raise UnsupportedProgram(
+                f"loop {node.loop_var.name} has a kind or extent that is not lowered; "
+                "use serial, unrolled or vectorised loops of constant extent from 0"
+            )
+        extent = int(node.extent.value)
+        var = self._symbols.bind(node.loop_var, node.loop_var.name, extent)
+        return Loop(var=var, extent=extent, kind=kind, body=self._block(node.body))
+
+    def _store(self, node: Node, decided: Mapping[Node, bool]) -> Block:
+        """The store under what it needs; once for each way of the conditions inside its value."""
+        draft = self._expressions.start(decided)
+        try:
+            target = self._expressions.access(node.buffer, node.indices)
+            value = self._expressions.stored(node.value, target.buffer.element)
+        except Pending as pending:
+            condition = pending.condition
+            then = self._store(node, {**decided, condition: True})
+            otherwise = self._store(node, {**decided, condition: False})
+            return self._branch(condition, then, otherwise, decided)
+        return self._wrapped(draft, (Store(buffer=target.buffer, index=target.index, value=value),))
+
+    def _branch(
+        self, condition: Node, then: Block, otherwise: Block, decided: Mapping[Node, bool]
+    ) -> Block:
+        draft = self._expressions.start(decided)
+        for holds, body, rest in ((True, then, otherwise), (False, otherwise, then)):
+            bounds = self._expressions.bounds(condition, holds=holds)
+            if bounds is not None:
+                return self._wrapped(draft, (If(bounds=bounds, body=body, otherwise=rest),))
+            draft.clear()
+        both, left, right = self._expressions.parts(condition)
+        inner = self._branch(right, then, otherwise, decided)
+        if both:
+            return self._branch(left, inner, otherwise, decided)
+        return self._branch(left, then, inner, decided)
+
+    def _wrapped(self, draft: list[Step], block: Block) -> Block:
+        """`block` under the steps: bounds of what exists, and values that indices name."""
+        reads: list[Access] = []
+        for step in reversed(draft):
+            if isinstance(step, Let):
+                block = (replace(step, body=guarded(block, reads[::-1], self._symbols.ranges)),)
+                reads = []
+            else:
+                reads.append(step)
+        return guarded(block, reads[::-1], self._symbols.ranges)

@@ -1,0 +1,118 @@
+"""Convolutions and pooling, stated with an optional copy of padded rows, and scheduled directly.
+
+Columns and channels of the output are stated rounded up to whole tiles, as for contractions: what
+lies outside of a parameter does not exist, which is right for sums and for the largest of values.
+Padding is a copy of the rows that a block needs, in scratch memory: the loops that compute have no
+condition, and a row is copied at most r / (s·block_y) + 1 times.
+"""
+
+from functools import lru_cache
+
+from tvm import te
+
+from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.config import Pack
+from services.tuner.extents import Shape, epilogue_shapes
+from services.tuner.frontend.definitions import LOWEST, finished, padded
+from services.tuner.frontend.expressions import Node
+from services.tuner.frontend.lowering import scheduled_program
+from services.tuner.frontend.schedules import Schedule, vectorise_tile, write_back
+from services.tuner.ir.nodes import Program
+from services.tuner.window import WindowConfig
+
+Extents = tuple[tuple[str, int], ...]
+
+
+def window_program(workload: Workload, config: WindowConfig) -> Program:
+    """The scheduled loop nest; its parameters are those of the workload, flat."""
+    extents = tuple(config.rounded(workload).items())
+    function = _stated(workload.operator.name, workload.epilogue, extents)
+    schedule = _scheduled(function, workload, config)
+    shapes = tuple(tensor.shape for tensor in workload.tensors)
+    return scheduled_program(schedule, shapes, config.range_extent(workload))
+
+
+@lru_cache(maxsize=256)
+def _stated(name: str, epilogue: tuple[str, ...], extents: Extents) -> Node:
+    """The computation alone: one function for each rounded shape."""
+    e = dict(extents)
+    height, width = (e["y"] - 1) * e["s"] + e["r"], (e["x"] - 1) * e["s"] + e["q"]
+    channels = e["c"]
+    stored = (e["h"], e["w"]) if e["p"] else (height, width)
+    image = te.placeholder((e["b"], *stored, channels), name="a")
+    outside = LOWEST if name == "max_pool2d" else 0.0
+    source = padded(image, e, outside, height, width) if e["p"] else image
+    weights = [te.placeholder(shape, name="b") for shape in _weights(name, e)]
+    sums = _sums(name, e, source, weights, finished=bool(epilogue) or name == "avg_pool2d")
+    extra = _extra(epilogue, tuple(int(n) for n in sums.shape))
+    result = sums
+    if name == "avg_pool2d":
+        result = te.compute(sums.shape, lambda *at: sums(*at) * (1 / (e["r"] * e["q"])), name="c")
+    elif epilogue:
+        result = finished(epilogue, sums, extra)
+    return te.create_prim_func([image, *weights, *extra, result])
+
+
+def _weights(name: str, e: dict[str, int]) -> list[Shape]:
+    match name:
+        case "conv2d":
+            return [(e["r"], e["q"], e["c"], e["o"])]
+        case "depthwise_conv2d":
+            return [(e["r"], e["q"], e["c"])]
+    return []
+
+
+def _extra(epilogue: tuple[str, ...], shape: Shape) -> tuple[Node, ...]:
+    names = [name for name in epilogue if EPILOGUES[name] is not EpilogueKind.UNARY]
+    shapes = epilogue_shapes(epilogue, shape)
+    return tuple(te.placeholder(s, name=n) for s, n in zip(shapes, names, strict=True))
+
+
+def _sums(
+    name: str, e: dict[str, int], image: Node, weights: list[Node], *, finished: bool
+) -> Node:
+    r, q = te.reduce_axis((0, e["r"]), name="r"), te.reduce_axis((0, e["q"]), name="q")
+    c, s = te.reduce_axis((0, e["c"]), name="k"), e["s"]
+    axes = [r, q, c] if name == "conv2d" else [r, q]
+    reduce = te.max if name == "max_pool2d" else te.sum
+
+    def entry(i: Node, y: Node, x: Node, o: Node) -> Node:
+        value = image[i, y * s + r, x * s + q, c if name == "conv2d" else o]
+        for weight in weights:
+            value = value * (weight[r, q, c, o] if name == "conv2d" else weight[r, q, o])
+        return reduce(value, axis=axes)
+
+    shape = (e["b"], e["y"], e["x"], e["o" if name == "conv2d" else "c"])
+    return te.compute(shape, entry, name="sum" if finished else "c")
+
+
+def _scheduled(function: Node, workload: Workload, config: WindowConfig) -> Node:
+    """Tiles of channels outside of columns, so that their weights stay in the first cache."""
+    finishes = bool(workload.epilogue) or workload.operator.name == "avg_pool2d"
+    schedule = Schedule(function, debug_mask="none", enable_check=False)
+    block = schedule.get_sblock("sum" if finishes else "c")
+    b, y, x, o, r, q, *channels = schedule.get_loops(block)
+    y2, y1 = schedule.split(y, [None, config.block_y], preserve_unit_iters=True)
+    x1, x0 = schedule.split(x, [None, config.tile_x], preserve_unit_iters=True)
+    o1, o0 = schedule.split(o, [None, config.tile_c], preserve_unit_iters=True)
+    unrolled = []
+    for c in channels:
+        c1, c0 = schedule.split(c, [None, config.unroll_c], preserve_unit_iters=True)
+        channels, unrolled = [c1], [c0]
+    packed = config.pack is Pack.KERNEL
+    outer = (o1, y2, b) if packed else (y2, b, o1)
+    schedule.reorder(*outer, y1, x1, r, q, *channels, *unrolled, x0, o0)
+    schedule.vectorize(o0)
+    for loop in (x0, *unrolled):
+        schedule.unroll(loop)
+    if workload.given["p"]:
+        copy = schedule.get_sblock("padded")
+        schedule.compute_at(copy, b, preserve_unit_loops=True)
+    if packed:
+        weights = schedule.cache_read(block, 1, "global")
+        schedule.compute_at(weights, o1, preserve_unit_loops=True)
+        schedule.vectorize(schedule.get_loops(weights)[-1])
+    write_back(schedule, block, x1, finished=finishes)
+    vectorise_tile(schedule, schedule.decompose_reduction(block, r))
+    return schedule

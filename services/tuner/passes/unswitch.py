@@ -1,0 +1,54 @@
+"""Conditions leave the serial loops that do not change them: a row is in the image or it is not.
+
+What remains inside is a condition around whole loops, which costs nothing worth a copy of the
+code: `partition` leaves it where it is.
+"""
+
+from dataclasses import replace
+
+from services.tuner.ir.kinds import LoopKind
+from services.tuner.ir.nodes import Allocate, Block, Bound, If, Let, Loop, Program, Statement
+from services.tuner.ir.rewrite import statements
+
+
+def unswitch(program: Program) -> Program:
+    body = program.body.body
+    if not any(isinstance(statement, If) for statement in statements(body)):
+        return program
+    return replace(program, body=replace(program.body, body=_block(body)))
+
+
+def _block(block: Block) -> Block:
+    return tuple(_statement(statement) for statement in block)
+
+
+def _statement(statement: Statement) -> Statement:
+    match statement:
+        case Loop(body=body):
+            return _outside(replace(statement, body=_block(body)))
+        case Let(body=body) | Allocate(body=body):
+            return replace(statement, body=_block(body))
+        case If(body=body, otherwise=otherwise):
+            return replace(statement, body=_block(body), otherwise=_block(otherwise))
+    return statement
+
+
+def _outside(loop: Loop) -> Statement:
+    """The loop inside of the conditions that all of its iterations share."""
+    match loop.body:
+        case (If() as condition,) if loop.kind is LoopKind.SERIAL:
+            shared = tuple(b for b in condition.bounds if not b.index.coefficient(loop.var))
+            if shared:
+                return _split(loop, condition, shared)
+    return loop
+
+
+def _split(loop: Loop, condition: If, shared: tuple[Bound, ...]) -> If:
+    own = tuple(bound for bound in condition.bounds if bound not in shared)
+    inside = (replace(condition, bounds=own),) if own else condition.body
+    otherwise = condition.otherwise
+    return If(
+        bounds=shared,
+        body=(_outside(replace(loop, body=inside)),),
+        otherwise=(replace(loop, body=otherwise),) if otherwise else (),
+    )

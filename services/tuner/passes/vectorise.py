@@ -1,0 +1,120 @@
+"""Programs that no schedule has touched: four lanes in innermost loops, and a range to slice."""
+
+from dataclasses import replace
+
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.kinds import LoopKind
+from services.tuner.ir.nodes import (
+    Allocate,
+    Block,
+    Bound,
+    Const,
+    If,
+    IndexValue,
+    Let,
+    Load,
+    Loop,
+    Program,
+    Statement,
+    Store,
+)
+from services.tuner.ir.rewrite import leaves, substitute
+from services.tuner.passes.independence import independent
+
+LANES = 4
+CHUNK = 256
+"""Iterations of a lone loop that make one of the range, unless a schedule says otherwise."""
+
+
+def sliceable(program: Program, chunk: int) -> Program:
+    """The one loop of the range's body becomes the range, where its iterations are independent.
+
+    A loop without others inside is cut into chunks first; one chunk alone stays as it is.
+    """
+    match program.body.body:
+        case (Loop(kind=LoopKind.SERIAL) as loop,) if program.body.extent == 1 and independent(
+            loop
+        ):
+            if not _holds_loop(loop.body) and loop.extent <= chunk:
+                return program
+            ranged = loop if _holds_loop(loop.body) else _chunked(loop, chunk)
+            return replace(program, body=replace(ranged, kind=LoopKind.RANGE))
+    return program
+
+
+def _holds_loop(block: Block) -> bool:
+    return any(isinstance(statement, Loop) for statement in block)
+
+
+def _chunked(loop: Loop, chunk: int) -> Loop:
+    """The loop in pieces of `chunk` iterations, the last one guarded."""
+    inner = f"{loop.var}.in"
+    place = Affine.of(0, {loop.var: chunk, inner: 1})
+    body = substitute(loop.body, loop.var, place)
+    if loop.extent % chunk:
+        body = (If(bounds=(Bound(index=place, limit=loop.extent),), body=body),)
+    piece = Loop(var=inner, extent=chunk, kind=LoopKind.SERIAL, body=body)
+    return replace(loop, extent=-(-loop.extent // chunk), body=(piece,))
+
+
+def vectorise(program: Program, vectors: int) -> Program:
+    """Innermost serial loops over consecutive memory take four lanes, `vectors` times, at once."""
+    body = _block(program.body.body, vectors)
+    return replace(program, body=replace(program.body, body=body))
+
+
+def _block(block: Block, vectors: int) -> Block:
+    return tuple(new for statement in block for new in _statement(statement, vectors))
+
+
+def _statement(statement: Statement, vectors: int) -> Block:
+    match statement:
+        case Loop(kind=LoopKind.SERIAL) if _consecutive(statement):
+            return _split(statement, vectors)
+        case Loop(body=body) | Allocate(body=body) | Let(body=body):
+            return (replace(statement, body=_block(body, vectors)),)
+        case If(body=body, otherwise=otherwise):
+            return (
+                replace(
+                    statement, body=_block(body, vectors), otherwise=_block(otherwise, vectors)
+                ),
+            )
+    return (statement,)
+
+
+def _consecutive(loop: Loop) -> bool:
+    if loop.extent < LANES or not independent(loop):
+        return False
+    for statement in loop.body:
+        if not isinstance(statement, Store) or statement.index.coefficient(loop.var) != 1:
+            return False
+        for leaf in leaves(statement.value):
+            match leaf:
+                case Load(index=index) if index.coefficient(loop.var) in (0, 1):
+                    continue
+                case IndexValue(index=index) if not index.coefficient(loop.var):
+                    continue
+                case Const():
+                    continue
+            return False
+    return True
+
+
+def _split(loop: Loop, vectors: int) -> Block:
+    """Whole steps, then what is left of them in single vectors, then single lanes."""
+    steps, rest = divmod(loop.extent, LANES * vectors)
+    parts = [(0, steps, LANES * vectors)] if steps else []
+    done = loop.extent - rest
+    parts += [(done, rest // LANES, LANES)] if rest >= LANES else []
+    parts += [(loop.extent - rest % LANES, rest % LANES, 1)] if rest % LANES else []
+    return tuple(new for part in parts for new in _part(loop, *part))
+
+
+def _part(loop: Loop, first: int, count: int, width: int) -> Block:
+    """`count` steps of `width` iterations from `first` on."""
+    lane = f"{loop.var}.lane"
+    coefficients = {loop.var: width if count > 1 else 0} | ({lane: 1} if width > 1 else {})
+    body = substitute(loop.body, loop.var, Affine.of(first, coefficients))
+    if width > 1:
+        body = (Loop(var=lane, extent=width, kind=LoopKind.VECTOR, body=body),)
+    return (replace(loop, extent=count, body=body),) if count > 1 else body

@@ -1,0 +1,144 @@
+"""What every operator computes, whole, in float64: the oracle of compiled kernels."""
+
+from collections.abc import Callable
+from math import erf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelzoo.domain.operators import OPERATORS
+from kernelzoo.domain.workload import Workload
+
+EXAMPLES = (
+    "matmul+bias+gelu:f32:m13k7n10",
+    "matmul+bias+relu:f32:m3k20n130",
+    "matmul_tn:f32:m1k9n33",
+    "matmul_nt+scale:f32:m13k7n22",
+    "matmul_tn+residual+relu:f32:m13k7n10",
+    "batch_matmul+bias+residual+silu:f32:b3m5k7n9",
+    "batch_matmul_nt:f32:b2m5k8n7",
+    "conv2d+bias+relu:f32:b2h9w7c3o5r3q3s1p1",
+    "conv2d:f32:b1h9w11c4o9r3q2s2p0",
+    "conv2d+bias+residual+relu:f32:b2h5w6c8o12r1q1s1p0",
+    "conv2d+bias+tanh:f32:b1h12w12c2o8r5q5s2p2",
+    "conv2d+bias:f32:b1h8w9c4o72r3q3s1p1",
+    "depthwise_conv2d:f32:b1h9w7c6r3q3s1p1",
+    "max_pool2d:f32:b2h9w7c5r3q3s2p1",
+    "avg_pool2d:f32:b1h8w8c9r2q2s2p0",
+    "softmax:f32:m5n37",
+    "softmax:f32:m16n64",
+    "layer_norm:f32:m9n29",
+    "rms_norm:f32:m5n23",
+    "row_sum:f32:m7n31",
+    "row_mean:f32:m3n50",
+    "row_max:f32:m4n41",
+    "transpose:f32:m11n7",
+    "concat:f32:m5n6k7",
+    "slice:f32:m5n19s3k11",
+    "pad:f32:m6n9p2",
+    *(
+        f"{name}:f32:n{size}"
+        for name in OPERATORS
+        for size in (7, 301)
+        if len(OPERATORS[name].axes) == 1
+    ),
+)
+
+Doubles = NDArray[np.float64]
+
+_ERF = np.vectorize(erf, otypes=[np.float64])
+
+
+def _sigmoid(x: Doubles) -> Doubles:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+UNARY: dict[str, Callable[[Doubles], Doubles]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: 0.5 * x * (1 + _ERF(x / np.sqrt(2))),
+    "silu": lambda x: x * _sigmoid(x),
+    "sigmoid": _sigmoid,
+    "tanh": np.tanh,
+    "erf": _ERF,
+    "exp": np.exp,
+}
+BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum}
+
+
+def reference(workload: Workload, inputs: list[NDArray[np.float32]]) -> Doubles:
+    doubles = [array.astype(np.float64) for array in inputs]
+    count = len(workload.operator.inputs)
+    result = _entries(workload, doubles[:count])
+    extra = doubles[count:]
+    for name in workload.epilogue:
+        if name in UNARY:
+            result = UNARY[name](result)
+        elif name == "scale":
+            result = result * extra.pop(0)[0]
+        else:
+            result = result + extra.pop(0)
+    return result
+
+
+def _entries(workload: Workload, x: list[Doubles]) -> Doubles:
+    name, e = workload.operator.name, workload.extent
+    if name in UNARY:
+        return UNARY[name](x[0])
+    if name in BINARY:
+        return np.asarray(BINARY[name](x[0], x[1]))
+    match name:
+        case "matmul" | "batch_matmul":
+            return np.asarray(x[0] @ x[1])
+        case "matmul_nt" | "batch_matmul_nt":
+            return np.asarray(x[0] @ np.swapaxes(x[1], -1, -2))
+        case "matmul_tn":
+            return np.asarray(x[0].T @ x[1])
+        case "conv2d" | "depthwise_conv2d" | "max_pool2d" | "avg_pool2d":
+            return _windows(workload, x)
+        case "transpose":
+            return x[0].T
+        case "concat":
+            return np.concatenate(x, axis=1)
+        case "slice":
+            return x[0][:, e["s"] : e["s"] + e["x"]]
+        case "pad":
+            return np.pad(x[0], e["p"])
+    return _rows(name, x)
+
+
+def _windows(workload: Workload, x: list[Doubles]) -> Doubles:
+    name, e = workload.operator.name, workload.extent
+    p, s = e["p"], e["s"]
+    outside = -np.inf if name == "max_pool2d" else 0.0
+    image = np.pad(x[0], ((0, 0), (p, p), (p, p), (0, 0)), constant_values=outside)
+    shape = (e["r"], e["q"])
+    views = np.lib.stride_tricks.sliding_window_view(image, shape, axis=(1, 2))[:, ::s, ::s]
+    match name:
+        case "conv2d":
+            return np.asarray(np.einsum("byxcrq,rqco->byxo", views, x[1]))
+        case "depthwise_conv2d":
+            return np.asarray(np.einsum("byxcrq,rqc->byxc", views, x[1]))
+        case "max_pool2d":
+            return np.asarray(views.max(axis=(-1, -2)))
+    return np.asarray(views.mean(axis=(-1, -2)))
+
+
+def _rows(name: str, x: list[Doubles]) -> Doubles:
+    a = x[0]
+    match name:
+        case "softmax":
+            power = np.exp(a - a.max(axis=1, keepdims=True))
+            return np.asarray(power / power.sum(axis=1, keepdims=True))
+        case "layer_norm":
+            rest = a - a.mean(axis=1, keepdims=True)
+            variance = (rest * rest).mean(axis=1, keepdims=True)
+            return np.asarray(rest / np.sqrt(variance + 1e-5) * x[1] + x[2])
+        case "rms_norm":
+            return np.asarray(a / np.sqrt((a * a).mean(axis=1, keepdims=True) + 1e-5) * x[1])
+        case "row_sum":
+            return np.asarray(a.sum(axis=1))
+        case "row_mean":
+            return np.asarray(a.mean(axis=1))
+        case "row_max":
+            return np.asarray(a.max(axis=1))
+    raise AssertionError(f"the reference has no {name}")

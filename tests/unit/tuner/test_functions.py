@@ -1,0 +1,90 @@
+"""Functions inside the module against float64, over their range and at its edges."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from services.tuner.ir.interpreter import interpret
+from services.tuner.ir.kinds import LoopKind, MathFunction
+from services.tuner.ir.nodes import Call, Load, Program, Store
+from services.tuner.passes.functions import LARGEST_ERROR_ULP
+from services.tuner.passes.pipeline import Freedom, run_passes
+from services.tuner.passes.switches import ALL_PASSES
+from tests.unit.tuner.execution import Floats, execute_program
+from tests.unit.tuner.programs import at, loop, parameter, program
+
+POINTS = 40_000
+EDGES = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 88.72, 88.73, -87.4, -103.9, -104.5],
+    np.float32,
+)
+DENORMAL = 2.0**-126
+"""Results below it may be 0."""
+
+FUNCTIONS = tuple(LARGEST_ERROR_ULP)
+
+
+def arguments(function: MathFunction) -> Floats:
+    random = np.random.default_rng(5)
+    parts = [
+        random.uniform(-87.3, 88.7, POINTS // 4),
+        random.uniform(-1, 1, POINTS // 4),
+        random.uniform(-5, 5, POINTS // 4),
+        random.choice([-1, 1], POINTS // 4) * 10 ** random.uniform(-37, 0, POINTS // 4),
+    ]
+    x = np.concatenate(parts).astype(np.float32)
+    return np.abs(x) if function in (MathFunction.SQRT, MathFunction.RSQRT) else x
+
+
+def mapped(function: MathFunction, size: int, kind: LoopKind) -> Program:
+    """y[4r+v] = f(x[4r+v])."""
+    x, y = parameter("x", size), parameter("y", size)
+    value = Call(function=function, argument=Load(buffer=x, index=at(v=1, r=4)))
+    store = Store(buffer=y, index=at(v=1, r=4), value=value)
+    return program(size // 4, (loop("v", 4, (store,), kind),), x, y)
+
+
+def compiled(function: MathFunction, x: Floats, kind: LoopKind, *, fma: bool) -> Floats:
+    stated = run_passes(mapped(function, x.size, kind), ALL_PASSES, Freedom(fma=fma))
+    arrays = {"x": x, "y": np.zeros_like(x)}
+    return execute_program(stated, ALL_PASSES, arrays)["y"]
+
+
+def exact(function: MathFunction, x: Floats) -> NDArray[np.float64]:
+    """The interpreter's, which computes in float64 and rounds once: half a unit off at most."""
+    y = np.zeros_like(x)
+    interpret(mapped(function, x.size, LoopKind.SERIAL), {"x": x, "y": y}, low=0, high=x.size // 4)
+    return y.astype(np.float64)
+
+
+@pytest.mark.parametrize("kind", [LoopKind.VECTOR, LoopKind.SERIAL])
+@pytest.mark.parametrize("fma", [False, True])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_function_is_as_exact_as_it_says(
+    function: MathFunction, fma: bool, kind: LoopKind
+) -> None:
+    x = arguments(function)
+    got, wanted = compiled(function, x, kind, fma=fma).astype(np.float64), exact(function, x)
+    unit = np.spacing(np.abs(wanted).astype(np.float32)).astype(np.float64)
+    error = np.abs(got - wanted) / unit
+    assert error.max() <= LARGEST_ERROR_ULP[function] + 0.5, x[error.argmax()]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_one_lane_and_four_give_the_same_bits(function: MathFunction) -> None:
+    x = np.concatenate((arguments(function)[:4000], EDGES))
+    four, one = (
+        compiled(function, x, kind, fma=False) for kind in (LoopKind.VECTOR, LoopKind.SERIAL)
+    )
+    assert np.array_equal(four.view(np.int32)[~np.isnan(four)], one.view(np.int32)[~np.isnan(one)])
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_edges_are_those_of_the_function(function: MathFunction) -> None:
+    got, wanted = compiled(function, EDGES, LoopKind.VECTOR, fma=False), exact(function, EDGES)
+    numbers = np.isfinite(wanted)
+    assert np.array_equal(np.isnan(got), np.isnan(wanted))
+    assert np.array_equal(got[~numbers], wanted[~numbers], equal_nan=True)
+    assert np.allclose(got[numbers], wanted[numbers], rtol=1e-6, atol=DENORMAL)
+    if function in (MathFunction.TANH, MathFunction.ERF):
+        assert np.array_equal(np.signbit(got[:2]), [False, True])

@@ -1,0 +1,166 @@
+"""Passes over loops and conditions: what may run apart, what is cut, what moves out."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.interpreter import interpret
+from services.tuner.ir.kinds import BinaryOp, Element, LoopKind
+from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.nodes import (
+    Binary,
+    Block,
+    Bound,
+    Const,
+    If,
+    IndexValue,
+    Let,
+    Loop,
+    Program,
+    Statement,
+    Store,
+)
+from services.tuner.ir.rewrite import statements
+from services.tuner.passes.independence import independent
+from services.tuner.passes.lift import lift
+from services.tuner.passes.partition import partition
+from services.tuner.passes.pipeline import Freedom, run_passes
+from services.tuner.passes.switches import ALL_PASSES
+from services.tuner.passes.unswitch import unswitch
+from services.tuner.passes.vectorise import vectorise
+from tests.unit.tuner.execution import Floats, execute_program
+from tests.unit.tuner.programs import X, Y, at, binary, load, loop, number, parameter, program
+
+RANGE, J, K = 5, 4, 3
+OUT = parameter("y", RANGE * J * K)
+HERE = at(r=J * K, j=K, k=1)
+FACTORS = st.integers(-3, 3)
+BOUNDS = st.builds(
+    lambda r, j, k, limit: Bound(index=at(r=r, j=j, k=k), limit=limit),
+    FACTORS,
+    FACTORS,
+    FACTORS,
+    st.integers(-9, 12),
+).filter(lambda bound: bool(bound.index.terms))
+
+
+def stored(value: float) -> Store:
+    return Store(buffer=OUT, index=HERE, value=number(value))
+
+
+def nest(body: Block) -> Program:
+    """`body` for r < RANGE, j < J, k < K."""
+    return program(RANGE, (loop("j", J, (loop("k", K, body),)),), OUT)
+
+
+def result(one: Program) -> Floats:
+    memory = np.zeros(OUT.size, np.float32)
+    interpret(one, {"y": memory}, low=0, high=one.body.extent)
+    return memory
+
+
+@given(bounds=st.lists(BOUNDS, min_size=1, max_size=3), other=st.booleans())
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_conditions_mean_the_same_wherever_they_are_moved_and_cut(
+    bounds: list[Bound], other: bool
+) -> None:
+    otherwise = (stored(2),) if other else ()
+    stated = nest((If(bounds=tuple(bounds), body=(stored(1),), otherwise=otherwise),))
+    wanted = result(stated)
+    assert np.array_equal(result(unswitch(stated)), wanted)
+    assert np.array_equal(result(partition(unswitch(stated))), wanted)
+    optimised = run_passes(stated, ALL_PASSES, Freedom(vectors=1))
+    assert np.array_equal(result(optimised), wanted)
+    zeros = {"y": np.zeros(OUT.size, np.float32)}
+    assert np.array_equal(execute_program(optimised, ALL_PASSES, zeros)["y"], wanted)
+    # One condition may decide another around which it stands; such a one stays, and is right.
+    assert [fault for fault in faults(optimised, Stage.HOISTED) if "is decided" not in fault] == []
+
+
+def kinds(one: Program) -> list[type[Statement]]:
+    return [type(statement) for statement in statements((one.body,))]
+
+
+def test_a_condition_on_a_row_is_asked_once_a_row() -> None:
+    row, both = Bound(index=at(j=1), limit=2), Bound(index=at(j=1, k=1), limit=3)
+    moved = unswitch(nest((If(bounds=(row, both), body=(stored(1),), otherwise=(stored(2),)),)))
+    assert kinds(moved) == [Loop, Loop, If, Loop, If, Store, Store, Loop, Store]
+    assert partition(moved).body.kind is LoopKind.RANGE
+
+
+def test_an_interval_becomes_three_loops_without_a_condition() -> None:
+    low, high = Bound(index=at(k=-1), limit=0), Bound(index=at(k=1), limit=2)
+    cut = partition(nest((If(bounds=(low, high), body=(stored(1),), otherwise=(stored(2),)),)))
+    assert kinds(cut) == [Loop, Loop, Store, Store, Store]
+
+
+def test_a_value_leaves_the_loops_that_do_not_change_it() -> None:
+    half = Binary(
+        op=BinaryOp.FLOOR_DIV,
+        left=IndexValue(index=at(j=1)),
+        right=Const(value=2, element=Element.I32),
+    )
+    store = Store(buffer=OUT, index=Affine.of(0, {"v": 1, "r": J * K, "k": 3}), value=number(1))
+    let = Let(var="v", value=half, low=0, high=1, body=(store,))
+    lifted = lift(nest((let,)))
+    assert kinds(lifted) == [Loop, Loop, Let, Loop, Store]
+    assert np.array_equal(result(lifted), result(nest((let,))))
+
+
+def over(index: Affine, value_at: Affine, extent: int = 4) -> Loop:
+    """for i < extent: y[index] = y[value_at] + x[i]."""
+    value = binary(BinaryOp.ADD, load(Y, value_at.constant, **dict(value_at.terms)), load(X, i=1))
+    return loop("i", extent, (Store(buffer=Y, index=index, value=value),))
+
+
+def rows_of_three(columns: int) -> Loop:
+    """for i < 4, j < columns: y[3i + j] = 1."""
+    store = Store(buffer=Y, index=at(i=3, j=1), value=number(1))
+    return loop("i", 4, (loop("j", columns, (store,)),))
+
+
+@pytest.mark.parametrize(
+    ("one", "apart"),
+    [
+        (over(at(i=1), at(i=1)), True),
+        (over(at(i=1), at(1, i=1)), False),
+        (over(at(i=2), at(1, i=2)), True),
+        (over(at(i=2), at(2, i=2)), False),
+        (over(at(), at()), False),
+        (over(at(i=-1), at(i=-1)), True),
+        (over(at(i=1), at(i=2)), False),
+        (over(at(i=1, o=7), at(i=1, o=7)), True),
+        (
+            loop("i", 4, (loop("j", 3, (Store(buffer=Y, index=at(i=3, j=1), value=number(1)),)),)),
+            True,
+        ),
+        (
+            loop("i", 4, (loop("j", 4, (Store(buffer=Y, index=at(i=3, j=1), value=number(1)),)),)),
+            False,
+        ),
+    ],
+)
+def test_iterations_are_independent_where_no_two_touch_what_one_writes(
+    one: Loop, apart: bool
+) -> None:
+    assert independent(one) is apart
+
+
+@given(extent=st.integers(1, 40), vectors=st.integers(1, 4))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_a_loop_is_taken_in_vectors_and_what_is_left_of_them(extent: int, vectors: int) -> None:
+    value = binary(BinaryOp.MUL, load(X, i=1), number(3))
+    store = Store(buffer=parameter("z", 40), index=at(i=1), value=value)
+    stated = program(1, (loop("i", extent, (store,)),), X, parameter("z", 40))
+    taken = vectorise(stated, vectors)
+    x = np.arange(40, dtype=np.float32)
+    memory = {"x": x, "z": np.zeros(40, np.float32)}
+    interpret(taken, memory, low=0, high=1)
+    assert np.array_equal(memory["z"][:extent], 3 * x[:extent])
+    assert not memory["z"][extent:].any()
+    wide = [
+        s for s in statements((taken.body,)) if isinstance(s, Loop) and s.kind is LoopKind.VECTOR
+    ]
+    assert bool(wide) is (extent >= 4)

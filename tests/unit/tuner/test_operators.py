@@ -1,0 +1,132 @@
+"""Every operator compiled, by its family and as a plain program, against float64."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from kernelzoo.domain.operators import OPERATORS
+from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.compile import compilation, compile_program
+from services.tuner.frontend.definitions import stated
+from services.tuner.ir.interpreter import interpret
+from services.tuner.ir.legality import Stage, faults
+from services.tuner.passes.switches import ALL_PASSES
+from services.tuner.space import lite_space
+from services.tuner.wasm import typecheck
+from tests.unit.tuner.execution import execute, inputs_of, run_program
+from tests.unit.tuner.reference import EXAMPLES, reference
+
+
+@pytest.mark.parametrize("key", EXAMPLES)
+def test_points_of_the_space_compute_the_operator(key: str) -> None:
+    workload = Workload.parse(key)
+    space = lite_space(workload, TargetKind.WASM)
+    inputs = inputs_of(workload)
+    wanted = reference(workload, inputs)
+    for candidate in space[:: max(1, len(space) // 4)]:
+        steps = compilation(candidate, ALL_PASSES)
+        assert faults(steps.scheduled, Stage.SCHEDULED) == ()
+        assert faults(steps.optimised, Stage.HOISTED) == ()
+        assert typecheck.faults(steps.function) == ()
+        error = np.abs(execute(steps.artifact, inputs) - wanted).max()
+        assert error <= comparison_tolerance(workload)
+
+
+@pytest.mark.parametrize("key", EXAMPLES)
+def test_the_plain_definition_computes_the_operator(key: str) -> None:
+    workload = Workload.parse(key)
+    inputs = inputs_of(workload)
+    made = compile_program(stated(workload), key)
+    output = run_program(made, [array.ravel() for array in inputs], workload.output.elements)
+    error = np.abs(output - reference(workload, inputs).ravel()).max()
+    assert error <= comparison_tolerance(workload)
+
+
+def test_every_operator_has_an_example() -> None:
+    assert {key.split(":")[0].split("+")[0] for key in EXAMPLES} == set(OPERATORS)
+
+
+SIZES = st.one_of(st.integers(1, 70), st.sampled_from((1, 2, 3, 5, 7, 13, 31, 61, 67)))
+EPILOGUES = st.lists(
+    st.sampled_from(("bias", "relu", "gelu", "residual", "scale")), max_size=3, unique=True
+)
+
+
+def assert_right(workload: Workload, data: st.DataObject) -> None:
+    space = lite_space(workload, TargetKind.WASM)
+    candidate = space[data.draw(st.integers(0, len(space) - 1))]
+    inputs = inputs_of(workload)
+    output = execute(compilation(candidate, ALL_PASSES).artifact, inputs)
+    assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
+
+
+@given(
+    operator=st.sampled_from(("matmul", "matmul_nt", "matmul_tn")),
+    extents=st.tuples(SIZES, SIZES, SIZES),
+    epilogue=EPILOGUES,
+    data=st.data(),
+)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_products_of_any_shape_with_any_epilogue_are_right(
+    operator: str, extents: tuple[int, int, int], epilogue: list[str], data: st.DataObject
+) -> None:
+    assert_right(Workload.of("+".join((operator, *epilogue)), extents), data)
+
+
+@given(
+    image=st.tuples(st.integers(1, 3), st.integers(3, 20), st.integers(3, 20)),
+    channels=st.tuples(st.integers(1, 9), st.integers(1, 20)),
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    step=st.tuples(st.integers(1, 3), st.integers(0, 2)),
+    epilogue=EPILOGUES,
+    data=st.data(),
+)
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_convolutions_of_any_shape_are_right(
+    image: tuple[int, ...],
+    channels: tuple[int, ...],
+    kernel: tuple[int, ...],
+    step: tuple[int, ...],
+    epilogue: list[str],
+    data: st.DataObject,
+) -> None:
+    assume(step[1] < max(kernel))
+    extents = (*image, *channels, *kernel, *step)
+    assert_right(Workload.of("+".join(("conv2d", *epilogue)), extents), data)
+
+
+@given(
+    operator=st.sampled_from(("softmax", "layer_norm", "rms_norm")),
+    m=SIZES,
+    n=SIZES,
+    data=st.data(),
+)
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_rows_of_any_length_are_right(operator: str, m: int, n: int, data: st.DataObject) -> None:
+    assert_right(Workload.of(operator, (m, n)), data)
+
+
+@pytest.mark.parametrize("key", EXAMPLES[:23:3])
+def test_the_interpreter_agrees_before_any_pass(key: str) -> None:
+    workload = Workload.parse(key)
+    program = compilation(lite_space(workload, TargetKind.WASM)[0], ALL_PASSES).scheduled
+    inputs = inputs_of(workload)
+    output = np.full(workload.output.elements, np.nan, np.float32)
+    names = [buffer.name for buffer in program.parameters]
+    arrays = dict(zip(names, [*(array.ravel() for array in inputs), output], strict=True))
+    interpret(program, arrays, low=0, high=program.body.extent)
+    error = np.abs(output - reference(workload, inputs).ravel()).max()
+    assert error <= comparison_tolerance(workload)
+
+
+@pytest.mark.parametrize("key", [key for key in EXAMPLES if ":n" not in key][::2])
+def test_slices_compose_in_any_order(key: str) -> None:
+    workload = Workload.parse(key)
+    artifact = compilation(lite_space(workload, TargetKind.WASM)[0], ALL_PASSES).artifact
+    extent = artifact.manifest.range_extent
+    inputs = inputs_of(workload)
+    halves = ((extent // 2, extent), (0, extent // 2))
+    assert np.array_equal(execute(artifact, inputs, halves), execute(artifact, inputs))
