@@ -85,10 +85,23 @@ _SCOPES = {"global": Scope.GLOBAL, "local": Scope.LOCAL, "shared": Scope.WORKGRO
 
 def contraction_program(extents: Extents, config: ContractionConfig) -> Program:
     """The scheduled loop nest; its parameters are a, b and c, flat, with their true sizes."""
-    schedule = _schedule(config.rounded(extents), config)
-    module = schedule.mod
+    return visited(lowered(scheduled(extents, config)), extents, config)
+
+
+def scheduled(extents: Extents, config: ContractionConfig) -> Node:
+    """TVM's module of one scheduled function, `main`, on the extents rounded up."""
+    return _schedule(config.rounded(extents), config).mod
+
+
+def lowered(module: Node) -> Node:
+    """The same without blocks: loops, buffers, loads and stores."""
     for lower in _LOWERING:
         module = lower(module)
+    return module
+
+
+def visited(module: Node, extents: Extents, config: ContractionConfig) -> Program:
+    """Our loop IR of a lowered module."""
     return _Visit(module["main"], extents.shapes).program(config.range_extent(extents))
 
 

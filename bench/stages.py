@@ -1,0 +1,34 @@
+"""The steps of `services.tuner.compile.compilation`, timed one by one."""
+
+from time import perf_counter_ns
+
+from kernelzoo.domain.candidate import Candidate
+from services.tuner.config import ContractionConfig
+from services.tuner.extents import Extents
+from services.tuner.frontend.tvm import lowered, scheduled, visited
+from services.tuner.passes.pipeline import run_passes
+from services.tuner.passes.switches import ALL_PASSES
+from services.tuner.wasm.assembler import assemble
+from services.tuner.wasm.lowering import lower
+
+STAGES = ("schedule", "tvm_lower", "visit", "passes", "wasm_lower", "encode")
+"""TVM's schedule, TVM's passes, the visit into our IR, our passes, instructions, bytes."""
+
+
+def stage_times_ns(candidate: Candidate) -> tuple[int, ...]:
+    """One compilation; times in the order of STAGES."""
+    config, extents = ContractionConfig.of(candidate), Extents.of(candidate.workload)
+    at = [perf_counter_ns()]
+    module = scheduled(extents, config)
+    at.append(perf_counter_ns())
+    module = lowered(module)
+    at.append(perf_counter_ns())
+    program = visited(module, extents, config)
+    at.append(perf_counter_ns())
+    program = run_passes(program, ALL_PASSES, fma=config.fma)
+    at.append(perf_counter_ns())
+    function = lower(program, ALL_PASSES).function
+    at.append(perf_counter_ns())
+    assemble(function)
+    at.append(perf_counter_ns())
+    return tuple(end - start for start, end in zip(at, at[1:], strict=False))
