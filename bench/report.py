@@ -20,7 +20,7 @@ from kernelzoo.errors import KernelZooError
 
 Cell = str | int | float | None
 
-WIDTH = 150
+WIDTH = 200
 """Columns of a printed table, also where the output is a file."""
 
 
@@ -102,7 +102,7 @@ def _rows(report: Report) -> Table:
     table = Table(title=report.name, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     columns = list(report.rows[0]) if report.rows else []
     for name in columns:
-        table.add_column(name.replace("_", " "), overflow="fold", justify="right")
+        table.add_column(name, no_wrap=True, justify="right")
     for row in report.rows:
         table.add_row(*(_text(row[name]) for name in columns))
     return table

@@ -1,5 +1,6 @@
 """The steps of `services.tuner.compile.compilation`, timed one by one."""
 
+from itertools import pairwise
 from time import perf_counter_ns
 
 from kernelzoo.domain.candidate import Candidate
@@ -31,4 +32,4 @@ def stage_times_ns(candidate: Candidate) -> tuple[int, ...]:
     at.append(perf_counter_ns())
     assemble(function)
     at.append(perf_counter_ns())
-    return tuple(end - start for start, end in zip(at, at[1:], strict=False))
+    return tuple(end - start for start, end in pairwise(at))
