@@ -11,7 +11,7 @@ import type { Entrant } from "./contestant.js";
 import type { Screened } from "./request.js";
 
 /** Kernels that LLVM makes keep their stack below this address, where nothing else is then. */
-const RESERVED_BYTES = 1 << 17;
+const RESERVED_BYTES = 1 << 21;
 
 /** The tensors of one lease, and its reference kernel warm. Owned by the caller. */
 export interface Stand {
