@@ -79,6 +79,15 @@ def test_few_rows_are_not_worth_packing_for() -> None:
     assert {ContractionConfig.of(candidate).pack for candidate in space} == {Pack.NONE}
 
 
+def test_one_row_reads_many_columns_at_a_time() -> None:
+    space = [
+        ContractionConfig.of(c) for c in lite_space(contraction(1, 768, 3072), TargetKind.WASM)
+    ]
+    assert len(space) >= 10
+    assert {config.tile_m for config in space} == {1}
+    assert {space[0].tile_n, next(c for c in space if not c.fma).tile_n} == {48}
+
+
 def test_rows_that_share_a_cache_set_are_always_packed() -> None:
     space = lite_space(MODELS[1], TargetKind.WASM)
     assert {ContractionConfig.of(candidate).pack for candidate in space} == {Pack.KERNEL}
