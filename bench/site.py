@@ -55,7 +55,7 @@ class Site(ThreadingHTTPServer):
     def serving(cls) -> Iterator[Self]:
         """Raises CannotMeasure when the page has not been built."""
         if not (PAGE / "dist" / "page.js").exists() or not MODULES.exists():
-            raise CannotMeasure("the page is not built; run `make bench-page` first")
+            raise CannotMeasure("the page is not built; run `make bench-page`")
         with cls() as site:
             Thread(target=site.serve_forever, daemon=True).start()
             yield site
