@@ -7,9 +7,11 @@ BIN := .venv/bin
 SETUP := scripts/setup.sh
 CLIENT_SOURCES := $(shell find client -path client/node_modules -prune -o -path client/dist -prune \
 	-o -type f -print 2>/dev/null)
+PAGE_SOURCES := $(wildcard bench/page/*.* bench/page/src/*.ts bench/page/src/*/*.ts)
+BENCHES := compile kernels_wasm ablation manifest
 ARGS ?=
 
-.PHONY: help demo up test check static unit build lock clean setup
+.PHONY: help demo up test check static unit bench bench-page build lock clean setup
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +38,11 @@ static: .venv/.installed client/node_modules/.installed
 unit: .venv/.installed
 	@$(BIN)/python -m pytest tests/unit --quiet $(ARGS)
 
+bench: setup bench-page  ## Benchmarks beside their peers (five minutes); BENCHES=compile runs one
+	@for name in $(BENCHES); do $(BIN)/python -m bench.$$name $(ARGS) || exit 1; done
+
+bench-page: bench/page/dist/.built
+
 build: setup  ## Everything that demo and test need, without running them
 
 lock: .venv/.installed  ## Write requirements.lock from pyproject.toml; ARGS=--upgrade raises versions
@@ -43,8 +50,8 @@ lock: .venv/.installed  ## Write requirements.lock from pyproject.toml; ARGS=--u
 		--no-emit-index-url --no-header --quiet --output-file requirements.lock $(ARGS)
 
 clean:  ## Remove what was built and installed here; the data in .kernelzoo stays
-	@rm -rf .venv client/node_modules client/dist .mypy_cache .ruff_cache .pytest_cache \
-		.import_linter_cache .hypothesis
+	@rm -rf .venv client/node_modules client/dist bench/page/node_modules bench/page/dist \
+		.mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 setup: .venv/.installed .venv/.system client/dist/.built
 
@@ -59,3 +66,13 @@ client/node_modules/.installed: client/package-lock.json $(SETUP)
 
 client/dist/.built: client/node_modules/.installed $(CLIENT_SOURCES)
 	@$(SETUP) client
+
+bench/page/node_modules/.installed: bench/page/package-lock.json
+	@npm --prefix bench/page ci --silent
+	@touch $@
+
+bench/page/dist/.built: bench/page/node_modules/.installed client/node_modules/.installed \
+		$(PAGE_SOURCES) $(CLIENT_SOURCES)
+	@npm --prefix bench/page run --silent check
+	@npm --prefix bench/page run --silent build
+	@touch $@

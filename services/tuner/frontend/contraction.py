@@ -19,15 +19,20 @@ from services.tuner.config import ContractionConfig, Outer, Pack
 from services.tuner.extents import Extents, panel_shape
 from services.tuner.frontend.definitions import contracted, finished
 from services.tuner.frontend.expressions import Node
-from services.tuner.frontend.lowering import plain_program, scheduled_program
+from services.tuner.frontend.lowering import lowered, plain_program, visited
 from services.tuner.frontend.schedules import Schedule, vectorise_tile, write_back
 from services.tuner.ir.nodes import Program
 
 
 def contraction_program(extents: Extents, config: ContractionConfig) -> Program:
     """The scheduled loop nest; its parameters are a, b and c, flat, with their true sizes."""
-    schedule = _schedule(config.rounded(extents), config)
-    return scheduled_program(schedule, config.shapes(extents), config.range_extent(extents))
+    function = lowered(scheduled(extents, config))
+    return visited(function, config.shapes(extents), config.range_extent(extents))
+
+
+def scheduled(extents: Extents, config: ContractionConfig) -> Node:
+    """TVM's module of one scheduled function, `main`, on the extents rounded up."""
+    return _schedule(config.rounded(extents), config).mod
 
 
 def packing_program(extents: Extents, width: int) -> Program:

@@ -18,15 +18,21 @@ _LOWERING = (
 
 def scheduled_program(schedule: Node, shapes: tuple[Shape, ...], range_extent: int) -> Program:
     """The schedule's function; its parameters are flat, with their true `shapes`."""
-    return Visit(_lowered(schedule.mod), shapes).program(range_extent)
+    return visited(lowered(schedule.mod), shapes, range_extent)
+
+
+def visited(function: Node, shapes: tuple[Shape, ...], range_extent: int) -> Program:
+    """Our loop IR of a lowered function."""
+    return Visit(function, shapes).program(range_extent)
 
 
 def plain_program(function: Node) -> Program:
     """Any PrimFunc, its loops as they stand, in a range of one iteration."""
-    return Visit(_lowered(IRModule({"main": function.with_attr("global_symbol", "main")}))).whole()
+    return Visit(lowered(IRModule({"main": function.with_attr("global_symbol", "main")}))).whole()
 
 
-def _lowered(module: Node) -> Node:
+def lowered(module: Node) -> Node:
+    """The function `main` without blocks: loops, buffers, loads and stores."""
     for lower in _LOWERING:
         module = lower(module)
     return module["main"]

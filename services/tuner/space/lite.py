@@ -21,6 +21,7 @@ from services.tuner.space.rules import (
     TALL_TILES,
     UNROLL_K,
     VECTOR_REGISTERS,
+    WIDE_TILES,
     live_vectors,
 )
 
@@ -53,6 +54,8 @@ def _tiles(extents: Extents, *, fma: bool) -> list[tuple[int, tuple[int, int]]]:
     tiles = FMA_TILES if fma else BASE_TILES
     if columns == LANES:
         tiles = (*TALL_TILES, *tiles)
+    if extents.m == 1:
+        tiles = (*WIDE_TILES, *tiles)
     cut = dict.fromkeys((min(m, extents.m), min(n, columns)) for m, n in tiles)
     fitting = [tile for tile in cut if live_vectors(*tile, fma=fma) <= VECTOR_REGISTERS]
     full = [(m, n) for m, n in fitting if m * n // LANES >= ACCUMULATORS_WANTED]

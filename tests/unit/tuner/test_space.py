@@ -114,6 +114,13 @@ def test_few_rows_stream_b_first(columns: int) -> None:
     assert 10 <= len(space) <= 60
 
 
+def test_tiles_of_one_row_read_many_columns_at_a_time() -> None:
+    space = lite_space(contraction(1, 768, 3072), TargetKind.WASM)
+    tiles = [ContractionConfig.of(c) for c in space if not StreamConfig.describes(c)]
+    assert {config.tile_m for config in tiles} == {1}
+    assert tiles[0].tile_n == 48
+
+
 def test_rows_that_share_a_cache_set_are_always_packed() -> None:
     space = lite_space(MODELS[1], TargetKind.WASM)
     assert {ContractionConfig.of(candidate).pack for candidate in space} == {Pack.KERNEL}

@@ -1,0 +1,114 @@
+"""Chromium for benchmarks: every page in a process of its own, its answers as values."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from playwright.sync_api import Browser, Error, Page, sync_playwright
+from pydantic import BaseModel
+
+from bench.report import CannotMeasure
+from kernelzoo.errors import StackError
+from services.gateway.wire.artifacts import Kernel
+from services.gateway.wire.leases import Lease
+from workers.fleet.chromium import find_chromium, own_flags
+
+Answer = TypeVar("Answer")
+
+CALL_MS = 1_200_000
+
+
+class Reading(BaseModel):
+    """A loop that only reads tensor number `tensor`, in `extent` steps."""
+
+    url: str
+    tensor: int
+    extent: int
+
+
+class Rounds(BaseModel):
+    least: int
+    most: int
+
+
+class ContestRequest(BaseModel):
+    """As in `page/src/request.ts`."""
+
+    lease: Lease
+    finalists: list[Kernel]
+    peers: bool
+    reading: Reading | None
+    rounds: Rounds
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """Nanoseconds of one call in each round of one page."""
+
+    name: str
+    samplesNs: tuple[float, ...]  # noqa: N815
+    flops: int
+    difference: float | None
+
+
+class Screened(msgspec.Struct, frozen=True, kw_only=True):
+    candidate: str
+    relativeTime: float | None  # noqa: N815
+    failure: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchPage:
+    """An open page. Its methods raise CannotMeasure with what the page says."""
+
+    page: Page
+
+    def screen(self, lease: Lease) -> list[Screened]:
+        return self._call("screen", lease.model_dump_json(), list[Screened])
+
+    def contest(self, request: ContestRequest) -> list[Result]:
+        return self._call("contest", request.model_dump_json(), list[Result])
+
+    def _call(self, name: str, argument: str, kind: type[Answer]) -> Answer:
+        call = f"async (text) => JSON.stringify(await kernelzooBench.{name}(JSON.parse(text)))"
+        try:
+            return msgspec.json.decode(self.page.evaluate(call, argument), type=kind)
+        except Error as error:
+            raise CannotMeasure(f"the page failed in {name}: {error.message[:400]}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchBrowser:
+    browser: Browser
+    url: str
+
+    @property
+    def version(self) -> str:
+        return f"Chromium {self.browser.version}"
+
+    @contextmanager
+    def page(self, *, threads: int = 1) -> Iterator[BenchPage]:
+        """In a context, so in a process, of its own: where memory lies differs between pages."""
+        with self.browser.new_context() as context:
+            page = context.new_page()
+            page.set_default_timeout(CALL_MS)
+            page.goto(f"{self.url}/?threads={threads}")
+            page.wait_for_function("globalThis.kernelzooBench", timeout=30_000)
+            if not page.evaluate("kernelzooBench.isolated"):
+                raise CannotMeasure("the page is not cross-origin isolated: its clock is coarse")
+            yield BenchPage(page=page)
+
+
+@contextmanager
+def bench_browser(url: str) -> Iterator[BenchBrowser]:
+    """Raises CannotMeasure when there is no Chromium."""
+    with sync_playwright() as playwright:
+        try:
+            path = find_chromium(Path(playwright.chromium.executable_path))
+        except StackError as error:
+            raise CannotMeasure(str(error)) from error
+        browser = playwright.chromium.launch(executable_path=path, args=list(own_flags()))
+        yield BenchBrowser(browser=browser, url=url)
+        browser.close()

@@ -1,0 +1,70 @@
+/** Our kernels, loaded, checked, warmed up and screened by the agent's own code. */
+import { Bench } from "../../../client/src/agent/bench.js";
+import { measure, type Reference, setReference } from "../../../client/src/agent/measure.js";
+import { Arena } from "../../../client/src/engine/arena.js";
+import { loadModule } from "../../../client/src/engine/artifact.js";
+import { maxDifference } from "../../../client/src/engine/compare.js";
+import { sentence } from "../../../client/src/engine/error.js";
+import { callsPerSample } from "../../../client/src/timing/samples.js";
+import type { KernelWire, Lease } from "../../../client/src/wire/types.js";
+import type { Entrant } from "./contestant.js";
+import type { Screened } from "./request.js";
+
+/** Kernels that LLVM makes keep their stack below this address, where nothing else is then. */
+const RESERVED_BYTES = 1 << 21;
+
+/** The tensors of one lease, and its reference kernel warm. Owned by the caller. */
+export interface Stand {
+  readonly arena: Arena;
+  readonly bench: Bench;
+  readonly lease: Lease;
+  readonly reference: Reference;
+  readonly stepMs: number;
+}
+
+const origin = (): URL => new URL(location.origin);
+
+export async function setUp(lease: Lease, stepMs: number): Promise<Stand> {
+  const arena = new Arena();
+  arena.allocate(RESERVED_BYTES);
+  const bench = new Bench(arena, lease, [lease.reference, ...lease.candidates]);
+  const module = await loadModule(origin(), lease.reference);
+  const reference = setReference(bench, lease.reference, module, stepMs);
+  return { arena, bench, lease, reference, stepMs };
+}
+
+async function screened(stand: Stand, kernel: KernelWire): Promise<Screened> {
+  const { bench, lease, reference, stepMs } = stand;
+  const { candidate } = kernel;
+  try {
+    const module = await loadModule(origin(), kernel);
+    const found = measure(bench, lease, reference, kernel, module, stepMs);
+    const relativeTime = Math.min(...found.samples_ns) / Math.min(...found.reference_ns);
+    return { candidate, relativeTime, failure: "" };
+  } catch (thrown) {
+    bench.reset();
+    return { candidate, relativeTime: null, failure: sentence(thrown) };
+  }
+}
+
+/** Every candidate of the lease, one after the other. */
+export async function screenAll(stand: Stand): Promise<readonly Screened[]> {
+  const all: Screened[] = [];
+  for (const kernel of stand.lease.candidates) all.push(await screened(stand, kernel));
+  return all;
+}
+
+/** A kernel in its optimised tier, its output compared. */
+export async function kernelEntrant(stand: Stand, kernel: KernelWire): Promise<Entrant> {
+  const { bench, lease, reference, stepMs } = stand;
+  bench.clearOutput();
+  const module = await loadModule(origin(), kernel);
+  const { instance, callMs, output } = setReference(bench, kernel, module, stepMs);
+  return {
+    name: kernel.candidate,
+    flops: lease.flops,
+    difference: maxDifference(output, reference.output),
+    timed: { calls: callsPerSample(callMs, stepMs), call: instance.runAll },
+    dispose: () => undefined,
+  };
+}

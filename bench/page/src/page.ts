@@ -1,0 +1,80 @@
+/** The browser's side of a benchmark: `kernelzooBench` is what Python calls. */
+import { instantiate } from "../../../client/src/engine/instance.js";
+import { planMemory } from "../../../client/src/engine/plan.js";
+import { fillSeeded } from "../../../client/src/engine/seeded.js";
+import { clockStepMs } from "../../../client/src/timing/clock.js";
+import type { Lease } from "../../../client/src/wire/types.js";
+import { compete, type Entrant } from "./contestant.js";
+import { loopEntrant, registerLimits } from "./limits.js";
+import { kernelEntrant, type Stand, screenAll, setUp } from "./ours.js";
+import { onnxRuntimeEntrants, setOnnxRuntime } from "./peers/onnxruntime.js";
+import type { Problem } from "./peers/problem.js";
+import { setTensorFlow, tensorFlowEntrant } from "./peers/tensorflow.js";
+import type { ContestRequest, Reading, Result, Screened } from "./request.js";
+
+/** Threads of every engine of the page that has any. Ours have none yet. */
+const threads = Number(new URLSearchParams(location.search).get("threads") ?? "1");
+
+const stepMs = clockStepMs();
+
+const ready = (async (): Promise<void> => {
+  setOnnxRuntime(threads);
+  await setTensorFlow(threads);
+})();
+
+/** The lease's inputs and the reference's output, in memory of the peers' own. */
+function problemOf({ lease, reference }: Stand): Problem {
+  const tensors = planMemory(lease.reference).regions.map(({ tensor, elements }, i) => {
+    const { name, shape, role } = tensor;
+    const data = role === "input" ? new Float32Array(elements) : reference.output;
+    if (role === "input") fillSeeded(data, lease.seed, i);
+    return { name, shape, data };
+  });
+  const operator = lease.workload.split(":")[0] as string;
+  const output = tensors.at(-1) as Problem["output"];
+  return { operator, flops: lease.flops, inputs: tensors.slice(0, -1), output };
+}
+
+async function peerEntrants(stand: Stand): Promise<readonly Entrant[]> {
+  await ready;
+  const problem = problemOf(stand);
+  const onnxRuntime = await onnxRuntimeEntrants(problem, stepMs);
+  return [...onnxRuntime, await tensorFlowEntrant(problem, stepMs)];
+}
+
+/** Reads a tensor of its own, as large as that of the lease. */
+async function readingEntrant({ arena, lease }: Stand, reading: Reading): Promise<Entrant> {
+  const module = await WebAssembly.compileStreaming(fetch(reading.url));
+  const { elements } = planMemory(lease.reference).regions[reading.tensor] ?? { elements: 0 };
+  const source = arena.allocate(4 * elements);
+  const sink = arena.allocate(64);
+  fillSeeded(arena.floats(source.start, elements), lease.seed, reading.tensor);
+  const loop = instantiate(module, arena.memory, [source.start, sink.start], reading.extent);
+  return loopEntrant("reading", loop, 0, stepMs);
+}
+
+async function entrantsOf(stand: Stand, request: ContestRequest): Promise<readonly Entrant[]> {
+  const entrants = [...registerLimits(stand.arena.memory, stepMs)];
+  for (const kernel of request.finalists) entrants.push(await kernelEntrant(stand, kernel));
+  if (request.reading !== null) entrants.push(await readingEntrant(stand, request.reading));
+  if (request.peers) entrants.push(...(await peerEntrants(stand)));
+  return entrants;
+}
+
+async function screen(lease: Lease): Promise<readonly Screened[]> {
+  return screenAll(await setUp(lease, stepMs));
+}
+
+async function contest(request: ContestRequest): Promise<readonly Result[]> {
+  const stand = await setUp(request.lease, stepMs);
+  const entrants = await entrantsOf(stand, request);
+  const samples = await compete(entrants, request.rounds);
+  for (const entrant of entrants) entrant.dispose();
+  return entrants.map(({ name, flops, difference }, i) => {
+    return { name, flops, difference, samplesNs: samples[i] ?? [] };
+  });
+}
+
+const api = { isolated: crossOriginIsolated, stepMs, threads, screen, contest };
+
+Object.assign(globalThis, { kernelzooBench: api });

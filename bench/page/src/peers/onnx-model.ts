@@ -1,0 +1,93 @@
+/**
+ * ONNX models of one node, as protobuf (onnx/onnx.proto): just the fields that a runtime needs.
+ * A field is a key, number·8 + wire type, and a varint or a length with that many bytes.
+ */
+type Bytes = Uint8Array<ArrayBuffer>;
+
+export interface Value {
+  readonly name: string;
+  readonly shape: readonly number[];
+}
+
+/** A value that the model holds. */
+export interface Constant extends Value {
+  readonly data: Float32Array;
+}
+
+export interface Node {
+  readonly operator: string;
+  readonly inputs: readonly string[];
+  readonly output: string;
+}
+
+export interface Graph {
+  readonly node: Node;
+  readonly inputs: readonly Value[];
+  readonly constants: readonly Constant[];
+  readonly output: Value;
+}
+
+const IR_VERSION = 8;
+const OPERATOR_SET = 17;
+const FLOAT = 1;
+
+function joined(parts: readonly Bytes[]): Bytes {
+  const all = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
+function varint(value: number): Bytes {
+  const bytes: number[] = [];
+  let rest = value;
+  for (; rest > 127; rest = Math.floor(rest / 128)) bytes.push((rest % 128) + 128);
+  return Uint8Array.from([...bytes, rest]);
+}
+
+const whole = (field: number, value: number): Bytes => joined([varint(field * 8), varint(value)]);
+
+const bytes = (field: number, content: Bytes): Bytes =>
+  joined([varint(field * 8 + 2), varint(content.length), content]);
+
+const text = (field: number, content: string): Bytes =>
+  bytes(field, new TextEncoder().encode(content));
+
+const message = (field: number, ...content: readonly Bytes[]): Bytes =>
+  bytes(field, joined(content));
+
+/** ValueInfoProto: a dense tensor of floats. */
+function valueInfo(field: number, { name, shape }: Value): Bytes {
+  const extents = shape.map((extent) => message(1, whole(1, extent)));
+  const tensor = message(1, whole(1, FLOAT), message(2, ...extents));
+  return message(field, text(1, name), bytes(2, tensor));
+}
+
+/** TensorProto with raw data, little-endian as every engine of WebAssembly. */
+function initializer({ name, shape, data }: Constant): Bytes {
+  // A copy: views of shared memory are refused by TextDecoder and others that runtimes use.
+  const raw = new Uint8Array(data.slice().buffer);
+  const extents = shape.map((extent) => whole(1, extent));
+  return message(5, ...extents, whole(2, FLOAT), text(8, name), bytes(9, raw));
+}
+
+export function onnxModel({ node, inputs, constants, output }: Graph): Bytes {
+  const operator = message(
+    1,
+    ...node.inputs.map((name) => text(1, name)),
+    text(2, node.output),
+    text(4, node.operator),
+  );
+  const graph = message(
+    7,
+    operator,
+    text(2, "bench"),
+    ...constants.map(initializer),
+    ...inputs.map((value) => valueInfo(11, value)),
+    valueInfo(12, output),
+  );
+  return joined([whole(1, IR_VERSION), message(8, whole(2, OPERATOR_SET)), graph]);
+}

@@ -1,0 +1,36 @@
+/** What the benchmark asks of the page. A lease is all that an agent would be told. */
+import type { KernelWire, Lease } from "../../../client/src/wire/types.js";
+
+/** A loop that only reads: `bytes` of tensor number `tensor`, in `extent` steps. */
+export interface Reading {
+  readonly url: string;
+  readonly tensor: number;
+  readonly extent: number;
+}
+
+export interface ContestRequest {
+  readonly lease: Lease;
+  /** Kernels that take part under the name of their candidate. */
+  readonly finalists: readonly KernelWire[];
+  readonly peers: boolean;
+  readonly reading: Reading | null;
+  readonly rounds: { readonly least: number; readonly most: number };
+}
+
+/** One thing that took part: nanoseconds of one call in each round. */
+export interface Result {
+  readonly name: string;
+  readonly samplesNs: readonly number[];
+  /** Floating-point operations of one call; 0 for a loop that only reads. */
+  readonly flops: number;
+  /** Largest difference to the reference's output; null where there is none to compare. */
+  readonly difference: number | null;
+}
+
+/** One candidate, screened against the reference: bests of the same rounds. */
+export interface Screened {
+  readonly candidate: string;
+  readonly relativeTime: number | null;
+  /** Why there is no time; '' where there is one. */
+  readonly failure: string;
+}

@@ -1,0 +1,47 @@
+"""Compiled candidates as a page is told of them: the lease that an agent would get."""
+
+from dataclasses import dataclass
+
+from bench.workloads import Case
+from kernelzoo.domain.artifact import Artifact
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.seeded import comparison_tolerance
+from services.gateway import manifests
+from services.gateway.wire.artifacts import Kernel
+from services.gateway.wire.leases import Lease
+
+SEED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """`name` is what the page calls it: the candidate's id, or a name of the benchmark."""
+
+    name: str
+    artifact: Artifact
+
+    @property
+    def kernel(self) -> Kernel:
+        made = self.artifact
+        return manifests.kernel(self.name, made.sha256, len(made.body), made.manifest)
+
+
+def compiled(candidate: Candidate, artifact: Artifact) -> Compiled:
+    return Compiled(name=candidate.candidate_id, artifact=artifact)
+
+
+def lease(case: Case, reference: Compiled, others: tuple[Compiled, ...]) -> Lease:
+    return Lease(
+        lease=case.name,
+        nonce="",
+        expires_in_s=0,
+        workload=case.workload.key,
+        flops=case.workload.flops,
+        seed=SEED,
+        tolerance=comparison_tolerance(case.workload),
+        reference=reference.kernel,
+        candidates=[each.kernel for each in others],
+        measured=[],
+        unmeasured=0,
+        complete=True,
+    )

@@ -1,0 +1,70 @@
+"""Ways from one scheduled function to a kernel: our passes one after the other, and LLVM."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from bench.workloads import Case
+from kernelzoo.domain.artifact import Artifact
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.target import TargetKind
+from services.tuner.compile import compilation
+from services.tuner.config import ContractionConfig, Outer, Pack
+from services.tuner.passes.switches import PassSwitches
+from services.tuner.space import lite_space
+
+Compile = Callable[[Candidate], Artifact]
+
+NONE = PassSwitches(offset=False, combined=False, variable=False, hoist=False)
+STEPS = {
+    "none": NONE,
+    "+offset": replace(NONE, offset=True),
+    "+combined": replace(NONE, offset=True, combined=True),
+    "+variable": replace(NONE, offset=True, combined=True, variable=True),
+    "+hoist": PassSwitches(),
+}
+"""Each adds one pass to the one before."""
+
+ALL_STEPS = "+hoist"
+CONVENTIONAL = "llvm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One workload under one schedule. `candidate` fuses nothing, so that all paths compute the
+    same."""
+
+    case: Case
+    schedule: str
+    candidate: Candidate
+
+
+def subjects(case: Case) -> tuple[Subject, ...]:
+    """`plain`: a tile of 4x8, b in place; `default`: the kernel that unknown devices get."""
+    space = lite_space(case.workload, TargetKind.WASM)
+    default = next(each for each in space if "relaxed-simd" not in each.requires)
+    plain = PLAIN.candidate(case.workload)
+    return (
+        Subject(case=case, schedule="plain", candidate=plain),
+        Subject(case=case, schedule="default", candidate=default),
+    )
+
+
+PLAIN = ContractionConfig(
+    tile_m=4,
+    tile_n=8,
+    unroll_k=1,
+    block_m=32,
+    block_n=64,
+    pack=Pack.NONE,
+    fma=False,
+    outer=Outer.ROWS,
+)
+"""Its blocks divide K0 to K3."""
+
+
+def our_paths() -> dict[str, Compile]:
+    return {name: _compiler(switches) for name, switches in STEPS.items()}
+
+
+def _compiler(switches: PassSwitches) -> Compile:
+    return lambda candidate: compilation(candidate, switches).artifact

@@ -1,0 +1,36 @@
+"""The steps of `services.tuner.compile.compilation`, timed one by one."""
+
+from itertools import pairwise
+from time import perf_counter_ns
+
+from kernelzoo.domain.candidate import Candidate
+from services.tuner.config import ContractionConfig
+from services.tuner.extents import Extents
+from services.tuner.frontend.contraction import scheduled
+from services.tuner.frontend.lowering import lowered, visited
+from services.tuner.passes.pipeline import Freedom, run_passes
+from services.tuner.passes.switches import ALL_PASSES
+from services.tuner.wasm.assembler import assemble
+from services.tuner.wasm.lowering import lower
+
+STAGES = ("schedule", "tvm_lower", "visit", "passes", "wasm_lower", "encode")
+"""TVM's schedule, TVM's passes, the visit into our IR, our passes, instructions, bytes."""
+
+
+def stage_times_ns(candidate: Candidate) -> tuple[int, ...]:
+    """One compilation; times in the order of STAGES."""
+    config, extents = ContractionConfig.of(candidate), Extents.of(candidate.workload)
+    at = [perf_counter_ns()]
+    module = scheduled(extents, config)
+    at.append(perf_counter_ns())
+    function = lowered(module)
+    at.append(perf_counter_ns())
+    program = visited(function, config.shapes(extents), config.range_extent(extents))
+    at.append(perf_counter_ns())
+    program = run_passes(program, ALL_PASSES, Freedom(fma=config.fma))
+    at.append(perf_counter_ns())
+    instructions = lower(program, ALL_PASSES).function
+    at.append(perf_counter_ns())
+    assemble(instructions)
+    at.append(perf_counter_ns())
+    return tuple(end - start for start, end in pairwise(at))

@@ -1,0 +1,104 @@
+"""A contest in figures: the times of each that took part, over all pages."""
+
+from dataclasses import dataclass
+from statistics import median
+
+from bench.contest import Contest
+from bench.native import native_samples_ns
+
+LIMITS = ("limit-fma", "limit-base")
+PEERS = ("ort-input", "ort-constant", "tfjs")
+READING = "reading"
+NATIVE = "native-blas"
+OURS = {True: "ours-fma", False: "ours-base"}
+"""By whether they may fuse products and sums."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """`slow_page_ns` is the best time in the page where that was worst. `flops` is of one call."""
+
+    best_ns: float
+    median_ns: float
+    slow_page_ns: float
+    flops: int
+    config: str = ""
+
+    @property
+    def gflops(self) -> float:
+        return self.flops / self.best_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standings:
+    """By name: LIMITS, PEERS, OURS, NATIVE, and READING where memory is the limit."""
+
+    contest: Contest
+    found: dict[str, Standing]
+
+    @property
+    def limit_gflops(self) -> float:
+        """The faster of the two settings: what the core does without memory."""
+        return max(self.found[name].gflops for name in LIMITS)
+
+    @property
+    def peer(self) -> Standing:
+        """The better one, by its best time."""
+        return min((self.found[name] for name in PEERS), key=lambda each: each.best_ns)
+
+    @property
+    def ours(self) -> Standing:
+        own = [self.found[name] for name in OURS.values() if name in self.found]
+        return min(own, key=lambda each: each.best_ns)
+
+
+def standings(contest: Contest) -> Standings:
+    """Ours are the finalists with the least median over pages of the best time in each."""
+    names = contest.pages[0].results
+    found = {n: _standing(contest, n) for n in (*LIMITS, *PEERS, READING) if n in names}
+    for fma, label in OURS.items():
+        candidates = contest.space.candidates
+        own = [n for n in names if n in candidates and contest.space.fuses(n) is fma]
+        if own:
+            winner = min(own, key=lambda name: median(_page_bests_ns(contest, name)))
+            found[label] = _standing(contest, winner)
+    found[NATIVE] = _native(contest)
+    return Standings(contest=contest, found=found)
+
+
+def _native(contest: Contest) -> Standing:
+    """Not in the page, so not in its rounds."""
+    workload = contest.space.case.workload
+    samples_ns = native_samples_ns(workload.key)
+    best_ns = min(samples_ns)
+    return Standing(
+        best_ns=best_ns,
+        median_ns=median(samples_ns),
+        slow_page_ns=best_ns,
+        flops=workload.flops,
+    )
+
+
+def _standing(contest: Contest, name: str) -> Standing:
+    results = [page.results[name] for page in contest.pages]
+    samples_ns = [sample for result in results for sample in result.samplesNs]
+    candidate = contest.space.candidates.get(name)
+    return Standing(
+        best_ns=min(samples_ns),
+        median_ns=median(samples_ns),
+        slow_page_ns=max(_page_bests_ns(contest, name)),
+        flops=results[0].flops,
+        config="" if candidate is None else _short(dict(candidate.config)),
+    )
+
+
+def _page_bests_ns(contest: Contest, name: str) -> list[float]:
+    return [min(page.results[name].samplesNs) for page in contest.pages]
+
+
+def _short(config: dict[str, int | bool | str]) -> str:
+    """'6x8 r2 of 96x96 kernel n': register tile, unroll, block, packing, outermost axis."""
+    return (
+        f"{config['tile_m']}x{config['tile_n']} r{config['unroll_k']} of "
+        f"{config['block_m']}x{config['block_n']} {config['pack']} {config['outer']}"
+    )
