@@ -2,6 +2,7 @@ import { storedNotebook } from "../device/notebook.js";
 import { readProfile } from "../device/profile.js";
 import { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
+import { startThreads, type ThreadCount, type Threads } from "../threads/threads.js";
 import type { Kernel } from "./kernel.js";
 import { loadKernel } from "./load.js";
 import { entryOf, requestManifest, type TimedManifest } from "./manifest.js";
@@ -10,6 +11,11 @@ import type { InputNames } from "./names.js";
 export interface OpenOptions {
   /** Skips the description and the probe of the device. */
   readonly deviceClass?: string;
+  /**
+   * Threads of `kernel.runAsync`, 1 unless told. `auto` starts one for each logical core, 8 at
+   * the most. In a page that is not cross-origin isolated, or may not start workers, it is 1.
+   */
+  readonly threads?: ThreadCount;
   /** Aborts requests that are under way. */
   readonly signal?: AbortSignal;
 }
@@ -34,15 +40,20 @@ export class KernelZoo {
   readonly peakGflops: number | null;
   readonly #origin: URL;
   readonly #signal: AbortSignal | undefined;
-  readonly #arena = new Arena();
+  readonly #arena: Arena;
+  readonly #threads: Threads;
   readonly #manifests = new Map<string, Promise<TimedManifest>>();
 
   private constructor(
     origin: URL,
     device: Pick<KernelZoo, "deviceClass" | "peakGflops">,
+    arena: Arena,
+    threads: Threads,
     signal?: AbortSignal,
   ) {
     this.#origin = origin;
+    this.#arena = arena;
+    this.#threads = threads;
     this.#signal = signal;
     this.deviceClass = device.deviceClass;
     this.peakGflops = device.peakGflops;
@@ -50,15 +61,18 @@ export class KernelZoo {
 
   /**
    * Describes this device: about 100 ms at the first visit, nothing later. Makes no request.
-   * Throws KernelZooError: memory where the browser has no shared WebAssembly memory.
+   * Throws KernelZooError: memory where the browser has no shared WebAssembly memory, run for a
+   * senseless number of threads.
    */
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
-    const { deviceClass, signal } = options;
+    const { deviceClass, threads = 1, signal } = options;
+    const arena = new Arena();
     const device =
       deviceClass === undefined
         ? await readProfile(storedNotebook())
         : { deviceClass, peakGflops: null };
-    return new KernelZoo(originOf(url), device, signal);
+    // After the probe, which wants the processor for itself.
+    return new KernelZoo(originOf(url), device, arena, await startThreads(arena, threads), signal);
   }
 
   /**
@@ -91,6 +105,11 @@ export class KernelZoo {
     return new Map(keys.map((key, i) => [key, kernels[i] as Kernel]));
   }
 
+  /** Ends the threads. Kernels can still `run`, but not `runAsync`. */
+  dispose(): void {
+    if (this.#threads.kind === "pool") this.#threads.pool.dispose();
+  }
+
   /** One request for each name, however often it is asked for; failures are not kept. */
   #manifest(name: string): Promise<TimedManifest> {
     const kept = this.#manifests.get(name);
@@ -109,6 +128,7 @@ export class KernelZoo {
     return loadKernel<Names>({
       origin: this.#origin,
       arena: this.#arena,
+      threads: this.#threads,
       entry: entryOf(manifest, workload),
       manifestMs: elapsedMs,
       use,
