@@ -1,5 +1,6 @@
 """Kernels on several threads, in pages of another origin: isolated, not isolated, and strict."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,12 +40,16 @@ COMPARE = """async ([url, key, use]) => {
 }"""
 
 
+def compiled(gateway: GatewayClient, job: int) -> bool:
+    return gateway.job(job).compiled > 0
+
+
 @pytest.fixture(scope="module", autouse=True)
 def jobs(stack: Stack) -> None:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         for key in KEYS:
             opened = gateway.register(Workload.parse(key), TargetKind.WASM)
-            eventually(lambda job=opened.job: gateway.job(job).compiled > 0, "compiling")
+            eventually(partial(compiled, gateway, opened.job), "compiling")
 
 
 def compared(
