@@ -1,5 +1,5 @@
 import { storedNotebook } from "../device/notebook.js";
-import { readProfile } from "../device/profile.js";
+import { peakOf, readProfile } from "../device/profile.js";
 import { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
 import { startThreads, type ThreadCount, type Threads } from "../threads/threads.js";
@@ -33,6 +33,14 @@ function originOf(url: string | URL): URL {
   }
 }
 
+type Device = Pick<KernelZoo, "deviceClass" | "peakGflops">;
+
+async function deviceOf(told: string | undefined): Promise<Device> {
+  if (told !== undefined) return { deviceClass: told, peakGflops: null };
+  const { deviceClass, peaks } = await readProfile(storedNotebook());
+  return { deviceClass, peakGflops: peakOf(peaks) };
+}
+
 /** Kernels of one zoo for this device, in one shared memory. */
 export class KernelZoo {
   readonly deviceClass: string;
@@ -46,7 +54,7 @@ export class KernelZoo {
 
   private constructor(
     origin: URL,
-    device: Pick<KernelZoo, "deviceClass" | "peakGflops">,
+    device: Device,
     arena: Arena,
     threads: Threads,
     signal?: AbortSignal,
@@ -60,17 +68,14 @@ export class KernelZoo {
   }
 
   /**
-   * Describes this device: about 100 ms at the first visit, nothing later. Makes no request.
+   * Describes this device: about 150 ms at the first visit, nothing later. Makes no request.
    * Throws KernelZooError: memory where the browser has no shared WebAssembly memory, run for a
    * senseless number of threads.
    */
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
     const { deviceClass, threads = 1, signal } = options;
     const arena = new Arena();
-    const device =
-      deviceClass === undefined
-        ? await readProfile(storedNotebook())
-        : { deviceClass, peakGflops: null };
+    const device = await deviceOf(deviceClass);
     // After the probe, which wants the processor for itself.
     return new KernelZoo(originOf(url), device, arena, await startThreads(arena, threads), signal);
   }
