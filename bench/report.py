@@ -1,0 +1,129 @@
+"""What a benchmark says: a table for people, the same rows and its claims as JSON for programs."""
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from operator import ge, le
+from pathlib import Path
+from typing import Self
+
+import psutil
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from kernelzoo.errors import KernelZooError
+
+Cell = str | int | float | None
+
+WIDTH = 200
+"""Columns of a printed table, also where the output is a file."""
+
+
+class CannotMeasure(KernelZooError):
+    """What is missing. Only this makes a benchmark exit with an error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """`value` in `unit` was measured; `reach`, as in '≥ 1.8', is what it should be."""
+
+    what: str
+    value: float
+    unit: str
+    reach: str
+    ok: bool
+
+    @classmethod
+    def at_least(cls, what: str, value: float, unit: str, bound: float) -> Self:
+        return cls._of(what, value, unit, ("≥", ge), bound)
+
+    @classmethod
+    def at_most(cls, what: str, value: float, unit: str, bound: float) -> Self:
+        return cls._of(what, value, unit, ("≤", le), bound)
+
+    @classmethod
+    def _of(
+        cls,
+        what: str,
+        value: float,
+        unit: str,
+        sense: tuple[str, Callable[[float, float], bool]],
+        bound: float,
+    ) -> Self:
+        sign, holds = sense
+        ok = bool(holds(value, bound))
+        return cls(what=what, value=value, unit=unit, reach=f"{sign} {bound:g}", ok=ok)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Rows share their keys, which are the columns of the table."""
+
+    name: str
+    machine: Mapping[str, Cell]
+    rows: Sequence[Mapping[str, Cell]]
+    claims: Sequence[Claim]
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+
+def machine(**more: Cell) -> dict[str, Cell]:
+    """Where and when a benchmark ran; `more` adds to it, such as the browser's version."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "cpu": _cpu_model(),
+        "logical_cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": platform.platform(terse=True),
+        "python": platform.python_version(),
+        "apache_tvm": version("apache-tvm"),
+        **more,
+    }
+
+
+def emit(report: Report, json_path: Path | None, console: Console | None = None) -> None:
+    """Prints the table and the claims; writes the report to `json_path`, if there is one."""
+    out = console or Console(width=WIDTH)
+    out.print(_rows(report))
+    for claim in report.claims:
+        holds = "holds" if claim.ok else "MISSED"
+        out.print(f"{holds:6}  {claim.what}: {claim.value:.4g} {claim.unit} ({claim.reach})")
+    if json_path is not None:
+        json_path.write_text(report.as_json())
+
+
+def _rows(report: Report) -> Table:
+    table = Table(title=report.name, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    columns = list(report.rows[0]) if report.rows else []
+    for name in columns:
+        table.add_column(name, no_wrap=True, justify="right")
+    for row in report.rows:
+        table.add_row(*(_text(row[name]) for name in columns))
+    return table
+
+
+def _text(cell: Cell) -> str:
+    match cell:
+        case None:
+            return "–"
+        case float():
+            return f"{cell:.4g}" if abs(cell) < 1000 else f"{cell:.0f}"
+        case _:
+            return str(cell)
+
+
+def _cpu_model() -> str:
+    """The kernel's name of the processor; the platform's where there is none."""
+    described = Path("/proc/cpuinfo")
+    if described.exists():
+        lines = (line.partition(":") for line in described.read_text().splitlines())
+        facts = {key.strip(): value.strip() for key, _, value in lines}
+        names = ("vendor_id", "model name", "cpu family", "model")
+        return " ".join(facts[name] for name in names if name in facts)
+    return platform.processor() or platform.machine()
