@@ -1,12 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { wasmFeatures } from "../src/engine/features.js";
-import { levelsOf, octave, quarterOctave, WORKING_SETS } from "../src/probe/levels.js";
+import {
+  doubleOctave,
+  levelsOf,
+  octave,
+  quarterOctave,
+  WORKING_SETS,
+} from "../src/probe/levels.js";
 import { PRIMITIVES } from "../src/probe/modules.js";
-import { bit, measureLines, measurePeaks, probe } from "../src/probe/probe.js";
+import { bit, inDoubt, measureLines, measurePeaks, probe } from "../src/probe/probe.js";
 import { type Entrant, race } from "../src/probe/race.js";
 
-const LIMITS = { sampleMs: 1, quietRounds: 4, limitMs: 500 };
+const LIMITS = { sampleMs: 1, sameWithin: 1.03, quietRounds: () => 4, limitMs: 500 };
 
 /** Loops on a clock of their own; `nsOf(timeMs)` is how long one iteration takes then. */
 function track(...nsOf: readonly ((timeMs: number) => number)[]) {
@@ -67,6 +73,23 @@ test("a bit is 1 from its margin on, and never where a rate is missing", () => {
   assert.equal(bit(0, 0, 1.2), "0");
 });
 
+test("a bit that would be 0 by little is in doubt, a tie of fma and a missing one are not", () => {
+  const rates = (fma: number, splat: number) => [60, 60 * fma, 40, 40 * splat, 26, 61];
+  assert.equal(inDoubt(rates(1, 1.45)), false);
+  assert.equal(inDoubt(rates(1, 1.1)), true);
+  assert.equal(inDoubt(rates(1.3, 1.45)), true);
+  assert.equal(inDoubt(rates(0, 1.45)), false);
+});
+
+test("a race in doubt goes on for longer", async () => {
+  const ended = async (quiet: number) => {
+    const { entrants, clock } = track(() => 2);
+    await race(entrants, { ...LIMITS, quietRounds: () => quiet }, clock);
+    return clock();
+  };
+  assert.ok((await ended(12)) > 2 * (await ended(3)));
+});
+
 test("every margin is at least a fifth above a tie", () => {
   for (const { primitive, margin } of PRIMITIVES) assert.ok(margin >= 1.2, primitive);
 });
@@ -93,6 +116,7 @@ test("lines of every working set arrive, those of the smallest soonest", async (
 
 test("what leaves the page is rounded to the nearest power of two", () => {
   assert.deepEqual([0, 1, 47, 60, 90, 92].map(octave), [0, 1, 64, 64, 64, 128]);
+  assert.deepEqual([0, 31, 36, 74, 127, 129].map(doubleOctave), [0, 16, 64, 64, 64, 256]);
   assert.deepEqual([0, 59, 60, 69, 72].map(quarterOctave), [0, 64, 64, 64, 76]);
 });
 

@@ -47,7 +47,7 @@ function pageNotebook(notes: StartOptions["notes"]): Notebook {
 /** What leaves the page: levels, and no rate as it was measured. */
 function sessionRequest(
   profile: DeviceProfile,
-  levels: ProbeLevels,
+  levels: ProbeLevels | null,
   identity: string | null,
 ): SessionRequest {
   return {
@@ -65,7 +65,7 @@ function sessionRequest(
 async function openSession(
   gateway: Gateway,
   profile: DeviceProfile,
-  levels: ProbeLevels,
+  levels: ProbeLevels | null,
   notebook: Notebook,
   retries: RetryPorts,
 ): Promise<SessionResponse> {
@@ -95,7 +95,8 @@ async function start(options: StartOptions): Promise<void> {
     waiting: (message, retryInMs) => emit({ type: "error", message, retryInMs }),
   };
   const profile = await readProfile(notebook, withTurn);
-  const levels = await readLevels(notebook, profile, withTurn);
+  // Without isolation the clock is too coarse for them.
+  const levels = scope.crossOriginIsolated ? await readLevels(notebook, profile, withTurn) : null;
   const open = async (): Promise<SessionResponse> => {
     const answer = await openSession(gateway, profile, levels, notebook, retries);
     emit({

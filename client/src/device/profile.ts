@@ -50,7 +50,7 @@ export type Alone = <T>(work: () => Promise<T>) => Promise<T>;
 const engineKey = ({ name, version }: Engine): string => `${SUITE}:${name}-${version}`;
 
 /**
- * Describes this device. Slow parts (GPU adapter, probe of about 150 ms) run once per engine
+ * Describes this device. Slow parts (GPU adapter, probe of 100 to 250 ms) run once per engine
  * version and are noted; so the device class is the same at every page load.
  */
 export async function readProfile(

@@ -20,6 +20,10 @@ export const WORKING_SETS: readonly number[] = SET_KIB.map((kib) => kib * KIB * 
 export const octave = (value: number): number =>
   value > 0 ? 2 ** Math.round(Math.log2(value)) : 0;
 
+/** The nearest power of four: what others leave of the memory's bandwidth varies by half. */
+export const doubleOctave = (value: number): number =>
+  value > 0 ? 4 ** Math.round(Math.log2(value) / 2) : 0;
+
 /** The nearest quarter octave, to two digits. */
 export function quarterOctave(value: number): number {
   if (value <= 0) return 0;
@@ -45,6 +49,6 @@ export function levelsOf(
     l1_kib: firstCacheKib(gbps),
     l1_gbps: octave(gbps[0] ?? 0),
     l2_gbps: octave(gbps[4] ?? 0),
-    memory_gbps: octave(gbps[5] ?? 0),
+    memory_gbps: doubleOctave(gbps[5] ?? 0),
   };
 }

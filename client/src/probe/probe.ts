@@ -29,15 +29,34 @@ export interface ProbeResult {
 }
 
 const PAGE_BYTES = 65_536;
-const SAMPLE_MS = 1;
-/** Steps of the clock in the shortest sample: 5 %, against margins of a fifth. */
-const STEPS = 20;
-const LIMITS = { quietRounds: 4, limitMs: 400 } as const;
+/** Steps of the clock in the shortest sample, so that it is wrong by 10 % at the most. */
+const STEPS = 10;
+const COARSE_CLOCK_WITHIN = 1.15;
+/** For ρ: settings differ by 40 % and more, or not at all, and no margin is below a fifth. */
+const COARSE: RaceLimits = {
+  sampleMs: 1,
+  sameWithin: 1.08,
+  quietRounds: (rates) => (inDoubt(rates) ? 12 : 3),
+  limitMs: 800,
+};
+/** For a rate that people read. */
+const FINE: RaceLimits = { sampleMs: 2, sameWithin: 1.02, quietRounds: () => 4, limitMs: 200 };
+/** For octaves: what comes from memory depends on everyone's traffic and never comes to rest. */
+const ROUGH: RaceLimits = { sampleMs: 0.5, sameWithin: 1.3, quietRounds: () => 2, limitMs: 60 };
+/**
+ * A ratio this far below its margin may be a disturbed 1: a neighbour that shares the core slows
+ * the faster setting more.
+ */
+const DOUBTFUL_FROM = 1 / 1.2;
 
 type Main = (bytes: number, lo: number, hi: number) => void;
 
-function limits(): RaceLimits {
-  return { ...LIMITS, sampleMs: 2 * Math.max(SAMPLE_MS / 2, STEPS * clockStepMs()) };
+/** Longer samples where the clock is coarse, whose steps then make rates differ. */
+function onThisClock(limits: RaceLimits): RaceLimits {
+  const shortestMs = STEPS * clockStepMs();
+  if (shortestMs <= limits.sampleMs / 2) return limits;
+  const sameWithin = Math.max(limits.sameWithin, COARSE_CLOCK_WITHIN);
+  return { ...limits, sampleMs: 2 * shortestMs, sameWithin };
 }
 
 /** Zeros that are written, or reads would all find the one page that the system shares. */
@@ -57,6 +76,7 @@ function mainOf(body: string, memory: WebAssembly.Memory): Main {
 async function flopRates(
   settings: readonly Setting[],
   features: readonly string[],
+  limits: RaceLimits,
 ): Promise<Standing> {
   const memory = zeros(DATA_BYTES);
   const offered = settings.filter(({ requires }) => requires.every((f) => features.includes(f)));
@@ -64,7 +84,7 @@ async function flopRates(
     const main = mainOf(body, memory);
     return { work: flops, run: (count) => main(0, 0, count) };
   });
-  const { rates, settled } = await race(entrants, limits());
+  const { rates, settled } = await race(entrants, onThisClock(limits));
   const found = new Map(offered.map((setting, i) => [setting, rates[i] as number]));
   return { rates: settings.map((setting) => found.get(setting) ?? 0), settled };
 }
@@ -74,10 +94,25 @@ export function bit(base: number, advanced: number, margin: number): "0" | "1" {
   return advanced > 0 && advanced >= margin * base ? "1" : "0";
 }
 
-/** Measures ρ and the limit of one core; never holds a page long. About 150 ms. */
+/** Advanced over base of primitive `i`. */
+const ratio = (rates: readonly number[], i: number): number =>
+  (rates[2 * i + 1] ?? 0) / (rates[2 * i] ?? 1);
+
+/** Whether a bit would be 0 by little. Settings that are missing are in no doubt. */
+export function inDoubt(rates: readonly number[]): boolean {
+  return PRIMITIVES.some(({ margin }, i) => {
+    const reached = ratio(rates, i) / margin;
+    return reached >= DOUBTFUL_FROM && reached < 1;
+  });
+}
+
+/**
+ * Measures ρ and the limit of one core; never holds a page long. About 100 ms where the clock is
+ * fine, 250 ms elsewhere, and more on a busy machine.
+ */
 export async function probe(features: readonly string[]): Promise<ProbeResult> {
   const pairs = PRIMITIVES.flatMap(({ base, advanced }): readonly Setting[] => [base, advanced]);
-  const { rates, settled } = await flopRates([...pairs, PEAKS.mulAdd, PEAKS.fma], features);
+  const { rates, settled } = await flopRates([...pairs, PEAKS.mulAdd, PEAKS.fma], features, COARSE);
   const bits = PRIMITIVES.map(({ margin }, i) =>
     bit(rates[2 * i] as number, rates[2 * i + 1] as number, margin),
   );
@@ -87,7 +122,7 @@ export async function probe(features: readonly string[]): Promise<ProbeResult> {
 
 /** About 50 ms. */
 export async function measurePeaks(features: readonly string[]): Promise<Peaks> {
-  const { rates } = await flopRates([PEAKS.mulAdd, PEAKS.fma], features);
+  const { rates } = await flopRates([PEAKS.mulAdd, PEAKS.fma], features, FINE);
   const [mulAdd = 0, fma = 0] = rates;
   return { mulAdd, fma };
 }
@@ -99,5 +134,5 @@ export async function measureLines(): Promise<readonly number[]> {
   const entrants = WORKING_SETS.map(
     (bytes): Entrant => ({ work: bytes, run: (count) => main(bytes, 0, count) }),
   );
-  return (await race(entrants, limits())).rates;
+  return (await race(entrants, onThisClock(ROUGH))).rates;
 }

@@ -16,7 +16,10 @@ export interface Entrant {
 export interface RaceLimits {
   /** A sample lasts at least half of this. */
   readonly sampleMs: number;
-  readonly quietRounds: number;
+  /** Two rates this close, as a ratio, are the same. */
+  readonly sameWithin: number;
+  /** Rounds without a faster sample that end the race; more while `rates` are in doubt. */
+  readonly quietRounds: (rates: readonly number[]) => number;
   readonly limitMs: number;
 }
 
@@ -26,7 +29,6 @@ export interface Standing {
   readonly settled: boolean;
 }
 
-const SAME_WITHIN = 1.03;
 /** Beyond the longest wait of a page between frames, let it run. */
 const LONGEST_STRETCH_MS = 8;
 const FIRST_COUNT = 16;
@@ -43,14 +45,15 @@ class Runner {
     this.#entrant = entrant;
   }
 
-  get confirmed(): boolean {
-    return this.#second > 0 && this.best <= SAME_WITHIN * this.#second;
+  confirmed(sameWithin: number): boolean {
+    return this.#second > 0 && this.best <= sameWithin * this.#second;
   }
 
   /** Takes one sample and answers whether it is faster than all before. */
-  sample(sampleMs: number, clock: Clock): boolean {
-    const rate = (this.#entrant.work * this.#count) / (this.#filled(sampleMs, clock) * 1e6);
-    const faster = rate > SAME_WITHIN * this.best;
+  sample({ sampleMs, sameWithin }: RaceLimits, clock: Clock): boolean {
+    const elapsedMs = this.#filled(sampleMs, clock);
+    const rate = (this.#entrant.work * this.#count) / (elapsedMs * 1e6);
+    const faster = rate > sameWithin * this.best;
     if (rate > this.best) {
       this.#second = this.best;
       this.best = rate;
@@ -82,18 +85,19 @@ function breather(clock: Clock): () => Promise<void> {
 
 export async function race(
   entrants: readonly Entrant[],
-  { sampleMs, quietRounds, limitMs }: RaceLimits,
+  limits: RaceLimits,
   clock: Clock = now,
 ): Promise<Standing> {
   const runners = entrants.map((entrant) => new Runner(entrant));
   const rates = (): readonly number[] => runners.map(({ best }) => best);
   const breathe = breather(clock);
   const start = clock();
-  for (let quiet = 0; quiet < quietRounds || !runners.every(({ confirmed }) => confirmed); ) {
-    if (clock() - start > limitMs) return { rates: rates(), settled: false };
+  const confirmed = (runner: Runner): boolean => runner.confirmed(limits.sameWithin);
+  for (let quiet = 0; quiet < limits.quietRounds(rates()) || !runners.every(confirmed); ) {
+    if (clock() - start > limits.limitMs) return { rates: rates(), settled: false };
     quiet += 1;
     for (const runner of runners) {
-      if (runner.sample(sampleMs, clock)) quiet = 0;
+      if (runner.sample(limits, clock)) quiet = 0;
       await breathe();
     }
   }

@@ -68,7 +68,7 @@ export class KernelZoo {
   }
 
   /**
-   * Describes this device: about 150 ms at the first visit, nothing later. Makes no request.
+   * Describes this device: 100 to 250 ms at the first visit, nothing later. Makes no request.
    * Throws KernelZooError: memory where the browser has no shared WebAssembly memory, run for a
    * senseless number of threads.
    */
