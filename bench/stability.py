@@ -93,9 +93,7 @@ def busy_cores(count: int) -> Iterator[None]:
 def measure(options: Namespace) -> Report:
     with agent_site() as site, busy_cores(options.busy):
         series = [
-            Series(
-                browser=name, visits=[site.visit(BROWSERS[name]) for _ in range(options.visits)]
-            )
+            Series(browser=name, visits=[site.visit(BROWSERS[name]) for _ in range(options.visits)])
             for name in options.browsers
         ]
     return Report(
