@@ -23,7 +23,6 @@ from services.tuner.compile import compilation
 from services.tuner.microbench.offline import WORKLOAD, Faster, Point, faster, findings, plan
 
 BUNDLER = Path(__file__).parent.parent / "client" / "bench.js"
-ROUNDS = 9
 IN_PAGE = """async ([code, request]) => {
   const url = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
   const { measureTrials } = await import(url);
@@ -36,28 +35,27 @@ def measure(options: Namespace) -> Report:
     if options.compare:
         return comparison({path.stem: json.loads(path.read_text()) for path in options.compare})
     workload = Workload.parse(options.workload)
-    before = Usage.now()
-    answer = _in_browser(options.browser, _request(workload))
+    answer, busy_cores = _in_browser(options.browser, _request(workload, options.rounds))
     rows = [_row(result) for result in answer["results"]]
     wrong = [row["primitive"] for row in rows if not _is_right(row)]
     if wrong:
         raise CannotMeasure(f"settings of {', '.join(map(str, wrong))} give different outputs")
     return Report(
         name=f"primitives of {workload.key}",
-        machine=machine(engine=answer["engine"], busy_cores=Usage.now().others_since(before)),
+        machine=machine(engine=answer["engine"], others_busy_cores=busy_cores),
         rows=rows,
         claims=[Claim.at_least("two threads over one", _threads(rows), "x", 1.8)],
     )
 
 
-def _request(workload: Workload) -> dict[str, Any]:
+def _request(workload: Workload, rounds: int) -> dict[str, Any]:
     return {
         "tensors": [
             {"name": t.name, "role": t.role, "dtype": t.dtype, "shape": list(t.shape)}
             for t in workload.tensors
         ],
         "summed": workload.extent["k"],
-        "rounds": ROUNDS,
+        "rounds": rounds,
         "trials": [
             {
                 "primitive": trial.primitive,
@@ -80,12 +78,15 @@ def _point(workload: Workload, point: Point) -> dict[str, Cell]:
     }
 
 
-def _in_browser(name: str, request: dict[str, Any]) -> Any:
+def _in_browser(name: str, request: dict[str, Any]) -> tuple[Any, float]:
+    """The page's answer, and how many cores others kept busy meanwhile."""
     bundle = subprocess.run(["node", BUNDLER], check=True, capture_output=True, text=True)
     code = Path(bundle.stdout.strip()).read_text()
     with blank_site() as url, BROWSERS[name]() as page:
         page.goto(url)
-        return page.evaluate(IN_PAGE, [code, request])
+        before = Usage.now()
+        answer = page.evaluate(IN_PAGE, [code, request])
+        return answer, Usage.now().others_since(before)
 
 
 def _row(result: Mapping[str, Any]) -> dict[str, Cell]:
@@ -146,5 +147,6 @@ if __name__ == "__main__":
     arguments = parser("The worth of each primitive on this device.")
     arguments.add_argument("--browser", choices=BROWSERS, default="chromium")
     arguments.add_argument("--workload", default=WORKLOAD, help="a matmul whose tiles are whole")
+    arguments.add_argument("--rounds", type=int, default=15)
     arguments.add_argument("--compare", type=Path, nargs="+", metavar="FILE")
     run(arguments, measure)
