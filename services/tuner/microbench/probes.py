@@ -1,5 +1,5 @@
 """The suite: primitives, each in its base and its advanced setting (nnJIT section 5.1), the limit
-of one core, and a stream. docs/adr/0008 says which primitives are not in it, and why.
+of one core, and a stream. docs/adr/0009 says which primitives are not in it, and why.
 """
 
 from dataclasses import dataclass, replace
@@ -52,7 +52,7 @@ def suite() -> tuple[Probe, ...]:
         rows=4, columns=8, k=128, unroll_k=1, row_bytes=32, combined_splat=True, fma=False
     )
     wide = replace(square, rows=5)
-    tall = replace(square, rows=8, columns=4, row_bytes=16)
+    tall = replace(square, rows=8, columns=4, row_bytes=16, unroll_k=4)
     return (
         Probe(
             primitive="fma",
