@@ -80,7 +80,7 @@ def machine(**more: Cell) -> dict[str, Cell]:
         "cpu": _cpu_model(),
         "logical_cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-        "system": platform.platform(terse=True),
+        "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "apache_tvm": version("apache-tvm"),
         **more,
@@ -119,11 +119,11 @@ def _text(cell: Cell) -> str:
 
 
 def _cpu_model() -> str:
-    """The kernel's name of the processor; the platform's where there is none."""
+    """As Linux describes it; family and model tell what a cloud's name for it does not."""
     described = Path("/proc/cpuinfo")
-    if described.exists():
-        lines = (line.partition(":") for line in described.read_text().splitlines())
-        facts = {key.strip(): value.strip() for key, _, value in lines}
-        names = ("vendor_id", "model name", "cpu family", "model")
-        return " ".join(facts[name] for name in names if name in facts)
-    return platform.processor() or platform.machine()
+    if not described.exists():
+        return platform.processor() or platform.machine()
+    lines = (line.partition(":") for line in described.read_text().splitlines())
+    facts = {key.strip(): value.strip() for key, _, value in lines}
+    numbers = (f"{name} {facts[name]}" for name in ("cpu family", "model") if name in facts)
+    return ", ".join((facts.get("model name", platform.machine()), *numbers))
