@@ -1,4 +1,5 @@
 /** What esbuild makes of the client: shared by the build and by the test of its size. */
+import { inlineWorker } from "./inline-worker.js";
 
 /** @type {import("esbuild").BuildOptions} */
 export const bundles = {
@@ -17,4 +18,5 @@ export const bundles = {
   sourcesContent: false,
   legalComments: "none",
   logLevel: "warning",
+  plugins: [inlineWorker],
 };

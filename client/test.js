@@ -2,6 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { readdirSync, rmSync } from "node:fs";
 import { build } from "esbuild";
+import { inlineWorker } from "./inline-worker.js";
 
 const OUTPUT = "node_modules/.cache/tests";
 
@@ -19,6 +20,7 @@ await build({
   format: "esm",
   sourcemap: "inline",
   logLevel: "warning",
+  plugins: [inlineWorker],
 });
 
 const files = readdirSync(OUTPUT).map((name) => `${OUTPUT}/${name}`);

@@ -144,6 +144,22 @@ test("inputs of another length, traps and use after disposal are errors", async 
   assert.throws(() => kernel.run(), /disposed/);
 });
 
+test("a page without threads runs a kernel in its own thread, and says so", async (t) => {
+  serve(t, manifestOf(tinyKernel("add", ELEMENTS)));
+  const zoo = await KernelZoo.open("http://zoo.test", { deviceClass: CLASS, threads: 2 });
+  const kernel = await zoo.kernel(KEY);
+  const ones = new Array(ELEMENTS).fill(1);
+  assert.equal((await kernel.runAsync({ a: ones, b: ones }))[0], 2);
+  assert.equal(kernel.info.threads, 1);
+  assert.notEqual(kernel.info.singleThreadReason, null);
+});
+
+test("one thread needs no reason", async (t) => {
+  serve(t, manifestOf(tinyKernel("add", ELEMENTS)));
+  const { info } = await (await open()).kernel(KEY);
+  assert.deepEqual([info.threads, info.singleThreadReason], [1, null]);
+});
+
 test("the command that registers a workload follows from its key", () => {
   assert.equal(
     registerCommand("batch_matmul:f32:b12m384k384n64"),

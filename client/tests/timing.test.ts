@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { screen } from "../src/agent/measure.js";
-import { PROBES } from "../src/probe/modules.js";
-import { bit, probe } from "../src/probe/probe.js";
 import { clockStepMs } from "../src/timing/clock.js";
 import { callsPerSample, interleave, sampleNs } from "../src/timing/samples.js";
 import { warmUp } from "../src/timing/warmup.js";
@@ -144,18 +142,4 @@ test("the step of the clock is found", () => {
     clockStepMs(() => Math.floor(calls++ / 10) * 0.5),
     0.5,
   );
-});
-
-test("a primitive counts as faster only by a fifth, and never where it is missing", () => {
-  assert.equal(bit({ base: 50, advanced: 59 }), "0");
-  assert.equal(bit({ base: 50, advanced: 61 }), "1");
-  assert.equal(bit({ base: 50, advanced: 0 }), "0");
-  assert.equal(bit({ base: 0, advanced: 0 }), "0");
-});
-
-test("the probe answers one bit for each primitive and a rate", async () => {
-  const { rho, peakGflops } = await probe(PROBES, 1, ["simd128"]);
-  assert.match(rho, /^r1-0+$/);
-  assert.equal(rho.length, "r1-".length + PROBES.length);
-  assert.ok(peakGflops > 0.5);
 });

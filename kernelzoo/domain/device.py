@@ -61,6 +61,21 @@ class PrimitiveVector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeLevels:
+    """What the page measured of one core beside ρ, each to the nearest power of two; 0 is unknown.
+
+    Rates of caches count whole lines, one load from each. Recorded, never in the device class.
+    """
+
+    mul_add_gflops: int
+    fma_gflops: int
+    l1_kib: int
+    l1_gbps: int
+    l2_gbps: int
+    memory_gbps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceClass:
     """Devices that share kernels. Text form: `<device id>:<ρ>:<target>`."""
 

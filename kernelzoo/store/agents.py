@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from kernelzoo.domain.device import DeviceClass, Engine, Hardware
+import msgspec
+
+from kernelzoo.domain.device import DeviceClass, Engine, Hardware, ProbeLevels
 from kernelzoo.store.query import Query, Statement
 
 
@@ -83,14 +85,15 @@ def open_session(
     *,
     peak_gflops: float,
     isolated: bool,
+    probe: ProbeLevels | None = None,
 ) -> Query[SessionRow]:
     return Query(
         sql="""
             INSERT INTO agent_session
                 (identity_id, device_id, device_class, engine_name, engine_version, peak_gflops,
-                 isolated)
+                 isolated, probe)
             VALUES (%(identity)s::uuid, %(device_id)s, %(device_class)s, %(engine)s, %(version)s,
-                    %(peak_gflops)s, %(isolated)s)
+                    %(peak_gflops)s, %(isolated)s, %(probe)s::jsonb)
             RETURNING id
         """,
         parameters={
@@ -101,6 +104,7 @@ def open_session(
             "version": engine.version,
             "peak_gflops": peak_gflops,
             "isolated": isolated,
+            "probe": msgspec.json.encode(probe).decode() if probe else None,
         },
         row=SessionRow,
     )

@@ -92,9 +92,11 @@ CREATE TABLE agent_session (
     engine_version text NOT NULL,
     peak_gflops double precision NOT NULL,
     isolated boolean NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT now()
+    created_at timestamptz NOT NULL DEFAULT now(),
+    probe jsonb
 );
 COMMENT ON COLUMN agent_session.peak_gflops IS 'Register-only limit of one core, as probed in the page.';
+COMMENT ON COLUMN agent_session.probe IS 'Levels of kernelzoo.domain.device.ProbeLevels; null where not told.';
 CREATE INDEX agent_session_device ON agent_session (device_id);
 
 CREATE TABLE lease (

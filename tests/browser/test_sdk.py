@@ -1,9 +1,6 @@
 """The SDK in a page of another origin that is not isolated, as on anybody's site."""
 
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -13,6 +10,7 @@ from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from tests.browser.sites import site
 from tests.running import eventually
 
 KEY = "matmul:f32:m48k33n40"
@@ -36,21 +34,10 @@ USE_THE_ZOO = """async ([url, key]) => {
 }"""
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
-def other_origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    site = tmp_path_factory.mktemp("site")
-    (site / "index.html").write_text("<!doctype html><title>somebody's site</title>")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
+def other_origin() -> Iterator[str]:
+    with site({}) as address:
+        yield address
 
 
 @pytest.fixture(scope="module", autouse=True)

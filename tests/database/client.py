@@ -21,6 +21,14 @@ SESSION: dict[str, Any] = {
     "rho": "r1-0",
     "peak_gflops": 59.0,
     "isolated": True,
+    "probe": {
+        "mul_add_gflops": 64,
+        "fma_gflops": 64,
+        "l1_kib": 32,
+        "l1_gbps": 512,
+        "l2_gbps": 128,
+        "memory_gbps": 0,
+    },
 }
 
 

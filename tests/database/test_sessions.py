@@ -70,6 +70,8 @@ def test_addresses_of_one_network_have_one_hash_and_others_another() -> None:
         ({"engine": {"name": "x" * 65, "version": "1"}}, "at most 64"),
         ({"engine": {"name": "a\x00b", "version": "1"}}, "engine.name"),
         ({"isolated": "yes"}, "isolated"),
+        ({"probe": {**SESSION["probe"], "l1_kib": 48}}, "48 is no power of two"),
+        ({"probe": {**SESSION["probe"], "l1_gbps": -1}}, "greater than or equal to 0"),
         ({"unexpected": True}, "unexpected"),
     ],
 )
@@ -89,6 +91,15 @@ def test_a_wrong_operator_key_and_a_forged_identity_are_refused(http: TestClient
     token = open_agent(http).token
     swapped = http.post("/v1/sessions", json={**SESSION, "identity": token}, headers=OPERATOR)
     assert swapped.status_code == 401
+
+
+def test_the_levels_of_a_probe_are_kept_and_may_be_missing(
+    http: TestClient, db: Connection
+) -> None:
+    open_agent(http)
+    open_agent(http, probe=None)
+    kept = db.execute("SELECT probe FROM agent_session ORDER BY id").fetchall()
+    assert kept == [(SESSION["probe"],), (None,)]
 
 
 def test_a_body_that_is_no_json_is_refused(http: TestClient) -> None:

@@ -1,11 +1,12 @@
 /** Entry of the agent's worker: composes the agent and runs it. */
 import { memoryNotebook, type Notebook } from "../device/notebook.js";
-import { type DeviceProfile, readProfile } from "../device/profile.js";
+import { type DeviceProfile, peakOf, readLevels, readProfile } from "../device/profile.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { backoffMs, sleep } from "../gateway/backoff.js";
 import { type Gateway, httpGateway } from "../gateway/gateway.js";
 import { type RetryPorts, retried } from "../gateway/retry.js";
-import type { SessionRequest, SessionResponse } from "../wire/types.js";
+import { quarterOctave } from "../probe/levels.js";
+import type { ProbeLevels, SessionRequest, SessionResponse } from "../wire/types.js";
 import type { Emit } from "./events.js";
 import { gate } from "./gate.js";
 import { remoteTurns } from "./host-turns.js";
@@ -43,13 +44,19 @@ function pageNotebook(notes: StartOptions["notes"]): Notebook {
   };
 }
 
-function sessionRequest(profile: DeviceProfile, identity: string | null): SessionRequest {
+/** What leaves the page: levels, and no rate as it was measured. */
+function sessionRequest(
+  profile: DeviceProfile,
+  levels: ProbeLevels | null,
+  identity: string | null,
+): SessionRequest {
   return {
     hardware: profile.hardware,
     engine: profile.engine,
     wasm_features: [...profile.wasmFeatures],
     rho: profile.rho,
-    peak_gflops: profile.peakGflops,
+    peak_gflops: quarterOctave(peakOf(profile.peaks)),
+    probe: levels,
     isolated: scope.crossOriginIsolated,
     identity,
   };
@@ -58,10 +65,11 @@ function sessionRequest(profile: DeviceProfile, identity: string | null): Sessio
 async function openSession(
   gateway: Gateway,
   profile: DeviceProfile,
+  levels: ProbeLevels | null,
   notebook: Notebook,
   retries: RetryPorts,
 ): Promise<SessionResponse> {
-  const request = sessionRequest(profile, notebook.read("identity"));
+  const request = sessionRequest(profile, levels, notebook.read("identity"));
   const answer = await retried(() => gateway.openSession(request), retries);
   if (answer.kind !== "ok") {
     const detail = answer.kind === "refused" ? answer.detail : "It gave no session.";
@@ -87,13 +95,15 @@ async function start(options: StartOptions): Promise<void> {
     waiting: (message, retryInMs) => emit({ type: "error", message, retryInMs }),
   };
   const profile = await readProfile(notebook, withTurn);
+  // Without isolation the clock is too coarse for them.
+  const levels = scope.crossOriginIsolated ? await readLevels(notebook, profile, withTurn) : null;
   const open = async (): Promise<SessionResponse> => {
-    const answer = await openSession(gateway, profile, notebook, retries);
+    const answer = await openSession(gateway, profile, levels, notebook, retries);
     emit({
       type: "session",
       deviceId: answer.device_id,
       deviceClass: answer.device_class,
-      peakGflops: profile.peakGflops,
+      peakGflops: peakOf(profile.peaks),
       isolated: scope.crossOriginIsolated,
       clockStepMs: instrument.clockStepMs,
     });

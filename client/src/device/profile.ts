@@ -1,18 +1,20 @@
 import { wasmFeatures } from "../engine/features.js";
-import { PROBES, SUITE } from "../probe/modules.js";
-import { type ProbeResult, probe } from "../probe/probe.js";
+import { levelsOf } from "../probe/levels.js";
+import { SUITE } from "../probe/modules.js";
+import { measureLines, measurePeaks, type Peaks, type ProbeResult, probe } from "../probe/probe.js";
+import type { ProbeLevels } from "../wire/types.js";
 import { deviceClass, deviceId } from "./device-class.js";
 import { type Engine, readEngine } from "./engine.js";
 import { type Hardware, type HardwareReading, readHardware } from "./hardware.js";
 import type { Notebook } from "./notebook.js";
 
-/** What the browser tells and what the probe measured. `peakGflops` is of one core, float32. */
+/** What the browser tells and what the probe measured. */
 export interface DeviceProfile {
   readonly hardware: Hardware;
   readonly engine: Engine;
   readonly wasmFeatures: readonly string[];
   readonly rho: string;
-  readonly peakGflops: number;
+  readonly peaks: Peaks;
   readonly deviceId: string;
   readonly deviceClass: string;
 }
@@ -34,28 +36,35 @@ async function noted<T>(
   return value;
 }
 
-/** The register-only limit of one core in GFLOP/s, measured now. About 100 ms. */
+/** The register-only limit of one core in GFLOP/s, measured now. About 50 ms. */
 export async function measurePeakGflops(): Promise<number> {
-  return (await probe(PROBES, SUITE, wasmFeatures())).peakGflops;
+  return peakOf(await measurePeaks(wasmFeatures()));
 }
 
+/** Register-only limit of one core in GFLOP/s, whichever way is faster. */
+export const peakOf = ({ mulAdd, fma }: Peaks): number => Math.max(mulAdd, fma);
+
+/** Runs timed work where nothing else is timing. */
+export type Alone = <T>(work: () => Promise<T>) => Promise<T>;
+
+const engineKey = ({ name, version }: Engine): string => `${SUITE}:${name}-${version}`;
+
 /**
- * Describes this device. Slow parts (GPU adapter, probe of about 100 ms) run once per engine
- * version and are noted; so the device class is the same at every page load. `alone` runs the
- * probe where nothing else is timing.
+ * Describes this device. Slow parts (GPU adapter, probe of 100 to 250 ms) run once per engine
+ * version and are noted; so the device class is the same at every page load.
  */
 export async function readProfile(
   notebook: Notebook,
-  alone: (work: () => Promise<ProbeResult>) => Promise<ProbeResult> = (work) => work(),
+  alone: Alone = (work) => work(),
 ): Promise<DeviceProfile> {
   const engine = readEngine();
   const features = wasmFeatures();
-  const key = `${engine.name}-${engine.version}`;
-  const measure = (): Promise<ProbeResult> => alone(() => probe(PROBES, SUITE, features));
+  const key = engineKey(engine);
+  const measure = (): Promise<ProbeResult> => alone(() => probe(features));
   const read = (): Promise<HardwareReading> => readHardware(HARDWARE_LIMIT_MS);
-  const [{ hardware }, { rho, peakGflops }] = await Promise.all([
+  const [{ hardware }, { rho, peaks }] = await Promise.all([
     noted(notebook, `hardware:${key}`, read, ({ complete }) => complete),
-    noted(notebook, `probe:${SUITE}:${key}`, measure, () => true),
+    noted(notebook, `probe:${key}`, measure, ({ settled }) => settled),
   ]);
   const id = deviceId(hardware);
   return {
@@ -63,8 +72,18 @@ export async function readProfile(
     engine,
     wasmFeatures: features,
     rho,
-    peakGflops,
+    peaks,
     deviceId: id,
     deviceClass: deviceClass(id, rho, features),
   };
+}
+
+/** What is told of the device beside its class: 50 ms once per engine version, then noted. */
+export async function readLevels(
+  notebook: Notebook,
+  { engine, peaks }: DeviceProfile,
+  alone: Alone,
+): Promise<ProbeLevels> {
+  const measure = async (): Promise<ProbeLevels> => levelsOf(peaks, await alone(measureLines));
+  return noted(notebook, `levels:${engineKey(engine)}`, measure, () => true);
 }

@@ -1,124 +1,138 @@
-/** The microbenchmark suite of the page: ρ and the register-only limit of one core. */
+/** The microbenchmark suite of the page: ρ, the limit of one core, and what the caches give. */
 import { fromBase64 } from "../engine/bytes.js";
-import { clockStepMs, now } from "../timing/clock.js";
-import { type Contestant, sampleNs } from "../timing/samples.js";
-import { warmUp } from "../timing/warmup.js";
+import { clockStepMs } from "../timing/clock.js";
+import { WORKING_SETS } from "./levels.js";
+import { DATA_BYTES, PEAKS, PRIMITIVES, STREAM, SUITE } from "./modules.js";
+import { type Entrant, type RaceLimits, race, type Standing } from "./race.js";
 
-/** One primitive. Modules export `main(out, lo, hi)`: hi − lo iterations in registers. */
-export interface ProbeModule {
-  readonly primitive: string;
-  /** Features of the advanced setting. */
+/** One setting of a primitive: `flops` are those of one iteration, `body` is base64. */
+interface Setting {
   readonly requires: readonly string[];
-  readonly flopsPerIteration: { readonly base: number; readonly advanced: number };
-  /** Base64 of the two wasm modules. */
-  readonly base: string;
-  readonly advanced: string;
+  readonly flops: number;
+  readonly body: string;
 }
 
-/** `rho` as `r<suite>-<bits>`, bit i for primitive i; `peakGflops` of one core. */
+/** Register-only limit of one core in GFLOP/s, products and sums apart or fused; 0 without. */
+export interface Peaks {
+  readonly mulAdd: number;
+  readonly fma: number;
+}
+
+/**
+ * `rho` as `r<suite>-<bits>`, bit i for primitive i. A probe that did not settle is worth
+ * repeating at the next visit.
+ */
 export interface ProbeResult {
   readonly rho: string;
-  readonly peakGflops: number;
+  readonly peaks: Peaks;
+  readonly settled: boolean;
 }
 
-/** Advanced must win by this much, so that a tie is 0 on every visit. */
-const MARGIN = 1.2;
-const ROUNDS = 8;
-const SAMPLE_MS = 1.5;
-/** The range that is warmed up: 0.1 ms at 60 GFLOP/s, so that slow devices are done soon too. */
-const ITERATIONS = 1 << 14;
-/** Beyond the longest wait of a page between frames, let it run. */
-const LONGEST_STRETCH_MS = 8;
+const PAGE_BYTES = 65_536;
+/** Steps of the clock in the shortest sample, so that it is wrong by 10 % at the most. */
+const STEPS = 10;
+const COARSE_CLOCK_WITHIN = 1.15;
+/** For ρ: settings differ by 40 % and more, or not at all, and no margin is below a fifth. */
+const COARSE: RaceLimits = {
+  sampleMs: 1,
+  sameWithin: 1.08,
+  quietRounds: (rates) => (inDoubt(rates) ? 12 : 3),
+  limitMs: 800,
+};
+/** For a rate that people read. */
+const FINE: RaceLimits = { sampleMs: 2, sameWithin: 1.02, quietRounds: () => 4, limitMs: 200 };
+/** For octaves: what comes from memory depends on everyone's traffic and never comes to rest. */
+const ROUGH: RaceLimits = { sampleMs: 0.5, sameWithin: 1.3, quietRounds: () => 2, limitMs: 60 };
+/**
+ * A ratio this far below its margin may be a disturbed 1: a neighbour that shares the core slows
+ * the faster setting more.
+ */
+const DOUBTFUL_FROM = 1 / 1.2;
 
-interface Setting {
-  readonly flops: number;
-  run(lo: number, hi: number): void;
+type Main = (bytes: number, lo: number, hi: number) => void;
+
+/** Longer samples where the clock is coarse, whose steps then make rates differ. */
+function onThisClock(limits: RaceLimits): RaceLimits {
+  const shortestMs = STEPS * clockStepMs();
+  if (shortestMs <= limits.sampleMs / 2) return limits;
+  const sameWithin = Math.max(limits.sameWithin, COARSE_CLOCK_WITHIN);
+  return { ...limits, sampleMs: 2 * shortestMs, sameWithin };
 }
 
-interface Rates {
-  readonly base: number;
-  readonly advanced: number;
+/** Zeros that are written, or reads would all find the one page that the system shares. */
+function zeros(bytes: number): WebAssembly.Memory {
+  const pages = Math.ceil(bytes / PAGE_BYTES) + 1;
+  const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+  new Uint8Array(memory.buffer).fill(0);
+  return memory;
 }
 
-/** '1' where the advanced setting is faster by the margin; rates in GFLOP/s, 0 where missing. */
-export function bit({ base, advanced }: Rates): "0" | "1" {
-  return advanced >= MARGIN * base && advanced > 0 ? "1" : "0";
+function mainOf(body: string, memory: WebAssembly.Memory): Main {
+  const module = new WebAssembly.Module(fromBase64(body));
+  return new WebAssembly.Instance(module, { env: { memory } }).exports.main as Main;
 }
 
-function load(text: string, flops: number, memory: WebAssembly.Memory): Setting | undefined {
-  const bytes = fromBase64(text);
-  if (!WebAssembly.validate(bytes)) return undefined;
-  const { exports } = new WebAssembly.Instance(new WebAssembly.Module(bytes), { env: { memory } });
-  const main = exports.main as (out: number, lo: number, hi: number) => void;
-  return { flops, run: (lo, hi) => main(0, lo, hi) };
-}
-
-/** Warms up and sizes a sample: enough iterations for `SAMPLE_MS` or 40 steps of the clock. */
-function contestant(setting: Setting, stepMs: number): Contestant & { readonly count: number } {
-  const slices = { extent: ITERATIONS, run: setting.run };
-  const limits = { stepMs, patienceMs: 8, limitMs: 20, deadlineMs: now() + 100 };
-  const result = warmUp(slices, limits);
-  const perIteration = result.kind === "late" ? 1e-4 : result.callMs / ITERATIONS;
-  const count = Math.ceil(Math.max(SAMPLE_MS, 40 * stepMs) / Math.max(perIteration, 1e-8));
-  return { count, calls: 1, call: () => setting.run(0, count) };
-}
-
-/** Lets the page run when more than `LONGEST_STRETCH_MS` have passed since the last time. */
-function breather(): () => Promise<void> {
-  let last = now();
-  return async () => {
-    if (now() - last < LONGEST_STRETCH_MS) return;
-    await new Promise<void>((resolve) => setTimeout(resolve));
-    last = now();
-  };
-}
-
-/** Fastest sample of each setting over interleaved rounds, in GFLOP/s. */
-async function rates(settings: readonly Setting[], stepMs: number): Promise<readonly number[]> {
-  const breathe = breather();
-  const best = settings.map(() => 0);
-  const contestants: (Contestant & { readonly count: number })[] = [];
-  for (const setting of settings) {
-    contestants.push(contestant(setting, stepMs));
-    await breathe();
-  }
-  for (let round = 0; round < ROUNDS; round++) {
-    for (const [i, each] of contestants.entries()) {
-      const { flops } = settings[i] as Setting;
-      best[i] = Math.max(best[i] as number, (flops * each.count) / sampleNs(each));
-      await breathe();
-    }
-  }
-  return best;
-}
-
-async function ratesOf(
-  probe: ProbeModule,
+/** GFLOP/s of each setting; 0 where its features are missing. */
+async function flopRates(
+  settings: readonly Setting[],
   features: readonly string[],
-  memory: WebAssembly.Memory,
-  stepMs: number,
-): Promise<Rates> {
-  const { flopsPerIteration: flops } = probe;
-  const offered = probe.requires.every((feature) => features.includes(feature));
-  const base = load(probe.base, flops.base, memory);
-  const advanced = offered ? load(probe.advanced, flops.advanced, memory) : undefined;
-  const present = [base, advanced].filter((setting) => setting !== undefined);
-  const found = new Map((await rates(present, stepMs)).map((rate, i) => [present[i], rate]));
-  return { base: found.get(base) ?? 0, advanced: found.get(advanced) ?? 0 };
+  limits: RaceLimits,
+): Promise<Standing> {
+  const memory = zeros(DATA_BYTES);
+  const offered = settings.filter(({ requires }) => requires.every((f) => features.includes(f)));
+  const entrants = offered.map(({ flops, body }): Entrant => {
+    const main = mainOf(body, memory);
+    return { work: flops, run: (count) => main(0, 0, count) };
+  });
+  const { rates, settled } = await race(entrants, onThisClock(limits));
+  const found = new Map(offered.map((setting, i) => [setting, rates[i] as number]));
+  return { rates: settings.map((setting) => found.get(setting) ?? 0), settled };
 }
 
-/** Runs `probes` and answers ρ under version `suite`. About 100 ms; never holds a page long. */
-export async function probe(
-  probes: readonly ProbeModule[],
-  suite: number,
-  features: readonly string[],
-): Promise<ProbeResult> {
-  const stepMs = clockStepMs();
-  const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
-  const measured: Rates[] = [];
-  for (const one of probes) measured.push(await ratesOf(one, features, memory, stepMs));
-  return {
-    rho: `r${suite}-${measured.map(bit).join("")}`,
-    peakGflops: Math.max(0, ...measured.flatMap(({ base, advanced }) => [base, advanced])),
-  };
+/** '1' where the advanced setting is at least `margin` times as fast; 0 is a missing rate. */
+export function bit(base: number, advanced: number, margin: number): "0" | "1" {
+  return advanced > 0 && advanced >= margin * base ? "1" : "0";
+}
+
+/** Advanced over base of primitive `i`. */
+const ratio = (rates: readonly number[], i: number): number =>
+  (rates[2 * i + 1] ?? 0) / (rates[2 * i] ?? 1);
+
+/** Whether a bit would be 0 by little. Settings that are missing are in no doubt. */
+export function inDoubt(rates: readonly number[]): boolean {
+  return PRIMITIVES.some(({ margin }, i) => {
+    const reached = ratio(rates, i) / margin;
+    return reached >= DOUBTFUL_FROM && reached < 1;
+  });
+}
+
+/**
+ * Measures ρ and the limit of one core; never holds a page long. About 100 ms where the clock is
+ * fine, 250 ms elsewhere, and more on a busy machine.
+ */
+export async function probe(features: readonly string[]): Promise<ProbeResult> {
+  const pairs = PRIMITIVES.flatMap(({ base, advanced }): readonly Setting[] => [base, advanced]);
+  const { rates, settled } = await flopRates([...pairs, PEAKS.mulAdd, PEAKS.fma], features, COARSE);
+  const bits = PRIMITIVES.map(({ margin }, i) =>
+    bit(rates[2 * i] as number, rates[2 * i + 1] as number, margin),
+  );
+  const [mulAdd = 0, fma = 0] = rates.slice(2 * PRIMITIVES.length);
+  return { rho: `r${SUITE}-${bits.join("")}`, peaks: { mulAdd, fma }, settled };
+}
+
+/** About 50 ms. */
+export async function measurePeaks(features: readonly string[]): Promise<Peaks> {
+  const { rates } = await flopRates([PEAKS.mulAdd, PEAKS.fma], features, FINE);
+  const [mulAdd = 0, fma = 0] = rates;
+  return { mulAdd, fma };
+}
+
+/** GB/s of `WORKING_SETS`, one line of 64 bytes for each load. About 50 ms, in 28 MiB. */
+export async function measureLines(): Promise<readonly number[]> {
+  const memory = zeros(Math.max(...WORKING_SETS));
+  const main = mainOf(STREAM, memory);
+  const entrants = WORKING_SETS.map(
+    (bytes): Entrant => ({ work: bytes, run: (count) => main(bytes, 0, count) }),
+  );
+  return (await race(entrants, onThisClock(ROUGH))).rates;
 }

@@ -11,6 +11,7 @@
  */
 export { measurePeakGflops } from "../device/profile.js";
 export { KernelZooError, type Stage } from "../engine/error.js";
-export { Kernel, type KernelInfo, type Verification } from "./kernel.js";
+export type { ThreadCount } from "../threads/threads.js";
+export { type InputValues, Kernel, type KernelInfo, type Verification } from "./kernel.js";
 export type { InputNames } from "./names.js";
 export { type KernelOptions, KernelZoo, type OpenOptions } from "./zoo.js";

@@ -1,10 +1,12 @@
-import type { Arena, Block } from "../engine/arena.js";
+import { type Arena, align, type Block } from "../engine/arena.js";
 import { loadModule } from "../engine/artifact.js";
 import { maxDifference } from "../engine/compare.js";
 import { KernelZooError } from "../engine/error.js";
 import { addresses, instantiate, type KernelInstance } from "../engine/instance.js";
 import { type MemoryPlan, planMemory, type Region } from "../engine/plan.js";
 import { comparisonTolerance, fillSeeded } from "../engine/seeded.js";
+import type { ThreadedKernel, ThreadPool } from "../threads/pool.js";
+import type { Threads } from "../threads/threads.js";
 import type { EntryState, Evidence, HitLevel, KernelWire, ManifestEntry } from "../wire/types.js";
 
 /** What is running, and why. Times in milliseconds. */
@@ -21,6 +23,10 @@ export interface KernelInfo {
   readonly sha256: string;
   /** Why the default runs instead of the zoo's kernel; null when the zoo's kernel runs. */
   readonly fallbackReason: string | null;
+  /** Threads of `runAsync`. */
+  readonly threads: number;
+  /** Why there is one thread although more were asked for; null otherwise. */
+  readonly singleThreadReason: string | null;
   readonly manifestMs: number;
   /** Fetching, checking and compiling. */
   readonly loadMs: number;
@@ -37,6 +43,7 @@ export interface Verification {
 export interface KernelParts {
   readonly origin: URL;
   readonly arena: Arena;
+  readonly threads: Threads;
   readonly entry: ManifestEntry;
   readonly used: KernelWire;
   readonly module: WebAssembly.Module;
@@ -75,6 +82,30 @@ function seededOutput(
   }
 }
 
+/** Values of some inputs, by name. */
+export type InputValues<Names extends string> = Partial<Readonly<Record<Names, ArrayLike<number>>>>;
+
+interface BoundToThreads {
+  readonly kernel: ThreadedKernel;
+  readonly scratch: Block;
+}
+
+/** Threads share the tensors at `base`; each has scratch of its own. */
+function bindToThreads(
+  { arena, used, module }: KernelParts,
+  pool: ThreadPool,
+  plan: MemoryPlan,
+  base: number,
+): BoundToThreads {
+  const stride = align(used.scratch_bytes);
+  const scratch = arena.allocate(stride * pool.size);
+  const wordsOf = (thread: number): readonly number[] => {
+    const own = { ...plan, scratchOffset: scratch.start + thread * stride - base };
+    return addresses(used, own, base);
+  };
+  return { kernel: pool.bind({ module, extent: used.range_extent, wordsOf }), scratch };
+}
+
 /**
  * A kernel with its tensors in memory. Views stay valid until `dispose`. The memory is shared:
  * take `output.slice()` for the few browser functions that refuse shared views.
@@ -88,9 +119,12 @@ export class Kernel<Names extends string = string> {
   /** Shape of every tensor, by name. */
   readonly shapes: Readonly<Record<string, readonly number[]>>;
   readonly #parts: KernelParts;
+  readonly #plan: MemoryPlan;
   readonly #block: Block;
   readonly #instance: KernelInstance;
+  #threaded: BoundToThreads | null = null;
   #warm = false;
+  #running = false;
   #disposed = false;
 
   /** Made by `KernelZoo.kernel`. Throws KernelZooError: memory, compile. */
@@ -99,6 +133,7 @@ export class Kernel<Names extends string = string> {
     const plan: MemoryPlan = planMemory(used);
     this.info = parts.info;
     this.#parts = parts;
+    this.#plan = plan;
     this.#block = arena.allocate(plan.totalBytes);
     const words = addresses(used, plan, this.#block.start);
     this.#instance = instantiate(module, arena.memory, words, used.range_extent);
@@ -114,15 +149,34 @@ export class Kernel<Names extends string = string> {
   }
 
   /**
-   * Runs once and answers `output`. Inputs given here are copied in first.
-   * Throws KernelZooError (run) when the kernel traps or was disposed of.
+   * Runs once in this thread and answers `output`. Inputs given here are copied in first.
+   * Throws KernelZooError (run) when the kernel traps, is running or was disposed of.
    */
-  run(inputs: Partial<Readonly<Record<Names, ArrayLike<number>>>> = {}): Float32Array {
-    this.#refuseDisposed();
-    for (const name of Object.keys(inputs) as Names[]) this.#set(name, inputs[name]);
+  run(inputs: InputValues<Names> = {}): Float32Array {
+    this.#prepare(inputs);
     if (this.#warm) this.#instance.runAll();
     else runInSlices(this.#instance);
     this.#warm = true;
+    return this.output;
+  }
+
+  /**
+   * As `run`, on all threads of the zoo, while this one goes on; entries are the same to the bit.
+   * Leave `inputs` and `output` alone until it resolves. Where there are no threads it is `run`.
+   * Rejects with KernelZooError: run as above, or memory.
+   */
+  async runAsync(inputs: InputValues<Names> = {}): Promise<Float32Array> {
+    const { threads } = this.#parts;
+    if (threads.kind === "single") return this.run(inputs);
+    this.#prepare(inputs);
+    this.#running = true;
+    try {
+      this.#threaded ??= bindToThreads(this.#parts, threads.pool, this.#plan, this.#block.start);
+      await this.#threaded.kernel.run();
+    } finally {
+      this.#running = false;
+      if (this.#disposed) this.#release();
+    }
     return this.output;
   }
 
@@ -131,7 +185,7 @@ export class Kernel<Names extends string = string> {
    * as they are. Throws KernelZooError as loading does.
    */
   async verify(): Promise<Verification> {
-    this.#refuseDisposed();
+    this.#refuseUnusable();
     const { origin, entry, used, module } = this.#parts;
     const fallback = await loadModule(origin, entry.fallback);
     const own = seededOutput(this.#parts, used, module);
@@ -141,10 +195,22 @@ export class Kernel<Names extends string = string> {
     return { ok: maxError <= tolerance, maxError, tolerance };
   }
 
-  /** Gives the memory back; the views must not be used any more. */
+  /** Gives the memory back, after a run that is under way; the views must not be used any more. */
   dispose(): void {
-    if (!this.#disposed) this.#parts.arena.free(this.#block);
+    if (!this.#disposed && !this.#running) this.#release();
     this.#disposed = true;
+  }
+
+  #release(): void {
+    const { arena } = this.#parts;
+    this.#threaded?.kernel.forget();
+    if (this.#threaded !== null) arena.free(this.#threaded.scratch);
+    arena.free(this.#block);
+  }
+
+  #prepare(inputs: InputValues<Names>): void {
+    this.#refuseUnusable();
+    for (const name of Object.keys(inputs) as Names[]) this.#set(name, inputs[name]);
   }
 
   #set(name: Names, values: ArrayLike<number> | undefined): void {
@@ -160,8 +226,12 @@ export class Kernel<Names extends string = string> {
     view.set(values);
   }
 
-  #refuseDisposed(): void {
-    if (!this.#disposed) return;
-    throw new KernelZooError("run", "This kernel was disposed of. Open it again with the zoo.");
+  #refuseUnusable(): void {
+    if (this.#disposed) {
+      throw new KernelZooError("run", "This kernel was disposed of. Open it again with the zoo.");
+    }
+    if (this.#running) {
+      throw new KernelZooError("run", "This kernel is running. Await its `runAsync` first.");
+    }
   }
 }

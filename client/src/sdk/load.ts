@@ -1,6 +1,7 @@
 import type { Arena } from "../engine/arena.js";
 import { loadModule } from "../engine/artifact.js";
 import { KernelZooError } from "../engine/error.js";
+import type { Threads } from "../threads/threads.js";
 import { now } from "../timing/clock.js";
 import type { KernelWire, ManifestEntry } from "../wire/types.js";
 import { Kernel } from "./kernel.js";
@@ -9,6 +10,7 @@ import { Kernel } from "./kernel.js";
 export interface LoadRequest {
   readonly origin: URL;
   readonly arena: Arena;
+  readonly threads: Threads;
   readonly entry: ManifestEntry;
   readonly manifestMs: number;
   readonly use: "best" | "fallback";
@@ -20,15 +22,19 @@ async function load<Names extends string>(
   used: KernelWire,
   fallbackReason: string | null,
 ): Promise<Kernel<Names>> {
-  const { origin, arena, entry, manifestMs, signal } = request;
+  const { origin, arena, threads, entry, manifestMs, signal } = request;
   const start = now();
   const module = await loadModule(origin, used, signal);
   const { workload, flops, level, state, version, evidence } = entry;
   const { candidate, sha256 } = used;
   const loadMs = now() - start;
   const origins = { workload, flops, level, state, version, evidence, candidate, sha256 };
-  const info = { ...origins, fallbackReason, manifestMs, loadMs };
-  return new Kernel<Names>({ origin, arena, entry, used, module, info });
+  const threading = {
+    threads: threads.kind === "pool" ? threads.pool.size : 1,
+    singleThreadReason: threads.kind === "pool" ? null : threads.reason,
+  };
+  const info = { ...origins, fallbackReason, ...threading, manifestMs, loadMs };
+  return new Kernel<Names>({ origin, arena, threads, entry, used, module, info });
 }
 
 /** The zoo's kernel, or the default with the reason where the zoo's does not work here. */

@@ -1,7 +1,8 @@
 import { storedNotebook } from "../device/notebook.js";
-import { readProfile } from "../device/profile.js";
+import { peakOf, readProfile } from "../device/profile.js";
 import { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
+import { startThreads, type ThreadCount, type Threads } from "../threads/threads.js";
 import type { Kernel } from "./kernel.js";
 import { loadKernel } from "./load.js";
 import { entryOf, requestManifest, type TimedManifest } from "./manifest.js";
@@ -10,6 +11,11 @@ import type { InputNames } from "./names.js";
 export interface OpenOptions {
   /** Skips the description and the probe of the device. */
   readonly deviceClass?: string;
+  /**
+   * Threads of `kernel.runAsync`, 1 unless told. `auto` starts one for each logical core, 8 at
+   * the most. In a page that is not cross-origin isolated, or may not start workers, it is 1.
+   */
+  readonly threads?: ThreadCount;
   /** Aborts requests that are under way. */
   readonly signal?: AbortSignal;
 }
@@ -27,6 +33,14 @@ function originOf(url: string | URL): URL {
   }
 }
 
+type Device = Pick<KernelZoo, "deviceClass" | "peakGflops">;
+
+async function deviceOf(told: string | undefined): Promise<Device> {
+  if (told !== undefined) return { deviceClass: told, peakGflops: null };
+  const { deviceClass, peaks } = await readProfile(storedNotebook());
+  return { deviceClass, peakGflops: peakOf(peaks) };
+}
+
 /** Kernels of one zoo for this device, in one shared memory. */
 export class KernelZoo {
   readonly deviceClass: string;
@@ -34,31 +48,36 @@ export class KernelZoo {
   readonly peakGflops: number | null;
   readonly #origin: URL;
   readonly #signal: AbortSignal | undefined;
-  readonly #arena = new Arena();
+  readonly #arena: Arena;
+  readonly #threads: Threads;
   readonly #manifests = new Map<string, Promise<TimedManifest>>();
 
   private constructor(
     origin: URL,
-    device: Pick<KernelZoo, "deviceClass" | "peakGflops">,
+    device: Device,
+    arena: Arena,
+    threads: Threads,
     signal?: AbortSignal,
   ) {
     this.#origin = origin;
+    this.#arena = arena;
+    this.#threads = threads;
     this.#signal = signal;
     this.deviceClass = device.deviceClass;
     this.peakGflops = device.peakGflops;
   }
 
   /**
-   * Describes this device: about 100 ms at the first visit, nothing later. Makes no request.
-   * Throws KernelZooError: memory where the browser has no shared WebAssembly memory.
+   * Describes this device: 100 to 250 ms at the first visit, nothing later. Makes no request.
+   * Throws KernelZooError: memory where the browser has no shared WebAssembly memory, run for a
+   * senseless number of threads.
    */
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
-    const { deviceClass, signal } = options;
-    const device =
-      deviceClass === undefined
-        ? await readProfile(storedNotebook())
-        : { deviceClass, peakGflops: null };
-    return new KernelZoo(originOf(url), device, signal);
+    const { deviceClass, threads = 1, signal } = options;
+    const arena = new Arena();
+    const device = await deviceOf(deviceClass);
+    // After the probe, which wants the processor for itself.
+    return new KernelZoo(originOf(url), device, arena, await startThreads(arena, threads), signal);
   }
 
   /**
@@ -91,6 +110,11 @@ export class KernelZoo {
     return new Map(keys.map((key, i) => [key, kernels[i] as Kernel]));
   }
 
+  /** Ends the threads. Kernels can still `run`, but not `runAsync`. */
+  dispose(): void {
+    if (this.#threads.kind === "pool") this.#threads.pool.dispose();
+  }
+
   /** One request for each name, however often it is asked for; failures are not kept. */
   #manifest(name: string): Promise<TimedManifest> {
     const kept = this.#manifests.get(name);
@@ -109,6 +133,7 @@ export class KernelZoo {
     return loadKernel<Names>({
       origin: this.#origin,
       arena: this.#arena,
+      threads: this.#threads,
       entry: entryOf(manifest, workload),
       manifestMs: elapsedMs,
       use,

@@ -552,6 +552,25 @@ export interface components {
          */
         readonly Outcome: "ok" | "validate" | "compile" | "run" | "compare" | "timeout";
         /**
+         * ProbeWire
+         * @description Peaks of one core in registers, the size of its first cache, and how fast the lines of
+         *     working sets arrive that lie in the first cache, in the second, and in neither.
+         */
+        readonly ProbeWire: {
+            /** Fma Gflops */
+            readonly fma_gflops: number;
+            /** L1 Gbps */
+            readonly l1_gbps: number;
+            /** L1 Kib */
+            readonly l1_kib: number;
+            /** L2 Gbps */
+            readonly l2_gbps: number;
+            /** Memory Gbps */
+            readonly memory_gbps: number;
+            /** Mul Add Gflops */
+            readonly mul_add_gflops: number;
+        };
+        /**
          * Problem
          * @description Problem document (RFC 9457), served as application/problem+json.
          */
@@ -589,7 +608,7 @@ export interface components {
          * SessionRequest
          * @description `identity` is what an earlier session of this browser was given, if any.
          *
-         *     `peak_gflops` is the probe's register-only limit of one core.
+         *     `peak_gflops` is the probe's register-only limit of one core, to the nearest quarter octave.
          */
         readonly SessionRequest: {
             readonly engine: components["schemas"]["EngineWire"];
@@ -600,6 +619,7 @@ export interface components {
             readonly isolated: boolean;
             /** Peak Gflops */
             readonly peak_gflops: number;
+            readonly probe?: components["schemas"]["ProbeWire"] | null;
             /**
              * Rho
              * @example r1-0

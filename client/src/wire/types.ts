@@ -19,6 +19,7 @@ export type Manifest = Schemas["Manifest"];
 export type ManifestEntry = Schemas["ManifestEntry"];
 export type MeasurementWire = Schemas["MeasurementWire"];
 export type Outcome = Schemas["Outcome"];
+export type ProbeLevels = Schemas["ProbeWire"];
 export type Report = Schemas["Report"];
 export type SessionRequest = Schemas["SessionRequest"];
 export type SessionResponse = Schemas["SessionResponse"];

@@ -7,7 +7,13 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from psycopg import AsyncConnection
 
-from kernelzoo.domain.device import DeviceClass, Engine, Hardware, PrimitiveVector
+from kernelzoo.domain.device import (
+    DeviceClass,
+    Engine,
+    Hardware,
+    PrimitiveVector,
+    ProbeLevels,
+)
 from kernelzoo.domain.target import Target, TargetKind
 from kernelzoo.settings import Settings
 from kernelzoo.store import agents
@@ -44,6 +50,7 @@ async def open_session(
                 Engine(name=body.engine.name, version=body.engine.version),
                 peak_gflops=body.peak_gflops,
                 isolated=body.isolated,
+                probe=ProbeLevels(**body.probe.model_dump()) if body.probe else None,
             ),
         )
     assert row is not None

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from services.gateway.wire.model import Feature, Rho, ShortText, WireModel
 
@@ -21,10 +21,33 @@ class EngineWire(WireModel):
     version: ShortText
 
 
+def _octave(value: int) -> int:
+    if value & (value - 1):
+        raise ValueError(f"{value} is no power of two; round what was measured to the nearest one")
+    return value
+
+
+Octave = Annotated[int, Field(ge=0, le=1 << 20), AfterValidator(_octave)]
+"""A quantity as the nearest power of two, so that a probe is no fingerprint; 0 is unknown."""
+
+
+class ProbeWire(WireModel):
+    """Peaks of one core in registers, the size of its first cache, and how fast the lines of
+    working sets arrive that lie in the first cache, in the second, and in neither.
+    """
+
+    mul_add_gflops: Octave
+    fma_gflops: Octave
+    l1_kib: Octave
+    l1_gbps: Octave
+    l2_gbps: Octave
+    memory_gbps: Octave
+
+
 class SessionRequest(WireModel):
     """`identity` is what an earlier session of this browser was given, if any.
 
-    `peak_gflops` is the probe's register-only limit of one core.
+    `peak_gflops` is the probe's register-only limit of one core, to the nearest quarter octave.
     """
 
     hardware: HardwareWire
@@ -33,6 +56,7 @@ class SessionRequest(WireModel):
     rho: Rho
     peak_gflops: Annotated[float, Field(ge=0, le=1e6)]
     isolated: bool
+    probe: ProbeWire | None = None
     identity: Annotated[str, Field(max_length=1024)] | None = None
 
 

@@ -1,123 +1,94 @@
-"""The primitives of the suite, each in its base and its advanced setting (nnJIT section 5.1).
-
-A probe exports `main(out, lo, hi)`: hi - lo iterations that touch no memory, then the sum of its
-accumulators to `out`, 16 bytes, so that nothing is dead. The faster setting of `fma` is also the
-limit of one core in 128-bit WebAssembly.
+"""The suite: primitives, each in its base and its advanced setting (nnJIT section 5.1), the limit
+of one core, and a stream. docs/adr/0009 says which primitives are not in it, and why.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from services.tuner.wasm.assembler import assemble
-from services.tuner.wasm.frame import Frame
-from services.tuner.wasm.instructions import branch, local, memory, plain, structured, vector_const
-from services.tuner.wasm.opcodes import ValueType
+from services.tuner.microbench.loops import DATA
+from services.tuner.microbench.registers import FLOPS, sums_of_products
+from services.tuner.microbench.streams import lines
+from services.tuner.microbench.tiles import TileLoop
 
-SUITE = 1
-"""Version of the suite: raise it when a probe, or the order of the list, changes."""
+SUITE = 2
+"""Version of the suite: raise it when a probe, a margin, or the order of the list changes."""
 
-LANES = 4
-CHAINS = 13
-"""Accumulators. With the operand and a product they fill the 15 vectors that V8 uses on x86."""
+SIMD = ("simd128",)
+RELAXED = ("relaxed-simd", "simd128")
 
-ROUNDS = 4
-"""Steps of every chain in one iteration, so that the loop itself does not count."""
-
-_OPERAND = 2.0**-27
-"""Products with it are lost in rounding: accumulators stay 1 however long a probe runs."""
+ALIASING_BYTES = 4096
+"""Rows this far apart fall into one set of a first cache with 64 sets of 64 bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
+    """`requires` are target features; `flops` are those of one iteration.
+
+    It reads zeros below address `end`.
+    """
+
+    requires: tuple[str, ...]
+    flops: int
+    end: int
     body: bytes
-    flops_per_iteration: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """`requires` are the target features of the advanced setting."""
+    """Its bit is 1 where the advanced setting is at least `margin` times as fast as the base."""
 
     primitive: str
-    requires: tuple[str, ...]
+    margin: float
     base: Setting
     advanced: Setting
 
 
 def suite() -> tuple[Probe, ...]:
-    """In the order of the bits of the primitive vector."""
+    """In the order of the bits of the primitive vector.
+
+    Margins lie between what was measured and a tie, at least a fifth above a tie. Sums and products
+    are two instructions where fma is twice as fast, and in units of their own where it is a tie.
+    """
+    square = TileLoop(
+        rows=4, columns=8, k=128, unroll_k=1, row_bytes=32, combined_splat=True, fma=False
+    )
+    wide = replace(square, rows=5)
+    tall = replace(square, rows=8, columns=4, row_bytes=16, unroll_k=4)
     return (
         Probe(
             primitive="fma",
-            requires=("relaxed-simd", "simd128"),
-            base=_setting(("f32x4.mul", "f32x4.add")),
-            advanced=_setting(("f32x4.relaxed_madd",)),
+            margin=1.4,
+            base=_tile(wide),
+            advanced=_tile(replace(wide, fma=True)),
+        ),
+        Probe(
+            primitive="load_splat",
+            margin=1.2,
+            base=_tile(replace(tall, combined_splat=False)),
+            advanced=_tile(tall),
+        ),
+        Probe(
+            primitive="pack",
+            margin=1.5,
+            base=_tile(replace(square, row_bytes=ALIASING_BYTES)),
+            advanced=_tile(square),
         ),
     )
 
 
-def _setting(step: tuple[str, ...]) -> Setting:
-    """Every step adds to one accumulator the product of its neighbour and the operand.
-
-    The neighbour changes, or engines would take the product out of the loop. It changed a round
-    ago, so products and sums both find their operands ready: on Zen 4, where products and sums have
-    units of their own, independent chains of each reached 80 % of the limit.
-    """
-    frame = Frame(("out", "lo", "hi"))
-    operand, *chains = (frame.fresh(ValueType.V128) for _ in range(1 + CHAINS))
-    frame.emit(vector_const(_OPERAND))
-    frame.set(operand)
-    for chain in chains:
-        frame.emit(vector_const(1.0))
-        frame.set(chain)
-    _open_loop(frame)
-    for _ in range(ROUNDS):
-        for chain, neighbour in zip(chains, (*chains[1:], chains[0]), strict=True):
-            _accumulate(frame, step, chain, neighbour, operand)
-    _close_loop(frame)
-    _store_sum(frame, chains)
-    return Setting(body=assemble(frame.function()), flops_per_iteration=ROUNDS * CHAINS * 2 * LANES)
+def peaks() -> tuple[Setting, Setting]:
+    """The limit of one core in 128-bit WebAssembly, with products and sums apart and with fma."""
+    apart = sums_of_products(("f32x4.mul", "f32x4.add"))
+    fused = sums_of_products(("f32x4.relaxed_madd",))
+    return (
+        Setting(requires=SIMD, flops=FLOPS, end=DATA, body=apart),
+        Setting(requires=RELAXED, flops=FLOPS, end=DATA, body=fused),
+    )
 
 
-def _accumulate(
-    frame: Frame, step: tuple[str, ...], chain: int, neighbour: int, operand: int
-) -> None:
-    """chain + neighbour·operand: the sum is last, so both settings take the same operands."""
-    for index in (neighbour, operand):
-        frame.emit(local("local.get", index))
-    *product, accumulate = (plain(name) for name in step)
-    for instruction in product:
-        frame.emit(instruction)
-    frame.emit(local("local.get", chain))
-    frame.emit(accumulate)
-    frame.set(chain)
+def stream() -> bytes:
+    return lines()
 
 
-def _open_loop(frame: Frame) -> None:
-    frame.emit(structured("block"))
-    frame.get(frame.parameter("lo"))
-    frame.get(frame.parameter("hi"))
-    frame.emit(plain("i32.ge_u"))
-    frame.emit(branch("br_if", 0))
-    frame.emit(structured("loop"))
-
-
-def _close_loop(frame: Frame) -> None:
-    low = frame.parameter("lo")
-    frame.get(low)
-    frame.add_constant(1)
-    frame.set(low)
-    frame.get(low)
-    frame.get(frame.parameter("hi"))
-    frame.emit(plain("i32.lt_u"))
-    frame.emit(branch("br_if", 0))
-    frame.emit(plain("end"))
-    frame.emit(plain("end"))
-
-
-def _store_sum(frame: Frame, chains: list[int]) -> None:
-    frame.get(frame.parameter("out"))
-    first, *others = chains
-    frame.get(first)
-    for chain in others:
-        frame.get(chain)
-        frame.emit(plain("f32x4.add"))
-    frame.emit(memory("v128.store", 2, 0))
+def _tile(loop: TileLoop) -> Setting:
+    requires = RELAXED if loop.fma else SIMD
+    return Setting(requires=requires, flops=loop.flops, end=loop.end, body=loop.module())

@@ -1,0 +1,75 @@
+"""An isolated page with nothing in it, and browsers that evaluate something there."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, Protocol
+
+from playwright.sync_api import sync_playwright
+
+from bench.firefox import find_firefox, firefox_page
+from bench.report import CannotMeasure
+from workers.fleet.chromium import find_chromium, own_flags
+
+HEADERS = {
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Content-Type": "text/html",
+}
+
+
+class Evaluates(Protocol):
+    """A page: `evaluate` calls a JavaScript function with a value and answers its value."""
+
+    def goto(self, url: str, /) -> object: ...
+
+    def evaluate(self, function: str, argument: Any, /) -> Any: ...
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>benchmark</title>")
+
+    def log_message(self, *_: Any) -> None:
+        """Requests are of no interest."""
+
+
+@contextmanager
+def blank_site() -> Iterator[str]:
+    """The address of the page."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@contextmanager
+def chromium() -> Iterator[Evaluates]:
+    with sync_playwright() as playwright:
+        path = find_chromium(Path(playwright.chromium.executable_path))
+        browser = playwright.chromium.launch(executable_path=path, args=list(own_flags()))
+        page = browser.new_page()
+        page.set_default_timeout(0)
+        yield page
+        browser.close()
+
+
+@contextmanager
+def firefox() -> Iterator[Evaluates]:
+    program = find_firefox()
+    if program is None:
+        raise CannotMeasure("there is no Firefox; install one with `apt-get install firefox-esr`")
+    with firefox_page(program) as page:
+        yield page
+
+
+BROWSERS: dict[str, Callable[[], AbstractContextManager[Evaluates]]] = {
+    "chromium": chromium,
+    "firefox": firefox,
+}

@@ -1,0 +1,28 @@
+/**
+ * `import source from "./worker.js?inlined"` is that worker, bundled, as text. A worker's address
+ * must be of the page's own origin, and the SDK may come from any: so it carries its worker along.
+ */
+import { dirname, resolve } from "node:path";
+import { build } from "esbuild";
+
+/** @type {import("esbuild").Plugin} */
+export const inlineWorker = {
+  name: "inline-worker",
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /\?inlined$/ }, ({ path, importer }) => ({
+      path: resolve(dirname(importer), path.replace(/\.js\?inlined$/, ".ts")),
+      namespace: "inlined",
+    }));
+    onLoad({ filter: /.*/, namespace: "inlined" }, async ({ path }) => {
+      const { outputFiles } = await build({
+        entryPoints: [path],
+        bundle: true,
+        format: "iife",
+        target: "es2022",
+        minify: true,
+        write: false,
+      });
+      return { contents: outputFiles[0]?.text ?? "", loader: "text" };
+    });
+  },
+};

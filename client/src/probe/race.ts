@@ -1,0 +1,105 @@
+/**
+ * Rates of several loops, measured against each other until nothing more changes.
+ *
+ * Disturbances and baseline code only make a loop slower, so its rate is its best sample, and a
+ * race goes on until everyone's best was seen twice and nobody has become faster for a while.
+ * Rounds are interleaved: a busy moment costs everyone one sample, not one loop all of them.
+ */
+import { type Clock, now } from "../timing/clock.js";
+
+/** Does its work `count` times; `work` is in units of one iteration. */
+export interface Entrant {
+  readonly work: number;
+  run(count: number): void;
+}
+
+export interface RaceLimits {
+  /** A sample lasts at least half of this. */
+  readonly sampleMs: number;
+  /** Two rates this close, as a ratio, are the same. */
+  readonly sameWithin: number;
+  /** Rounds without a faster sample that end the race; more while `rates` are in doubt. */
+  readonly quietRounds: (rates: readonly number[]) => number;
+  readonly limitMs: number;
+}
+
+/** Units in a nanosecond, in the order of the entrants. A race that ran out of time is open. */
+export interface Standing {
+  readonly rates: readonly number[];
+  readonly settled: boolean;
+}
+
+/** Beyond the longest wait of a page between frames, let it run. */
+const LONGEST_STRETCH_MS = 8;
+const FIRST_COUNT = 16;
+const MOST_ITERATIONS = 2 ** 31;
+
+/** The two best samples of one entrant, and how many iterations fill a sample. */
+class Runner {
+  best = 0;
+  #second = 0;
+  #count = FIRST_COUNT;
+  readonly #entrant: Entrant;
+
+  constructor(entrant: Entrant) {
+    this.#entrant = entrant;
+  }
+
+  confirmed(sameWithin: number): boolean {
+    return this.#second > 0 && this.best <= sameWithin * this.#second;
+  }
+
+  /** Takes one sample and answers whether it is faster than all before. */
+  sample({ sampleMs, sameWithin }: RaceLimits, clock: Clock): boolean {
+    const elapsedMs = this.#filled(sampleMs, clock);
+    const rate = (this.#entrant.work * this.#count) / (elapsedMs * 1e6);
+    const faster = rate > sameWithin * this.best;
+    if (rate > this.best) {
+      this.#second = this.best;
+      this.best = rate;
+    } else this.#second = Math.max(this.#second, rate);
+    return faster;
+  }
+
+  /** Milliseconds of one call, with twice the iterations as long as it is too short. */
+  #filled(sampleMs: number, clock: Clock): number {
+    for (;;) {
+      const start = clock();
+      this.#entrant.run(this.#count);
+      const elapsed = clock() - start;
+      if (elapsed >= sampleMs / 2 || this.#count >= MOST_ITERATIONS) return elapsed;
+      this.#count *= 2;
+    }
+  }
+}
+
+/** Lets the page run when `LONGEST_STRETCH_MS` have passed since the last time. */
+function breather(clock: Clock): () => Promise<void> {
+  let last = clock();
+  return async () => {
+    if (clock() - last < LONGEST_STRETCH_MS) return;
+    await new Promise<void>((resolve) => setTimeout(resolve));
+    last = clock();
+  };
+}
+
+export async function race(
+  entrants: readonly Entrant[],
+  limits: RaceLimits,
+  clock: Clock = now,
+): Promise<Standing> {
+  const runners = entrants.map((entrant) => new Runner(entrant));
+  const rates = (): readonly number[] => runners.map(({ best }) => best);
+  const breathe = breather(clock);
+  const start = clock();
+  const confirmed = (runner: Runner): boolean => runner.confirmed(limits.sameWithin);
+  for (let quiet = 0; quiet < limits.quietRounds(rates()) || !runners.every(confirmed); ) {
+    if (clock() - start > limits.limitMs) return { rates: rates(), settled: false };
+    quiet += 1;
+    for (const runner of runners) {
+      if (runner.sample(limits, clock)) quiet = 0;
+      await breathe();
+    }
+  }
+  return { rates: rates(), settled: true };
+}

@@ -1,0 +1,89 @@
+"""The offline plan changes one variable at a time; findings follow from ratios alone."""
+
+from dataclasses import fields
+
+import pytest
+
+from kernelzoo.domain.workload import Workload
+from services.tuner.compile import compilation
+from services.tuner.config import ContractionConfig
+from services.tuner.microbench.offline import (
+    WORKLOAD,
+    Faster,
+    Point,
+    Trial,
+    faster,
+    findings,
+    plan,
+)
+from services.tuner.passes.switches import PassSwitches
+
+SMALL = Workload.parse("matmul:f32:m64k48n128")
+
+
+def changed(trial: Trial) -> list[str]:
+    """Names of the settings in which the two points differ, those of config and passes included."""
+    names = []
+    pairs = (
+        (Point, trial.base, trial.advanced),
+        (ContractionConfig, trial.base.config, trial.advanced.config),
+        (PassSwitches, trial.base.switches, trial.advanced.switches),
+    )
+    for kind, base, advanced in pairs:
+        differing = (
+            f.name for f in fields(kind) if getattr(base, f.name) != getattr(advanced, f.name)
+        )
+        names += [name for name in differing if name not in ("config", "switches")]
+    return names
+
+
+@pytest.mark.parametrize("trial", plan(), ids=lambda trial: trial.primitive)
+def test_one_variable_changes(trial: Trial) -> None:
+    assert len(changed(trial)) == 1
+
+
+def test_every_primitive_is_tried_once_and_on_another_variable() -> None:
+    variables = [changed(trial)[0] for trial in plan()]
+    assert len(set(variables)) == len(variables)
+    assert len({trial.primitive for trial in plan()}) == len(variables)
+
+
+@pytest.mark.parametrize("trial", plan(), ids=lambda trial: trial.primitive)
+def test_both_points_compile_to_other_bytes_unless_only_the_caller_changes(trial: Trial) -> None:
+    base, advanced = (
+        compilation(point.config.candidate(SMALL), point.switches).artifact.sha256
+        for point in (trial.base, trial.advanced)
+    )
+    assert (base == advanced) == (changed(trial)[0] in ("slices", "threads"))
+
+
+def test_the_tiles_of_the_plan_are_whole_in_its_workload() -> None:
+    extent = Workload.parse(WORKLOAD).extent
+    for trial in plan():
+        for point in (trial.base, trial.advanced):
+            assert extent["m"] % point.config.block_m == extent["n"] % point.config.block_n == 0
+            assert extent["k"] % point.config.unroll_k == 0
+
+
+@pytest.mark.parametrize(
+    ("ratio", "expected"),
+    [(1.0, Faster.EQUAL), (1.09, Faster.EQUAL), (1.1, Faster.ADVANCED), (0.9, Faster.BASE)],
+)
+def test_settings_within_a_tenth_are_equal(ratio: float, expected: Faster) -> None:
+    assert faster(ratio) is expected
+
+
+def test_devices_that_agree_fix_a_primitive_and_others_leave_it_open() -> None:
+    found = findings(
+        {
+            "laptop": {"pack": 2.3, "fma": 1.0, "unroll": 1.0, "reorder": 1.3, "only": 2.0},
+            "phone": {"pack": 1.4, "fma": 1.9, "unroll": 1.05, "reorder": 0.7},
+        }
+    )
+    assert {each.primitive: each.fixed for each in found} == {
+        "pack": Faster.ADVANCED,
+        "fma": Faster.ADVANCED,
+        "unroll": Faster.EQUAL,
+        "reorder": None,
+    }
+    assert found[0].ratios == {"laptop": 2.3, "phone": 1.4}
