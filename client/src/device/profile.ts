@@ -78,12 +78,18 @@ export async function readProfile(
   };
 }
 
-/** What is told of the device beside its class: 50 ms once per engine version, then noted. */
+/**
+ * What is told of the device beside its class: 100 ms once per engine version, then noted. Null
+ * where the measurement was too disturbed to tell.
+ */
 export async function readLevels(
   notebook: Notebook,
   { engine, peaks }: DeviceProfile,
   alone: Alone,
-): Promise<ProbeLevels> {
-  const measure = async (): Promise<ProbeLevels> => levelsOf(peaks, await alone(measureLines));
-  return noted(notebook, `levels:${engineKey(engine)}`, measure, () => true);
+): Promise<ProbeLevels | null> {
+  const measure = async (): Promise<ProbeLevels | null> => {
+    const { rates, settled } = await alone(measureLines);
+    return settled ? levelsOf(peaks, rates) : null;
+  };
+  return noted(notebook, `levels:${engineKey(engine)}`, measure, (levels) => levels !== null);
 }
