@@ -97,7 +97,12 @@ def _page_bests_ns(contest: Contest, name: str) -> list[float]:
 
 
 def _short(config: dict[str, int | bool | str]) -> str:
-    """'6x8 r2 of 96x96 kernel n': register tile, unroll, block, packing, outermost axis."""
+    """'6x8 r2 of 96x96 kernel n': register tile, unroll, block, packing, outermost axis.
+
+    Configs of other families are named setting by setting.
+    """
+    if "tile_m" not in config or "block_m" not in config:
+        return " ".join(f"{name}={value}" for name, value in config.items() if name != "fma")
     return (
         f"{config['tile_m']}x{config['tile_n']} r{config['unroll_k']} of "
         f"{config['block_m']}x{config['block_n']} {config['pack']} {config['outer']}"

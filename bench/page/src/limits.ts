@@ -1,7 +1,7 @@
 /** What a core can do: arithmetic in registers alone, and reading alone. */
 import { fromBase64 } from "../../../client/src/engine/bytes.js";
 import { instantiate } from "../../../client/src/engine/instance.js";
-import { PROBES } from "../../../client/src/probe/modules.js";
+import { PEAKS } from "../../../client/src/probe/modules.js";
 import { now } from "../../../client/src/timing/clock.js";
 import { callsPerSample } from "../../../client/src/timing/samples.js";
 import { type Sliceable, warmUp } from "../../../client/src/timing/warmup.js";
@@ -25,13 +25,12 @@ export function loopEntrant(name: string, loop: Loop, flops: number, stepMs: num
 
 /** The register-only limit with and without fused multiply-add, as the client's probe has it. */
 export function registerLimits(memory: WebAssembly.Memory, stepMs: number): readonly Entrant[] {
-  const [fma] = PROBES;
   const settings = [
-    { name: "limit-fma", text: fma.advanced, flops: fma.flopsPerIteration.advanced },
-    { name: "limit-base", text: fma.base, flops: fma.flopsPerIteration.base },
+    { name: "limit-fma", ...PEAKS.fma },
+    { name: "limit-base", ...PEAKS.mulAdd },
   ];
-  return settings.map(({ name, text, flops }) => {
-    const module = new WebAssembly.Module(fromBase64(text));
+  return settings.map(({ name, body, flops }) => {
+    const module = new WebAssembly.Module(fromBase64(body));
     const loop = instantiate(module, memory, [0], ITERATIONS);
     return loopEntrant(name, loop, flops * ITERATIONS, stepMs);
   });
