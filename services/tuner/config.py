@@ -9,10 +9,9 @@ from enum import StrEnum
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.extents import Extents, Shape, panel_shape, round_up
-from services.tuner.settings import Settings, plain, requires
+from services.tuner.settings import Settings, candidate_of
 
 LANES = 4
 MAX_TILE_ELEMENTS = 128
@@ -70,10 +69,6 @@ class ContractionConfig:
         return config
 
     @property
-    def requires(self) -> tuple[str, ...]:
-        return requires(fma=self.fma)
-
-    @property
     def panels(self) -> int:
         """Columns of a panel of b, where b comes in panels; else 0."""
         return self.tile_n if self.pack is Pack.BEFORE else 0
@@ -104,12 +99,7 @@ class ContractionConfig:
         }[self.outer]
 
     def candidate(self, workload: Workload) -> Candidate:
-        return Candidate(
-            workload=workload,
-            kind=TargetKind.WASM,
-            config=tuple(sorted((n, plain(v)) for n, v in asdict(self).items())),
-            requires=self.requires,
-        )
+        return candidate_of(workload, asdict(self), fma=self.fma)
 
     def fault(self, extents: Extents) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""

@@ -4,9 +4,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.settings import Settings, requires
+from services.tuner.settings import Settings, candidate_of
 
 MAX_VECTORS = 8
 CHUNKS = (64, 256, 1024, 4096)
@@ -33,12 +32,7 @@ class MapConfig:
         return config
 
     def candidate(self, workload: Workload) -> Candidate:
-        return Candidate(
-            workload=workload,
-            kind=TargetKind.WASM,
-            config=tuple(sorted(asdict(self).items())),
-            requires=requires(fma=self.fma),
-        )
+        return candidate_of(workload, asdict(self), fma=self.fma)
 
     def fault(self) -> str:
         """What makes the config unusable, or ''."""

@@ -4,10 +4,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.config import LANES
-from services.tuner.settings import Settings, requires
+from services.tuner.settings import Settings, candidate_of
 
 MAX_VECTORS = 8
 MAX_BLOCK_ROWS = 64
@@ -39,12 +38,7 @@ class RowsConfig:
         return LANES * self.vectors
 
     def candidate(self, workload: Workload) -> Candidate:
-        return Candidate(
-            workload=workload,
-            kind=TargetKind.WASM,
-            config=tuple(sorted(asdict(self).items())),
-            requires=requires(fma=self.fma),
-        )
+        return candidate_of(workload, asdict(self), fma=self.fma)
 
     def fault(self, workload: Workload) -> str:
         """What makes the config unusable, or ''."""

@@ -1,7 +1,10 @@
 """Reads the settings of a candidate: each of its kind, all there, none twice."""
 
+from collections.abc import Mapping
+
 from kernelzoo.domain.candidate import Candidate, Setting
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 
 BASE = ("simd128",)
@@ -58,6 +61,12 @@ class Settings:
             )
 
 
-def plain(value: Setting) -> Setting:
-    """A choice as the text that a config holds."""
-    return str(value) if isinstance(value, str) else value
+def candidate_of(workload: Workload, settings: Mapping[str, Setting], *, fma: bool) -> Candidate:
+    """The settings as a candidate: sorted by name, each choice as the text that a config holds."""
+    config = ((n, str(v) if isinstance(v, str) else v) for n, v in settings.items())
+    return Candidate(
+        workload=workload,
+        kind=TargetKind.WASM,
+        config=tuple(sorted(config)),
+        requires=requires(fma=fma),
+    )

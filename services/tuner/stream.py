@@ -9,11 +9,10 @@ from dataclasses import asdict, dataclass, fields
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.config import LANES
 from services.tuner.extents import Extents
-from services.tuner.settings import Settings, requires
+from services.tuner.settings import Settings, candidate_of
 
 MAX_M = 4
 MAX_ROWS = 16
@@ -52,12 +51,7 @@ class StreamConfig:
         return LANES * self.vectors
 
     def candidate(self, workload: Workload) -> Candidate:
-        return Candidate(
-            workload=workload,
-            kind=TargetKind.WASM,
-            config=tuple(sorted(asdict(self).items())),
-            requires=requires(fma=self.fma),
-        )
+        return candidate_of(workload, asdict(self), fma=self.fma)
 
     def range_extent(self, extents: Extents) -> int:
         """Iterations of the outermost loop."""

@@ -4,7 +4,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.config import (
     LANES,
@@ -14,7 +13,7 @@ from services.tuner.config import (
     Pack,
 )
 from services.tuner.extents import round_up
-from services.tuner.settings import Settings, plain, requires
+from services.tuner.settings import Settings, candidate_of
 
 MAX_BLOCK_ROWS = 64
 
@@ -51,12 +50,7 @@ class WindowConfig:
         return config
 
     def candidate(self, workload: Workload) -> Candidate:
-        return Candidate(
-            workload=workload,
-            kind=TargetKind.WASM,
-            config=tuple(sorted((n, plain(v)) for n, v in asdict(self).items())),
-            requires=requires(fma=self.fma),
-        )
+        return candidate_of(workload, asdict(self), fma=self.fma)
 
     def fault(self, workload: Workload) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
