@@ -4,6 +4,7 @@ Send after the transaction that wrote the row has committed. A message that cann
 logged and dropped: the periodic `ring` task finds the waiting row and sends it again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,6 +40,14 @@ def plan_space(job_id: int) -> Job:
 def compile_batch(job_id: int, ordinals: tuple[int, ...]) -> Job:
     """Compile these candidates of a tuning job and store their artifacts."""
     return Job(name="compile_batch", queue=COMPILE_QUEUE, arguments=(job_id, list(ordinals)))
+
+
+def compile_batches(job_id: int, ordinals: Sequence[int], size: int) -> tuple[Job, ...]:
+    """`compile_batch` for all of `ordinals`, in their order, `size` at a time."""
+    return tuple(
+        compile_batch(job_id, tuple(ordinals[start : start + size]))
+        for start in range(0, len(ordinals), size)
+    )
 
 
 def verify_lease(lease_id: int) -> Job:

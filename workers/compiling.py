@@ -45,10 +45,7 @@ def plan_space(db: Database, job_id: int) -> None:
 def waiting_batches(db: Database, job_id: int, batch: int) -> tuple[jobs.Job, ...]:
     """Messages for a job's waiting candidates, the most promising batch first."""
     ordinals = [row.ordinal for row in fetch_all(db, candidates.waiting(job_id))]
-    return tuple(
-        jobs.compile_batch(job_id, tuple(ordinals[start : start + batch]))
-        for start in range(0, len(ordinals), batch)
-    )
+    return jobs.compile_batches(job_id, ordinals, batch)
 
 
 def compile_batch(db: Database, job_id: int, ordinals: list[int]) -> None:

@@ -35,7 +35,7 @@ def _batches(waiting: list[candidates.WaitingRow], batch: int) -> tuple[jobs.Job
     for row in sorted(waiting, key=lambda row: (row.job_id, row.ordinal)):
         ordinals_by_job[row.job_id].append(row.ordinal)
     return tuple(
-        jobs.compile_batch(job_id, tuple(ordinals[start : start + batch]))
+        job
         for job_id, ordinals in ordinals_by_job.items()
-        for start in range(0, len(ordinals), batch)
+        for job in jobs.compile_batches(job_id, ordinals, batch)
     )

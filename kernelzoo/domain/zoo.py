@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kernelzoo.domain.device import DeviceClass
-
 
 class EntryState(StrEnum):
     """Provisional until a quorum of identities has voted; retired once replaced."""
@@ -19,14 +17,6 @@ class HitLevel(StrEnum):
 
     EXACT = "exact"
     DEFAULT = "default"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZooKey:
-    """(op, shape) is the workload key; (ρ, device id) and the target are the device class."""
-
-    workload_key: str
-    device_class: DeviceClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
