@@ -5,6 +5,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
 
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import StackOptions
@@ -51,3 +54,9 @@ def eventually(condition: Callable[[], bool], what: str, within_s: float = 45) -
     while not condition():
         assert time.monotonic() < deadline_s, f"{what} did not happen within {within_s:g} s"
         time.sleep(0.02)
+
+
+def rows(stack: Stack, sql: LiteralString) -> list[tuple[Any, ...]]:
+    """What the stack's database answers."""
+    with psycopg.connect(stack.postgres.url) as connection:
+        return connection.execute(sql).fetchall()

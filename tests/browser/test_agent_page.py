@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Any
 
-import psycopg
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
@@ -11,7 +10,7 @@ from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from tests.running import eventually
+from tests.running import eventually, rows
 
 # One of each family of operators, with extents that no vector covers among them.
 WORKLOADS = (
@@ -30,11 +29,6 @@ def jobs(stack: Stack) -> None:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         for key in WORKLOADS:
             gateway.register(Workload.parse(key), TargetKind.WASM)
-
-
-def rows(stack: Stack, sql: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(stack.postgres.url) as connection:
-        return connection.execute(sql).fetchall()
 
 
 def watched(context: BrowserContext, url: str) -> tuple[Page, list[str], list[str]]:

@@ -2,10 +2,8 @@
 
 import os
 import signal
-from typing import Any
 
 import psutil
-import psycopg
 import pytest
 import redis
 
@@ -15,7 +13,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.gateway.wire.jobs import Job
 from tests.e2e.scripted_agent import ScriptedAgent
-from tests.running import eventually
+from tests.running import eventually, rows
 
 # Enough work that a kill hits the middle of it.
 WORKLOADS = tuple(Workload.of("matmul", (384, 768, 64 * n)) for n in range(1, 17))
@@ -35,11 +33,6 @@ def register(stack: Stack, workloads: tuple[Workload, ...]) -> None:
     with client(stack) as gateway:
         for workload in workloads:
             gateway.register(workload, TargetKind.WASM)
-
-
-def rows(stack: Stack, sql: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(stack.postgres.url) as connection:
-        return connection.execute(sql).fetchall()
 
 
 def compiled_of_all(stack: Stack) -> tuple[int, int]:
