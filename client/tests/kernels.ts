@@ -39,6 +39,8 @@ export function tinyKernel(name: Tiny, elements: number): KernelWire {
     ],
     scratch_bytes: 0,
     range_extent: elements,
+    layouts: [],
+    dispatches: [],
   };
 }
 

@@ -14,8 +14,14 @@ class TargetKind(StrEnum):
 
 FEATURES = {
     TargetKind.WASM: ("relaxed-simd", "simd128"),
-    TargetKind.WEBGPU: ("shader-f16", "subgroups"),
+    TargetKind.WEBGPU: (
+        *("binding-256m", "invocations-512", "invocations-1024", "shader-f16", "subgroups"),
+        *("workgroup-memory-32k", "workgroup-memory-48k", "workgroup-memory-64k"),
+    ),
 }
+"""Of webgpu, limits above those that every adapter has are features in steps: bytes of a storage
+binding, invocations and bytes of memory of a workgroup. An adapter has each step that it reaches.
+"""
 
 
 def parse_kind(text: str) -> TargetKind:

@@ -9,7 +9,7 @@ from kernelzoo.domain.zoo import EntryState, HitLevel
 from kernelzoo.store.candidates import KernelRow
 from kernelzoo.store.zoo import ServedRow
 from services.gateway.wake import Wake
-from services.gateway.wire.artifacts import Kernel, TensorWire
+from services.gateway.wire.artifacts import DispatchWire, Kernel, LayoutWire, TensorWire
 from services.gateway.wire.zoo import EvidenceWire, Manifest, ManifestEntry
 
 CAPACITY = 10_000
@@ -59,6 +59,11 @@ def kernel(candidate_id: str, sha256_hex: str, size_bytes: int, made: ArtifactMa
         ],
         scratch_bytes=made.scratch_bytes,
         range_extent=made.range_extent,
+        layouts=[LayoutWire(tensor=each.tensor, layout=each.layout) for each in made.layouts],
+        dispatches=[
+            DispatchWire(entry=each.entry, workgroups=each.workgroups, threads=each.threads)
+            for each in made.dispatches
+        ],
     )
 
 

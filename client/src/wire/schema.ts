@@ -293,6 +293,15 @@ export interface components {
             /** Devices */
             readonly devices: readonly components["schemas"]["Device"][];
         };
+        /** DispatchWire */
+        readonly DispatchWire: {
+            /** Entry */
+            readonly entry: string;
+            /** Threads */
+            readonly threads: number;
+            /** Workgroups */
+            readonly workgroups: number;
+        };
         /** EngineWire */
         readonly EngineWire: {
             /** Name */
@@ -407,7 +416,11 @@ export interface components {
             readonly abi: 1;
             /** Candidate */
             readonly candidate: string;
+            /** Dispatches */
+            readonly dispatches: readonly components["schemas"]["DispatchWire"][];
             readonly kind: components["schemas"]["TargetKind"];
+            /** Layouts */
+            readonly layouts: readonly components["schemas"]["LayoutWire"][];
             /** Range Extent */
             readonly range_extent: number;
             /** Requires */
@@ -422,6 +435,16 @@ export interface components {
             readonly tensors: readonly components["schemas"]["TensorWire"][];
             /** Url */
             readonly url: string;
+        };
+        /**
+         * LayoutWire
+         * @description `tensor` is wanted in the layout of this id.
+         */
+        readonly LayoutWire: {
+            /** Layout */
+            readonly layout: string;
+            /** Tensor */
+            readonly tensor: string;
         };
         /**
          * Lease

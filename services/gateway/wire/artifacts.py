@@ -14,6 +14,19 @@ class TensorWire(WireModel):
     shape: list[int]
 
 
+class LayoutWire(WireModel):
+    """`tensor` is wanted in the layout of this id."""
+
+    tensor: str
+    layout: str
+
+
+class DispatchWire(WireModel):
+    entry: str
+    workgroups: int
+    threads: int
+
+
 class Kernel(WireModel):
     """`url` is relative to the gateway's origin. See the ABI in `kernelzoo/domain/artifact.py`."""
 
@@ -27,3 +40,5 @@ class Kernel(WireModel):
     tensors: list[TensorWire]
     scratch_bytes: int
     range_extent: int
+    layouts: list[LayoutWire]
+    dispatches: list[DispatchWire]
