@@ -53,7 +53,8 @@ function sessionRequest(
   return {
     hardware: profile.hardware,
     engine: profile.engine,
-    wasm_features: [...profile.wasmFeatures],
+    target: "wasm",
+    features: [...profile.wasmFeatures],
     rho: profile.rho,
     peak_gflops: quarterOctave(peakOf(profile.peaks)),
     probe: levels,
