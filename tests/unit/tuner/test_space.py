@@ -140,7 +140,7 @@ def test_large_workloads_can_be_sliced() -> None:
 
 
 def test_webgpu_has_no_space_yet() -> None:
-    with pytest.raises(InvalidInput, match="no space for target webgpu yet"):
+    with pytest.raises(InvalidInput, match="no space for webgpu on any yet"):
         lite_space(MODELS[0], TargetKind.WEBGPU)
 
 
