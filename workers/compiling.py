@@ -24,8 +24,11 @@ Database = Connection[Any]
 
 
 def warm_up() -> None:
-    """Compiles one small candidate, so that the process's first real one is as fast as the rest."""
-    compile_candidate(lite_space(Workload.of("matmul", (8, 8, 8)), TargetKind.WASM)[0])
+    """Compiles one small candidate of each target, so that the process's first real one is as fast
+    as the rest.
+    """
+    for kind in TargetKind:
+        compile_candidate(lite_space(Workload.of("matmul", (8, 8, 8)), kind)[0])
 
 
 def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Job, ...]:

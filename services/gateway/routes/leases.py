@@ -119,7 +119,7 @@ async def _grant(
         workload=workload.key,
         flops=workload.flops,
         seed=seed,
-        tolerance=comparison_tolerance(workload),
+        tolerance=comparison_tolerance(workload, session.device_class.target.kind),
         reference=kernels[first.reference_id],
         candidates=[kernels[candidate_id] for candidate_id in lent],
         measured=[
