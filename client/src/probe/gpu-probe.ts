@@ -3,9 +3,7 @@ import { BoundProgram } from "../gpu/bound.js";
 import { storageBuffer } from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
 import { compileProgram, type Program } from "../gpu/program.js";
-import { runInSlices } from "../gpu/submit.js";
 import { type GpuTimer, gpuTimer } from "../gpu/timer.js";
-import { now } from "../timing/clock.js";
 import { bit, doubtful } from "./bits.js";
 import { GPU_PRIMITIVES, GPU_SETTINGS, GPU_SUITE } from "./gpu-modules.js";
 import { type Entrant, type RaceLimits, race } from "./race.js";
@@ -103,9 +101,8 @@ class Track {
     }, LIMIT_MS);
   }
 
-  async timer(name: Name): Promise<GpuTimer> {
+  timer(name: Name): Promise<GpuTimer> {
     const bound = this.#bound.get(name) as BoundProgram;
-    await runInSlices(this.#open, bound, now() + LIMIT_MS);
     return gpuTimer(this.#open, (pass) => bound.encode(pass, 0, 1), LIMIT_MS);
   }
 
@@ -158,8 +155,12 @@ const rough = (stepMs: number): RaceLimits => ({
   limitMs: 150,
 });
 
-/** 0 where the buffer does not fit. */
-async function bandwidthGbps(open: OpenDevice): Promise<number> {
+/** Slower than any GPU: a software renderer, whose memory the probe of wasm has measured. */
+const SOFTWARE_GFLOPS = 64;
+
+/** 0 where the buffer does not fit, or takes too long to fill with zeros. */
+async function bandwidthGbps(open: OpenDevice, peakGflops: number): Promise<number> {
+  if (peakGflops < SOFTWARE_GFLOPS) return 0;
   try {
     return (await ratesOf(open, ["stream"], rough)).rates.get("stream") ?? 0;
   } catch (thrown) {
@@ -179,10 +180,11 @@ export async function probeGpu(open: OpenDevice): Promise<GpuProbeResult> {
     bit(rates.get(base) ?? 0, rates.get(advanced) ?? 0, margin),
   );
   const perNs = dispatches.rates.get("nothing") ?? 0;
+  const peakGflops = rates.get("peak") ?? 0;
   return {
     rho: `r${GPU_SUITE}-${bits.join("")}`,
-    peakGflops: rates.get("peak") ?? 0,
-    bandwidthGbps: await bandwidthGbps(open),
+    peakGflops,
+    bandwidthGbps: await bandwidthGbps(open, peakGflops),
     dispatchUs: perNs > 0 ? 1 / (1e3 * perNs) : 0,
     settled,
   };
