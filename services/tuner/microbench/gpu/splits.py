@@ -47,4 +47,3 @@ def split() -> tuple[Program, ...]:
     body = (*loads, store(written, place(THREADS), sum_of(sums)))
     second = program((data, partial, written), BLOCKS, THREADS, body)
     return (replace(first, parameters=(data, partial, written)), second)
-
