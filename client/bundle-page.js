@@ -4,12 +4,12 @@
  */
 import { basename } from "node:path";
 import { build } from "esbuild";
-import { bundles } from "./bundles.js";
+import { pages } from "./bundles.js";
 
 const [entry = ""] = process.argv.slice(2);
 const output = `node_modules/.cache/page/${basename(entry, ".ts")}.js`;
 
-const { outdir: _, ...shared } = bundles;
+const { outdir: _, ...shared } = pages;
 await build({
   ...shared,
   absWorkingDir: import.meta.dirname,
