@@ -2,14 +2,14 @@
 import { execFileSync } from "node:child_process";
 import { cpSync, rmSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";
-import { bundles } from "./bundles.js";
+import { pages, sdk } from "./bundles.js";
 
 const TYPESCRIPT = "node_modules/typescript-native/bin/tsc";
 
 process.chdir(import.meta.dirname);
 rmSync("dist", { recursive: true, force: true });
 
-await build(bundles);
+await Promise.all([build(sdk), build(pages)]);
 cpSync("pages", "dist", { recursive: true });
 for (const file of ["swagger-ui-bundle.js", "swagger-ui.css"]) {
   cpSync(`node_modules/swagger-ui-dist/${file}`, `dist/${file}`);

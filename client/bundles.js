@@ -2,13 +2,7 @@
 import { inlineWorker } from "./inline-worker.js";
 
 /** @type {import("esbuild").BuildOptions} */
-export const bundles = {
-  entryPoints: {
-    sdk: "src/sdk/index.ts",
-    "agent-page": "src/agent/page.ts",
-    "agent-worker": "src/agent/worker.ts",
-    console: "src/console/page.ts",
-  },
+const shared = {
   outdir: "dist",
   bundle: true,
   format: "esm",
@@ -19,4 +13,23 @@ export const bundles = {
   legalComments: "none",
   logLevel: "warning",
   plugins: [inlineWorker],
+};
+
+/**
+ * One file, and the probes of GPUs beside it for the one visit that runs them.
+ * @type {import("esbuild").BuildOptions}
+ */
+export const sdk = { ...shared, entryPoints: { sdk: "src/sdk/index.ts" }, splitting: true };
+
+/**
+ * One file each.
+ * @type {import("esbuild").BuildOptions}
+ */
+export const pages = {
+  ...shared,
+  entryPoints: {
+    "agent-page": "src/agent/page.ts",
+    "agent-worker": "src/agent/worker.ts",
+    console: "src/console/page.ts",
+  },
 };

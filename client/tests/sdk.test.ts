@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
-import { bundles } from "../bundles.js";
+import { sdk } from "../bundles.js";
 import { KernelZoo, type KernelZooError } from "../src/sdk/index.js";
 import { registerCommand } from "../src/sdk/names.js";
 import type { KernelWire, Manifest } from "../src/wire/types.js";
@@ -172,10 +172,13 @@ test("the command that registers a workload follows from its key", () => {
   );
 });
 
-test("SDK, engine and probe are at most 20 kB gzip", async () => {
-  const { outputFiles = [] } = await build({ ...bundles, write: false });
-  const sdk = outputFiles.find(({ path }) => path.endsWith("/sdk.js"));
-  assert.ok(sdk !== undefined);
-  const size = gzipSync(sdk.contents, { level: 9 }).length;
+test("SDK, engine and probe are at most 20 kB gzip, in one file but for the probes of GPUs", async () => {
+  const { outputFiles = [] } = await build({ ...sdk, write: false });
+  const scripts = outputFiles.filter(({ path }) => path.endsWith(".js"));
+  const [entry] = scripts.filter(({ path }) => path.endsWith("/sdk.js"));
+  assert.ok(entry !== undefined);
+  const size = gzipSync(entry.contents, { level: 9 }).length;
   assert.ok(size <= 20_000, `${size} bytes`);
+  assert.equal(scripts.length, 2);
+  assert.doesNotMatch(entry.text, /@compute/);
 });

@@ -1,6 +1,6 @@
 import type { DeviceOwner } from "../gpu/owner.js";
-import { GPU_SUITE } from "../probe/gpu-modules.js";
 import { type GpuProbeResult, probeGpu } from "../probe/gpu-probe.js";
+import { GPU_SUITE } from "../probe/gpu-suite.js";
 import { doubleOctave, octave } from "../probe/levels.js";
 import type { GpuProbeLevels } from "../wire/types.js";
 import { deviceClass } from "./device-class.js";

@@ -3,14 +3,16 @@ import { BoundProgram } from "../gpu/bound.js";
 import { storageBuffer } from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
 import { compileProgram, type Program } from "../gpu/program.js";
-import { runInSlices } from "../gpu/submit.js";
 import { type GpuTimer, gpuTimer } from "../gpu/timer.js";
-import { now } from "../timing/clock.js";
 import { bit, doubtful } from "./bits.js";
-import { GPU_PRIMITIVES, GPU_SETTINGS, GPU_SUITE } from "./gpu-modules.js";
+import { GPU_SUITE } from "./gpu-suite.js";
 import { type Entrant, type RaceLimits, race } from "./race.js";
 
-type Name = keyof typeof GPU_SETTINGS;
+/** Twenty kilobytes of text that most page loads do not need: fetched when the probe runs. */
+const loadSuite = () => import("./gpu-modules.js");
+
+type Suite = Awaited<ReturnType<typeof loadSuite>>;
+type Name = keyof Suite["GPU_SETTINGS"];
 
 /**
  * `rho` as `r<suite>-<bits>`, bit i for primitive i. Rates are of the whole GPU; 0 is unknown. A
@@ -38,23 +40,28 @@ type Rates = ReadonlyMap<Name, number>;
 const ratioOf = (rates: Rates, base: Name, advanced: Name): number =>
   (rates.get(advanced) ?? 0) / (rates.get(base) || 1);
 
-function inDoubt(rates: Rates): boolean {
+function inDoubt({ GPU_PRIMITIVES }: Suite, rates: Rates): boolean {
   return GPU_PRIMITIVES.some(({ base, advanced, margin }) =>
     doubtful(ratioOf(rates, base, advanced), margin),
   );
 }
 
-/** For ρ and the peak; the limit is for software renderers. */
-const limitsOf = (names: readonly Name[], stepMs: number): RaceLimits => ({
-  sampleMs: Math.max(1, STEPS * stepMs),
-  firstCount: 1,
-  sameWithin: 1.1,
-  quietRounds: (rates) => (inDoubt(new Map(names.map((name, i) => [name, rates[i] ?? 0]))) ? 8 : 3),
-  limitMs: 500,
-});
+const named = (names: readonly Name[], rates: readonly number[]): Rates =>
+  new Map(names.map((name, i) => [name, rates[i] ?? 0]));
 
-async function compiled(open: OpenDevice, name: Name): Promise<Program> {
-  const { code, dispatches, scratchBytes } = GPU_SETTINGS[name];
+/** For ρ and the peak; the limit is for software renderers. */
+const fine =
+  (suite: Suite) =>
+  (stepMs: number): RaceLimits => ({
+    sampleMs: Math.max(1, STEPS * stepMs),
+    firstCount: 1,
+    sameWithin: 1.1,
+    quietRounds: (rates) => (inDoubt(suite, named(TILES, rates)) ? 8 : 3),
+    limitMs: 500,
+  });
+
+async function compiled(open: OpenDevice, suite: Suite, name: Name): Promise<Program> {
+  const { code, dispatches, scratchBytes } = suite.GPU_SETTINGS[name];
   const tensor = { dtype: "f32", shape: [] } as const;
   const kernel = {
     candidate: name,
@@ -72,23 +79,26 @@ async function compiled(open: OpenDevice, name: Name): Promise<Program> {
 /** Settings bound to buffers that they share; the caller disposes of them. */
 class Track {
   readonly #open: OpenDevice;
+  readonly #suite: Suite;
   readonly #bound: ReadonlyMap<Name, BoundProgram>;
   readonly #buffers: readonly GPUBuffer[];
 
   private constructor(
     open: OpenDevice,
+    suite: Suite,
     bound: ReadonlyMap<Name, BoundProgram>,
     buffers: readonly GPUBuffer[],
   ) {
     this.#open = open;
+    this.#suite = suite;
     this.#bound = bound;
     this.#buffers = buffers;
   }
 
-  static async make(open: OpenDevice, names: readonly Name[]): Promise<Track> {
-    const programs = await Promise.all(names.map((name) => compiled(open, name)));
+  static async make(open: OpenDevice, suite: Suite, names: readonly Name[]): Promise<Track> {
+    const programs = await Promise.all(names.map((name) => compiled(open, suite, name)));
     const largest = (of: "sourceBytes" | "sinkBytes" | "scratchBytes"): number =>
-      Math.max(...names.map((name) => GPU_SETTINGS[name][of]));
+      Math.max(...names.map((name) => suite.GPU_SETTINGS[name][of]));
     return open.scoped(() => {
       const [source, sink, scratch] = [
         storageBuffer(open.device, largest("sourceBytes")),
@@ -99,13 +109,12 @@ class Track {
         const own = program.kernel.scratch_bytes > 0 ? [scratch] : [];
         return [names[i] as Name, new BoundProgram(program, [source, sink, ...own])] as const;
       });
-      return new Track(open, new Map(bound), [source, sink, scratch]);
+      return new Track(open, suite, new Map(bound), [source, sink, scratch]);
     }, LIMIT_MS);
   }
 
-  async timer(name: Name): Promise<GpuTimer> {
+  timer(name: Name): Promise<GpuTimer> {
     const bound = this.#bound.get(name) as BoundProgram;
-    await runInSlices(this.#open, bound, now() + LIMIT_MS);
     return gpuTimer(this.#open, (pass) => bound.encode(pass, 0, 1), LIMIT_MS);
   }
 
@@ -114,7 +123,7 @@ class Track {
     const bound = this.#bound.get(name) as BoundProgram;
     const slices = WHOLE.has(name) ? 1 : bound.slices;
     return {
-      work: GPU_SETTINGS[name].work / slices,
+      work: this.#suite.GPU_SETTINGS[name].work / slices,
       async timed(count) {
         const encode = (pass: GPUComputePassEncoder): void => {
           for (let call = slices; call <= count; call += slices) bound.encode(pass);
@@ -134,16 +143,17 @@ class Track {
 /** Rates in units of the settings' work per nanosecond. */
 async function ratesOf(
   open: OpenDevice,
+  suite: Suite,
   names: readonly Name[],
   limits: (stepMs: number) => RaceLimits,
 ): Promise<{ readonly rates: Rates; readonly settled: boolean }> {
-  const track = await Track.make(open, names);
+  const track = await Track.make(open, suite, names);
   try {
     const timer = await track.timer(names[0] as Name);
     const entrants = names.map((name) => track.entrant(name, timer));
     const { rates, settled } = await race(entrants, limits(timer.stepMs));
     timer.dispose();
-    return { rates: new Map(names.map((name, i) => [name, rates[i] ?? 0])), settled };
+    return { rates: named(names, rates), settled };
   } finally {
     track.dispose();
   }
@@ -158,10 +168,14 @@ const rough = (stepMs: number): RaceLimits => ({
   limitMs: 150,
 });
 
-/** 0 where the buffer does not fit. */
-async function bandwidthGbps(open: OpenDevice): Promise<number> {
+/** Slower than any GPU: a software renderer, whose memory the probe of wasm has measured. */
+const SOFTWARE_GFLOPS = 64;
+
+/** 0 where the buffer does not fit, or takes too long to fill with zeros. */
+async function bandwidthGbps(open: OpenDevice, suite: Suite, peakGflops: number): Promise<number> {
+  if (peakGflops < SOFTWARE_GFLOPS) return 0;
   try {
-    return (await ratesOf(open, ["stream"], rough)).rates.get("stream") ?? 0;
+    return (await ratesOf(open, suite, ["stream"], rough)).rates.get("stream") ?? 0;
   } catch (thrown) {
     if (open.loss !== null) throw thrown;
     return 0;
@@ -173,16 +187,18 @@ async function bandwidthGbps(open: OpenDevice): Promise<number> {
  * on a software renderer. Throws KernelZooError.
  */
 export async function probeGpu(open: OpenDevice): Promise<GpuProbeResult> {
-  const { rates, settled } = await ratesOf(open, TILES, (stepMs) => limitsOf(TILES, stepMs));
-  const dispatches = await ratesOf(open, ["nothing"], rough);
-  const bits = GPU_PRIMITIVES.map(({ base, advanced, margin }) =>
+  const suite = await loadSuite();
+  const { rates, settled } = await ratesOf(open, suite, TILES, fine(suite));
+  const dispatches = await ratesOf(open, suite, ["nothing"], rough);
+  const bits = suite.GPU_PRIMITIVES.map(({ base, advanced, margin }) =>
     bit(rates.get(base) ?? 0, rates.get(advanced) ?? 0, margin),
   );
   const perNs = dispatches.rates.get("nothing") ?? 0;
+  const peakGflops = rates.get("peak") ?? 0;
   return {
     rho: `r${GPU_SUITE}-${bits.join("")}`,
-    peakGflops: rates.get("peak") ?? 0,
-    bandwidthGbps: await bandwidthGbps(open),
+    peakGflops,
+    bandwidthGbps: await bandwidthGbps(open, suite, peakGflops),
     dispatchUs: perNs > 0 ? 1 / (1e3 * perNs) : 0,
     settled,
   };
