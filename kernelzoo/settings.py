@@ -29,5 +29,7 @@ class Settings(BaseSettings):
     max_request_bytes: int = Field(default=1 << 20, ge=1024)
 
     quorum: int = Field(default=5, ge=1)
+    # Largest share of identities that may collude; 0 where all agents are one's own.
+    liars: float = Field(default=0.2, ge=0, le=0.45)
     compile_batch: int = Field(default=16, ge=1, le=64)
     stalled_s: float = Field(default=5, gt=0)

@@ -1,6 +1,6 @@
 """Ballots in one line."""
 
-from kernelzoo.domain.ballot import Ballot, BallotLine
+from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
 
 
 def ballot(identity: str, *ranking: str, time: float = 1.0, step: float = 0.0) -> Ballot:
@@ -12,3 +12,7 @@ def ballot(identity: str, *ranking: str, time: float = 1.0, step: float = 0.0) -
             for place, name in enumerate(ranking)
         ),
     )
+
+
+def cast(*ballots: Ballot, network: str = "") -> tuple[CastBallot, ...]:
+    return tuple(CastBallot(network=network, ballot=each) for each in ballots)

@@ -12,7 +12,7 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.store import ballots, leases, measurements, wake, zoo
 from kernelzoo.store.blocking import execute, fetch_all, fetch_one
-from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, decide
+from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, Rule, decide
 from services.aggregator.verification import expected_entries, judge
 
 log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ def verify_lease(db: Database, lease_id: int) -> tuple[jobs.Job, ...]:
     return (jobs.tally(lease.workload_key, lease.device_class),)
 
 
-def tally(db: Database, workload_key: str, device_class: str, quorum: int) -> None:
+def tally(db: Database, workload_key: str, device_class: str, *, quorum: int, liars: float) -> None:
     """Counts a key's ballots and brings its zoo entry up to date. Takes turns with its like."""
     with db.transaction():
         execute(db, ballots.lock_key(workload_key, device_class))
@@ -46,10 +46,10 @@ def tally(db: Database, workload_key: str, device_class: str, quorum: int) -> No
         if default is None:
             return
         decision = decide(
-            tuple(row.to_ballot() for row in filed),
+            tuple(row.to_cast() for row in filed),
             _champion(live),
             default_id=default.candidate_id,
-            quorum=quorum,
+            rule=Rule(quorum=quorum, liars=liars),
         )
         _carry_out(db, workload_key, device_class, decision)
 

@@ -77,7 +77,9 @@ def register(celery: Celery, settings: Settings) -> None:
         from workers import aggregating  # noqa: PLC0415 - imports NumPy
 
         with database() as db:
-            aggregating.tally(db, workload_key, device_class, settings.quorum)
+            aggregating.tally(
+                db, workload_key, device_class, quorum=settings.quorum, liars=settings.liars
+            )
 
     @task
     def ring() -> None:

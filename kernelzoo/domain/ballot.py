@@ -19,3 +19,11 @@ class Ballot:
 
     identity: str
     lines: tuple[BallotLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CastBallot:
+    """`network`: keyed hash of where its identity first came from; '' for the operator's agents."""
+
+    network: str
+    ballot: Ballot

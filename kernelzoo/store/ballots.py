@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from kernelzoo.domain.ballot import Ballot, BallotLine
+from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
 from kernelzoo.store.query import Query, Statement
 
 
@@ -18,15 +18,15 @@ class BallotRow:
     """Only the lines whose candidate this identity measured with a verified output."""
 
     identity_id: UUID
+    network: str
     candidate_ids: list[str]
     relative_times: list[float]
 
-    def to_ballot(self) -> Ballot:
+    def to_cast(self) -> CastBallot:
         pairs = zip(self.candidate_ids, self.relative_times, strict=True)
-        return Ballot(
-            identity=str(self.identity_id),
-            lines=tuple(BallotLine(candidate_id=c, relative_time=t) for c, t in pairs),
-        )
+        lines = tuple(BallotLine(candidate_id=c, relative_time=t) for c, t in pairs)
+        ballot = Ballot(identity=str(self.identity_id), lines=lines)
+        return CastBallot(network=self.network, ballot=ballot)
 
 
 def file(workload_key: str, device_class: str, ballot: Ballot) -> Statement:
@@ -60,13 +60,14 @@ def lock_key(workload_key: str, device_class: str) -> Statement:
 
 
 def countable(workload_key: str, device_class: str) -> Query[BallotRow]:
-    """Ballots of a key in the order of their identities; lines not verified are left out."""
+    """Ballots of a key, those of older identities first; lines not verified are left out."""
     return Query(
         sql="""
-            SELECT b.identity_id,
+            SELECT b.identity_id, CASE WHEN i.operated THEN '' ELSE i.network END AS network,
                    array_agg(line.candidate_id ORDER BY line.rank) AS candidate_ids,
                    array_agg(line.relative_time ORDER BY line.rank) AS relative_times
             FROM ballot b
+            JOIN identity i ON i.id = b.identity_id
             CROSS JOIN LATERAL unnest(b.candidate_ids, b.relative_times) WITH ORDINALITY
                 AS line (candidate_id, relative_time, rank)
             WHERE b.workload_key = %(key)s AND b.device_class = %(class)s
@@ -75,7 +76,7 @@ def countable(workload_key: str, device_class: str) -> Query[BallotRow]:
                 WHERE m.identity_id = b.identity_id AND m.device_class = b.device_class
                   AND m.candidate_id = line.candidate_id
                   AND m.outcome = 'ok' AND m.verdict = 'verified')
-            GROUP BY b.identity_id ORDER BY b.identity_id
+            GROUP BY b.identity_id, i.id ORDER BY i.created_at, i.id
         """,
         parameters={"key": workload_key, "class": device_class},
         row=BallotRow,

@@ -35,14 +35,15 @@ MARK = "demo"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """The quorum of the settings, unless `overrides` say otherwise."""
+    """The settings, but for what `overrides` say."""
 
     agents: int
     overrides: Environment
 
 
-FULL = Scale(agents=5, overrides=())
-SHORT = Scale(agents=2, overrides=(("KERNELZOO_QUORUM", "2"),))
+OWN_AGENTS = ("KERNELZOO_LIARS", "0")
+FULL = Scale(agents=5, overrides=(OWN_AGENTS,))
+SHORT = Scale(agents=2, overrides=(OWN_AGENTS, ("KERNELZOO_QUORUM", "2")))
 
 
 def demo(
