@@ -1,5 +1,8 @@
 """Ballots in one line."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
 
 
@@ -14,5 +17,9 @@ def ballot(identity: str, *ranking: str, time: float = 1.0, step: float = 0.0) -
     )
 
 
-def cast(*ballots: Ballot, network: str = "") -> tuple[CastBallot, ...]:
-    return tuple(CastBallot(network=network, ballot=each) for each in ballots)
+def cast(
+    *ballots: Ballot, network: str = "", measured: Mapping[str, float] = MappingProxyType({})
+) -> tuple[CastBallot, ...]:
+    """`measured`: relative times of what these identities measured and do not name."""
+    lines = tuple(BallotLine(candidate_id=c, relative_time=t) for c, t in measured.items())
+    return tuple(CastBallot(network=network, ballot=each, measured=lines) for each in ballots)

@@ -23,6 +23,17 @@ class LiveEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRow:
+    """An entry of a key, live or retired."""
+
+    workload_key: str
+    version: int
+    candidate_id: str
+    state: str
+    ballots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultRow:
     candidate_id: str
 
@@ -198,6 +209,18 @@ def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedR
             "class": str(device_class),
         },
         row=ServedRow,
+    )
+
+
+def versions(device_class: str) -> Query[VersionRow]:
+    """Every entry that there ever was for the keys of a class, in order."""
+    return Query(
+        sql="""
+            SELECT workload_key, version, candidate_id, state, ballots FROM zoo_entry
+            WHERE device_class = %(class)s ORDER BY workload_key, version
+        """,
+        parameters={"class": device_class},
+        row=VersionRow,
     )
 
 

@@ -1,16 +1,16 @@
 """Whether a challenger takes the champion's place: a sequential test on paired preferences.
 
-A ballot's times come from rounds in which its kernels ran in turn, so one ballot that names both is
-a pair. Pairs are counted as they come, and the question is asked again after each. The test is a
-likelihood ratio against a vote in which every liar and some honest devices by mistake prefer the
-challenger; however often one looks, a challenger that is not faster passes it with a probability of
-at most `ERROR` (Ville's inequality; Wald's sequential test). docs/trust.md has the error rates.
+Whoever measured both kernels beside the same reference has a preference. Preferences are counted as
+they come, and the question is asked again after each. The test is a likelihood ratio against a vote
+in which every liar and some honest devices by mistake prefer the challenger; however often one
+looks, a challenger that is not faster passes it with a probability of at most `ERROR` (Ville's
+inequality; Wald's sequential test). docs/trust.md has the error rates.
 """
 
 from dataclasses import dataclass
 from math import log
 
-from kernelzoo.domain.ballot import Ballot
+from kernelzoo.domain.ballot import CastBallot
 
 MARGIN = 0.01
 """The noise of a best of seven interleaved rounds, as a share: kernels closer than this change
@@ -25,7 +25,7 @@ ERROR = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """`default_id`: the kernel whose relative time is 1 in every ballot. It may be either."""
+    """`default_id`: the kernel whose relative time is 1 for everybody. It may be either."""
 
     challenger_id: str
     champion_id: str
@@ -40,26 +40,19 @@ class Preferences:
     champion: int
 
 
-def preferences(ballots: tuple[Ballot, ...], challenge: Challenge) -> Preferences:
-    """Ballots that tell nothing of the two are left out."""
-    told = [preferred for b in ballots if (preferred := _prefers(b, challenge)) is not None]
+def preferences(cast: tuple[CastBallot, ...], challenge: Challenge) -> Preferences:
+    """Of those who measured both."""
+    told = [preferred for each in cast if (preferred := _prefers(each, challenge)) is not None]
     return Preferences(challenger=sum(told), champion=len(told) - sum(told))
 
 
-def _prefers(ballot: Ballot, challenge: Challenge) -> bool | None:
-    """Whether a ballot prefers the challenger. What it does not name is slower than all it names.
-
-    The default's place is known to be behind whatever has a time below 1, named or not. None where
-    the default challenges, and neither it nor the champion is named.
-    """
-    named = {line.candidate_id: line.relative_time for line in ballot.lines}
-    times = named | {challenge.default_id: 1.0}
-    if challenge.champion_id in times:
-        champion = times[challenge.champion_id]
-        return times.get(challenge.challenger_id, champion) < champion * (1 - MARGIN)
-    if challenge.challenger_id in named:
-        return True
-    return None if challenge.challenger_id == challenge.default_id else False
+def _prefers(each: CastBallot, challenge: Challenge) -> bool | None:
+    times = each.relative_times | {challenge.default_id: 1.0}
+    challenger = times.get(challenge.challenger_id)
+    champion = times.get(challenge.champion_id)
+    if challenger is None or champion is None:
+        return None
+    return challenger < champion * (1 - MARGIN)
 
 
 def passes(found: Preferences, liars: float) -> bool:

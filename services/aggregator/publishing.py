@@ -9,7 +9,8 @@ that test a vote among them would be a lottery, which could serve one slower tha
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from kernelzoo.domain.ballot import Ballot, CastBallot
+from kernelzoo.domain.ballot import CastBallot
+from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.domain.zoo import EntryState, Evidence
 from services.aggregator.challenge import MARGIN, Challenge, passes, preferences
 from services.aggregator.networks import capped
@@ -58,6 +59,7 @@ class Rule:
 
     quorum: int
     liars: float
+    defences: frozenset[Defence] = ALL_DEFENCES
 
 
 def decide(
@@ -66,8 +68,8 @@ def decide(
     """`cast`: the countable ballots, those of older identities first. `default_id`: the kernel
     that relative times are relative to.
     """
-    ballots = capped(cast)
-    counted = standings(ballots)
+    ballots = capped(cast) if Defence.NETWORKS in rule.defences else cast
+    counted = standings(tuple(each.ballot for each in ballots))
     served = _served(ballots, counted, live, default_id, rule) if counted else None
     if served is None:
         return Nothing()
@@ -84,7 +86,7 @@ def decide(
 
 
 def _served(
-    ballots: tuple[Ballot, ...],
+    ballots: tuple[CastBallot, ...],
     counted: tuple[Standing, ...],
     live: Champion | None,
     default_id: str,
@@ -92,16 +94,18 @@ def _served(
 ) -> tuple[Standing, EntryState] | None:
     """Who passes the test, else the champion; before the quorum, who leads.
 
-    None for a champion that no ballot tells of any more: it stands on its old evidence.
+    None for a champion whose quorum is gone, or that no ballot names: its evidence stands.
     """
-    challengers = _challengers(counted, default_id)
     confirmed = live is not None and live.state is EntryState.CONFIRMED
-    if len(ballots) < rule.quorum and not confirmed:
-        return challengers[0], EntryState.PROVISIONAL
     champion_id = live.candidate_id if live is not None and confirmed else default_id
+    challengers = _challengers(counted, default_id)
+    if len(ballots) < rule.quorum:
+        return None if confirmed else (challengers[0], EntryState.PROVISIONAL)
+    if not any(champion_id in each.relative_times for each in ballots):
+        champion_id = default_id
     winner = _winner(ballots, challengers, champion_id, rule)
-    told = (s for s in (*challengers, *counted) if s.candidate_id == champion_id)
-    standing = winner or next(told, None)
+    named = (s for s in (*challengers, *counted) if s.candidate_id == champion_id)
+    standing = winner or next(named, None)
     return (standing, EntryState.CONFIRMED) if standing else None
 
 
@@ -118,11 +122,11 @@ def _challengers(counted: tuple[Standing, ...], default_id: str) -> tuple[Standi
 
 
 def _winner(
-    ballots: tuple[Ballot, ...], challengers: tuple[Standing, ...], champion_id: str, rule: Rule
+    ballots: tuple[CastBallot, ...], challengers: tuple[Standing, ...], champion_id: str, rule: Rule
 ) -> Standing | None:
     """The first challenger that passes the test against the champion."""
-    if len(ballots) < rule.quorum:
-        return None
+    if Defence.CHALLENGE not in rule.defences:
+        return challengers[0]
     default_id = challengers[-1].candidate_id
     for challenger in challengers:
         challenge = Challenge(

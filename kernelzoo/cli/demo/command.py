@@ -1,6 +1,5 @@
 """The demo as a command: five steps, each of which happens in its time or ends it."""
 
-import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,11 +15,10 @@ from kernelzoo.cli.demo.steps import PAGE, START, STEPS, DemoFailed, Step, outst
 from kernelzoo.cli.demo.watch import Sight, watch
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.live import Show, live_display
-from kernelzoo.cli.stack.descendants import kill_leftovers
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import Environment, StackOptions, plan_fleet
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port, listening_port
-from kernelzoo.cli.stack.record import read_record, refuse_running
+from kernelzoo.cli.stack.scratch import empty
 from kernelzoo.cli.stack.signals import interruptible
 from kernelzoo.cli.stack.supervisor import Stack, running
 from kernelzoo.cli.terminal import note, out
@@ -30,7 +28,6 @@ from kernelzoo.errors import StackError
 
 # K0 of nnJIT, Table 3: m, k, n.
 K0 = Workload.of("matmul", (384, 768, 768))
-MARK = "demo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +55,7 @@ def demo(
 ) -> None:
     """Tune a kernel from an empty zoo and serve it to a page, in about a minute."""
     place = Place.at(state)
-    empty(place)
+    empty(place, "demo")
     scale = SHORT if short else FULL
     try:
         with interruptible():
@@ -67,22 +64,6 @@ def demo(
         note("demo interrupted; every process has been stopped")
         raise typer.Exit(130) from None
     out.print(summary(sight, result))
-
-
-def empty(place: Place) -> None:
-    """Removes what an earlier demo left. Refuses a directory that is not a demo's."""
-    refuse_running(place)
-    if place.root.exists() and any(place.root.iterdir()):
-        if not (place.root / MARK).exists():
-            raise StackError(
-                f"{place.root} holds something else than a demo's data; "
-                "name a new directory with --state DIR"
-            )
-        kill_leftovers(read_record(place))
-        note(f"emptying {place.root}")
-        shutil.rmtree(place.root)
-    place.make()
-    (place.root / MARK).touch()
 
 
 def _steps(

@@ -10,7 +10,7 @@ def named(*networks: str) -> list[str]:
         for n, network in enumerate(networks)
         for each in cast(ballot(str(n), "a"), network=network)
     )
-    return [counted.identity for counted in capped(ballots)]
+    return [counted.ballot.identity for counted in capped(ballots)]
 
 
 def test_the_two_oldest_identities_of_a_network_count() -> None:

@@ -8,9 +8,9 @@ from tests.ballots import ballot, cast
 FIVE = tuple(ballot(str(n), "fast", "default", time=0.8, step=0.2) for n in range(5))
 
 
-def after(ballots: tuple[Ballot, ...], live: Champion | None = None) -> Decision:
+def after(ballots: tuple[Ballot, ...], live: Champion | None = None, **measured: float) -> Decision:
     rule = Rule(quorum=5, liars=0.2)
-    return decide(cast(*ballots), live, default_id="default", rule=rule)
+    return decide(cast(*ballots, measured=measured), live, default_id="default", rule=rule)
 
 
 def live(candidate_id: str, state: EntryState = EntryState.CONFIRMED) -> Champion:
@@ -81,7 +81,15 @@ def test_with_a_quorum_but_no_proof_the_default_is_confirmed() -> None:
 def test_a_champion_within_the_fastest_of_many_equals_is_not_lost_to_the_default() -> None:
     names = [f"equal{n}" for n in range(20)]
     ballots = tuple(ballot(str(n), *names[n : n + 5], time=0.8) for n in range(16))
-    assert after(ballots, live("champion")) == Nothing()
+    assert after(ballots, live("champion"), champion=0.805) == Nothing()
+
+
+def test_one_of_many_equals_takes_over_although_few_ballots_name_it() -> None:
+    names = [f"equal{n}" for n in range(20)]
+    ballots = tuple(ballot(str(n), *names[n : n + 5], time=0.8) for n in range(16))
+    chosen, state = published(after(ballots, live("champion"), champion=0.9))
+    assert chosen in names
+    assert state is EntryState.CONFIRMED
 
 
 def test_a_champion_that_no_ballot_names_any_more_gives_way() -> None:
