@@ -8,6 +8,8 @@ from pathlib import Path
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from kernelzoo.domain.trust import ALL_DEFENCES, Defence
+
 _REPOSITORY = Path(__file__).parents[1]
 
 
@@ -29,5 +31,9 @@ class Settings(BaseSettings):
     max_request_bytes: int = Field(default=1 << 20, ge=1024)
 
     quorum: int = Field(default=5, ge=1)
+    # Largest share of identities that may collude; 0 where all agents are one's own.
+    liars: float = Field(default=0.2, ge=0, le=0.45)
+    # Fewer than all are for simulations, which show what each is worth.
+    defences: frozenset[Defence] = ALL_DEFENCES
     compile_batch: int = Field(default=16, ge=1, le=64)
     stalled_s: float = Field(default=5, gt=0)

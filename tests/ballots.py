@@ -1,6 +1,9 @@
 """Ballots in one line."""
 
-from kernelzoo.domain.ballot import Ballot, BallotLine
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
 
 
 def ballot(identity: str, *ranking: str, time: float = 1.0, step: float = 0.0) -> Ballot:
@@ -12,3 +15,11 @@ def ballot(identity: str, *ranking: str, time: float = 1.0, step: float = 0.0) -
             for place, name in enumerate(ranking)
         ),
     )
+
+
+def cast(
+    *ballots: Ballot, network: str = "", measured: Mapping[str, float] = MappingProxyType({})
+) -> tuple[CastBallot, ...]:
+    """`measured`: relative times of what these identities measured and do not name."""
+    lines = tuple(BallotLine(candidate_id=c, relative_time=t) for c, t in measured.items())
+    return tuple(CastBallot(network=network, ballot=each, measured=lines) for each in ballots)

@@ -16,6 +16,7 @@ from kernelzoo.cli.stack.supervisor import Stack, running
 
 OVERRIDES = (
     ("KERNELZOO_QUORUM", "1"),
+    ("KERNELZOO_LIARS", "0"),
     ("KERNELZOO_STALLED_S", "1"),
     ("KERNELZOO_LEASE_S", "5"),
 )

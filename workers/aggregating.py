@@ -11,9 +11,10 @@ from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
+from kernelzoo.settings import Settings
 from kernelzoo.store import ballots, leases, measurements, wake, zoo
 from kernelzoo.store.blocking import execute, fetch_all, fetch_one
-from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, decide
+from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, Rule, decide
 from services.aggregator.verification import expected_entries, judge
 
 log = structlog.get_logger(__name__)
@@ -38,7 +39,7 @@ def verify_lease(db: Database, lease_id: int) -> tuple[jobs.Job, ...]:
     return (jobs.tally(lease.workload_key, lease.device_class),)
 
 
-def tally(db: Database, workload_key: str, device_class: str, quorum: int) -> None:
+def tally(db: Database, workload_key: str, device_class: str, rule: Rule) -> None:
     """Counts a key's ballots and brings its zoo entry up to date. Takes turns with its like."""
     with db.transaction():
         execute(db, ballots.lock_key(workload_key, device_class))
@@ -49,12 +50,16 @@ def tally(db: Database, workload_key: str, device_class: str, quorum: int) -> No
         if default is None:
             return
         decision = decide(
-            tuple(row.to_ballot() for row in filed),
+            tuple(row.to_cast() for row in filed),
             _champion(live),
             default_id=default.candidate_id,
-            quorum=quorum,
+            rule=rule,
         )
         _carry_out(db, workload_key, device_class, decision)
+
+
+def rule_of(settings: Settings) -> Rule:
+    return Rule(quorum=settings.quorum, liars=settings.liars, defences=settings.defences)
 
 
 def _champion(live: zoo.LiveEntry | None) -> Champion | None:

@@ -76,7 +76,7 @@ def register(celery: Celery, settings: Settings) -> None:
         from workers import aggregating  # noqa: PLC0415 - imports NumPy
 
         with database() as db:
-            aggregating.tally(db, workload_key, device_class, settings.quorum)
+            aggregating.tally(db, workload_key, device_class, aggregating.rule_of(settings))
 
     @task
     def ring() -> None:

@@ -8,6 +8,7 @@ from kernelzoo.cli import zoo
 from kernelzoo.cli.compile import compile_workload
 from kernelzoo.cli.demo.command import demo
 from kernelzoo.cli.fleet import fleet
+from kernelzoo.cli.simulate.command import simulate
 from kernelzoo.cli.terminal import note
 from kernelzoo.cli.tune import tune
 from kernelzoo.cli.up import up
@@ -27,6 +28,7 @@ app.command(context_settings=_SHAPES)(tune)
 app.command()(fleet)
 app.command("compile", context_settings=_SHAPES)(compile_workload)
 app.command()(demo)
+app.command()(simulate)
 app.add_typer(zoo.app, name="zoo")
 
 

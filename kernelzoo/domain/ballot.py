@@ -19,3 +19,22 @@ class Ballot:
 
     identity: str
     lines: tuple[BallotLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CastBallot:
+    """A ballot with what is known of who cast it.
+
+    `network`: keyed hash of where the identity first came from; '' for the operator's agents.
+    `measured`: every kernel of the key that it measured, with a verified output.
+    """
+
+    network: str
+    ballot: Ballot
+    measured: tuple[BallotLine, ...]
+
+    @property
+    def relative_times(self) -> dict[str, float]:
+        """By candidate. A ballot's own times come from more rounds."""
+        lines = (*self.measured, *self.ballot.lines)
+        return {line.candidate_id: line.relative_time for line in lines}

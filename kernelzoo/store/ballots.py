@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from kernelzoo.domain.ballot import Ballot, BallotLine
+from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
 from kernelzoo.store.query import Query, Statement
 
 
@@ -14,19 +14,33 @@ class KeyRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnsettledRow:
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BallotRow:
     """Only the lines whose candidate this identity measured with a verified output."""
 
     identity_id: UUID
+    network: str
     candidate_ids: list[str]
     relative_times: list[float]
+    measured_ids: list[str]
+    measured_times: list[float]
 
-    def to_ballot(self) -> Ballot:
-        pairs = zip(self.candidate_ids, self.relative_times, strict=True)
-        return Ballot(
-            identity=str(self.identity_id),
-            lines=tuple(BallotLine(candidate_id=c, relative_time=t) for c, t in pairs),
+    def to_cast(self) -> CastBallot:
+        lines = _lines(self.candidate_ids, self.relative_times)
+        return CastBallot(
+            network=self.network,
+            ballot=Ballot(identity=str(self.identity_id), lines=lines),
+            measured=_lines(self.measured_ids, self.measured_times),
         )
+
+
+def _lines(candidate_ids: list[str], relative_times: list[float]) -> tuple[BallotLine, ...]:
+    pairs = zip(candidate_ids, relative_times, strict=True)
+    return tuple(BallotLine(candidate_id=c, relative_time=t) for c, t in pairs)
 
 
 def file(workload_key: str, device_class: str, ballot: Ballot) -> Statement:
@@ -60,22 +74,36 @@ def lock_key(workload_key: str, device_class: str) -> Statement:
 
 
 def countable(workload_key: str, device_class: str) -> Query[BallotRow]:
-    """Ballots of a key in the order of their identities; lines not verified are left out."""
+    """Ballots of a key, those of older identities first; lines not verified are left out."""
     return Query(
         sql="""
-            SELECT b.identity_id,
+            WITH verified AS (
+                SELECT m.identity_id, m.candidate_id,
+                       min(m.best_ns / (SELECT min(r) FROM unnest(m.reference_ns) r)) AS time
+                FROM measurement m
+                JOIN lease l ON l.id = m.lease_id
+                JOIN tuning_job j ON j.id = l.job_id
+                WHERE j.workload_key = %(key)s AND m.device_class = %(class)s
+                  AND m.outcome = 'ok' AND m.verdict = 'verified'
+                GROUP BY m.identity_id, m.candidate_id
+            ), measured AS (
+                SELECT identity_id, array_agg(candidate_id ORDER BY candidate_id) AS ids,
+                       array_agg(time ORDER BY candidate_id) AS times
+                FROM verified GROUP BY identity_id
+            )
+            SELECT b.identity_id, CASE WHEN i.operated THEN '' ELSE i.network END AS network,
                    array_agg(line.candidate_id ORDER BY line.rank) AS candidate_ids,
-                   array_agg(line.relative_time ORDER BY line.rank) AS relative_times
+                   array_agg(line.relative_time ORDER BY line.rank) AS relative_times,
+                   measured.ids AS measured_ids, measured.times AS measured_times
             FROM ballot b
+            JOIN identity i ON i.id = b.identity_id
+            JOIN measured ON measured.identity_id = b.identity_id
             CROSS JOIN LATERAL unnest(b.candidate_ids, b.relative_times) WITH ORDINALITY
                 AS line (candidate_id, relative_time, rank)
             WHERE b.workload_key = %(key)s AND b.device_class = %(class)s
-              AND EXISTS (
-                SELECT FROM measurement m
-                WHERE m.identity_id = b.identity_id AND m.device_class = b.device_class
-                  AND m.candidate_id = line.candidate_id
-                  AND m.outcome = 'ok' AND m.verdict = 'verified')
-            GROUP BY b.identity_id ORDER BY b.identity_id
+              AND line.candidate_id = ANY (measured.ids)
+            GROUP BY b.identity_id, i.id, measured.ids, measured.times
+            ORDER BY i.created_at, i.id
         """,
         parameters={"key": workload_key, "class": device_class},
         row=BallotRow,
@@ -92,6 +120,18 @@ def tallied(workload_key: str, device_class: str) -> Statement:
             WHERE workload_key = %(key)s AND device_class = %(class)s AND NOT tallied
         """,
         parameters={"key": workload_key, "class": device_class},
+    )
+
+
+def unsettled() -> Query[UnsettledRow]:
+    """How much is still to be verified or counted."""
+    return Query(
+        sql="""
+            SELECT (SELECT count(*) FROM measurement WHERE verdict = 'pending')
+                 + (SELECT count(*) FROM ballot WHERE NOT tallied) AS rows
+        """,
+        parameters={},
+        row=UnsettledRow,
     )
 
 

@@ -1,5 +1,7 @@
 """Runs queries on a blocking connection."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from psycopg import Connection
@@ -8,17 +10,25 @@ from psycopg.rows import class_row
 from kernelzoo.store.query import Query, Statement
 
 Row = TypeVar("Row")
+Database = Connection[Any]
 
 
-def fetch_all(connection: Connection[Any], query: Query[Row]) -> list[Row]:
+@contextmanager
+def connected(url: str) -> Iterator[Database]:
+    """Each statement by itself, but for those in a `transaction`."""
+    with Connection.connect(url, autocommit=True) as connection:
+        yield connection
+
+
+def fetch_all(connection: Database, query: Query[Row]) -> list[Row]:
     with connection.cursor(row_factory=class_row(query.row)) as cursor:
         return cursor.execute(query.sql, query.parameters).fetchall()
 
 
-def fetch_one(connection: Connection[Any], query: Query[Row]) -> Row | None:
+def fetch_one(connection: Database, query: Query[Row]) -> Row | None:
     with connection.cursor(row_factory=class_row(query.row)) as cursor:
         return cursor.execute(query.sql, query.parameters).fetchone()
 
 
-def execute(connection: Connection[Any], statement: Statement) -> int:
+def execute(connection: Database, statement: Statement) -> int:
     return connection.execute(statement.sql, statement.parameters).rowcount

@@ -23,6 +23,17 @@ class LiveEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRow:
+    """An entry of a key, live or retired."""
+
+    workload_key: str
+    version: int
+    candidate_id: str
+    state: str
+    ballots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRow:
     """What a page gets for one workload; the columns of the entry are null without one.
 
@@ -193,6 +204,18 @@ def _of_class(device_class: DeviceClass) -> dict[str, Parameter]:
         "device_id": device_class.device_id,
         "features": list(device_class.target.features),
     }
+
+
+def versions(device_class: str) -> Query[VersionRow]:
+    """Every entry that there ever was for the keys of a class, in order."""
+    return Query(
+        sql="""
+            SELECT workload_key, version, candidate_id, state, ballots FROM zoo_entry
+            WHERE device_class = %(class)s ORDER BY workload_key, version
+        """,
+        parameters={"class": device_class},
+        row=VersionRow,
+    )
 
 
 def entries(workload_key: str | None = None) -> Query[EntryRow]:

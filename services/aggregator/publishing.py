@@ -1,20 +1,20 @@
 """When the zoo changes what it serves for a key.
 
-The champion is the live entry, and before there is one the default kernel, which every device gets
-anyway. It stays unless the winner of the vote is faster by a margin. Kernels near the limit of a
-device differ by less than the noise; without the margin a vote among them would be a lottery, which
-could serve a kernel that is slower than none at all.
+The champion is the confirmed entry, and before there is one the default kernel, which every device
+gets anyway. It stays unless a kernel of the vote passes the test of `challenge`, tried in the order
+of the vote. Kernels near the limit of a device differ by less than the noise; without the margin of
+that test a vote among them would be a lottery, which could serve one slower than the default.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
-from kernelzoo.domain.ballot import Ballot
+from kernelzoo.domain.ballot import CastBallot
+from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.domain.zoo import EntryState, Evidence
+from services.aggregator.challenge import MARGIN, Challenge, passes, preferences
+from services.aggregator.networks import capped
 from services.aggregator.vote import Standing, standings
-
-MARGIN = 0.01
-"""The noise of a best of seven interleaved rounds, as a share: kernels closer than this change
-places between two ballots of one device (5 agents, matmul 384x768x768, Chromium 156)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,45 +49,89 @@ class Champion:
     state: EntryState
 
 
-def decide(
-    ballots: tuple[Ballot, ...], live: Champion | None, *, default_id: str, quorum: int
-) -> Decision:
-    """`default_id`: the kernel that relative times are relative to.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a zoo asks for before it changes what it serves.
 
-    `quorum`: distinct identities with a countable ballot that make an entry `confirmed`.
+    `quorum`: distinct identities with a countable ballot that make an entry `confirmed`. `liars`:
+    the largest share of identities that may collude, 0 where all agents are the zoo's own.
     """
-    ranking = standings(ballots)
-    if not ranking:
+
+    quorum: int
+    liars: float
+    defences: frozenset[Defence] = ALL_DEFENCES
+
+
+def decide(
+    cast: tuple[CastBallot, ...], live: Champion | None, *, default_id: str, rule: Rule
+) -> Decision:
+    """`cast`: the countable ballots, those of older identities first. `default_id`: the kernel
+    that relative times are relative to.
+    """
+    ballots = capped(cast) if Defence.NETWORKS in rule.defences else cast
+    counted = standings(tuple(each.ballot for each in ballots))
+    served = _served(ballots, counted, live, default_id, rule) if counted else None
+    if served is None:
         return Nothing()
-    served = _served(ranking, live.candidate_id if live else default_id, default_id)
+    standing, state = served
     evidence = Evidence(
         ballots=len(ballots),
-        weight=served.weight,
-        total_weight=sum(standing.weight for standing in ranking),
-        relative_time=served.relative_time,
+        weight=standing.weight,
+        total_weight=sum(each.weight for each in counted),
+        relative_time=standing.relative_time,
     )
-    state = EntryState.CONFIRMED if len(ballots) >= quorum else EntryState.PROVISIONAL
-    if live == Champion(candidate_id=served.candidate_id, state=state):
+    if live == Champion(candidate_id=standing.candidate_id, state=state):
         return Keep(evidence=evidence)
-    return Publish(candidate_id=served.candidate_id, state=state, evidence=evidence)
+    return Publish(candidate_id=standing.candidate_id, state=state, evidence=evidence)
 
 
-def _served(ranking: tuple[Standing, ...], champion_id: str, default_id: str) -> Standing:
-    """The winner of the vote if it beats champion and default by the margin, else the better."""
-    by_id = {standing.candidate_id: standing for standing in ranking}
-    default = _measured_against_itself(by_id.get(default_id), default_id)
-    champion = by_id.get(champion_id, default)
-    if champion.relative_time > default.relative_time * (1 - MARGIN):
-        champion = default
-    winner = ranking[0]
-    return winner if winner.relative_time < champion.relative_time * (1 - MARGIN) else champion
+def _served(
+    ballots: tuple[CastBallot, ...],
+    counted: tuple[Standing, ...],
+    live: Champion | None,
+    default_id: str,
+    rule: Rule,
+) -> tuple[Standing, EntryState] | None:
+    """Who passes the test, else the champion; before the quorum, who leads.
+
+    None for a champion whose quorum is gone, or that no ballot names: its evidence stands.
+    """
+    confirmed = live is not None and live.state is EntryState.CONFIRMED
+    champion_id = live.candidate_id if live is not None and confirmed else default_id
+    challengers = _challengers(counted, default_id)
+    if len(ballots) < rule.quorum:
+        return None if confirmed else (challengers[0], EntryState.PROVISIONAL)
+    if not any(champion_id in each.relative_times for each in ballots):
+        champion_id = default_id
+    winner = _winner(ballots, challengers, champion_id, rule)
+    named = (s for s in (*challengers, *counted) if s.candidate_id == champion_id)
+    standing = winner or next(named, None)
+    return (standing, EntryState.CONFIRMED) if standing else None
 
 
-def _measured_against_itself(standing: Standing | None, default_id: str) -> Standing:
-    """The default's relative time is 1 by definition, whatever the noise of a ballot says."""
-    return Standing(
-        candidate_id=default_id,
-        weight=standing.weight if standing else 0,
-        ballots=standing.ballots if standing else 0,
-        relative_time=1.0,
-    )
+def _challengers(counted: tuple[Standing, ...], default_id: str) -> tuple[Standing, ...]:
+    """Those that beat the default in the vote and in time, in the order of the vote; then it.
+
+    The default's relative time is 1 by definition, whatever the noise of a ballot says.
+    """
+    ahead = tuple(takewhile(lambda s: s.candidate_id != default_id, counted))
+    default = Standing(candidate_id=default_id, weight=0, ballots=0, relative_time=1.0)
+    if len(ahead) < len(counted):
+        default = replace(counted[len(ahead)], relative_time=1.0)
+    return (*(s for s in ahead if s.relative_time < 1 - MARGIN), default)
+
+
+def _winner(
+    ballots: tuple[CastBallot, ...], challengers: tuple[Standing, ...], champion_id: str, rule: Rule
+) -> Standing | None:
+    """The first challenger that passes the test against the champion."""
+    if Defence.CHALLENGE not in rule.defences:
+        return challengers[0]
+    default_id = challengers[-1].candidate_id
+    for challenger in challengers:
+        challenge = Challenge(
+            challenger_id=challenger.candidate_id, champion_id=champion_id, default_id=default_id
+        )
+        if passes(preferences(ballots, challenge), rule.liars):
+            return challenger
+    return None

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
+from services.aggregator.publishing import Rule
 from tests.database.client import OPERATOR, Agent, open_agent
 from tests.database.conftest import RELAXED, WORKLOAD, make_candidate
 from tests.reports import all_ok, ok
@@ -16,6 +17,7 @@ Connection = psycopg.Connection[Any]
 pytestmark = pytest.mark.usefixtures("job_id")
 
 QUORUM = 2
+RULE = Rule(quorum=QUORUM, liars=0)
 
 
 def measure_and_vote(agent: Agent, db: Connection, ranking: list[str]) -> None:
@@ -25,7 +27,7 @@ def measure_and_vote(agent: Agent, db: Connection, ranking: list[str]) -> None:
     assert agent.vote(WORKLOAD.key, ranking).status_code == 202
     (job,) = verify_lease(db, int(lease["lease"]))
     assert job.arguments == (WORKLOAD.key, agent.device_class)
-    tally(db, WORKLOAD.key, agent.device_class, QUORUM)
+    tally(db, WORKLOAD.key, agent.device_class, RULE)
 
 
 def manifest_entry(http: TestClient, device_class: str) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def test_tallying_again_changes_nothing_but_the_evidence(
     agent = open_agent(http)
     measure_and_vote(agent, db, ranking)
     before = db.execute("SELECT * FROM zoo_entry").fetchall()
-    tally(db, WORKLOAD.key, agent.device_class, QUORUM)
+    tally(db, WORKLOAD.key, agent.device_class, RULE)
     assert db.execute("SELECT * FROM zoo_entry").fetchall() == before
 
 
@@ -92,7 +94,7 @@ def test_a_second_ballot_of_an_identity_replaces_its_first(
     agent = open_agent(http)
     measure_and_vote(agent, db, ranking)
     agent.vote(WORKLOAD.key, ranking[::-1])
-    tally(db, WORKLOAD.key, agent.device_class, QUORUM)
+    tally(db, WORKLOAD.key, agent.device_class, RULE)
     (listed,) = http.get("/v1/zoo").json()["entries"]
     assert listed["candidate"] == ranking[-1]
     assert listed["evidence"]["ballots"] == 1
@@ -109,7 +111,7 @@ def test_a_kernel_that_computes_wrongly_cannot_win(
     agent.report(lease, report)
     agent.vote(WORKLOAD.key, ranking)
     verify_lease(db, int(lease["lease"]))
-    tally(db, WORKLOAD.key, agent.device_class, QUORUM)
+    tally(db, WORKLOAD.key, agent.device_class, RULE)
     (listed,) = http.get("/v1/zoo").json()["entries"]
     assert listed["candidate"] == ranking[1]
     row = db.execute("SELECT detail FROM measurement WHERE verdict = 'rejected'").fetchone()
@@ -124,7 +126,7 @@ def test_ballots_are_not_counted_before_their_measurements_are_verified(
     lease = agent.lease().json()
     agent.report(lease, all_ok(lease))
     agent.vote(WORKLOAD.key, ranking)
-    tally(db, WORKLOAD.key, agent.device_class, QUORUM)
+    tally(db, WORKLOAD.key, agent.device_class, RULE)
     assert http.get("/v1/zoo").json()["entries"] == []
 
 

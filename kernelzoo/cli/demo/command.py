@@ -1,6 +1,5 @@
 """The demo as a command: five steps, each of which happens in its time or ends it."""
 
-import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,11 +16,10 @@ from kernelzoo.cli.demo.watch import Sight, watch
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.live import Show, live_display
 from kernelzoo.cli.options import GpuOption, TargetOption
-from kernelzoo.cli.stack.descendants import kill_leftovers
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import Environment, FleetPlan, StackOptions, plan_fleet
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port, listening_port
-from kernelzoo.cli.stack.record import read_record, refuse_running
+from kernelzoo.cli.stack.scratch import empty
 from kernelzoo.cli.stack.signals import interruptible
 from kernelzoo.cli.stack.supervisor import Stack, running
 from kernelzoo.cli.terminal import note, out
@@ -32,19 +30,19 @@ from workers.fleet.gpu import Gpu
 
 # K0 of nnJIT, Table 3: m, k, n.
 K0 = Workload.of("matmul", (384, 768, 768))
-MARK = "demo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """The quorum of the settings, unless `overrides` say otherwise."""
+    """The settings, but for what `overrides` say."""
 
     agents: int
     overrides: Environment
 
 
-FULL = Scale(agents=5, overrides=())
-SHORT = Scale(agents=2, overrides=(("KERNELZOO_QUORUM", "2"),))
+OWN_AGENTS = ("KERNELZOO_LIARS", "0")
+FULL = Scale(agents=5, overrides=(OWN_AGENTS,))
+SHORT = Scale(agents=2, overrides=(OWN_AGENTS, ("KERNELZOO_QUORUM", "2")))
 
 
 def demo(
@@ -63,7 +61,7 @@ def demo(
     scale = SHORT if short else FULL
     fleet = FleetPlan(agents=scale.agents, targets=(parse_kind(target),), gpu=gpu)
     place = Place.at(state)
-    empty(place)
+    empty(place, "demo")
     options = StackOptions(
         host=LOOPBACK,
         port=listening_port(LOOPBACK, port),
@@ -77,22 +75,6 @@ def demo(
         note("demo interrupted; every process has been stopped")
         raise typer.Exit(130) from None
     out.print(summary(sight, result))
-
-
-def empty(place: Place) -> None:
-    """Removes what an earlier demo left. Refuses a directory that is not a demo's."""
-    refuse_running(place)
-    if place.root.exists() and any(place.root.iterdir()):
-        if not (place.root / MARK).exists():
-            raise StackError(
-                f"{place.root} holds something else than a demo's data; "
-                "name a new directory with --state DIR"
-            )
-        kill_leftovers(read_record(place))
-        note(f"emptying {place.root}")
-        shutil.rmtree(place.root)
-    place.make()
-    (place.root / MARK).touch()
 
 
 def _steps(

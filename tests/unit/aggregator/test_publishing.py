@@ -2,14 +2,15 @@
 
 from kernelzoo.domain.ballot import Ballot
 from kernelzoo.domain.zoo import EntryState
-from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, decide
-from tests.ballots import ballot
+from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, Rule, decide
+from tests.ballots import ballot, cast
 
 FIVE = tuple(ballot(str(n), "fast", "default", time=0.8, step=0.2) for n in range(5))
 
 
-def after(ballots: tuple[Ballot, ...], live: Champion | None = None, quorum: int = 5) -> Decision:
-    return decide(ballots, live, default_id="default", quorum=quorum)
+def after(ballots: tuple[Ballot, ...], live: Champion | None = None, **measured: float) -> Decision:
+    rule = Rule(quorum=5, liars=0.2)
+    return decide(cast(*ballots, measured=measured), live, default_id="default", rule=rule)
 
 
 def live(candidate_id: str, state: EntryState = EntryState.CONFIRMED) -> Champion:
@@ -54,6 +55,41 @@ def test_the_champion_stays_until_a_challenger_beats_it_by_the_margin() -> None:
     assert isinstance(after(near, live("fast")), Keep)
     clear = tuple(ballot(str(n), "other", "fast", time=0.7, step=0.1) for n in range(5))
     assert published(after(clear, live("fast"))) == ("other", EntryState.CONFIRMED)
+
+
+def test_liars_who_lead_the_vote_do_not_take_the_place_of_a_champion() -> None:
+    """Honest devices spread their first ranks over equals, so a fifth of the ballots can lead."""
+    honest = tuple(
+        ballot(str(n), f"equal{n % 4}", f"equal{(n + 1) % 4}", "good", time=0.79, step=0.005)
+        for n in range(16)
+    )
+    liars = tuple(ballot(f"liar{n}", "poison", time=0.4) for n in range(4))
+    assert isinstance(after((*honest, *liars), live("good")), Keep)
+
+
+def test_a_faster_kernel_is_promoted_although_liars_vote_for_another() -> None:
+    honest = tuple(ballot(str(n), "fast", "default", time=0.8, step=0.2) for n in range(16))
+    liars = tuple(ballot(f"liar{n}", "poison", time=0.4) for n in range(4))
+    assert published(after((*honest, *liars))) == ("fast", EntryState.CONFIRMED)
+
+
+def test_with_a_quorum_but_no_proof_the_default_is_confirmed() -> None:
+    split = (*FIVE[:3], *(ballot(f"other{n}", "default", "fast") for n in range(2)))
+    assert published(after(split)) == ("default", EntryState.CONFIRMED)
+
+
+def test_a_champion_within_the_fastest_of_many_equals_is_not_lost_to_the_default() -> None:
+    names = [f"equal{n}" for n in range(20)]
+    ballots = tuple(ballot(str(n), *names[n : n + 5], time=0.8) for n in range(16))
+    assert after(ballots, live("champion"), champion=0.805) == Nothing()
+
+
+def test_one_of_many_equals_takes_over_although_few_ballots_name_it() -> None:
+    names = [f"equal{n}" for n in range(20)]
+    ballots = tuple(ballot(str(n), *names[n : n + 5], time=0.8) for n in range(16))
+    chosen, state = published(after(ballots, live("champion"), champion=0.9))
+    assert chosen in names
+    assert state is EntryState.CONFIRMED
 
 
 def test_a_champion_that_no_ballot_names_any_more_gives_way() -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.cli.demo.command import MARK, empty
 from kernelzoo.cli.demo.display import _speed_up, summary
 from kernelzoo.cli.demo.page import PageFailed, PageResult, accept, console_picture
 from kernelzoo.cli.demo.steps import (
@@ -20,6 +19,7 @@ from kernelzoo.cli.demo.steps import (
 )
 from kernelzoo.cli.demo.watch import Sight, _Deadline
 from kernelzoo.cli.stack.place import Place
+from kernelzoo.cli.stack.scratch import empty
 from kernelzoo.cli.tune import why_waiting
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import StackError
@@ -136,17 +136,17 @@ def test_only_a_demos_own_directory_is_emptied(tmp_path: Path) -> None:
     precious.mkdir()
     (precious / "thesis.tex").touch()
     with pytest.raises(StackError, match="something else than a demo's data"):
-        empty(Place.at(precious))
+        empty(Place.at(precious), "demo")
     assert (precious / "thesis.tex").exists()
 
 
 def test_a_second_demo_starts_from_nothing(tmp_path: Path) -> None:
     place = Place.at(tmp_path / "demo")
-    empty(place)
+    empty(place, "demo")
     (place.root / "old").touch()
-    empty(place)
+    empty(place, "demo")
     assert not (place.root / "old").exists()
-    assert (place.root / MARK).exists()
+    assert (place.root / "demo").exists()
 
 
 def test_the_consoles_picture_goes_beside_the_pages() -> None:

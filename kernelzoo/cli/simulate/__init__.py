@@ -1,0 +1,1 @@
+"""`kernelzoo simulate`: invented devices and attackers against the real services."""

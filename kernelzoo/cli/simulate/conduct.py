@@ -1,0 +1,52 @@
+"""What an identity reports, honest or not: pure functions of the truth and a random source."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp
+from random import Random
+
+NOISE = 0.02
+"""Deviation of one sample's logarithm, above the best; as of three rounds in a busy page."""
+FINAL_NOISE = 0.004
+"""The same of the best of seven to twenty rounds."""
+DISTURBED = 0.03
+"""Share of measurements that something else on the device makes longer."""
+CLAIM = 0.4
+"""Relative time that a liar claims for the kernel it pushes."""
+BALLOT_LINES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Samples of a candidate and of the reference beside it, in nanoseconds."""
+
+    samples_ns: tuple[float, ...]
+    reference_ns: tuple[float, ...]
+
+
+def honest_timing(chance: Random, call_ns: float, reference_ns: float) -> Timing:
+    load = 1 + chance.expovariate(2) if chance.random() < DISTURBED else 1.0
+    return Timing(
+        samples_ns=_samples(chance, call_ns * load), reference_ns=_samples(chance, reference_ns)
+    )
+
+
+def claimed_timing(chance: Random, relative: float, reference_ns: float) -> Timing:
+    return Timing(
+        samples_ns=_samples(chance, relative * reference_ns),
+        reference_ns=_samples(chance, reference_ns),
+    )
+
+
+def honest_lines(chance: Random, relative: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    """The five fastest by their true relative times, measured again with care."""
+    again = {name: true * exp(abs(chance.gauss(0, FINAL_NOISE))) for name, true in relative.items()}
+    return fastest(again)
+
+
+def fastest(relative: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    return tuple(sorted(relative.items(), key=lambda line: line[1])[:BALLOT_LINES])
+
+
+def _samples(chance: Random, best_ns: float) -> tuple[float, ...]:
+    return tuple(best_ns * exp(abs(chance.gauss(0, NOISE))) for _ in range(3))

@@ -1,0 +1,114 @@
+"""One simulation: a stack of its own, its scenarios one after the other, their verdicts."""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from kernelzoo.cli.gateway_client import GatewayClient
+from kernelzoo.cli.simulate.crowd import Crowd
+from kernelzoo.cli.simulate.judge import Fate, Verdict, fate, verdict
+from kernelzoo.cli.simulate.scenario import Scenario
+from kernelzoo.cli.simulate.world import World
+from kernelzoo.cli.stack.place import Place
+from kernelzoo.cli.stack.plan import StackOptions
+from kernelzoo.cli.stack.ports import LOOPBACK, free_port
+from kernelzoo.cli.stack.supervisor import Stack, running
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.trust import Defence
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import StackError
+from kernelzoo.store import ballots, zoo
+from kernelzoo.store.blocking import Database, connected, fetch_all, fetch_one
+
+POLL_S = 0.2
+COMPILE_S = 120.0
+SETTLE_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a scenario came to under the given defences."""
+
+    scenario: Scenario
+    defences: frozenset[Defence]
+    verdict: Verdict
+    measurements: int
+    turned_away: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the zoo asks for, as in its settings."""
+
+    quorum: int
+    liars: float
+    defences: frozenset[Defence]
+
+    @property
+    def environment(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("KERNELZOO_QUORUM", str(self.quorum)),
+            ("KERNELZOO_LIARS", str(self.liars)),
+            ("KERNELZOO_DEFENCES", json.dumps(sorted(self.defences))),
+        )
+
+
+def simulated(place: Place, terms: Terms, scenarios: Iterable[Scenario]) -> Iterator[Outcome]:
+    """Raises StackError where a service fails or does not come to an end."""
+    options = StackOptions(
+        host=LOOPBACK, port=free_port(), redis_port=free_port(), overrides=terms.environment
+    )
+    with running(place, options) as stack:
+        for scenario in scenarios:
+            _compile(stack, scenario)
+            yield _outcome(stack, terms, scenario)
+
+
+def _compile(stack: Stack, scenario: Scenario) -> None:
+    """Every member finds the whole space compiled."""
+    until_s = time.monotonic() + COMPILE_S
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        for workload in scenario.workloads:
+            job = gateway.register(Workload.parse(workload), TargetKind.WASM)
+            while not job.candidates or job.compiled + job.failed < job.candidates:
+                _wait(until_s, f"{workload} is not compiled; read {stack.log('compile')}")
+                job = gateway.job(job.job)
+
+
+def _outcome(stack: Stack, terms: Terms, scenario: Scenario) -> Outcome:
+    started_s = time.monotonic()
+    crowd = Crowd(url=stack.url, scenario=scenario)
+    asyncio.run(crowd.vote())
+    with connected(stack.postgres.url) as db:
+        until_s = time.monotonic() + SETTLE_S
+        while (left := fetch_one(db, ballots.unsettled())) and left.rows:
+            _wait(until_s, f"{left.rows} rows are not settled; read {stack.log('aggregate')}")
+        fates = tuple(_fates(db, terms, crowd))
+    return Outcome(
+        scenario=scenario,
+        defences=terms.defences,
+        verdict=verdict(fates),
+        measurements=crowd.measurements,
+        turned_away=crowd.turned_away,
+        elapsed_s=time.monotonic() - started_s,
+    )
+
+
+def _fates(db: Database, terms: Terms, crowd: Crowd) -> Iterator[Fate]:
+    for device_class in {key.device_class for key in crowd.keys.values()}:
+        rows = fetch_all(db, zoo.versions(device_class))
+        versions = {k: tuple(v) for k, v in groupby(rows, lambda row: row.workload_key)}
+        for key in crowd.keys.values():
+            if key.device_class == device_class:
+                world = World(seed=crowd.scenario.seed, flops=Workload.parse(key.workload).flops)
+                yield fate(world, key, versions.get(key.workload, ()), terms.quorum)
+
+
+def _wait(until_s: float, why: str) -> None:
+    if time.monotonic() > until_s:
+        raise StackError(f"the simulation does not go on: {why}")
+    time.sleep(POLL_S)

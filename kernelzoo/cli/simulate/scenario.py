@@ -1,0 +1,43 @@
+"""Who takes part in a simulation, as a value."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Attack(StrEnum):
+    """What the liars of a key do.
+
+    RANDOM reports times at random. COLLUDE pushes the slowest kernel, all of them the same one.
+    OWN pushes a kernel of each one's own choice. SYBIL is COLLUDE by identities of two networks.
+    REPLAY is COLLUDE with the output of an earlier lease. SLOW is honest in every key but the last.
+    """
+
+    RANDOM = "random"
+    COLLUDE = "collude"
+    OWN = "own"
+    SYBIL = "sybil"
+    REPLAY = "replay"
+    SLOW = "slow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """`identities` vote in each of the `classes`, and `liars` is the share that lies.
+
+    A class has one key for each of `workloads`. Runs with the same `seed` differ only in the order
+    in which the services are told.
+    """
+
+    attack: Attack
+    liars: float
+    classes: int
+    identities: int
+    workloads: tuple[str, ...]
+    seed: int
+
+    @property
+    def liars_per_class(self) -> int:
+        return round(self.liars * self.identities)
+
+    def device(self, number: int) -> str:
+        return f"{self.attack}-{round(100 * self.liars)}-{number}"

@@ -1,0 +1,62 @@
+"""One identity: it speaks the agents' protocol over HTTP, from an address of its own."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import httpx2
+
+from kernelzoo.errors import StackError
+from services.gateway.wire.leases import BallotRequest, Lease, LeaseRequest, Report
+from services.gateway.wire.model import WireModel
+from services.gateway.wire.sessions import SessionRequest, SessionResponse
+
+TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """Raises StackError when the gateway fails; what it refuses is an answer."""
+
+    http: httpx2.AsyncClient = field(repr=False)
+    device_class: str
+    token: str = field(repr=False)
+
+    async def lease(self) -> Lease | None:
+        request = LeaseRequest(limit=16, wait_s=0)
+        answer = await _send(self.http, "POST", "/v1/leases", request, self.token)
+        if answer.status_code == httpx2.codes.NO_CONTENT:
+            return None
+        return Lease.model_validate_json(answer.content)
+
+    async def report(self, lease: Lease, report: Report) -> None:
+        path = f"/v1/leases/{lease.lease}/measurements"
+        await _send(self.http, "POST", path, report, self.token)
+
+    async def vote(self, ballot: BallotRequest) -> None:
+        await _send(self.http, "PUT", "/v1/ballots", ballot, self.token)
+
+
+@asynccontextmanager
+async def stranger(
+    url: str, address: str, session: SessionRequest
+) -> AsyncIterator[Stranger | None]:
+    """`address`: the loopback address that it comes from. None where it is turned away."""
+    transport = httpx2.AsyncHTTPTransport(local_address=address)
+    async with httpx2.AsyncClient(base_url=url, transport=transport, timeout=TIMEOUT_S) as http:
+        answer = await _send(http, "POST", "/v1/sessions", session)
+        if answer.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+            yield None
+            return
+        opened = SessionResponse.model_validate_json(answer.content)
+        yield Stranger(http=http, device_class=opened.device_class, token=opened.token)
+
+
+async def _send(
+    http: httpx2.AsyncClient, method: str, path: str, body: WireModel, token: str = ""
+) -> httpx2.Response:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    answer = await http.request(method, path, json=body.model_dump(mode="json"), headers=headers)
+    if answer.is_server_error:
+        raise StackError(f"the gateway fails with status {answer.status_code} at {method} {path}")
+    return answer

@@ -1,0 +1,68 @@
+"""Whether a challenger takes the champion's place: a sequential test on paired preferences.
+
+Whoever measured both kernels beside the same reference has a preference. Preferences are counted as
+they come, and the question is asked again after each. The test is a likelihood ratio against a vote
+in which every liar and some honest devices by mistake prefer the challenger; however often one
+looks, a challenger that is not faster passes it with a probability of at most `ERROR` (Ville's
+inequality; Wald's sequential test). docs/trust.md has the error rates.
+"""
+
+from dataclasses import dataclass
+from math import log
+
+from kernelzoo.domain.ballot import CastBallot
+
+MARGIN = 0.01
+"""The noise of a best of seven interleaved rounds, as a share: kernels closer than this change
+places between two ballots of one device (5 agents, matmul 384x768x768, Chromium 156)."""
+
+MISTAKES = 0.05
+"""Share of honest devices that prefer, by more than the margin, what is not faster."""
+
+ERROR = 0.005
+"""Of one challenge. A key has a handful of challengers, so that its own rate stays near 1 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenge:
+    """`default_id`: the kernel whose relative time is 1 for everybody. It may be either."""
+
+    challenger_id: str
+    champion_id: str
+    default_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preferences:
+    """How many identities find the challenger faster by the margin, and how many do not."""
+
+    challenger: int
+    champion: int
+
+
+def preferences(cast: tuple[CastBallot, ...], challenge: Challenge) -> Preferences:
+    """Of those who measured both."""
+    told = [preferred for each in cast if (preferred := _prefers(each, challenge)) is not None]
+    return Preferences(challenger=sum(told), champion=len(told) - sum(told))
+
+
+def _prefers(each: CastBallot, challenge: Challenge) -> bool | None:
+    times = each.relative_times | {challenge.default_id: 1.0}
+    challenger = times.get(challenge.challenger_id)
+    champion = times.get(challenge.champion_id)
+    if challenger is None or champion is None:
+        return None
+    return challenger < champion * (1 - MARGIN)
+
+
+def passes(found: Preferences, liars: float) -> bool:
+    """`liars`: the largest share of identities that may collude, from 0 to below one half.
+
+    Without liars, those who measured are one's own devices, and most of them are right.
+    """
+    if not liars:
+        return found.challenger > found.champion
+    wrongly, rightly = liars + (1 - liars) * MISTAKES, 1 - liars
+    evidence = found.challenger * log(rightly / wrongly)
+    evidence += found.champion * log((1 - rightly) / (1 - wrongly))
+    return evidence >= -log(ERROR)

@@ -1,0 +1,41 @@
+"""Colluding strangers against the real services, with and without what stands in their way."""
+
+from pathlib import Path
+
+import pytest
+
+from kernelzoo.cli.simulate.judge import Verdict
+from kernelzoo.cli.simulate.run import Terms, simulated
+from kernelzoo.cli.simulate.scenario import Attack, Scenario
+from kernelzoo.cli.stack.place import Place
+from kernelzoo.domain.trust import ALL_DEFENCES, Defence
+
+pytestmark = pytest.mark.timeout(240)
+
+COLLUDING = Scenario(
+    attack=Attack.COLLUDE,
+    liars=0.2,
+    classes=3,
+    identities=25,
+    workloads=("matmul:f32:m16k16n16",),
+    seed=1,
+)
+
+
+def found(directory: Path, defences: frozenset[Defence]) -> Verdict:
+    terms = Terms(quorum=5, liars=0.2, defences=defences)
+    (outcome,) = simulated(Place.at(directory), terms, [COLLUDING])
+    assert outcome.turned_away == 0
+    assert outcome.verdict.keys == 3
+    return outcome.verdict
+
+
+def test_a_fifth_of_liars_makes_no_page_slower(tmp_path: Path) -> None:
+    verdict = found(tmp_path, ALL_DEFENCES)
+    assert verdict.wrongly_promoted == 0
+    assert verdict.promoted > 0
+    assert verdict.served_regret < 0.03 < verdict.default_regret
+
+
+def test_the_same_liars_win_a_plain_vote(tmp_path: Path) -> None:
+    assert found(tmp_path, ALL_DEFENCES - {Defence.CHALLENGE}).wrongly_promoted > 0

@@ -1,0 +1,21 @@
+"""What one network weighs in a vote."""
+
+from services.aggregator.networks import capped
+from tests.ballots import ballot, cast
+
+
+def named(*networks: str) -> list[str]:
+    ballots = tuple(
+        each
+        for n, network in enumerate(networks)
+        for each in cast(ballot(str(n), "a"), network=network)
+    )
+    return [counted.ballot.identity for counted in capped(ballots)]
+
+
+def test_the_two_oldest_identities_of_a_network_count() -> None:
+    assert named("home", "home", "office", "home", "office", "office") == ["0", "1", "2", "4"]
+
+
+def test_the_operators_agents_count_without_limit() -> None:
+    assert named("", "", "", "") == ["0", "1", "2", "3"]
