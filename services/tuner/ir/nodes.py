@@ -125,9 +125,12 @@ class Compare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select:
+    """`relaxed`: the machine may have instructions that need every bit of a lane alike."""
+
     condition: "Expression"
     then: "Expression"
     otherwise: "Expression"
+    relaxed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,8 +74,11 @@ def with_operands(expression: Expression, rebuild: Rebuild) -> Expression:
         case Compare(op=compare, left=left, right=right):
             return Compare(op=compare, left=rebuild(left), right=rebuild(right))
         case Select(condition=condition, then=then, otherwise=otherwise):
-            return Select(
-                condition=rebuild(condition), then=rebuild(then), otherwise=rebuild(otherwise)
+            return replace(
+                expression,
+                condition=rebuild(condition),
+                then=rebuild(then),
+                otherwise=rebuild(otherwise),
             )
         case Call(function=function, argument=argument):
             return Call(function=function, argument=rebuild(argument))

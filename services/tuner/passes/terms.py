@@ -19,7 +19,7 @@ from services.tuner.ir.nodes import (
 class Terms:
     """Owns the registers that it makes; `assigned` are their values, in order.
 
-    `fma` lets a product and a sum round once.
+    `fma` lets a product and a sum round once, and values be chosen by relaxed instructions.
     """
 
     def __init__(self, prefix: str, lanes: int, *, fma: bool) -> None:
@@ -53,6 +53,13 @@ class Terms:
         for coefficient in reversed(lower):
             value = self.multiply_add(value, x, self.number(coefficient))
         return value
+
+    def below(
+        self, left: Expression, right: Expression, then: Expression, otherwise: Expression
+    ) -> Select:
+        """`then` where left < right, else `otherwise`, also where either is no number."""
+        condition = Compare(op=CompareOp.LT, left=left, right=right)
+        return Select(condition=condition, then=then, otherwise=otherwise, relaxed=self._fma)
 
     def scaled(self, value: Expression, exponent: Expression) -> Expression:
         """value·2ⁿ, where the low nine bits of `exponent` are n and the result is normal."""
@@ -92,9 +99,3 @@ def smaller(left: Expression, right: Expression) -> Binary:
 
 def call(function: MathFunction, argument: Expression) -> Call:
     return Call(function=function, argument=argument)
-
-
-def below(left: Expression, right: Expression, then: Expression, otherwise: Expression) -> Select:
-    """`then` where left < right, else `otherwise`, also where either is no number."""
-    condition = Compare(op=CompareOp.LT, left=left, right=right)
-    return Select(condition=condition, then=then, otherwise=otherwise)

@@ -121,6 +121,7 @@ _TABLE = (
     ("f32x4.lt", (_SIMD, 0x43), "vv->v", Immediate.NONE),
     ("f32x4.le", (_SIMD, 0x45), "vv->v", Immediate.NONE),
     ("v128.and", (_SIMD, 0x4E), "vv->v", Immediate.NONE),
+    ("v128.andnot", (_SIMD, 0x4F), "vv->v", Immediate.NONE),
     ("v128.or", (_SIMD, 0x50), "vv->v", Immediate.NONE),
     ("v128.bitselect", (_SIMD, 0x52), "vvv->v", Immediate.NONE),
     ("v128.load32_zero", (_SIMD, 0x5C), "i->v", Immediate.MEMORY),
@@ -140,11 +141,12 @@ _TABLE = (
     ("f32x4.sub", (_SIMD, 0xE5), "vv->v", Immediate.NONE),
     ("f32x4.mul", (_SIMD, 0xE6), "vv->v", Immediate.NONE),
     ("f32x4.div", (_SIMD, 0xE7), "vv->v", Immediate.NONE),
-    ("f32x4.min", (_SIMD, 0xE8), "vv->v", Immediate.NONE),
-    ("f32x4.max", (_SIMD, 0xE9), "vv->v", Immediate.NONE),
+    ("f32x4.pmin", (_SIMD, 0xEA), "vv->v", Immediate.NONE),
+    ("f32x4.pmax", (_SIMD, 0xEB), "vv->v", Immediate.NONE),
     ("i32x4.trunc_sat_f32x4_s", (_SIMD, 0xF8), "v->v", Immediate.NONE),
     ("f32x4.convert_i32x4_s", (_SIMD, 0xFA), "v->v", Immediate.NONE),
     ("f32x4.relaxed_madd", (_SIMD, 0x105), "vvv->v", Immediate.NONE),
+    ("i32x4.relaxed_laneselect", (_SIMD, 0x10B), "vvv->v", Immediate.NONE),
 )
 
 
