@@ -101,6 +101,15 @@ class ExtractLane:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffle:
+    """Four lanes of two values: 0 to 3 are those of `left`, 4 to 7 those of `right`."""
+
+    left: "Expression"
+    right: "Expression"
+    lanes: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Binary:
     op: BinaryOp
     left: "Expression"
@@ -160,6 +169,7 @@ Expression = (
     | Read
     | Broadcast
     | ExtractLane
+    | Shuffle
     | Binary
     | MultiplyAdd
     | Compare

@@ -27,6 +27,7 @@ from services.tuner.ir.nodes import (
     MultiplyAdd,
     Read,
     Select,
+    Shuffle,
     Statement,
     Store,
 )
@@ -40,7 +41,11 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
     match expression:
         case Const() | IndexValue() | Load() | Read():
             return ()
-        case Binary(left=left, right=right) | Compare(left=left, right=right):
+        case (
+            Binary(left=left, right=right)
+            | Compare(left=left, right=right)
+            | Shuffle(left=left, right=right)
+        ):
             return (left, right)
         case MultiplyAdd(left=left, right=right, addend=addend):
             return (left, right, addend)
@@ -67,6 +72,8 @@ def with_operands(expression: Expression, rebuild: Rebuild) -> Expression:
             return MultiplyAdd(left=rebuild(left), right=rebuild(right), addend=rebuild(addend))
         case Binary(op=op, left=left, right=right):
             return Binary(op=op, left=rebuild(left), right=rebuild(right))
+        case Shuffle(left=left, right=right):
+            return replace(expression, left=rebuild(left), right=rebuild(right))
         case Broadcast(value=value, lanes=lanes):
             return Broadcast(value=rebuild(value), lanes=lanes)
         case ExtractLane() | Cast() | Bitcast():

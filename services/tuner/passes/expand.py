@@ -156,6 +156,8 @@ class _Expansion:
     def _load(self, load: Load, at: Constants, vector: str | None) -> Expression:
         """Four lanes where the index moves with the vector loop, else one lane in all four."""
         here = self._index(load.index, at)
+        if load.lanes > 1:
+            return replace(load, index=here)
         wide = vector is not None and load.index.coefficient(vector) == 1
         key = (load.buffer.name, id(here), wide, vector is not None)
         known = self._loads.get(key)

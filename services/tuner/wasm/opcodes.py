@@ -21,7 +21,7 @@ VALUE_TYPE_BYTE = {ValueType.I32: 0x7F, ValueType.F32: 0x7D, ValueType.V128: 0x7
 
 class Immediate(StrEnum):
     """What follows an opcode. MEMORY is (alignment exponent, offset); VECTOR is four f32,
-    INTEGERS four i32."""
+    INTEGERS four i32; LANES are sixteen bytes."""
 
     NONE = "none"
     LOCAL = "local"
@@ -33,6 +33,7 @@ class Immediate(StrEnum):
     INTEGERS = "integers"
     MEMORY = "memory"
     LANE = "lane"
+    LANES = "lanes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,6 +109,7 @@ _TABLE = (
     ("v128.store", (_SIMD, 0x0B), "iv->", Immediate.MEMORY),
     ("v128.const", (_SIMD, 0x0C), "->v", Immediate.VECTOR),
     ("v128.const i32x4", (_SIMD, 0x0C), "->v", Immediate.INTEGERS),
+    ("i8x16.shuffle", (_SIMD, 0x0D), "vv->v", Immediate.LANES),
     ("i32x4.splat", (_SIMD, 0x11), "i->v", Immediate.NONE),
     ("f32x4.splat", (_SIMD, 0x13), "f->v", Immediate.NONE),
     ("i32x4.extract_lane", (_SIMD, 0x1B), "v->i", Immediate.LANE),

@@ -17,6 +17,7 @@ from services.tuner.ir.nodes import (
     MultiplyAdd,
     Read,
     Select,
+    Shuffle,
 )
 from services.tuner.ir.unsupported import unsupported
 from services.tuner.passes.switches import PassSwitches
@@ -30,6 +31,7 @@ from services.tuner.wasm.instructions import (
     integers_const,
     memory,
     plain,
+    shuffle,
     vector_const,
 )
 from services.tuner.wasm.opcodes import OPCODES, ValueType
@@ -132,6 +134,9 @@ class Values:
                 self._frame.emit(extract_lane(f"{prefix}.extract_lane", lane))
             case IndexValue(index=index):
                 self._addresses.push_index(index)
+            case Shuffle(left=left, right=right, lanes=lanes):
+                self._each(left, right)
+                self._frame.emit(shuffle(lanes))
             case Select():
                 self._select(expression)
             case Cast(value=value, element=element):
