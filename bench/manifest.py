@@ -7,29 +7,22 @@ it costs.
 
 import asyncio
 import os
-import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import psutil
 
 from bench.busy import Usage
+from bench.fresh_stack import fresh_stack
 from bench.load import Load, Target, flat_out, steady
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.samples import percentile
 from bench.workloads import PAPER
 from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import StackOptions
-from kernelzoo.cli.stack.ports import LOOPBACK, free_port
-from kernelzoo.cli.stack.supervisor import Stack, running
+from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.errors import StackError
 from services.gateway.wire.jobs import Job
 
 WORKLOAD = PAPER[0].workload
@@ -53,7 +46,7 @@ def main() -> None:
 
 
 def measure(options: Namespace) -> Report:
-    with _stack() as stack:
+    with fresh_stack() as stack:
         target = _warm_manifest(stack)
         described = machine(gateway_on_core=_apart(stack))
         before = Usage.now()
@@ -63,18 +56,6 @@ def measure(options: Namespace) -> Report:
         ]
         described["others_busy"] = Usage.now().others_since(before)
     return Report(name="manifest", machine=described, rows=rows, claims=_claims(*rows))
-
-
-@contextmanager
-def _stack() -> Iterator[Stack]:
-    """In a directory that is removed with its data."""
-    options = StackOptions(host=LOOPBACK, port=free_port(), redis_port=free_port())
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            with running(Place.at(Path(folder)), options) as stack:
-                yield stack
-        except StackError as error:
-            raise CannotMeasure(str(error)) from error
 
 
 def _warm_manifest(stack: Stack) -> Target:

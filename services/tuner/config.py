@@ -81,12 +81,12 @@ class ContractionConfig:
         return a, b, *rest
 
     def rounded(self, extents: Extents) -> Extents:
-        """The extents rounded up to whole register tiles."""
+        """The extents rounded up to whole blocks."""
         return replace(
             extents,
-            m=round_up(extents.m, self.tile_m),
+            m=round_up(extents.m, self.block_m),
             k=round_up(extents.k, self.unroll_k),
-            n=round_up(extents.n, self.tile_n),
+            n=round_up(extents.n, self.block_n),
         )
 
     def range_extent(self, extents: Extents) -> int:
@@ -124,11 +124,11 @@ class ContractionConfig:
     def _block_fault(self, extents: Extents) -> str:
         whole = self.rounded(extents)
         for axis, block, tile, size in (
-            ("m", self.block_m, self.tile_m, whole.m),
-            ("n", self.block_n, self.tile_n, whole.n),
+            ("m", self.block_m, self.tile_m, extents.m),
+            ("n", self.block_n, self.tile_n, extents.n),
         ):
-            if block % tile or size % block:
-                return f"block_{axis}={block} must divide {size} into whole tiles of {tile}"
+            if block % tile or block > round_up(size, tile):
+                return f"block_{axis}={block} must be whole tiles of {tile} within {size}"
         if self.outer is Outer.BATCH and not extents.batch:
             return "outer=b needs a batch axis; use m or n"
         if self.pack is Pack.BEFORE:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators import Family
-from services.tuner.config import ContractionConfig
+from services.tuner.config import LANES, ContractionConfig
 from services.tuner.extents import Extents, is_pointwise
 from services.tuner.frontend.contraction import contraction_program
 from services.tuner.frontend.definitions import stated
@@ -15,6 +15,7 @@ from services.tuner.frontend.windows import window_program
 from services.tuner.ir.nodes import Program
 from services.tuner.maps import MapConfig
 from services.tuner.passes.pipeline import Freedom
+from services.tuner.passes.squares import in_squares
 from services.tuner.passes.vectorise import sliceable
 from services.tuner.rows import RowsConfig
 from services.tuner.stream import StreamConfig
@@ -52,5 +53,6 @@ def planned(candidate: Candidate) -> Plan:
             program = rows_program(workload, rows)
             return Plan(program=program, freedom=Freedom(fma=rows.fma, vectors=1))
     entries = MapConfig.of(candidate)
-    program = sliceable(plain_program(stated(workload)), entries.chunk)
+    program = in_squares(plain_program(stated(workload)), LANES * entries.vectors)
+    program = sliceable(program, entries.chunk)
     return Plan(program=program, freedom=Freedom(fma=entries.fma, vectors=entries.vectors))

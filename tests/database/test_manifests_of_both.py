@@ -10,6 +10,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.settings import Settings
 from kernelzoo.store import tuning
 from kernelzoo.store.blocking import execute, fetch_one
+from services.aggregator.publishing import Rule
 from tests.database.client import GPU, Agent, open_agent
 from tests.database.conftest import WORKLOAD, compile_row, make_candidate, plan
 from tests.reports import ok
@@ -93,7 +94,7 @@ def test_the_faster_target_is_advised_with_its_evidence_once_a_quorum_has_timed_
         for agent, best_ns in zip(agents, times_ns, strict=True):
             measure(db, agent, best_ns)
             assert agent.vote(WORKLOAD.key, [ballot_line(agent)]).status_code == 202
-            tally(db, WORKLOAD.key, agent.device_class, QUORUM)
+            tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=QUORUM, liars=0))
     entry = entry_of_both(http, *first)
     assert entry["advice"] == {"target": "webgpu", "basis": "measured"}
     assert entry["wasm"]["timing"] == {"best_ns": 1000.0, "identities": 2}

@@ -10,6 +10,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.store import candidates, tuning
 from kernelzoo.store.blocking import execute, fetch_all, fetch_one
+from services.aggregator.publishing import Rule
 from tests.database.client import GPU, OPERATOR, Agent, open_agent
 from tests.database.conftest import WORKLOAD, compile_row, make_candidate, plan
 from tests.reports import all_ok, failure
@@ -198,7 +199,7 @@ def test_a_ballot_of_a_model_is_tallied_against_the_default_of_its_space(
     agent.report(lease, all_ok(lease))
     agent.vote(WORKLOAD.key, [gpu_candidate(2).candidate_id])
     verify_lease(db, int(lease["lease"]))
-    tally(db, WORKLOAD.key, agent.device_class, 1)
+    tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=1, liars=0))
     (listed,) = http.get("/v1/zoo").json()["entries"]
     assert (listed["kind"], listed["state"]) == ("webgpu", "confirmed")
     assert listed["candidate"] == gpu_candidate(2).candidate_id

@@ -1,6 +1,7 @@
-import { type Arena, align, type Block } from "../engine/arena.js";
+import type { Arena } from "../engine/arena.js";
 import { addresses, instantiate, type KernelInstance } from "../engine/instance.js";
-import type { ThreadedKernel, ThreadPool } from "../threads/pool.js";
+import { type BoundToThreads, bindToThreads } from "../threads/bind.js";
+import type { ThreadPool } from "../threads/pool.js";
 import type { KernelWire } from "../wire/types.js";
 import type { Tensors } from "./tensors.js";
 
@@ -16,27 +17,6 @@ const FIRST_RUN_SLICES = 32;
 function runInSlices({ extent, run }: KernelInstance): void {
   const units = Math.max(1, Math.ceil(extent / FIRST_RUN_SLICES));
   for (let lo = 0; lo < extent; lo += units) run(lo, Math.min(lo + units, extent));
-}
-
-interface BoundToThreads {
-  readonly kernel: ThreadedKernel;
-  readonly scratch: Block;
-}
-
-/** Threads share the tensors; each has scratch of its own. */
-function bindToThreads(
-  { used, module }: WasmModule,
-  { plan, block }: Tensors,
-  arena: Arena,
-  pool: ThreadPool,
-): BoundToThreads {
-  const stride = align(used.scratch_bytes);
-  const scratch = arena.allocate(stride * pool.size);
-  const wordsOf = (thread: number): readonly number[] => {
-    const own = { ...plan, scratchOffset: scratch.start + thread * stride - block.start };
-    return addresses(used, own, block.start);
-  };
-  return { kernel: pool.bind({ module, extent: used.range_extent, wordsOf }), scratch };
 }
 
 /** A module on its tensors. */
@@ -67,7 +47,10 @@ export class WasmKernel {
 
   /** Rejects with KernelZooError: run, memory. */
   runOn(pool: ThreadPool): Promise<void> {
-    this.#threaded ??= bindToThreads(this.#made, this.#tensors, this.#arena, pool);
+    const { used: kernel, module } = this.#made;
+    const { plan, block } = this.#tensors;
+    const placed = { arena: this.#arena, kernel, module, plan, base: block.start };
+    this.#threaded ??= bindToThreads(placed, pool);
     return this.#threaded.kernel.run();
   }
 

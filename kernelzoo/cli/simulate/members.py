@@ -5,6 +5,7 @@ from random import Random
 
 from kernelzoo.cli.simulate.scenario import Attack, Scenario
 from kernelzoo.cli.simulate.world import PEAK_GFLOPS
+from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.sessions import EngineWire, HardwareWire, SessionRequest
 
 ENGINE = EngineWire(name="Chromium", version="156")
@@ -53,7 +54,8 @@ def session_of(member: Member) -> SessionRequest:
     return SessionRequest(
         hardware=hardware,
         engine=ENGINE,
-        wasm_features=["relaxed-simd", "simd128"],
+        target=TargetKind.WASM,
+        features=["relaxed-simd", "simd128"],
         rho="r1-0",
         peak_gflops=PEAK_GFLOPS,
         isolated=True,

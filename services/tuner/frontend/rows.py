@@ -5,12 +5,14 @@ lies outside; a stage that keeps entries in scratch memory keeps zeros there, wh
 sees.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 from tvm import te, tirx
 
 from kernelzoo.domain.workload import Workload
+from services.tuner.config import LANES
 from services.tuner.extents import round_up
 from services.tuner.frontend.definitions import VARIANCE_FLOOR
 from services.tuner.frontend.expressions import Node
@@ -23,36 +25,64 @@ from services.tuner.rows import RowsConfig
 def rows_program(workload: Workload, config: RowsConfig) -> Program:
     """The scheduled loop nest; its parameters are those of the workload, flat."""
     extent = workload.extent
-    function, stages = _stated(workload.operator.name, extent["m"], extent["n"], config.width)
-    schedule = _scheduled(function, stages, config)
+    stated = _stated(workload.operator.name, extent["m"], extent["n"], config.width)
+    schedule = _scheduled(stated, config)
     shapes = tuple(tensor.shape for tensor in workload.tensors)
     return scheduled_program(schedule, shapes, extent["m"] // config.block_m)
 
 
+Value = Callable[[Node, Node, Node], Node]
+"""An entry by its row, its step and its lane within the step."""
+
+
 class _Row:
-    """States the stages of an operator; `stages` are their names in order."""
+    """States the stages of an operator; `stages` are their names in order.
+
+    A row is `steps` of `width` entries. `followers` are sums, each with the stage that keeps what
+    it adds: they share a loop, so that every entry is added while it is in a register.
+    """
 
     def __init__(self, m: int, n: int, width: int) -> None:
         self.m, self.n, self.width = m, n, width
         self.columns = round_up(n, width)
+        self.steps = self.columns // width
         self.stages: list[str] = []
-        self.a = te.placeholder((m, self.columns), name="a")
+        self.followers: dict[str, str] = {}
+        self.parameters: list[Node] = [te.placeholder((m, self.columns), name="a")]
 
-    def parameter(self, name: str) -> Node:
-        return te.placeholder((self.columns,), name=name)
+    def a(self, i: Node, step: Node, lane: Node) -> Node:
+        return self.parameters[0][i, step * self.width + lane]
+
+    def parameter(self, name: str) -> Callable[[Node, Node], Node]:
+        """By step and lane."""
+        stated = te.placeholder((self.columns,), name=name)
+        self.parameters.append(stated)
+        return lambda step, lane: stated[step * self.width + lane]
 
     def reduced(
-        self, reduce: Callable[..., Node], value: Callable[[Node, Node], Node], name: str
+        self, reduce: Callable[..., Node], value: Value, name: str, follows: str = ""
     ) -> Node:
-        """Over the columns: first lane by lane, then over the lanes."""
-        step = te.reduce_axis((0, self.columns // self.width), name="step")
-        lane = te.reduce_axis((0, self.width), name="lane")
+        """Over the columns: first lane by lane of a step, then of a vector, then to one value."""
+        step = te.reduce_axis((0, self.steps), name="step")
+        vector = te.reduce_axis((0, self.width // LANES), name="vector")
+        lane = te.reduce_axis((0, LANES), name="lane")
         partial = te.compute(
             (self.m, self.width),
-            lambda i, j: reduce(value(i, step * self.width + j), axis=step),
+            lambda i, j: reduce(value(i, step, j), axis=step),
             name=f"{name}_lanes",
         )
-        self.stages += [f"{name}_lanes", name]
+        if follows:
+            self.followers[f"{name}_lanes"] = follows
+        self.stages.append(f"{name}_lanes")
+        if self.width > LANES:
+            wide, width = partial, f"{name}_vectors"
+            self.stages.append(width)
+            partial = te.compute(
+                (self.m, LANES),
+                lambda i, j: reduce(wide[i, vector * LANES + j], axis=vector),
+                name=width,
+            )
+        self.stages.append(name)
         return te.compute((self.m,), lambda i: reduce(partial[i, lane], axis=lane), name=name)
 
     def single(self, value: Callable[[Node], Node], name: str) -> Node:
@@ -60,64 +90,69 @@ class _Row:
         self.stages.append(name)
         return te.compute((self.m,), value, name=name)
 
-    def kept(self, value: Callable[[Node, Node], Node], name: str) -> Node:
+    def kept(self, value: Value, name: str) -> Node:
         """An entry for every column, 0 outside of the row."""
         self.stages.append(name)
         zero = tirx.const(0, "float32")
 
-        def entry(i: Node, j: Node) -> Node:
+        def entry(i: Node, step: Node, lane: Node) -> Node:
             if self.columns == self.n:
-                return value(i, j)
-            return tirx.if_then_else(j < self.n, value(i, j), zero)
+                return value(i, step, lane)
+            inside = step * self.width + lane < self.n
+            return tirx.if_then_else(inside, value(i, step, lane), zero)
 
-        return te.compute((self.m, self.columns), entry, name=name)
+        return te.compute((self.m, self.steps, self.width), entry, name=name)
 
-    def result(self, value: Callable[[Node, Node], Node]) -> Node:
-        return te.compute((self.m, self.columns), value, name="c")
+    def result(self, value: Value) -> Node:
+        def entry(i: Node, j: Node) -> Node:
+            return value(i, j // self.width, j % self.width)
+
+        return te.compute((self.m, self.columns), entry, name="c")
 
 
 def _constant(value: float) -> Node:
     return tirx.const(value, "float32")
 
 
-def _softmax(row: _Row) -> list[Node]:
-    a = row.a
-    largest = row.reduced(te.max, lambda i, j: a[i, j], "largest")
-    power = row.kept(lambda i, j: te.exp(a[i, j] - largest[i]), "power")
-    total = row.reduced(te.sum, lambda i, j: power[i, j], "total")
+def _softmax(row: _Row) -> Node:
+    largest = row.reduced(te.max, row.a, "largest")
+    power = row.kept(lambda i, s, j: te.exp(row.a(i, s, j) - largest[i]), "power")
+    total = row.reduced(te.sum, lambda i, s, j: power[i, s, j], "total", follows="power")
     share = row.single(lambda i: _constant(1) / total[i], "share")
-    return [a, row.result(lambda i, j: power[i, j] * share[i])]
+    return row.result(lambda i, s, j: power[i, s, j] * share[i])
 
 
-def _layer_norm(row: _Row) -> list[Node]:
-    a, gain, shift = row.a, row.parameter("gain"), row.parameter("shift")
+def _layer_norm(row: _Row) -> Node:
+    gain, shift = row.parameter("gain"), row.parameter("shift")
     n = _constant(1 / row.n)
-    total = row.reduced(te.sum, lambda i, j: a[i, j], "total")
+    total = row.reduced(te.sum, row.a, "total")
     mean = row.single(lambda i: total[i] * n, "mean")
-    rest = row.kept(lambda i, j: a[i, j] - mean[i], "rest")
-    square = row.reduced(te.sum, lambda i, j: rest[i, j] * rest[i, j], "square")
+    rest = row.kept(lambda i, s, j: row.a(i, s, j) - mean[i], "rest")
+    square = row.reduced(
+        te.sum, lambda i, s, j: rest[i, s, j] * rest[i, s, j], "square", follows="rest"
+    )
     root = row.single(lambda i: te.rsqrt(square[i] * n + _constant(VARIANCE_FLOOR)), "factor")
-    return [a, gain, shift, row.result(lambda i, j: rest[i, j] * root[i] * gain[j] + shift[j])]
+    return row.result(lambda i, s, j: rest[i, s, j] * root[i] * gain(s, j) + shift(s, j))
 
 
-def _rms_norm(row: _Row) -> list[Node]:
-    a, gain = row.a, row.parameter("gain")
-    square = row.reduced(te.sum, lambda i, j: a[i, j] * a[i, j], "square")
+def _rms_norm(row: _Row) -> Node:
+    gain = row.parameter("gain")
+    square = row.reduced(te.sum, lambda i, s, j: row.a(i, s, j) * row.a(i, s, j), "square")
     mean = _constant(1 / row.n)
     root = row.single(lambda i: te.rsqrt(square[i] * mean + _constant(VARIANCE_FLOOR)), "factor")
-    return [a, gain, row.result(lambda i, j: a[i, j] * root[i] * gain[j])]
+    return row.result(lambda i, s, j: row.a(i, s, j) * root[i] * gain(s, j))
 
 
-def _reduction(reduce: Callable[..., Node], *, mean: bool = False) -> Callable[[_Row], list[Node]]:
-    def state(row: _Row) -> list[Node]:
-        total = row.reduced(reduce, lambda i, j: row.a[i, j], "total")
+def _reduction(reduce: Callable[..., Node], *, mean: bool = False) -> Callable[[_Row], Node]:
+    def state(row: _Row) -> Node:
+        total = row.reduced(reduce, row.a, "total")
         factor = _constant(1 / row.n if mean else 1)
-        return [row.a, te.compute((row.m,), lambda i: total[i] * factor, name="c")]
+        return te.compute((row.m,), lambda i: total[i] * factor, name="c")
 
     return state
 
 
-_OPERATORS: dict[str, Callable[[_Row], list[Node]]] = {
+_OPERATORS: dict[str, Callable[[_Row], Node]] = {
     "softmax": _softmax,
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
@@ -127,33 +162,73 @@ _OPERATORS: dict[str, Callable[[_Row], list[Node]]] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stated:
+    """`stages` in order, without the result; `followers` as in `_Row`."""
+
+    function: Node
+    stages: tuple[str, ...]
+    followers: Mapping[str, str]
+
+
 @lru_cache(maxsize=256)
-def _stated(name: str, m: int, n: int, width: int) -> tuple[Node, tuple[str, ...]]:
+def _stated(name: str, m: int, n: int, width: int) -> _Stated:
     row = _Row(m, n, width)
-    tensors = _OPERATORS[name](row)
-    return te.create_prim_func(tensors), tuple(row.stages)
+    result = _OPERATORS[name](row)
+    return _Stated(
+        function=te.create_prim_func([*row.parameters, result]),
+        stages=tuple(row.stages),
+        followers=row.followers,
+    )
 
 
-def _scheduled(function: Node, stages: tuple[str, ...], config: RowsConfig) -> Node:
+def _scheduled(stated: _Stated, config: RowsConfig) -> Node:
     """Every stage inside the loop over rows, the last first, as each follows its readers."""
-    schedule = Schedule(function, debug_mask="none", enable_check=False)
-    rows = schedule.get_loops(schedule.get_sblock("c"))[0]
+    schedule = Schedule(stated.function, debug_mask="none", enable_check=False)
+    rows, *columns = schedule.get_loops(schedule.get_sblock("c"))
     _, row = schedule.split(rows, [None, config.block_m], preserve_unit_iters=True)
-    for stage in reversed(stages):
+    for column in columns:
+        _, lane = schedule.split(column, [None, config.width], preserve_unit_iters=True)
+        schedule.vectorize(lane)
+    for stage in reversed(stated.stages):
         block = schedule.get_sblock(stage)
         schedule.compute_at(block, row, preserve_unit_loops=True)
-    for stage in stages:
-        if stage.endswith("_lanes"):
-            _lanes(schedule, stage)
-            _total(schedule, stage.removesuffix("_lanes"))
+    for stage in stated.stages:
+        _place(schedule, stage, stated)
     return schedule
 
 
-def _lanes(schedule: Node, stage: str) -> None:
+def _place(schedule: Node, stage: str, stated: _Stated) -> None:
+    """The loops of a stage; one that keeps entries gets those of the sum that follows it."""
+    kind = stage.rpartition("_")[2]
+    if stage in stated.followers:
+        _follow(schedule, stage, stated.followers[stage])
+    elif kind == "lanes":
+        _by_vectors(schedule, stage, unrolled=False)
+    elif kind == "vectors":
+        _by_vectors(schedule, stage, unrolled=True)
+    elif f"{stage}_lanes" in stated.stages:
+        _total(schedule, stage)
+
+
+def _by_vectors(schedule: Node, stage: str, *, unrolled: bool) -> None:
     block = schedule.get_sblock(stage)
     *_, lane, step = schedule.get_loops(block)
     schedule.set_scope(block, 0, "local")
     schedule.reorder(step, lane)
+    schedule.vectorize(lane)
+    if unrolled:
+        schedule.unroll(step)
+    first = schedule.decompose_reduction(block, step)
+    schedule.vectorize(schedule.get_loops(first)[-1])
+
+
+def _follow(schedule: Node, stage: str, source: str) -> None:
+    """Every entry is summed where it is made."""
+    block = schedule.get_sblock(stage)
+    schedule.set_scope(block, 0, "local")
+    *_, step, lane = schedule.get_loops(schedule.get_sblock(source))
+    schedule.reverse_compute_at(block, lane, preserve_unit_loops=False)
     schedule.vectorize(lane)
     first = schedule.decompose_reduction(block, step)
     schedule.vectorize(schedule.get_loops(first)[-1])

@@ -37,6 +37,7 @@ from services.tuner.ir.nodes import (
     Read,
     Register,
     Select,
+    Shuffle,
     Statement,
     Store,
 )
@@ -223,6 +224,8 @@ def _value(expression: Expression, machine: _Machine) -> Value:
         case Compare(op=compare, left=left, right=right):
             holds = _lanes(_COMPARE[compare](*_values((left, right), machine)))
             return holds.astype(np.int32) * (1 if holds.size == 1 else -1)
+        case Shuffle(left=left, right=right, lanes=lanes):
+            return np.concatenate(list(_values((left, right), machine)))[list(lanes)]
         case Select(condition=condition, then=then, otherwise=otherwise):
             chosen, one, other = _values((condition, then, otherwise), machine)
             return _lanes(np.where(chosen != 0, one, other))

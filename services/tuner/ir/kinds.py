@@ -57,6 +57,8 @@ class LoopKind(StrEnum):
 
 
 class BinaryOp(StrEnum):
+    """MIN and MAX of a NaN and a number are either of the two, as in TVM."""
+
     ADD = "add"
     SUB = "sub"
     MUL = "mul"

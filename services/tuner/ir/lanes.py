@@ -17,13 +17,19 @@ from services.tuner.ir.nodes import (
     MultiplyAdd,
     Read,
     Select,
+    Shuffle,
 )
 from services.tuner.ir.unsupported import unsupported
 
 
 def lanes_of(expression: Expression) -> int:
     match expression:
-        case MultiplyAdd(left=operand) | Binary(left=operand) | Compare(left=operand):
+        case (
+            MultiplyAdd(left=operand)
+            | Binary(left=operand)
+            | Compare(left=operand)
+            | Shuffle(left=operand)
+        ):
             return lanes_of(operand)
         case Load(lanes=lanes) | Const(lanes=lanes) | Broadcast(lanes=lanes):
             return lanes
@@ -47,7 +53,9 @@ def element_of(expression: Expression) -> Element:
             return Element.F32
         case Load(buffer=buffer):
             return buffer.element.loaded
-        case Binary(left=operand) | Broadcast(value=operand) | ExtractLane(value=operand):
+        case Binary(left=operand) | Shuffle(left=operand):
+            return element_of(operand)
+        case Broadcast(value=operand) | ExtractLane(value=operand):
             return element_of(operand)
         case Lanes(values=(first, *_)):
             return element_of(first)

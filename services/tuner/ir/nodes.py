@@ -108,6 +108,15 @@ class ExtractLane:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffle:
+    """Four lanes of two values: 0 to 3 are those of `left`, 4 to 7 those of `right`."""
+
+    left: "Expression"
+    right: "Expression"
+    lanes: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Binary:
     op: BinaryOp
     left: "Expression"
@@ -132,9 +141,12 @@ class Compare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select:
+    """`relaxed`: the machine may have instructions that need every bit of a lane alike."""
+
     condition: "Expression"
     then: "Expression"
     otherwise: "Expression"
+    relaxed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +177,7 @@ Expression = (
     | Broadcast
     | Lanes
     | ExtractLane
+    | Shuffle
     | Binary
     | MultiplyAdd
     | Compare

@@ -28,6 +28,7 @@ from services.tuner.ir.nodes import (
     MultiplyAdd,
     Read,
     Select,
+    Shuffle,
     Statement,
     Store,
 )
@@ -41,7 +42,11 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
     match expression:
         case Const() | IndexValue() | Load() | Read():
             return ()
-        case Binary(left=left, right=right) | Compare(left=left, right=right):
+        case (
+            Binary(left=left, right=right)
+            | Compare(left=left, right=right)
+            | Shuffle(left=left, right=right)
+        ):
             return (left, right)
         case MultiplyAdd(left=left, right=right, addend=addend):
             return (left, right, addend)
@@ -70,6 +75,8 @@ def with_operands(expression: Expression, rebuild: Rebuild) -> Expression:
             return MultiplyAdd(left=rebuild(left), right=rebuild(right), addend=rebuild(addend))
         case Binary(op=op, left=left, right=right):
             return Binary(op=op, left=rebuild(left), right=rebuild(right))
+        case Shuffle(left=left, right=right):
+            return replace(expression, left=rebuild(left), right=rebuild(right))
         case Broadcast(value=value, lanes=lanes):
             return Broadcast(value=rebuild(value), lanes=lanes)
         case ExtractLane() | Cast() | Bitcast():
@@ -77,8 +84,11 @@ def with_operands(expression: Expression, rebuild: Rebuild) -> Expression:
         case Compare(op=compare, left=left, right=right):
             return Compare(op=compare, left=rebuild(left), right=rebuild(right))
         case Select(condition=condition, then=then, otherwise=otherwise):
-            return Select(
-                condition=rebuild(condition), then=rebuild(then), otherwise=rebuild(otherwise)
+            return replace(
+                expression,
+                condition=rebuild(condition),
+                then=rebuild(then),
+                otherwise=rebuild(otherwise),
             )
         case Call(function=function, argument=argument):
             return Call(function=function, argument=rebuild(argument))

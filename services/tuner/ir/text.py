@@ -30,6 +30,7 @@ from services.tuner.ir.nodes import (
     Program,
     Read,
     Select,
+    Shuffle,
     Statement,
     Store,
 )
@@ -112,6 +113,8 @@ def expression_text(expression: Expression) -> str:
             return f"fma({show(left)}, {show(right)}, {show(addend)})"
         case Compare(op=compare, left=left, right=right):
             return f"{compare}({show(left)}, {show(right)})"
+        case Shuffle(left=left, right=right, lanes=(i, j, k, m)):
+            return f"shuffle({show(left)}, {show(right)}, {i} {j} {k} {m})"
         case Select(condition=condition, then=then, otherwise=otherwise):
             return f"select({show(condition)}, {show(then)}, {show(otherwise)})"
         case Cast(value=value, element=element):

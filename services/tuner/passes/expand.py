@@ -163,6 +163,8 @@ class _Expansion:
             places = [{**at, vector: at[vector] + lane} for lane in range(LANES)]
             return Lanes(values=tuple(self._load(load, place, None) for place in places))
         here = self._index(load.index, at)
+        if load.lanes > 1:
+            return replace(load, index=here)
         wide = vector is not None and load.index.coefficient(vector) == 1
         key = (load.buffer.name, id(here), wide, vector is not None)
         known = self._loads.get(key)

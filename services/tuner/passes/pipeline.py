@@ -8,6 +8,7 @@ from services.tuner.passes.contract import contract
 from services.tuner.passes.expand import expand
 from services.tuner.passes.hoist import hoist
 from services.tuner.passes.inline import has_calls, inline
+from services.tuner.passes.invariant import lift_invariants
 from services.tuner.passes.lift import lift
 from services.tuner.passes.partition import partition
 from services.tuner.passes.registers import to_registers
@@ -52,6 +53,8 @@ def run_passes(program: Program, switches: PassSwitches, freedom: Freedom) -> Pr
         program = to_registers(program)
     if calls:
         program = inline(program, fma=freedom.fma)
+    if switches.variable:
+        program = lift_invariants(program)
     if switches.hoist:
         program = hoist(program)
     return program

@@ -19,7 +19,8 @@ from services.tuner.ir.nodes import (
 class Terms:
     """Owns the registers that it makes; `assigned` are their values, in order.
 
-    `fma` lets a product and a sum round once; `native` functions may be called.
+    `fma` lets a product and a sum round once, and values be chosen by relaxed instructions.
+    `native` functions may be called.
     """
 
     def __init__(
@@ -62,6 +63,13 @@ class Terms:
             value = self.multiply_add(value, x, self.number(coefficient))
         return value
 
+    def below(
+        self, left: Expression, right: Expression, then: Expression, otherwise: Expression
+    ) -> Select:
+        """`then` where left < right, else `otherwise`, also where either is no number."""
+        condition = Compare(op=CompareOp.LT, left=left, right=right)
+        return Select(condition=condition, then=then, otherwise=otherwise, relaxed=self._fma)
+
     def scaled(self, value: Expression, exponent: Expression) -> Expression:
         """value·2ⁿ, where the low nine bits of `exponent` are n and the result is normal."""
         count = Const(value=23, element=Element.I32)
@@ -100,9 +108,3 @@ def smaller(left: Expression, right: Expression) -> Binary:
 
 def call(function: MathFunction, argument: Expression) -> Call:
     return Call(function=function, argument=argument)
-
-
-def below(left: Expression, right: Expression, then: Expression, otherwise: Expression) -> Select:
-    """`then` where left < right, else `otherwise`, also where either is no number."""
-    condition = Compare(op=CompareOp.LT, left=left, right=right)
-    return Select(condition=condition, then=then, otherwise=otherwise)

@@ -18,7 +18,7 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
 )
-from services.tuner.ir.rewrite import leaves, substitute
+from services.tuner.ir.rewrite import leaves, statements, substitute
 from services.tuner.passes.independence import independent
 
 LANES = 4
@@ -43,7 +43,7 @@ def sliceable(program: Program, chunk: int) -> Program:
 
 
 def _holds_loop(block: Block) -> bool:
-    return any(isinstance(statement, Loop) for statement in block)
+    return any(isinstance(statement, Loop) for statement in statements(block))
 
 
 def _chunked(loop: Loop, chunk: int) -> Loop:

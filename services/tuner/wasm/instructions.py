@@ -32,6 +32,8 @@ class Instruction(NamedTuple):
                 return f"{name} {self.operands[0]}"
             case Immediate.VECTOR:
                 return f"{name} f32x4 {self.operands[0]:g}"
+            case Immediate.LANES:
+                return f"{name} {' '.join(map(str, self.operands))}"
         return f"{name} {self.operands[0]:g}"
 
 
@@ -90,6 +92,13 @@ def integers_const(value: int) -> Instruction:
 @lru_cache(maxsize=8)
 def extract_lane(name: str, lane: int) -> Instruction:
     return _make(name, Immediate.LANE, (lane,), bytes((lane,)))
+
+
+@lru_cache(maxsize=64)
+def shuffle(lanes: tuple[int, ...]) -> Instruction:
+    """Lanes of four bytes: those of the first operand are 0 to 3, of the second 4 to 7."""
+    places = tuple(4 * lane + byte for lane in lanes for byte in range(4))
+    return _make("i8x16.shuffle", Immediate.LANES, places, bytes(places))
 
 
 def _make(

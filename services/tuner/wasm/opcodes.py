@@ -21,7 +21,7 @@ VALUE_TYPE_BYTE = {ValueType.I32: 0x7F, ValueType.F32: 0x7D, ValueType.V128: 0x7
 
 class Immediate(StrEnum):
     """What follows an opcode. MEMORY is (alignment exponent, offset); VECTOR is four f32,
-    INTEGERS four i32."""
+    INTEGERS four i32; LANES are sixteen bytes."""
 
     NONE = "none"
     LOCAL = "local"
@@ -33,6 +33,7 @@ class Immediate(StrEnum):
     INTEGERS = "integers"
     MEMORY = "memory"
     LANE = "lane"
+    LANES = "lanes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,6 +109,7 @@ _TABLE = (
     ("v128.store", (_SIMD, 0x0B), "iv->", Immediate.MEMORY),
     ("v128.const", (_SIMD, 0x0C), "->v", Immediate.VECTOR),
     ("v128.const i32x4", (_SIMD, 0x0C), "->v", Immediate.INTEGERS),
+    ("i8x16.shuffle", (_SIMD, 0x0D), "vv->v", Immediate.LANES),
     ("i32x4.splat", (_SIMD, 0x11), "i->v", Immediate.NONE),
     ("f32x4.splat", (_SIMD, 0x13), "f->v", Immediate.NONE),
     ("i32x4.extract_lane", (_SIMD, 0x1B), "v->i", Immediate.LANE),
@@ -121,6 +123,7 @@ _TABLE = (
     ("f32x4.lt", (_SIMD, 0x43), "vv->v", Immediate.NONE),
     ("f32x4.le", (_SIMD, 0x45), "vv->v", Immediate.NONE),
     ("v128.and", (_SIMD, 0x4E), "vv->v", Immediate.NONE),
+    ("v128.andnot", (_SIMD, 0x4F), "vv->v", Immediate.NONE),
     ("v128.or", (_SIMD, 0x50), "vv->v", Immediate.NONE),
     ("v128.bitselect", (_SIMD, 0x52), "vvv->v", Immediate.NONE),
     ("v128.load32_zero", (_SIMD, 0x5C), "i->v", Immediate.MEMORY),
@@ -140,11 +143,12 @@ _TABLE = (
     ("f32x4.sub", (_SIMD, 0xE5), "vv->v", Immediate.NONE),
     ("f32x4.mul", (_SIMD, 0xE6), "vv->v", Immediate.NONE),
     ("f32x4.div", (_SIMD, 0xE7), "vv->v", Immediate.NONE),
-    ("f32x4.min", (_SIMD, 0xE8), "vv->v", Immediate.NONE),
-    ("f32x4.max", (_SIMD, 0xE9), "vv->v", Immediate.NONE),
+    ("f32x4.pmin", (_SIMD, 0xEA), "vv->v", Immediate.NONE),
+    ("f32x4.pmax", (_SIMD, 0xEB), "vv->v", Immediate.NONE),
     ("i32x4.trunc_sat_f32x4_s", (_SIMD, 0xF8), "v->v", Immediate.NONE),
     ("f32x4.convert_i32x4_s", (_SIMD, 0xFA), "v->v", Immediate.NONE),
     ("f32x4.relaxed_madd", (_SIMD, 0x105), "vvv->v", Immediate.NONE),
+    ("i32x4.relaxed_laneselect", (_SIMD, 0x10B), "vvv->v", Immediate.NONE),
 )
 
 

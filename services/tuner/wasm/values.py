@@ -17,6 +17,7 @@ from services.tuner.ir.nodes import (
     MultiplyAdd,
     Read,
     Select,
+    Shuffle,
 )
 from services.tuner.ir.unsupported import unsupported
 from services.tuner.passes.switches import PassSwitches
@@ -30,6 +31,7 @@ from services.tuner.wasm.instructions import (
     integers_const,
     memory,
     plain,
+    shuffle,
     vector_const,
 )
 from services.tuner.wasm.opcodes import OPCODES, ValueType
@@ -51,8 +53,12 @@ _DIVISIONS = (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
 
 
 def _spelling(op: BinaryOp | CompareOp, kind: Kind) -> str:
+    """f32x4.max is nine instructions of x86, as it keeps NaN and tells zeros apart; pmax is one. It
+    answers its left operand where either is NaN."""
     if op in _BITS and kind[1]:
         return f"v128.{op}"
+    if op in _EXTREMES and kind == _F32X4:
+        return f"f32x4.p{op}"
     return f"{_PREFIX[kind]}.{op}{'_s' if kind[0] is Element.I32 and op in _SIGNED else ''}"
 
 
@@ -85,6 +91,7 @@ _SELECTS = {
     _F32X4: plain("v128.bitselect"),
     _I32X4: plain("v128.bitselect"),
 }
+_RELAXED_SELECT = plain("i32x4.relaxed_laneselect")
 _LOADS = {
     (Element.F32, False): ("f32.load", ELEMENT_ALIGNMENT),
     (Element.F32, True): ("v128.load", ELEMENT_ALIGNMENT),
@@ -127,9 +134,11 @@ class Values:
                 self._frame.emit(extract_lane(f"{prefix}.extract_lane", lane))
             case IndexValue(index=index):
                 self._addresses.push_index(index)
-            case Select(condition=condition, then=then, otherwise=otherwise):
-                self._each(then, otherwise, condition)
-                self._frame.emit(_SELECTS[kind_of(then)])
+            case Shuffle(left=left, right=right, lanes=lanes):
+                self._each(left, right)
+                self._frame.emit(shuffle(lanes))
+            case Select():
+                self._select(expression)
             case Cast(value=value, element=element):
                 self._converted(expression, _CASTS.get((kind_of(value), element)))
             case Bitcast(value=value, element=element):
@@ -140,6 +149,18 @@ class Values:
                     raise unsupported(expression, "the wasm printer")
                 self.push(argument)
                 self._frame.emit(made)
+
+    def _select(self, node: Select) -> None:
+        """Of four lanes, bitselect is three instructions of x86; zero or another value, and a
+        relaxed choice by comparison, are one."""
+        match node.then:
+            case Const(value=value, lanes=4) if str(value) in ("0", "0.0"):
+                self._each(node.otherwise, node.condition)
+                self._frame.emit(plain("v128.andnot"))
+                return
+        self._each(node.then, node.otherwise, node.condition)
+        relaxed = node.relaxed and lanes_of(node.then) == WIDE
+        self._frame.emit(_RELAXED_SELECT if relaxed else _SELECTS[kind_of(node.then)])
 
     def _each(self, *expressions: Expression) -> None:
         for expression in expressions:

@@ -33,6 +33,8 @@ EXAMPLES = (
     "row_mean:f32:m3n50",
     "row_max:f32:m4n41",
     "transpose:f32:m11n7",
+    "transpose:f32:m9n38",
+    "transpose:f32:m3n5",
     "concat:f32:m5n6k7",
     "slice:f32:m5n19s3k11",
     "pad:f32:m6n9p2",

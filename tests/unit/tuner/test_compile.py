@@ -48,6 +48,14 @@ def test_every_lite_candidate_of_every_shape_equals_numpy(candidate: Candidate) 
     assert_right(candidate, execute(compile_candidate(candidate), inputs_of(candidate.workload)))
 
 
+@pytest.mark.parametrize(("pack", "outer"), [*product((Pack.NONE,), "mn"), (Pack.KERNEL, "n")])
+def test_a_last_block_may_be_smaller(pack: Pack, outer: str) -> None:
+    workload = contraction(23, 11, 41)
+    candidate = schedule(workload, (4, 8), block=(12, 24), pack=pack, outer=Outer(outer))
+    assert compile_candidate(candidate).manifest.range_extent == 2
+    assert_right(candidate, execute(compile_candidate(candidate), inputs_of(workload)))
+
+
 def stages(candidate: Candidate) -> dict[Stage, Program]:
     plan = planned(candidate)
     scheduled = plan.program
@@ -216,9 +224,9 @@ GOOD = schedule(contraction(64, 64, 64), (4, 8))
         (_with(GOOD, tile_m=1 << 30), "at most 128 entries"),
         (_with(GOOD, unroll_k=1 << 30), "unroll_k=1073741824 is too large"),
         (_with(GOOD, unroll_k=64), "unroll_k=64 is too large"),
-        (_with(GOOD, block_m=12), "block_m=12 must divide 64"),
-        (_with(GOOD, block_n=20), "block_n=20 must divide 64"),
-        (_with(GOOD, block_n=1 << 40), "must divide"),
+        (_with(GOOD, block_m=10), "block_m=10 must be whole tiles of 4 within 64"),
+        (_with(GOOD, block_n=20), "block_n=20 must be whole tiles of 8 within 64"),
+        (_with(GOOD, block_n=1 << 40), "whole tiles"),
         (_with(GOOD, outer="b"), "needs a batch axis"),
         (_with(GOOD, outer="k"), "must be one of b, m, n"),
         (_with(GOOD, pack="kernel"), "pack again for every block"),

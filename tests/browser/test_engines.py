@@ -1,0 +1,143 @@
+"""Compiled artifacts in Chromium and in Firefox: one isolated page runs them all, against NumPy."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from bench.blank import BROWSERS, blank_site
+from bench.firefox import find_firefox
+from kernelzoo.domain.artifact import Artifact
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.operators import EPILOGUES, OPERATORS
+from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.compile import compile_candidate
+from services.tuner.config import Outer, Pack
+from services.tuner.space import lite_space
+from tests.unit.tuner.candidates import schedule
+from tests.unit.tuner.execution import Floats, inputs_of
+from tests.unit.tuner.reference import EXAMPLES, reference
+from tests.unit.tuner.test_packing import packed
+
+KEYS = (*EXAMPLES, "matmul+sigmoid:f32:m5k6n7", "matmul:f32:m61k31n67")
+PACKED = Workload.parse("matmul:f32:m29k31n67")
+FMA = "relaxed-simd"
+ALIGNMENT_BYTES = 64
+
+RUN = """async ([cases, pages]) => {
+  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const text = (view) => {
+    let all = "";
+    for (const byte of view) all += String.fromCharCode(byte);
+    return btoa(all);
+  };
+  const memory = new WebAssembly.Memory({ initial: pages, maximum: 65536, shared: true });
+  return cases.map(({ body, starts, inputs, words, extent, output }) => {
+    if (!WebAssembly.validate(bytes(body))) return null;
+    new Float32Array(memory.buffer).fill(NaN);
+    inputs.forEach((input, i) => new Uint8Array(memory.buffer).set(bytes(input), starts[i]));
+    const module = new WebAssembly.Module(bytes(body));
+    new WebAssembly.Instance(module, { env: { memory } }).exports.main(...words, 0, extent);
+    return text(new Uint8Array(memory.buffer, output[0], output[1]).slice());
+  });
+}"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    workload: Workload
+    candidate: Candidate
+    artifact: Artifact
+    inputs: list[Floats]
+    wanted: NDArray[np.float64]
+
+    @property
+    def fuses(self) -> bool:
+        return FMA in self.artifact.manifest.requires
+
+    @property
+    def starts(self) -> list[int]:
+        """Where tensors begin, then scratch, then the end."""
+        manifest = self.artifact.manifest
+        starts = [ALIGNMENT_BYTES]
+        for size in (*(tensor.size_bytes for tensor in manifest.tensors), manifest.scratch_bytes):
+            starts.append(starts[-1] + -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
+        return starts
+
+    def told(self) -> dict[str, Any]:
+        manifest, count = self.artifact.manifest, len(self.artifact.manifest.tensors)
+        return {
+            "body": b64encode(self.artifact.body).decode(),
+            "starts": self.starts,
+            "inputs": [b64encode(array.tobytes()).decode() for array in self.inputs],
+            "words": self.starts[: count + 1 if manifest.scratch_bytes else count],
+            "extent": manifest.range_extent,
+            "output": [self.starts[count - 1], manifest.tensors[-1].size_bytes],
+        }
+
+    def error(self, output: str) -> float:
+        values = np.frombuffer(b64decode(output), np.float32).reshape(self.wanted.shape)
+        return float(np.abs(values - self.wanted).max())
+
+
+def _case(candidate: Candidate) -> Case:
+    workload, artifact = candidate.workload, compile_candidate(candidate)
+    inputs = inputs_of(workload)
+    wanted = reference(workload, inputs)
+    if artifact.manifest.layouts:
+        inputs[1] = packed(workload, artifact, inputs[1])
+    return Case(
+        workload=workload, candidate=candidate, artifact=artifact, inputs=inputs, wanted=wanted
+    )
+
+
+def _points(key: str) -> Iterator[Candidate]:
+    """The first that fuses products and sums, the first that does not, and the last."""
+    space = lite_space(Workload.parse(key), TargetKind.WASM)
+    for fuses in (True, False):
+        yield from [each for each in space if (FMA in each.requires) is fuses][:1]
+    yield space[-1]
+
+
+@lru_cache(maxsize=1)
+def cases() -> tuple[Case, ...]:
+    packings = [
+        schedule(PACKED, (4, 8), unroll_k=2, pack=pack, fma=fma, outer=Outer.COLUMNS)
+        for pack in Pack
+        for fma in (True, False)
+    ]
+    points = [point for key in KEYS for point in _points(key)]
+    return tuple(_case(candidate) for candidate in dict.fromkeys((*points, *packings)))
+
+
+def test_the_set_has_every_operator_epilogue_and_packing() -> None:
+    assert {case.workload.operator.name for case in cases()} == set(OPERATORS)
+    assert {name for case in cases() for name in case.workload.epilogue} == set(EPILOGUES)
+    assert {dict(case.candidate.config).get("pack") for case in cases()} >= set(Pack)
+    assert {case.fuses for case in cases()} == {True, False}
+
+
+@pytest.mark.parametrize("browser", BROWSERS)
+def test_every_artifact_computes_the_same_in(browser: str) -> None:
+    """Where the engine has relaxed SIMD; those that need only simd128 run in all."""
+    if browser == "firefox" and find_firefox() is None:
+        pytest.skip("there is no Firefox; install one with `apt-get install firefox-esr`")
+    pages = -(-max(case.starts[-1] for case in cases()) // 65_536)
+    with blank_site() as url, BROWSERS[browser]() as page:
+        page.goto(url)
+        outputs = page.evaluate(RUN, [[case.told() for case in cases()], pages])
+    answers = list(zip(cases(), outputs, strict=True))
+    fuses_here = any(case.fuses and output is not None for case, output in answers)
+    for case, output in answers:
+        if case.fuses and not fuses_here:
+            continue
+        assert output is not None, f"{case.workload.key} is no valid module"
+        assert case.error(output) <= comparison_tolerance(case.workload), case.workload.key
+    assert fuses_here or browser == "firefox"
