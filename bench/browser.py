@@ -48,6 +48,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Nanoseconds of one call in each round of one page."""
 
     name: str
+    threads: int
     samplesNs: tuple[float, ...]  # noqa: N815
     flops: int
     difference: float | None

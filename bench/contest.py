@@ -52,6 +52,11 @@ class Space:
         return FMA in self.compiled[name].kernel.requires
 
 
+def threaded(candidate_id: str, threads: int) -> str:
+    """The page's name of a candidate on several threads; on one it goes by its id."""
+    return candidate_id if threads == 1 else f"{candidate_id}@{threads}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageResults:
     """What took part in one page, by name, and the cores that others kept busy meanwhile."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from statistics import median
 
-from bench.contest import Contest
+from bench.contest import Contest, threaded
 from bench.native import native_samples_ns
 
 LIMITS = ("limit-fma", "limit-base")
@@ -12,6 +12,8 @@ READING = "reading"
 NATIVE = "native-blas"
 OURS = {True: "ours-fma", False: "ours-base"}
 """By whether they may fuse products and sums."""
+ALONE = {True: "alone-fma", False: "alone-base"}
+"""Ours on one thread, where the others have several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,7 @@ class Standing:
     median_ns: float
     slow_page_ns: float
     flops: int
+    threads: int = 1
     config: str = ""
 
     @property
@@ -31,7 +34,8 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standings:
-    """By name: LIMITS, PEERS, OURS, NATIVE, and READING where memory is the limit."""
+    """By name: LIMITS, PEERS, OURS, ALONE where there are several threads, NATIVE for products,
+    and READING where memory is the limit."""
 
     contest: Contest
     found: dict[str, Standing]
@@ -44,26 +48,47 @@ class Standings:
     @property
     def peer(self) -> Standing:
         """The better one, by its best time."""
-        return min((self.found[name] for name in PEERS), key=lambda each: each.best_ns)
+        return self._fastest(PEERS)
 
     @property
     def ours(self) -> Standing:
-        own = [self.found[name] for name in OURS.values() if name in self.found]
-        return min(own, key=lambda each: each.best_ns)
+        return self._fastest(tuple(OURS.values()))
+
+    @property
+    def alone(self) -> Standing:
+        return self._fastest(tuple(ALONE.values()))
+
+    def share_of_limit(self, standing: Standing) -> float:
+        """Of what as many cores do."""
+        return standing.gflops / (self.limit_gflops * standing.threads)
+
+    def _fastest(self, names: tuple[str, ...]) -> Standing:
+        there = [self.found[name] for name in names if name in self.found]
+        return min(there, key=lambda each: each.best_ns)
 
 
 def standings(contest: Contest) -> Standings:
-    """Ours are the finalists with the least median over pages of the best time in each."""
     names = contest.pages[0].results
     found = {n: _standing(contest, n) for n in (*LIMITS, *PEERS, READING) if n in names}
-    for fma, label in OURS.items():
-        candidates = contest.space.candidates
-        own = [n for n in names if n in candidates and contest.space.fuses(n) is fma]
+    found |= _winners(contest, OURS, contest.threads)
+    if contest.threads > 1:
+        found |= _winners(contest, ALONE, 1)
+    elif contest.space.case.is_product:
+        found[NATIVE] = _native(contest)
+    return Standings(contest=contest, found=found)
+
+
+def _winners(contest: Contest, labels: dict[bool, str], threads: int) -> dict[str, Standing]:
+    """The finalists with the least median over pages of the best time in each."""
+    names, space = contest.pages[0].results, contest.space
+    winners: dict[str, Standing] = {}
+    for fma, label in labels.items():
+        group = [each for each in space.candidates if space.fuses(each) is fma]
+        own = [name for each in group if (name := threaded(each, threads)) in names]
         if own:
             winner = min(own, key=lambda name: median(_page_bests_ns(contest, name)))
-            found[label] = _standing(contest, winner)
-    found[NATIVE] = _native(contest)
-    return Standings(contest=contest, found=found)
+            winners[label] = _standing(contest, winner)
+    return winners
 
 
 def _native(contest: Contest) -> Standing:
@@ -82,12 +107,13 @@ def _native(contest: Contest) -> Standing:
 def _standing(contest: Contest, name: str) -> Standing:
     results = [page.results[name] for page in contest.pages]
     samples_ns = [sample for result in results for sample in result.samplesNs]
-    candidate = contest.space.candidates.get(name)
+    candidate = contest.space.candidates.get(name.partition("@")[0])
     return Standing(
         best_ns=min(samples_ns),
         median_ns=median(samples_ns),
         slow_page_ns=max(_page_bests_ns(contest, name)),
         flops=results[0].flops,
+        threads=results[0].threads,
         config="" if candidate is None else _short(dict(candidate.config)),
     )
 

@@ -1,6 +1,7 @@
 /** Builds dist/: a script for each page, with the client's own engine and timing inside. */
 import { cpSync, rmSync } from "node:fs";
 import { build } from "esbuild";
+import { inlineWorker } from "../../client/inline-worker.js";
 
 process.chdir(import.meta.dirname);
 rmSync("dist", { recursive: true, force: true });
@@ -14,5 +15,6 @@ await build({
   // tfjs-core asks for Node's modules where there is no fetch.
   platform: "browser",
   logLevel: "warning",
+  plugins: [inlineWorker],
 });
 for (const page of ["index.html", "webgpu.html"]) cpSync(page, `dist/${page}`);

@@ -12,9 +12,10 @@ export interface AsyncContestant {
   callAsync(): Promise<void>;
 }
 
-/** One thing to be timed. `flops` is of one call. */
+/** One thing to be timed. `flops` is of one call, on so many threads. */
 export interface Entrant {
   readonly name: string;
+  readonly threads: number;
   readonly flops: number;
   readonly difference: number | null;
   readonly timed: Contestant | AsyncContestant;

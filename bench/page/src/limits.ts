@@ -20,7 +20,7 @@ export function loopEntrant(name: string, loop: Loop, flops: number, stepMs: num
   const warm = warmUp(loop, limits);
   if (warm.kind === "late") throw new Error(`${name} did not warm up`);
   const timed = { calls: callsPerSample(warm.callMs, stepMs), call: loop.runAll };
-  return { name, flops, difference: null, timed, dispose: () => undefined };
+  return { name, threads: 1, flops, difference: null, timed, dispose: () => undefined };
 }
 
 /** The register-only limit with and without fused multiply-add, as the client's probe has it. */

@@ -5,9 +5,14 @@ import { Arena } from "../../../client/src/engine/arena.js";
 import { loadModule } from "../../../client/src/engine/artifact.js";
 import { maxDifference } from "../../../client/src/engine/compare.js";
 import { sentence } from "../../../client/src/engine/error.js";
+import { planMemory } from "../../../client/src/engine/plan.js";
+import { fillSeeded } from "../../../client/src/engine/seeded.js";
+import { bindToThreads } from "../../../client/src/threads/bind.js";
+import type { ThreadPool } from "../../../client/src/threads/pool.js";
+import { startThreads } from "../../../client/src/threads/threads.js";
 import { callsPerSample } from "../../../client/src/timing/samples.js";
 import type { KernelWire, Lease } from "../../../client/src/wire/types.js";
-import type { Entrant } from "./contestant.js";
+import { type Entrant, warmAsync } from "./contestant.js";
 import type { Screened } from "./request.js";
 
 /** Kernels that LLVM makes keep their stack below this address, where nothing else is then. */
@@ -62,9 +67,43 @@ export async function kernelEntrant(stand: Stand, kernel: KernelWire): Promise<E
   const { instance, callMs, output } = setReference(bench, kernel, module, stepMs);
   return {
     name: kernel.candidate,
+    threads: 1,
     flops: lease.flops,
     difference: maxDifference(output, reference.output),
     timed: { calls: callsPerSample(callMs, stepMs), call: instance.runAll },
     dispose: () => undefined,
   };
 }
+
+/** Throws where the page has no threads. */
+export async function startPool({ arena }: Stand, threads: number): Promise<ThreadPool> {
+  const started = await startThreads(arena, threads);
+  if (started.kind === "single") throw new Error(started.reason ?? "one thread was asked for");
+  return started.pool;
+}
+
+/** A kernel on every thread of the pool, on tensors of its own. */
+export async function threadedEntrant(
+  { arena, lease, reference, stepMs }: Stand,
+  kernel: KernelWire,
+  pool: ThreadPool,
+): Promise<Entrant> {
+  const plan = planMemory(kernel);
+  const { start: base } = arena.allocate(plan.totalBytes);
+  const views = plan.regions.map((each) => arena.floats(base + each.offset, each.elements));
+  for (const [i, view] of views.slice(0, -1).entries()) fillSeeded(view, lease.seed, i);
+  const module = await loadModule(origin(), kernel);
+  const bound = bindToThreads({ arena, kernel, module, plan, base }, pool);
+  const timed = await warmAsync(() => bound.kernel.run(), stepMs);
+  return {
+    name: threadedName(kernel.candidate, pool.size),
+    threads: pool.size,
+    flops: lease.flops,
+    difference: maxDifference(views.at(-1) as Float32Array, reference.output),
+    timed,
+    dispose: () => bound.kernel.forget(),
+  };
+}
+
+/** Python knows it by this name. */
+const threadedName = (candidate: string, threads: number): string => `${candidate}@${threads}`;

@@ -3,23 +3,24 @@ import { instantiate } from "../../../client/src/engine/instance.js";
 import { planMemory } from "../../../client/src/engine/plan.js";
 import { fillSeeded } from "../../../client/src/engine/seeded.js";
 import { clockStepMs } from "../../../client/src/timing/clock.js";
-import type { Lease } from "../../../client/src/wire/types.js";
+import type { KernelWire, Lease } from "../../../client/src/wire/types.js";
 import { compete, type Entrant } from "./contestant.js";
 import { loopEntrant, registerLimits } from "./limits.js";
-import { kernelEntrant, type Stand, screenAll, setUp } from "./ours.js";
+import { kernelEntrant, type Stand, screenAll, setUp, startPool, threadedEntrant } from "./ours.js";
 import { onnxRuntimeEntrants, setOnnxRuntime } from "./peers/onnxruntime.js";
-import type { Problem } from "./peers/problem.js";
+import { type Problem, parsedKey } from "./peers/problem.js";
 import { setTensorFlow, tensorFlowEntrant } from "./peers/tensorflow.js";
 import type { ContestRequest, Reading, Result, Screened } from "./request.js";
 
-/** Threads of every engine of the page that has any. Ours have none yet. */
+/** Threads of every engine of the page. Where there are several, ours run on one, too. */
 const threads = Number(new URLSearchParams(location.search).get("threads") ?? "1");
 
 const stepMs = clockStepMs();
 
-const ready = (async (): Promise<void> => {
+/** Resolves with the threads that TensorFlow.js has. */
+const ready = (async (): Promise<number> => {
   setOnnxRuntime(threads);
-  await setTensorFlow(threads);
+  return setTensorFlow(threads);
 })();
 
 /** The lease's inputs and the reference's output, in memory of the peers' own. */
@@ -30,16 +31,16 @@ function problemOf({ lease, reference }: Stand): Problem {
     if (role === "input") fillSeeded(data, lease.seed, i);
     return { name, shape, data };
   });
-  const operator = lease.workload.split(":")[0] as string;
   const output = tensors.at(-1) as Problem["output"];
-  return { operator, flops: lease.flops, inputs: tensors.slice(0, -1), output };
+  const inputs = tensors.slice(0, -1);
+  return { ...parsedKey(lease.workload), flops: lease.flops, inputs, output };
 }
 
 async function peerEntrants(stand: Stand): Promise<readonly Entrant[]> {
-  await ready;
+  const tensorFlowThreads = await ready;
   const problem = problemOf(stand);
-  const onnxRuntime = await onnxRuntimeEntrants(problem, stepMs);
-  return [...onnxRuntime, await tensorFlowEntrant(problem, stepMs)];
+  const onnxRuntime = await onnxRuntimeEntrants(problem, threads, stepMs);
+  return [...onnxRuntime, await tensorFlowEntrant(problem, tensorFlowThreads, stepMs)];
 }
 
 /** Reads a tensor of its own, as large as that of the lease. */
@@ -53,9 +54,21 @@ async function readingEntrant({ arena, lease }: Stand, reading: Reading): Promis
   return loopEntrant("reading", loop, 0, stepMs);
 }
 
+async function threadedEntrants(
+  stand: Stand,
+  kernels: readonly KernelWire[],
+): Promise<readonly Entrant[]> {
+  if (threads === 1) return [];
+  const pool = await startPool(stand, threads);
+  const entrants: Entrant[] = [];
+  for (const kernel of kernels) entrants.push(await threadedEntrant(stand, kernel, pool));
+  return entrants;
+}
+
 async function entrantsOf(stand: Stand, request: ContestRequest): Promise<readonly Entrant[]> {
   const entrants = [...registerLimits(stand.arena.memory, stepMs)];
   for (const kernel of request.finalists) entrants.push(await kernelEntrant(stand, kernel));
+  entrants.push(...(await threadedEntrants(stand, request.finalists)));
   if (request.reading !== null) entrants.push(await readingEntrant(stand, request.reading));
   if (request.peers) entrants.push(...(await peerEntrants(stand)));
   return entrants;
@@ -70,11 +83,11 @@ async function contest(request: ContestRequest): Promise<readonly Result[]> {
   const entrants = await entrantsOf(stand, request);
   const samples = await compete(entrants, request.rounds);
   for (const entrant of entrants) entrant.dispose();
-  return entrants.map(({ name, flops, difference }, i) => {
-    return { name, flops, difference, samplesNs: samples[i] ?? [] };
+  return entrants.map(({ name, threads: own, flops, difference }, i) => {
+    return { name, threads: own, flops, difference, samplesNs: samples[i] ?? [] };
   });
 }
 
-const api = { isolated: crossOriginIsolated, stepMs, threads, screen, contest };
+const api = { isolated: crossOriginIsolated, stepMs, screen, contest };
 
 Object.assign(globalThis, { kernelzooBench: api });

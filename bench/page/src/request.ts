@@ -20,6 +20,7 @@ export interface ContestRequest {
 /** One thing that took part: nanoseconds of one call in each round. */
 export interface Result {
   readonly name: string;
+  readonly threads: number;
   readonly samplesNs: readonly number[];
   /** Floating-point operations of one call; 0 for a loop that only reads. */
   readonly flops: number;

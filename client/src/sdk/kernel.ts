@@ -1,11 +1,11 @@
-import { type Arena, align, type Block } from "../engine/arena.js";
+import type { Arena, Block } from "../engine/arena.js";
 import { loadModule } from "../engine/artifact.js";
 import { maxDifference } from "../engine/compare.js";
 import { KernelZooError } from "../engine/error.js";
 import { addresses, instantiate, type KernelInstance } from "../engine/instance.js";
 import { type MemoryPlan, planMemory, type Region } from "../engine/plan.js";
 import { comparisonTolerance, fillSeeded } from "../engine/seeded.js";
-import type { ThreadedKernel, ThreadPool } from "../threads/pool.js";
+import { type BoundToThreads, bindToThreads, type Placed } from "../threads/bind.js";
 import type { Threads } from "../threads/threads.js";
 import type { EntryState, Evidence, HitLevel, KernelWire, ManifestEntry } from "../wire/types.js";
 
@@ -85,27 +85,6 @@ function seededOutput(
 /** Values of some inputs, by name. */
 export type InputValues<Names extends string> = Partial<Readonly<Record<Names, ArrayLike<number>>>>;
 
-interface BoundToThreads {
-  readonly kernel: ThreadedKernel;
-  readonly scratch: Block;
-}
-
-/** Threads share the tensors at `base`; each has scratch of its own. */
-function bindToThreads(
-  { arena, used, module }: KernelParts,
-  pool: ThreadPool,
-  plan: MemoryPlan,
-  base: number,
-): BoundToThreads {
-  const stride = align(used.scratch_bytes);
-  const scratch = arena.allocate(stride * pool.size);
-  const wordsOf = (thread: number): readonly number[] => {
-    const own = { ...plan, scratchOffset: scratch.start + thread * stride - base };
-    return addresses(used, own, base);
-  };
-  return { kernel: pool.bind({ module, extent: used.range_extent, wordsOf }), scratch };
-}
-
 /**
  * A kernel with its tensors in memory. Views stay valid until `dispose`. The memory is shared:
  * take `output.slice()` for the few browser functions that refuse shared views.
@@ -171,7 +150,7 @@ export class Kernel<Names extends string = string> {
     this.#prepare(inputs);
     this.#running = true;
     try {
-      this.#threaded ??= bindToThreads(this.#parts, threads.pool, this.#plan, this.#block.start);
+      this.#threaded ??= bindToThreads(this.#placed(), threads.pool);
       await this.#threaded.kernel.run();
     } finally {
       this.#running = false;
@@ -199,6 +178,11 @@ export class Kernel<Names extends string = string> {
   dispose(): void {
     if (!this.#disposed && !this.#running) this.#release();
     this.#disposed = true;
+  }
+
+  #placed(): Placed {
+    const { arena, used, module } = this.#parts;
+    return { arena, kernel: used, module, plan: this.#plan, base: this.#block.start };
   }
 
   #release(): void {

@@ -14,8 +14,15 @@ export interface Constant extends Value {
   readonly data: Float32Array;
 }
 
+/** A number with a point is `real`. */
+export type Attribute =
+  | { readonly name: string; readonly whole: number }
+  | { readonly name: string; readonly real: number }
+  | { readonly name: string; readonly wholes: readonly number[] };
+
 export interface Node {
   readonly operator: string;
+  readonly attributes: readonly Attribute[];
   readonly inputs: readonly string[];
   readonly output: string;
 }
@@ -30,6 +37,10 @@ export interface Graph {
 const IR_VERSION = 8;
 const OPERATOR_SET = 17;
 const FLOAT = 1;
+/** Of AttributeProto. */
+const REAL_ATTRIBUTE = 1;
+const WHOLE_ATTRIBUTE = 2;
+const WHOLES_ATTRIBUTE = 7;
 
 function joined(parts: readonly Bytes[]): Bytes {
   const all = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
@@ -59,6 +70,19 @@ const text = (field: number, content: string): Bytes =>
 const message = (field: number, ...content: readonly Bytes[]): Bytes =>
   bytes(field, joined(content));
 
+const real = (field: number, value: number): Bytes =>
+  joined([varint(field * 8 + 5), new Uint8Array(Float32Array.of(value).buffer)]);
+
+/** -1 is ten bytes of two's complement in protobuf; no attribute here is negative. */
+function attributeValue(attribute: Attribute): readonly Bytes[] {
+  if ("real" in attribute) return [real(2, attribute.real), whole(20, REAL_ATTRIBUTE)];
+  if ("whole" in attribute) return [whole(3, attribute.whole), whole(20, WHOLE_ATTRIBUTE)];
+  return [...attribute.wholes.map((value) => whole(8, value)), whole(20, WHOLES_ATTRIBUTE)];
+}
+
+const attributeOf = (attribute: Attribute): Bytes =>
+  message(5, text(1, attribute.name), ...attributeValue(attribute));
+
 /** ValueInfoProto: a dense tensor of floats. */
 function valueInfo(field: number, { name, shape }: Value): Bytes {
   const extents = shape.map((extent) => message(1, whole(1, extent)));
@@ -80,6 +104,7 @@ export function onnxModel({ node, inputs, constants, output }: Graph): Bytes {
     ...node.inputs.map((name) => text(1, name)),
     text(2, node.output),
     text(4, node.operator),
+    ...node.attributes.map(attributeOf),
   );
   const graph = message(
     7,

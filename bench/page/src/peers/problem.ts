@@ -6,10 +6,22 @@ export interface PeerTensor {
 }
 
 export interface Problem {
-  /** As in the workload's key: `matmul`, `batch_matmul`. */
+  /** As in the workload's key: `matmul`, `conv2d`. */
   readonly operator: string;
+  /** Extents and attributes by the letters of the key. */
+  readonly given: Readonly<Record<string, number>>;
   readonly flops: number;
   readonly inputs: readonly PeerTensor[];
   /** The reference kernel's output. */
   readonly output: PeerTensor;
+}
+
+/** Added to a variance before its root, as our layer norm does. */
+export const VARIANCE_FLOOR = 1e-5;
+
+/** Reads operator and extents of a key such as `conv2d:f32:b1h56w56c64o64r3q3s1p1`. */
+export function parsedKey(key: string): Pick<Problem, "operator" | "given"> {
+  const [operator = "", , extents = ""] = key.split(":");
+  const pairs = [...extents.matchAll(/([a-z])(\d+)/g)].map(([, axis, n]) => [axis, Number(n)]);
+  return { operator, given: Object.fromEntries(pairs) };
 }
