@@ -1,6 +1,7 @@
 """What the page is told to do: cases with their seeds, tolerances and compiled candidates."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -37,6 +38,7 @@ class JobCase(Camel):
 class Job(Camel):
     """As `GpuJob` of `page/src/webgpu/request.ts`."""
 
+    limit_ms: float
     rounds: int
     rounds_limit_ms: float
     cases: tuple[JobCase, ...]
@@ -45,10 +47,20 @@ class Job(Camel):
         return self.model_dump_json(by_alias=True).encode()
 
 
-def job(cases: Iterable[GpuCase], *, rounds: int, rounds_limit_s: float) -> Job:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """`limit_s` is for all cases together, `rounds_limit_s` for the rounds of one."""
+
+    limit_s: float = 480.0
+    rounds: int = 9
+    rounds_limit_s: float = 20.0
+
+
+def job(cases: Iterable[GpuCase], effort: Effort) -> Job:
     return Job(
-        rounds=rounds,
-        rounds_limit_ms=1e3 * rounds_limit_s,
+        limit_ms=1e3 * effort.limit_s,
+        rounds=effort.rounds,
+        rounds_limit_ms=1e3 * effort.rounds_limit_s,
         cases=tuple(_case(each) for each in cases),
     )
 

@@ -21,6 +21,8 @@ export function factsOf({ info, features, limits }: GPUAdapter): GpuAdapterFacts
   return {
     vendor: info.vendor,
     architecture: info.architecture,
+    subgroupMinSize: info.subgroupMinSize,
+    subgroupMaxSize: info.subgroupMaxSize,
     features: [...features].sort(),
     limits: limitsOf(limits),
   };

@@ -7,6 +7,10 @@ export interface GpuEntrant {
   readonly name: string;
   readonly flops: number;
   readonly bytes: number;
+  /** Of a call: the labels of their shaders. */
+  readonly dispatches: readonly string[];
+  /** Mean of the framework's own profile of its kernels, where it has one. */
+  readonly profiledNs: number | null;
   /** Largest difference to the reference's output; null where there is none to compare. */
   readonly difference: number | null;
   readonly clock: PassClock;

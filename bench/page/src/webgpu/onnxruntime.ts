@@ -1,10 +1,9 @@
 import * as ort from "onnxruntime-web/jspi";
-import { onnxModel } from "../peers/onnx-model.js";
-import type { PeerTensor } from "../peers/problem.js";
+import { asOurs, laid, model } from "../peers/onnx-operators.js";
+import type { PeerTensor, Task } from "../peers/problem.js";
 import type { Peer } from "./peer.js";
-import type { GpuProblem } from "./problem.js";
 
-const OPERATORS: Readonly<Record<string, string>> = { matmul: "MatMul", batch_matmul: "MatMul" };
+type Feeds = Readonly<Record<string, ort.Tensor>>;
 
 /** Takes effect with the first session. */
 export function setOnnxRuntime(): void {
@@ -26,27 +25,27 @@ function tensorOn(device: GPUDevice, { data, shape }: PeerTensor): ort.Tensor {
   return ort.Tensor.fromGpuBuffer(bufferOf(device, data), options);
 }
 
-/** Inputs and output stay on the GPU. */
-export async function onnxRuntimePeer({ case: given, inputs, output }: GpuProblem): Promise<Peer> {
-  const operator = OPERATORS[given.workload.split(":")[0] as string];
-  if (operator === undefined) throw new Error(`no ONNX operator is named for ${given.workload}`);
-  const node = { operator, inputs: inputs.map(({ name }) => name), output: output.name };
-  const model = onnxModel({ node, inputs, constants: [], output });
-  const session = await ort.InferenceSession.create(model, {
+const run = async (session: ort.InferenceSession, feeds: Feeds): Promise<ort.Tensor> =>
+  Object.values(await session.run(feeds))[0] as ort.Tensor;
+
+/** Inputs and output stay on the GPU; the weights of a convolution are the model's, as always. */
+export async function onnxRuntimePeer(task: Task): Promise<Peer> {
+  const own = laid(task);
+  const { bytes, fed } = model(task, own, task.operator === "conv2d" ? 1 : 0);
+  const session = await ort.InferenceSession.create(bytes, {
     executionProviders: ["webgpu"],
     preferredOutputLocation: "gpu-buffer",
   });
   const device = (await ort.env.webgpu.device) as GPUDevice;
-  const feeds = Object.fromEntries(inputs.map((each) => [each.name, tensorOn(device, each)]));
-  const run = async (): Promise<ort.Tensor> => {
-    const outputs = await session.run(feeds);
-    return outputs[output.name] as ort.Tensor;
-  };
+  const feeds = Object.fromEntries(fed.map((each) => [each.name, tensorOn(device, each)]));
   return {
     device,
-    call: async () => (await run()).dispose(),
+    call: async () => (await run(session, feeds)).dispose(),
     settle: () => device.queue.onSubmittedWorkDone(),
-    output: async () => (await (await run()).getData(true)) as Float32Array,
+    output: async () => {
+      const result = await run(session, feeds);
+      return asOurs((await result.getData(true)) as Float32Array, own);
+    },
     dispose: () => {
       for (const tensor of Object.values(feeds)) (tensor.gpuBuffer as GPUBuffer).destroy();
       void session.release();

@@ -20,6 +20,8 @@ export interface GpuCase {
 }
 
 export interface GpuJob {
+  /** For all cases together; one that has begun is finished. */
+  readonly limitMs: number;
   readonly rounds: number;
   /** For the rounds of one case. */
   readonly roundsLimitMs: number;
@@ -32,8 +34,10 @@ export interface GpuResult extends GpuSamples {
   readonly flops: number;
   readonly bytes: number;
   readonly difference: number | null;
-  /** Dispatches of a call. */
-  readonly dispatches: number;
+  /** Of a call: the labels of their shaders. */
+  readonly dispatches: readonly string[];
+  /** Mean of the framework's own profile of its kernels, where it has one. */
+  readonly profiledNs: number | null;
 }
 
 export interface GpuContest {
@@ -46,6 +50,8 @@ export interface GpuContest {
 export interface GpuAdapterFacts {
   readonly vendor: string;
   readonly architecture: string;
+  readonly subgroupMinSize: number;
+  readonly subgroupMaxSize: number;
   readonly features: readonly string[];
   readonly limits: Readonly<Record<string, number>>;
 }

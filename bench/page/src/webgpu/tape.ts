@@ -4,6 +4,8 @@
  * does around them.
  */
 export interface Dispatched {
+  /** The label of its shader. */
+  readonly label: string;
   readonly pipeline: GPUComputePipeline;
   readonly groups: ReadonlyMap<number, BoundGroup>;
   readonly workgroups: readonly [number, number, number];
@@ -20,6 +22,7 @@ interface Bound {
   readonly groups: Map<number, BoundGroup>;
 }
 
+const labels = new WeakMap<GPUComputePipeline, string>();
 const bound = new WeakMap<GPUComputePassEncoder, Bound>();
 let tape: Dispatched[] | null = null;
 
@@ -31,8 +34,24 @@ function boundIn(pass: GPUComputePassEncoder): Bound {
   return fresh;
 }
 
-/** To be called once, before any pass is begun. */
+function listenToPipelines(): void {
+  const devices = GPUDevice.prototype;
+  const { createComputePipeline, createComputePipelineAsync } = devices;
+  devices.createComputePipeline = function (descriptor) {
+    const pipeline = createComputePipeline.call(this, descriptor);
+    labels.set(pipeline, descriptor.compute.module.label);
+    return pipeline;
+  };
+  devices.createComputePipelineAsync = async function (descriptor) {
+    const pipeline = await createComputePipelineAsync.call(this, descriptor);
+    labels.set(pipeline, descriptor.compute.module.label);
+    return pipeline;
+  };
+}
+
+/** To be called once, before any framework starts. */
 export function listen(): void {
+  listenToPipelines();
   const passes = GPUComputePassEncoder.prototype;
   const { setPipeline, setBindGroup, dispatchWorkgroups } = passes;
   passes.setPipeline = function (pipeline): undefined {
@@ -46,7 +65,10 @@ export function listen(): void {
   };
   passes.dispatchWorkgroups = function (x, y = 1, z = 1): undefined {
     const { pipeline, groups } = boundIn(this);
-    if (pipeline !== null) tape?.push({ pipeline, groups: new Map(groups), workgroups: [x, y, z] });
+    if (pipeline !== null && tape !== null) {
+      const label = labels.get(pipeline) ?? "";
+      tape.push({ label, pipeline, groups: new Map(groups), workgroups: [x, y, z] });
+    }
     return dispatchWorkgroups.call(this, x, y, z);
   };
 }
