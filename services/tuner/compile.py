@@ -1,4 +1,7 @@
-"""A candidate to its artifact: schedule, loop IR, passes, WebAssembly. Nothing is remembered."""
+"""A candidate to its artifact: schedule, loop IR, passes, WebAssembly or WGSL.
+
+Nothing is remembered.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -14,12 +17,14 @@ from services.tuner.frontend.contraction import packing_program
 from services.tuner.frontend.expressions import Node
 from services.tuner.frontend.lowering import plain_program
 from services.tuner.ir.nodes import Program
-from services.tuner.passes.pipeline import Freedom, run_passes
+from services.tuner.passes.pipeline import Freedom, run_gpu_passes, run_passes
 from services.tuner.passes.switches import ALL_PASSES, PassSwitches
 from services.tuner.passes.vectorise import CHUNK, sliceable
 from services.tuner.settings import BASE
 from services.tuner.wasm.assembler import Function, assemble
 from services.tuner.wasm.lowering import lower
+from services.tuner.webgpu.families import gpu_programs
+from services.tuner.wgsl.module import printed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +34,15 @@ class Compilation:
     scheduled: Program
     optimised: Program
     function: Function
+    artifact: Artifact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuCompilation:
+    """What the steps of one compilation for WebGPU made: a program for each dispatch."""
+
+    scheduled: tuple[Program, ...]
+    optimised: tuple[Program, ...]
     artifact: Artifact
 
 
@@ -51,6 +65,8 @@ def compile_candidate(candidate: Candidate) -> Artifact:
     Raises InvalidSchedule for a config that does not fit its workload, UnsupportedProgram for a
     program that the compiler cannot lower.
     """
+    if candidate.kind is TargetKind.WEBGPU:
+        return gpu_compilation(candidate).artifact
     return compilation(candidate, ALL_PASSES).artifact
 
 
@@ -136,3 +152,25 @@ def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:
         function=lowered.function,
         artifact=Artifact.of(assemble(lowered.function), manifest),
     )
+
+
+def gpu_compilation(candidate: Candidate) -> GpuCompilation:
+    """As `compile_candidate` for webgpu, with what the steps made."""
+    tensors = candidate.workload.tensors
+    try:
+        scheduled = gpu_programs(candidate)
+        optimised = tuple(map(run_gpu_passes, scheduled))
+        module = printed(optimised, tuple(tensor.name for tensor in tensors))
+    except UnsupportedProgram as error:
+        raise UnsupportedProgram(f"{candidate.workload.key}: {error}") from error
+    manifest = ArtifactManifest(
+        abi=ABI_VERSION,
+        kind=candidate.kind,
+        requires=candidate.requires,
+        tensors=tensors,
+        scratch_bytes=module.scratch_bytes,
+        range_extent=sum(dispatch.workgroups for dispatch in module.dispatches),
+        dispatches=module.dispatches,
+    )
+    artifact = Artifact.of(module.text.encode(), manifest)
+    return GpuCompilation(scheduled=scheduled, optimised=optimised, artifact=artifact)

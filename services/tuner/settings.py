@@ -18,9 +18,11 @@ def requires(*, fma: bool) -> tuple[str, ...]:
 class Settings:
     """Raises InvalidSchedule where the config has not exactly the `known` names, sorted."""
 
-    def __init__(self, candidate: Candidate, known: tuple[str, ...]) -> None:
-        if candidate.kind is not TargetKind.WASM:
-            raise InvalidSchedule(f"{candidate.kind} candidates are not compiled yet; use wasm")
+    def __init__(
+        self, candidate: Candidate, known: tuple[str, ...], kind: TargetKind = TargetKind.WASM
+    ) -> None:
+        if candidate.kind is not kind:
+            raise InvalidSchedule(f"a {candidate.kind} candidate is no schedule for {kind}")
         names = [name for name, _ in candidate.config]
         if names != sorted(known):
             strange = sorted(set(names) ^ set(known)) or names
@@ -51,22 +53,33 @@ class Settings:
 
     def refuse(self, fault: str, *, fma: bool) -> None:
         """Raises InvalidSchedule for a fault, and for features that the settings do not need."""
-        candidate = self._candidate
+        self.refuse_fault(fault)
+        self.refuse_features(requires(fma=fma))
+
+    def refuse_fault(self, fault: str) -> None:
         if fault:
-            raise InvalidSchedule(f"config of {candidate.workload.key} is refused: {fault}")
-        if candidate.requires != requires(fma=fma):
+            raise InvalidSchedule(f"config of {self._candidate.workload.key} is refused: {fault}")
+
+    def refuse_features(self, wanted: tuple[str, ...]) -> None:
+        """Raises InvalidSchedule where the candidate requires anything else."""
+        said = self._candidate.requires
+        if said != wanted:
             raise InvalidSchedule(
-                f"candidate says it requires {', '.join(candidate.requires) or 'nothing'}; "
-                f"with fma={fma} it must say {', '.join(requires(fma=fma))}"
+                f"candidate says it requires {', '.join(said) or 'nothing'}; "
+                f"with its settings it must say {', '.join(wanted) or 'nothing'}"
             )
 
 
 def candidate_of(workload: Workload, settings: Mapping[str, Setting], *, fma: bool) -> Candidate:
-    """The settings as a candidate: sorted by name, each choice as the text that a config holds."""
-    config = ((n, str(v) if isinstance(v, str) else v) for n, v in settings.items())
+    """A candidate for wasm."""
     return Candidate(
         workload=workload,
         kind=TargetKind.WASM,
-        config=tuple(sorted(config)),
+        config=config_of(settings),
         requires=requires(fma=fma),
     )
+
+
+def config_of(settings: Mapping[str, Setting]) -> tuple[tuple[str, Setting], ...]:
+    """Sorted by name, each choice as the text that a config holds."""
+    return tuple(sorted((n, str(v) if isinstance(v, str) else v) for n, v in settings.items()))

@@ -1,14 +1,15 @@
 """Runs a program at any stage over NumPy buffers: slow, plain, the oracle of the other steps."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import erf
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, MathFunction
+from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, LoopKind, MathFunction
 from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
@@ -27,6 +28,7 @@ from services.tuner.ir.nodes import (
     ExtractLane,
     If,
     IndexValue,
+    Lanes,
     Let,
     Load,
     Loop,
@@ -93,45 +95,83 @@ class _Machine:
 def interpret(
     program: Program, arguments: Mapping[str, NDArray[np.generic]], *, low: int, high: int
 ) -> None:
-    """Runs iterations low … high-1 of the range loop on flat arrays by name, in place."""
+    """Runs iterations low … high-1 of the range loop on flat arrays by name, in place.
+
+    Threads of a workgroup run one after another from barrier to barrier.
+    """
     machine = _Machine(buffers={**arguments})
     for value in range(low, high):
         machine.variables[program.body.var] = value
-        _block(program.body.body, machine)
+        for _ in _block(program.body.body, machine):
+            raise UnsupportedProgram("a barrier stands outside of a loop over threads")
 
 
-def _block(block: Block, machine: _Machine) -> None:
+def _block(block: Block, machine: _Machine) -> Iterator[None]:
+    """Pauses at every barrier."""
     for statement in block:
-        _statement(statement, machine)
+        if isinstance(statement, Store | Assign):
+            _write(statement, machine)
+        else:
+            yield from _statement(statement, machine)
 
 
-def _statement(statement: Statement, machine: _Machine) -> None:
+def _write(statement: Store | Assign, machine: _Machine) -> None:
     match statement:
         case Store(buffer=buffer, index=index, value=value):
             span = _span(buffer, index, lanes_of(value), machine)
             machine.buffers[buffer.name][span] = _value(value, machine)
         case Assign(register=register, value=value):
             machine.registers[register] = _value(value, machine)
+
+
+def _statement(statement: Statement, machine: _Machine) -> Iterator[None]:
+    match statement:
+        case Loop(kind=LoopKind.THREAD_INDEX):
+            _threads(statement, machine)
         case Loop(var=var, extent=extent, body=body):
             for count in range(extent):
                 machine.variables[var] = count
-                _block(body, machine)
+                yield from _block(body, machine)
         case Let(var=var, value=value, low=low, high=high, body=body):
             machine.variables[var] = _bound_value(_value(value, machine), low, high)
-            _block(body, machine)
+            yield from _block(body, machine)
         case If(bounds=bounds, body=body, otherwise=otherwise):
             holds = all(_at(bound.index, machine) < bound.limit for bound in bounds)
-            _block(body if holds else otherwise, machine)
+            yield from _block(body if holds else otherwise, machine)
         case Allocate(buffer=buffer, body=body):
             fresh = np.full(buffer.size, -1, _TYPES[buffer.element])
             machine.buffers[buffer.name] = (
                 fresh * np.nan if buffer.element is Element.F32 else fresh
             )
-            _block(body, machine)
+            yield from _block(body, machine)
         case Barrier():
-            raise unsupported(statement, "the interpreter, which runs one thread")
+            yield
         case _:
             raise unsupported(statement, "the interpreter")
+
+
+def _threads(loop: Loop, machine: _Machine) -> None:
+    """Each thread has its own variables, registers and local buffers.
+
+    Raises UnsupportedProgram where some threads reach a barrier and others do not.
+    """
+    running = [_block(loop.body, _thread(loop, count, machine)) for count in range(loop.extent)]
+    done = object()
+    while True:
+        paused = [next(thread, done) is not done for thread in running]
+        if not any(paused):
+            return
+        if not all(paused):
+            raise UnsupportedProgram("some threads of a workgroup reach a barrier, others do not")
+
+
+def _thread(loop: Loop, count: int, machine: _Machine) -> _Machine:
+    return replace(
+        machine,
+        buffers={**machine.buffers},
+        variables={**machine.variables, loop.var: count},
+        registers={**machine.registers},
+    )
 
 
 def _bound_value(value: Value, low: int, high: int) -> int:
@@ -171,6 +211,8 @@ def _value(expression: Expression, machine: _Machine) -> Value:
             return machine.registers[register]
         case Broadcast(value=value, lanes=lanes):
             return np.repeat(_value(value, machine), lanes)
+        case Lanes(values=parts):
+            return np.concatenate(list(_values(parts, machine)))
         case ExtractLane(value=value, lane=lane):
             return _value(value, machine)[lane : lane + 1]
         case Binary(op=op, left=left, right=right):

@@ -45,14 +45,14 @@ class LoopKind(StrEnum):
     """RANGE is the outermost loop, whose bounds the caller gives (ABI 1: lo and hi).
 
     UNROLLED and VECTOR loops are gone after expansion; iterations of a VECTOR loop do not depend
-    on one another. The last two are bound to GPU threads.
+    on one another. THREAD_INDEX runs over the threads of a workgroup, all at once; an iteration of
+    the range is a workgroup.
     """
 
     RANGE = "range"
     SERIAL = "serial"
     UNROLLED = "unrolled"
     VECTOR = "vector"
-    WORKGROUP_INDEX = "workgroup_index"
     THREAD_INDEX = "thread_index"
 
 

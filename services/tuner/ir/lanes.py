@@ -12,6 +12,7 @@ from services.tuner.ir.nodes import (
     Expression,
     ExtractLane,
     IndexValue,
+    Lanes,
     Load,
     MultiplyAdd,
     Read,
@@ -30,6 +31,8 @@ def lanes_of(expression: Expression) -> int:
             return register.lanes
         case ExtractLane() | IndexValue():
             return 1
+        case Lanes(values=parts):
+            return len(parts)
         case Cast(value=operand) | Bitcast(value=operand) | Call(argument=operand):
             return lanes_of(operand)
         case Select(then=operand):
@@ -46,6 +49,8 @@ def element_of(expression: Expression) -> Element:
             return buffer.element.loaded
         case Binary(left=operand) | Broadcast(value=operand) | ExtractLane(value=operand):
             return element_of(operand)
+        case Lanes(values=(first, *_)):
+            return element_of(first)
         case Read(register=register):
             return register.element
         case Const(element=element) | Cast(element=element) | Bitcast(element=element):

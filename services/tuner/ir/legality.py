@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.kinds import BinaryOp, Element, LoopKind
+from services.tuner.ir.kinds import BinaryOp, Element, LoopKind, Scope
 from services.tuner.ir.lanes import element_of, lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
@@ -59,6 +59,8 @@ class _Scope:
     buffers: frozenset[str]
     held: tuple[Bound, ...] = ()
     pointers: frozenset[tuple[str, tuple[tuple[str, int], ...]]] = frozenset()
+    threads: bool = False
+    conditional: bool = False
     assigned: set[Register] = field(default_factory=set)
 
 
@@ -97,14 +99,19 @@ def _statement(statement: Statement, scope: _Scope) -> Iterator[str]:
         case If():
             yield from _condition(statement, scope)
         case Allocate(buffer=buffer, body=body):
+            if buffer.scope is Scope.WORKGROUP and scope.threads:
+                yield f"workgroup buffer {buffer.name} is allocated by each thread"
             if buffer.name in scope.buffers:
                 yield f"buffer {buffer.name} is allocated inside itself"
             yield from _block(body, replace(scope, buffers=scope.buffers | {buffer.name}))
         case Barrier():
-            return
+            if not scope.threads or scope.conditional:
+                yield "a barrier stands where not every thread of a workgroup comes"
 
 
 def _loop(loop: Loop, scope: _Scope) -> Iterator[str]:
+    if loop.kind is LoopKind.THREAD_INDEX and scope.threads:
+        yield f"thread loop {loop.var} stands inside another"
     if loop.extent < 1 or loop.var in scope.ranges:
         yield f"loop {loop.var} of extent {loop.extent} is empty or hides another"
     if loop.kind in _EXPANDED_AWAY and scope.stage not in _BEFORE_EXPANSION:
@@ -118,6 +125,7 @@ def _loop(loop: Loop, scope: _Scope) -> Iterator[str]:
         scope,
         ranges={**scope.ranges, loop.var: (0, loop.extent - 1)},
         pointers=scope.pointers | {(p.buffer.name, p.terms) for p in loop.pointers},
+        threads=scope.threads or loop.kind is LoopKind.THREAD_INDEX,
     )
     yield from _block(loop.body, inside)
 
@@ -144,6 +152,7 @@ def _condition(statement: If, scope: _Scope) -> Iterator[str]:
         low, high = bound.index.bounds(scope.ranges)
         if scope.stage is not Stage.SCHEDULED and not low < bound.limit <= high:
             yield f"a condition of a {scope.stage} program is decided: {bound}"
+    scope = replace(scope, conditional=True)
     yield from _block(statement.body, _narrowed(scope, statement.bounds))
     raised = scope
     if len(statement.bounds) == 1:
@@ -163,7 +172,8 @@ def _narrowed(scope: _Scope, bounds: tuple[Bound, ...]) -> _Scope:
                     ranges[var] = (low, min(high, spare // factor))
                 else:
                     ranges[var] = (max(low, -(spare // -factor)), high)
-    return replace(scope, ranges=ranges, held=(*scope.held, *bounds))
+    varying = tuple(bound for bound in bounds if bound.index.terms)
+    return replace(scope, ranges=ranges, held=(*scope.held, *varying))
 
 
 def _limits(index: Affine, scope: _Scope) -> Range:

@@ -95,6 +95,13 @@ class Broadcast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """Four single values side by side."""
+
+    values: tuple["Expression", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractLane:
     value: "Expression"
     lane: int
@@ -156,6 +163,7 @@ Expression = (
     | Load
     | Read
     | Broadcast
+    | Lanes
     | ExtractLane
     | Binary
     | MultiplyAdd
@@ -227,7 +235,7 @@ class Allocate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Barrier:
-    """Every thread of the workgroup has done what stands above."""
+    """Every thread of the workgroup has done what stands above; what it stored is seen by all."""
 
 
 Statement = Store | Assign | Loop | Let | If | Allocate | Barrier
@@ -236,7 +244,10 @@ Block = tuple[Statement, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """`body` is the one outermost loop, of kind RANGE."""
+    """`body` is the one outermost loop, of kind RANGE.
+
+    Programs that run one after another share the buffers of scope GLOBAL among their parameters.
+    """
 
     parameters: tuple[Buffer, ...]
     body: Loop

@@ -21,6 +21,7 @@ from services.tuner.ir.nodes import (
     ExtractLane,
     If,
     IndexValue,
+    Lanes,
     Let,
     Load,
     Loop,
@@ -55,6 +56,8 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
             return (condition, then, otherwise)
         case Call(argument=argument):
             return (argument,)
+        case Lanes(values=parts):
+            return parts
     raise unsupported(expression)
 
 
@@ -79,6 +82,8 @@ def with_operands(expression: Expression, rebuild: Rebuild) -> Expression:
             )
         case Call(function=function, argument=argument):
             return Call(function=function, argument=rebuild(argument))
+        case Lanes(values=parts):
+            return Lanes(values=tuple(rebuild(part) for part in parts))
     raise unsupported(expression)
 
 

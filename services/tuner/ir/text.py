@@ -21,6 +21,7 @@ from services.tuner.ir.nodes import (
     ExtractLane,
     If,
     IndexValue,
+    Lanes,
     Let,
     Load,
     Loop,
@@ -99,6 +100,8 @@ def expression_text(expression: Expression) -> str:
             return register.name
         case Broadcast(value=value, lanes=lanes):
             return f"{show(value)} x{lanes}"
+        case Lanes(values=parts):
+            return f"lanes({', '.join(map(show, parts))})"
         case ExtractLane(value=value, lane=lane):
             return f"{show(value)}.{lane}"
         case Binary(op=op, left=left, right=right) if op in _INFIX:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.kinds import LoopKind
+from services.tuner.ir.kinds import LoopKind, Scope
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -20,6 +20,7 @@ from services.tuner.ir.nodes import (
     Expression,
     If,
     IndexValue,
+    Lanes,
     Let,
     Load,
     Loop,
@@ -38,16 +39,18 @@ Constants = Mapping[str, int]
 """Values of the unrolled variables at this point."""
 
 
-def expand(program: Program) -> Program:
+def expand(program: Program, *, gathers: bool = False) -> Program:
+    """`gathers` lets four lanes come from places of a local buffer that are not consecutive."""
     loop = program.body
-    body = _Expansion().block(loop.body, {}, {loop.var: (0, loop.extent - 1)})
+    body = _Expansion(gathers=gathers).block(loop.body, {}, {loop.var: (0, loop.extent - 1)})
     return replace(program, body=replace(loop, body=body))
 
 
 class _Expansion:
     """Owns the loads made so far: equal loads are one value, made once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, gathers: bool) -> None:
+        self._gathers = gathers
         self._names: dict[int, tuple[str, ...]] = {}
         self._indices: dict[tuple[int | None, ...], Affine] = {}
         self._loads: dict[tuple[str, int, bool, bool], Expression] = {}
@@ -106,7 +109,7 @@ class _Expansion:
     def _vector(
         self, loop: Loop, at: Constants, ranges: Mapping[str, Range]
     ) -> Iterator[Statement]:
-        stores = _contiguous(loop)
+        stores = _contiguous(loop, gathers=self._gathers)
         for first in range(0, loop.extent, LANES):
             lanes = range(first, min(first + LANES, loop.extent))
             if len(lanes) == LANES and stores and self._whole(loop, at, lanes, ranges):
@@ -155,6 +158,10 @@ class _Expansion:
 
     def _load(self, load: Load, at: Constants, vector: str | None) -> Expression:
         """Four lanes where the index moves with the vector loop, else one lane in all four."""
+        factor = load.index.coefficient(vector) if vector is not None else 0
+        if vector is not None and factor not in (0, 1):
+            places = [{**at, vector: at[vector] + lane} for lane in range(LANES)]
+            return Lanes(values=tuple(self._load(load, place, None) for place in places))
         here = self._index(load.index, at)
         wide = vector is not None and load.index.coefficient(vector) == 1
         key = (load.buffer.name, id(here), wide, vector is not None)
@@ -181,7 +188,7 @@ class _Expansion:
         return known
 
 
-def _contiguous(loop: Loop) -> tuple[Store, ...]:
+def _contiguous(loop: Loop, *, gathers: bool) -> tuple[Store, ...]:
     """The loop's stores if four lanes can do them at once, else nothing."""
     stores = tuple(_stores(loop.body))
     if any(store.index.coefficient(loop.var) != 1 for store in stores):
@@ -190,6 +197,8 @@ def _contiguous(loop: Loop) -> tuple[Store, ...]:
         for leaf in leaves(store.value):
             match leaf:
                 case Load(index=index) if index.coefficient(loop.var) in (0, 1):
+                    continue
+                case Load(buffer=buffer) if gathers and buffer.scope is Scope.LOCAL:
                     continue
                 case IndexValue(index=index) if not index.coefficient(loop.var):
                     continue

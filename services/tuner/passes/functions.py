@@ -63,6 +63,9 @@ _TANH = (
 )
 """(tanh x / x - 1)/x² in x² for |x| < 0.625."""
 
+_TANH_ONE = 10.0
+"""tanh of it and of anything larger is 1 in float32; a GPU need not have inf."""
+
 _ERF_SMALL = 0.93
 _ERF_ONE = 3.95
 """erf of it and of anything larger is 1 in float32."""
@@ -110,6 +113,8 @@ def written(function: MathFunction, x: Expression, terms: Terms) -> Expression:
 def _exp(x: Expression, terms: Terms) -> Expression:
     """eˣ = eʳ·2ⁿ. Adding 1.5·2²³ rounds to n and leaves it in the low bits, ready to be added to
     the exponent; this takes half the instructions of rounding, converting and scaling."""
+    if MathFunction.EXP in terms.native:
+        return call(MathFunction.EXP, x)
     x = terms.keep(x)
     shifted = terms.keep(
         terms.multiply_add(x, terms.number(_LOG2_E), terms.number(_ROUNDING_SHIFT))
@@ -128,7 +133,10 @@ def _tanh(x: Expression, terms: Terms) -> Expression:
     size = terms.keep(call(MathFunction.ABS, x))
     square = terms.keep(multiply(size, size))
     small = terms.multiply_add(multiply(size, square), terms.polynomial(_TANH, square), size)
-    power = terms.keep(_exp(add(size, size), terms))
+    bounded = size
+    if MathFunction.EXP in terms.native:
+        bounded = terms.keep(smaller(size, terms.number(_TANH_ONE)))
+    power = terms.keep(_exp(add(bounded, bounded), terms))
     part = divide(terms.number(2), add(power, terms.number(1)))
     large = subtract(terms.number(1), part)
     return terms.with_sign_of(below(size, terms.number(_TANH_SMALL), small, large), x)

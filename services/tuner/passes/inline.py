@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from services.tuner.ir.kinds import MathFunction
 from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
@@ -28,17 +29,20 @@ def has_calls(program: Program) -> bool:
     return any(isinstance(value, Call) for value in values((program.body,)))
 
 
-def inline(program: Program, *, fma: bool) -> Program:
-    """`fma` lets products and sums round once."""
-    body = _Inlining(fma=fma).block(program.body.body)
+def inline(
+    program: Program, *, fma: bool, native: frozenset[MathFunction] = frozenset()
+) -> Program:
+    """`fma` lets products and sums round once; `native` functions stay calls."""
+    body = _Inlining(fma=fma, native=native).block(program.body.body)
     return replace(program, body=replace(program.body, body=body))
 
 
 class _Inlining:
     """Owns the count of calls, so that the registers of each have names of their own."""
 
-    def __init__(self, *, fma: bool) -> None:
+    def __init__(self, *, fma: bool, native: frozenset[MathFunction]) -> None:
         self._fma = fma
+        self._native = native
         self._count = 0
 
     def block(self, block: Block) -> Block:
@@ -71,7 +75,10 @@ class _Inlining:
             inside = with_operands(expression, rewritten)
             if not isinstance(inside, Call):
                 return inside
-            terms = Terms(f"f{self._count}", lanes_of(inside), fma=self._fma)
+            if inside.function in self._native:
+                return inside
+            lanes = lanes_of(inside)
+            terms = Terms(f"f{self._count}", lanes, fma=self._fma, native=self._native)
             self._count += 1
             result = written(inside.function, inside.argument, terms)
             before.extend(terms.assigned)

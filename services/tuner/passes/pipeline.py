@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from services.tuner.ir.kinds import MathFunction
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.contract import contract
 from services.tuner.passes.expand import expand
@@ -13,6 +14,18 @@ from services.tuner.passes.registers import to_registers
 from services.tuner.passes.switches import PassSwitches
 from services.tuner.passes.unswitch import unswitch
 from services.tuner.passes.vectorise import vectorise
+
+NATIVE = frozenset(
+    {
+        MathFunction.EXP,
+        MathFunction.SQRT,
+        MathFunction.RSQRT,
+        MathFunction.NEAREST,
+        MathFunction.ABS,
+    }
+)
+"""What a GPU computes well by itself. WGSL's exp may be off by 3 + 2·|x| ulp; its tanh may be any
+quotient of those, which overflows from 45 on and cancels near 0 (WGSL, section 15.7.4.1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,3 +55,15 @@ def run_passes(program: Program, switches: PassSwitches, freedom: Freedom) -> Pr
     if switches.hoist:
         program = hoist(program)
     return program
+
+
+def run_gpu_passes(program: Program) -> Program:
+    """For a printer whose language has registers, addresses and the functions of `NATIVE`.
+
+    Products and sums round once where the GPU likes: WGSL promises nothing else.
+    """
+    program = contract(program)
+    program = partition(unswitch(lift(program)), branches=False)
+    calls = has_calls(program)
+    program = to_registers(expand(program, gathers=True), gathers=True)
+    return inline(program, fma=True, native=NATIVE) if calls else program

@@ -21,6 +21,7 @@ from services.tuner.ir.nodes import (
     Expression,
     ExtractLane,
     If,
+    Lanes,
     Let,
     Load,
     Loop,
@@ -35,8 +36,9 @@ from services.tuner.ir.unsupported import unsupported
 from services.tuner.passes.slots import Slots, slots_of
 
 
-def to_registers(program: Program) -> Program:
-    body = _Registers().block(program.body.body, {})
+def to_registers(program: Program, *, gathers: bool = False) -> Program:
+    """`gathers` lets four lanes be read from registers that each hold one."""
+    body = _Registers(gathers=gathers).block(program.body.body, {})
     return replace(program, body=replace(program.body, body=body))
 
 
@@ -49,7 +51,8 @@ Held = dict[str, Slots]
 class _Registers:
     """Owns the count of registers, so that names are unique in a program."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, gathers: bool) -> None:
+        self._gathers = gathers
         self._count = 0
 
     def block(self, block: Block, slots: Held) -> Block:
@@ -79,7 +82,11 @@ class _Registers:
                 )
                 return (inside,)
             case Allocate(buffer=buffer, body=body):
-                found = slots_of(buffer, body) if buffer.scope is Scope.LOCAL else None
+                found = (
+                    slots_of(buffer, body, gathers=self._gathers)
+                    if buffer.scope is Scope.LOCAL
+                    else None
+                )
                 if found is not None:
                     return self.block(body, {**slots, buffer.name: found})
                 return (Allocate(buffer=buffer, body=self.block(body, slots)),)
@@ -167,8 +174,12 @@ def _slot_read(slots: Slots, expression: Expression) -> Expression:
         case Load(index=index, lanes=lanes):
             slot = slots[index.constant]
             read = Read(register=slot.register)
-            same = slot.register.lanes == lanes
-            return read if same else ExtractLane(value=read, lane=slot.lane)
+            if slot.register.lanes == lanes:
+                return read
+            if lanes > 1:
+                held = (slots[index.constant + lane].register for lane in range(lanes))
+                return Lanes(values=tuple(Read(register=register) for register in held))
+            return ExtractLane(value=read, lane=slot.lane)
         case Broadcast(value=value, lanes=lanes):
             return Broadcast(value=_slot_read(slots, value), lanes=lanes)
     raise unsupported(expression, "the register pass")

@@ -33,8 +33,11 @@ Piece = tuple[int, int]
 """First element and lanes of one access."""
 
 
-def slots_of(buffer: Buffer, body: Block) -> Slots | None:
-    """None where the buffer has to stay memory: an index varies, or pieces overlap."""
+def slots_of(buffer: Buffer, body: Block, *, gathers: bool = False) -> Slots | None:
+    """None where the buffer has to stay memory: an index varies, or pieces overlap.
+
+    With `gathers`, registers of one lane may be read as one of several.
+    """
     stores: dict[Piece, bool] = {}
     loads: dict[Piece, None] = {}
     for statement in statements(body):
@@ -53,7 +56,10 @@ def slots_of(buffer: Buffer, body: Block) -> Slots | None:
             piece = statement.index.constant, lanes_of(statement.value)
             stores[piece] = stores.get(piece, True) and isinstance(statement.value, Const)
     slots = _placed(buffer, stores)
-    return slots if slots is not None and all(_covered(slots, piece) for piece in loads) else None
+    if slots is None:
+        return None
+    whole = all(_covered(slots, p) or (gathers and _single(slots, p)) for p in loads)
+    return slots if whole else None
 
 
 def _reads(value: Expression, buffer: Buffer) -> bool:
@@ -76,6 +82,12 @@ def _placed(buffer: Buffer, stores: dict[Piece, bool]) -> Slots | None:
                 if slots.setdefault(start + lane, slot) != slot:
                     return None
     return slots
+
+
+def _single(slots: Slots, piece: Piece) -> bool:
+    first, lanes = piece
+    held = [slots.get(element) for element in range(first, first + lanes)]
+    return all(slot is not None and slot.register.lanes == 1 for slot in held)
 
 
 def _covered(slots: Slots, piece: Piece) -> bool:

@@ -19,10 +19,18 @@ from services.tuner.ir.nodes import (
 class Terms:
     """Owns the registers that it makes; `assigned` are their values, in order.
 
-    `fma` lets a product and a sum round once.
+    `fma` lets a product and a sum round once; `native` functions may be called.
     """
 
-    def __init__(self, prefix: str, lanes: int, *, fma: bool) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        lanes: int,
+        *,
+        fma: bool,
+        native: frozenset[MathFunction] = frozenset(),
+    ) -> None:
+        self.native = native
         self.assigned: list[Assign] = []
         self._prefix = prefix
         self._lanes = lanes

@@ -1,11 +1,12 @@
 """The lite space: the few dozen candidates of a workload that are worth measuring."""
 
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.gpu import ANY_GPU, GpuModel
 from kernelzoo.domain.operators import Family
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import InvalidInput
 from services.tuner.extents import Extents, is_pointwise
+from services.tuner.space.gpu import gpu_space
 from services.tuner.space.lite import lite_configs
 from services.tuner.space.maps import map_configs
 from services.tuner.space.naive import naive_space_size
@@ -18,14 +19,16 @@ from services.tuner.stream import suits
 __all__ = ["lite_space", "naive_space_size"]
 
 
-def lite_space(workload: Workload, kind: TargetKind) -> tuple[Candidate, ...]:
+def lite_space(
+    workload: Workload, kind: TargetKind, gpu: GpuModel = ANY_GPU
+) -> tuple[Candidate, ...]:
     """Valid candidates, none twice, at least one, ordered by promise.
 
-    The first that requires simd128 alone is the default of devices that nothing is known about.
-    Raises InvalidInput for a kind that has no space yet.
+    The first that requires simd128 alone, or nothing of webgpu, is the default of devices that
+    nothing is known about. A space of webgpu belongs to a model of GPU.
     """
-    if kind is not TargetKind.WASM:
-        raise InvalidInput(f"there is no space for target {kind} yet; use {TargetKind.WASM}")
+    if kind is TargetKind.WEBGPU:
+        return gpu_space(workload, gpu)
     family = workload.operator.family
     if family is Family.CONTRACTION or is_pointwise(workload):
         return _contractions(workload)

@@ -173,7 +173,7 @@ def test_a_value_that_wasm_does_not_have_is_named(value: Expression, name: str) 
     ("statement", "name"),
     [
         (Barrier(), "Barrier"),
-        (loop("g", 4, (STORE,), LoopKind.WORKGROUP_INDEX), "Loop"),
+        (loop("g", 4, (STORE,), LoopKind.THREAD_INDEX), "Loop"),
         (
             Allocate(
                 buffer=Buffer(name="w", scope=Scope.WORKGROUP, element=Element.F32, size=4),

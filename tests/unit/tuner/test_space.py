@@ -139,11 +139,6 @@ def test_large_workloads_can_be_sliced() -> None:
             assert ContractionConfig.of(candidate).range_extent(extents) >= 4
 
 
-def test_webgpu_has_no_space_yet() -> None:
-    with pytest.raises(InvalidInput, match="no space for target webgpu yet"):
-        lite_space(MODELS[0], TargetKind.WEBGPU)
-
-
 def test_the_naive_space_is_that_of_the_paper() -> None:
     assert naive_space_size(contraction(384, 768, 768)) == 2_099_520
     assert naive_space_size(contraction(1, 1, 1)) == 8

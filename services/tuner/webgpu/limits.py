@@ -1,0 +1,31 @@
+"""Which optional limits of WebGPU a kernel needs: the steps that it requires of a target."""
+
+from kernelzoo.errors import InvalidSchedule
+
+THREADS = ((256, ""), (512, "invocations-512"), (1024, "invocations-1024"))
+WORKGROUP_BYTES = (
+    (16_384, ""),
+    (32_768, "workgroup-memory-32k"),
+    (49_152, "workgroup-memory-48k"),
+    (65_536, "workgroup-memory-64k"),
+)
+BINDING_BYTES = ((1 << 27, ""), (1 << 28, "binding-256m"))
+"""Most that each step allows; the first of each is what every adapter has (WebGPU, section 3.6.2).
+"""
+
+
+def required(*, threads: int, workgroup_bytes: int, binding_bytes: int) -> tuple[str, ...]:
+    """Sorted. Raises InvalidSchedule for more than the last step."""
+    steps = (
+        _step(THREADS, threads, "threads to a workgroup"),
+        _step(WORKGROUP_BYTES, workgroup_bytes, "bytes of workgroup memory"),
+        _step(BINDING_BYTES, binding_bytes, "bytes of one buffer"),
+    )
+    return tuple(sorted(filter(None, steps)))
+
+
+def _step(steps: tuple[tuple[int, str], ...], wanted: int, what: str) -> str:
+    for most, step in steps:
+        if wanted <= most:
+            return step
+    raise InvalidSchedule(f"{wanted} {what} are too many; use at most {steps[-1][0]}")

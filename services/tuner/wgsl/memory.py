@@ -1,0 +1,73 @@
+"""Where buffers lie in a module, and the text of their loads and stores."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.kinds import Element, Scope
+from services.tuner.ir.nodes import Buffer, Load
+from services.tuner.ir.unsupported import unsupported
+from services.tuner.wgsl.indices import Indices
+
+WIDE = 4
+SCRATCH = "scratch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """`scalar` buffers are arrays of single elements, all others of vec4.
+
+    Scratch buffers are parts of one binding: `offsets` are where they start, in elements.
+    """
+
+    indices: Indices
+    scalar: frozenset[str]
+    offsets: Mapping[str, int] = field(default_factory=dict)
+
+    def wide(self, buffer: Buffer) -> bool:
+        return (SCRATCH if buffer.name in self.offsets else buffer.name) not in self.scalar
+
+    def array_type(self, buffer: Buffer, size: int | None = None) -> str:
+        """`size` counts elements; a binding has as many as its buffer."""
+        held = _element(buffer)
+        if not self.wide(buffer):
+            return f"array<{held}, {size}>" if size else f"array<{held}>"
+        return f"array<vec4<{held}>, {-(-size // WIDE)}>" if size else f"array<vec4<{held}>>"
+
+    def load(self, load: Load) -> str:
+        if load.lanes == 1 or self.wide(load.buffer):
+            return self.place(load.buffer, load.index)
+        parts = ", ".join(self.places(load.buffer, load.index, load.lanes))
+        return f"vec{load.lanes}<{_element(load.buffer)}>({parts})"
+
+    def places(self, buffer: Buffer, index: Affine, lanes: int) -> Iterator[str]:
+        """Each of the elements that four lanes of a scalar buffer are."""
+        for lane in range(lanes):
+            yield self.place(buffer, replace(index, constant=index.constant + lane))
+
+    def place(self, buffer: Buffer, index: Affine) -> str:
+        _element(buffer)
+        start = self.offsets.get(buffer.name)
+        at = index if not start else replace(index, constant=index.constant + start)
+        text = self.indices.text(at, WIDE if self.wide(buffer) else 1)
+        names = self.indices.names
+        if start is None:
+            return f"{names.of('buffer', buffer.name)}[{text}]"
+        return f"{names.of('binding', SCRATCH)}[{text}]"
+
+
+def _element(buffer: Buffer) -> Element:
+    if buffer.element not in (Element.F32, Element.I32):
+        raise unsupported(buffer, f"the WGSL printer for {buffer.element} elements")
+    return buffer.element
+
+
+def scratch_offsets(buffers: tuple[Buffer, ...]) -> tuple[dict[str, int], int]:
+    """First element of each scratch buffer, and the elements in all; each starts at a vec4."""
+    offsets: dict[str, int] = {}
+    end = 0
+    for buffer in buffers:
+        if buffer.scope is Scope.GLOBAL and buffer.name not in offsets:
+            offsets[buffer.name] = end
+            end += -(-buffer.size // WIDE) * WIDE
+    return offsets, end

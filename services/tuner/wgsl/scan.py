@@ -1,0 +1,94 @@
+"""What a walk over programs tells before their text is written: vec4 buffers, and variables."""
+
+from dataclasses import dataclass
+
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.lanes import lanes_of
+from services.tuner.ir.nodes import (
+    Assign,
+    Block,
+    Buffer,
+    Expression,
+    Let,
+    Load,
+    Program,
+    Read,
+    Register,
+    Store,
+)
+from services.tuner.ir.rewrite import inner_blocks, operands
+
+WIDE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """`scalar` buffers have accesses that are not four aligned elements.
+
+    `variables` are the registers that are assigned more than once or read outside of the block
+    that assigns them; all others are constants where they are assigned.
+    """
+
+    scalar: frozenset[str]
+    variables: frozenset[Register]
+
+
+def uses_of(program: Program) -> Uses:
+    scan = _Scan()
+    scan.block((program.body,), ())
+    return Uses(scalar=frozenset(scan.scalar), variables=frozenset(scan.variables))
+
+
+class _Scan:
+    def __init__(self) -> None:
+        self.scalar: set[str] = set()
+        self.variables: set[Register] = set()
+        self._assigned: dict[Register, tuple[int, ...]] = {}
+        self._blocks = 0
+        self._path: tuple[int, ...] = ()
+
+    def block(self, block: Block, path: tuple[int, ...]) -> None:
+        self._blocks += 1
+        path = (*path, self._blocks)
+        for statement in block:
+            self._path = path
+            match statement:
+                case Assign(register=register, value=value):
+                    self._value(value)
+                    if register in self._assigned:
+                        self.variables.add(register)
+                    else:
+                        self._assigned[register] = path
+                    continue
+                case Store(buffer=buffer, index=index, value=value):
+                    self._value(value)
+                    self._access(buffer, index, lanes_of(value))
+                    continue
+                case Let(value=value):
+                    self._value(value)
+            for inner in inner_blocks(statement):
+                self.block(inner, path)
+
+    def _value(self, value: Expression) -> None:
+        waiting = [value]
+        while waiting:
+            node = waiting.pop()
+            kind = type(node)
+            if kind is Read:
+                self._read(node.register)  # type: ignore[union-attr]
+            elif kind is Load:
+                self._access(node.buffer, node.index, node.lanes)  # type: ignore[union-attr]
+            else:
+                waiting.extend(operands(node))
+
+    def _read(self, register: Register) -> None:
+        made = self._assigned.get(register)
+        if made is None or self._path[: len(made)] != made:
+            self.variables.add(register)
+
+    def _access(self, buffer: Buffer, index: Affine, lanes: int) -> None:
+        if buffer.name in self.scalar:
+            return
+        aligned = not index.constant % WIDE and all(not c % WIDE for _, c in index.terms)
+        if lanes != WIDE or not aligned:
+            self.scalar.add(buffer.name)

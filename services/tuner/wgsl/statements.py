@@ -1,0 +1,114 @@
+"""Statements of the loop IR as WGSL, inside an entry point."""
+
+from services.tuner.ir.kinds import LoopKind, Scope
+from services.tuner.ir.lanes import lanes_of
+from services.tuner.ir.nodes import (
+    Allocate,
+    Assign,
+    Barrier,
+    Block,
+    If,
+    Let,
+    Loop,
+    Register,
+    Statement,
+    Store,
+)
+from services.tuner.ir.unsupported import unsupported
+from services.tuner.wgsl.indices import Indices
+from services.tuner.wgsl.memory import Memory
+from services.tuner.wgsl.values import LANE, Values, type_text
+from services.tuner.wgsl.writer import Writer
+
+THREAD = "invocation"
+
+
+class Statements:
+    """Writes the statements of one entry point. `variables` are the registers that change."""
+
+    def __init__(
+        self, writer: Writer, indices: Indices, memory: Memory, variables: frozenset[Register]
+    ) -> None:
+        self._writer = writer
+        self._indices = indices
+        self._memory = memory
+        self._variables = variables
+        self.values = Values(indices, memory)
+
+    def block(self, block: Block) -> None:
+        for statement in block:
+            self._statement(statement, last=statement is block[-1])
+
+    def _statement(self, statement: Statement, *, last: bool) -> None:
+        match statement:
+            case Assign(register=register, value=value):
+                head = "" if register in self._variables else "let "
+                name = self.values.register(register)
+                self._writer.line(f"{head}{name} = {self.values.text(value)};")
+            case Store():
+                self._store(statement)
+            case Loop():
+                self._loop(statement)
+            case If():
+                self._condition(statement)
+            case Barrier():
+                self._writer.line("workgroupBarrier();")
+            case Let() | Allocate() if not last:
+                with self._writer.block():
+                    self._named(statement)
+            case Let() | Allocate():
+                self._named(statement)
+            case _:
+                raise unsupported(statement, "the WGSL printer")
+
+    def _store(self, store: Store) -> None:
+        value = self.values.text(store.value)
+        lanes = lanes_of(store.value)
+        if lanes == 1 or self._memory.wide(store.buffer):
+            self._writer.line(f"{self._memory.place(store.buffer, store.index)} = {value};")
+            return
+        with self._writer.block():
+            self._writer.line(f"let four = {value};")
+            places = self._memory.places(store.buffer, store.index, lanes)
+            for lane, place in zip(LANE, places, strict=True):
+                self._writer.line(f"{place} = four.{lane};")
+
+    def _named(self, statement: Let | Allocate) -> None:
+        """What holds for the rest of its block."""
+        match statement:
+            case Let(var=var, value=value, low=low, high=high):
+                text = self.values.unsigned(value)
+                self._indices.ranges[var] = (low, high)
+                self._writer.line(f"let {self._indices.variable(var)} = {text};")
+            case Allocate(buffer=buffer) if buffer.scope is Scope.LOCAL:
+                name = self._indices.names.of("buffer", buffer.name)
+                self._writer.line(f"var {name}: {self._memory.array_type(buffer, buffer.size)};")
+            case Allocate(buffer=buffer) if buffer.scope is not Scope.WORKGROUP:
+                raise unsupported(statement, f"the WGSL printer for {buffer.scope} buffers")
+        self.block(statement.body)
+
+    def _loop(self, loop: Loop) -> None:
+        self._indices.ranges[loop.var] = (0, loop.extent - 1)
+        name = self._indices.variable(loop.var)
+        match loop.kind:
+            case LoopKind.THREAD_INDEX:
+                self._writer.line(f"let {name} = {THREAD};")
+                for register in sorted(self._variables, key=lambda each: each.name):
+                    kind = type_text(register.element, register.lanes)
+                    self._writer.line(f"var {self.values.register(register)}: {kind};")
+                self.block(loop.body)
+            case LoopKind.SERIAL:
+                with self._writer.block(
+                    f"for (var {name} = 0u; {name} < {loop.extent}u; {name}++)"
+                ):
+                    self.block(loop.body)
+            case _:
+                raise unsupported(loop, f"the WGSL printer for {loop.kind} loops")
+
+    def _condition(self, statement: If) -> None:
+        tests = " && ".join(self._indices.bound(bound) for bound in statement.bounds)
+        with self._writer.block(f"if ({tests})"):
+            self.block(statement.body)
+        if statement.otherwise:
+            with self._writer.block("else"):
+                self.block(statement.otherwise)

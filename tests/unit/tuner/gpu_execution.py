@@ -1,0 +1,121 @@
+"""Runs WGSL kernels on Mesa's llvmpipe, through wgpu and naga, as a page runs them."""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelzoo.domain.artifact import Artifact
+from kernelzoo.domain.workload import Role
+from tests.unit.tuner.execution import Floats
+
+LLVMPIPE = sorted(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json"))
+SLICE_STEP_BYTES = 256
+"""What a dynamic offset of a uniform is a multiple of."""
+
+Device = Any  # wgpu's types are not checked strictly.
+
+
+@lru_cache(maxsize=1)
+def device() -> Device:
+    """Skips the test where there is no adapter at all."""
+    if LLVMPIPE:
+        os.environ["VK_DRIVER_FILES"] = str(LLVMPIPE[0])
+    import wgpu
+
+    try:
+        adapter = wgpu.gpu.request_adapter_sync(power_preference="low-power")
+    except RuntimeError as error:
+        pytest.skip(f"no GPU adapter, not even llvmpipe (mesa-vulkan-drivers): {error}")
+    wanted = {"shader-f16", "subgroup"} & set(adapter.features)
+    limits = {
+        name: adapter.limits[name]
+        for name in (
+            "max-compute-workgroup-storage-size",
+            "max-compute-invocations-per-workgroup",
+            "max-compute-workgroup-size-x",
+            "max-storage-buffer-binding-size",
+        )
+    }
+    return adapter.request_device_sync(required_features=sorted(wanted), required_limits=limits)
+
+
+def padded(size_bytes: int) -> int:
+    return -(-size_bytes // 16) * 16
+
+
+def execute_gpu(artifact: Artifact, inputs: list[Floats], slices: int = 1) -> Floats:
+    """The output, each dispatch in so many slices; output and scratch start as NaN."""
+    import wgpu
+
+    manifest = artifact.manifest
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+    buffers = []
+    sizes = [tensor.size_bytes for tensor in manifest.tensors]
+    sizes += [manifest.scratch_bytes] if manifest.scratch_bytes else []
+    for number, size in enumerate(sizes):
+        data = np.full(padded(size), 0xFF, np.uint8)
+        if number < len(inputs):
+            data[:size] = inputs[number].view(np.uint8).ravel()
+        buffers.append(device().create_buffer_with_data(data=data, usage=usage))
+    _run(artifact, buffers, slices)
+    output = manifest.tensors[-1]
+    held = device().queue.read_buffer(buffers[len(manifest.tensors) - 1])
+    assert output.role is Role.OUTPUT
+    return np.frombuffer(held, np.float32)[: output.elements].reshape(output.shape).copy()
+
+
+def _run(artifact: Artifact, buffers: list[Device], slices: int) -> None:
+    import wgpu
+
+    gpu = device()
+    kinds = [
+        "read-only-storage" if tensor.role is Role.INPUT else "storage"
+        for tensor in artifact.manifest.tensors
+    ] + ["storage"]
+    entries = [
+        {"binding": at, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kinds[at]}}
+        for at in range(len(buffers))
+    ]
+    first = {"type": "uniform", "has_dynamic_offset": True}
+    layouts = [
+        gpu.create_bind_group_layout(entries=entries),
+        gpu.create_bind_group_layout(
+            entries=[{"binding": 0, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": first}]
+        ),
+    ]
+    layout = gpu.create_pipeline_layout(bind_group_layouts=layouts)
+    module = gpu.create_shader_module(code=artifact.body.decode())
+    tensors = gpu.create_bind_group(
+        layout=layouts[0],
+        entries=[
+            {"binding": at, "resource": {"buffer": buffer}} for at, buffer in enumerate(buffers)
+        ],
+    )
+    encoder = gpu.create_command_encoder()
+    kept = []
+    for dispatch in artifact.manifest.dispatches:
+        pipeline = gpu.create_compute_pipeline(
+            layout=layout, compute={"module": module, "entry_point": dispatch.entry}
+        )
+        starts = [dispatch.workgroups * part // slices for part in range(slices + 1)]
+        words = np.zeros(slices * SLICE_STEP_BYTES // 4, np.uint32)
+        words[:: SLICE_STEP_BYTES // 4] = starts[:-1]
+        uniform = gpu.create_buffer_with_data(data=words, usage=wgpu.BufferUsage.UNIFORM)
+        group = gpu.create_bind_group(
+            layout=layouts[1],
+            entries=[{"binding": 0, "resource": {"buffer": uniform, "offset": 0, "size": 4}}],
+        )
+        kept.append((pipeline, group))
+        run = encoder.begin_compute_pass()
+        run.set_pipeline(pipeline)
+        run.set_bind_group(0, tensors)
+        for part in range(slices):
+            if starts[part] < starts[part + 1]:
+                run.set_bind_group(1, group, [part * SLICE_STEP_BYTES])
+                run.dispatch_workgroups(starts[part + 1] - starts[part])
+        run.end()
+    gpu.queue.submit([encoder.finish()])

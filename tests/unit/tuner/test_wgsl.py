@@ -1,0 +1,73 @@
+"""WGSL: golden text, and what it computes on an adapter, in one test."""
+
+import numpy as np
+import pytest
+
+from kernelzoo.domain.gpu import ANY_GPU
+from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.compile import gpu_compilation
+from services.tuner.ir.interpreter import interpret
+from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.nodes import Program
+from services.tuner.space import lite_space
+from services.tuner.webgpu.entries import EntriesConfig
+from tests.unit.tuner.conftest import Golden
+from tests.unit.tuner.execution import Floats, inputs_of
+from tests.unit.tuner.gpu_execution import execute_gpu
+from tests.unit.tuner.reference import EXAMPLES, reference
+
+PLAIN = {
+    "gpu-gelu": "gelu:f32:n30",
+    "gpu-concat": "concat:f32:m3n4k5",
+    "gpu-plain-matmul": "matmul+bias:f32:m6k4n8",
+    "gpu-plain-softmax": "softmax:f32:m4n6",
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_kernels_read_as_recorded_and_are_right(name: str, golden: Golden) -> None:
+    workload = Workload.parse(PLAIN[name])
+    steps = gpu_compilation(EntriesConfig(threads=64, wide=True).candidate(workload))
+    golden(f"{name}.wgsl", steps.artifact.body.decode())
+    inputs = inputs_of(workload)
+    error = np.abs(execute_gpu(steps.artifact, inputs) - reference(workload, inputs)).max()
+    assert error <= comparison_tolerance(workload)
+
+
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("key", EXAMPLES)
+def test_every_operator_is_right_as_it_is_stated(key: str, wide: bool) -> None:
+    workload = Workload.parse(key)
+    steps = gpu_compilation(EntriesConfig(threads=64, wide=wide).candidate(workload))
+    for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
+        assert faults(scheduled, Stage.SCHEDULED) == ()
+        assert faults(optimised, Stage.REGISTERED) == ()
+    inputs = inputs_of(workload)
+    output = execute_gpu(steps.artifact, inputs, slices=3)
+    assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
+
+
+def interpreted(programs: tuple[Program, ...], workload: Workload, inputs: list[Floats]) -> Floats:
+    """The output by the oracle: every program in turn, on buffers that start as NaN."""
+    arrays: dict[str, Floats] = {}
+    for buffer in programs[0].parameters:
+        arrays[buffer.name] = np.full(buffer.size, np.nan, np.float32)
+    for tensor, values in zip(workload.tensors, inputs, strict=False):
+        arrays[tensor.name][: values.size] = values.ravel()
+    for program in programs:
+        interpret(program, arrays, low=0, high=program.body.extent)
+    output = workload.output
+    return arrays[output.name][: output.elements].reshape(output.shape)
+
+
+@pytest.mark.parametrize("key", ["softmax:f32:m3n6", "conv2d+bias:f32:b1h4w4c2o4r3q3s1p1"])
+def test_the_interpreter_agrees_before_and_after_the_passes(key: str) -> None:
+    workload = Workload.parse(key)
+    steps = gpu_compilation(lite_space(workload, TargetKind.WEBGPU, ANY_GPU)[0])
+    inputs = inputs_of(workload)
+    wanted = reference(workload, inputs)
+    for programs in (steps.scheduled, steps.optimised):
+        error = np.abs(interpreted(programs, workload, inputs) - wanted).max()
+        assert error <= comparison_tolerance(workload)
