@@ -100,7 +100,8 @@ def export(
 
 def _kernel(gateway: GatewayClient, entry: ZooEntry) -> Kernel | None:
     manifest = gateway.manifest(entry.workload, entry.device_class)
-    kernels = (served.kernel for served in manifest.entries)
+    offered = [served for each in manifest.entries for served in (each.wasm, each.webgpu) if served]
+    kernels = (served.kernel for served in offered)
     kernel = next((one for one in kernels if one.sha256 == entry.artifact), None)
     if kernel is not None:
         gateway.artifact(kernel)

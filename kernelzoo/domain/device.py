@@ -76,6 +76,19 @@ class ProbeLevels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProbeLevels:
+    """What the page measured of the whole GPU, as `ProbeLevels` of one core.
+
+    `peak_gflops` is of f32 in registers, `bandwidth_gbps` of storage buffers that are in no cache,
+    `dispatch_us` the time of an empty dispatch among many of one submission.
+    """
+
+    peak_gflops: int
+    bandwidth_gbps: int
+    dispatch_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceClass:
     """Devices that share kernels. Text form: `<device id>:<ρ>:<target>`."""
 

@@ -19,6 +19,13 @@ class HitLevel(StrEnum):
     DEFAULT = "default"
 
 
+class AdviceBasis(StrEnum):
+    """What an advice for one of two targets rests on."""
+
+    MEASURED = "measured"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """`weight` of `total_weight` is the share of rank weights that the winner received."""

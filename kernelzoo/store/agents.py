@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 
-from kernelzoo.domain.device import DeviceClass, Engine, Hardware, ProbeLevels
+from kernelzoo.domain.device import DeviceClass, Engine, GpuProbeLevels, Hardware, ProbeLevels
 from kernelzoo.store.query import Query, Statement
 
 
@@ -28,7 +28,8 @@ class DeviceRow:
     gpu_vendor: str
     gpu_architecture: str
     engines: list[str]
-    peak_gflops: float
+    core_gflops: float | None
+    gpu_gflops: float | None
     agents: int
     measurements: int
     last_seen_at: datetime
@@ -85,7 +86,7 @@ def open_session(
     *,
     peak_gflops: float,
     isolated: bool,
-    probe: ProbeLevels | None = None,
+    probe: ProbeLevels | GpuProbeLevels | None = None,
 ) -> Query[SessionRow]:
     return Query(
         sql="""
@@ -117,7 +118,10 @@ def devices() -> Query[DeviceRow]:
             SELECT d.device_id, d.cpu_architecture, d.logical_cores, d.gpu_vendor,
                    d.gpu_architecture,
                    array_agg(DISTINCT concat_ws(' ', s.engine_name, s.engine_version)) AS engines,
-                   max(s.peak_gflops) AS peak_gflops,
+                   max(s.peak_gflops) FILTER (WHERE s.device_class LIKE '%%:wasm%%')
+                       AS core_gflops,
+                   max(s.peak_gflops) FILTER (WHERE s.device_class LIKE '%%:webgpu%%')
+                       AS gpu_gflops,
                    count(DISTINCT s.identity_id) AS agents,
                    (SELECT count(*) FROM measurement m
                     WHERE split_part(m.device_class, ':', 1) = d.device_id) AS measurements,

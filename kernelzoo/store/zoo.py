@@ -29,7 +29,10 @@ class DefaultRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRow:
-    """What a page gets for one workload; the columns of the entry are null without one."""
+    """What a page gets for one workload; the columns of the entry are null without one.
+
+    `best_ns` is of the served kernel on this class: the median over `identities` of their best.
+    """
 
     workload_key: str
     flops: int
@@ -41,6 +44,8 @@ class ServedRow:
     weight: int | None
     total_weight: int | None
     relative_time: float | None
+    best_ns: float | None
+    identities: int
 
     def fallback(self) -> KernelRow | None:
         return msgspec.convert(self.fallback_kernel, KernelRow | None)
@@ -171,7 +176,8 @@ def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedR
         sql="""
             SELECT w.key AS workload_key, w.flops,
                    f.described AS fallback_kernel, k.described AS entry_kernel,
-                   e.state, e.version, e.ballots, e.weight, e.total_weight, e.relative_time
+                   e.state, e.version, e.ballots, e.weight, e.total_weight, e.relative_time,
+                   m.best_ns, m.identities
             FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS asked (key, position)
             JOIN workload w ON w.key = asked.key
             LEFT JOIN LATERAL (
@@ -189,6 +195,16 @@ def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedR
                 SELECT to_jsonb(kernel) AS described FROM kernel
                 WHERE kernel.candidate_id = e.candidate_id
             ) k ON true
+            CROSS JOIN LATERAL (
+                SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY best) AS best_ns,
+                       count(*) AS identities
+                FROM (
+                    SELECT min(best_ns) AS best FROM measurement
+                    WHERE candidate_id = coalesce(e.candidate_id, f.described->>'candidate_id')
+                      AND device_class = %(class)s AND verdict = 'verified' AND outcome = 'ok'
+                    GROUP BY identity_id
+                ) AS by_identity
+            ) m
             ORDER BY asked.position
         """,
         parameters={

@@ -65,7 +65,7 @@ def test_a_lease_counts_what_is_left_and_tells_that_compiling_goes_on(
 def test_a_device_without_a_feature_is_lent_no_candidate_that_needs_it(
     http: TestClient,
 ) -> None:
-    agent = open_agent(http, wasm_features=["simd128"])
+    agent = open_agent(http, features=["simd128"])
     assert lent(agent.lease()) == [make_candidate(n).candidate_id for n in (0, 1)]
 
 

@@ -63,7 +63,7 @@ def test_addresses_of_one_network_have_one_hash_and_others_another() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"wasm_features": ["simd256"]}, "feature 'simd256' is unknown for wasm"),
+        ({"features": ["simd256"]}, "feature 'simd256' is unknown for wasm"),
         ({"rho": "fast"}, "rho"),
         ({"peak_gflops": -1}, "greater than or equal to 0"),
         ({"hardware": {**SESSION["hardware"], "logical_cores": 0}}, "logical_cores"),
@@ -73,6 +73,9 @@ def test_addresses_of_one_network_have_one_hash_and_others_another() -> None:
         ({"probe": {**SESSION["probe"], "l1_kib": 48}}, "48 is no power of two"),
         ({"probe": {**SESSION["probe"], "l1_gbps": -1}}, "greater than or equal to 0"),
         ({"unexpected": True}, "unexpected"),
+        ({"target": "cuda"}, "target"),
+        ({"target": "webgpu"}, "probe is not that of webgpu"),
+        ({"target": "webgpu", "probe": None}, "feature 'relaxed-simd' is unknown for webgpu"),
     ],
 )
 def test_a_malformed_profile_is_refused_by_name(

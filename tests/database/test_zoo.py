@@ -29,10 +29,11 @@ def measure_and_vote(agent: Agent, db: Connection, ranking: list[str]) -> None:
 
 
 def manifest_entry(http: TestClient, device_class: str) -> dict[str, Any]:
+    """What wasm is served."""
     answer = http.get(f"/v1/zoo/{WORKLOAD.key}/{device_class}")
     assert answer.status_code == 200, answer.text
     (entry,) = answer.json()["entries"]
-    return dict(entry)
+    return dict(entry["wasm"])
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def test_a_manifest_is_answered_304_until_the_zoo_changes(
         changed = http.get(path, headers=etag)
         if changed.status_code == 200:
             break
-    assert changed.json()["entries"][0]["level"] == "exact"
+    assert changed.json()["entries"][0]["wasm"]["level"] == "exact"
 
 
 def test_a_workload_set_is_answered_in_one_manifest(http: TestClient) -> None:

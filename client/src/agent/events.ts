@@ -1,33 +1,39 @@
-import type { Outcome } from "../wire/types.js";
+import type { Outcome, TargetKind } from "../wire/types.js";
 
 /**
- * What an agent tells its page. Rates are GFLOP/s of one thread; a relative time is the best
- * sample of the candidate over the best of the reference, so less than 1 is faster.
+ * What an agent tells its page. Rates are GFLOP/s, of one thread for wasm; a relative time is the
+ * best sample of the candidate over the best of the reference, so less than 1 is faster.
  */
 export type AgentEvent =
   | {
       readonly type: "session";
+      readonly target: TargetKind;
       readonly deviceId: string;
       readonly deviceClass: string;
-      /** Register-only limit of one core. */
+      /** Register-only limit of one core, or of the whole GPU. */
       readonly peakGflops: number;
       readonly isolated: boolean;
-      /** Step of the clock. */
+      /** Step of the page's clock. */
       readonly clockStepMs: number;
     }
+  /** This browser cannot run the target; the agent measures the others. */
+  | { readonly type: "unavailable"; readonly target: TargetKind; readonly reason: string }
   | {
       readonly type: "lease";
+      readonly target: TargetKind;
       readonly workload: string;
       readonly candidates: number;
       readonly unmeasured: number;
     }
   | {
       readonly type: "measuring";
+      readonly target: TargetKind;
       readonly workload: string;
       readonly candidate: string;
     }
   | {
       readonly type: "measured";
+      readonly target: TargetKind;
       readonly workload: string;
       readonly candidate: string;
       readonly outcome: Outcome;
@@ -42,6 +48,7 @@ export type AgentEvent =
     }
   | {
       readonly type: "ballot";
+      readonly target: TargetKind;
       readonly workload: string;
       readonly lines: readonly { readonly candidate: string; readonly relativeTime: number }[];
       /** Filed after every candidate was measured and the best were measured again. */

@@ -1,13 +1,12 @@
 import { Arena } from "../engine/arena.js";
-import { clockStepMs } from "../timing/clock.js";
 import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
 import { Bench } from "./bench.js";
 import { failureOf } from "./failure.js";
 import { measure, measureAgain, type Reference, setReference } from "./measure.js";
 import type { LoadKernel } from "./module-cache.js";
 
-/** Work that is to run inside a turn; it holds its thread until it is done. */
-export type TimedWork<T> = () => T;
+/** Work that is to run inside a turn; of wasm it holds its thread until it is done. */
+export type TimedWork<T> = () => T | Promise<T>;
 
 /** Measures the candidates of one lease. */
 export interface LeaseInstrument {
@@ -20,7 +19,6 @@ export interface LeaseInstrument {
 
 /** `kernels` are all that will be measured under this lease. */
 export interface Instrument {
-  readonly clockStepMs: number;
   open(lease: Lease, kernels: readonly KernelWire[]): Promise<LeaseInstrument>;
 }
 
@@ -36,10 +34,13 @@ function leaseInstrument(
     known ??= setReference(bench, lease.reference, referenceModule, stepMs);
     return known;
   };
-  const attempt = (kernel: KernelWire, module: WebAssembly.Module): MeasurementWire => {
+  const attempt = async (
+    kernel: KernelWire,
+    module: WebAssembly.Module,
+  ): Promise<MeasurementWire> => {
     const against = reference();
     try {
-      return measure(bench, lease, against, kernel, module, stepMs);
+      return await measure(bench, lease, against, kernel, module, stepMs);
     } catch (thrown) {
       bench.reset();
       return failureOf(kernel, thrown);
@@ -65,11 +66,9 @@ function leaseInstrument(
 }
 
 /** Measures in this thread, in one shared memory that grows with the workloads. */
-export function wasmInstrument(load: LoadKernel): Instrument {
+export function wasmInstrument(load: LoadKernel, stepMs: number): Instrument {
   const arena = new Arena();
-  const stepMs = clockStepMs();
   return {
-    clockStepMs: stepMs,
     async open(lease, kernels) {
       // All fetches begin at once; whoever needs a kernel sees its failure.
       for (const kernel of kernels) load(kernel).catch(() => undefined);

@@ -4,42 +4,56 @@ import { backoffMs } from "../gateway/backoff.js";
 import type { FinalAnswer } from "../gateway/retry.js";
 import type { Lease } from "../wire/types.js";
 import type { AgentPorts } from "./ports.js";
-import type { Results } from "./results.js";
+import { type Measuring, Rota, type SetUp } from "./rota.js";
 import { workLease } from "./work.js";
 
-const LEASE_REQUEST = { limit: 8, wait_s: 20 };
+const CANDIDATES = 8;
 
-function requestLease({ session, gateway, retried }: AgentPorts): Promise<FinalAnswer<Lease>> {
-  return session.call((token) => retried(() => gateway.lease(token, LEASE_REQUEST)));
+function requestLease(
+  { session, gateway, retried }: AgentPorts,
+  wait_s: number,
+): Promise<FinalAnswer<Lease>> {
+  const request = { limit: CANDIDATES, wait_s };
+  return session.call((token) => retried(() => gateway.lease(token, request)));
 }
 
-async function step(ports: AgentPorts, results: Results): Promise<void> {
+/** False when there was nothing to measure. */
+async function step({ ports, results }: Measuring, waitS: number): Promise<boolean> {
   await ports.gate.pass();
-  const answer = await requestLease(ports);
+  const answer = await requestLease(ports, waitS);
   switch (answer.kind) {
     case "ok":
-      return workLease(ports, answer.value, results);
+      await workLease(ports, answer.value, results);
+      return true;
     case "empty":
-      return ports.emit({ type: "idle" });
+      ports.emit({ type: "idle" });
+      return false;
     case "refused":
       throw new Error(answer.detail);
     default:
-      answer satisfies never;
+      return answer satisfies never;
   }
 }
 
-/** Runs until `signal` is aborted. An error costs one lease and a wait, never the agent. */
-export async function runAgent(ports: AgentPorts, signal: AbortSignal): Promise<void> {
-  const results: Results = new Map();
+/**
+ * Measures targets in turn until `signal` is aborted. An error costs one lease and a wait, never
+ * the agent. Resolves at once where this browser has none of the targets.
+ */
+export async function runAgent(targets: readonly SetUp[], signal: AbortSignal): Promise<void> {
+  const rota = new Rota(targets);
   for (let failures = 0; !signal.aborted; ) {
+    const current = await rota.current();
+    if (current === undefined) return;
     try {
-      await step(ports, results);
+      if (await step(current, rota.waitS)) rota.worked();
+      else rota.next();
       failures = 0;
     } catch (thrown) {
       if (signal.aborted) return;
       const retryInMs = backoffMs(failures++);
-      ports.emit({ type: "error", message: sentence(thrown), retryInMs });
-      await ports.sleep(retryInMs).catch(() => undefined);
+      current.ports.emit({ type: "error", message: sentence(thrown), retryInMs });
+      rota.next();
+      await current.ports.sleep(retryInMs).catch(() => undefined);
     }
   }
 }

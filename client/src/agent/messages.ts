@@ -1,8 +1,11 @@
 /** What the agent's page and its worker say to each other. */
+import type { TargetKind } from "../wire/types.js";
 import type { AgentEvent } from "./events.js";
 
 export interface StartOptions {
   readonly origin: string;
+  /** What to measure, in this order. */
+  readonly targets: readonly TargetKind[];
   /** `performance.timeOrigin` of the page: when it began to open. */
   readonly openedAt: number;
   readonly operatorKey: string | null;

@@ -1,6 +1,7 @@
 /** Entry of the agent page: consent, the worker, and what it says. */
 import { storedNotebook, storedNotes } from "../device/notebook.js";
 import { sentence } from "../engine/error.js";
+import type { TargetKind } from "../wire/types.js";
 import type { AgentEvent } from "./events.js";
 import { type KernelzooHost, pageHost } from "./host.js";
 import type { FromWorker, ToWorker } from "./messages.js";
@@ -18,6 +19,9 @@ declare global {
 const EVENTS_KEPT = 5_000;
 /** Drawing takes processor time beside the measurement. */
 const DRAW_EVERY_MS = 150;
+
+/** In the order in which they are measured. */
+const TARGETS: readonly TargetKind[] = ["wasm", "webgpu"];
 
 const worker = new Worker("/client/agent-worker.js", { type: "module" });
 const notebook = storedNotebook();
@@ -85,6 +89,13 @@ function pauseOrResume(): void {
   post({ type: paused ? "pause" : "resume" });
 }
 
+/** As `?target=webgpu` says; all of them unless it names one. */
+function askedTargets(): readonly TargetKind[] {
+  const asked = new URLSearchParams(location.search).getAll("target");
+  const known = TARGETS.filter((target) => asked.includes(target));
+  return known.length > 0 ? known : TARGETS;
+}
+
 function start(): void {
   const { events, state } = globalThis.kernelzooAgent;
   publish(events, { ...state, phase: "starting" });
@@ -92,6 +103,7 @@ function start(): void {
     type: "start",
     options: {
       origin: location.origin,
+      targets: askedTargets(),
       openedAt: performance.timeOrigin,
       operatorKey: host.operatorKey,
       hostTurns: host.turns !== undefined,

@@ -1,6 +1,7 @@
 import { byId, element, setText, show } from "../page/elements.js";
 import { count, milliseconds, rate, short, speedup } from "../page/text.js";
-import type { AgentState, Bar, WorkloadState } from "./state.js";
+import type { TargetKind } from "../wire/types.js";
+import type { AgentState, Bar, SessionEvent, WorkloadState } from "./state.js";
 
 const BARS_SHOWN = 96;
 
@@ -53,6 +54,11 @@ function ballotList({ ballot }: WorkloadState): Node {
   );
 }
 
+const LIMITS = {
+  wasm: "the limit of one core",
+  webgpu: "the limit of the GPU",
+} as const satisfies Record<TargetKind, string>;
+
 function workloadCard(state: WorkloadState, peakGflops: number): HTMLElement {
   const full = Math.max(peakGflops, state.bestGflops ?? 0, 1e-9);
   const shown = state.bars.slice(-BARS_SHOWN);
@@ -63,11 +69,11 @@ function workloadCard(state: WorkloadState, peakGflops: number): HTMLElement {
   return element(
     "section",
     "card",
-    element("h2", "", element("code", "", state.workload)),
+    element("h2", "", element("code", "", state.workload), ` ${state.target}`),
     element("p", "figure", rate(state.bestGflops)),
     element("p", "quiet", `best; reference ${rate(state.referenceGflops)}. ${progress(state)}.`),
     chart,
-    element("p", "quiet axis", `Dashed: ${rate(peakGflops)}, the limit of one core`),
+    element("p", "quiet axis", `Dashed: ${rate(peakGflops)}, ${LIMITS[state.target]}`),
     ballotList(state),
   );
 }
@@ -78,10 +84,23 @@ function errorText({ error }: AgentState): string {
   return retryInMs === null ? message : `${message} Next try in ${milliseconds(retryInMs)}.`;
 }
 
-function renderDevice({ session, firstTimedMs }: AgentState): void {
+const sessionOf = ({ sessions }: AgentState, target: TargetKind): SessionEvent | undefined =>
+  sessions.find((each) => each.target === target);
+
+/** The limit of a target, or why there is none. */
+function limitText(state: AgentState, target: TargetKind): string {
+  const missing = state.unavailable.find((each) => each.target === target);
+  const session = sessionOf(state, target);
+  return missing?.reason ?? (session === undefined ? "…" : rate(session.peakGflops));
+}
+
+function renderDevice(state: AgentState): void {
+  const { session, sessions, firstTimedMs } = state;
+  const classes = sessions.map(({ deviceClass }) => deviceClass).join("\n");
   setText("device", session?.deviceId ?? "…");
-  setText("device-class", session?.deviceClass ?? "…");
-  setText("peak", session === null ? "…" : rate(session.peakGflops));
+  setText("device-class", classes || "…");
+  setText("peak", limitText(state, "wasm"));
+  setText("gpu-peak", limitText(state, "webgpu"));
   setText("first", firstTimedMs === null ? "…" : milliseconds(firstTimedMs));
   show("not-isolated", session !== null && !session.isolated);
 }
@@ -95,6 +114,8 @@ export function render(state: AgentState): void {
   setText("error", errorText(state));
   show("error", state.error !== null);
   renderDevice(state);
-  const peak = state.session?.peakGflops ?? 0;
-  byId("workloads").replaceChildren(...state.workloads.map((each) => workloadCard(each, peak)));
+  const cards = state.workloads.map((each) =>
+    workloadCard(each, sessionOf(state, each.target)?.peakGflops ?? 0),
+  );
+  byId("workloads").replaceChildren(...cards);
 }

@@ -1,4 +1,4 @@
-import type { Outcome } from "../wire/types.js";
+import type { Outcome, TargetKind } from "../wire/types.js";
 import type { AgentEvent } from "./events.js";
 
 /** One measured candidate, in the order of measuring. */
@@ -10,6 +10,7 @@ export interface Bar {
 }
 
 export interface WorkloadState {
+  readonly target: TargetKind;
   readonly workload: string;
   readonly bars: readonly Bar[];
   readonly bestGflops: number | null;
@@ -20,13 +21,19 @@ export interface WorkloadState {
   readonly ballot: Extract<AgentEvent, { type: "ballot" }> | null;
 }
 
+export type SessionEvent = Extract<AgentEvent, { type: "session" }>;
+
 /** What the agent page shows and drivers read at `kernelzooAgent.state`. */
 export interface AgentState {
   readonly phase: "consent" | "starting" | "waiting" | "measuring" | "paused";
-  readonly session: Extract<AgentEvent, { type: "session" }> | null;
+  /** The first one; agents that measure two targets have two. */
+  readonly session: SessionEvent | null;
+  readonly sessions: readonly SessionEvent[];
+  /** Why a target is not measured. */
+  readonly unavailable: readonly Extract<AgentEvent, { type: "unavailable" }>[];
   readonly firstTimedMs: number | null;
   readonly current: { readonly workload: string; readonly candidate: string } | null;
-  /** By key, in the order of the first lease. */
+  /** By target and key, in the order of the first lease. */
   readonly workloads: readonly WorkloadState[];
   readonly error: Extract<AgentEvent, { type: "error" }> | null;
 }
@@ -34,13 +41,19 @@ export interface AgentState {
 export const INITIAL_STATE: AgentState = {
   phase: "consent",
   session: null,
+  sessions: [],
+  unavailable: [],
   firstTimedMs: null,
   current: null,
   workloads: [],
   error: null,
 };
 
-const emptyWorkload = (workload: string): WorkloadState => ({
+/** Which workload an event is about. */
+type Subject = Pick<WorkloadState, "target" | "workload">;
+
+const emptyWorkload = ({ target, workload }: Subject): WorkloadState => ({
+  target,
   workload,
   bars: [],
   bestGflops: null,
@@ -52,14 +65,28 @@ const emptyWorkload = (workload: string): WorkloadState => ({
 /** `state` with one workload changed, which is added where it is new. */
 function withWorkload(
   state: AgentState,
-  key: string,
+  subject: Subject,
   change: (workload: WorkloadState) => WorkloadState,
 ): AgentState {
-  const known = state.workloads.some(({ workload }) => workload === key);
-  const workloads = known ? state.workloads : [...state.workloads, emptyWorkload(key)];
+  const isSubject = ({ target, workload }: Subject): boolean =>
+    target === subject.target && workload === subject.workload;
+  const known = state.workloads.some(isSubject);
+  const workloads = known ? state.workloads : [...state.workloads, emptyWorkload(subject)];
   return {
     ...state,
-    workloads: workloads.map((each) => (each.workload === key ? change(each) : each)),
+    workloads: workloads.map((each) => (isSubject(each) ? change(each) : each)),
+  };
+}
+
+/** `state` with a session of its target in place of an earlier one. */
+function withSession(state: AgentState, session: SessionEvent): AgentState {
+  const others = state.sessions.filter(({ target }) => target !== session.target);
+  const first = state.session?.target;
+  return {
+    ...state,
+    session: first === undefined || first === session.target ? session : state.session,
+    sessions: [...others, session],
+    error: null,
   };
 }
 
@@ -89,9 +116,11 @@ function inPhase(state: AgentState, phase: AgentState["phase"]): AgentState {
 export function reduce(state: AgentState, event: AgentEvent): AgentState {
   switch (event.type) {
     case "session":
-      return inPhase({ ...state, session: event, error: null }, "waiting");
+      return inPhase(withSession(state, event), "waiting");
+    case "unavailable":
+      return { ...state, unavailable: [...state.unavailable, event] };
     case "lease":
-      return withWorkload({ ...state, error: null }, event.workload, (workload) => ({
+      return withWorkload({ ...state, error: null }, event, (workload) => ({
         ...workload,
         remaining: event.candidates + event.unmeasured,
       }));
@@ -100,11 +129,11 @@ export function reduce(state: AgentState, event: AgentEvent): AgentState {
       return inPhase({ ...state, current: { workload, candidate } }, "measuring");
     }
     case "measured":
-      return withWorkload(state, event.workload, (workload) => measured(workload, event));
+      return withWorkload(state, event, (workload) => measured(workload, event));
     case "ballot":
-      return withWorkload(state, event.workload, (workload) => ({ ...workload, ballot: event }));
+      return withWorkload(state, event, (workload) => ({ ...workload, ballot: event }));
     case "firstTimed":
-      return { ...state, firstTimedMs: event.firstTimedMs };
+      return { ...state, firstTimedMs: state.firstTimedMs ?? event.firstTimedMs };
     case "idle":
       return inPhase({ ...state, current: null, error: null }, "waiting");
     case "paused":

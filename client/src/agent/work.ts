@@ -44,6 +44,7 @@ function announce(
   if (rate !== null) known.bestGflops = Math.max(known.bestGflops ?? 0, rate);
   ports.emit({
     type: "measured",
+    target: ports.target,
     workload: lease.workload,
     candidate: made.candidate,
     outcome: made.outcome,
@@ -71,18 +72,19 @@ async function prepare(
 }
 
 /** Measures from the front of `queue` until the turn is over or the gate is closed. */
-function inOneTurn(
+async function inOneTurn(
   ports: AgentPorts,
   queue: Prepared[],
   workload: string,
   done: (made: MeasurementWire) => void,
-): void {
+): Promise<void> {
   const until = now() + TURN_MS;
   while (ports.gate.isOpen && now() < until) {
     const next = queue.shift();
     if (next === undefined) return;
-    ports.emit({ type: "measuring", workload, candidate: next.kernel.candidate });
-    done(next.work());
+    const { target } = ports;
+    ports.emit({ type: "measuring", target, workload, candidate: next.kernel.candidate });
+    done(await next.work());
   }
 }
 
@@ -116,7 +118,7 @@ async function fileBallot(
     candidate: kernel.candidate,
     relativeTime: time,
   }));
-  ports.emit({ type: "ballot", workload, lines, final });
+  ports.emit({ type: "ballot", target: ports.target, workload, lines, final });
 }
 
 /** The fastest of `ranked` once they are measured against each other. */
@@ -138,7 +140,7 @@ async function measureAgain(
   }
 }
 
-/** Milliseconds from page open to the first timed candidate: told once for each agent. */
+/** Milliseconds from page open to the first timed candidate: told once for each target. */
 function tellFirst(ports: AgentPorts, results: Results): void {
   const first = [...results.values()].every(({ bestGflops }) => bestGflops === null);
   if (first) ports.emit({ type: "firstTimed", firstTimedMs: ports.sinceOpenMs() });
@@ -179,7 +181,9 @@ async function measureLease(ports: AgentPorts, lease: Lease, results: Results): 
  */
 export async function workLease(ports: AgentPorts, lease: Lease, results: Results): Promise<void> {
   const { workload, unmeasured, complete } = lease;
-  ports.emit({ type: "lease", workload, candidates: lease.candidates.length, unmeasured });
+  const { target } = ports;
+  const candidates = lease.candidates.length;
+  ports.emit({ type: "lease", target, workload, candidates, unmeasured });
   if (lease.candidates.length > 0) await measureLease(ports, lease, results);
   const { ranked } = resultsOf(results, lease);
   await fileBallot(ports, workload, fastest(ranked.values()), false);

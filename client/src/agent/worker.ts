@@ -1,20 +1,20 @@
 /** Entry of the agent's worker: composes the agent and runs it. */
 import { memoryNotebook, type Notebook } from "../device/notebook.js";
-import { type DeviceProfile, peakOf, readLevels, readProfile } from "../device/profile.js";
+import { readProfile } from "../device/profile.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { backoffMs, sleep } from "../gateway/backoff.js";
 import { type Gateway, httpGateway } from "../gateway/gateway.js";
 import { type RetryPorts, retried } from "../gateway/retry.js";
-import { quarterOctave } from "../probe/levels.js";
-import type { ProbeLevels, SessionRequest, SessionResponse } from "../wire/types.js";
+import { clockStepMs } from "../timing/clock.js";
+import type { SessionResponse, TargetKind } from "../wire/types.js";
 import type { Emit } from "./events.js";
 import { gate } from "./gate.js";
 import { remoteTurns } from "./host-turns.js";
-import { wasmInstrument } from "./instrument.js";
 import { runAgent } from "./loop.js";
+import { MEASURERS, type Measurer, type Surroundings } from "./measurer.js";
 import type { FromWorker, StartOptions, ToWorker } from "./messages.js";
-import { cachedLoader } from "./module-cache.js";
-import { session } from "./session.js";
+import type { AgentPorts } from "./ports.js";
+import { type Session, session } from "./session.js";
 import { turns, type WithTurn } from "./turn.js";
 
 /** The worker's global scope, which TypeScript's DOM library does not describe. */
@@ -44,32 +44,20 @@ function pageNotebook(notes: StartOptions["notes"]): Notebook {
   };
 }
 
-/** What leaves the page: levels, and no rate as it was measured. */
-function sessionRequest(
-  profile: DeviceProfile,
-  levels: ProbeLevels | null,
-  identity: string | null,
-): SessionRequest {
-  return {
-    hardware: profile.hardware,
-    engine: profile.engine,
-    wasm_features: [...profile.wasmFeatures],
-    rho: profile.rho,
-    peak_gflops: quarterOctave(peakOf(profile.peaks)),
-    probe: levels,
-    isolated: scope.crossOriginIsolated,
-    identity,
-  };
+/** What the targets of one agent share. */
+interface World extends Surroundings {
+  readonly openedAt: number;
+  readonly gateway: Gateway;
+  readonly retries: RetryPorts;
 }
 
 async function openSession(
-  gateway: Gateway,
-  profile: DeviceProfile,
-  levels: ProbeLevels | null,
-  notebook: Notebook,
-  retries: RetryPorts,
+  { gateway, notebook, retries, profile, isolated }: World,
+  measurer: Measurer,
 ): Promise<SessionResponse> {
-  const request = sessionRequest(profile, levels, notebook.read("identity"));
+  const { hardware, engine } = profile;
+  const device = { hardware, engine, isolated };
+  const request = { ...device, ...measurer.request, identity: notebook.read("identity") };
   const answer = await retried(() => gateway.openSession(request), retries);
   if (answer.kind !== "ok") {
     const detail = answer.kind === "refused" ? answer.detail : "It gave no session.";
@@ -79,6 +67,46 @@ async function openSession(
   return answer.value;
 }
 
+function sessionOf(world: World, measurer: Measurer): Session {
+  return session(async () => {
+    const answer = await openSession(world, measurer);
+    emit({
+      type: "session",
+      target: measurer.request.target,
+      deviceId: answer.device_id,
+      deviceClass: answer.device_class,
+      peakGflops: measurer.peakGflops,
+      isolated: world.isolated,
+      clockStepMs: world.stepMs,
+    });
+    return answer;
+  });
+}
+
+/** Null, and told, where this browser has not what the target needs. */
+async function setUp(world: World, target: TargetKind): Promise<AgentPorts | null> {
+  try {
+    const measurer = await MEASURERS[target](world);
+    const { gateway, withTurn, retries, openedAt } = world;
+    return {
+      target,
+      gateway,
+      session: sessionOf(world, measurer),
+      instrument: measurer.instrument,
+      withTurn,
+      gate: opened,
+      emit,
+      retried: (request) => retried(request, retries),
+      sleep: retries.sleep,
+      sinceOpenMs: () => performance.timeOrigin + performance.now() - openedAt,
+    };
+  } catch (thrown) {
+    if (!(thrown instanceof KernelZooError) || thrown.stage !== "profile") throw thrown;
+    emit({ type: "unavailable", target, reason: thrown.message });
+    return null;
+  }
+}
+
 function turnsOf(options: StartOptions): WithTurn {
   return turns(navigator.locks, options.hostTurns ? host.turns : undefined);
 }
@@ -86,43 +114,25 @@ function turnsOf(options: StartOptions): WithTurn {
 async function start(options: StartOptions): Promise<void> {
   const notebook = pageNotebook(options.notes);
   const origin = new URL(options.origin);
-  const gateway = httpGateway(origin, options.operatorKey, signal);
-  const instrument = wasmInstrument(cachedLoader(origin, signal));
   const withTurn = turnsOf(options);
-  const wait = (ms: number): Promise<void> => sleep(ms, signal);
   const retries: RetryPorts = {
-    sleep: wait,
+    sleep: (ms) => sleep(ms, signal),
     waiting: (message, retryInMs) => emit({ type: "error", message, retryInMs }),
   };
-  const profile = await readProfile(notebook, withTurn);
-  // Without isolation the clock is too coarse for them.
-  const levels = scope.crossOriginIsolated ? await readLevels(notebook, profile, withTurn) : null;
-  const open = async (): Promise<SessionResponse> => {
-    const answer = await openSession(gateway, profile, levels, notebook, retries);
-    emit({
-      type: "session",
-      deviceId: answer.device_id,
-      deviceClass: answer.device_class,
-      peakGflops: peakOf(profile.peaks),
-      isolated: scope.crossOriginIsolated,
-      clockStepMs: instrument.clockStepMs,
-    });
-    return answer;
-  };
-  await runAgent(
-    {
-      gateway,
-      session: session(open),
-      instrument,
-      withTurn,
-      gate: opened,
-      emit,
-      retried: (request) => retried(request, retries),
-      sleep: wait,
-      sinceOpenMs: () => performance.timeOrigin + performance.now() - options.openedAt,
-    },
+  const world: World = {
+    origin,
     signal,
-  );
+    notebook,
+    withTurn,
+    retries,
+    profile: await readProfile(notebook, withTurn),
+    stepMs: clockStepMs(),
+    isolated: scope.crossOriginIsolated,
+    openedAt: options.openedAt,
+    gateway: httpGateway(origin, options.operatorKey, signal),
+  };
+  const targets = options.targets.map((target) => () => setUp(world, target));
+  await runAgent(targets, signal);
 }
 
 /** Starts again until the device could be described; then the agent takes care of itself. */

@@ -54,7 +54,8 @@ const JOBS: readonly Column<Job>[] = [
   { title: "Job", cell: ({ job }) => String(job) },
   {
     title: "Workload",
-    cell: ({ workload, kind }) => element("span", "", code(workload), ` ${kind}`),
+    cell: ({ workload, kind, space }) =>
+      element("span", "", code(workload), ` ${kind}`, space === "" ? "" : ` on ${space}`),
   },
   { title: "State", cell: ({ state, detail }) => (detail === "" ? state : `${state}: ${detail}`) },
   { title: "Compiled", cell: jobProgress },
@@ -83,7 +84,8 @@ const DEVICES: readonly Column<Device>[] = [
     cell: ({ gpu_vendor, gpu_architecture }) => named(gpu_vendor, gpu_architecture),
   },
   { title: "Engines", cell: ({ engines }) => engines.join(", ") },
-  { title: "Limit of one core", cell: ({ peak_gflops }) => rate(peak_gflops) },
+  { title: "Limit of one core", cell: ({ core_gflops }) => rate(core_gflops) },
+  { title: "Limit of the GPU", cell: ({ gpu_gflops }) => rate(gpu_gflops) },
   { title: "Agents", cell: ({ agents }) => String(agents) },
   { title: "Measurements", cell: ({ measurements }) => String(measurements) },
   { title: "Last seen", cell: ({ last_seen_at }) => new Date(last_seen_at).toLocaleString() },

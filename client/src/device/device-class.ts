@@ -1,4 +1,5 @@
 import { sha256Hex } from "../engine/sha256.js";
+import type { TargetKind } from "../wire/types.js";
 import type { Hardware } from "./hardware.js";
 
 /** 16 hex digits: SHA-256 over the sorted fields, as in `kernelzoo/domain/device.py`. */
@@ -9,6 +10,11 @@ export function deviceId(hardware: Hardware): string {
 }
 
 /** `<device id>:<ρ>:<target>`: devices of one class share kernels. */
-export function deviceClass(id: string, rho: string, features: readonly string[]): string {
-  return `${id}:${rho}:${["wasm", ...[...features].sort()].join("+")}`;
+export function deviceClass(
+  id: string,
+  rho: string,
+  features: readonly string[],
+  target: TargetKind = "wasm",
+): string {
+  return `${id}:${rho}:${[target, ...[...features].sort()].join("+")}`;
 }

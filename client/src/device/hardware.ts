@@ -1,3 +1,4 @@
+import { requestAdapter } from "../gpu/adapter.js";
 import { userAgentData } from "./engine.js";
 
 /** The part of a profile that does not change with the browser; unknown text is ''. */
@@ -19,22 +20,13 @@ async function cpuArchitecture(): Promise<string> {
   return [hints?.architecture, hints?.bitness].filter(Boolean).join("-");
 }
 
-interface AdapterInfo {
-  readonly vendor: string;
-  readonly architecture: string;
-}
-
-interface Gpu {
-  requestAdapter(): Promise<{ readonly info?: AdapterInfo } | null>;
-}
+type AdapterInfo = Pick<GPUAdapterInfo, "vendor" | "architecture">;
 
 const NO_GPU: AdapterInfo = { vendor: "", architecture: "" };
 
-/** What WebGPU's adapter tells; '' without WebGPU. */
+/** What WebGPU's adapter tells. Rejects without WebGPU. */
 async function gpuInfo(): Promise<AdapterInfo> {
-  const { gpu } = navigator as { readonly gpu?: Gpu };
-  const adapter = await gpu?.requestAdapter();
-  return adapter?.info ?? NO_GPU;
+  return (await requestAdapter()).info ?? NO_GPU;
 }
 
 /** `complete` is false when a part took too long and was left out: the next visit may know it. */

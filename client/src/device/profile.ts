@@ -23,7 +23,7 @@ export interface DeviceProfile {
 const HARDWARE_LIMIT_MS = 1_000;
 
 /** The note under `key`, or the value made now, noted where it is worth keeping. */
-async function noted<T>(
+export async function noted<T>(
   notebook: Notebook,
   key: string,
   make: () => Promise<T>,
@@ -47,7 +47,9 @@ export const peakOf = ({ mulAdd, fma }: Peaks): number => Math.max(mulAdd, fma);
 /** Runs timed work where nothing else is timing. */
 export type Alone = <T>(work: () => Promise<T>) => Promise<T>;
 
-const engineKey = ({ name, version }: Engine): string => `${SUITE}:${name}-${version}`;
+export const engineKey = ({ name, version }: Engine): string => `${name}-${version}`;
+
+const probeKey = (engine: Engine): string => `${SUITE}:${engineKey(engine)}`;
 
 /**
  * Describes this device. Slow parts (GPU adapter, probe of 100 to 250 ms) run once per engine
@@ -59,7 +61,7 @@ export async function readProfile(
 ): Promise<DeviceProfile> {
   const engine = readEngine();
   const features = wasmFeatures();
-  const key = engineKey(engine);
+  const key = probeKey(engine);
   const measure = (): Promise<ProbeResult> => alone(() => probe(features));
   const read = (): Promise<HardwareReading> => readHardware(HARDWARE_LIMIT_MS);
   const [{ hardware }, { rho, peaks }] = await Promise.all([
@@ -91,5 +93,5 @@ export async function readLevels(
     const { rates, settled } = await alone(measureLines);
     return settled ? levelsOf(peaks, rates) : null;
   };
-  return noted(notebook, `levels:${engineKey(engine)}`, measure, (levels) => levels !== null);
+  return noted(notebook, `levels:${probeKey(engine)}`, measure, (levels) => levels !== null);
 }

@@ -22,12 +22,17 @@ export function elementsOf(tensor: TensorWire): number {
   return tensor.shape.reduce((product, extent) => product * extent, 1);
 }
 
+/** Without padding. */
+export function tensorBytes(tensor: TensorWire): number {
+  return elementsOf(tensor) * BYTES_PER_ELEMENT[tensor.dtype];
+}
+
 /** Tensors in order, then scratch, each aligned to 64 bytes. */
 export function planMemory(kernel: Pick<KernelWire, "tensors" | "scratch_bytes">): MemoryPlan {
   let offset = 0;
   const regions = kernel.tensors.map((tensor): Region => {
     const region = { tensor, offset, elements: elementsOf(tensor) };
-    offset += align(region.elements * BYTES_PER_ELEMENT[tensor.dtype]);
+    offset += align(tensorBytes(tensor));
     return region;
   });
   return { regions, scratchOffset: offset, totalBytes: offset + align(kernel.scratch_bytes) };

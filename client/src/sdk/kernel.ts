@@ -7,7 +7,8 @@ import { type MemoryPlan, planMemory, type Region } from "../engine/plan.js";
 import { comparisonTolerance, fillSeeded } from "../engine/seeded.js";
 import { type BoundToThreads, bindToThreads, type Placed } from "../threads/bind.js";
 import type { Threads } from "../threads/threads.js";
-import type { EntryState, Evidence, HitLevel, KernelWire, ManifestEntry } from "../wire/types.js";
+import type { EntryState, Evidence, HitLevel, KernelWire } from "../wire/types.js";
+import type { WasmEntry } from "./manifest.js";
 
 /** What is running, and why. Times in milliseconds. */
 export interface KernelInfo {
@@ -44,7 +45,7 @@ export interface KernelParts {
   readonly origin: URL;
   readonly arena: Arena;
   readonly threads: Threads;
-  readonly entry: ManifestEntry;
+  readonly entry: WasmEntry;
   readonly used: KernelWire;
   readonly module: WebAssembly.Module;
   readonly info: KernelInfo;

@@ -3,15 +3,16 @@ import { loadModule } from "../engine/artifact.js";
 import { KernelZooError } from "../engine/error.js";
 import type { Threads } from "../threads/threads.js";
 import { now } from "../timing/clock.js";
-import type { KernelWire, ManifestEntry } from "../wire/types.js";
+import type { KernelWire } from "../wire/types.js";
 import { Kernel } from "./kernel.js";
+import type { WasmEntry } from "./manifest.js";
 
 /** Which kernel of an entry to load, from where, into what. */
 export interface LoadRequest {
   readonly origin: URL;
   readonly arena: Arena;
   readonly threads: Threads;
-  readonly entry: ManifestEntry;
+  readonly entry: WasmEntry;
   readonly manifestMs: number;
   readonly use: "best" | "fallback";
   readonly signal: AbortSignal | undefined;

@@ -1,7 +1,7 @@
 import { KernelZooError } from "../engine/error.js";
 import { type Answer, ask } from "../gateway/answer.js";
 import { now } from "../timing/clock.js";
-import type { Manifest, ManifestEntry } from "../wire/types.js";
+import type { Manifest, ManifestEntry, ServedKernel } from "../wire/types.js";
 import { registerCommand } from "./names.js";
 
 /** A manifest and how long its request took. */
@@ -9,6 +9,9 @@ export interface TimedManifest {
   readonly manifest: Manifest;
   readonly elapsedMs: number;
 }
+
+/** What an entry holds of WebAssembly. */
+export type WasmEntry = Pick<ManifestEntry, "workload" | "flops"> & ServedKernel;
 
 /** Encodes a path segment; colon and plus are legal there and keep the address readable. */
 const segment = (text: string): string =>
@@ -61,9 +64,9 @@ export async function requestManifest(
 }
 
 /** The entry of `workload`. Throws KernelZooError (manifest) where there is none yet. */
-export function entryOf(manifest: Manifest, workload: string): ManifestEntry {
+export function entryOf(manifest: Manifest, workload: string): WasmEntry {
   const entry = manifest.entries.find((each) => each.workload === workload);
-  if (entry !== undefined) return entry;
+  if (entry?.wasm) return { workload, flops: entry.flops, ...entry.wasm };
   throw new KernelZooError(
     "manifest",
     `${workload} is registered, but no kernel of it has been compiled yet. ` +

@@ -26,20 +26,27 @@ export function sampleNs({ calls, call }: Contestant, clock: Clock = now): numbe
   return ((clock() - start) * 1e6) / calls;
 }
 
+/** Takes one sample: mean nanoseconds of one call. */
+export type Sampler = () => number | Promise<number>;
+
+export const samplerOf =
+  (contestant: Contestant, clock: Clock = now): Sampler =>
+  () =>
+    sampleNs(contestant, clock);
+
 /**
- * One sample of each contestant. Each round starts half-way around from the one before, so that
- * the samples of one contestant are spread in time. Answers in the order of `contestants`.
+ * One sample of each. Each round starts half-way around from the one before, so that the samples
+ * of one sampler are spread in time. Answers in the order of `samplers`.
  */
-export function sampleRound(
-  contestants: readonly Contestant[],
+export async function sampleRound(
+  samplers: readonly Sampler[],
   round: number,
-  clock: Clock = now,
-): readonly number[] {
-  const count = contestants.length;
+): Promise<readonly number[]> {
+  const count = samplers.length;
   const samples = new Array<number>(count).fill(Number.NaN);
   const first = round * Math.ceil(count / 2);
   for (let i = first; i < first + count; i++) {
-    samples[i % count] = sampleNs(contestants[i % count] as Contestant, clock);
+    samples[i % count] = await (samplers[i % count] as Sampler)();
   }
   return samples;
 }
@@ -54,19 +61,18 @@ export function confirmed(samples: readonly number[]): boolean {
 }
 
 /**
- * Interleaved rounds, at least `least` and at most `most`, until the best sample of every
- * contestant is confirmed. Answers the samples of each.
+ * Interleaved rounds, at least `least` and at most `most`, until the best sample of everyone is
+ * confirmed. Answers the samples of each.
  */
-export function interleave(
-  contestants: readonly Contestant[],
+export async function interleave(
+  samplers: readonly Sampler[],
   least: number,
   most: number,
-  clock: Clock = now,
-): readonly (readonly number[])[] {
-  const all = contestants.map((): number[] => []);
+): Promise<readonly (readonly number[])[]> {
+  const all = samplers.map((): number[] => []);
   for (let round = 0; round < most; round++) {
     if (round >= least && all.every(confirmed)) break;
-    const samples = sampleRound(contestants, round, clock);
+    const samples = await sampleRound(samplers, round);
     for (const [i, own] of all.entries()) own.push(samples[i] as number);
   }
   return all;

@@ -228,10 +228,47 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/zoo/{name}/{wasm_class}/{webgpu_class}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Manifest Of Both
+         * @description As for one class, with the kernels of both targets of one device and the faster named.
+         */
+        readonly get: operations["get_manifest_of_both_v1_zoo__name___wasm_class___webgpu_class__get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * Advice
+         * @description Which target to run: one that this entry has a kernel of.
+         *
+         *     `measured`: enough identities have timed both, and this one is faster; the evidence is their
+         *     `timing`. `none`: it is not known; then it is wasm, unless there is no kernel of wasm.
+         */
+        readonly Advice: {
+            readonly basis: components["schemas"]["AdviceBasis"];
+            readonly target: components["schemas"]["TargetKind"];
+        };
+        /**
+         * AdviceBasis
+         * @description What an advice for one of two targets rests on.
+         * @enum {string}
+         */
+        readonly AdviceBasis: "measured" | "none";
         /** BallotAccepted */
         readonly BallotAccepted: {
             /** Lines */
@@ -264,11 +301,14 @@ export interface components {
         readonly DType: "f32";
         /**
          * Device
-         * @description A device that ran an agent, with the engines seen on it.
+         * @description A device that ran an agent, with the engines seen on it and what was probed: the
+         *     register-only limits of one core and of the whole GPU, null where nothing was.
          */
         readonly Device: {
             /** Agents */
             readonly agents: number;
+            /** Core Gflops */
+            readonly core_gflops: number | null;
             /** Cpu Architecture */
             readonly cpu_architecture: string;
             /** Device Id */
@@ -277,6 +317,10 @@ export interface components {
             readonly engines: readonly string[];
             /** Gpu Architecture */
             readonly gpu_architecture: string;
+            /** Gpu Gflops */
+            readonly gpu_gflops: number | null;
+            /** Gpu Model */
+            readonly gpu_model: string;
             /** Gpu Vendor */
             readonly gpu_vendor: string;
             /** Last Seen At */
@@ -285,8 +329,6 @@ export interface components {
             readonly logical_cores: number;
             /** Measurements */
             readonly measurements: number;
-            /** Peak Gflops */
-            readonly peak_gflops: number;
         };
         /** DeviceList */
         readonly DeviceList: {
@@ -351,9 +393,10 @@ export interface components {
         readonly HitLevel: "exact" | "default";
         /**
          * Job
-         * @description Counts are over candidates, except `measurements` (accepted, any agent) and `ballots`.
+         * @description `space` is the model of GPU for webgpu, '' for wasm.
          *
-         *     `agents` have measured at least one candidate. Times are null until there is one.
+         *     Counts are over candidates, except `measurements` (accepted, any agent) and `ballots`. `agents`
+         *     have measured at least one candidate. Times are null until there is one.
          */
         readonly Job: {
             /** Agents */
@@ -381,6 +424,8 @@ export interface components {
             readonly kind: components["schemas"]["TargetKind"];
             /** Measurements */
             readonly measurements: number;
+            /** Space */
+            readonly space: string;
             /** State */
             readonly state: string;
             /**
@@ -394,7 +439,11 @@ export interface components {
             /** Jobs */
             readonly jobs: readonly components["schemas"]["Job"][];
         };
-        /** JobRequest */
+        /**
+         * JobRequest
+         * @description For webgpu this is the job of GPUs without a known model; the job of each model is opened
+         *     when an agent with such a GPU asks for work.
+         */
         readonly JobRequest: {
             /** @default wasm */
             readonly kind: components["schemas"]["TargetKind"];
@@ -502,11 +551,12 @@ export interface components {
         };
         /**
          * Manifest
-         * @description `missing` are workloads of the set for which no kernel has been compiled yet.
+         * @description `device_classes` as they were asked for, `missing` the workloads of the set for which no
+         *     kernel has been compiled yet.
          */
         readonly Manifest: {
-            /** Device Class */
-            readonly device_class: string;
+            /** Device Classes */
+            readonly device_classes: readonly string[];
             /** Entries */
             readonly entries: readonly components["schemas"]["ManifestEntry"][];
             /**
@@ -521,19 +571,15 @@ export interface components {
         };
         /**
          * ManifestEntry
-         * @description `level` is the step of the fallback chain. `fallback` is the default kernel, to be used
-         *     when `kernel` fails on this page; `state`, `version` and `evidence` are null at `default`.
+         * @description The kernels of one workload by target; null for a target whose class was not asked for,
+         *     and where none has been compiled yet.
          */
         readonly ManifestEntry: {
-            readonly evidence: components["schemas"]["EvidenceWire"] | null;
-            readonly fallback: components["schemas"]["Kernel"];
+            readonly advice: components["schemas"]["Advice"];
             /** Flops */
             readonly flops: number;
-            readonly kernel: components["schemas"]["Kernel"];
-            readonly level: components["schemas"]["HitLevel"];
-            readonly state: components["schemas"]["EntryState"] | null;
-            /** Version */
-            readonly version: number | null;
+            readonly wasm: components["schemas"]["ServedKernel"] | null;
+            readonly webgpu: components["schemas"]["ServedKernel"] | null;
             /**
              * Workload
              * @example matmul:f32:m384k768n768
@@ -575,25 +621,6 @@ export interface components {
          */
         readonly Outcome: "ok" | "validate" | "compile" | "run" | "compare" | "timeout";
         /**
-         * ProbeWire
-         * @description Peaks of one core in registers, the size of its first cache, and how fast the lines of
-         *     working sets arrive that lie in the first cache, in the second, and in neither.
-         */
-        readonly ProbeWire: {
-            /** Fma Gflops */
-            readonly fma_gflops: number;
-            /** L1 Gbps */
-            readonly l1_gbps: number;
-            /** L1 Kib */
-            readonly l1_kib: number;
-            /** L2 Gbps */
-            readonly l2_gbps: number;
-            /** Memory Gbps */
-            readonly memory_gbps: number;
-            /** Mul Add Gflops */
-            readonly mul_add_gflops: number;
-        };
-        /**
          * Problem
          * @description Problem document (RFC 9457), served as application/problem+json.
          */
@@ -628,13 +655,35 @@ export interface components {
          */
         readonly Role: "input" | "output";
         /**
-         * SessionRequest
-         * @description `identity` is what an earlier session of this browser was given, if any.
+         * ServedKernel
+         * @description What one class of devices is served for a workload.
          *
-         *     `peak_gflops` is the probe's register-only limit of one core, to the nearest quarter octave.
+         *     `level` is the step of the fallback chain. `fallback` is the default kernel, to be used when
+         *     `kernel` fails on this page; `state`, `version` and `evidence` are null at `default`.
+         *     `timing` is null while nobody has measured `kernel` on this class.
+         */
+        readonly ServedKernel: {
+            readonly evidence: components["schemas"]["EvidenceWire"] | null;
+            readonly fallback: components["schemas"]["Kernel"];
+            readonly kernel: components["schemas"]["Kernel"];
+            readonly level: components["schemas"]["HitLevel"];
+            readonly state: components["schemas"]["EntryState"] | null;
+            readonly timing: components["schemas"]["TimingWire"] | null;
+            /** Version */
+            readonly version: number | null;
+        };
+        /**
+         * SessionRequest
+         * @description A session is for one target; an agent that measures both opens two with one identity.
+         *
+         *     `identity` is what an earlier session of this browser was given, if any. `peak_gflops` is the
+         *     probe's register-only limit, to the nearest quarter octave: of one core for wasm, of the whole
+         *     GPU for webgpu. `probe` is of the target's kind.
          */
         readonly SessionRequest: {
             readonly engine: components["schemas"]["EngineWire"];
+            /** Features */
+            readonly features: readonly string[];
             readonly hardware: components["schemas"]["HardwareWire"];
             /** Identity */
             readonly identity?: string | null;
@@ -642,14 +691,14 @@ export interface components {
             readonly isolated: boolean;
             /** Peak Gflops */
             readonly peak_gflops: number;
-            readonly probe?: components["schemas"]["ProbeWire"] | null;
+            /** Probe */
+            readonly probe?: components["schemas"]["WasmProbeWire"] | components["schemas"]["WebGpuProbeWire"] | null;
             /**
              * Rho
              * @example r1-0
              */
             readonly rho: string;
-            /** Wasm Features */
-            readonly wasm_features: readonly string[];
+            readonly target: components["schemas"]["TargetKind"];
         };
         /**
          * SessionResponse
@@ -680,6 +729,49 @@ export interface components {
             readonly role: components["schemas"]["Role"];
             /** Shape */
             readonly shape: readonly number[];
+        };
+        /**
+         * TimingWire
+         * @description Of the served kernel on this class of devices: the median over identities of each one's
+         *     best time of one call, from verified measurements alone.
+         */
+        readonly TimingWire: {
+            /** Best Ns */
+            readonly best_ns: number;
+            /** Identities */
+            readonly identities: number;
+        };
+        /**
+         * WasmProbeWire
+         * @description Peaks of one core in registers, the size of its first cache, and how fast the lines of
+         *     working sets arrive that lie in the first cache, in the second, and in neither.
+         */
+        readonly WasmProbeWire: {
+            /** Fma Gflops */
+            readonly fma_gflops: number;
+            /** L1 Gbps */
+            readonly l1_gbps: number;
+            /** L1 Kib */
+            readonly l1_kib: number;
+            /** L2 Gbps */
+            readonly l2_gbps: number;
+            /** Memory Gbps */
+            readonly memory_gbps: number;
+            /** Mul Add Gflops */
+            readonly mul_add_gflops: number;
+        };
+        /**
+         * WebGpuProbeWire
+         * @description Of the whole GPU: peak of f32 in registers, bandwidth of storage buffers that are in no
+         *     cache, and the time of an empty dispatch among many of one submission.
+         */
+        readonly WebGpuProbeWire: {
+            /** Bandwidth Gbps */
+            readonly bandwidth_gbps: number;
+            /** Dispatch Us */
+            readonly dispatch_us: number;
+            /** Peak Gflops */
+            readonly peak_gflops: number;
         };
         /** WorkloadSet */
         readonly WorkloadSet: {
@@ -1117,6 +1209,41 @@ export interface operations {
             readonly path: {
                 readonly name: string;
                 readonly device_class: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Manifest"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_manifest_of_both_v1_zoo__name___wasm_class___webgpu_class__get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "if-none-match"?: string | null;
+            };
+            readonly path: {
+                readonly name: string;
+                readonly wasm_class: string;
+                readonly webgpu_class: string;
             };
             readonly cookie?: never;
         };

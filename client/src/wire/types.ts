@@ -3,6 +3,7 @@ import type { components } from "./schema.js";
 
 type Schemas = components["schemas"];
 
+export type Advice = Schemas["Advice"];
 export type BallotLineWire = Schemas["BallotLineWire"];
 export type BallotRequest = Schemas["BallotRequest"];
 export type Device = Schemas["Device"];
@@ -19,10 +20,13 @@ export type Manifest = Schemas["Manifest"];
 export type ManifestEntry = Schemas["ManifestEntry"];
 export type MeasurementWire = Schemas["MeasurementWire"];
 export type Outcome = Schemas["Outcome"];
-export type ProbeLevels = Schemas["ProbeWire"];
+export type GpuProbeLevels = Schemas["WebGpuProbeWire"];
+export type ProbeLevels = Schemas["WasmProbeWire"];
 export type Report = Schemas["Report"];
 export type SessionRequest = Schemas["SessionRequest"];
+export type ServedKernel = Schemas["ServedKernel"];
 export type SessionResponse = Schemas["SessionResponse"];
+export type TargetKind = Schemas["TargetKind"];
 export type TensorWire = Schemas["TensorWire"];
 export type ZooEntry = Schemas["ZooEntry"];
 export type ZooList = Schemas["ZooList"];

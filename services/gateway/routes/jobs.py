@@ -91,6 +91,7 @@ def _job(row: tuning.JobProgress) -> Job:
         job=row.id,
         workload=row.workload_key,
         kind=TargetKind(row.kind),
+        space="",
         state=row.state,
         flops=row.flops,
         candidates=row.candidates,

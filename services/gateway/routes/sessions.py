@@ -10,18 +10,24 @@ from psycopg import AsyncConnection
 from kernelzoo.domain.device import (
     DeviceClass,
     Engine,
+    GpuProbeLevels,
     Hardware,
     PrimitiveVector,
     ProbeLevels,
 )
-from kernelzoo.domain.target import Target, TargetKind
+from kernelzoo.domain.target import Target
 from kernelzoo.settings import Settings
 from kernelzoo.store import agents
 from kernelzoo.store.asynchronous import execute, fetch_one
 from services.gateway.problems import Refusal
 from services.gateway.state import Operator, Shared
 from services.gateway.tokens import Session
-from services.gateway.wire.sessions import SessionRequest, SessionResponse
+from services.gateway.wire.sessions import (
+    SessionRequest,
+    SessionResponse,
+    WasmProbeWire,
+    WebGpuProbeWire,
+)
 
 router = APIRouter(tags=["agents"])
 
@@ -35,7 +41,7 @@ async def open_session(
     device_class = DeviceClass(
         device_id=hardware.device_id,
         rho=PrimitiveVector.parse(body.rho),
-        target=Target.of(TargetKind.WASM, tuple(body.wasm_features)),
+        target=Target.of(body.target, tuple(body.features)),
     )
     claimed = state.tokens.identity(body.identity) if body.identity else None
     network = state.tokens.network(request.client.host if request.client else "127.0.0.1")
@@ -50,7 +56,7 @@ async def open_session(
                 Engine(name=body.engine.name, version=body.engine.version),
                 peak_gflops=body.peak_gflops,
                 isolated=body.isolated,
-                probe=ProbeLevels(**body.probe.model_dump()) if body.probe else None,
+                probe=_levels(body.probe),
             ),
         )
     assert row is not None
@@ -62,6 +68,18 @@ async def open_session(
         device_id=hardware.device_id,
         device_class=str(device_class),
     )
+
+
+def _levels(
+    probe: WasmProbeWire | WebGpuProbeWire | None,
+) -> ProbeLevels | GpuProbeLevels | None:
+    match probe:
+        case None:
+            return None
+        case WasmProbeWire():
+            return ProbeLevels(**probe.model_dump())
+        case WebGpuProbeWire():
+            return GpuProbeLevels(**probe.model_dump())
 
 
 async def _identity(

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Response
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.store import agents, candidates, tuning, zoo
@@ -27,6 +28,8 @@ router = APIRouter(tags=["zoo"])
 
 MANIFEST_CACHE = "public, max-age=60, stale-while-revalidate=86400, stale-if-error=86400"
 ARTIFACT_CACHE = "public, max-age=31536000, immutable"
+ClassText = Annotated[str, Path(max_length=256)]
+IfNoneMatch = Annotated[str | None, Header()]
 MEDIA_TYPES = {TargetKind.WASM: "application/wasm", TargetKind.WEBGPU: "text/wgsl"}
 
 
@@ -41,22 +44,39 @@ async def list_entries(state: Shared, workload: WorkloadKey | None = None) -> Zo
 @router.get("/v1/zoo/{name}/{device_class}", response_model=Manifest)
 async def get_manifest(
     name: WorkloadKey,
-    device_class: Annotated[str, Path(max_length=256)],
+    device_class: ClassText,
     state: Shared,
-    if_none_match: Annotated[str | None, Header()] = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Response:
     """The kernels of a workload set, or of one workload by its key, for a class of devices."""
-    served = state.manifests.get(name, device_class)
+    return await _serve(state, if_none_match, name, device_class)
+
+
+@router.get("/v1/zoo/{name}/{wasm_class}/{webgpu_class}", response_model=Manifest)
+async def get_manifest_of_both(
+    name: WorkloadKey,
+    wasm_class: ClassText,
+    webgpu_class: ClassText,
+    state: Shared,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """As for one class, with the kernels of both targets of one device and the faster named."""
+    return await _serve(state, if_none_match, name, wasm_class, webgpu_class)
+
+
+async def _serve(state: State, if_none_match: str | None, name: str, *class_texts: str) -> Response:
+    served = state.manifests.get(name, *class_texts)
     if served is None:
-        served = await _build(state, name, device_class)
+        served = await _build(state, name, *class_texts)
     headers = {"ETag": served.etag, "Cache-Control": MANIFEST_CACHE}
     if if_none_match is not None and served.etag in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(served.body, media_type="application/json", headers=headers)
 
 
-async def _build(state: State, name: str, device_class: str) -> manifests.ServedManifest:
-    parsed = DeviceClass.parse(device_class)
+async def _build(state: State, name: str, *class_texts: str) -> manifests.ServedManifest:
+    classes = tuple(DeviceClass.parse(text) for text in class_texts)
+    _refuse_odd_pair(classes)
     generation = state.wake.generation
     async with state.pool.connection() as db:
         members = await fetch_all(db, tuning.workloads_of(name))
@@ -66,10 +86,28 @@ async def _build(state: State, name: str, device_class: str) -> manifests.Served
                 f"{name[:128]!r} is no registered workload set or workload; "
                 "the operator registers one with `kernelzoo tune`",
             )
-        rows = await fetch_all(db, zoo.served([m.workload_key for m in members], parsed))
-    served = manifests.encode(manifests.manifest(name, parsed, rows))
-    state.manifests.put(name, device_class, served, generation=generation)
+        keys = [member.workload_key for member in members]
+        rows = [await fetch_all(db, zoo.served(keys, each)) for each in classes]
+    quorum = state.settings.quorum
+    served = manifests.encode(manifests.manifest(name, classes, rows, quorum=quorum))
+    state.manifests.put(name, *class_texts, served=served, generation=generation)
     return served
+
+
+def _refuse_odd_pair(classes: tuple[DeviceClass, ...]) -> None:
+    """Raises Refusal unless two classes are wasm and webgpu, in this order, of one device."""
+    if len(classes) == 1:
+        return
+    if tuple(each.target.kind for each in classes) != (TargetKind.WASM, TargetKind.WEBGPU):
+        raise Refusal(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "two device classes must be of wasm and of webgpu, in this order",
+        )
+    if len({each.device_id for each in classes}) > 1:
+        raise Refusal(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "two device classes must be of one device; their device ids differ",
+        )
 
 
 @router.get("/v1/artifacts/{sha256}.{kind}")
@@ -122,8 +160,10 @@ def _device(row: agents.DeviceRow) -> Device:
         logical_cores=row.logical_cores,
         gpu_vendor=row.gpu_vendor,
         gpu_architecture=row.gpu_architecture,
+        gpu_model=gpu_model(row.gpu_vendor, row.gpu_architecture).name,
         engines=row.engines,
-        peak_gflops=row.peak_gflops,
+        core_gflops=row.core_gflops,
+        gpu_gflops=row.gpu_gflops,
         agents=row.agents,
         measurements=row.measurements,
         last_seen_at=row.last_seen_at.isoformat(),

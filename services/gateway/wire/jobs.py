@@ -1,4 +1,4 @@
-"""A tuning job: one workload on one target kind, and how far it has come."""
+"""A tuning job: one workload on one target kind and space, and how far it has come."""
 
 from typing import Annotated
 
@@ -9,19 +9,25 @@ from services.gateway.wire.model import WireModel, WorkloadKey
 
 
 class JobRequest(WireModel):
+    """For webgpu this is the job of GPUs without a known model; the job of each model is opened
+    when an agent with such a GPU asks for work.
+    """
+
     workload: WorkloadKey
     kind: Annotated[TargetKind, Field(strict=False)] = TargetKind.WASM
 
 
 class Job(WireModel):
-    """Counts are over candidates, except `measurements` (accepted, any agent) and `ballots`.
+    """`space` is the model of GPU for webgpu, '' for wasm.
 
-    `agents` have measured at least one candidate. Times are null until there is one.
+    Counts are over candidates, except `measurements` (accepted, any agent) and `ballots`. `agents`
+    have measured at least one candidate. Times are null until there is one.
     """
 
     job: int
     workload: WorkloadKey
     kind: TargetKind
+    space: str
     state: str
     flops: int
     candidates: int

@@ -1,9 +1,10 @@
 """An agent says what its device is and receives a token that is good for a while."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.model import Feature, Rho, ShortText, WireModel
 
 
@@ -31,7 +32,7 @@ Octave = Annotated[int, Field(ge=0, le=1 << 20), AfterValidator(_octave)]
 """A quantity as the nearest power of two, so that a probe is no fingerprint; 0 is unknown."""
 
 
-class ProbeWire(WireModel):
+class WasmProbeWire(WireModel):
     """Peaks of one core in registers, the size of its first cache, and how fast the lines of
     working sets arrive that lie in the first cache, in the second, and in neither.
     """
@@ -44,20 +45,42 @@ class ProbeWire(WireModel):
     memory_gbps: Octave
 
 
-class SessionRequest(WireModel):
-    """`identity` is what an earlier session of this browser was given, if any.
+class WebGpuProbeWire(WireModel):
+    """Of the whole GPU: peak of f32 in registers, bandwidth of storage buffers that are in no
+    cache, and the time of an empty dispatch among many of one submission.
+    """
 
-    `peak_gflops` is the probe's register-only limit of one core, to the nearest quarter octave.
+    peak_gflops: Octave
+    bandwidth_gbps: Octave
+    dispatch_us: Octave
+
+
+PROBES = {TargetKind.WASM: WasmProbeWire, TargetKind.WEBGPU: WebGpuProbeWire}
+
+
+class SessionRequest(WireModel):
+    """A session is for one target; an agent that measures both opens two with one identity.
+
+    `identity` is what an earlier session of this browser was given, if any. `peak_gflops` is the
+    probe's register-only limit, to the nearest quarter octave: of one core for wasm, of the whole
+    GPU for webgpu. `probe` is of the target's kind.
     """
 
     hardware: HardwareWire
     engine: EngineWire
-    wasm_features: Annotated[list[Feature], Field(max_length=16)]
+    target: Annotated[TargetKind, Field(strict=False)]
+    features: Annotated[list[Feature], Field(max_length=16)]
     rho: Rho
     peak_gflops: Annotated[float, Field(ge=0, le=1e6)]
     isolated: bool
-    probe: ProbeWire | None = None
+    probe: WasmProbeWire | WebGpuProbeWire | None = None
     identity: Annotated[str, Field(max_length=1024)] | None = None
+
+    @model_validator(mode="after")
+    def _refuse_other_probe(self) -> Self:
+        if self.probe is not None and not isinstance(self.probe, PROBES[self.target]):
+            raise ValueError(f"probe is not that of {self.target}; send the levels of its target")
+        return self
 
 
 class SessionResponse(WireModel):

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.zoo import EntryState, HitLevel
+from kernelzoo.domain.zoo import AdviceBasis, EntryState, HitLevel
 from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.model import WireModel, WorkloadKey
 
@@ -17,27 +17,63 @@ class EvidenceWire(WireModel):
     relative_time: float
 
 
-class ManifestEntry(WireModel):
-    """`level` is the step of the fallback chain. `fallback` is the default kernel, to be used
-    when `kernel` fails on this page; `state`, `version` and `evidence` are null at `default`.
+class TimingWire(WireModel):
+    """Of the served kernel on this class of devices: the median over identities of each one's
+    best time of one call, from verified measurements alone.
     """
 
-    workload: WorkloadKey
-    flops: int
+    best_ns: float
+    identities: int
+
+
+class ServedKernel(WireModel):
+    """What one class of devices is served for a workload.
+
+    `level` is the step of the fallback chain. `fallback` is the default kernel, to be used when
+    `kernel` fails on this page; `state`, `version` and `evidence` are null at `default`.
+    `timing` is null while nobody has measured `kernel` on this class.
+    """
+
     level: HitLevel
     kernel: Kernel
     fallback: Kernel
     state: EntryState | None
     version: int | None
     evidence: EvidenceWire | None
+    timing: TimingWire | None
+
+
+class Advice(WireModel):
+    """Which target to run: one that this entry has a kernel of.
+
+    `measured`: enough identities have timed both, and this one is faster; the evidence is their
+    `timing`. `none`: it is not known; then it is wasm, unless there is no kernel of wasm.
+    """
+
+    target: TargetKind
+    basis: AdviceBasis
+
+
+class ManifestEntry(WireModel):
+    """The kernels of one workload by target; null for a target whose class was not asked for,
+    and where none has been compiled yet.
+    """
+
+    workload: WorkloadKey
+    flops: int
+    wasm: ServedKernel | None
+    webgpu: ServedKernel | None
+    advice: Advice
 
 
 class Manifest(WireModel):
-    """`missing` are workloads of the set for which no kernel has been compiled yet."""
+    """`device_classes` as they were asked for, `missing` the workloads of the set for which no
+    kernel has been compiled yet.
+    """
 
     manifest: Literal[1]
     set: str
-    device_class: str
+    device_classes: list[str]
     entries: list[ManifestEntry]
     missing: list[WorkloadKey]
 
@@ -64,15 +100,19 @@ class ZooList(WireModel):
 
 
 class Device(WireModel):
-    """A device that ran an agent, with the engines seen on it."""
+    """A device that ran an agent, with the engines seen on it and what was probed: the
+    register-only limits of one core and of the whole GPU, null where nothing was.
+    """
 
     device_id: str
     cpu_architecture: str
     logical_cores: int
     gpu_vendor: str
     gpu_architecture: str
+    gpu_model: str
     engines: list[str]
-    peak_gflops: float
+    core_gflops: float | None
+    gpu_gflops: float | None
     agents: int
     measurements: int
     last_seen_at: str

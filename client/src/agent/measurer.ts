@@ -1,0 +1,75 @@
+/** What an agent tells the gateway of each target, and what it measures it with. */
+import { readGpuProfile } from "../device/gpu-profile.js";
+import type { Notebook } from "../device/notebook.js";
+import { type DeviceProfile, peakOf, readLevels } from "../device/profile.js";
+import { DeviceOwner } from "../gpu/owner.js";
+import { quarterOctave } from "../probe/levels.js";
+import type { SessionRequest, TargetKind } from "../wire/types.js";
+import { gpuInstrument } from "./gpu-instrument.js";
+import { type Instrument, wasmInstrument } from "./instrument.js";
+import { cachedLoader } from "./module-cache.js";
+import { cachedPrograms } from "./program-cache.js";
+import type { WithTurn } from "./turn.js";
+
+/** Where an agent runs. */
+export interface Surroundings {
+  readonly origin: URL;
+  readonly signal: AbortSignal;
+  readonly notebook: Notebook;
+  readonly withTurn: WithTurn;
+  readonly profile: DeviceProfile;
+  /** Of the page's clock. */
+  readonly stepMs: number;
+  readonly isolated: boolean;
+}
+
+export interface Measurer {
+  /** The target's part of a request for a session: levels, and no rate as it was measured. */
+  readonly request: Pick<
+    SessionRequest,
+    "target" | "features" | "rho" | "peak_gflops" | "probe"
+  >;
+  /** As it was measured, for the page. */
+  readonly peakGflops: number;
+  readonly instrument: Instrument;
+}
+
+async function wasmMeasurer(around: Surroundings): Promise<Measurer> {
+  const { origin, signal, notebook, withTurn, profile, stepMs, isolated } = around;
+  // Without isolation the clock is too coarse for them.
+  const probe = isolated ? await readLevels(notebook, profile, withTurn) : null;
+  const peakGflops = peakOf(profile.peaks);
+  return {
+    request: {
+      target: "wasm",
+      features: [...profile.wasmFeatures],
+      rho: profile.rho,
+      peak_gflops: quarterOctave(peakGflops),
+      probe,
+    },
+    peakGflops,
+    instrument: wasmInstrument(cachedLoader(origin, signal), stepMs),
+  };
+}
+
+/** Rejects with KernelZooError (profile) where there is no WebGPU. */
+async function gpuMeasurer(around: Surroundings): Promise<Measurer> {
+  const { origin, signal, notebook, withTurn, profile } = around;
+  const owner = new DeviceOwner();
+  const gpu = await readGpuProfile(notebook, profile, owner, withTurn);
+  return {
+    request: {
+      target: "webgpu",
+      features: [...gpu.features],
+      rho: gpu.rho,
+      peak_gflops: quarterOctave(gpu.peakGflops),
+      probe: gpu.levels,
+    },
+    peakGflops: gpu.peakGflops,
+    instrument: gpuInstrument(owner, cachedPrograms(origin, signal)),
+  };
+}
+
+export const MEASURERS: Readonly<
+  Record<TargetKind, (around: Surroundings) => Promise<Measurer>>
+> = { wasm: wasmMeasurer, webgpu: gpuMeasurer };

@@ -1,0 +1,96 @@
+/** What the measurements of both targets have in common: budgets, comparison, rounds. */
+import { maxDifference } from "../engine/compare.js";
+import { KernelZooError } from "../engine/error.js";
+import { sampledPositions } from "../engine/seeded.js";
+import { type Clock, now } from "../timing/clock.js";
+import { interleave, type Sampler, sampleRound } from "../timing/samples.js";
+import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
+
+const ROUNDS = 3;
+const FINAL_ROUNDS = { least: 5, most: 20 };
+const BUDGET_MS = 2_000;
+/** A candidate of a long workload may take this many calls of the reference. */
+const BUDGET_CALLS = 12;
+export const REFERENCE_BUDGET_MS = 60_000;
+/**
+ * Slower than this against the reference in two rounds: a third tells nothing new. One round is
+ * not enough, as a sample of a millisecond that loses the processor once takes four times as long.
+ */
+const HOPELESS = 2;
+const ROUNDS_TO_GIVE_UP = 2;
+
+export const late = (): KernelZooError =>
+  new KernelZooError("timeout", "The candidate took longer than its time budget.");
+
+/** When a candidate is given up whose reference takes `callMs`. */
+export const deadlineMs = (callMs: number): number =>
+  now() + Math.max(BUDGET_MS, BUDGET_CALLS * callMs);
+
+/** Throws KernelZooError (compare) unless every entry is within the lease's tolerance. */
+export function compare(output: Float32Array, expected: Float32Array, tolerance: number): void {
+  const difference = maxDifference(output, expected);
+  if (difference <= tolerance) return;
+  throw new KernelZooError(
+    "compare",
+    `The output differs from the reference by ${difference}; ${tolerance} is allowed.`,
+  );
+}
+
+export interface Samples {
+  readonly own: readonly number[];
+  readonly reference: readonly number[];
+}
+
+/** Interleaved rounds of candidate and reference. Throws KernelZooError (timeout). */
+export async function screen(
+  own: Sampler,
+  reference: Sampler,
+  untilMs: number,
+  clock: Clock = now,
+): Promise<Samples> {
+  const samples = { own: [] as number[], reference: [] as number[] };
+  for (let round = 0; round < ROUNDS; round++) {
+    const [referenceNs = 0, ownNs = 0] = await sampleRound([reference, own], round);
+    samples.own.push(ownNs);
+    samples.reference.push(referenceNs);
+    const hopeless = Math.min(...samples.own) > HOPELESS * Math.min(...samples.reference);
+    if (hopeless && samples.own.length >= ROUNDS_TO_GIVE_UP) break;
+    if (clock() > untilMs) throw late();
+  }
+  return samples;
+}
+
+/** The output's values at the positions that the lease's seed names. */
+export function sampledEntries({ seed }: Lease, output: Float32Array): readonly number[] {
+  return sampledPositions(seed, output.length).map((i) => output[i] as number);
+}
+
+/** The measurement of a kernel whose output was right. */
+export function measurementOf(
+  kernel: KernelWire,
+  entries: readonly number[],
+  samples: Samples,
+  calls: number,
+): MeasurementWire {
+  return {
+    candidate: kernel.candidate,
+    outcome: "ok",
+    samples_ns: samples.own,
+    reference_ns: samples.reference,
+    calls_per_sample: calls,
+    sampled_entries: entries,
+    detail: "",
+  };
+}
+
+/** Times relative to the first, from rounds in which all take part. */
+export async function rankAgain(
+  reference: Sampler,
+  others: readonly Sampler[],
+): Promise<readonly number[]> {
+  const { least, most } = FINAL_ROUNDS;
+  const [best = 0, ...rest] = (await interleave([reference, ...others], least, most)).map(
+    (samples) => Math.min(...samples),
+  );
+  return rest.map((time) => time / best);
+}

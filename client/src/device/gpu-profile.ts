@@ -1,0 +1,51 @@
+import type { DeviceOwner } from "../gpu/owner.js";
+import { GPU_SUITE } from "../probe/gpu-modules.js";
+import { type GpuProbeResult, probeGpu } from "../probe/gpu-probe.js";
+import { doubleOctave, octave } from "../probe/levels.js";
+import type { GpuProbeLevels } from "../wire/types.js";
+import { deviceClass } from "./device-class.js";
+import type { Notebook } from "./notebook.js";
+import { type Alone, type DeviceProfile, engineKey, noted } from "./profile.js";
+
+/** What the adapter tells and what the probe measured. */
+export interface GpuProfile {
+  readonly features: readonly string[];
+  readonly rho: string;
+  /** Register-only limit of the whole GPU. */
+  readonly peakGflops: number;
+  readonly levels: GpuProbeLevels;
+  readonly deviceClass: string;
+}
+
+/** What leaves the page. A dispatch of less than a microsecond is one of a microsecond. */
+export function gpuLevelsOf(probe: GpuProbeResult): GpuProbeLevels {
+  return {
+    peak_gflops: octave(probe.peakGflops),
+    bandwidth_gbps: doubleOctave(probe.bandwidthGbps),
+    dispatch_us: Math.max(octave(probe.dispatchUs), 1),
+  };
+}
+
+/**
+ * Describes this device's GPU. The probe runs once for an engine version and a set of features
+ * and is noted, so the device class is the same at every page load.
+ * Throws KernelZooError (profile) where there is no WebGPU.
+ */
+export async function readGpuProfile(
+  notebook: Notebook,
+  { engine, deviceId }: Pick<DeviceProfile, "engine" | "deviceId">,
+  owner: DeviceOwner,
+  alone: Alone = (work) => work(),
+): Promise<GpuProfile> {
+  const open = await owner.device();
+  const key = `gpu-probe:${GPU_SUITE}:${deviceId}:${engineKey(engine)}`;
+  const measure = (): Promise<GpuProbeResult> => alone(() => probeGpu(open));
+  const probe = await noted(notebook, key, measure, ({ settled }) => settled);
+  return {
+    features: open.features,
+    rho: probe.rho,
+    peakGflops: probe.peakGflops,
+    levels: gpuLevelsOf(probe),
+    deviceClass: deviceClass(deviceId, probe.rho, open.features, "webgpu"),
+  };
+}

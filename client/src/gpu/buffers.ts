@@ -1,0 +1,26 @@
+/** Bindings may be of vec4: every buffer is padded to one. */
+const PADDING_BYTES = 16;
+
+export const padded = (bytes: number): number =>
+  Math.max(Math.ceil(bytes / PADDING_BYTES), 1) * PADDING_BYTES;
+
+/** A buffer that kernels read or write and that can be copied from and to; zeros. */
+export function storageBuffer(device: GPUDevice, bytes: number): GPUBuffer {
+  const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+  return device.createBuffer({ size: padded(bytes), usage });
+}
+
+/** A buffer whose contents the page reads. */
+export function stagingBuffer(device: GPUDevice, bytes: number): GPUBuffer {
+  const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
+  return device.createBuffer({ size: padded(bytes), usage });
+}
+
+/** A buffer that holds `words` from the start, for the given usage. */
+export function filledBuffer(device: GPUDevice, words: Uint32Array, usage: number): GPUBuffer {
+  const size = padded(words.byteLength);
+  const buffer = device.createBuffer({ size, usage, mappedAtCreation: true });
+  new Uint32Array(buffer.getMappedRange()).set(words);
+  buffer.unmap();
+  return buffer;
+}

@@ -1,0 +1,114 @@
+import { KernelZooError, sentence } from "../engine/error.js";
+import { requestAdapter } from "./adapter.js";
+import { deviceDescriptor, gpuFeatures } from "./features.js";
+
+/** A rejection that comes with the loss of the device may come before the news of it. */
+const NEWS_MS = 100;
+const SCOPES = ["out-of-memory", "internal", "validation"] as const;
+
+/** The stage at which an error of a scope is recorded. */
+function scopeError(error: GPUError): KernelZooError {
+  const { message } = error;
+  if (error instanceof GPUOutOfMemoryError) {
+    return new KernelZooError("memory", `The GPU has too little memory: ${message}`, error);
+  }
+  const stage = error instanceof GPUValidationError ? "validate" : "run";
+  return new KernelZooError(stage, `WebGPU refuses this: ${message}`, error);
+}
+
+/** What `work` gives, or throws what it threw: a mapped buffer that is too large is a RangeError. */
+function attempted<T>(work: () => T): () => T {
+  try {
+    const value = work();
+    return () => value;
+  } catch (cause) {
+    return () => {
+      const stage = cause instanceof RangeError ? "memory" : "run";
+      throw new KernelZooError(stage, `WebGPU failed: ${sentence(cause)}`, cause);
+    };
+  }
+}
+
+/**
+ * One device until it is lost. Every wait goes through `settled`, so that neither a lost device
+ * nor a driver that does not answer can hold its caller for ever.
+ */
+export class OpenDevice {
+  readonly device: GPUDevice;
+  readonly features: readonly string[];
+  readonly #lost: Promise<never>;
+  #loss: KernelZooError | null = null;
+
+  constructor(device: GPUDevice) {
+    this.device = device;
+    this.features = gpuFeatures(device);
+    this.#lost = device.lost.then(({ message, reason }) => {
+      const why = message || reason || "for no reason given";
+      this.#loss ??= new KernelZooError("run", `The GPU device was lost: ${why}`);
+      throw this.#loss;
+    });
+    this.#lost.catch(() => undefined);
+  }
+
+  /** Null while the device lives. */
+  get loss(): KernelZooError | null {
+    return this.#loss;
+  }
+
+  /** Throws KernelZooError: run when the device is lost, timeout after `limitMs`. */
+  async settled<T>(promise: Promise<T>, limitMs: number): Promise<T> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<never>((_, reject) => {
+      const seconds = Math.round(limitMs) / 1000;
+      const error = new KernelZooError("timeout", `The GPU did not answer within ${seconds} s.`);
+      timer = setTimeout(reject, Math.max(limitMs, 0), error);
+    });
+    try {
+      return await Promise.race([promise.catch((thrown) => this.#rejected(thrown)), this.#lost, late]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /**
+   * Does `work`, which must not wait, and throws what WebGPU finds wrong with it as a
+   * KernelZooError: validate, memory or run.
+   */
+  async scoped<T>(work: () => T, limitMs: number): Promise<T> {
+    for (const scope of SCOPES) this.device.pushErrorScope(scope);
+    const made = attempted(work);
+    const popped = SCOPES.map(() => this.device.popErrorScope());
+    const errors = await this.settled(Promise.all(popped), limitMs);
+    const error = errors.find((each) => each !== null);
+    if (error) throw scopeError(error);
+    return made();
+  }
+
+  /** Resolves when all that was submitted has run. Throws as `settled`. */
+  idle(limitMs: number): Promise<unknown> {
+    return this.settled(this.device.queue.onSubmittedWorkDone(), limitMs);
+  }
+
+  /** Gives up all that was made with the device; waits for it end with its loss. */
+  dispose(): void {
+    this.#loss ??= new KernelZooError("run", "The GPU device was given up.");
+    this.device.destroy();
+  }
+
+  async #rejected(thrown: unknown): Promise<never> {
+    const news = new Promise((resolve) => setTimeout(resolve, NEWS_MS));
+    await Promise.race([this.#lost, news]);
+    if (thrown instanceof KernelZooError) throw thrown;
+    throw new KernelZooError("run", `WebGPU failed: ${sentence(thrown)}`, thrown);
+  }
+}
+
+/** Opens a device of the adapter's. Throws KernelZooError (profile) where there is none. */
+export async function openDevice(): Promise<OpenDevice> {
+  const adapter = await requestAdapter();
+  try {
+    return new OpenDevice(await adapter.requestDevice(deviceDescriptor(adapter)));
+  } catch (cause) {
+    throw new KernelZooError("profile", `WebGPU gives no device: ${sentence(cause)}`, cause);
+  }
+}

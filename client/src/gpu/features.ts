@@ -1,0 +1,61 @@
+/** Features of the target `webgpu`, as `kernelzoo/domain/target.py` lists them. */
+
+/** What adapters and devices tell alike. */
+export type Capabilities = Pick<GPUAdapter, "features" | "limits">;
+
+type LimitName = Exclude<keyof GPUSupportedLimits, "__brand">;
+
+/** Features of kernels that are features of WebGPU too. */
+const NAMED = ["shader-f16", "subgroups"] as const satisfies readonly GPUFeatureName[];
+
+const KIB = 1024;
+const MIB = KIB * KIB;
+
+const invocations = (count: number): Step => ({
+  maxComputeInvocationsPerWorkgroup: count,
+  maxComputeWorkgroupSizeX: count,
+});
+
+/** What a device must be given to reach the step. */
+type Step = Readonly<Partial<Record<LimitName, number>>>;
+
+const STEPS: Readonly<Record<string, Step>> = {
+  "binding-256m": { maxStorageBufferBindingSize: 256 * MIB, maxBufferSize: 256 * MIB },
+  "invocations-512": invocations(512),
+  "invocations-1024": invocations(1024),
+  "workgroup-memory-32k": { maxComputeWorkgroupStorageSize: 32 * KIB },
+  "workgroup-memory-48k": { maxComputeWorkgroupStorageSize: 48 * KIB },
+  "workgroup-memory-64k": { maxComputeWorkgroupStorageSize: 64 * KIB },
+};
+
+const entriesOf = (step: Step): readonly [LimitName, number][] =>
+  Object.entries(step) as [LimitName, number][];
+
+const reached = (step: Step, limits: GPUSupportedLimits): boolean =>
+  entriesOf(step).every(([limit, value]) => (limits[limit] ?? 0) >= value);
+
+/** The features that kernels may require of such a device, sorted. */
+export function gpuFeatures({ features, limits }: Capabilities): readonly string[] {
+  const steps = Object.keys(STEPS).filter((name) => reached(STEPS[name] as Step, limits));
+  return [...NAMED.filter((name) => features.has(name)), ...steps].sort();
+}
+
+/** The highest value of each limit among `steps`. */
+function limitsOf(steps: readonly Step[]): Record<string, number> {
+  const all = steps.flatMap(entriesOf).sort(([, a], [, b]) => a - b);
+  return Object.fromEntries(all);
+}
+
+/** Asks for what kernels may require and no more, so that devices of one class are alike. */
+export function deviceDescriptor(adapter: Capabilities): GPUDeviceDescriptor {
+  const offered = gpuFeatures(adapter);
+  const timestamps = [...adapter.features].filter((name) => name === "timestamp-query");
+  return {
+    label: "kernelzoo",
+    requiredFeatures: [
+      ...NAMED.filter((name) => offered.includes(name)),
+      ...(timestamps as GPUFeatureName[]),
+    ],
+    requiredLimits: limitsOf(offered.flatMap((name) => STEPS[name] ?? [])),
+  };
+}

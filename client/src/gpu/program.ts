@@ -1,0 +1,119 @@
+import { KernelZooError, sentence } from "../engine/error.js";
+import type { KernelWire } from "../wire/types.js";
+import type { OpenDevice } from "./device.js";
+import { limiter } from "./limiter.js";
+
+/** A compiled kernel: one pipeline for each dispatch, all of one layout. */
+export interface Program {
+  readonly open: OpenDevice;
+  readonly kernel: KernelWire;
+  readonly pipelines: readonly GPUComputePipeline[];
+  readonly tensors: GPUBindGroupLayout;
+  readonly firstWorkgroup: GPUBindGroupLayout;
+}
+
+/** Creating one takes a driver 20 to 100 ms; it goes stuck on code that it cannot compile. */
+const LIMIT_MS = 30_000;
+/** Drivers compile on threads of their own. */
+const AT_ONCE = 4;
+const compiling = limiter(AT_ONCE);
+/** Of the uniform that says where a slice begins: one vec4. */
+export const UNIFORM_BYTES = 16;
+
+/** `GPUShaderStage.COMPUTE`, which is not defined where there is no WebGPU. */
+const COMPUTE = 4;
+
+/** Bindings in the order of ABI 1: tensors, then scratch where there is any. */
+function tensorLayout(device: GPUDevice, kernel: KernelWire): GPUBindGroupLayout {
+  const types = kernel.tensors.map(({ role }) =>
+    role === "input" ? ("read-only-storage" as const) : ("storage" as const),
+  );
+  const all = kernel.scratch_bytes > 0 ? [...types, "storage" as const] : types;
+  return device.createBindGroupLayout({
+    entries: all.map((type, binding) => ({ binding, visibility: COMPUTE, buffer: { type } })),
+  });
+}
+
+function uniformLayout(device: GPUDevice): GPUBindGroupLayout {
+  const buffer = { type: "uniform", hasDynamicOffset: true, minBindingSize: UNIFORM_BYTES } as const;
+  return device.createBindGroupLayout({ entries: [{ binding: 0, visibility: COMPUTE, buffer }] });
+}
+
+function refuseMissing(open: OpenDevice, kernel: KernelWire): void {
+  const missing = kernel.requires.filter((feature) => !open.features.includes(feature));
+  if (missing.length === 0) return;
+  const names = missing.join(" and ");
+  throw new KernelZooError("validate", `Kernel ${kernel.candidate} needs ${names} of the GPU.`);
+}
+
+/** Throws KernelZooError (validate) with the first complaint and its line. */
+async function shaderModule(
+  open: OpenDevice,
+  { candidate }: KernelWire,
+  code: string,
+): Promise<GPUShaderModule> {
+  const made: GPUShaderModule[] = [];
+  try {
+    return await open.scoped(() => {
+      const module = open.device.createShaderModule({ code });
+      made.push(module);
+      return module;
+    }, LIMIT_MS);
+  } catch (thrown) {
+    const { messages } = (await made[0]?.getCompilationInfo()) ?? { messages: [] };
+    const first = messages.find(({ type }) => type === "error");
+    if (first === undefined) throw thrown;
+    const where = `line ${first.lineNum}`;
+    const text = `The browser rejects kernel ${candidate} at ${where}: ${first.message}`;
+    throw new KernelZooError("validate", text, thrown);
+  }
+}
+
+const isInvalid = (thrown: unknown): boolean =>
+  thrown instanceof Error && "reason" in thrown && thrown.reason === "validation";
+
+async function pipeline(
+  { device }: OpenDevice,
+  layout: GPUPipelineLayout,
+  module: GPUShaderModule,
+  entryPoint: string,
+): Promise<GPUComputePipeline> {
+  try {
+    return await device.createComputePipelineAsync({ layout, compute: { module, entryPoint } });
+  } catch (cause) {
+    const stage = isInvalid(cause) ? "validate" : "compile";
+    throw new KernelZooError(stage, `No pipeline for ${entryPoint}: ${sentence(cause)}`, cause);
+  }
+}
+
+async function pipelinesOf(
+  open: OpenDevice,
+  kernel: KernelWire,
+  layouts: readonly GPUBindGroupLayout[],
+  code: string,
+): Promise<readonly GPUComputePipeline[]> {
+  const module = await shaderModule(open, kernel, code);
+  const layout = open.device.createPipelineLayout({ bindGroupLayouts: [...layouts] });
+  const entries = [...new Set(kernel.dispatches.map(({ entry }) => entry))];
+  const made = await Promise.all(
+    entries.map((entry) => compiling(() => pipeline(open, layout, module, entry))),
+  );
+  return kernel.dispatches.map(({ entry }) => made[entries.indexOf(entry)] as GPUComputePipeline);
+}
+
+/**
+ * Compiles a kernel, a few at a time.
+ * Throws KernelZooError: validate, compile, timeout, or run when the device is lost.
+ */
+export async function compileProgram(
+  open: OpenDevice,
+  kernel: KernelWire,
+  code: string,
+): Promise<Program> {
+  refuseMissing(open, kernel);
+  const tensors = tensorLayout(open.device, kernel);
+  const firstWorkgroup = uniformLayout(open.device);
+  const making = pipelinesOf(open, kernel, [tensors, firstWorkgroup], code);
+  const pipelines = await open.settled(making, LIMIT_MS);
+  return { open, kernel, pipelines, tensors, firstWorkgroup };
+}

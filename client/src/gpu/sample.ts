@@ -1,0 +1,56 @@
+/** Samples of a bound program: many calls in one pass, or one call in several passes. */
+import { now } from "../timing/clock.js";
+import { callsPerSample } from "../timing/samples.js";
+import type { Sliced } from "./submit.js";
+import type { GpuTimer } from "./timer.js";
+
+/** A submission of a slow kernel lasts about this long: the page draws with this GPU. */
+const PASS_MS = 50;
+/** Commands of a pass are checked and kept before it begins. */
+const MOST_CALLS = 4_096;
+/** Calls grow this fast at the most, as the first ones run at the clock of an idle GPU. */
+const RAMP = 8;
+
+/** `calls` in one pass, or one call in `passes`. */
+export interface SampleShape {
+  readonly calls: number;
+  readonly passes: number;
+}
+
+/** Mean nanoseconds of one call. Throws KernelZooError: run, timeout at `untilMs`. */
+export async function gpuSampleNs(
+  timer: GpuTimer,
+  work: Sliced,
+  { calls, passes }: SampleShape,
+  untilMs: number,
+): Promise<number> {
+  const slices = work.slices;
+  let sumNs = 0;
+  for (let i = 0; i < passes; i++) {
+    const lo = Math.floor((i * slices) / passes);
+    const hi = Math.floor(((i + 1) * slices) / passes);
+    const encode = (pass: GPUComputePassEncoder): void => {
+      for (let call = 0; call < calls; call++) work.encode(pass, lo, hi);
+    };
+    sumNs += await timer.passNs(encode, untilMs - now());
+  }
+  return sumNs / calls;
+}
+
+/** Twice the passes that a call of `callMs` needs, as that is of a GPU that had been idle. */
+export async function shapeOf(
+  timer: GpuTimer,
+  work: Sliced,
+  callMs: number,
+  untilMs: number,
+): Promise<SampleShape> {
+  if (callMs > PASS_MS) {
+    return { calls: 1, passes: Math.min(Math.ceil(callMs / PASS_MS), work.slices) };
+  }
+  for (let calls = 1; ; ) {
+    const ns = await gpuSampleNs(timer, work, { calls, passes: 1 }, untilMs);
+    const wanted = Math.min(callsPerSample(ns / 1e6, timer.stepMs), MOST_CALLS);
+    if (wanted <= calls) return { calls, passes: 1 };
+    calls = Math.min(wanted, RAMP * calls);
+  }
+}
