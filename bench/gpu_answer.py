@@ -1,6 +1,5 @@
 """What the page answers, as in `page/src/webgpu/request.ts`."""
 
-from pathlib import Path
 
 import msgspec
 
@@ -11,23 +10,36 @@ class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Named in JSON as TypeScript names it."""
 
 
+class Screened(_Camel):
+    """`relative_time`: against the reference; None where it failed."""
+
+    candidate: str
+    relative_time: float | None
+    failure: str
+
+
 class Result(_Camel):
     """Nanoseconds of each round: of the kernel alone, and of a call among many."""
 
     name: str
     flops: int
     bytes: int
-    difference: float | None
     dispatches: tuple[str, ...]
     profiled_ns: float | None
+    difference: float | None
     kernel_ns: tuple[float, ...]
     call_ns: tuple[float, ...]
 
 
 class Contest(_Camel):
-    """`failures`: by name, why something took no part; by "all" why nothing did."""
+    """`screened` in the order of the space. `failures`: by name, why something took no part; by
+    "ours" why none of our kernels did, by "all" why nothing did.
+    """
 
     case: str
+    workload: str
+    tolerance: float
+    screened: tuple[Screened, ...]
     results: tuple[Result, ...]
     failures: dict[str, str]
 
@@ -42,12 +54,12 @@ class Adapter(_Camel):
 
 
 class Answer(_Camel):
-    """`clock`: "timestamp", or "wall" where the adapter has no timestamps."""
+    """`peers`: their releases."""
 
     date: str
     browser: str
     adapter: Adapter
-    clock: str
+    peers: dict[str, str]
     contests: tuple[Contest, ...]
 
 
@@ -56,9 +68,3 @@ def parsed(text: bytes) -> Answer:
         return msgspec.json.decode(text, type=Answer)
     except msgspec.DecodeError as error:
         raise CannotMeasure(f"this is no answer of the WebGPU page: {error}") from error
-
-
-def read(path: Path) -> Answer:
-    if not path.is_file():
-        raise CannotMeasure(f"{path} does not exist; save there what the page answered")
-    return parsed(path.read_bytes())

@@ -1,4 +1,4 @@
-"""What the page is told to do: cases with their seeds, tolerances and compiled candidates."""
+"""What the page is told to do: a lease with every candidate of a space, for each case."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,73 +7,93 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from bench.gpu_cases import GpuCase
-from kernelzoo.domain.seeded import comparison_tolerance
+from bench.page_lease import Compiled, compiled, lease
+from kernelzoo.domain.gpu import GpuModel
+from kernelzoo.domain.target import TargetKind
+from services.gateway.wire.leases import Lease
+from services.tuner.compile import compile_candidate
+from services.tuner.space import lite_space
 
-SEED = 1
 
-
-class Camel(BaseModel):
-    """Named in Python as Python names, in JSON as TypeScript does."""
+class _Camel(BaseModel):
+    """Named in JSON as TypeScript names it."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
 
-class JobTensor(Camel):
-    name: str
-    shape: tuple[int, ...]
-
-
-class JobCase(Camel):
+class JobCase(_Camel):
     """As `GpuCase` of `page/src/webgpu/request.ts`."""
 
-    name: str
-    workload: str
-    flops: int
-    seed: int
-    tolerance: float
-    tensors: tuple[JobTensor, ...]
+    lease: Lease
     reads_once: int | None
 
 
-class Job(Camel):
+class JobRounds(_Camel):
+    least: int
+    most: int
+
+
+class Job(_Camel):
     """As `GpuJob` of `page/src/webgpu/request.ts`."""
 
     limit_ms: float
-    rounds: int
-    rounds_limit_ms: float
+    tune_limit_ms: float
+    rounds: JobRounds
     cases: tuple[JobCase, ...]
-
-    def as_json(self) -> bytes:
-        return self.model_dump_json(by_alias=True).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """`limit_s` is for all cases together, `rounds_limit_s` for the rounds of one."""
+    """`limit_s` is for all cases together, `tune_limit_s` for tuning one."""
 
-    limit_s: float = 480.0
-    rounds: int = 9
-    rounds_limit_s: float = 20.0
+    limit_s: float
+    tune_limit_s: float
+    least_rounds: int
+    most_rounds: int
 
 
-def job(cases: Iterable[GpuCase], effort: Effort) -> Job:
+ON_GPU = Effort(limit_s=420, tune_limit_s=60, least_rounds=7, most_rounds=15)
+ON_CPU = Effort(limit_s=240, tune_limit_s=120, least_rounds=3, most_rounds=3)
+"""Where the adapter is a CPU, and calls take up to seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSpace:
+    """A case with its compiled lite space; the first kernel runs on every adapter."""
+
+    case: GpuCase
+    compiled: tuple[Compiled, ...]
+
+    @classmethod
+    def of(cls, case: GpuCase, gpu: GpuModel) -> "GpuSpace":
+        space = lite_space(case.workload, TargetKind.WEBGPU, gpu)
+        return cls(case=case, compiled=tuple(compiled(c, compile_candidate(c)) for c in space))
+
+    @property
+    def artifacts(self) -> dict[str, bytes]:
+        return {_path(each): each.artifact.body for each in self.compiled}
+
+
+def job(spaces: Iterable[GpuSpace], effort: Effort) -> Job:
     return Job(
         limit_ms=1e3 * effort.limit_s,
-        rounds=effort.rounds,
-        rounds_limit_ms=1e3 * effort.rounds_limit_s,
-        cases=tuple(_case(each) for each in cases),
+        tune_limit_ms=1e3 * effort.tune_limit_s,
+        rounds=JobRounds(least=effort.least_rounds, most=effort.most_rounds),
+        cases=tuple(_case(each) for each in spaces),
     )
 
 
-def _case(case: GpuCase) -> JobCase:
-    workload = case.workload
-    tensors = tuple(JobTensor(name=each.name, shape=each.shape) for each in workload.tensors)
-    return JobCase(
-        name=case.name,
-        workload=workload.key,
-        flops=workload.flops,
-        seed=SEED,
-        tolerance=comparison_tolerance(workload),
-        tensors=tensors,
-        reads_once=1 if case.reads_once else None,
-    )
+def _case(space: GpuSpace) -> JobCase:
+    """Addresses are relative, so that the folder may be served from anywhere."""
+    made = lease(space.case, space.compiled[0], space.compiled)
+    paths = [_path(each) for each in space.compiled]
+    kernels = [
+        kernel.model_copy(update={"url": path})
+        for kernel, path in zip(made.candidates, paths, strict=True)
+    ]
+    moved = made.model_copy(update={"reference": kernels[0], "candidates": kernels})
+    return JobCase(lease=moved, reads_once=1 if space.case.reads_once else None)
+
+
+def _path(made: Compiled) -> str:
+    return f"artifacts/{made.artifact.sha256}.wgsl"

@@ -1,8 +1,9 @@
 """The WebGPU benchmark as a folder of static files: for a browser here, or on another machine."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench.gpu_job import Job
+from bench.gpu_job import Effort, GpuSpace, job
 from bench.report import CannotMeasure
 from bench.site import MODULES, PAGE
 
@@ -19,17 +20,20 @@ FILES = {
         for name in ("ort-wasm-simd-threaded.jspi.mjs", "ort-wasm-simd-threaded.jspi.wasm")
     },
 }
-"""Of onnxruntime-web's builds just the one that the page loads: it has WebGPU, waits by
-JavaScript's promise integration, and is smaller and faster than the one that does without."""
+"""Of onnxruntime-web's builds just the one that the page loads: it waits by JavaScript's promise
+integration, which makes it smaller and faster than the other one that has WebGPU."""
 
 
-def files(job: Job) -> dict[str, bytes]:
+def files(spaces: Sequence[GpuSpace], effort: Effort) -> dict[str, bytes]:
     """By path from the folder. Raises CannotMeasure when the page has not been built."""
     absent = [path for path in FILES.values() if not path.is_file()]
     if absent:
         raise CannotMeasure(f"{absent[0].name} is missing; run `make bench-page`")
-    fixed = {name: path.read_bytes() for name, path in FILES.items()}
-    return fixed | {"job.json": job.as_json(), "run.js": SCRIPT}
+    made = {name: path.read_bytes() for name, path in FILES.items()}
+    for space in spaces:
+        made |= space.artifacts
+    asked = job(spaces, effort).model_dump_json(by_alias=True)
+    return made | {"job.json": asked.encode(), "run.js": SCRIPT}
 
 
 def write(folder: Path, contents: dict[str, bytes]) -> None:

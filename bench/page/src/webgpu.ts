@@ -16,6 +16,13 @@ function say(line: string): void {
 
 const start = (): Promise<GpuAnswer> => run(say);
 
-document.querySelector("button")?.addEventListener("click", async () => save(await start()));
+document.querySelector("button")?.addEventListener(
+  "click",
+  async () => {
+    save(await start());
+    say("Saved.");
+  },
+  { once: true },
+);
 
 Object.assign(globalThis, { kernelzooGpuBench: { run: start } });

@@ -1,6 +1,9 @@
 /** What an adapter can do: products and sums in registers alone, and reading alone. */
+import { storageBuffer } from "../../../../client/src/gpu/buffers.js";
+import type { OpenDevice } from "../../../../client/src/gpu/device.js";
+import type { Sliced } from "../../../../client/src/gpu/submit.js";
+import type { GpuTimer } from "../../../../client/src/gpu/timer.js";
 import type { GpuEntrant } from "./entrant.js";
-import { type Encode, PassClock } from "./pass-clock.js";
 
 const THREADS = 256;
 const CHAINS = 16;
@@ -13,6 +16,7 @@ const CALL_MS = 5;
 /** Vectors of four that each thread of the reading loop takes. */
 const VECTORS = 8;
 const SINK_BYTES = 1024;
+const LIMIT_MS = 30_000;
 
 export type Scalar = "f32" | "f16";
 
@@ -47,69 +51,71 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 
 /** A pipeline with a sink and `sources` bound, for any number of workgroups. */
 async function loopOn(
-  device: GPUDevice,
+  { device }: OpenDevice,
   code: string,
   sources: readonly GPUBuffer[],
-): Promise<(workgroups: number) => Encode> {
+): Promise<(workgroups: number) => Sliced> {
   const module = device.createShaderModule({ code });
   const pipeline = await device.createComputePipelineAsync({ layout: "auto", compute: { module } });
   const sink = device.createBuffer({ size: SINK_BYTES, usage: GPUBufferUsage.STORAGE });
   const entries = [sink, ...sources].map((buffer, binding) => ({ binding, resource: { buffer } }));
   const group = device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries });
-  return (workgroups) => (pass) => {
+  const encode = (pass: GPUComputePassEncoder, workgroups: number): void => {
     pass.setPipeline(pipeline);
     pass.setBindGroup(0, group);
     pass.dispatchWorkgroups(workgroups);
   };
+  return (workgroups) => ({ slices: 1, encode: (pass) => encode(pass, workgroups) });
+}
+
+const NO_CALLS = { dispatches: [], profiledNs: null, difference: null, caller: null } as const;
+
+/** A dispatch that any adapter is done with soon. */
+export async function shortWork(open: OpenDevice): Promise<Sliced> {
+  return (await loopOn(open, fmaLoop("f32"), []))(FIRST_WORKGROUPS);
 }
 
 /** The register-only limit. */
-export async function fmaLimit(device: GPUDevice, scalar: Scalar): Promise<GpuEntrant> {
-  const clock = new PassClock(device);
-  const loop = await loopOn(device, fmaLoop(scalar), []);
+export async function fmaLimit(
+  open: OpenDevice,
+  timer: GpuTimer,
+  scalar: Scalar,
+): Promise<GpuEntrant> {
+  const loop = await loopOn(open, fmaLoop(scalar), []);
   let workgroups = FIRST_WORKGROUPS;
-  while (workgroups < MOST_WORKGROUPS && (await clock.passMs(loop(workgroups), 1)) < CALL_MS) {
-    workgroups *= 2;
+  for (; workgroups < MOST_WORKGROUPS; workgroups *= 2) {
+    const { encode } = loop(workgroups);
+    if ((await timer.passNs(encode, LIMIT_MS)) / 1e6 >= CALL_MS) break;
   }
-  const encode = loop(workgroups);
   return {
+    ...NO_CALLS,
     name: `limit-${scalar}`,
     flops: workgroups * FLOPS_PER_WORKGROUP,
     bytes: 0,
-    dispatches: [],
-    profiledNs: null,
-    difference: null,
-    clock,
-    kernel: async () => encode,
-    caller: null,
-    dispose: () => clock.dispose(),
+    timer,
+    kernel: async () => loop(workgroups),
+    dispose: () => undefined,
   };
 }
 
 /** Reads `data` once: a thread's vectors are as far apart as there are threads. */
-export async function readingLimit(device: GPUDevice, data: Float32Array): Promise<GpuEntrant> {
-  const clock = new PassClock(device);
+export async function readingLimit(
+  open: OpenDevice,
+  timer: GpuTimer,
+  data: Float32Array<ArrayBuffer>,
+): Promise<GpuEntrant> {
   const vectors = Math.ceil(data.length / 4);
   const workgroups = Math.min(Math.ceil(vectors / VECTORS / THREADS), 65_535);
-  const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST;
-  const source = device.createBuffer({ size: 16 * vectors, usage });
-  device.queue.writeBuffer(source, 0, new Float32Array(data));
-  const encode = (await loopOn(device, readingLoop(vectors, workgroups * THREADS), [source]))(
-    workgroups,
-  );
+  const source = storageBuffer(open.device, data.byteLength);
+  open.device.queue.writeBuffer(source, 0, data);
+  const loop = await loopOn(open, readingLoop(vectors, workgroups * THREADS), [source]);
   return {
+    ...NO_CALLS,
     name: "reading",
     flops: 0,
     bytes: data.byteLength,
-    dispatches: [],
-    profiledNs: null,
-    difference: null,
-    clock,
-    kernel: async () => encode,
-    caller: null,
-    dispose: () => {
-      clock.dispose();
-      source.destroy();
-    },
+    timer,
+    kernel: async () => loop(workgroups),
+    dispose: () => source.destroy(),
   };
 }

@@ -5,6 +5,8 @@ import type { Peer } from "./peer.js";
 
 type Feeds = Readonly<Record<string, ort.Tensor>>;
 
+export const onnxRuntimeVersion = (): string => ort.env.versions.web ?? "unknown";
+
 /** Takes effect with the first session. */
 export function setOnnxRuntime(): void {
   ort.env.wasm.numThreads = 1;

@@ -1,7 +1,10 @@
 /** A framework with one operator ready to run, its inputs on the GPU. */
+import { OpenDevice } from "../../../../client/src/gpu/device.js";
+import type { Sliced } from "../../../../client/src/gpu/submit.js";
+import { type GpuTimer, gpuTimer } from "../../../../client/src/gpu/timer.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { Caller, GpuEntrant } from "./entrant.js";
-import { PassClock } from "./pass-clock.js";
+import { shortWork } from "./limit.js";
 import { type Dispatched, recorded, replay } from "./tape.js";
 
 export interface Peer extends Caller {
@@ -19,6 +22,7 @@ export interface Peer extends Caller {
  */
 const AROUND_A_KERNEL = "Transpose";
 
+const TIMER_MS = 30_000;
 const PROFILES = 100;
 const PROFILES_MS = 500;
 
@@ -41,6 +45,24 @@ async function dispatchesOf(peer: Peer): Promise<readonly Dispatched[]> {
   return dispatches;
 }
 
+function ofKernel(all: readonly Dispatched[]): Sliced {
+  const dispatches = all.filter(({ label }) => label !== AROUND_A_KERNEL);
+  return { slices: 1, encode: (pass) => replay(pass, dispatches) };
+}
+
+const timers = new WeakMap<GPUDevice, GpuTimer>();
+
+/** A framework keeps its device, so its timer is kept with it. */
+async function timerOf(device: GPUDevice): Promise<GpuTimer> {
+  const kept = timers.get(device);
+  if (kept !== undefined) return kept;
+  const open = new OpenDevice(device);
+  const { encode } = await shortWork(open);
+  const timer = await gpuTimer(open, encode, TIMER_MS);
+  timers.set(device, timer);
+  return timer;
+}
+
 /** Recorded anew for each sample, as a framework may use its buffers for something else since. */
 export async function peerEntrant(
   name: string,
@@ -48,24 +70,17 @@ export async function peerEntrant(
   flops: number,
   difference: number,
 ): Promise<GpuEntrant> {
-  const clock = new PassClock(peer.device);
+  const all = await dispatchesOf(peer);
   return {
     name,
     flops,
     bytes: 0,
-    dispatches: (await dispatchesOf(peer)).map(({ label }) => label),
+    dispatches: all.map(({ label }) => label),
     profiledNs: await profiledNs(peer),
     difference,
-    clock,
-    kernel: async () => {
-      const all = await dispatchesOf(peer);
-      const dispatches = all.filter(({ label }) => label !== AROUND_A_KERNEL);
-      return (pass) => replay(pass, dispatches);
-    },
+    timer: await timerOf(peer.device),
+    kernel: async () => ofKernel(await dispatchesOf(peer)),
     caller: peer,
-    dispose: () => {
-      clock.dispose();
-      peer.dispose();
-    },
+    dispose: peer.dispose,
   };
 }

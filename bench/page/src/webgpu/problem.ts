@@ -1,15 +1,14 @@
-/** A workload with its inputs, seeded as an agent seeds them. */
+/** A lease as peers see it, with the same inputs. */
+import { elementsOf } from "../../../../client/src/engine/plan.js";
 import { fillSeeded } from "../../../../client/src/engine/seeded.js";
-import { parsedKey, type Task } from "../peers/problem.js";
-import type { GpuCase } from "./request.js";
+import type { Lease } from "../../../../client/src/wire/types.js";
+import { type PeerTensor, parsedKey, type Task } from "../peers/problem.js";
 
-const elementsOf = (shape: readonly number[]): number => shape.reduce((all, n) => all * n, 1);
-
-export function taskOf({ workload, tensors, seed }: GpuCase): Task {
-  const inputs = tensors.slice(0, -1).map(({ name, shape }, i) => {
-    const data = new Float32Array(elementsOf(shape));
+export function taskOf({ workload, seed, reference }: Lease): Task {
+  const inputs: PeerTensor[] = reference.tensors.slice(0, -1).map((tensor, i) => {
+    const data = new Float32Array(elementsOf(tensor));
     fillSeeded(data, seed, i);
-    return { name, shape, data };
+    return { name: tensor.name, shape: tensor.shape, data };
   });
-  return { ...parsedKey(workload), inputs, output: tensors.at(-1) as Task["output"] };
+  return { ...parsedKey(workload), inputs, output: reference.tensors.at(-1) as Task["output"] };
 }

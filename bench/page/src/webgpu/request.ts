@@ -1,20 +1,10 @@
 /** What the benchmark asks of the page, in `job.json`, and what it answers. */
+import type { Lease } from "../../../../client/src/wire/types.js";
 import type { GpuSamples } from "./entrant.js";
 
-export interface GpuTensor {
-  readonly name: string;
-  readonly shape: readonly number[];
-}
-
+/** The lease has the reference and all candidates; their addresses are relative to the page. */
 export interface GpuCase {
-  readonly name: string;
-  /** A workload's key. */
-  readonly workload: string;
-  readonly flops: number;
-  readonly seed: number;
-  readonly tolerance: number;
-  /** Inputs, then the output. */
-  readonly tensors: readonly GpuTensor[];
+  readonly lease: Lease;
   /** The input that is read once, where memory is the limit, else null. */
   readonly readsOnce: number | null;
 }
@@ -22,28 +12,40 @@ export interface GpuCase {
 export interface GpuJob {
   /** For all cases together; one that has begun is finished. */
   readonly limitMs: number;
-  readonly rounds: number;
-  /** For the rounds of one case. */
-  readonly roundsLimitMs: number;
+  /** For tuning one case. */
+  readonly tuneLimitMs: number;
+  readonly rounds: { readonly least: number; readonly most: number };
   readonly cases: readonly GpuCase[];
 }
 
-/** One thing that took part. */
+/** One candidate, screened against the reference: bests of the same rounds. */
+export interface GpuScreened {
+  readonly candidate: string;
+  readonly relativeTime: number | null;
+  /** Why there is no time; '' where there is one. */
+  readonly failure: string;
+}
+
+/** One thing that took part: our finalists by their candidates, peers and limits. */
 export interface GpuResult extends GpuSamples {
   readonly name: string;
   readonly flops: number;
   readonly bytes: number;
-  readonly difference: number | null;
-  /** Of a call: the labels of their shaders. */
   readonly dispatches: readonly string[];
-  /** Mean of the framework's own profile of its kernels, where it has one. */
   readonly profiledNs: number | null;
+  readonly difference: number | null;
 }
 
 export interface GpuContest {
+  /** The lease's name and workload. */
   readonly case: string;
+  readonly workload: string;
+  readonly tolerance: number;
+  /** In the order of the space; without those that this device may not run, or for which no time
+   * was left. */
+  readonly screened: readonly GpuScreened[];
   readonly results: readonly GpuResult[];
-  /** By name, why something took no part. */
+  /** By name, why something took no part; by "ours" and "all" too. */
   readonly failures: Readonly<Record<string, string>>;
 }
 
@@ -60,6 +62,7 @@ export interface GpuAnswer {
   readonly date: string;
   readonly browser: string;
   readonly adapter: GpuAdapterFacts;
-  readonly clock: "timestamp" | "wall";
+  /** Releases of the peers, by name. */
+  readonly peers: Readonly<Record<string, string>>;
   readonly contests: readonly GpuContest[];
 }

@@ -5,6 +5,8 @@ import type { Task } from "../peers/problem.js";
 import { OPERATIONS } from "../peers/tensorflow-operations.js";
 import type { Peer } from "./peer.js";
 
+export const tensorFlowVersion = (): string => tf.version_core;
+
 export async function setTensorFlow(): Promise<void> {
   if (!(await tf.setBackend("webgpu"))) throw new Error("TensorFlow.js has no webgpu backend here");
 }
