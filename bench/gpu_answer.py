@@ -1,6 +1,5 @@
 """What the page answers, as in `page/src/webgpu/request.ts`."""
 
-
 import msgspec
 
 from bench.report import CannotMeasure
@@ -10,15 +9,16 @@ class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Named in JSON as TypeScript names it."""
 
 
-class Screened(_Camel):
+class Screened(_Camel, frozen=True, kw_only=True):
     """`relative_time`: against the reference; None where it failed."""
 
     candidate: str
+    config: str
     relative_time: float | None
     failure: str
 
 
-class Result(_Camel):
+class Result(_Camel, frozen=True, kw_only=True):
     """Nanoseconds of each round: of the kernel alone, and of a call among many."""
 
     name: str
@@ -31,7 +31,7 @@ class Result(_Camel):
     call_ns: tuple[float, ...]
 
 
-class Contest(_Camel):
+class Contest(_Camel, frozen=True, kw_only=True):
     """`screened` in the order of the space. `failures`: by name, why something took no part; by
     "ours" why none of our kernels did, by "all" why nothing did.
     """
@@ -44,7 +44,7 @@ class Contest(_Camel):
     failures: dict[str, str]
 
 
-class Adapter(_Camel):
+class Adapter(_Camel, frozen=True, kw_only=True):
     vendor: str
     architecture: str
     subgroup_min_size: int
@@ -53,7 +53,7 @@ class Adapter(_Camel):
     limits: dict[str, float]
 
 
-class Answer(_Camel):
+class Answer(_Camel, frozen=True, kw_only=True):
     """`peers`: their releases."""
 
     date: str

@@ -8,6 +8,7 @@ from pydantic.alias_generators import to_camel
 
 from bench.gpu_cases import GpuCase
 from bench.page_lease import Compiled, compiled, lease
+from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.leases import Lease
@@ -25,6 +26,7 @@ class JobCase(_Camel):
     """As `GpuCase` of `page/src/webgpu/request.ts`."""
 
     lease: Lease
+    configs: dict[str, str]
     reads_once: int | None
 
 
@@ -62,12 +64,19 @@ class GpuSpace:
     """A case with its compiled lite space; the first kernel runs on every adapter."""
 
     case: GpuCase
+    candidates: tuple[Candidate, ...]
     compiled: tuple[Compiled, ...]
 
     @classmethod
     def of(cls, case: GpuCase, gpu: GpuModel) -> "GpuSpace":
         space = lite_space(case.workload, TargetKind.WEBGPU, gpu)
-        return cls(case=case, compiled=tuple(compiled(c, compile_candidate(c)) for c in space))
+        made = tuple(compiled(each, compile_candidate(each)) for each in space)
+        return cls(case=case, candidates=space, compiled=made)
+
+    @property
+    def configs(self) -> dict[str, str]:
+        """What people read of each candidate, by its id."""
+        return {each.candidate_id: _short(each) for each in self.candidates}
 
     @property
     def artifacts(self) -> dict[str, bytes]:
@@ -92,7 +101,12 @@ def _case(space: GpuSpace) -> JobCase:
         for kernel, path in zip(made.candidates, paths, strict=True)
     ]
     moved = made.model_copy(update={"reference": kernels[0], "candidates": kernels})
-    return JobCase(lease=moved, reads_once=1 if space.case.reads_once else None)
+    reads_once = 1 if space.case.reads_once else None
+    return JobCase(lease=moved, configs=space.configs, reads_once=reads_once)
+
+
+def _short(candidate: Candidate) -> str:
+    return " ".join(f"{name}={value}" for name, value in candidate.config)
 
 
 def _path(made: Compiled) -> str:

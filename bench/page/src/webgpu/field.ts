@@ -46,7 +46,7 @@ async function addPeer(field: Field, name: string): Promise<void> {
 }
 
 async function addOurs(field: Field, stand: GpuStand, tuneLimitMs: number): Promise<void> {
-  field.screened = await tune(stand, now() + tuneLimitMs);
+  field.screened = await tune(stand, field.case.configs, now() + tuneLimitMs);
   if (field.expected === null) throw new Error("no peer has a right output to compare with");
   for (const candidate of fastest(field.screened, FINALISTS)) {
     field.entrants.push(await kernelEntrant(stand, candidate, field.expected));

@@ -14,7 +14,7 @@ import { runInSlices, submitPass } from "../../../../client/src/gpu/submit.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { KernelWire, Lease } from "../../../../client/src/wire/types.js";
 import type { GpuEntrant } from "./entrant.js";
-import type { GpuScreened } from "./request.js";
+import type { GpuCase, GpuScreened } from "./request.js";
 
 const LIMIT_MS = 60_000;
 
@@ -61,15 +61,20 @@ function compiling(stand: GpuStand): ReadonlyMap<KernelWire, Promise<Program>> {
 }
 
 /** Every candidate that this device may run, in order, until `untilMs`. */
-export async function tune(stand: GpuStand, untilMs: number): Promise<readonly GpuScreened[]> {
+export async function tune(
+  stand: GpuStand,
+  configs: GpuCase["configs"],
+  untilMs: number,
+): Promise<readonly GpuScreened[]> {
   const all: GpuScreened[] = [];
   for (const [{ candidate }, program] of compiling(stand)) {
     if (now() > untilMs) break;
+    const named = { candidate, config: configs[candidate] ?? "" };
     try {
       const relative = await relativeTime(stand, await program);
-      all.push({ candidate, relativeTime: relative, failure: "" });
+      all.push({ ...named, relativeTime: relative, failure: "" });
     } catch (thrown) {
-      all.push({ candidate, relativeTime: null, failure: sentence(thrown) });
+      all.push({ ...named, relativeTime: null, failure: sentence(thrown) });
       await stand.open.idle(LIMIT_MS);
     }
   }

@@ -5,6 +5,8 @@ import type { GpuSamples } from "./entrant.js";
 /** The lease has the reference and all candidates; their addresses are relative to the page. */
 export interface GpuCase {
   readonly lease: Lease;
+  /** What people read of each candidate. */
+  readonly configs: Readonly<Record<string, string>>;
   /** The input that is read once, where memory is the limit, else null. */
   readonly readsOnce: number | null;
 }
@@ -21,6 +23,7 @@ export interface GpuJob {
 /** One candidate, screened against the reference: bests of the same rounds. */
 export interface GpuScreened {
   readonly candidate: string;
+  readonly config: string;
   readonly relativeTime: number | null;
   /** Why there is no time; '' where there is one. */
   readonly failure: string;
