@@ -22,7 +22,7 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compilation
 from services.tuner.microbench.offline import WORKLOAD, Faster, Point, faster, findings, plan
 
-BUNDLER = Path(__file__).parent.parent / "client" / "bench.js"
+BUNDLER = Path(__file__).parent.parent / "client" / "bundle-page.js"
 IN_PAGE = """async ([code, request]) => {
   const url = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
   const { measureTrials } = await import(url);
@@ -80,7 +80,7 @@ def _point(workload: Workload, point: Point) -> dict[str, Cell]:
 
 def _in_browser(name: str, request: dict[str, Any]) -> tuple[Any, float]:
     """The page's answer, and how many cores others kept busy meanwhile."""
-    bundle = subprocess.run(["node", BUNDLER], check=True, capture_output=True, text=True)
+    bundle = subprocess.run(["node", BUNDLER, "bench/primitives.ts"], check=True, capture_output=True, text=True)
     code = Path(bundle.stdout.strip()).read_text()
     with blank_site() as url, BROWSERS[name]() as page:
         page.goto(url)

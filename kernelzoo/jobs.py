@@ -29,7 +29,7 @@ class Job:
 
     name: str
     queue: str
-    arguments: tuple[int | str | list[int], ...]
+    arguments: tuple[int | str | list[str], ...]
 
 
 def plan_space(job_id: int) -> Job:
@@ -37,16 +37,16 @@ def plan_space(job_id: int) -> Job:
     return Job(name="plan_space", queue=COMPILE_QUEUE, arguments=(job_id,))
 
 
-def compile_batch(job_id: int, ordinals: tuple[int, ...]) -> Job:
-    """Compile these candidates of a tuning job and store their artifacts."""
-    return Job(name="compile_batch", queue=COMPILE_QUEUE, arguments=(job_id, list(ordinals)))
+def compile_batch(candidate_ids: tuple[str, ...]) -> Job:
+    """Compile these candidates and store their artifacts."""
+    return Job(name="compile_batch", queue=COMPILE_QUEUE, arguments=(list(candidate_ids),))
 
 
-def compile_batches(job_id: int, ordinals: Sequence[int], size: int) -> tuple[Job, ...]:
-    """`compile_batch` for all of `ordinals`, in their order, `size` at a time."""
+def compile_batches(candidate_ids: Sequence[str], size: int) -> tuple[Job, ...]:
+    """`compile_batch` for all of them, in their order, `size` at a time."""
     return tuple(
-        compile_batch(job_id, tuple(ordinals[start : start + size]))
-        for start in range(0, len(ordinals), size)
+        compile_batch(tuple(candidate_ids[start : start + size]))
+        for start in range(0, len(candidate_ids), size)
     )
 
 

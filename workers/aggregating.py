@@ -8,6 +8,7 @@ from psycopg import Connection
 from kernelzoo import jobs
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome
+from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.store import ballots, leases, measurements, wake, zoo
@@ -28,9 +29,11 @@ def verify_lease(db: Database, lease_id: int) -> tuple[jobs.Job, ...]:
         if lease is None or not pending:
             return ()
         workload = Workload.parse(lease.workload_key)
+        kind = DeviceClass.parse(lease.device_class).target.kind
+        tolerance = comparison_tolerance(workload, kind)
         expected = expected_entries(workload, lease.seed)
         for row in pending:
-            found = judge(Outcome(row.outcome), tuple(row.sampled_entries), expected, workload)
+            found = judge(Outcome(row.outcome), tuple(row.sampled_entries), expected, tolerance)
             execute(db, measurements.judge(lease_id, row.candidate_id, found.verdict, found.detail))
     return (jobs.tally(lease.workload_key, lease.device_class),)
 

@@ -8,11 +8,13 @@ from psycopg import Connection
 
 from kernelzoo import jobs
 from kernelzoo.domain.artifact import Artifact
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.gpu import model_of_space
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import KernelZooError
 from kernelzoo.store import candidates, tuning, wake
-from kernelzoo.store.blocking import execute, fetch_all, fetch_one
+from kernelzoo.store.blocking import execute, fetch_one
 from services.tuner.compile import compile_candidate
 from services.tuner.space import lite_space
 
@@ -22,37 +24,49 @@ Database = Connection[Any]
 
 
 def warm_up() -> None:
-    """Compiles one small candidate, so that the process's first real one is as fast as the rest."""
-    compile_candidate(lite_space(Workload.of("matmul", (8, 8, 8)), TargetKind.WASM)[0])
+    """Compiles one small candidate of each target, so that the process's first real one is as fast
+    as the rest.
+    """
+    for kind in TargetKind:
+        compile_candidate(lite_space(Workload.of("matmul", (8, 8, 8)), kind)[0])
 
 
-def plan_space(db: Database, job_id: int) -> None:
-    """Writes a waiting job's candidates. Doing it again changes nothing."""
+def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Job, ...]:
+    """Writes a waiting job's space. Doing it again changes nothing.
+
+    Returns messages for the candidates that no other space had, the most promising batch first.
+    """
     with db.transaction():
         job = fetch_one(db, tuning.job(job_id))
         if job is None or job.state != "waiting":
-            return
+            return ()
         try:
-            space = lite_space(Workload.parse(job.workload_key), TargetKind(job.kind))
+            space = _space(Workload.parse(job.workload_key), TargetKind(job.kind), job.space)
         except KernelZooError as error:
             execute(db, tuning.job_failed(job_id, str(error)))
-            return
-        for ordinal, candidate in enumerate(space):
-            execute(db, candidates.add(job_id, ordinal, candidate))
+            return ()
+        added = _add(db, job_id, space)
         execute(db, tuning.job_planned(job_id))
+    return jobs.compile_batches(added, batch)
 
 
-def waiting_batches(db: Database, job_id: int, batch: int) -> tuple[jobs.Job, ...]:
-    """Messages for a job's waiting candidates, the most promising batch first."""
-    ordinals = [row.ordinal for row in fetch_all(db, candidates.waiting(job_id))]
-    return jobs.compile_batches(job_id, ordinals, batch)
+def _space(workload: Workload, kind: TargetKind, space: str) -> tuple[Candidate, ...]:
+    return lite_space(workload, kind, model_of_space(space))
 
 
-def compile_batch(db: Database, job_id: int, ordinals: list[int]) -> None:
+def _add(db: Database, job_id: int, space: tuple[Candidate, ...]) -> list[str]:
+    """Those that are new, in the order of the space."""
+    by_id = sorted(enumerate(space), key=lambda place: place[1].candidate_id)
+    rows = (fetch_one(db, candidates.add(job_id, place, each)) for place, each in by_id)
+    new = {row.candidate_id for row in rows if row is not None}
+    return [each.candidate_id for each in space if each.candidate_id in new]
+
+
+def compile_batch(db: Database, candidate_ids: list[str]) -> None:
     """Compiles each candidate that still waits; each is stored and announced by itself."""
-    for ordinal in ordinals:
+    for candidate_id in candidate_ids:
         with db.transaction():
-            row = fetch_one(db, candidates.claim(job_id, ordinal))
+            row = fetch_one(db, candidates.claim(candidate_id))
         if row is not None:
             _compile(db, row)
 

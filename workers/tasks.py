@@ -51,17 +51,16 @@ def register(celery: Celery, settings: Settings) -> None:
         from workers import compiling  # noqa: PLC0415 - imports TVM
 
         with database() as db:
-            compiling.plan_space(db, job_id)
-            batches = compiling.waiting_batches(db, job_id, settings.compile_batch)
+            batches = compiling.plan_space(db, job_id, settings.compile_batch)
         for job in batches:
             send(job)
 
     @task
-    def compile_batch(job_id: int, ordinals: list[int]) -> None:
+    def compile_batch(candidate_ids: list[str]) -> None:
         from workers import compiling  # noqa: PLC0415 - imports TVM
 
         with database() as db:
-            compiling.compile_batch(db, job_id, ordinals)
+            compiling.compile_batch(db, candidate_ids)
 
     @task
     def verify_lease(lease_id: int) -> None:

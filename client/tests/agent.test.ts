@@ -43,7 +43,6 @@ function fakeInstrument(times: Readonly<Record<string, number>>): Instrument {
     };
   };
   return {
-    clockStepMs: 0.005,
     open: async () => ({
       candidate:
         async ({ candidate }) =>
@@ -85,6 +84,7 @@ async function play({ leases, reports = [], times = {} }: Script) {
     },
   };
   const ports: AgentPorts = {
+    target: "wasm",
     gateway,
     session: session(async () => ({
       token: `t${++opened}`,
@@ -102,7 +102,7 @@ async function play({ leases, reports = [], times = {} }: Script) {
     sleep: async () => undefined,
     sinceOpenMs: () => 700,
   };
-  await runAgent(ports, stop.signal);
+  await runAgent([async () => ports], stop.signal);
   const state = events.reduce(reduce, INITIAL_STATE);
   return { events, sent, ballots, opened, state };
 }
@@ -226,7 +226,7 @@ test("a refusal costs a wait and is shown until the next lease", async () => {
 test("what a paused agent still says does not end its pause", () => {
   const events: readonly AgentEvent[] = [
     { type: "paused" },
-    { type: "measuring", workload: "w", candidate: "c" },
+    { type: "measuring", target: "wasm", workload: "w", candidate: "c" },
     { type: "idle" },
   ];
   const paused = events.reduce(reduce, INITIAL_STATE);

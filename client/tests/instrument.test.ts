@@ -5,6 +5,7 @@ import { wasmInstrument } from "../src/agent/instrument.js";
 import { cachedLoader } from "../src/agent/module-cache.js";
 import { loadModule } from "../src/engine/artifact.js";
 import { fillSeeded, sampledPositions } from "../src/engine/seeded.js";
+import { clockStepMs } from "../src/timing/clock.js";
 import type { KernelWire } from "../src/wire/types.js";
 import { bytesOf, type Tiny, tinyKernel, tinyLease } from "./kernels.js";
 
@@ -22,11 +23,14 @@ function serveKernels(t: TestContext): void {
 
 async function measured(t: TestContext, kernel: KernelWire) {
   serveKernels(t);
-  const instrument = wasmInstrument(cachedLoader(ORIGIN, new AbortController().signal));
+  const instrument = wasmInstrument(
+    cachedLoader(ORIGIN, new AbortController().signal),
+    clockStepMs(),
+  );
   const lease = tinyLease([kernel], ELEMENTS);
   const bench = await instrument.open(lease, lease.candidates);
-  const measurement = (await bench.candidate(kernel))();
-  const [again] = measurement.outcome === "ok" ? (await bench.again([kernel]))() : [];
+  const measurement = await (await bench.candidate(kernel))();
+  const [again] = measurement.outcome === "ok" ? await (await bench.again([kernel]))() : [];
   bench.dispose();
   return { measurement, again, lease };
 }
@@ -69,11 +73,14 @@ test("bytes that are not those of the manifest fail at validate", async (t) => {
 
 test("a failure leaves the inputs right for the next candidate", async (t) => {
   serveKernels(t);
-  const instrument = wasmInstrument(cachedLoader(ORIGIN, new AbortController().signal));
+  const instrument = wasmInstrument(
+    cachedLoader(ORIGIN, new AbortController().signal),
+    clockStepMs(),
+  );
   const [trap, add] = [tinyKernel("trap", ELEMENTS), tinyKernel("add", ELEMENTS)];
   const bench = await instrument.open(tinyLease([trap, add], ELEMENTS), [trap, add]);
-  assert.equal((await bench.candidate(trap))().outcome, "run");
-  assert.equal((await bench.candidate(add))().outcome, "ok");
+  assert.equal((await (await bench.candidate(trap))()).outcome, "run");
+  assert.equal((await (await bench.candidate(add))()).outcome, "ok");
 });
 
 test("bytes that this engine cannot read are refused with what they require", async (t) => {

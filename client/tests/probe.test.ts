@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { wasmFeatures } from "../src/engine/features.js";
+import { bit } from "../src/probe/bits.js";
 import {
   doubleOctave,
   levelsOf,
@@ -9,23 +10,28 @@ import {
   WORKING_SETS,
 } from "../src/probe/levels.js";
 import { PRIMITIVES } from "../src/probe/modules.js";
-import { bit, inDoubt, measureLines, measurePeaks, probe } from "../src/probe/probe.js";
-import { type Entrant, race } from "../src/probe/race.js";
+import { inDoubt, measureLines, measurePeaks, probe } from "../src/probe/probe.js";
+import { type Entrant, onClock, race } from "../src/probe/race.js";
 
-const LIMITS = { sampleMs: 1, sameWithin: 1.03, quietRounds: () => 4, limitMs: 500 };
+const LIMITS = {
+  sampleMs: 1,
+  firstCount: 16,
+  sameWithin: 1.03,
+  quietRounds: () => 4,
+  limitMs: 500,
+};
 
 /** Loops on a clock of their own; `nsOf(timeMs)` is how long one iteration takes then. */
 function track(...nsOf: readonly ((timeMs: number) => number)[]) {
   let timeMs = 0;
-  const entrants = nsOf.map(
-    (ns): Entrant => ({
-      work: 1,
-      run: (count) => {
-        timeMs += (count * ns(timeMs)) / 1e6;
-      },
-    }),
-  );
-  return { entrants, clock: () => timeMs };
+  const clock = () => timeMs;
+  const entrants = nsOf.map((ns): Entrant => {
+    const run = (count: number): void => {
+      timeMs += (count * ns(timeMs)) / 1e6;
+    };
+    return { work: 1, timed: onClock(run, clock) };
+  });
+  return { entrants, clock };
 }
 
 test("a race answers the rates of undisturbed loops", async () => {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { screen } from "../src/agent/measure.js";
+import { screen } from "../src/agent/screen.js";
 import { clockStepMs } from "../src/timing/clock.js";
-import { callsPerSample, interleave, sampleNs } from "../src/timing/samples.js";
+import { callsPerSample, interleave, sampleNs, samplerOf } from "../src/timing/samples.js";
 import { warmUp } from "../src/timing/warmup.js";
 
 /** A kernel on a clock of its own: `slowMs` a call until `optimisedAfterMs`, then `fastMs`. */
@@ -102,23 +102,25 @@ function race(ownMs: readonly number[], referenceMs: number) {
   const reference = () => {
     timeMs += referenceMs;
   };
-  return screen({ calls: 1, call: own }, { calls: 1, call: reference }, 1_000, () => timeMs);
+  const clock = () => timeMs;
+  const sampler = (call: () => void) => samplerOf({ calls: 1, call }, clock);
+  return screen(sampler(own), sampler(reference), 1_000, clock);
 }
 
-test("a candidate that lost the processor in its first round is given the others", () => {
-  const { own, reference } = race([4, 1], 1);
+test("a candidate that lost the processor in its first round is given the others", async () => {
+  const { own, reference } = await race([4, 1], 1);
   assert.deepEqual(own.map(Math.round), [4e6, 1e6, 1e6]);
   assert.equal(reference.length, 3);
 });
 
-test("a candidate that is far slower in two rounds is not timed a third time", () => {
-  assert.equal(race([4], 1).own.length, 2);
+test("a candidate that is far slower in two rounds is not timed a third time", async () => {
+  assert.equal((await race([4], 1)).own.length, 2);
 });
 
-test("rounds are interleaved, and each starts half-way around", () => {
+test("rounds are interleaved, and each starts half-way around", async () => {
   const order: string[] = [];
-  const contestant = (name: string) => ({ calls: 1, call: () => void order.push(name) });
-  const samples = interleave([contestant("a"), contestant("b")], 3, 3);
+  const sampler = (name: string) => async () => order.push(name);
+  const samples = await interleave([sampler("a"), sampler("b")], 3, 3);
   assert.equal(order.join(""), "abbaab");
   assert.deepEqual(
     samples.map(({ length }) => length),
@@ -126,13 +128,13 @@ test("rounds are interleaved, and each starts half-way around", () => {
   );
 });
 
-test("rounds go on until the best sample of everyone was seen twice", () => {
+test("rounds go on until the best sample of everyone was seen twice", async () => {
   const times = [5, 9, 7, 5, 5, 5, 5, 5];
   let timeMs = 0;
   const call = (): void => {
     timeMs += times.shift() ?? 0;
   };
-  const [samples] = interleave([{ calls: 1, call }], 2, 20, () => timeMs);
+  const [samples] = await interleave([samplerOf({ calls: 1, call }, () => timeMs)], 2, 20);
   assert.deepEqual(samples, [5e6, 9e6, 7e6, 5e6]);
 });
 

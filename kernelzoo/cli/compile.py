@@ -14,6 +14,7 @@ from kernelzoo.cli.terminal import note, out
 from kernelzoo.cli.workload import parse_workload
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.gpu import GPU_MODELS, model_of_space
 from kernelzoo.domain.target import TargetKind, parse_kind
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 
@@ -27,13 +28,18 @@ def compile_workload(
     ordinal: Annotated[int, typer.Option(help="Which candidate of the lite space.")] = 0,
     everything: Annotated[bool, typer.Option("--all", help="All candidates.")] = False,
     target: TargetOption = "wasm",
+    gpu_model: Annotated[
+        str, typer.Option(help=f"Whose space, of webgpu: {', '.join(GPU_MODELS)}.")
+    ] = "",
 ) -> None:
     """Compile candidates here: each becomes an artifact and a JSON file that describes it."""
     # TVM takes a second to load, which the other commands need not wait for.
     from services.tuner.space import lite_space
 
     kind = parse_kind(target)
-    space = lite_space(parse_workload(operator, shape), kind)
+    if gpu_model and kind is not TargetKind.WEBGPU:
+        raise InvalidInput("--gpu-model chooses among the spaces of webgpu; add --target webgpu")
+    space = lite_space(parse_workload(operator, shape), kind, model_of_space(gpu_model))
     chosen = tuple(enumerate(space)) if everything else ((ordinal, _pick(space, ordinal)),)
     output.mkdir(parents=True, exist_ok=True)
     elapsed_ms = [ms for n, each in chosen if (ms := _compile(n, each, output)) is not None]

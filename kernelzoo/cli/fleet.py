@@ -6,16 +6,24 @@ from typing import Annotated
 import typer
 
 from kernelzoo.cli.live import live_display
-from kernelzoo.cli.options import STATE, StateOption, UrlOption
+from kernelzoo.cli.options import (
+    STATE,
+    GpuOption,
+    StateOption,
+    TargetsOption,
+    UrlOption,
+    parse_targets,
+)
 from kernelzoo.cli.reach import OPERATOR_KEY, reach
 from kernelzoo.cli.stack.child import Child, ask_to_end, await_end, spawn
 from kernelzoo.cli.stack.descendants import adopt_orphans, descendants, kill_all
 from kernelzoo.cli.stack.keys import Keys
 from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import plan_fleet
+from kernelzoo.cli.stack.plan import FleetPlan, plan_fleet
 from kernelzoo.cli.stack.signals import interruptible, uninterrupted
 from kernelzoo.cli.terminal import note
 from kernelzoo.errors import StackError
+from workers.fleet.gpu import Gpu
 from workers.fleet.status import FleetStatus, read_status
 
 WATCH_S = 0.5
@@ -23,10 +31,13 @@ WATCH_S = 0.5
 
 def fleet(
     agents: Annotated[int, typer.Option(min=1, max=64, help="Browsers to run.")] = 5,
+    target: TargetsOption = None,
+    gpu: GpuOption = Gpu.AUTO,
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
     """Run browser agents until Ctrl-C. Their identities are kept for the next time."""
+    plan = FleetPlan(agents=agents, targets=parse_targets(target), gpu=gpu)
     place = Place.at(state)
     gateway = reach(state, url)
     place.make()
@@ -35,7 +46,7 @@ def fleet(
         raise StackError(f"set {OPERATOR_KEY} to the operator's key of {gateway.url}")
     with interruptible():
         adopt_orphans()
-        child = spawn(plan_fleet(place, keys, gateway.url, agents))
+        child = spawn(plan_fleet(place, keys, gateway.url, plan))
         try:
             _watch(child, place)
         except KeyboardInterrupt:

@@ -14,7 +14,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, StackError
 from services.gateway.wire.artifacts import Kernel
-from services.gateway.wire.jobs import Job, JobRequest
+from services.gateway.wire.jobs import Job, JobList, JobRequest
 from services.gateway.wire.model import Problem
 from services.gateway.wire.zoo import Manifest, ZooEntry, ZooList
 
@@ -50,6 +50,11 @@ class GatewayClient:
 
     def job(self, job: int) -> Job:
         return self._ask(Job, "GET", f"/v1/jobs/{job}")
+
+    def jobs(self, workload_key: str, kind: TargetKind) -> tuple[Job, ...]:
+        """Of webgpu there is one for each model of GPU that has asked for work; oldest first."""
+        found = self._ask(JobList, "GET", f"/v1/jobs?workload={quote(workload_key)}").jobs
+        return tuple(job for job in reversed(found) if job.kind is kind)
 
     def entries(self) -> tuple[ZooEntry, ...]:
         return tuple(self._ask(ZooList, "GET", "/v1/zoo").entries)

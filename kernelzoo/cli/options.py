@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from kernelzoo.domain.target import TargetKind, parse_kind
+from workers.fleet.gpu import Gpu
+
 STATE = Path(".kernelzoo")
 
 StateOption = Annotated[
@@ -16,9 +19,23 @@ UrlOption = Annotated[
     typer.Option("--url", help="A gateway elsewhere; its operator key: KERNELZOO_OPERATOR_KEY."),
 ]
 TargetOption = Annotated[str, typer.Option("--target", help="wasm or webgpu.")]
+TargetsOption = Annotated[
+    list[str] | None, typer.Option("--target", help="wasm or webgpu; may be given twice.")
+]
+GpuOption = Annotated[
+    Gpu,
+    typer.Option(
+        "--gpu", help="Adapter of webgpu: of a GPU, in software, or a GPU's where there is one."
+    ),
+]
 OperatorArgument = Annotated[
     str, typer.Argument(help="Operator (matmul, batch_matmul) or a workload key.")
 ]
 ShapeArgument = Annotated[
     str | None, typer.Argument(help="Extents, as in 384x768x768; none after a key.")
 ]
+
+
+def parse_targets(texts: list[str] | None) -> tuple[TargetKind, ...]:
+    """Each once, in the order given; wasm without any. Raises InvalidInput for an unknown one."""
+    return tuple(dict.fromkeys(parse_kind(text) for text in texts or [TargetKind.WASM]))

@@ -6,14 +6,21 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from kernelzoo.cli.options import STATE, StateOption
+from kernelzoo.cli.options import (
+    STATE,
+    GpuOption,
+    StateOption,
+    TargetsOption,
+    parse_targets,
+)
 from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import StackOptions
+from kernelzoo.cli.stack.plan import FleetPlan, StackOptions
 from kernelzoo.cli.stack.ports import ANY_ADDRESS, LOOPBACK, free_port, lan_address, listening_port
 from kernelzoo.cli.stack.record import refuse_running
 from kernelzoo.cli.stack.signals import interruptible
 from kernelzoo.cli.stack.supervisor import Stack, running
 from kernelzoo.cli.terminal import note, out
+from workers.fleet.gpu import Gpu
 
 DEFAULT_PORT = 8787
 TEND_S = 0.2
@@ -23,13 +30,19 @@ def up(
     agents: Annotated[int, typer.Option(min=0, max=64, help="Browser agents to run here.")] = 0,
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other devices in.")] = LOOPBACK,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = DEFAULT_PORT,
+    target: TargetsOption = None,
+    gpu: GpuOption = Gpu.AUTO,
     state: StateOption = STATE,
 ) -> None:
     """Run the stack and stay. Ctrl-C stops every process; the data stays for the next time."""
+    fleet = FleetPlan(agents=agents, targets=parse_targets(target), gpu=gpu)
     place = Place.at(state)
     refuse_running(place)
     options = StackOptions(
-        host=host, port=listening_port(host, port), redis_port=free_port(), agents=agents
+        host=host,
+        port=listening_port(host, port),
+        redis_port=free_port(),
+        fleet=fleet if agents else None,
     )
     with interruptible():
         try:

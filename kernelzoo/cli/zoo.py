@@ -10,9 +10,10 @@ from rich.table import Table
 
 from kernelzoo.cli.figures import number, share
 from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.options import STATE, StateOption, UrlOption
+from kernelzoo.cli.options import STATE, StateOption, TargetsOption, UrlOption, parse_targets
 from kernelzoo.cli.reach import reach
 from kernelzoo.cli.terminal import note, out
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.artifacts import Kernel
@@ -39,10 +40,13 @@ class Export(BaseModel):
 
 
 @app.command("list")
-def list_entries(state: StateOption = STATE, url: UrlOption = None) -> None:
+def list_entries(
+    target: TargetsOption = None, state: StateOption = STATE, url: UrlOption = None
+) -> None:
     """One line per entry."""
+    wanted = _wanted(target)
     with reach(state, url) as gateway:
-        entries = gateway.entries()
+        entries = [entry for entry in gateway.entries() if entry.kind in wanted]
     table = Table()
     for heading in ("workload", "device class", "version", "state", "GFLOP/s", "votes"):
         table.add_column(heading, overflow="fold")
@@ -61,13 +65,15 @@ def list_entries(state: StateOption = STATE, url: UrlOption = None) -> None:
 @app.command()
 def show(
     key: Annotated[str, typer.Argument(help="A workload key.")],
+    target: TargetsOption = None,
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
     """Every entry of a workload with its config and evidence."""
-    workload = Workload.parse(key)
+    workload, wanted = Workload.parse(key), _wanted(target)
     with reach(state, url) as gateway:
-        entries = [entry for entry in gateway.entries() if entry.workload == workload.key]
+        of_targets = [entry for entry in gateway.entries() if entry.kind in wanted]
+    entries = [entry for entry in of_targets if entry.workload == workload.key]
     if not entries:
         raise InvalidInput(f"the zoo has no entry for {key}; `kernelzoo tune {key}` makes one")
     for entry in entries:
@@ -79,15 +85,18 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Standard output when left out.")
     ] = None,
+    target: TargetsOption = None,
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
     """All entries as JSON, each with the description of its kernel, whose bytes are checked."""
+    wanted = _wanted(target)
     with reach(state, url) as gateway:
         exported = Export(
             entries=[
                 ExportedEntry(entry=entry, kernel=_kernel(gateway, entry))
                 for entry in gateway.entries()
+                if entry.kind in wanted
             ]
         )
     text = json.dumps(exported.model_dump(mode="json"), indent=2)
@@ -96,6 +105,11 @@ def export(
     else:
         output.write_text(text + "\n")
         note(f"wrote {len(exported.entries)} entries to {output}")
+
+
+def _wanted(targets: list[str] | None) -> tuple[TargetKind, ...]:
+    """All where none is named."""
+    return parse_targets(targets) if targets else tuple(TargetKind)
 
 
 def _kernel(gateway: GatewayClient, entry: ZooEntry) -> Kernel | None:

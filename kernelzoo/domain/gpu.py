@@ -7,6 +7,9 @@ or an Xe core; `warp` a wavefront or a SIMD group.
 
 from dataclasses import dataclass
 
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.errors import InvalidInput
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuModel:
@@ -45,3 +48,16 @@ def gpu_model(vendor: str, architecture: str) -> GpuModel:
 
 
 GPU_MODELS = {model.name: model for model in (ANY_GPU, *_MODELS.values())}
+
+
+def first_space(kind: TargetKind) -> str:
+    """The space of a job that is opened without a device in view; of wasm there is one."""
+    return {TargetKind.WASM: "", TargetKind.WEBGPU: ANY_GPU.name}[kind]
+
+
+def model_of_space(space: str) -> GpuModel:
+    """Raises InvalidInput for a name that is no model. A space of wasm depends on none."""
+    model = GPU_MODELS.get(space or ANY_GPU.name)
+    if model is None:
+        raise InvalidInput(f"GPU model {space[:40]!r} is unknown; use {', '.join(GPU_MODELS)}")
+    return model

@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 
 from kernelzoo.domain.device import DeviceClass, Engine, GpuProbeLevels, Hardware, ProbeLevels
+from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.store.query import Query, Statement
 
 
@@ -27,6 +28,7 @@ class DeviceRow:
     logical_cores: int
     gpu_vendor: str
     gpu_architecture: str
+    gpu_model: str
     engines: list[str]
     core_gflops: float | None
     gpu_gflops: float | None
@@ -62,12 +64,15 @@ def new_identity(network: str, *, operated: bool, daily_cap: int) -> Query[Ident
 
 
 def see_device(hardware: Hardware) -> Statement:
+    """The model of its GPU follows the table of models, which may have grown since."""
     return Statement(
         sql="""
             INSERT INTO device
-                (device_id, cpu_architecture, logical_cores, gpu_vendor, gpu_architecture)
-            VALUES (%(id)s, %(cpu)s, %(cores)s, %(vendor)s, %(architecture)s)
-            ON CONFLICT (device_id) DO NOTHING
+                (device_id, cpu_architecture, logical_cores, gpu_vendor, gpu_architecture,
+                 gpu_model)
+            VALUES (%(id)s, %(cpu)s, %(cores)s, %(vendor)s, %(architecture)s, %(model)s)
+            ON CONFLICT (device_id) DO UPDATE SET gpu_model = EXCLUDED.gpu_model
+            WHERE device.gpu_model <> EXCLUDED.gpu_model
         """,
         parameters={
             "id": hardware.device_id,
@@ -75,6 +80,7 @@ def see_device(hardware: Hardware) -> Statement:
             "cores": hardware.logical_cores,
             "vendor": hardware.gpu_vendor,
             "architecture": hardware.gpu_architecture,
+            "model": gpu_model(hardware.gpu_vendor, hardware.gpu_architecture).name,
         },
     )
 
@@ -116,7 +122,7 @@ def devices() -> Query[DeviceRow]:
     return Query(
         sql="""
             SELECT d.device_id, d.cpu_architecture, d.logical_cores, d.gpu_vendor,
-                   d.gpu_architecture,
+                   d.gpu_architecture, d.gpu_model,
                    array_agg(DISTINCT concat_ws(' ', s.engine_name, s.engine_version)) AS engines,
                    max(s.peak_gflops) FILTER (WHERE s.device_class LIKE '%%:wasm%%')
                        AS core_gflops,

@@ -14,9 +14,13 @@ MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateIdRow:
+    candidate_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateRow:
     candidate_id: str
-    ordinal: int
     workload_key: str
     kind: str
     config: dict[str, Setting]
@@ -34,6 +38,9 @@ class CandidateRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingRow:
+    """`job_id` and `ordinal`: its place in the first space that brought it."""
+
+    candidate_id: str
     job_id: int
     ordinal: int
 
@@ -57,46 +64,47 @@ class KernelRow:
         return msgspec.convert(self.manifest, ArtifactManifest)
 
 
-def add(job_id: int, ordinal: int, candidate: Candidate) -> Statement:
-    return Statement(
+def add(job_id: int, ordinal: int, candidate: Candidate) -> Query[CandidateIdRow]:
+    """Makes it a point of the job's space. No row when another space has brought it before.
+
+    Add the candidates of a space in the order of their ids: two jobs that share some would else
+    wait for each other.
+    """
+    return Query(
         sql="""
-            INSERT INTO candidate (candidate_id, job_id, ordinal, config, requires)
-            VALUES (%(id)s, %(job_id)s, %(ordinal)s, %(config)s::jsonb, %(requires)s)
-            ON CONFLICT (candidate_id) DO NOTHING
+            WITH added AS (
+                INSERT INTO candidate (candidate_id, workload_key, kind, config, requires)
+                VALUES (%(id)s, %(key)s, %(kind)s, %(config)s::jsonb, %(requires)s)
+                ON CONFLICT (candidate_id) DO NOTHING
+                RETURNING candidate_id
+            ), placed AS (
+                INSERT INTO space_point (job_id, ordinal, candidate_id)
+                VALUES (%(job_id)s, %(ordinal)s, %(id)s)
+            )
+            SELECT candidate_id FROM added
         """,
         parameters={
             "id": candidate.candidate_id,
+            "key": candidate.workload.key,
+            "kind": candidate.kind,
             "job_id": job_id,
             "ordinal": ordinal,
             "config": msgspec.json.encode(dict(candidate.config)).decode(),
             "requires": list(candidate.requires),
         },
+        row=CandidateIdRow,
     )
 
 
-def waiting(job_id: int) -> Query[WaitingRow]:
-    return Query(
-        sql="""
-            SELECT job_id, ordinal FROM candidate
-            WHERE job_id = %(job_id)s AND state = 'waiting' ORDER BY ordinal
-        """,
-        parameters={"job_id": job_id},
-        row=WaitingRow,
-    )
-
-
-def claim(job_id: int, ordinal: int) -> Query[CandidateRow]:
+def claim(candidate_id: str) -> Query[CandidateRow]:
     """Counts an attempt on a waiting candidate. No row when it is not waiting any more."""
     return Query(
         sql="""
-            UPDATE candidate c SET attempts = attempts + 1
-            FROM tuning_job j
-            WHERE j.id = c.job_id AND c.job_id = %(job_id)s AND c.ordinal = %(ordinal)s
-              AND c.state = 'waiting'
-            RETURNING c.candidate_id, c.ordinal, j.workload_key, j.kind, c.config, c.requires,
-                      c.attempts
+            UPDATE candidate SET attempts = attempts + 1
+            WHERE candidate_id = %(id)s AND state = 'waiting'
+            RETURNING candidate_id, workload_key, kind, config, requires, attempts
         """,
-        parameters={"job_id": job_id, "ordinal": ordinal},
+        parameters={"id": candidate_id},
         row=CandidateRow,
     )
 
@@ -139,17 +147,24 @@ def failed(candidate_id: str, detail: str) -> Statement:
 
 
 def ring_waiting(stalled_s: float, limit: int) -> Query[WaitingRow]:
-    """Waiting candidates of planned jobs whose message seems lost; marks them as rung."""
+    """Waiting candidates whose message seems lost, those of the oldest jobs; marks them as rung."""
     return Query(
         sql="""
-            UPDATE candidate SET rung_at = now()
-            WHERE candidate_id IN (
-                SELECT candidate_id FROM candidate
-                WHERE state = 'waiting' AND rung_at < now() - make_interval(secs => %(stalled_s)s)
-                ORDER BY job_id, ordinal LIMIT %(limit)s
-                FOR UPDATE SKIP LOCKED
+            WITH stalled AS (
+                SELECT c.candidate_id, first.job_id, first.ordinal
+                FROM candidate c
+                CROSS JOIN LATERAL (
+                    SELECT p.job_id, p.ordinal FROM space_point p
+                    WHERE p.candidate_id = c.candidate_id ORDER BY p.job_id LIMIT 1
+                ) first
+                WHERE c.state = 'waiting'
+                  AND c.rung_at < now() - make_interval(secs => %(stalled_s)s)
+                ORDER BY first.job_id, first.ordinal LIMIT %(limit)s
+                FOR UPDATE OF c SKIP LOCKED
             )
-            RETURNING job_id, ordinal
+            UPDATE candidate c SET rung_at = now()
+            FROM stalled WHERE c.candidate_id = stalled.candidate_id
+            RETURNING c.candidate_id, stalled.job_id, stalled.ordinal
         """,
         parameters={"stalled_s": stalled_s, "limit": limit},
         row=WaitingRow,
@@ -165,12 +180,9 @@ def artifact_body(sha256: str, kind: TargetKind) -> Query[ArtifactBody]:
 
 
 def kernels(candidate_ids: list[str]) -> Query[KernelRow]:
-    """Compiled candidates in the order of their promise."""
+    """Those of the candidates that are compiled, in no order."""
     return Query(
-        sql="""
-            SELECT kernel.* FROM kernel JOIN candidate c USING (candidate_id)
-            WHERE c.candidate_id = ANY (%(ids)s) ORDER BY c.job_id, c.ordinal
-        """,
+        sql="SELECT kernel.* FROM kernel WHERE candidate_id = ANY (%(ids)s)",
         parameters={"ids": candidate_ids},
         row=KernelRow,
     )

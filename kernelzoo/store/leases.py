@@ -40,7 +40,8 @@ class LeaseRow:
 
 
 def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[LendableRow]:
-    """Compiled candidates of the oldest job in which this identity has any left to measure.
+    """Compiled candidates of the oldest job in which this identity has any left to measure, of
+    the jobs of its device's space.
 
     A candidate is left when its code needs no feature that the target lacks, this identity has
     not reported it for this device class and holds no open lease on it. Nothing is lent before
@@ -50,18 +51,18 @@ def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[
     return Query(
         sql="""
             WITH fit AS (
-                SELECT c.job_id, c.ordinal, c.candidate_id, c.state, j.workload_key
-                FROM candidate c JOIN tuning_job j ON j.id = c.job_id
-                WHERE j.kind = %(kind)s AND j.state = 'planned' AND c.state <> 'failed'
-                  AND c.requires <@ %(features)s::text[]
-            ), reference AS (
-                SELECT DISTINCT ON (job_id) job_id, candidate_id, state
-                FROM fit ORDER BY job_id, ordinal
+                SELECT j.id AS job_id, j.workload_key, p.ordinal, c.candidate_id, c.state,
+                       reference.candidate_id AS reference_id
+                FROM tuning_job j
+                JOIN LATERAL default_kernel(j.workload_key, j.kind, %(device_id)s, %(features)s)
+                    AS reference ON reference.job_id = j.id AND reference.state = 'compiled'
+                JOIN space_point p ON p.job_id = j.id
+                JOIN candidate c ON c.candidate_id = p.candidate_id
+                WHERE j.kind = %(kind)s AND j.space = space_of(%(kind)s, %(device_id)s)
+                  AND c.state <> 'failed' AND c.requires <@ %(features)s::text[]
             ), remaining AS (
-                SELECT fit.*, reference.candidate_id AS reference_id
-                FROM fit JOIN reference USING (job_id)
-                WHERE reference.state = 'compiled'
-                  AND NOT EXISTS (
+                SELECT fit.* FROM fit
+                WHERE NOT EXISTS (
                     SELECT FROM measurement m
                     WHERE m.identity_id = %(identity)s::uuid
                       AND m.device_class = %(device_class)s
@@ -80,12 +81,14 @@ def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[
             SELECT chosen.job_id, chosen.workload_key, chosen.candidate_id, chosen.reference_id,
                    (SELECT count(*) FROM remaining r WHERE r.job_id = chosen.job_id)
                        - (SELECT count(*) FROM chosen) AS unmeasured,
-                   NOT EXISTS (SELECT FROM candidate w
-                               WHERE w.job_id = chosen.job_id AND w.state = 'waiting') AS complete
+                   NOT EXISTS (
+                       SELECT FROM space_point p JOIN candidate w USING (candidate_id)
+                       WHERE p.job_id = chosen.job_id AND w.state = 'waiting') AS complete
             FROM chosen ORDER BY chosen.ordinal
         """,
         parameters={
             "kind": device_class.target.kind,
+            "device_id": device_class.device_id,
             "features": list(device_class.target.features),
             "identity": str(identity_id),
             "device_class": str(device_class),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kernelzoo.domain.measurement import Measurement, Verdict
+from kernelzoo.store.candidates import CandidateIdRow
 from kernelzoo.store.query import Query, Statement
 
 
@@ -20,11 +21,6 @@ class LeaseId:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateIdRow:
-    candidate_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RankedRow:
     candidate_id: str
     relative_time: float
@@ -36,9 +32,9 @@ def fastest(job_id: int, identity_id: UUID, device_class: str, limit: int) -> Qu
         sql="""
             SELECT m.candidate_id, min(m.best_ns / reference.best_ns) AS relative_time
             FROM measurement m
-            JOIN candidate c ON c.candidate_id = m.candidate_id
+            JOIN space_point p ON p.candidate_id = m.candidate_id
             CROSS JOIN LATERAL (SELECT min(ns) AS best_ns FROM unnest(m.reference_ns) ns) reference
-            WHERE c.job_id = %(job_id)s AND m.identity_id = %(identity)s::uuid
+            WHERE p.job_id = %(job_id)s AND m.identity_id = %(identity)s::uuid
               AND m.device_class = %(device_class)s
               AND m.outcome = 'ok' AND m.verdict <> 'rejected'
             GROUP BY m.candidate_id ORDER BY relative_time, m.candidate_id LIMIT %(limit)s
@@ -134,9 +130,8 @@ def measured(
         sql="""
             SELECT DISTINCT m.candidate_id FROM measurement m
             JOIN candidate c ON c.candidate_id = m.candidate_id
-            JOIN tuning_job j ON j.id = c.job_id
             WHERE m.identity_id = %(identity)s::uuid AND m.device_class = %(device_class)s
-              AND m.candidate_id = ANY (%(candidates)s) AND j.workload_key = %(key)s
+              AND m.candidate_id = ANY (%(candidates)s) AND c.workload_key = %(key)s
               AND m.outcome = 'ok' AND m.verdict <> 'rejected'
         """,
         parameters={

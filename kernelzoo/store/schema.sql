@@ -24,10 +24,14 @@ CREATE TABLE tuning_job (
     detail text NOT NULL DEFAULT '',
     created_at timestamptz NOT NULL DEFAULT now(),
     rung_at timestamptz NOT NULL DEFAULT now(),
-    UNIQUE (workload_key, kind)
+    space text NOT NULL,
+    UNIQUE (workload_key, kind, space),
+    CHECK ((kind = 'wasm') = (space = ''))
 );
 COMMENT ON COLUMN tuning_job.state IS 'waiting: no candidates yet; planned: its candidates are rows.';
 COMMENT ON COLUMN tuning_job.rung_at IS 'When a message for this row was last sent.';
+COMMENT ON COLUMN tuning_job.space IS
+    'Name of a kernelzoo.domain.gpu model for webgpu, ''any'' where none is known; '''' for wasm.';
 
 CREATE TABLE artifact (
     sha256 text PRIMARY KEY CHECK (sha256 ~ '^[0-9a-f]{64}$'),
@@ -40,8 +44,6 @@ COMMENT ON TABLE artifact IS 'Compiled kernels by content. Rows never change.';
 
 CREATE TABLE candidate (
     candidate_id text PRIMARY KEY CHECK (candidate_id ~ '^[0-9a-f]{32}$'),
-    job_id bigint NOT NULL REFERENCES tuning_job,
-    ordinal integer NOT NULL CHECK (ordinal >= 0),
     config jsonb NOT NULL,
     requires text[] NOT NULL,
     state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'compiled', 'failed')),
@@ -51,12 +53,22 @@ CREATE TABLE candidate (
     compiled_at timestamptz,
     detail text NOT NULL DEFAULT '',
     rung_at timestamptz NOT NULL DEFAULT now(),
-    UNIQUE (job_id, ordinal),
+    workload_key text NOT NULL REFERENCES workload,
+    kind text NOT NULL CHECK (kind IN ('wasm', 'webgpu')),
     CHECK ((state = 'compiled') = (artifact_sha256 IS NOT NULL))
 );
-COMMENT ON COLUMN candidate.ordinal IS 'Order of promise within the lite space; 0 is first.';
 COMMENT ON COLUMN candidate.attempts IS 'Compilations begun. A candidate that kills its worker is given up.';
 CREATE INDEX candidate_waiting ON candidate (rung_at) WHERE state = 'waiting';
+
+CREATE TABLE space_point (
+    job_id bigint NOT NULL REFERENCES tuning_job,
+    ordinal integer NOT NULL CHECK (ordinal >= 0),
+    candidate_id text NOT NULL REFERENCES candidate,
+    PRIMARY KEY (job_id, ordinal),
+    UNIQUE (candidate_id, job_id)
+);
+COMMENT ON TABLE space_point IS 'The candidates of a job. Spaces of several GPU models share some.';
+COMMENT ON COLUMN space_point.ordinal IS 'Order of promise within the lite space; 0 is first.';
 
 CREATE VIEW kernel AS
     SELECT c.candidate_id, a.sha256, length(a.body) AS size_bytes, a.manifest
@@ -69,8 +81,10 @@ CREATE TABLE device (
     logical_cores integer NOT NULL,
     gpu_vendor text NOT NULL,
     gpu_architecture text NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT now()
+    created_at timestamptz NOT NULL DEFAULT now(),
+    gpu_model text NOT NULL
 );
+COMMENT ON COLUMN device.gpu_model IS 'Name of a kernelzoo.domain.gpu model, as of its last session.';
 
 CREATE TABLE identity (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -95,8 +109,10 @@ CREATE TABLE agent_session (
     created_at timestamptz NOT NULL DEFAULT now(),
     probe jsonb
 );
-COMMENT ON COLUMN agent_session.peak_gflops IS 'Register-only limit of one core, as probed in the page.';
-COMMENT ON COLUMN agent_session.probe IS 'Levels of kernelzoo.domain.device.ProbeLevels; null where not told.';
+COMMENT ON COLUMN agent_session.peak_gflops IS
+    'Register-only limit as probed in the page: of one core for wasm, of the whole GPU for webgpu.';
+COMMENT ON COLUMN agent_session.probe IS
+    'ProbeLevels or GpuProbeLevels of kernelzoo.domain.device; null where not told.';
 CREATE INDEX agent_session_device ON agent_session (device_id);
 
 CREATE TABLE lease (
@@ -176,3 +192,41 @@ CREATE TABLE zoo_entry (
 COMMENT ON TABLE zoo_entry IS 'The kernel dataset of nnJIT section 5.3, with its history.';
 CREATE UNIQUE INDEX zoo_entry_live ON zoo_entry (workload_key, device_class)
     WHERE state <> 'retired';
+
+CREATE FUNCTION space_of(kind text, device_id text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN kind = 'wasm' THEN ''
+                ELSE coalesce((SELECT d.gpu_model FROM device d WHERE d.device_id = $2), 'any') END
+$$;
+COMMENT ON FUNCTION space_of IS 'The space in which a device is measured; a stranger''s GPU is any.';
+
+CREATE FUNCTION default_kernel(workload_key text, kind text, device_id text, features text[])
+    RETURNS TABLE (job_id bigint, candidate_id text, state text) LANGUAGE sql STABLE AS $$
+    SELECT j.id, first.candidate_id, first.state
+    FROM tuning_job j
+    CROSS JOIN LATERAL (
+        SELECT c.candidate_id, c.state
+        FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
+        WHERE p.job_id = j.id AND c.state <> 'failed' AND c.requires <@ $4
+        ORDER BY p.ordinal LIMIT 1
+    ) first
+    WHERE j.workload_key = $1 AND j.kind = $2 AND j.state = 'planned'
+      AND j.space IN (space_of($2, $3), 'any')
+    ORDER BY first.state <> 'compiled', j.space = 'any' LIMIT 1
+$$;
+COMMENT ON FUNCTION default_kernel IS
+    'The most promising candidate that these features can run and that did not fail: of the space of '
+    'the device, or of any GPU until its own is compiled. Leases name it as reference, ballots are '
+    'relative to it, and a device unknown to the zoo is served it once it is compiled.';
+
+CREATE FUNCTION kernel_time(candidate_id text, device_class text)
+    RETURNS TABLE (best_ns double precision, identities bigint) LANGUAGE sql STABLE AS $$
+    SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY best), count(*)
+    FROM (
+        SELECT min(m.best_ns) AS best FROM measurement m
+        WHERE m.candidate_id = $1 AND m.device_class = $2
+          AND m.outcome = 'ok' AND m.verdict = 'verified'
+        GROUP BY m.identity_id
+    ) AS by_identity
+$$;
+COMMENT ON FUNCTION kernel_time IS
+    'Median over identities of each one''s best verified time; null and 0 without any.';

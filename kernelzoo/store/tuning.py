@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kernelzoo.domain.gpu import first_space
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store.query import Query, Statement
@@ -12,6 +13,7 @@ class JobRow:
     id: int
     workload_key: str
     kind: str
+    space: str
     state: str
 
 
@@ -22,6 +24,7 @@ class JobProgress:
     id: int
     workload_key: str
     kind: str
+    space: str
     state: str
     detail: str
     flops: int
@@ -60,18 +63,42 @@ def open_job(workload: Workload, kind: TargetKind) -> Query[JobId]:
     """One row if the job is new, none if it exists. The workload must be registered."""
     return Query(
         sql="""
-            INSERT INTO tuning_job (workload_key, kind) VALUES (%(key)s, %(kind)s)
-            ON CONFLICT (workload_key, kind) DO NOTHING
+            INSERT INTO tuning_job (workload_key, kind, space)
+            VALUES (%(key)s, %(kind)s, %(space)s)
+            ON CONFLICT (workload_key, kind, space) DO NOTHING
             RETURNING id
         """,
-        parameters={"key": workload.key, "kind": kind},
+        parameters={"key": workload.key, "kind": kind, "space": first_space(kind)},
+        row=JobId,
+    )
+
+
+def open_jobs_for(device_id: str) -> Query[JobId]:
+    """Opens the jobs that the GPU of a device lacks: one in its model's space for each workload
+    that is tuned for webgpu at all. Gives those that are new.
+    """
+    return Query(
+        sql="""
+            INSERT INTO tuning_job (workload_key, kind, space)
+            SELECT j.workload_key, j.kind, d.gpu_model
+            FROM tuning_job j JOIN device d ON d.device_id = %(device_id)s
+            WHERE j.kind = 'webgpu' AND j.space = %(first)s AND j.state = 'planned'
+              AND NOT EXISTS (
+                SELECT FROM tuning_job o
+                WHERE o.workload_key = j.workload_key AND o.kind = j.kind
+                  AND o.space = d.gpu_model)
+            ORDER BY j.id
+            ON CONFLICT (workload_key, kind, space) DO NOTHING
+            RETURNING id
+        """,
+        parameters={"device_id": device_id, "first": first_space(TargetKind.WEBGPU)},
         row=JobId,
     )
 
 
 def job(job_id: int) -> Query[JobRow]:
     return Query(
-        sql="SELECT id, workload_key, kind, state FROM tuning_job WHERE id = %(id)s",
+        sql="SELECT id, workload_key, kind, space, state FROM tuning_job WHERE id = %(id)s",
         parameters={"id": job_id},
         row=JobRow,
     )
@@ -105,12 +132,16 @@ def ring_jobs(stalled_s: float) -> Query[JobId]:
 
 
 def progress(
-    *, job_id: int | None = None, workload_key: str | None = None, kind: str | None = None
+    *,
+    job_id: int | None = None,
+    workload_key: str | None = None,
+    kind: str | None = None,
+    space: str | None = None,
 ) -> Query[JobProgress]:
     """Progress of the jobs that have these properties, newest first; of all jobs without any."""
     return Query(
         sql="""
-            SELECT j.id, j.workload_key, j.kind, j.state, j.detail, w.flops,
+            SELECT j.id, j.workload_key, j.kind, j.space, j.state, j.detail, w.flops,
                    count(c.candidate_id) AS candidates,
                    count(*) FILTER (WHERE c.state = 'compiled') AS compiled,
                    count(*) FILTER (WHERE c.state = 'failed') AS failed,
@@ -120,25 +151,29 @@ def progress(
                    coalesce(sum(m.measurements), 0)::bigint AS measurements,
                    coalesce(max(m.agents), 0) AS agents,
                    (SELECT count(*) FROM ballot b WHERE b.workload_key = j.workload_key
-                       AND split_part(split_part(b.device_class, ':', 3), '+', 1) = j.kind)
+                       AND split_part(split_part(b.device_class, ':', 3), '+', 1) = j.kind
+                       AND space_of(j.kind, split_part(b.device_class, ':', 1)) = j.space)
                        AS ballots,
                    min(m.best_ns) AS best_ns
             FROM tuning_job j
             JOIN workload w ON w.key = j.workload_key
-            LEFT JOIN candidate c ON c.job_id = j.id
+            LEFT JOIN space_point p ON p.job_id = j.id
+            LEFT JOIN candidate c ON c.candidate_id = p.candidate_id
             LEFT JOIN LATERAL (
                 SELECT count(*) AS measurements,
                        count(DISTINCT m.identity_id) AS agents,
                        min(m.best_ns) FILTER (WHERE m.verdict <> 'rejected') AS best_ns
-                FROM measurement m WHERE m.candidate_id = c.candidate_id
+                FROM measurement m JOIN lease l ON l.id = m.lease_id
+                WHERE m.candidate_id = c.candidate_id AND l.job_id = j.id
             ) m ON true
             WHERE (%(id)s::bigint IS NULL OR j.id = %(id)s)
               AND (%(key)s::text IS NULL OR j.workload_key = %(key)s)
               AND (%(kind)s::text IS NULL OR j.kind = %(kind)s)
+              AND (%(space)s::text IS NULL OR j.space = %(space)s)
             GROUP BY j.id, w.flops
             ORDER BY j.id DESC
         """,
-        parameters={"id": job_id, "key": workload_key, "kind": kind},
+        parameters={"id": job_id, "key": workload_key, "kind": kind, "space": space},
         row=JobProgress,
     )
 

@@ -9,8 +9,8 @@ from kernelzoo.domain.artifact import ArtifactManifest
 from kernelzoo.domain.candidate import Setting
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.zoo import EntryState, Evidence
-from kernelzoo.store.candidates import KernelRow
-from kernelzoo.store.query import Query, Statement
+from kernelzoo.store.candidates import CandidateIdRow, KernelRow
+from kernelzoo.store.query import Parameter, Query, Statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +20,6 @@ class LiveEntry:
     version: int
     candidate_id: str
     state: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultRow:
-    candidate_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,25 +83,15 @@ def live_entry(workload_key: str, device_class: str) -> Query[LiveEntry]:
     )
 
 
-def default_of(workload_key: str, device_class: DeviceClass) -> Query[DefaultRow]:
-    """The job's most promising candidate that the target can run and that did not fail.
-
-    The one that leases name as reference, and that a device unknown to the zoo is served.
-    """
+def default_of(workload_key: str, device_class: DeviceClass) -> Query[CandidateIdRow]:
+    """The kernel that relative times of this key are relative to."""
     return Query(
         sql="""
-            SELECT c.candidate_id
-            FROM candidate c JOIN tuning_job j ON j.id = c.job_id
-            WHERE j.workload_key = %(key)s AND j.kind = %(kind)s AND c.state <> 'failed'
-              AND c.requires <@ %(features)s::text[]
-            ORDER BY c.ordinal LIMIT 1
+            SELECT candidate_id
+            FROM default_kernel(%(key)s, %(kind)s, %(device_id)s, %(features)s::text[])
         """,
-        parameters={
-            "key": workload_key,
-            "kind": device_class.target.kind,
-            "features": list(device_class.target.features),
-        },
-        row=DefaultRow,
+        parameters={"key": workload_key, **_of_class(device_class)},
+        row=CandidateIdRow,
     )
 
 
@@ -168,26 +153,19 @@ def update_evidence(workload_key: str, device_class: str, evidence: Evidence) ->
 
 
 def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedRow]:
-    """One row for each workload, in order: its confirmed entry, if any, and its default kernel.
-
-    The default is the most promising compiled candidate that runs on the target.
-    """
+    """One row for each workload, in order: its confirmed entry, if any, and its default kernel."""
     return Query(
         sql="""
             SELECT w.key AS workload_key, w.flops,
                    f.described AS fallback_kernel, k.described AS entry_kernel,
                    e.state, e.version, e.ballots, e.weight, e.total_weight, e.relative_time,
-                   m.best_ns, m.identities
+                   t.best_ns, t.identities
             FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS asked (key, position)
             JOIN workload w ON w.key = asked.key
             LEFT JOIN LATERAL (
-                SELECT to_jsonb(kernel) AS described
-                FROM tuning_job j
-                JOIN candidate c ON c.job_id = j.id
-                JOIN kernel ON kernel.candidate_id = c.candidate_id
-                WHERE j.workload_key = w.key AND j.kind = %(kind)s
-                  AND c.requires <@ %(features)s::text[]
-                ORDER BY c.ordinal LIMIT 1
+                SELECT kernel.candidate_id, to_jsonb(kernel) AS described
+                FROM default_kernel(w.key, %(kind)s, %(device_id)s, %(features)s::text[]) d
+                JOIN kernel ON kernel.candidate_id = d.candidate_id
             ) f ON true
             LEFT JOIN zoo_entry e ON e.workload_key = w.key AND e.device_class = %(class)s
                 AND e.state = 'confirmed'
@@ -195,26 +173,26 @@ def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedR
                 SELECT to_jsonb(kernel) AS described FROM kernel
                 WHERE kernel.candidate_id = e.candidate_id
             ) k ON true
-            CROSS JOIN LATERAL (
-                SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY best) AS best_ns,
-                       count(*) AS identities
-                FROM (
-                    SELECT min(best_ns) AS best FROM measurement
-                    WHERE candidate_id = coalesce(e.candidate_id, f.described->>'candidate_id')
-                      AND device_class = %(class)s AND verdict = 'verified' AND outcome = 'ok'
-                    GROUP BY identity_id
-                ) AS by_identity
-            ) m
+            CROSS JOIN LATERAL
+                kernel_time(coalesce(e.candidate_id, f.candidate_id), %(class)s) t
             ORDER BY asked.position
         """,
         parameters={
             "keys": workload_keys,
-            "kind": device_class.target.kind,
-            "features": list(device_class.target.features),
             "class": str(device_class),
+            **_of_class(device_class),
         },
         row=ServedRow,
     )
+
+
+def _of_class(device_class: DeviceClass) -> dict[str, Parameter]:
+    """What `default_kernel` depends on besides the workload."""
+    return {
+        "kind": device_class.target.kind,
+        "device_id": device_class.device_id,
+        "features": list(device_class.target.features),
+    }
 
 
 def entries(workload_key: str | None = None) -> Query[EntryRow]:
@@ -223,19 +201,12 @@ def entries(workload_key: str | None = None) -> Query[EntryRow]:
         sql="""
             SELECT e.workload_key, w.flops, e.device_class, e.version, e.state, e.published_at,
                    e.candidate_id, a.kind, c.config, a.sha256, a.manifest, e.ballots, e.weight,
-                   e.total_weight, e.relative_time, m.best_ns
+                   e.total_weight, e.relative_time, t.best_ns
             FROM zoo_entry e
             JOIN workload w ON w.key = e.workload_key
             JOIN candidate c ON c.candidate_id = e.candidate_id
             JOIN artifact a ON a.sha256 = c.artifact_sha256
-            LEFT JOIN LATERAL (
-                SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY best) AS best_ns FROM (
-                    SELECT min(best_ns) AS best FROM measurement
-                    WHERE candidate_id = e.candidate_id AND device_class = e.device_class
-                      AND verdict = 'verified'
-                    GROUP BY identity_id
-                ) AS identities
-            ) m ON true
+            CROSS JOIN LATERAL kernel_time(e.candidate_id, e.device_class) t
             WHERE e.state <> 'retired' AND (%(key)s::text IS NULL OR e.workload_key = %(key)s)
             ORDER BY e.published_at DESC LIMIT 1000
         """,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelzoo.domain.measurement import Outcome, Verdict
-from kernelzoo.domain.seeded import GOLDEN, STEP, comparison_tolerance, sampled_positions
+from kernelzoo.domain.seeded import GOLDEN, STEP, sampled_positions
 from kernelzoo.domain.workload import Workload
 from services.aggregator.definitions import Floats, Indices, entries
 
@@ -44,16 +44,17 @@ def expected_entries(workload: Workload, seed: int) -> Floats:
 
 
 def judge(
-    outcome: Outcome, sampled_entries: tuple[float, ...], expected: Floats, workload: Workload
+    outcome: Outcome, sampled_entries: tuple[float, ...], expected: Floats, tolerance: float
 ) -> Judgement:
-    """A failure claims no output and is taken as told."""
+    """`tolerance`: of the workload on the target that reports. A failure claims no output and is
+    taken as told.
+    """
     if outcome is not Outcome.OK:
         return Judgement(verdict=Verdict.VERIFIED, detail="")
     got = np.array(sampled_entries, dtype=np.float64)
     if got.shape != expected.shape:
         return _rejected(f"{got.size} sampled entries instead of {expected.size}")
     error = float(np.max(np.abs(got - expected)))
-    tolerance = comparison_tolerance(workload)
     if not error <= tolerance:
         return _rejected(f"a sampled entry is off by {error:.3g}; at most {tolerance:.3g} is right")
     return Judgement(verdict=Verdict.VERIFIED, detail="")

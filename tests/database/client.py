@@ -33,6 +33,22 @@ SESSION: dict[str, Any] = {
 }
 
 
+GPU: dict[str, Any] = {
+    "hardware": {
+        "cpu_architecture": "x86",
+        "logical_cores": 2,
+        "gpu_vendor": "google",
+        "gpu_architecture": "swiftshader",
+    },
+    "target": "webgpu",
+    "features": ["subgroups", "workgroup-memory-32k"],
+    "rho": "r101-0",
+    "peak_gflops": 32.0,
+    "probe": {"peak_gflops": 32, "bandwidth_gbps": 8, "dispatch_us": 64},
+}
+"""What the session of an agent on a software adapter has of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Agent:
     """An open session."""

@@ -48,17 +48,19 @@ def http(settings: Settings) -> Iterator[TestClient]:
         yield client
 
 
-def make_candidate(tile: int, requires: tuple[str, ...] = ("simd128",)) -> Candidate:
-    return Candidate(
-        workload=WORKLOAD, kind=TargetKind.WASM, config=(("tile", tile),), requires=requires
-    )
+def make_candidate(
+    tile: int,
+    requires: tuple[str, ...] = ("simd128",),
+    kind: TargetKind = TargetKind.WASM,
+) -> Candidate:
+    return Candidate(workload=WORKLOAD, kind=kind, config=(("tile", tile),), requires=requires)
 
 
 def compile_row(db: Connection, candidate: Candidate) -> None:
     """What a compile worker stores, with a body that only its hash distinguishes."""
     manifest = ArtifactManifest(
         abi=ABI_VERSION,
-        kind=TargetKind.WASM,
+        kind=candidate.kind,
         requires=candidate.requires,
         tensors=WORKLOAD.tensors,
         scratch_bytes=0,
@@ -69,6 +71,16 @@ def compile_row(db: Connection, candidate: Candidate) -> None:
     execute(db, candidates.compiled(candidate.candidate_id, artifact.sha256, 3_000_000))
 
 
+def plan(db: Connection, job_id: int, space: list[Candidate]) -> list[str]:
+    """What a compile worker writes for a job; gives the candidates that are new."""
+    added = [
+        fetch_one(db, candidates.add(job_id, ordinal, candidate))
+        for ordinal, candidate in enumerate(space)
+    ]
+    execute(db, tuning.job_planned(job_id))
+    return [row.candidate_id for row in added if row is not None]
+
+
 @pytest.fixture
 def job_id(db: Connection) -> int:
     """A planned job of four candidates, in order: two plain, one relaxed, one not compiled."""
@@ -76,9 +88,7 @@ def job_id(db: Connection) -> int:
     opened = fetch_one(db, tuning.open_job(WORKLOAD, TargetKind.WASM))
     assert opened is not None
     space = [make_candidate(0), make_candidate(1), make_candidate(2, RELAXED), make_candidate(3)]
-    for ordinal, candidate in enumerate(space):
-        execute(db, candidates.add(opened.id, ordinal, candidate))
-    execute(db, tuning.job_planned(opened.id))
+    plan(db, opened.id, space)
     for candidate in space[:3]:
         compile_row(db, candidate)
     return opened.id

@@ -33,3 +33,49 @@ def test_schema_file_equals_the_migrations(postgres: Postgres, database_url: str
 
 def test_migrating_twice_applies_nothing(database_url: str) -> None:
     assert migrate(database_url) == ()
+
+
+def test_jobs_and_candidates_of_before_spaces_keep_their_order_and_kernels(
+    postgres: Postgres,
+) -> None:
+    with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE before_spaces"))
+    url = postgres.url("before_spaces")
+    earlier = [path for path in sorted(MIGRATIONS.glob("*.sql")) if path.stem < "0003"]
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE migration (name text PRIMARY KEY)")
+        for path in earlier:
+            connection.execute(path.read_bytes())
+            connection.execute("INSERT INTO migration (name) VALUES (%s)", (path.stem,))
+        connection.execute(_BEFORE_SPACES)
+    assert migrate(url)[0] == "0003_spaces_by_gpu_model"
+    with psycopg.connect(url) as connection:
+        jobs = connection.execute("SELECT kind, space FROM tuning_job ORDER BY id").fetchall()
+        points = connection.execute(
+            "SELECT j.kind, p.ordinal, left(c.candidate_id, 1), c.workload_key, c.kind, c.state"
+            " FROM space_point p JOIN tuning_job j ON j.id = p.job_id"
+            " JOIN candidate c USING (candidate_id) ORDER BY p.job_id, p.ordinal"
+        ).fetchall()
+        models = connection.execute("SELECT gpu_model FROM device").fetchall()
+    assert jobs == [("wasm", ""), ("webgpu", "any")]
+    assert points == [
+        ("wasm", 0, "b", "relu:f32:n4", "wasm", "compiled"),
+        ("wasm", 1, "a", "relu:f32:n4", "wasm", "waiting"),
+        ("webgpu", 0, "c", "relu:f32:n4", "webgpu", "failed"),
+    ]
+    assert models == [("any",)]
+
+
+_BEFORE_SPACES = b"""
+INSERT INTO workload (key, flops) VALUES ('relu:f32:n4', 4);
+INSERT INTO tuning_job (workload_key, kind, state)
+    VALUES ('relu:f32:n4', 'wasm', 'planned'), ('relu:f32:n4', 'webgpu', 'planned');
+INSERT INTO artifact (sha256, kind, body, manifest)
+    VALUES (repeat('1', 64), 'wasm', 'body', '{}');
+INSERT INTO candidate (candidate_id, job_id, ordinal, config, requires, state, artifact_sha256)
+    VALUES (repeat('a', 32), 1, 1, '{}', '{}', 'waiting', NULL),
+           (repeat('b', 32), 1, 0, '{}', '{}', 'compiled', repeat('1', 64)),
+           (repeat('c', 32), 2, 0, '{}', '{}', 'failed', NULL);
+INSERT INTO device (device_id, cpu_architecture, logical_cores, gpu_vendor, gpu_architecture)
+    VALUES (repeat('d', 16), 'x86', 2, '', '');
+"""

@@ -1,5 +1,5 @@
-"""`python -m workers.fleet --url U --agents N --state DIR`; the operator's key comes from
-the environment variable KERNELZOO_OPERATOR_KEY, which keeps it out of the process list.
+"""`python -m workers.fleet --url U --agents N --target T --gpu G --state DIR`; the operator's key
+comes from the environment variable KERNELZOO_OPERATOR_KEY, which keeps it out of the process list.
 """
 
 import argparse
@@ -9,8 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import KernelZooError, StackError
 from kernelzoo.telemetry import configure_logging
+from workers.fleet.gpu import Gpu
 from workers.fleet.run import FleetOptions, run_fleet
 
 
@@ -18,6 +20,8 @@ def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
     parser = argparse.ArgumentParser(prog="python -m workers.fleet", description=__doc__)
     parser.add_argument("--url", required=True, help="origin of the gateway")
     parser.add_argument("--agents", type=int, default=1, help="browsers to run")
+    parser.add_argument("--target", type=TargetKind, action="append", help="wasm, webgpu or both")
+    parser.add_argument("--gpu", type=Gpu, default=Gpu.AUTO, help="adapter of webgpu")
     parser.add_argument("--state", type=Path, required=True, help="directory of the profiles")
     values = parser.parse_args(arguments)
     if values.agents < 1:
@@ -27,6 +31,8 @@ def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
     return FleetOptions(
         url=values.url.rstrip("/"),
         agents=values.agents,
+        targets=tuple(values.target or (TargetKind.WASM,)),
+        gpu=values.gpu,
         directory=values.state.expanduser().resolve(),
         operator_key=operator_key,
     )

@@ -5,13 +5,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import urlencode
 
 import structlog
 from playwright.async_api import BrowserType, ConsoleMessage, Error, Page
 from pydantic import ValidationError
 
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import KernelZooError
 from workers.fleet.chromium import find_chromium, own_flags
+from workers.fleet.gpu import Gpu
 from workers.fleet.host import forfeit_with_page, offer_host
 from workers.fleet.snapshot import READ_SNAPSHOT, Snapshot, advance
 from workers.fleet.status import AgentStatus
@@ -31,12 +34,23 @@ class PageLost(KernelZooError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSpec:
-    """`profile` is the browser's user data directory; no other browser may use it."""
+    """`profile` is the browser's user data directory; no other browser may use it. `gpu` is None
+    for an agent that measures nothing on one.
+    """
 
     name: str
     profile: Path
     url: str
+    targets: tuple[TargetKind, ...]
+    gpu: Gpu | None
     operator_key: str = field(repr=False)
+
+    @property
+    def address(self) -> str:
+        """Of the agent page, told to start at once and with what."""
+        return (
+            f"{self.url}/agent?{urlencode([('start', 1), *(('target', t) for t in self.targets)])}"
+        )
 
 
 Report = Callable[[AgentStatus], None]
@@ -76,7 +90,7 @@ async def _agent_page(
         spec.profile,
         executable_path=find_chromium(Path(browser.executable_path)),
         headless=True,
-        args=own_flags(),
+        args=own_flags(spec.gpu),
         chromium_sandbox="--no-sandbox" not in own_flags(),
         handle_sigint=False,
         handle_sigterm=False,
@@ -87,7 +101,7 @@ async def _agent_page(
         page = context.pages[0] if context.pages else await context.new_page()
         forfeit_with_page(page, spec.name, turn)
         _log_page(page, spec.name)
-        await _open(page, f"{spec.url}/agent?start=1")
+        await _open(page, spec.address)
         log.info("page opened", agent=spec.name)
         yield page
     finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from kernelzoo.errors import StackError
+from workers.fleet.gpu import Gpu, gpu_flags
 
 SYSTEM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -31,8 +32,9 @@ def flags(*, root: bool) -> tuple[str, ...]:
     return (*FLAGS, "--no-sandbox") if root else FLAGS
 
 
-def own_flags() -> tuple[str, ...]:
-    return flags(root=os.geteuid() == 0)
+def own_flags(gpu: Gpu | None = None) -> tuple[str, ...]:
+    """Without `gpu` whatever WebGPU the browser offers by itself, on most servers none."""
+    return (*flags(root=os.geteuid() == 0), *(gpu_flags(gpu) if gpu is not None else ()))
 
 
 def find_chromium(playwrights: Path, which: Callable[[str], str | None] = shutil.which) -> Path:

@@ -11,9 +11,11 @@ from pathlib import Path
 import structlog
 from playwright.async_api import BrowserType, async_playwright
 
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import StackError
 from workers.fleet.agent import AgentSpec, run_agent
 from workers.fleet.chromium import find_chromium
+from workers.fleet.gpu import Gpu
 from workers.fleet.status import AgentStatus, FleetStatus, write_status
 from workers.fleet.turn import TimingTurn
 
@@ -28,17 +30,22 @@ class FleetOptions:
 
     url: str
     agents: int
+    targets: tuple[TargetKind, ...]
+    gpu: Gpu
     directory: Path
     operator_key: str = field(repr=False)
 
 
 def plan_agents(options: FleetOptions) -> tuple[AgentSpec, ...]:
+    on_gpu = TargetKind.WEBGPU in options.targets
     names = (f"agent-{number}" for number in range(1, options.agents + 1))
     return tuple(
         AgentSpec(
             name=name,
             profile=options.directory / name,
             url=options.url,
+            targets=options.targets,
+            gpu=options.gpu if on_gpu else None,
             operator_key=options.operator_key,
         )
         for name in names

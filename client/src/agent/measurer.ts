@@ -25,10 +25,7 @@ export interface Surroundings {
 
 export interface Measurer {
   /** The target's part of a request for a session: levels, and no rate as it was measured. */
-  readonly request: Pick<
-    SessionRequest,
-    "target" | "features" | "rho" | "peak_gflops" | "probe"
-  >;
+  readonly request: Pick<SessionRequest, "target" | "features" | "rho" | "peak_gflops" | "probe">;
   /** As it was measured, for the page. */
   readonly peakGflops: number;
   readonly instrument: Instrument;
@@ -70,6 +67,5 @@ async function gpuMeasurer(around: Surroundings): Promise<Measurer> {
   };
 }
 
-export const MEASURERS: Readonly<
-  Record<TargetKind, (around: Surroundings) => Promise<Measurer>>
-> = { wasm: wasmMeasurer, webgpu: gpuMeasurer };
+export const MEASURERS: Readonly<Record<TargetKind, (around: Surroundings) => Promise<Measurer>>> =
+  { wasm: wasmMeasurer, webgpu: gpuMeasurer };

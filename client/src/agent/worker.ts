@@ -83,7 +83,7 @@ function sessionOf(world: World, measurer: Measurer): Session {
   });
 }
 
-/** Null, and told, where this browser has not what the target needs. */
+/** Null, and told, where this browser has not what the target needs, or it fails the probe. */
 async function setUp(world: World, target: TargetKind): Promise<AgentPorts | null> {
   try {
     const measurer = await MEASURERS[target](world);
@@ -101,7 +101,7 @@ async function setUp(world: World, target: TargetKind): Promise<AgentPorts | nul
       sinceOpenMs: () => performance.timeOrigin + performance.now() - openedAt,
     };
   } catch (thrown) {
-    if (!(thrown instanceof KernelZooError) || thrown.stage !== "profile") throw thrown;
+    if (!(thrown instanceof KernelZooError)) throw thrown;
     emit({ type: "unavailable", target, reason: thrown.message });
     return null;
   }

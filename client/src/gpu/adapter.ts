@@ -8,7 +8,7 @@ const LIMIT_MS = 5_000;
  * device, so each device needs a new one. Throws KernelZooError (profile) where there is none.
  */
 export async function requestAdapter(limitMs = LIMIT_MS): Promise<GPUAdapter> {
-  const { gpu } = navigator as Partial<NavigatorGPU>;
+  const { gpu } = (globalThis.navigator ?? {}) as Partial<NavigatorGPU>;
   if (gpu === undefined) {
     throw new KernelZooError("profile", "This browser has no WebGPU, or not in this page.");
   }

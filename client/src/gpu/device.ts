@@ -64,7 +64,11 @@ export class OpenDevice {
       timer = setTimeout(reject, Math.max(limitMs, 0), error);
     });
     try {
-      return await Promise.race([promise.catch((thrown) => this.#rejected(thrown)), this.#lost, late]);
+      return await Promise.race([
+        promise.catch((thrown) => this.#rejected(thrown)),
+        this.#lost,
+        late,
+      ]);
     } finally {
       clearTimeout(timer);
     }

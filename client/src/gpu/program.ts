@@ -3,10 +3,16 @@ import type { KernelWire } from "../wire/types.js";
 import type { OpenDevice } from "./device.js";
 import { limiter } from "./limiter.js";
 
+/** What is known of a kernel beside its text. */
+export type GpuKernelWire = Pick<
+  KernelWire,
+  "candidate" | "requires" | "tensors" | "scratch_bytes" | "dispatches"
+>;
+
 /** A compiled kernel: one pipeline for each dispatch, all of one layout. */
 export interface Program {
   readonly open: OpenDevice;
-  readonly kernel: KernelWire;
+  readonly kernel: GpuKernelWire;
   readonly pipelines: readonly GPUComputePipeline[];
   readonly tensors: GPUBindGroupLayout;
   readonly firstWorkgroup: GPUBindGroupLayout;
@@ -24,7 +30,7 @@ export const UNIFORM_BYTES = 16;
 const COMPUTE = 4;
 
 /** Bindings in the order of ABI 1: tensors, then scratch where there is any. */
-function tensorLayout(device: GPUDevice, kernel: KernelWire): GPUBindGroupLayout {
+function tensorLayout(device: GPUDevice, kernel: GpuKernelWire): GPUBindGroupLayout {
   const types = kernel.tensors.map(({ role }) =>
     role === "input" ? ("read-only-storage" as const) : ("storage" as const),
   );
@@ -35,11 +41,15 @@ function tensorLayout(device: GPUDevice, kernel: KernelWire): GPUBindGroupLayout
 }
 
 function uniformLayout(device: GPUDevice): GPUBindGroupLayout {
-  const buffer = { type: "uniform", hasDynamicOffset: true, minBindingSize: UNIFORM_BYTES } as const;
+  const buffer = {
+    type: "uniform",
+    hasDynamicOffset: true,
+    minBindingSize: UNIFORM_BYTES,
+  } as const;
   return device.createBindGroupLayout({ entries: [{ binding: 0, visibility: COMPUTE, buffer }] });
 }
 
-function refuseMissing(open: OpenDevice, kernel: KernelWire): void {
+function refuseMissing(open: OpenDevice, kernel: GpuKernelWire): void {
   const missing = kernel.requires.filter((feature) => !open.features.includes(feature));
   if (missing.length === 0) return;
   const names = missing.join(" and ");
@@ -49,7 +59,7 @@ function refuseMissing(open: OpenDevice, kernel: KernelWire): void {
 /** Throws KernelZooError (validate) with the first complaint and its line. */
 async function shaderModule(
   open: OpenDevice,
-  { candidate }: KernelWire,
+  { candidate }: GpuKernelWire,
   code: string,
 ): Promise<GPUShaderModule> {
   const made: GPUShaderModule[] = [];
@@ -88,7 +98,7 @@ async function pipeline(
 
 async function pipelinesOf(
   open: OpenDevice,
-  kernel: KernelWire,
+  kernel: GpuKernelWire,
   layouts: readonly GPUBindGroupLayout[],
   code: string,
 ): Promise<readonly GPUComputePipeline[]> {
@@ -107,7 +117,7 @@ async function pipelinesOf(
  */
 export async function compileProgram(
   open: OpenDevice,
-  kernel: KernelWire,
+  kernel: GpuKernelWire,
   code: string,
 ): Promise<Program> {
   refuseMissing(open, kernel);

@@ -97,10 +97,13 @@ async function measuredQuantumNs(
   }
 }
 
+/** However fine the timestamps are: a GPU that was idle takes milliseconds to reach its clock. */
+const FINEST_STEP_MS = 0.05;
+
 function timestampTimer(stamps: Stamps, stepNs: number): GpuTimer {
   return {
     kind: "timestamp",
-    stepMs: stepNs / 1e6,
+    stepMs: Math.max(stepNs / 1e6, FINEST_STEP_MS),
     async passNs(work, limit) {
       for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
         const [begin = 0n, end = 0n] = await stamps.of([work], limit);

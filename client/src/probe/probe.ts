@@ -1,9 +1,10 @@
 /** The microbenchmark suite of the page: ρ, the limit of one core, and what the caches give. */
 import { fromBase64 } from "../engine/bytes.js";
 import { clockStepMs } from "../timing/clock.js";
+import { bit, doubtful } from "./bits.js";
 import { WORKING_SETS } from "./levels.js";
 import { DATA_BYTES, PEAKS, PRIMITIVES, STREAM, SUITE } from "./modules.js";
-import { type Entrant, type RaceLimits, race, type Standing } from "./race.js";
+import { type Entrant, onClock, type RaceLimits, race, type Standing } from "./race.js";
 
 /** One setting of a primitive: `flops` are those of one iteration, `body` is base64. */
 interface Setting {
@@ -31,24 +32,32 @@ export interface ProbeResult {
 const PAGE_BYTES = 65_536;
 /** Steps of the clock in the shortest sample, so that it is wrong by 10 % at the most. */
 const STEPS = 10;
+const FIRST_COUNT = 16;
 const COARSE_CLOCK_WITHIN = 1.15;
 /** For ρ: settings differ by 40 % and more, or not at all, and no margin is below a fifth. */
 const COARSE: RaceLimits = {
   sampleMs: 1,
+  firstCount: FIRST_COUNT,
   sameWithin: 1.08,
   quietRounds: (rates) => (inDoubt(rates) ? 12 : 3),
   limitMs: 800,
 };
 /** For a rate that people read. */
-const FINE: RaceLimits = { sampleMs: 2, sameWithin: 1.02, quietRounds: () => 4, limitMs: 200 };
+const FINE: RaceLimits = {
+  sampleMs: 2,
+  firstCount: FIRST_COUNT,
+  sameWithin: 1.02,
+  quietRounds: () => 4,
+  limitMs: 200,
+};
 /** For octaves: what comes from memory depends on everyone's traffic and never comes to rest. */
-const ROUGH: RaceLimits = { sampleMs: 0.5, sameWithin: 1.3, quietRounds: () => 2, limitMs: 150 };
-/**
- * A ratio this far below its margin may be a disturbed 1: a neighbour that shares the core slows
- * the faster setting more.
- */
-const DOUBTFUL_FROM = 1 / 1.2;
-
+const ROUGH: RaceLimits = {
+  sampleMs: 0.5,
+  firstCount: FIRST_COUNT,
+  sameWithin: 1.3,
+  quietRounds: () => 2,
+  limitMs: 150,
+};
 type Main = (bytes: number, lo: number, hi: number) => void;
 
 /** Longer samples where the clock is coarse, whose steps then make rates differ. */
@@ -82,16 +91,11 @@ async function flopRates(
   const offered = settings.filter(({ requires }) => requires.every((f) => features.includes(f)));
   const entrants = offered.map(({ flops, body }): Entrant => {
     const main = mainOf(body, memory);
-    return { work: flops, run: (count) => main(0, 0, count) };
+    return { work: flops, timed: onClock((count) => main(0, 0, count)) };
   });
   const { rates, settled } = await race(entrants, onThisClock(limits));
   const found = new Map(offered.map((setting, i) => [setting, rates[i] as number]));
   return { rates: settings.map((setting) => found.get(setting) ?? 0), settled };
-}
-
-/** '1' where the advanced setting is at least `margin` times as fast; 0 is a missing rate. */
-export function bit(base: number, advanced: number, margin: number): "0" | "1" {
-  return advanced > 0 && advanced >= margin * base ? "1" : "0";
 }
 
 /** Advanced over base of primitive `i`. */
@@ -100,10 +104,7 @@ const ratio = (rates: readonly number[], i: number): number =>
 
 /** Whether a bit would be 0 by little. Settings that are missing are in no doubt. */
 export function inDoubt(rates: readonly number[]): boolean {
-  return PRIMITIVES.some(({ margin }, i) => {
-    const reached = ratio(rates, i) / margin;
-    return reached >= DOUBTFUL_FROM && reached < 1;
-  });
+  return PRIMITIVES.some(({ margin }, i) => doubtful(ratio(rates, i), margin));
 }
 
 /**
@@ -132,7 +133,7 @@ export async function measureLines(): Promise<Standing> {
   const memory = zeros(Math.max(...WORKING_SETS));
   const main = mainOf(STREAM, memory);
   const entrants = WORKING_SETS.map(
-    (bytes): Entrant => ({ work: bytes, run: (count) => main(bytes, 0, count) }),
+    (bytes): Entrant => ({ work: bytes, timed: onClock((count) => main(bytes, 0, count)) }),
   );
   return race(entrants, onThisClock(ROUGH));
 }

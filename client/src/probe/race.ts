@@ -7,15 +7,27 @@
  */
 import { type Clock, now } from "../timing/clock.js";
 
-/** Does its work `count` times; `work` is in units of one iteration. */
+/** `work` is that of one iteration. */
 export interface Entrant {
   readonly work: number;
-  run(count: number): void;
+  /** Milliseconds of doing the work `count` times. */
+  timed(count: number): number | Promise<number>;
 }
+
+/** Times what runs in this thread. */
+export const onClock =
+  (run: (count: number) => void, clock: Clock = now): Entrant["timed"] =>
+  (count) => {
+    const start = clock();
+    run(count);
+    return clock() - start;
+  };
 
 export interface RaceLimits {
   /** A sample lasts at least half of this. */
   readonly sampleMs: number;
+  /** Iterations of the first sample. */
+  readonly firstCount: number;
   /** Two rates this close, as a ratio, are the same. */
   readonly sameWithin: number;
   /** Rounds without a faster sample that end the race; more while `rates` are in doubt. */
@@ -31,18 +43,18 @@ export interface Standing {
 
 /** Beyond the longest wait of a page between frames, let it run. */
 const LONGEST_STRETCH_MS = 8;
-const FIRST_COUNT = 16;
 const MOST_ITERATIONS = 2 ** 31;
 
 /** The two best samples of one entrant, and how many iterations fill a sample. */
 class Runner {
   best = 0;
   #second = 0;
-  #count = FIRST_COUNT;
+  #count: number;
   readonly #entrant: Entrant;
 
-  constructor(entrant: Entrant) {
+  constructor(entrant: Entrant, firstCount: number) {
     this.#entrant = entrant;
+    this.#count = firstCount;
   }
 
   confirmed(sameWithin: number): boolean {
@@ -50,8 +62,8 @@ class Runner {
   }
 
   /** Takes one sample and answers whether it is faster than all before. */
-  sample({ sampleMs, sameWithin }: RaceLimits, clock: Clock): boolean {
-    const elapsedMs = this.#filled(sampleMs, clock);
+  async sample({ sampleMs, sameWithin }: RaceLimits): Promise<boolean> {
+    const elapsedMs = await this.#filled(sampleMs);
     const rate = (this.#entrant.work * this.#count) / (elapsedMs * 1e6);
     const faster = rate > sameWithin * this.best;
     if (rate > this.best) {
@@ -61,12 +73,10 @@ class Runner {
     return faster;
   }
 
-  /** Milliseconds of one call, with twice the iterations as long as it is too short. */
-  #filled(sampleMs: number, clock: Clock): number {
+  /** Milliseconds of a sample, with twice the iterations as long as it is too short. */
+  async #filled(sampleMs: number): Promise<number> {
     for (;;) {
-      const start = clock();
-      this.#entrant.run(this.#count);
-      const elapsed = clock() - start;
+      const elapsed = await this.#entrant.timed(this.#count);
       if (elapsed >= sampleMs / 2 || this.#count >= MOST_ITERATIONS) return elapsed;
       this.#count *= 2;
     }
@@ -88,7 +98,7 @@ export async function race(
   limits: RaceLimits,
   clock: Clock = now,
 ): Promise<Standing> {
-  const runners = entrants.map((entrant) => new Runner(entrant));
+  const runners = entrants.map((entrant) => new Runner(entrant, limits.firstCount));
   const rates = (): readonly number[] => runners.map(({ best }) => best);
   const breathe = breather(clock);
   const start = clock();
@@ -97,7 +107,7 @@ export async function race(
     if (clock() - start > limits.limitMs) return { rates: rates(), settled: false };
     quiet += 1;
     for (const runner of runners) {
-      if (runner.sample(limits, clock)) quiet = 0;
+      if (await runner.sample(limits)) quiet = 0;
       await breathe();
     }
   }

@@ -12,6 +12,8 @@
 export { measurePeakGflops } from "../device/profile.js";
 export { KernelZooError, type Stage } from "../engine/error.js";
 export type { ThreadCount } from "../threads/threads.js";
+export type { Backend } from "./backend.js";
+export { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
 export { type InputValues, Kernel, type KernelInfo, type Verification } from "./kernel.js";
 export type { InputNames } from "./names.js";
 export { type KernelOptions, KernelZoo, type OpenOptions } from "./zoo.js";

@@ -1,20 +1,37 @@
-import type { Arena, Block } from "../engine/arena.js";
+import type { Arena } from "../engine/arena.js";
 import { loadModule } from "../engine/artifact.js";
 import { maxDifference } from "../engine/compare.js";
-import { KernelZooError } from "../engine/error.js";
-import { addresses, instantiate, type KernelInstance } from "../engine/instance.js";
-import { type MemoryPlan, planMemory, type Region } from "../engine/plan.js";
-import { comparisonTolerance, fillSeeded } from "../engine/seeded.js";
-import { type BoundToThreads, bindToThreads, type Placed } from "../threads/bind.js";
+import { KernelZooError, sentence } from "../engine/error.js";
+import { comparisonTolerance } from "../engine/seeded.js";
+import { loadProgram } from "../gpu/load.js";
+import type { Program } from "../gpu/program.js";
 import type { Threads } from "../threads/threads.js";
-import type { EntryState, Evidence, HitLevel, KernelWire } from "../wire/types.js";
-import type { WasmEntry } from "./manifest.js";
+import type {
+  Advice,
+  EntryState,
+  Evidence,
+  HitLevel,
+  KernelWire,
+  ManifestEntry,
+  ServedKernel,
+  TargetKind,
+} from "../wire/types.js";
+import type { GpuKernel } from "./gpu-kernel.js";
+import { Tensors } from "./tensors.js";
+import { gpuOutput, wasmOutput } from "./verify.js";
+import { WasmKernel, type WasmModule } from "./wasm-kernel.js";
 
 /** What is running, and why. Times in milliseconds. */
 export interface KernelInfo {
   readonly workload: string;
   /** Floating-point operations of one run. */
   readonly flops: number;
+  /** What `runAsync` runs on; `run` is always of WebAssembly. */
+  readonly backend: TargetKind;
+  /** Why it is not the backend that was asked for or advised; null otherwise. */
+  readonly backendReason: string | null;
+  /** Which target the zoo advises, and what that rests on. */
+  readonly advice: Advice;
   /** `exact` was voted for by devices like this one; `default` is what every device gets. */
   readonly level: HitLevel;
   readonly state: EntryState | null;
@@ -24,7 +41,7 @@ export interface KernelInfo {
   readonly sha256: string;
   /** Why the default runs instead of the zoo's kernel; null when the zoo's kernel runs. */
   readonly fallbackReason: string | null;
-  /** Threads of `runAsync`. */
+  /** Threads of `runAsync` on WebAssembly. */
   readonly threads: number;
   /** Why there is one thread although more were asked for; null otherwise. */
   readonly singleThreadReason: string | null;
@@ -40,119 +57,132 @@ export interface Verification {
   readonly tolerance: number;
 }
 
+/** A kernel that was loaded, where it comes from, and why it is the default; of one target. */
+export interface Loaded<Made> {
+  readonly made: Made;
+  readonly served: ServedKernel;
+  readonly used: KernelWire;
+  readonly fallbackReason: string | null;
+}
+
+export interface GpuPart {
+  readonly program: Program;
+  readonly kernel: GpuKernel;
+}
+
 /** What a kernel is made from; of interest to this module's neighbours alone. */
 export interface KernelParts {
   readonly origin: URL;
   readonly arena: Arena;
   readonly threads: Threads;
-  readonly entry: WasmEntry;
-  readonly used: KernelWire;
-  readonly module: WebAssembly.Module;
-  readonly info: KernelInfo;
+  readonly entry: ManifestEntry;
+  /** Null where the zoo has no kernel of it. */
+  readonly wasm: Loaded<WasmModule> | null;
+  /** Null where it is not to run on the GPU, for `backendReason`. */
+  readonly gpu: Loaded<GpuPart> | null;
+  readonly backendReason: string | null;
+  readonly manifestMs: number;
+  readonly loadMs: number;
 }
 
-const VERIFICATION_SEED = 1;
-/** The first run goes in this many slices, so that optimised code takes over within it. */
-const FIRST_RUN_SLICES = 32;
-
-function runInSlices({ extent, run }: KernelInstance): void {
-  const units = Math.max(1, Math.ceil(extent / FIRST_RUN_SLICES));
-  for (let lo = 0; lo < extent; lo += units) run(lo, Math.min(lo + units, extent));
-}
-
-/** The entries of one kernel's output on seeded inputs, in a block of its own. */
-function seededOutput(
-  { arena, used: { tensors } }: KernelParts,
-  kernel: KernelWire,
-  module: WebAssembly.Module,
-): Float32Array {
-  const plan = planMemory({ tensors, scratch_bytes: kernel.scratch_bytes });
-  const block = arena.allocate(plan.totalBytes);
-  try {
-    const view = ({ offset, elements }: Region) => arena.floats(block.start + offset, elements);
-    const output = plan.regions.length - 1;
-    for (const [i, region] of plan.regions.entries()) {
-      if (i === output) view(region).fill(Number.NaN);
-      else fillSeeded(view(region), VERIFICATION_SEED, i);
-    }
-    const words = addresses(kernel, plan, block.start);
-    instantiate(module, arena.memory, words, kernel.range_extent).runAll();
-    return view(plan.regions[output] as Region).slice();
-  } finally {
-    arena.free(block);
-  }
+function describe(parts: KernelParts, gpu: KernelParts["gpu"], reason: string | null): KernelInfo {
+  const { entry, wasm, threads, manifestMs, loadMs } = parts;
+  const running = gpu ?? wasm;
+  if (running === null) throw new KernelZooError("manifest", `${entry.workload} has no kernel.`);
+  const { level, state, version, evidence } = running.served;
+  const { candidate, sha256 } = running.used;
+  return {
+    workload: entry.workload,
+    flops: entry.flops,
+    backend: gpu === null ? "wasm" : "webgpu",
+    backendReason: reason,
+    advice: entry.advice,
+    ...{ level, state, version, evidence, candidate, sha256 },
+    fallbackReason: running.fallbackReason,
+    threads: threads.kind === "pool" ? threads.pool.size : 1,
+    singleThreadReason: threads.kind === "pool" ? null : threads.reason,
+    manifestMs,
+    loadMs,
+  };
 }
 
 /** Values of some inputs, by name. */
 export type InputValues<Names extends string> = Partial<Readonly<Record<Names, ArrayLike<number>>>>;
 
 /**
- * A kernel with its tensors in memory. Views stay valid until `dispose`. The memory is shared:
- * take `output.slice()` for the few browser functions that refuse shared views.
+ * A kernel with its tensors. Views stay valid until `dispose`. Their memory is shared: take
+ * `output.slice()` for the few browser functions that refuse shared views.
  */
 export class Kernel<Names extends string = string> {
-  readonly info: KernelInfo;
-  /** Row-major views to write to, by name. */
-  readonly inputs: Readonly<Record<Names, Float32Array>>;
-  /** Row-major view; each run overwrites it. */
-  readonly output: Float32Array;
   /** Shape of every tensor, by name. */
   readonly shapes: Readonly<Record<string, readonly number[]>>;
   readonly #parts: KernelParts;
-  readonly #plan: MemoryPlan;
-  readonly #block: Block;
-  readonly #instance: KernelInstance;
-  #threaded: BoundToThreads | null = null;
-  #warm = false;
+  readonly #shape: Pick<KernelWire, "tensors" | "scratch_bytes">;
+  #info: KernelInfo;
+  #gpu: Loaded<GpuPart> | null;
+  #tensors: Tensors | null = null;
+  #wasm: WasmKernel | null = null;
+  /** The page has views to write to at any time. */
+  #handedOut = false;
   #running = false;
   #disposed = false;
 
   /** Made by `KernelZoo.kernel`. Throws KernelZooError: memory, compile. */
   constructor(parts: KernelParts) {
-    const { arena, used, module } = parts;
-    const plan: MemoryPlan = planMemory(used);
-    this.info = parts.info;
+    const { wasm, gpu, backendReason } = parts;
+    this.#info = describe(parts, gpu, backendReason);
     this.#parts = parts;
-    this.#plan = plan;
-    this.#block = arena.allocate(plan.totalBytes);
-    const words = addresses(used, plan, this.#block.start);
-    this.#instance = instantiate(module, arena.memory, words, used.range_extent);
-    const views = plan.regions.map(({ tensor, offset, elements }) => {
-      return [tensor, arena.floats(this.#block.start + offset, elements)] as const;
-    });
-    const inputs = views.filter(([tensor]) => tensor.role === "input");
-    this.inputs = Object.fromEntries(
-      inputs.map(([tensor, view]) => [tensor.name, view]),
-    ) as unknown as Record<Names, Float32Array>;
-    this.output = views.find(([tensor]) => tensor.role === "output")?.[1] ?? new Float32Array();
-    this.shapes = Object.fromEntries(used.tensors.map(({ name, shape }) => [name, shape]));
+    this.#gpu = gpu;
+    const { tensors } = (gpu ?? wasm)?.used ?? { tensors: [] };
+    this.#shape = wasm?.used ?? { tensors, scratch_bytes: 0 };
+    this.shapes = Object.fromEntries(tensors.map(({ name, shape }) => [name, shape]));
+    // A kernel that cannot be bound is to fail now, as another may take its place.
+    if (gpu === null) this.#bound();
+  }
+
+  get info(): KernelInfo {
+    return this.#info;
+  }
+
+  /** Row-major views to write to, by name. On WebGPU all of them are uploaded by each run then. */
+  get inputs(): Readonly<Record<Names, Float32Array>> {
+    this.#handedOut = true;
+    return this.#memory.inputs as Readonly<Record<Names, Float32Array>>;
+  }
+
+  /** Row-major view; each run overwrites it. */
+  get output(): Float32Array {
+    return this.#memory.output;
+  }
+
+  /** The kernel on the GPU, to chain runs without reading back; null on WebAssembly. */
+  get gpu(): GpuKernel | null {
+    return this.#gpu?.made.kernel ?? null;
   }
 
   /**
-   * Runs once in this thread and answers `output`. Inputs given here are copied in first.
-   * Throws KernelZooError (run) when the kernel traps, is running or was disposed of.
+   * Runs once in this thread, on WebAssembly, and answers `output`. Inputs given here are copied
+   * in first. Throws KernelZooError (run) when the kernel traps, is running or was disposed of.
    */
   run(inputs: InputValues<Names> = {}): Float32Array {
     this.#prepare(inputs);
-    if (this.#warm) this.#instance.runAll();
-    else runInSlices(this.#instance);
-    this.#warm = true;
+    this.#bound().run();
     return this.output;
   }
 
   /**
-   * As `run`, on all threads of the zoo, while this one goes on; entries are the same to the bit.
-   * Leave `inputs` and `output` alone until it resolves. Where there are no threads it is `run`.
+   * As `run`, on the GPU or on all threads of the zoo, while this one goes on. Threads make the
+   * same entries to the bit. Leave `inputs` and `output` alone until it resolves. On WebGPU,
+   * inputs that are given here and whose views were never asked for stay on the GPU for later
+   * runs. When the GPU is lost, WebAssembly takes over and `info` says so.
    * Rejects with KernelZooError: run as above, or memory.
    */
   async runAsync(inputs: InputValues<Names> = {}): Promise<Float32Array> {
-    const { threads } = this.#parts;
-    if (threads.kind === "single") return this.run(inputs);
     this.#prepare(inputs);
     this.#running = true;
     try {
-      this.#threaded ??= bindToThreads(this.#placed(), threads.pool);
-      await this.#threaded.kernel.run();
+      if (this.#gpu === null) await this.#runWasm();
+      else await this.#runGpu(this.#gpu, Object.keys(inputs));
     } finally {
       this.#running = false;
       if (this.#disposed) this.#release();
@@ -162,16 +192,14 @@ export class Kernel<Names extends string = string> {
 
   /**
    * Compares this kernel with the default one in every entry. `inputs` and `output` are left
-   * as they are. Throws KernelZooError as loading does.
+   * as they are. Rejects with KernelZooError as loading does.
    */
   async verify(): Promise<Verification> {
     this.#refuseUnusable();
-    const { origin, entry, used, module } = this.#parts;
-    const fallback = await loadModule(origin, entry.fallback);
-    const own = seededOutput(this.#parts, used, module);
-    const maxError = maxDifference(own, seededOutput(this.#parts, entry.fallback, fallback));
+    const own = await this.#verified();
+    const maxError = maxDifference(own, await this.#expected());
     // A contraction does two operations for each product that is summed into an entry.
-    const tolerance = comparisonTolerance(entry.flops / 2 / own.length);
+    const tolerance = comparisonTolerance(this.info.flops / 2 / own.length);
     return { ok: maxError <= tolerance, maxError, tolerance };
   }
 
@@ -181,16 +209,65 @@ export class Kernel<Names extends string = string> {
     this.#disposed = true;
   }
 
-  #placed(): Placed {
-    const { arena, used, module } = this.#parts;
-    return { arena, kernel: used, module, plan: this.#plan, base: this.#block.start };
+  get #memory(): Tensors {
+    this.#tensors ??= new Tensors(this.#parts.arena, this.#shape);
+    return this.#tensors;
+  }
+
+  #bound(): WasmKernel {
+    const { wasm, arena, entry } = this.#parts;
+    if (wasm === null) {
+      const message = `The zoo has no kernel of wasm for ${entry.workload}. Await runAsync().`;
+      throw new KernelZooError("run", message);
+    }
+    this.#wasm ??= new WasmKernel(wasm.made, arena, this.#memory);
+    return this.#wasm;
+  }
+
+  async #runWasm(): Promise<void> {
+    const { threads } = this.#parts;
+    if (threads.kind === "single") this.#bound().run();
+    else await this.#bound().runOn(threads.pool);
+  }
+
+  async #runGpu({ made: { kernel } }: Loaded<GpuPart>, given: readonly string[]): Promise<void> {
+    const { inputs, output } = this.#memory;
+    try {
+      const changed = this.#handedOut ? Object.keys(inputs) : given;
+      for (const name of changed) kernel.write(name, inputs[name] as Float32Array);
+      await kernel.run();
+      output.set(await kernel.read());
+    } catch (thrown) {
+      if (kernel.loss === null || this.#parts.wasm === null) throw thrown;
+      this.#gpu = null;
+      this.#info = describe(this.#parts, null, sentence(thrown));
+      await this.#runWasm();
+    }
+  }
+
+  #verified(): Promise<Float32Array> | Float32Array {
+    const { arena, wasm } = this.#parts;
+    if (this.#gpu !== null) return gpuOutput(this.#gpu.made.program, this.#gpu.used);
+    return wasm === null ? new Float32Array() : wasmOutput(arena, wasm.made);
+  }
+
+  /** Of the default kernel: of WebAssembly where there is one, so that two engines agree. */
+  async #expected(): Promise<Float32Array> {
+    const { origin, arena, entry } = this.#parts;
+    if (entry.wasm !== null) {
+      const used = entry.wasm.fallback;
+      return wasmOutput(arena, { used, module: await loadModule(origin, used) });
+    }
+    const used = (entry.webgpu as ServedKernel).fallback;
+    const { open } = (this.#gpu as Loaded<GpuPart>).made.program;
+    return gpuOutput(await loadProgram(open, origin, used), used);
   }
 
   #release(): void {
-    const { arena } = this.#parts;
-    this.#threaded?.kernel.forget();
-    if (this.#threaded !== null) arena.free(this.#threaded.scratch);
-    arena.free(this.#block);
+    this.#wasm?.dispose();
+    this.#tensors?.free();
+    // The parts know it even where WebAssembly took over.
+    this.#parts.gpu?.made.kernel.dispose();
   }
 
   #prepare(inputs: InputValues<Names>): void {
@@ -200,12 +277,13 @@ export class Kernel<Names extends string = string> {
 
   #set(name: Names, values: ArrayLike<number> | undefined): void {
     if (values === undefined) return;
-    const view = this.inputs[name];
+    const { inputs } = this.#memory;
+    const view = inputs[name];
     if (view?.length !== values.length) {
       throw new KernelZooError(
         "run",
         `Input ${name} has ${values.length} entries; ${this.info.workload} takes ` +
-          `${view?.length ?? "no such input"}. Inputs are ${Object.keys(this.inputs).join(", ")}.`,
+          `${view?.length ?? "no such input"}. Inputs are ${Object.keys(inputs).join(", ")}.`,
       );
     }
     view.set(values);

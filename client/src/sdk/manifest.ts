@@ -1,7 +1,7 @@
 import { KernelZooError } from "../engine/error.js";
 import { type Answer, ask } from "../gateway/answer.js";
 import { now } from "../timing/clock.js";
-import type { Manifest, ManifestEntry, ServedKernel } from "../wire/types.js";
+import type { Manifest, ManifestEntry } from "../wire/types.js";
 import { registerCommand } from "./names.js";
 
 /** A manifest and how long its request took. */
@@ -9,9 +9,6 @@ export interface TimedManifest {
   readonly manifest: Manifest;
   readonly elapsedMs: number;
 }
-
-/** What an entry holds of WebAssembly. */
-export type WasmEntry = Pick<ManifestEntry, "workload" | "flops"> & ServedKernel;
 
 /** Encodes a path segment; colon and plus are legal there and keep the address readable. */
 const segment = (text: string): string =>
@@ -36,17 +33,18 @@ async function fresh(url: URL, init: RequestInit): Promise<Answer<Manifest>> {
 }
 
 /**
- * One request for a workload or a set of them.
+ * One request for a workload or a set of them; the classes are those of one device, wasm's first.
  * Throws KernelZooError: network, manifest (unknown or malformed name).
  */
 export async function requestManifest(
   origin: URL,
   name: string,
-  deviceClass: string,
+  deviceClasses: readonly string[],
   signal?: AbortSignal,
 ): Promise<TimedManifest> {
   const start = now();
-  const url = new URL(`/v1/zoo/${segment(name)}/${segment(deviceClass)}`, origin);
+  const path = [name, ...deviceClasses].map(segment).join("/");
+  const url = new URL(`/v1/zoo/${path}`, origin);
   const answer = await fresh(url, signal === undefined ? {} : { signal });
   switch (answer.kind) {
     case "ok":
@@ -64,9 +62,9 @@ export async function requestManifest(
 }
 
 /** The entry of `workload`. Throws KernelZooError (manifest) where there is none yet. */
-export function entryOf(manifest: Manifest, workload: string): WasmEntry {
+export function entryOf(manifest: Manifest, workload: string): ManifestEntry {
   const entry = manifest.entries.find((each) => each.workload === workload);
-  if (entry?.wasm) return { workload, flops: entry.flops, ...entry.wasm };
+  if (entry !== undefined) return entry;
   throw new KernelZooError(
     "manifest",
     `${workload} is registered, but no kernel of it has been compiled yet. ` +

@@ -3,6 +3,8 @@ import { peakOf, readProfile } from "../device/profile.js";
 import { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
 import { startThreads, type ThreadCount, type Threads } from "../threads/threads.js";
+import { type Backend, type GpuSide, openGpu } from "./backend.js";
+import type { GpuBuffers } from "./gpu-kernel.js";
 import type { Kernel } from "./kernel.js";
 import { loadKernel } from "./load.js";
 import { entryOf, requestManifest, type TimedManifest } from "./manifest.js";
@@ -16,6 +18,13 @@ export interface OpenOptions {
    * the most. In a page that is not cross-origin isolated, or may not start workers, it is 1.
    */
   readonly threads?: ThreadCount;
+  /**
+   * What kernels run on: `auto`, the zoo's advice for each workload, unless told. Where there is
+   * no WebGPU it is WebAssembly, and `kernel.info` says why.
+   */
+  readonly backend?: Backend;
+  /** The page's own device for WebGPU, so that its buffers can be shared; it stays the page's. */
+  readonly device?: GPUDevice;
   /** Aborts requests that are under way. */
   readonly signal?: AbortSignal;
 }
@@ -23,6 +32,8 @@ export interface OpenOptions {
 export interface KernelOptions {
   /** `fallback` asks for the default kernel, to compare with. */
   readonly use?: "best" | "fallback";
+  /** The page's own buffers for some tensors on WebGPU, such as another kernel's output. */
+  readonly buffers?: GpuBuffers;
 }
 
 function originOf(url: string | URL): URL {
@@ -41,43 +52,49 @@ async function deviceOf(told: string | undefined): Promise<Device> {
   return { deviceClass, peakGflops: peakOf(peaks) };
 }
 
+/** What a zoo is made from. */
+interface ZooParts extends Device {
+  readonly origin: URL;
+  readonly signal: AbortSignal | undefined;
+  readonly arena: Arena;
+  readonly threads: Threads;
+  readonly backend: Backend;
+  readonly gpu: GpuSide;
+}
+
 /** Kernels of one zoo for this device, in one shared memory. */
 export class KernelZoo {
   readonly deviceClass: string;
+  /** Of its GPU; null where WebGPU is not used, for the reason that kernels tell. */
+  readonly gpuDeviceClass: string | null;
   /** Register-only limit of one core in GFLOP/s; null when the device class was given. */
   readonly peakGflops: number | null;
-  readonly #origin: URL;
-  readonly #signal: AbortSignal | undefined;
-  readonly #arena: Arena;
-  readonly #threads: Threads;
+  readonly #parts: ZooParts;
   readonly #manifests = new Map<string, Promise<TimedManifest>>();
 
-  private constructor(
-    origin: URL,
-    device: Device,
-    arena: Arena,
-    threads: Threads,
-    signal?: AbortSignal,
-  ) {
-    this.#origin = origin;
-    this.#arena = arena;
-    this.#threads = threads;
-    this.#signal = signal;
-    this.deviceClass = device.deviceClass;
-    this.peakGflops = device.peakGflops;
+  private constructor(parts: ZooParts) {
+    this.#parts = parts;
+    this.deviceClass = parts.deviceClass;
+    this.gpuDeviceClass = parts.gpu.kind === "gpu" ? parts.gpu.deviceClass : null;
+    this.peakGflops = parts.peakGflops;
   }
 
   /**
-   * Describes this device: 100 to 250 ms at the first visit, nothing later. Makes no request.
+   * Describes this device: 100 to 250 ms at the first visit, and up to a second more where there
+   * is WebGPU; later little. Makes no request.
    * Throws KernelZooError: memory where the browser has no shared WebAssembly memory, run for a
    * senseless number of threads.
    */
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
-    const { deviceClass, threads = 1, signal } = options;
+    const { deviceClass, threads = 1, backend = "auto", device: own, signal } = options;
+    const origin = originOf(url);
     const arena = new Arena();
     const device = await deviceOf(deviceClass);
-    // After the probe, which wants the processor for itself.
-    return new KernelZoo(originOf(url), device, arena, await startThreads(arena, threads), signal);
+    const [deviceId = ""] = device.deviceClass.split(":");
+    const gpu = await openGpu(backend, deviceId, own);
+    // After the probes, which want the processor for themselves.
+    const started = await startThreads(arena, threads);
+    return new KernelZoo({ ...device, origin, signal, arena, threads: started, backend, gpu });
   }
 
   /**
@@ -110,16 +127,19 @@ export class KernelZoo {
     return new Map(keys.map((key, i) => [key, kernels[i] as Kernel]));
   }
 
-  /** Ends the threads. Kernels can still `run`, but not `runAsync`. */
+  /** Ends the threads and gives up the GPU. Kernels can still `run`, but not `runAsync`. */
   dispose(): void {
-    if (this.#threads.kind === "pool") this.#threads.pool.dispose();
+    const { threads, gpu } = this.#parts;
+    if (threads.kind === "pool") threads.pool.dispose();
+    if (gpu.kind === "gpu") gpu.close();
   }
 
   /** One request for each name, however often it is asked for; failures are not kept. */
   #manifest(name: string): Promise<TimedManifest> {
     const kept = this.#manifests.get(name);
     if (kept !== undefined) return kept;
-    const requested = requestManifest(this.#origin, name, this.deviceClass, this.#signal);
+    const classes = [this.deviceClass, this.gpuDeviceClass].filter((each) => each !== null);
+    const requested = requestManifest(this.#parts.origin, name, classes, this.#parts.signal);
     this.#manifests.set(name, requested);
     requested.catch(() => this.#manifests.delete(name));
     return requested;
@@ -128,16 +148,9 @@ export class KernelZoo {
   #load<Names extends string>(
     { manifest, elapsedMs }: TimedManifest,
     workload: string,
-    { use = "best" }: KernelOptions,
+    { use = "best", buffers }: KernelOptions,
   ): Promise<Kernel<Names>> {
-    return loadKernel<Names>({
-      origin: this.#origin,
-      arena: this.#arena,
-      threads: this.#threads,
-      entry: entryOf(manifest, workload),
-      manifestMs: elapsedMs,
-      use,
-      signal: this.#signal,
-    });
+    const entry = entryOf(manifest, workload);
+    return loadKernel<Names>({ ...this.#parts, entry, manifestMs: elapsedMs, use, buffers });
   }
 }

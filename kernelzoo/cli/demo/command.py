@@ -16,17 +16,19 @@ from kernelzoo.cli.demo.steps import PAGE, START, STEPS, DemoFailed, Step, outst
 from kernelzoo.cli.demo.watch import Sight, watch
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.live import Show, live_display
+from kernelzoo.cli.options import GpuOption, TargetOption
 from kernelzoo.cli.stack.descendants import kill_leftovers
 from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import Environment, StackOptions, plan_fleet
+from kernelzoo.cli.stack.plan import Environment, FleetPlan, StackOptions, plan_fleet
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port, listening_port
 from kernelzoo.cli.stack.record import read_record, refuse_running
 from kernelzoo.cli.stack.signals import interruptible
 from kernelzoo.cli.stack.supervisor import Stack, running
 from kernelzoo.cli.terminal import note, out
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import TargetKind, parse_kind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import StackError
+from workers.fleet.gpu import Gpu
 
 # K0 of nnJIT, Table 3: m, k, n.
 K0 = Workload.of("matmul", (384, 768, 768))
@@ -50,18 +52,27 @@ def demo(
     screenshot: Annotated[
         Path | None, typer.Option(help="Picture of the page; the console's goes beside it.")
     ] = None,
+    target: TargetOption = "wasm",
+    gpu: GpuOption = Gpu.AUTO,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
     state: Annotated[
         Path, typer.Option(help="A directory of the demo's own; emptied at the start.")
     ] = Path(".kernelzoo/demo"),
 ) -> None:
     """Tune a kernel from an empty zoo and serve it to a page, in about a minute."""
+    scale = SHORT if short else FULL
+    fleet = FleetPlan(agents=scale.agents, targets=(parse_kind(target),), gpu=gpu)
     place = Place.at(state)
     empty(place)
-    scale = SHORT if short else FULL
+    options = StackOptions(
+        host=LOOPBACK,
+        port=listening_port(LOOPBACK, port),
+        redis_port=free_port(),
+        overrides=scale.overrides,
+    )
     try:
         with interruptible():
-            sight, result = _steps(place, listening_port(LOOPBACK, port), scale, screenshot)
+            sight, result = _steps(place, options, fleet, screenshot)
     except KeyboardInterrupt:
         note("demo interrupted; every process has been stopped")
         raise typer.Exit(130) from None
@@ -85,25 +96,23 @@ def empty(place: Place) -> None:
 
 
 def _steps(
-    place: Place, port: int, scale: Scale, screenshot: Path | None
+    place: Place, options: StackOptions, fleet: FleetPlan, screenshot: Path | None
 ) -> tuple[Sight, PageResult]:
-    options = StackOptions(
-        host=LOOPBACK, port=port, redis_port=free_port(), overrides=scale.overrides
-    )
     _announce(START)
     with ExitStack() as exits:
         try:
             stack = exits.enter_context(running(place, options))
         except StackError as error:
             raise DemoFailed.at(START, str(error), place.logs) from error
-        sight = _tune(stack, scale)
-        return sight, _open_page(stack, screenshot)
+        sight = _tune(stack, fleet)
+        return sight, _open_page(stack, fleet, screenshot)
 
 
-def _tune(stack: Stack, scale: Scale) -> Sight:
+def _tune(stack: Stack, fleet: FleetPlan) -> Sight:
+    (kind,) = fleet.targets
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-        job = gateway.register(K0, TargetKind.WASM)
-        stack.launch(plan_fleet(stack.place, stack.keys, stack.url, scale.agents))
+        job = gateway.register(K0, kind)
+        stack.launch(plan_fleet(stack.place, stack.keys, stack.url, fleet))
         with live_display() as show:
             sight = watch(stack, gateway, job, _telling(show))
     # The page is timed on a quiet machine.
@@ -125,11 +134,14 @@ def _telling(show: Show) -> Callable[[Sight], None]:
     return tell
 
 
-def _open_page(stack: Stack, screenshot: Path | None) -> PageResult:
+def _open_page(stack: Stack, fleet: FleetPlan, screenshot: Path | None) -> PageResult:
+    """In a browser with the flags of the fleet's: another adapter is another device."""
     _announce(PAGE)
+    (kind,) = fleet.targets
     with served_examples() as origin:
         plan = Visit(
-            address=f"{origin}/matmul/index.html?zoo={stack.url}",
+            address=f"{origin}/matmul/index.html?zoo={stack.url}&target={kind}",
+            gpu=fleet.gpu if kind is TargetKind.WEBGPU else None,
             console=f"{stack.url}/console",
             profile=stack.place.root / "visitor",
             log=stack.log(PAGE.log),

@@ -11,6 +11,7 @@ from kernelzoo.cli.demo.page import PageResult
 from kernelzoo.cli.demo.steps import outstanding
 from kernelzoo.cli.demo.watch import Sight
 from kernelzoo.cli.figures import ABSENT, gflops, number, progress
+from kernelzoo.domain.target import TargetKind
 from workers.fleet.status import FleetStatus
 
 FIRST_TIMED_REACH_MS = 1500.0
@@ -69,7 +70,7 @@ def summary(sight: Sight, result: PageResult) -> Table:
         ("best kernel, from the zoo", number(result.zoo_gflops, "GFLOP/s")),
         ("default kernel", number(result.default_gflops, "GFLOP/s")),
         ("speed-up", _speed_up(result)),
-        ("share of one core's limit", f"{result.share_of_limit:.0%}"),
+        (_LIMIT[job.kind], f"{result.share_of_limit:.0%}"),
         ("largest error", f"{result.max_error:.1e}"),
         ("votes", ABSENT if result.votes is None else str(result.votes)),
         ("first candidate timed", _first_timed(sight.fleet)),
@@ -78,6 +79,12 @@ def summary(sight: Sight, result: PageResult) -> Table:
     ):
         table.add_row(what, figure)
     return table
+
+
+_LIMIT = {
+    TargetKind.WASM: "share of one core's limit",
+    TargetKind.WEBGPU: "share of the GPU's limit",
+}
 
 
 def _speed_up(result: PageResult) -> str:

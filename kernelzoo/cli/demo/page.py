@@ -11,6 +11,7 @@ from kernelzoo.cli.demo.steps import PAGE, too_late
 from kernelzoo.domain.zoo import HitLevel
 from kernelzoo.errors import KernelZooError
 from workers.fleet.chromium import find_chromium, own_flags
+from workers.fleet.gpu import Gpu
 
 
 class PageFailed(KernelZooError):
@@ -18,7 +19,7 @@ class PageFailed(KernelZooError):
 
 
 class PageResult(BaseModel):
-    """What the example page says of itself. Rates are GFLOP/s of one thread."""
+    """What the example page says of itself. Rates are GFLOP/s: of wasm, of one thread."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -48,6 +49,7 @@ class Visit:
 
     address: str
     console: str
+    gpu: Gpu | None
     profile: Path
     log: Path
     screenshot: Path | None
@@ -59,7 +61,7 @@ def visit(plan: Visit) -> PageResult:
         context = playwright.chromium.launch_persistent_context(
             plan.profile,
             executable_path=find_chromium(Path(playwright.chromium.executable_path)),
-            args=own_flags(),
+            args=own_flags(plan.gpu),
             chromium_sandbox="--no-sandbox" not in own_flags(),
             viewport={"width": 1100, "height": 760},
         )

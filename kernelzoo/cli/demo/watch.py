@@ -48,33 +48,36 @@ def watch(stack: Stack, gateway: GatewayClient, job: Job, show: Callable[[Sight]
                 return sight
             continue
         step = outstanding(sight.job)
-        why = hopeless(sight.job) or deadline.missed(step, sight.elapsed_s)
+        why = hopeless(sight.job) or deadline.missed(sight.job, step, sight.elapsed_s)
         if why is not None:
             raise DemoFailed.at(step, why, stack.log(step.log))
     raise DemoFailed.at(VOTE, "the watch ended", stack.log(VOTE.log))
 
 
 class _Deadline:
-    """Each step has its own time, from the moment at which it is the outstanding one."""
+    """Each step of a job has its own time, from when it is the outstanding one."""
 
     def __init__(self) -> None:
-        self._began_s: dict[int, float] = {}
+        self._began_s: dict[tuple[int, int], float] = {}
 
-    def missed(self, step: Step, elapsed_s: float) -> str | None:
-        began_s = self._began_s.setdefault(step.number, elapsed_s)
+    def missed(self, job: Job, step: Step, elapsed_s: float) -> str | None:
+        began_s = self._began_s.setdefault((job.job, step.number), elapsed_s)
         return too_late(step) if elapsed_s - began_s > step.limit_s else None
 
 
 def _sights(stack: Stack, gateway: GatewayClient, job: Job) -> Iterator[Sight]:
-    """A gateway that is being restarted leaves the last view of it standing."""
+    """Of the newest job: that of the agents' GPU model, once one of them has asked for work.
+
+    A gateway that is being restarted leaves the last view of it standing.
+    """
     started_s = time.monotonic()
     winners: tuple[ZooEntry, ...] = ()
     while True:
         for sentence in stack.tend():
             note(sentence)
         with suppress(StackError):
-            job = gateway.job(job.job)
-            winners = winners_of(job, gateway.entries())
+            *_, job = gateway.jobs(job.workload, job.kind)
+            winners = winners_of(job.workload, (job.kind,), gateway.entries())
         yield Sight(
             job=job,
             fleet=read_status(stack.place.fleet),

@@ -8,6 +8,8 @@ from pathlib import Path
 from kernelzoo.cli.stack.keys import Keys
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.ports import LOOPBACK, local_url
+from kernelzoo.domain.target import TargetKind
+from workers.fleet.gpu import Gpu
 
 Environment = tuple[tuple[str, str], ...]
 
@@ -38,13 +40,22 @@ class ProcessSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlan:
+    """How many browsers, what they measure, and what webgpu runs on."""
+
+    agents: int
+    targets: tuple[TargetKind, ...] = (TargetKind.WASM,)
+    gpu: Gpu = Gpu.AUTO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StackOptions:
     """`overrides` are further settings, by the names of environment variables."""
 
     host: str
     port: int
     redis_port: int
-    agents: int = 0
+    fleet: FleetPlan | None = None
     compile_processes: int = 2
     overrides: Environment = ()
 
@@ -64,19 +75,21 @@ def plan_stack(
         _compile_worker(place, env, options.compile_processes),
         _aggregate_worker(place, env),
     )
-    if options.agents == 0:
+    if options.fleet is None:
         return services
-    return (*services, plan_fleet(place, keys, options.url, options.agents))
+    return (*services, plan_fleet(place, keys, options.url, options.fleet))
 
 
-def plan_fleet(place: Place, keys: Keys, url: str, agents: int) -> ProcessSpec:
+def plan_fleet(place: Place, keys: Keys, url: str, fleet: FleetPlan) -> ProcessSpec:
     """The operator's key travels in the environment, never on the command line."""
     return ProcessSpec(
         name="fleet",
         tier=Tier.FLEET,
         command=(
             *_python("workers.fleet"),
-            *("--url", url, "--agents", str(agents), "--state", str(place.fleet)),
+            *("--url", url, "--agents", str(fleet.agents), "--state", str(place.fleet)),
+            *(word for target in fleet.targets for word in ("--target", target.value)),
+            *("--gpu", fleet.gpu.value),
         ),
         env=(("KERNELZOO_OPERATOR_KEY", keys.operator),),
         log=place.log("fleet"),

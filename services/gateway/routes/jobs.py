@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, BackgroundTasks, Path, Response
 
 from kernelzoo import jobs
+from kernelzoo.domain.gpu import first_space
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import tuning
@@ -35,7 +36,10 @@ async def open_job(
         async with db.transaction():
             await execute(db, tuning.register_workload(workload))
             opened = await fetch_one(db, tuning.open_job(workload, kind))
-        progress = await fetch_one(db, tuning.progress(workload_key=workload.key, kind=kind))
+        progress = await fetch_one(
+            db,
+            tuning.progress(workload_key=workload.key, kind=kind, space=first_space(kind)),
+        )
     if opened is None:
         response.status_code = HTTPStatus.OK
     else:
@@ -91,7 +95,7 @@ def _job(row: tuning.JobProgress) -> Job:
         job=row.id,
         workload=row.workload_key,
         kind=TargetKind(row.kind),
-        space="",
+        space=row.space,
         state=row.state,
         flops=row.flops,
         candidates=row.candidates,

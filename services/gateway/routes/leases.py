@@ -6,14 +6,16 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, BackgroundTasks, Path, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from psycopg import AsyncConnection
 
 from kernelzoo import jobs
 from kernelzoo.domain.ballot import Ballot, BallotLine
 from kernelzoo.domain.measurement import Measurement, Outcome
 from kernelzoo.domain.seeded import SAMPLED_ENTRIES, comparison_tolerance
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.store import ballots, candidates, leases, measurements
+from kernelzoo.store import ballots, candidates, leases, measurements, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.manifests import kernel_of
 from services.gateway.problems import Refusal
@@ -46,6 +48,7 @@ async def lend(
     """Borrow candidates to measure. Waits for the first one to be compiled."""
     deadline = time.monotonic() + body.wait_s
     while not await request.is_disconnected():
+        await _open_jobs(state, session)
         lease = await _try_to_lend(state, session, body.limit)
         remaining_s = deadline - time.monotonic()
         if lease is not None:
@@ -54,6 +57,17 @@ async def lend(
             break
         await state.wake.wait(min(remaining_s, POLL_S))
     return Response(status_code=HTTPStatus.NO_CONTENT)  # type: ignore[return-value]
+
+
+async def _open_jobs(state: State, session: Session) -> None:
+    """The first agent with a model of GPU opens the jobs of its space."""
+    if session.device_class.target.kind is not TargetKind.WEBGPU:
+        return
+    async with state.pool.connection() as db:
+        opened = await fetch_all(db, tuning.open_jobs_for(session.device_class.device_id))
+    for job in opened:
+        # Sending may block for seconds where the broker is away.
+        await run_in_threadpool(state.send, jobs.plan_space(job.id))
 
 
 async def _try_to_lend(state: State, session: Session, limit: int) -> Lease | None:
@@ -105,7 +119,7 @@ async def _grant(
         workload=workload.key,
         flops=workload.flops,
         seed=seed,
-        tolerance=comparison_tolerance(workload),
+        tolerance=comparison_tolerance(workload, session.device_class.target.kind),
         reference=kernels[first.reference_id],
         candidates=[kernels[candidate_id] for candidate_id in lent],
         measured=[

@@ -6,7 +6,6 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Response
 
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.store import agents, candidates, tuning, zoo
@@ -160,7 +159,7 @@ def _device(row: agents.DeviceRow) -> Device:
         logical_cores=row.logical_cores,
         gpu_vendor=row.gpu_vendor,
         gpu_architecture=row.gpu_architecture,
-        gpu_model=gpu_model(row.gpu_vendor, row.gpu_architecture).name,
+        gpu_model=row.gpu_model,
         engines=row.engines,
         core_gflops=row.core_gflops,
         gpu_gflops=row.gpu_gflops,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kernelzoo.domain.measurement import Outcome, Verdict
-from kernelzoo.domain.seeded import sampled_positions
+from kernelzoo.domain.seeded import comparison_tolerance, sampled_positions
 from kernelzoo.domain.workload import Workload
 from services.aggregator.definitions import Floats, Indices, entries
 from services.aggregator.verification import expected_entries, input_values, judge
@@ -43,7 +43,7 @@ RIGHT = tuple(EXPECTED.tolist())
 
 
 def verdict(outcome: Outcome, entries: tuple[float, ...]) -> Verdict:
-    return judge(outcome, entries, EXPECTED, WORKLOAD).verdict
+    return judge(outcome, entries, EXPECTED, comparison_tolerance(WORKLOAD)).verdict
 
 
 def test_right_entries_are_verified() -> None:

@@ -32,6 +32,7 @@ def _job(**changes: object) -> Job:
         "job": 1,
         "workload": "matmul:f32:m384k768n768",
         "kind": TargetKind.WASM,
+        "space": "",
         "state": "planned",
         "flops": 452_984_832,
         "candidates": 40,
@@ -92,10 +93,16 @@ def test_the_outstanding_step_follows_from_the_job(job: Job, step: Step) -> None
 
 def test_a_step_has_its_own_time_from_when_it_is_its_turn() -> None:
     deadline = _Deadline()
-    assert deadline.missed(COMPILE, 0) is None
-    assert deadline.missed(MEASURE, 50) is None
-    assert deadline.missed(MEASURE, 79) is None
-    assert deadline.missed(MEASURE, 81) == "no measurement within 30 s"
+    assert deadline.missed(_job(), COMPILE, 0) is None
+    assert deadline.missed(_job(), MEASURE, 50) is None
+    assert deadline.missed(_job(), MEASURE, 79) is None
+    assert deadline.missed(_job(), MEASURE, 81) == "no measurement within 30 s"
+
+
+def test_the_job_of_a_gpu_model_that_comes_later_has_time_of_its_own() -> None:
+    deadline = _Deadline()
+    assert deadline.missed(_job(job=1, space="any"), COMPILE, 0) is None
+    assert deadline.missed(_job(job=2, space="swiftshader"), COMPILE, 70) is None
 
 
 def test_waiting_ends_early_when_nothing_can_come_of_it() -> None:

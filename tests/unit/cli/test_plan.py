@@ -6,7 +6,7 @@ import pytest
 
 from kernelzoo.cli.stack.keys import Keys
 from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import ProcessSpec, StackOptions, Tier, plan_stack
+from kernelzoo.cli.stack.plan import FleetPlan, ProcessSpec, StackOptions, Tier, plan_stack
 
 PLACE = Place(root=Path("/state"))
 KEYS = Keys(operator="operator-secret", token_secret="token-secret")
@@ -17,7 +17,7 @@ def _plan(agents: int = 0, host: str = "127.0.0.1") -> tuple[ProcessSpec, ...]:
         host=host,
         port=8787,
         redis_port=7000,
-        agents=agents,
+        fleet=FleetPlan(agents=agents) if agents else None,
         overrides=(("KERNELZOO_QUORUM", "2"),),
     )
     return plan_stack(PLACE, KEYS, "postgresql:///x", options)

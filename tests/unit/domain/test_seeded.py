@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from kernelzoo.domain.seeded import comparison_tolerance, input_value, sampled_positions
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.aggregator.verification import input_values
 
@@ -47,3 +49,20 @@ def test_float32_results_in_any_order_are_within_the_tolerance_and_wrong_ones_ar
     assert np.max(np.abs(total - exact)) <= tolerance
     without_last_product = total - a[:, -1:] * b[-1:, :]
     assert np.max(np.abs(without_last_product - exact)) > 10 * tolerance
+
+
+def upwards(exact: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Rounded to float32 as WGSL permits and WebAssembly does not: never down."""
+    nearest = exact.astype(np.float32)
+    return np.where(nearest < exact, np.nextafter(nearest, np.float32(np.inf)), nearest)
+
+
+def test_sums_that_are_always_rounded_up_are_right_on_webgpu() -> None:
+    workload = Workload.parse("row_sum:f32:m64n4096")
+    values = input_values(7, 0, np.arange(64 * 4096)).reshape(64, 4096) + 0.5
+    total = np.zeros(64, dtype=np.float32)
+    for column in values.T:
+        total = upwards(total.astype(np.float64) + column)
+    error = np.max(np.abs(total - values.sum(axis=1)))
+    assert comparison_tolerance(workload) / 16 < error
+    assert error <= comparison_tolerance(workload, TargetKind.WEBGPU)

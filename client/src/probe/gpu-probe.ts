@@ -1,0 +1,191 @@
+/** The microbenchmark suite of GPUs: ρ, the limit of the GPU, its memory, and its dispatches. */
+import { BoundProgram } from "../gpu/bound.js";
+import { storageBuffer } from "../gpu/buffers.js";
+import type { OpenDevice } from "../gpu/device.js";
+import { compileProgram, type Program } from "../gpu/program.js";
+import { type GpuTimer, gpuTimer } from "../gpu/timer.js";
+import { bit, doubtful } from "./bits.js";
+import { GPU_PRIMITIVES, GPU_SETTINGS, GPU_SUITE } from "./gpu-modules.js";
+import { type Entrant, type RaceLimits, race } from "./race.js";
+
+type Name = keyof typeof GPU_SETTINGS;
+
+/**
+ * `rho` as `r<suite>-<bits>`, bit i for primitive i. Rates are of the whole GPU; 0 is unknown. A
+ * probe that did not settle is worth repeating at the next visit.
+ */
+export interface GpuProbeResult {
+  readonly rho: string;
+  readonly peakGflops: number;
+  readonly bandwidthGbps: number;
+  readonly dispatchUs: number;
+  readonly settled: boolean;
+}
+
+/** A driver that needs longer for one of these is of no use for kernels either. */
+const LIMIT_MS = 10_000;
+/** Timed as whole calls; of the others a sample may be any number of workgroups. */
+const WHOLE: ReadonlySet<Name> = new Set(["whole", "split", "nothing"]);
+const TILES = ["direct", "staged", "scalar", "whole", "split", "peak"] as const;
+/** Steps of the timer in a sample, so that its shortest is wrong by 5 %. */
+const STEPS = 40;
+
+/** The rates of settings, in the order of `names`. */
+type Rates = ReadonlyMap<Name, number>;
+
+const ratioOf = (rates: Rates, base: Name, advanced: Name): number =>
+  (rates.get(advanced) ?? 0) / (rates.get(base) || 1);
+
+function inDoubt(rates: Rates): boolean {
+  return GPU_PRIMITIVES.some(({ base, advanced, margin }) =>
+    doubtful(ratioOf(rates, base, advanced), margin),
+  );
+}
+
+/** For ρ and the peak; the limit is for software renderers. */
+const limitsOf = (names: readonly Name[], stepMs: number): RaceLimits => ({
+  sampleMs: Math.max(1, STEPS * stepMs),
+  firstCount: 1,
+  sameWithin: 1.1,
+  quietRounds: (rates) => (inDoubt(new Map(names.map((name, i) => [name, rates[i] ?? 0]))) ? 8 : 3),
+  limitMs: 500,
+});
+
+async function compiled(open: OpenDevice, name: Name): Promise<Program> {
+  const { code, dispatches, scratchBytes } = GPU_SETTINGS[name];
+  const tensor = { dtype: "f32", shape: [] } as const;
+  const kernel = {
+    candidate: name,
+    requires: [],
+    dispatches,
+    scratch_bytes: scratchBytes,
+    tensors: [
+      { ...tensor, name: "source", role: "input" },
+      { ...tensor, name: "sink", role: "output" },
+    ],
+  } as const;
+  return compileProgram(open, kernel, code);
+}
+
+/** Settings bound to buffers that they share; the caller disposes of them. */
+class Track {
+  readonly #open: OpenDevice;
+  readonly #bound: ReadonlyMap<Name, BoundProgram>;
+  readonly #buffers: readonly GPUBuffer[];
+
+  private constructor(
+    open: OpenDevice,
+    bound: ReadonlyMap<Name, BoundProgram>,
+    buffers: readonly GPUBuffer[],
+  ) {
+    this.#open = open;
+    this.#bound = bound;
+    this.#buffers = buffers;
+  }
+
+  static async make(open: OpenDevice, names: readonly Name[]): Promise<Track> {
+    const programs = await Promise.all(names.map((name) => compiled(open, name)));
+    const largest = (of: "sourceBytes" | "sinkBytes" | "scratchBytes"): number =>
+      Math.max(...names.map((name) => GPU_SETTINGS[name][of]));
+    return open.scoped(() => {
+      const [source, sink, scratch] = [
+        storageBuffer(open.device, largest("sourceBytes")),
+        storageBuffer(open.device, largest("sinkBytes")),
+        storageBuffer(open.device, largest("scratchBytes")),
+      ] as const;
+      const bound = programs.map((program, i) => {
+        const own = program.kernel.scratch_bytes > 0 ? [scratch] : [];
+        return [names[i] as Name, new BoundProgram(program, [source, sink, ...own])] as const;
+      });
+      return new Track(open, new Map(bound), [source, sink, scratch]);
+    }, LIMIT_MS);
+  }
+
+  timer(name: Name): Promise<GpuTimer> {
+    const bound = this.#bound.get(name) as BoundProgram;
+    return gpuTimer(this.#open, (pass) => bound.encode(pass, 0, 1), LIMIT_MS);
+  }
+
+  /** One iteration is a slice, or a whole call. */
+  entrant(name: Name, timer: GpuTimer): Entrant {
+    const bound = this.#bound.get(name) as BoundProgram;
+    const slices = WHOLE.has(name) ? 1 : bound.slices;
+    return {
+      work: GPU_SETTINGS[name].work / slices,
+      async timed(count) {
+        const encode = (pass: GPUComputePassEncoder): void => {
+          for (let call = slices; call <= count; call += slices) bound.encode(pass);
+          if (count % slices > 0) bound.encode(pass, 0, count % slices);
+        };
+        return (await timer.passNs(encode, LIMIT_MS)) / 1e6;
+      },
+    };
+  }
+
+  dispose(): void {
+    for (const bound of this.#bound.values()) bound.dispose();
+    for (const buffer of this.#buffers) buffer.destroy();
+  }
+}
+
+/** Rates in units of the settings' work per nanosecond. */
+async function ratesOf(
+  open: OpenDevice,
+  names: readonly Name[],
+  limits: (stepMs: number) => RaceLimits,
+): Promise<{ readonly rates: Rates; readonly settled: boolean }> {
+  const track = await Track.make(open, names);
+  try {
+    const timer = await track.timer(names[0] as Name);
+    const entrants = names.map((name) => track.entrant(name, timer));
+    const { rates, settled } = await race(entrants, limits(timer.stepMs));
+    timer.dispose();
+    return { rates: new Map(names.map((name, i) => [name, rates[i] ?? 0])), settled };
+  } finally {
+    track.dispose();
+  }
+}
+
+/** For levels: whatever the memory and the driver's queue are asked to do beside it. */
+const rough = (stepMs: number): RaceLimits => ({
+  sampleMs: Math.max(0.5, STEPS * stepMs),
+  firstCount: 1,
+  sameWithin: 1.3,
+  quietRounds: () => 2,
+  limitMs: 150,
+});
+
+/** Slower than any GPU: a software renderer, whose memory the probe of wasm has measured. */
+const SOFTWARE_GFLOPS = 64;
+
+/** 0 where the buffer does not fit, or takes too long to fill with zeros. */
+async function bandwidthGbps(open: OpenDevice, peakGflops: number): Promise<number> {
+  if (peakGflops < SOFTWARE_GFLOPS) return 0;
+  try {
+    return (await ratesOf(open, ["stream"], rough)).rates.get("stream") ?? 0;
+  } catch (thrown) {
+    if (open.loss !== null) throw thrown;
+    return 0;
+  }
+}
+
+/**
+ * Measures ρ and the levels of a GPU. Most of the time is compiling: under a second on a GPU, two
+ * on a software renderer. Throws KernelZooError.
+ */
+export async function probeGpu(open: OpenDevice): Promise<GpuProbeResult> {
+  const { rates, settled } = await ratesOf(open, TILES, (stepMs) => limitsOf(TILES, stepMs));
+  const dispatches = await ratesOf(open, ["nothing"], rough);
+  const bits = GPU_PRIMITIVES.map(({ base, advanced, margin }) =>
+    bit(rates.get(base) ?? 0, rates.get(advanced) ?? 0, margin),
+  );
+  const perNs = dispatches.rates.get("nothing") ?? 0;
+  const peakGflops = rates.get("peak") ?? 0;
+  return {
+    rho: `r${GPU_SUITE}-${bits.join("")}`,
+    peakGflops,
+    bandwidthGbps: await bandwidthGbps(open, peakGflops),
+    dispatchUs: perNs > 0 ? 1 / (1e3 * perNs) : 0,
+    settled,
+  };
+}

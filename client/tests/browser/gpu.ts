@@ -1,0 +1,188 @@
+/** Parts of the client on a real WebGPU, called by tests/browser/test_gpu.py. */
+import { gpuInstrument } from "../../src/agent/gpu-instrument.js";
+import { BoundProgram } from "../../src/gpu/bound.js";
+import { storageBuffer } from "../../src/gpu/buffers.js";
+import type { OpenDevice } from "../../src/gpu/device.js";
+import { DeviceOwner } from "../../src/gpu/owner.js";
+import { compileProgram } from "../../src/gpu/program.js";
+import { readBuffer } from "../../src/gpu/read.js";
+import { runInSlices, submitPass } from "../../src/gpu/submit.js";
+import { gpuTimer } from "../../src/gpu/timer.js";
+import { probeGpu } from "../../src/probe/gpu-probe.js";
+import { now } from "../../src/timing/clock.js";
+import type { KernelWire, Lease, MeasurementWire } from "../../src/wire/types.js";
+
+/** No multiple of a vector, of a workgroup or of a slice. */
+const ELEMENTS = 9_999;
+const THREADS = 32;
+const WORKGROUPS = Math.ceil(ELEMENTS / THREADS);
+const LIMIT_MS = 20_000;
+
+const BINDINGS = `
+@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read> b: array<f32>;
+@group(0) @binding(2) var<storage, read_write> c: array<f32>;
+@group(1) @binding(0) var<uniform> first: u32;
+`;
+
+const SCRATCH = "@group(0) @binding(3) var<storage, read_write> scratch: array<f32>;";
+
+const entry = (name: string, body: string): string => `
+@compute @workgroup_size(${THREADS})
+fn ${name}(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let i = (first + group.x) * ${THREADS}u + thread;
+  if (i < ${ELEMENTS}u) { ${body} }
+}`;
+
+const SLOW =
+  "var x = a[i]; for (var n = 0u; n < 2000000u; n++) { x = x * 0.999 + b[i]; } c[i] = x;";
+
+/** c = 2(a + b) in two dispatches through scratch, and what may be wrong with it. */
+const TEXTS = {
+  right: `${BINDINGS}${SCRATCH}
+    ${entry("main", "scratch[i] = a[i] + b[i];")}${entry("then_1", "c[i] = 2.0 * scratch[i];")}`,
+  wrong: BINDINGS + entry("main", "c[i] = 2.0 * (a[i] - b[i]);"),
+  partial: BINDINGS + entry("main", "if (i % 7u != 3u) { c[i] = 2.0 * (a[i] + b[i]); }"),
+  unreadable: `${BINDINGS}\nfn main( {`,
+  misnamed: BINDINGS + entry("other", "c[i] = 0.0;"),
+  // Stores to an input.
+  misbound:
+    BINDINGS.replace("<storage, read> a", "<storage, read_write> a") + entry("main", "a[i] = 0.0;"),
+  demanding: BINDINGS + entry("main", "c[i] = 0.0;"),
+  slow: BINDINGS + entry("main", SLOW),
+} as const;
+
+type Text = keyof typeof TEXTS;
+
+function kernelOf(name: Text): KernelWire {
+  const shape = [ELEMENTS];
+  const dispatch = { workgroups: WORKGROUPS, threads: THREADS };
+  const entries = name === "right" ? ["main", "then_1"] : ["main"];
+  return {
+    candidate: name,
+    sha256: name,
+    url: "",
+    size_bytes: 0,
+    abi: 1,
+    kind: "webgpu",
+    requires: name === "demanding" ? ["workgroup-memory-64k"] : [],
+    tensors: [
+      { name: "a", role: "input", dtype: "f32", shape },
+      { name: "b", role: "input", dtype: "f32", shape },
+      { name: "c", role: "output", dtype: "f32", shape },
+    ],
+    scratch_bytes: name === "right" ? 4 * ELEMENTS : 0,
+    range_extent: WORKGROUPS * entries.length,
+    layouts: [],
+    dispatches: entries.map((each) => ({ entry: each, ...dispatch })),
+  };
+}
+
+const leaseOf = (kernels: readonly KernelWire[]): Lease => ({
+  lease: "1",
+  nonce: "",
+  expires_in_s: 60,
+  workload: `double_sum:f32:n${ELEMENTS}`,
+  flops: 2 * ELEMENTS,
+  seed: 7,
+  tolerance: 1e-6,
+  reference: kernelOf("right"),
+  candidates: [...kernels],
+  measured: [],
+  unmeasured: 0,
+  complete: true,
+});
+
+interface Bound {
+  readonly bound: BoundProgram;
+  readonly output: GPUBuffer;
+}
+
+async function boundRight(open: OpenDevice): Promise<Bound> {
+  const program = await compileProgram(open, kernelOf("right"), TEXTS.right);
+  const buffers = Array.from({ length: 4 }, () => storageBuffer(open.device, 4 * ELEMENTS));
+  const [a, b, output] = buffers as [GPUBuffer, GPUBuffer, GPUBuffer];
+  const values = Float32Array.from({ length: ELEMENTS }, (_, i) => i);
+  open.device.queue.writeBuffer(a, 0, values);
+  open.device.queue.writeBuffer(b, 0, values);
+  return { bound: await open.scoped(() => new BoundProgram(program, buffers), LIMIT_MS), output };
+}
+
+/** Whether the output is 4i everywhere when slices [lo, hi) run one after another. */
+export async function rightInPartsOf(units: number): Promise<boolean> {
+  const open = await new DeviceOwner().device();
+  const { bound, output } = await boundRight(open);
+  for (let lo = 0; lo < bound.slices; lo += units) {
+    submitPass(open.device, (pass) => bound.encode(pass, lo, Math.min(lo + units, bound.slices)));
+  }
+  const values = new Float32Array(await readBuffer(open, output, 4 * ELEMENTS, LIMIT_MS));
+  open.dispose();
+  return values.every((value, i) => value === 4 * i);
+}
+
+/** What becomes of each kernel in one lease; `lost` is one during which the device is lost. */
+export async function measured(names: readonly (Text | "lost")[]): Promise<MeasurementWire[]> {
+  const owner = new DeviceOwner();
+  const kernels = names.map((name) => kernelOf(name === "lost" ? "right" : name));
+  const lease = leaseOf(kernels);
+  const instrument = gpuInstrument(owner, (open, kernel) =>
+    compileProgram(open, kernel, TEXTS[kernel.candidate as Text]),
+  );
+  const opened = await instrument.open(lease, kernels);
+  const made: MeasurementWire[] = [];
+  for (const [i, name] of names.entries()) {
+    const work = await opened.candidate(kernels[i] as KernelWire);
+    const open = await owner.device();
+    const working = work();
+    if (name === "lost") setTimeout(() => open.device.destroy(), 1);
+    made.push(await working);
+  }
+  opened.dispose();
+  owner.dispose();
+  return made;
+}
+
+/** Relative times of the reference against itself. */
+export async function measuredAgain(): Promise<readonly number[]> {
+  const owner = new DeviceOwner();
+  const kernels = [kernelOf("right"), kernelOf("right")];
+  const instrument = gpuInstrument(owner, (open, kernel) =>
+    compileProgram(open, kernel, TEXTS[kernel.candidate as Text]),
+  );
+  const opened = await instrument.open(leaseOf(kernels), kernels);
+  const times = await (await opened.again(kernels))();
+  owner.dispose();
+  return times;
+}
+
+/** The timer of a device, and how far two samples of the same pass are apart, as a ratio. */
+export async function timed() {
+  const open = await new DeviceOwner().device();
+  const { bound } = await boundRight(open);
+  await runInSlices(open, bound, now() + LIMIT_MS);
+  const timer = await gpuTimer(open, (pass) => bound.encode(pass, 0, 1), LIMIT_MS);
+  const once = await timer.passNs((pass) => bound.encode(pass), LIMIT_MS);
+  const { kind, stepMs } = timer;
+  open.dispose();
+  return { kind, stepMs, once };
+}
+
+/** A device that is lost while its owner lives is followed by another. */
+export async function afterLoss() {
+  const owner = new DeviceOwner();
+  const first = await owner.device();
+  first.device.destroy();
+  await first.device.lost;
+  const second = await owner.device();
+  const { bound, output } = await boundRight(second);
+  await runInSlices(second, bound, now() + LIMIT_MS);
+  const values = new Float32Array(await readBuffer(second, output, 8, LIMIT_MS));
+  return { another: first !== second, loss: first.loss?.message ?? "", value: values[1] };
+}
+
+export async function probed() {
+  const open = await new DeviceOwner().device();
+  const start = now();
+  const result = await probeGpu(open);
+  return { ...result, elapsedMs: now() - start, features: open.features };
+}

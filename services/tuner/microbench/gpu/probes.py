@@ -1,0 +1,87 @@
+"""The suite of GPUs: primitives, each in its base and its advanced setting, the limit of the GPU,
+a stream, and a dispatch of nothing. docs/adr/0012 says which primitives are not in it, and why.
+"""
+
+from dataclasses import dataclass
+
+from kernelzoo.domain.artifact import Dispatch
+from services.tuner.ir.nodes import Program
+from services.tuner.microbench.gpu import registers, splits, streams
+from services.tuner.microbench.gpu.nests import SINK, SOURCE
+from services.tuner.microbench.gpu.tiles import TileLoop
+from services.tuner.wgsl.module import printed
+
+SUITE = 101
+"""Version of the suite: raise it when a probe, a margin, or the order of the list changes. Those of
+GPUs begin at 101."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSetting:
+    """A WGSL module of ABI 1 with two tensors, source and sink. `work` is that of all its
+    dispatches: floating-point operations, or bytes of a stream.
+    """
+
+    text: str
+    dispatches: tuple[Dispatch, ...]
+    source_bytes: int
+    sink_bytes: int
+    scratch_bytes: int
+    work: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProbe:
+    """Its bit is 1 where the advanced setting is at least `margin` times as fast as the base.
+
+    Both are names of settings.
+    """
+
+    primitive: str
+    margin: float
+    base: str
+    advanced: str
+
+
+def settings() -> dict[str, GpuSetting]:
+    """By name; a setting may be part of several probes."""
+    return {
+        "direct": _tile(TileLoop()),
+        "staged": _tile(TileLoop(staged=True)),
+        "scalar": _tile(TileLoop(wide=False)),
+        "whole": _setting(splits.whole(), splits.FLOPS),
+        "split": _setting(splits.split(), splits.FLOPS),
+        "peak": _setting((registers.sums_of_products(),), _peak_flops()),
+        "stream": _setting((streams.stream(),), streams.BYTES),
+        "nothing": _setting((streams.nothing(),), 1),
+    }
+
+
+def suite() -> tuple[GpuProbe, ...]:
+    """In the order of the bits of the primitive vector."""
+    return (
+        GpuProbe(primitive="cache_read", margin=1.3, base="direct", advanced="staged"),
+        GpuProbe(primitive="vec4", margin=1.3, base="scalar", advanced="direct"),
+        GpuProbe(primitive="split_k", margin=1.4, base="whole", advanced="split"),
+    )
+
+
+def _peak_flops() -> int:
+    return registers.FLOPS * registers.THREADS * registers.GROUPS
+
+
+def _tile(loop: TileLoop) -> GpuSetting:
+    return _setting((loop.program(),), loop.flops * loop.groups)
+
+
+def _setting(programs: tuple[Program, ...], work: int) -> GpuSetting:
+    module = printed(programs, (SOURCE, SINK))
+    sizes = {buffer.name: 4 * buffer.size for p in programs for buffer in p.parameters}
+    return GpuSetting(
+        text=module.text,
+        dispatches=module.dispatches,
+        source_bytes=sizes[SOURCE],
+        sink_bytes=sizes[SINK],
+        scratch_bytes=module.scratch_bytes,
+        work=work,
+    )

@@ -1,0 +1,49 @@
+"""A contraction of few blocks: each by one workgroup, or its k split among several and added."""
+
+from dataclasses import replace
+
+from services.tuner.ir.kinds import Element, Scope
+from services.tuner.ir.nodes import Buffer, Program
+from services.tuner.microbench.gpu.nests import (
+    LANES,
+    affine,
+    assign,
+    load,
+    place,
+    program,
+    sink,
+    store,
+    sum_of,
+    vector,
+)
+from services.tuner.microbench.gpu.tiles import THREADS, TileLoop
+
+BLOCKS = 16
+"""Fewer than a large GPU has cores."""
+
+PARTS = 4
+WHOLE = TileLoop(k=1024, groups=BLOCKS)
+FLOPS = WHOLE.flops * BLOCKS
+
+
+def whole() -> tuple[Program, ...]:
+    return (WHOLE.program(),)
+
+
+def split() -> tuple[Program, ...]:
+    """Sums of a quarter of k each go to scratch; a second dispatch adds four of them."""
+    part = replace(WHOLE, k=WHOLE.k // PARTS, groups=BLOCKS * PARTS)
+    size = LANES * THREADS * part.groups
+    partial = Buffer(name="partial", scope=Scope.GLOBAL, element=Element.F32, size=size)
+    first = part.program(into=partial)
+    data = first.parameters[0]
+    written = sink(THREADS * BLOCKS)
+    sums = [vector(f"part{number}") for number in range(PARTS)]
+    stride = LANES * THREADS * BLOCKS
+    loads = [
+        assign(one, load(partial, place(THREADS).plus(affine(stride * number))))
+        for number, one in enumerate(sums)
+    ]
+    body = (*loads, store(written, place(THREADS), sum_of(sums)))
+    second = program((data, partial, written), BLOCKS, THREADS, body)
+    return (replace(first, parameters=(data, partial, written)), second)
