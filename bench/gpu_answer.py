@@ -19,7 +19,8 @@ class Screened(_Camel, frozen=True, kw_only=True):
 
 
 class Result(_Camel, frozen=True, kw_only=True):
-    """Nanoseconds of each round: of the kernel alone, and of a call among many."""
+    """Nanoseconds of each round: of the kernel alone, of a call among many, and of a call among
+    many of which several are handed to the GPU at once."""
 
     name: str
     flops: int
@@ -29,6 +30,7 @@ class Result(_Camel, frozen=True, kw_only=True):
     difference: float | None
     kernel_ns: tuple[float, ...]
     call_ns: tuple[float, ...]
+    batched_ns: tuple[float, ...]
 
 
 class Contest(_Camel, frozen=True, kw_only=True):

@@ -106,7 +106,19 @@ def _case(space: GpuSpace) -> JobCase:
 
 
 def _short(candidate: Candidate) -> str:
-    return " ".join(f"{name}={value}" for name, value in candidate.config)
+    """'64x64x16 of 8x8 u1 turned prefetch split 4 group 1': block, thread tile, unroll.
+
+    Configs of other families are named setting by setting.
+    """
+    config = dict(candidate.config)
+    if "tile_m" not in config or "block_k" not in config:
+        return " ".join(f"{name}={value}" for name, value in candidate.config)
+    return (
+        f"{config['block_m']}x{config['block_n']}x{config['block_k']} of "
+        f"{config['tile_m']}x{config['tile_n']} u{config['unroll_k']} {config['cache']} "
+        f"{'prefetch ' if config['prefetch'] else ''}"
+        f"split {config['split_k']} group {config['group_m']}"
+    )
 
 
 def _path(made: Compiled) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from bench.gpu_answer import Answer
 from bench.gpu_cases import GPU_CASES, GpuCase
-from bench.gpu_standings import OURS, READING, GpuStanding, GpuStandings, gpu_standings
+from bench.gpu_standings import LIMIT, OURS, READING, GpuStanding, GpuStandings, gpu_standings
 from bench.report import Cell, Claim, Report
 
 ON_CPU = ("google", "swiftshader")
@@ -15,7 +15,7 @@ ON_CPU_SPEEDUP = 2.0
 SPACE = (20, 80)
 FIRST_WITHIN = 0.95
 CASES = {case.name: case for case in GPU_CASES}
-LIMITS = (
+ADAPTER_LIMITS = (
     "maxComputeInvocationsPerWorkgroup",
     "maxComputeWorkgroupStorageSize",
     "maxStorageBufferBindingSize",
@@ -49,7 +49,7 @@ def adapter_facts(answer: Answer) -> dict[str, Cell]:
         "architecture": adapter.architecture,
         "subgroups": f"{adapter.subgroup_min_size} to {adapter.subgroup_max_size}",
         "features": " ".join(adapter.features),
-        **{name: adapter.limits.get(name) for name in LIMITS},
+        **{name: adapter.limits.get(name) for name in ADAPTER_LIMITS},
         **answer.peers,
     }
 
@@ -63,8 +63,8 @@ def _rows(held: GpuStandings) -> Iterator[dict[str, Cell]]:
 
 
 COLUMNS = (
-    *("workload", "what", "kernel_us", "call_us", "profiled_us", "spread", "gflops", "of_limit"),
-    *("gb_per_s", "kernel_x", "call_x", "dispatches", "note"),
+    *("workload", "what", "kernel_us", "call_us", "batched_us", "profiled_us", "spread"),
+    *("gflops", "of_limit", "gb_per_s", "kernel_x", "call_x", "dispatches", "note"),
 )
 
 
@@ -75,13 +75,13 @@ def _empty_row() -> dict[str, Cell]:
 def _row(held: GpuStandings, name: str, standing: GpuStanding) -> dict[str, Cell]:
     """`kernel_x` and `call_x`: its time over ours, kernel against kernel, and call against call."""
     result, limit = standing.result, held.limit_gflops
-    profiled_ns, call_ns = result.profiled_ns, standing.call_ns
     return {
         "workload": held.contest.case,
         "what": name,
         "kernel_us": standing.kernel_ns / 1e3,
-        "call_us": None if call_ns is None else call_ns / 1e3,
-        "profiled_us": None if profiled_ns is None else profiled_ns / 1e3,
+        "call_us": _us(standing.call_ns),
+        "batched_us": _us(standing.batched_ns),
+        "profiled_us": _us(result.profiled_ns),
         "spread": standing.kernel_spread,
         "gflops": standing.gflops or None,
         "of_limit": standing.gflops / limit if limit and standing.gflops else None,
@@ -91,6 +91,10 @@ def _row(held: GpuStandings, name: str, standing: GpuStanding) -> dict[str, Cell
         "dispatches": len(result.dispatches) or None,
         "note": _note(held) if name == OURS else "",
     }
+
+
+def _us(ns: float | None) -> float | None:
+    return None if ns is None else ns / 1e3
 
 
 def _note(held: GpuStandings) -> str:
@@ -105,7 +109,9 @@ def _note(held: GpuStandings) -> str:
 def _bandwidth(held: GpuStandings, standing: GpuStanding) -> float | None:
     """10^9 bytes of weights a second, where memory is the limit."""
     reading = held.found.get(READING)
-    return None if reading is None else reading.result.bytes / standing.kernel_ns
+    if reading is None or standing.result.name.startswith(LIMIT):
+        return None
+    return reading.result.bytes / standing.kernel_ns
 
 
 def _kernel_ratio(held: GpuStandings, standing: GpuStanding) -> float | None:
@@ -115,9 +121,9 @@ def _kernel_ratio(held: GpuStandings, standing: GpuStanding) -> float | None:
 
 
 def _call_ratio(held: GpuStandings, standing: GpuStanding) -> float | None:
-    if held.ours is None or held.ours.call_ns is None or standing.call_ns is None:
+    if held.ours is None or held.ours.least_call_ns is None or standing.least_call_ns is None:
         return None
-    return standing.call_ns / held.ours.call_ns
+    return standing.least_call_ns / held.ours.least_call_ns
 
 
 def _claims(held: GpuStandings, case: GpuCase) -> Iterator[Claim]:

@@ -6,6 +6,7 @@ from statistics import median
 from bench.gpu_answer import Contest, Result, Screened
 
 PEERS = ("tfjs", "ort")
+LIMIT = "limit-"
 READING = "reading"
 OURS = "ours"
 FIRST = 40
@@ -15,15 +16,15 @@ FIRST = 40
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuStanding:
     """`kernel_ns` is the GPU's time for the dispatches of a call, `call_ns` the page's for a call
-    among many; None for a loop that nobody calls.
-
-    `kernel_spread` is the worst round over the best.
+    among many, `batched_ns` that where calls are handed over several at once; None for what is
+    not called so. `kernel_spread` is the worst round over the best.
     """
 
     result: Result
     kernel_ns: float
     kernel_spread: float
     call_ns: float | None
+    batched_ns: float | None
     config: str
 
     @property
@@ -31,9 +32,10 @@ class GpuStanding:
         return self.result.flops / self.kernel_ns
 
     @property
-    def gbytes_per_s(self) -> float:
-        """Of a loop that reads."""
-        return self.result.bytes / self.kernel_ns
+    def least_call_ns(self) -> float | None:
+        """A page may choose how it hands calls over."""
+        ways = [each for each in (self.call_ns, self.batched_ns) if each is not None]
+        return min(ways, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,9 @@ class GpuStandings:
 
     @property
     def limit_gflops(self) -> float:
-        return max((s.gflops for name, s in self.found.items() if _is_limit(name)), default=0.0)
+        """In the best round: what the adapter can do, whatever its clock did in the others."""
+        limits = [s.result for name, s in self.found.items() if name.startswith(LIMIT)]
+        return max((each.flops / min(each.kernel_ns) for each in limits), default=0.0)
 
     @property
     def space(self) -> GpuSpaceFigures | None:
@@ -101,10 +105,6 @@ def space_figures(screened: tuple[Screened, ...]) -> GpuSpaceFigures | None:
     )
 
 
-def _is_limit(name: str) -> bool:
-    return name.startswith("limit-")
-
-
 def _is_wrong(result: Result, contest: Contest) -> bool:
     return result.difference is not None and not result.difference <= contest.tolerance
 
@@ -115,5 +115,6 @@ def _standing(result: Result, config: str) -> GpuStanding:
         kernel_ns=median(result.kernel_ns),
         kernel_spread=max(result.kernel_ns) / min(result.kernel_ns),
         call_ns=median(result.call_ns) if result.call_ns else None,
+        batched_ns=median(result.batched_ns) if result.batched_ns else None,
         config=config,
     )

@@ -13,6 +13,12 @@ export interface Caller {
   settle(): Promise<unknown>;
 }
 
+/** By the name of their samples. A batch is of calls that are handed over together. */
+export interface Callers {
+  readonly call?: Caller;
+  readonly batched?: Caller;
+}
+
 /** `flops` and `bytes` are of one call; `bytes` are those that a loop reads. */
 export interface GpuEntrant {
   readonly name: string;
@@ -27,8 +33,8 @@ export interface GpuEntrant {
   readonly timer: GpuTimer;
   /** The dispatches of a call, good until the next call. */
   kernel(): Promise<Sliced>;
-  /** Null for a loop that is only a limit. */
-  readonly caller: Caller | null;
+  /** None for a loop that is only a limit. */
+  readonly callers: Callers;
   dispose(): void;
 }
 
@@ -36,6 +42,8 @@ export interface GpuEntrant {
 export interface GpuSamples {
   readonly kernelNs: readonly number[];
   readonly callNs: readonly number[];
+  /** As `callNs`, of calls that are handed to the GPU several at once. */
+  readonly batchedNs: readonly number[];
 }
 
 /** Rounds of a kernel that is timed in vain end after this long. */
@@ -75,12 +83,21 @@ export async function contest(
   { least, most }: { readonly least: number; readonly most: number },
 ): Promise<readonly GpuSamples[]> {
   const samplers: Sampler[] = [];
-  for (const entrant of entrants) samplers.push(await kernelSampler(entrant));
-  const callers = entrants.flatMap(({ caller }) => caller ?? []);
-  for (const caller of callers) samplers.push(await callSampler(caller));
+  const at = async (sampler: Promise<Sampler>): Promise<number> => samplers.push(await sampler) - 1;
+  const places = [];
+  for (const entrant of entrants) {
+    const { call, batched } = entrant.callers;
+    places.push({
+      kernel: await at(kernelSampler(entrant)),
+      call: call === undefined ? -1 : await at(callSampler(call)),
+      batched: batched === undefined ? -1 : await at(callSampler(batched)),
+    });
+  }
   const samples = await interleave(samplers, least, most);
-  return entrants.map(({ caller }, i) => ({
-    kernelNs: samples[i] ?? [],
-    callNs: caller === null ? [] : (samples[entrants.length + callers.indexOf(caller)] ?? []),
+  const of = (place: number): readonly number[] => samples[place] ?? [];
+  return places.map(({ kernel, call, batched }) => ({
+    kernelNs: of(kernel),
+    callNs: of(call),
+    batchedNs: of(batched),
   }));
 }

@@ -4,7 +4,7 @@ import { sentence } from "../../../../client/src/engine/error.js";
 import type { OpenDevice } from "../../../../client/src/gpu/device.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { Task } from "../peers/problem.js";
-import { contest, type GpuEntrant } from "./entrant.js";
+import { contest, type GpuEntrant, type GpuSamples } from "./entrant.js";
 import { fmaLimit, readingLimit } from "./limit.js";
 import { onnxRuntimePeer } from "./onnxruntime.js";
 import { fastest, type GpuStand, kernelEntrant, setUp, tearDown, tune } from "./ours.js";
@@ -77,8 +77,8 @@ async function answered(field: Field, rounds: GpuJob["rounds"]): Promise<GpuCont
   const samples = await contest(field.entrants, rounds);
   const results = field.entrants.map((entrant, i) => {
     const { name, flops, bytes, dispatches, profiledNs, difference } = entrant;
-    const { kernelNs = [], callNs = [] } = samples[i] ?? {};
-    return { name, flops, bytes, dispatches, profiledNs, difference, kernelNs, callNs };
+    const own = samples[i] as GpuSamples;
+    return { name, flops, bytes, dispatches, profiledNs, difference, ...own };
   });
   const { screened, failures } = field;
   const { workload, tolerance } = lease;

@@ -68,7 +68,7 @@ async function loopOn(
   return (workgroups) => ({ slices: 1, encode: (pass) => encode(pass, workgroups) });
 }
 
-const NO_CALLS = { dispatches: [], profiledNs: null, difference: null, caller: null } as const;
+const NO_CALLS = { dispatches: [], profiledNs: null, difference: null, callers: {} } as const;
 
 /** A dispatch that any adapter is done with soon. */
 export async function shortWork(open: OpenDevice): Promise<Sliced> {

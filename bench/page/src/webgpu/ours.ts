@@ -10,10 +10,10 @@ import { maxDifference } from "../../../../client/src/engine/compare.js";
 import { sentence } from "../../../../client/src/engine/error.js";
 import type { OpenDevice } from "../../../../client/src/gpu/device.js";
 import { compileProgram, type Program } from "../../../../client/src/gpu/program.js";
-import { runInSlices, submitPass } from "../../../../client/src/gpu/submit.js";
+import { runInSlices, type Sliced, submitPass } from "../../../../client/src/gpu/submit.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { KernelWire, Lease } from "../../../../client/src/wire/types.js";
-import type { GpuEntrant } from "./entrant.js";
+import type { Caller, GpuEntrant } from "./entrant.js";
 import type { GpuCase, GpuScreened } from "./request.js";
 
 const LIMIT_MS = 60_000;
@@ -88,6 +88,36 @@ export function fastest(screened: readonly GpuScreened[], count: number): readon
   return timed.slice(0, count).map(({ candidate }) => candidate);
 }
 
+/** As `run` of a kernel on the GPU does. */
+const submitting = (open: OpenDevice, { encode }: Sliced): Caller => ({
+  call: () => submitPass(open.device, encode),
+  settle: () => open.idle(LIMIT_MS),
+});
+
+/** As a page that encodes several kernels, then submits. TensorFlow.js does 15 at a time. */
+const BATCH = 15;
+
+function batching(open: OpenDevice, { encode }: Sliced): Caller {
+  let waiting = 0;
+  const submit = (): void => {
+    const calls = waiting;
+    waiting = 0;
+    submitPass(open.device, (pass) => {
+      for (let i = 0; i < calls; i++) encode(pass);
+    });
+  };
+  return {
+    call: () => {
+      waiting += 1;
+      if (waiting === BATCH) submit();
+    },
+    settle: () => {
+      submit();
+      return open.idle(LIMIT_MS);
+    },
+  };
+}
+
 /** `expected` is the right output. */
 export async function kernelEntrant(
   stand: GpuStand,
@@ -100,6 +130,10 @@ export async function kernelEntrant(
   bench.clearOutput();
   await runInSlices(open, bound, now() + LIMIT_MS);
   const output = await bench.output(LIMIT_MS);
+  const work: Sliced = {
+    slices: bound.slices,
+    encode: (pass, lo, hi) => bound.encode(pass, lo, hi),
+  };
   return {
     name: candidate,
     flops: lease.flops,
@@ -108,11 +142,8 @@ export async function kernelEntrant(
     profiledNs: null,
     difference: maxDifference(output, expected),
     timer: reference.timer,
-    kernel: async () => bound,
-    caller: {
-      call: () => submitPass(open.device, (pass) => bound.encode(pass)),
-      settle: () => open.idle(LIMIT_MS),
-    },
+    kernel: async () => work,
+    callers: { call: submitting(open, work), batched: batching(open, work) },
     dispose: () => bound.dispose(),
   };
 }

@@ -80,7 +80,7 @@ export async function peerEntrant(
     difference,
     timer: await timerOf(peer.device),
     kernel: async () => ofKernel(await dispatchesOf(peer)),
-    caller: peer,
+    callers: { call: peer },
     dispose: peer.dispose,
   };
 }
