@@ -103,13 +103,21 @@ class BenchBrowser:
 
 
 @contextmanager
-def bench_browser(url: str) -> Iterator[BenchBrowser]:
+def chromium(*more_flags: str) -> Iterator[Browser]:
     """Raises CannotMeasure when there is no Chromium."""
     with sync_playwright() as playwright:
         try:
             path = find_chromium(Path(playwright.chromium.executable_path))
         except StackError as error:
             raise CannotMeasure(str(error)) from error
-        browser = playwright.chromium.launch(executable_path=path, args=list(own_flags()))
-        yield BenchBrowser(browser=browser, url=url)
+        flags = [*own_flags(), *more_flags]
+        browser = playwright.chromium.launch(executable_path=path, args=flags)
+        yield browser
         browser.close()
+
+
+@contextmanager
+def bench_browser(url: str) -> Iterator[BenchBrowser]:
+    """Raises CannotMeasure when there is no Chromium."""
+    with chromium() as browser:
+        yield BenchBrowser(browser=browser, url=url)

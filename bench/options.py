@@ -14,10 +14,15 @@ def parser(description: str) -> ArgumentParser:
     return made
 
 
-def run(parser: ArgumentParser, measure: Callable[[Namespace], Report]) -> None:
-    """Exits with 0 whether or not a claim holds, with 1 and a sentence when it cannot measure."""
+def run(parser: ArgumentParser, measure: Callable[[Namespace], Report | None]) -> None:
+    """Exits with 0 whether or not a claim holds, with 1 and a sentence when it cannot measure.
+
+    `measure` answers None when there is nothing to report.
+    """
     options = parser.parse_args()
     try:
-        emit(measure(options), options.json)
+        report = measure(options)
+        if report is not None:
+            emit(report, options.json)
     except CannotMeasure as error:
         sys.exit(f"cannot measure: {error}")

@@ -1,16 +1,27 @@
 """Compiled candidates as a page is told of them: the lease that an agent would get."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
-from bench.workloads import Case
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.workload import Workload
 from services.gateway import manifests
 from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.leases import Lease
 
 SEED = 1
+
+
+class Named(Protocol):
+    """A case of any benchmark."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def workload(self) -> Workload: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +41,7 @@ def compiled(candidate: Candidate, artifact: Artifact) -> Compiled:
     return Compiled(name=candidate.candidate_id, artifact=artifact)
 
 
-def lease(case: Case, reference: Compiled, others: tuple[Compiled, ...]) -> Lease:
+def lease(case: Named, reference: Compiled, others: tuple[Compiled, ...]) -> Lease:
     return Lease(
         lease=case.name,
         nonce="",

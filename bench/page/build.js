@@ -1,4 +1,4 @@
-/** Builds dist/: one script, with the client's own engine and timing inside. */
+/** Builds dist/: a script for each page, with the client's own engine and timing inside. */
 import { cpSync, rmSync } from "node:fs";
 import { build } from "esbuild";
 import { inlineWorker } from "../../client/inline-worker.js";
@@ -7,7 +7,7 @@ process.chdir(import.meta.dirname);
 rmSync("dist", { recursive: true, force: true });
 
 await build({
-  entryPoints: ["src/page.ts"],
+  entryPoints: ["src/page.ts", "src/webgpu.ts"],
   outdir: "dist",
   bundle: true,
   format: "esm",
@@ -17,4 +17,4 @@ await build({
   logLevel: "warning",
   plugins: [inlineWorker],
 });
-cpSync("index.html", "dist/index.html");
+for (const page of ["index.html", "webgpu.html"]) cpSync(page, `dist/${page}`);

@@ -5,13 +5,18 @@ export interface PeerTensor {
   readonly data: Float32Array;
 }
 
-export interface Problem {
+/** What is to be computed, from what. */
+export interface Task {
   /** As in the workload's key: `matmul`, `conv2d`. */
   readonly operator: string;
   /** Extents and attributes by the letters of the key. */
   readonly given: Readonly<Record<string, number>>;
-  readonly flops: number;
   readonly inputs: readonly PeerTensor[];
+  readonly output: { readonly name: string; readonly shape: readonly number[] };
+}
+
+export interface Problem extends Task {
+  readonly flops: number;
   /** The reference kernel's output. */
   readonly output: PeerTensor;
 }

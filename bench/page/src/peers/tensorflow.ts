@@ -2,31 +2,8 @@ import { getThreadsCount, setThreadsCount, setWasmPaths } from "@tensorflow/tfjs
 import * as tf from "@tensorflow/tfjs-core";
 import { maxDifference } from "../../../../client/src/engine/compare.js";
 import { type Entrant, warmAsync } from "../contestant.js";
-import { type Problem, VARIANCE_FLOOR } from "./problem.js";
-
-type Operation = (inputs: readonly tf.Tensor[], given: Problem["given"]) => tf.Tensor;
-
-const product: Operation = ([a, b]) => tf.matMul(a as tf.Tensor, b as tf.Tensor);
-
-const convolution: Operation = ([image, weights], { s = 1, p = 0 }) =>
-  tf.conv2d(image as tf.Tensor4D, weights as tf.Tensor4D, s, p, "NHWC");
-
-/** It has no such kernel: layers are written like this, as its own library of layers does. */
-const layerNorm: Operation = ([a, gain, shift]) =>
-  tf.tidy(() => {
-    const rest = tf.sub(a as tf.Tensor, tf.mean(a as tf.Tensor, 1, true));
-    const variance = tf.mean(tf.square(rest), 1, true);
-    const root = tf.rsqrt(tf.add(variance, VARIANCE_FLOOR));
-    return tf.add(tf.mul(tf.mul(rest, root), gain as tf.Tensor), shift as tf.Tensor);
-  });
-
-const OPERATORS: Readonly<Record<string, Operation>> = {
-  matmul: product,
-  batch_matmul: product,
-  conv2d: convolution,
-  softmax: ([a]) => tf.softmax(a as tf.Tensor),
-  layer_norm: layerNorm,
-};
+import type { Problem } from "./problem.js";
+import { OPERATIONS } from "./tensorflow-operations.js";
 
 /** Answers how many threads it has: version 4.22 may keep to one. */
 export async function setTensorFlow(threads: number): Promise<number> {
@@ -43,7 +20,7 @@ export async function tensorFlowEntrant(
   threads: number,
   stepMs: number,
 ): Promise<Entrant> {
-  const operation = OPERATORS[problem.operator];
+  const operation = OPERATIONS[problem.operator];
   if (operation === undefined) throw new Error(`TensorFlow.js has no ${problem.operator} here`);
   const inputs = problem.inputs.map(({ data, shape }) => tf.tensor(data.slice(), [...shape]));
   const first = operation(inputs, problem.given);

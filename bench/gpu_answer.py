@@ -1,0 +1,72 @@
+"""What the page answers, as in `page/src/webgpu/request.ts`."""
+
+import msgspec
+
+from bench.report import CannotMeasure
+
+
+class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Named in JSON as TypeScript names it."""
+
+
+class Screened(_Camel, frozen=True, kw_only=True):
+    """`relative_time`: against the reference; None where it failed."""
+
+    candidate: str
+    config: str
+    relative_time: float | None
+    failure: str
+
+
+class Result(_Camel, frozen=True, kw_only=True):
+    """Nanoseconds of each round: of the kernel alone, of a call among many, and of a call among
+    many of which several are handed to the GPU at once."""
+
+    name: str
+    flops: int
+    bytes: int
+    dispatches: tuple[str, ...]
+    profiled_ns: float | None
+    difference: float | None
+    kernel_ns: tuple[float, ...]
+    call_ns: tuple[float, ...]
+    batched_ns: tuple[float, ...]
+
+
+class Contest(_Camel, frozen=True, kw_only=True):
+    """`screened` in the order of the space. `failures`: by name, why something took no part; by
+    "ours" why none of our kernels did, by "all" why nothing did.
+    """
+
+    case: str
+    workload: str
+    tolerance: float
+    screened: tuple[Screened, ...]
+    results: tuple[Result, ...]
+    failures: dict[str, str]
+
+
+class Adapter(_Camel, frozen=True, kw_only=True):
+    vendor: str
+    architecture: str
+    subgroup_min_size: int
+    subgroup_max_size: int
+    features: tuple[str, ...]
+    limits: dict[str, float]
+
+
+class Answer(_Camel, frozen=True, kw_only=True):
+    """`peers`: their releases."""
+
+    date: str
+    browser: str
+    adapter: Adapter
+    peers: dict[str, str]
+    contests: tuple[Contest, ...]
+
+
+def parsed(text: bytes) -> Answer:
+    try:
+        return msgspec.json.decode(text, type=Answer)
+    except msgspec.DecodeError as error:
+        raise CannotMeasure(f"this is no answer of the WebGPU page: {error}") from error

@@ -1,0 +1,125 @@
+"""What the page is told to do: a lease with every candidate of a space, for each case."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from bench.gpu_cases import GpuCase
+from bench.page_lease import Compiled, compiled, lease
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.gpu import GpuModel
+from kernelzoo.domain.target import TargetKind
+from services.gateway.wire.leases import Lease
+from services.tuner.compile import compile_candidate
+from services.tuner.space import lite_space
+
+
+class _Camel(BaseModel):
+    """Named in JSON as TypeScript names it."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+class JobCase(_Camel):
+    """As `GpuCase` of `page/src/webgpu/request.ts`."""
+
+    lease: Lease
+    configs: dict[str, str]
+    reads_once: int | None
+
+
+class JobRounds(_Camel):
+    least: int
+    most: int
+
+
+class Job(_Camel):
+    """As `GpuJob` of `page/src/webgpu/request.ts`."""
+
+    limit_ms: float
+    tune_limit_ms: float
+    rounds: JobRounds
+    cases: tuple[JobCase, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """`limit_s` is for all cases together, `tune_limit_s` for tuning one."""
+
+    limit_s: float
+    tune_limit_s: float
+    least_rounds: int
+    most_rounds: int
+
+
+ON_GPU = Effort(limit_s=420, tune_limit_s=60, least_rounds=7, most_rounds=15)
+ON_CPU = Effort(limit_s=240, tune_limit_s=120, least_rounds=3, most_rounds=3)
+"""Where the adapter is a CPU, and calls take up to seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSpace:
+    """A case with its compiled lite space; the first kernel runs on every adapter."""
+
+    case: GpuCase
+    candidates: tuple[Candidate, ...]
+    compiled: tuple[Compiled, ...]
+
+    @classmethod
+    def of(cls, case: GpuCase, gpu: GpuModel) -> "GpuSpace":
+        space = lite_space(case.workload, TargetKind.WEBGPU, gpu)
+        made = tuple(compiled(each, compile_candidate(each)) for each in space)
+        return cls(case=case, candidates=space, compiled=made)
+
+    @property
+    def configs(self) -> dict[str, str]:
+        """What people read of each candidate, by its id."""
+        return {each.candidate_id: _short(each) for each in self.candidates}
+
+    @property
+    def artifacts(self) -> dict[str, bytes]:
+        return {_path(each): each.artifact.body for each in self.compiled}
+
+
+def job(spaces: Iterable[GpuSpace], effort: Effort) -> Job:
+    return Job(
+        limit_ms=1e3 * effort.limit_s,
+        tune_limit_ms=1e3 * effort.tune_limit_s,
+        rounds=JobRounds(least=effort.least_rounds, most=effort.most_rounds),
+        cases=tuple(_case(each) for each in spaces),
+    )
+
+
+def _case(space: GpuSpace) -> JobCase:
+    """Addresses are relative, so that the folder may be served from anywhere."""
+    made = lease(space.case, space.compiled[0], space.compiled)
+    paths = [_path(each) for each in space.compiled]
+    kernels = [
+        kernel.model_copy(update={"url": path})
+        for kernel, path in zip(made.candidates, paths, strict=True)
+    ]
+    moved = made.model_copy(update={"reference": kernels[0], "candidates": kernels})
+    reads_once = 1 if space.case.reads_once else None
+    return JobCase(lease=moved, configs=space.configs, reads_once=reads_once)
+
+
+def _short(candidate: Candidate) -> str:
+    """'64x64x16 of 8x8 u1 turned prefetch split 4 group 1': block, thread tile, unroll.
+
+    Configs of other families are named setting by setting.
+    """
+    config = dict(candidate.config)
+    if "tile_m" not in config or "block_k" not in config:
+        return " ".join(f"{name}={value}" for name, value in candidate.config)
+    return (
+        f"{config['block_m']}x{config['block_n']}x{config['block_k']} of "
+        f"{config['tile_m']}x{config['tile_n']} u{config['unroll_k']} {config['cache']} "
+        f"{'prefetch ' if config['prefetch'] else ''}"
+        f"split {config['split_k']} group {config['group_m']}"
+    )
+
+
+def _path(made: Compiled) -> str:
+    return f"artifacts/{made.artifact.sha256}.wgsl"

@@ -1,0 +1,161 @@
+"""What the WebGPU page answered, as rows and claims."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from bench.gpu_answer import Answer
+from bench.gpu_cases import GPU_CASES, GpuCase
+from bench.gpu_standings import LIMIT, OURS, READING, GpuStanding, GpuStandings, gpu_standings
+from bench.report import Cell, Claim, Report
+
+ON_CPU = ("google", "swiftshader")
+"""An adapter that is a CPU: there a kernel is to be so much faster than the better peer."""
+ON_CPU_SPEEDUP = 2.0
+
+SPACE = (20, 80)
+FIRST_WITHIN = 0.95
+CASES = {case.name: case for case in GPU_CASES}
+ADAPTER_LIMITS = (
+    "maxComputeInvocationsPerWorkgroup",
+    "maxComputeWorkgroupStorageSize",
+    "maxStorageBufferBindingSize",
+)
+
+
+def gpu_report(answer: Answer, machine: Mapping[str, Cell]) -> Report:
+    held = [gpu_standings(contest) for contest in answer.contests]
+    adapter = (answer.adapter.vendor, answer.adapter.architecture)
+    wanted = {each.contest.case: _wanted(each.contest.case, adapter) for each in held}
+    return Report(
+        name="kernels-webgpu",
+        machine={**machine, **adapter_facts(answer)},
+        rows=[row for each in held for row in _rows(each)],
+        claims=[claim for each in held for claim in _claims(each, wanted[each.contest.case])],
+    )
+
+
+def _wanted(name: str, adapter: tuple[str, str]) -> GpuCase:
+    """What a case should reach on this adapter."""
+    case = CASES[name]
+    return replace(case, speedup=ON_CPU_SPEEDUP, of_limit=None) if adapter == ON_CPU else case
+
+
+def adapter_facts(answer: Answer) -> dict[str, Cell]:
+    adapter = answer.adapter
+    return {
+        "date": answer.date[:10],
+        "browser": answer.browser.rpartition(") ")[2],
+        "vendor": adapter.vendor,
+        "architecture": adapter.architecture,
+        "subgroups": f"{adapter.subgroup_min_size} to {adapter.subgroup_max_size}",
+        "features": " ".join(adapter.features),
+        **{name: adapter.limits.get(name) for name in ADAPTER_LIMITS},
+        **answer.peers,
+    }
+
+
+def _rows(held: GpuStandings) -> Iterator[dict[str, Cell]]:
+    for name, standing in held.found.items():
+        yield _row(held, name, standing)
+    notes = dict.fromkeys(held.wrong, "its output is wrong") | held.contest.failures
+    for name, note in notes.items():
+        yield _empty_row() | {"workload": held.contest.case, "what": name, "note": note}
+
+
+COLUMNS = (
+    *("workload", "what", "kernel_us", "call_us", "batched_us", "profiled_us", "spread"),
+    *("gflops", "of_limit", "gb_per_s", "kernel_x", "call_x", "dispatches", "note"),
+)
+
+
+def _empty_row() -> dict[str, Cell]:
+    return dict.fromkeys(COLUMNS)
+
+
+def _row(held: GpuStandings, name: str, standing: GpuStanding) -> dict[str, Cell]:
+    """`kernel_x` and `call_x`: its time over ours, kernel against kernel, and call against call."""
+    result, limit = standing.result, held.limit_gflops
+    return {
+        "workload": held.contest.case,
+        "what": name,
+        "kernel_us": standing.kernel_ns / 1e3,
+        "call_us": _us(standing.call_ns),
+        "batched_us": _us(standing.batched_ns),
+        "profiled_us": _us(result.profiled_ns),
+        "spread": standing.kernel_spread,
+        "gflops": standing.gflops or None,
+        "of_limit": standing.gflops / limit if limit and standing.gflops else None,
+        "gb_per_s": _bandwidth(held, standing),
+        "kernel_x": _kernel_ratio(held, standing),
+        "call_x": _call_ratio(held, standing),
+        "dispatches": len(result.dispatches) or None,
+        "note": _note(held) if name == OURS else "",
+    }
+
+
+def _us(ns: float | None) -> float | None:
+    return None if ns is None else ns / 1e3
+
+
+def _note(held: GpuStandings) -> str:
+    assert held.ours is not None
+    space = held.space
+    if space is None:
+        return held.ours.config
+    tried = f"best of {space.tried}, {space.failed} failed, median {space.median_share:.0%} of it"
+    return f"{held.ours.config} ({tried})"
+
+
+def _bandwidth(held: GpuStandings, standing: GpuStanding) -> float | None:
+    """10^9 bytes of weights a second, where memory is the limit."""
+    reading = held.found.get(READING)
+    if reading is None or standing.result.name.startswith(LIMIT):
+        return None
+    return reading.result.bytes / standing.kernel_ns
+
+
+def _kernel_ratio(held: GpuStandings, standing: GpuStanding) -> float | None:
+    if held.ours is None or standing.call_ns is None:
+        return None
+    return standing.kernel_ns / held.ours.kernel_ns
+
+
+def _call_ratio(held: GpuStandings, standing: GpuStanding) -> float | None:
+    if held.ours is None or held.ours.least_call_ns is None or standing.least_call_ns is None:
+        return None
+    return standing.least_call_ns / held.ours.least_call_ns
+
+
+def _claims(held: GpuStandings, case: GpuCase) -> Iterator[Claim]:
+    name = case.name
+    wrong = len(held.wrong)
+    yield Claim.at_most(f"{name}: outputs that are wrong", wrong, "", 0)
+    if held.ours is None:
+        return
+    yield from _speedups(held, case)
+    if case.of_limit is not None and held.limit_gflops:
+        share = held.ours.gflops / held.limit_gflops
+        what = f"{name}: share of the register-only limit"
+        yield Claim.at_least(what, share, "", case.of_limit)
+    yield from _space_claims(held)
+
+
+def _speedups(held: GpuStandings, case: GpuCase) -> Iterator[Claim]:
+    kernels = [ratio for each in held.peers if (ratio := _kernel_ratio(held, each)) is not None]
+    calls = [ratio for each in held.peers if (ratio := _call_ratio(held, each)) is not None]
+    wanted = case.speedup
+    if wanted is None or not kernels or not calls:
+        return
+    yield Claim.at_least(f"{case.name}: kernel, faster than the better", min(kernels), "×", wanted)
+    yield Claim.at_least(f"{case.name}: call, faster than the better", min(calls), "×", wanted)
+
+
+def _space_claims(held: GpuStandings) -> Iterator[Claim]:
+    space, name = held.space, held.contest.case
+    if space is None:
+        return
+    least, most = SPACE
+    yield Claim.at_least(f"{name}: candidates for this adapter", space.tried, "", least)
+    yield Claim.at_most(f"{name}: candidates for this adapter", space.tried, "", most)
+    what = f"{name}: best of the first 40 against the best of all"
+    yield Claim.at_least(what, space.first_share, "", FIRST_WITHIN)

@@ -1,0 +1,87 @@
+/** Workloads as ONNX models of one node. */
+import { permuted } from "./layouts.js";
+import { type Attribute, onnxModel } from "./onnx-model.js";
+import { type PeerTensor, type Task, VARIANCE_FLOOR } from "./problem.js";
+
+type Given = Task["given"];
+
+/** ONNX's name of an operator; its inputs are the workload's, in order. */
+interface Operator {
+  readonly name: string;
+  readonly attributes: (given: Given) => readonly Attribute[];
+  /** Orders of the inputs' axes where ONNX has others, and from its output's axes to ours. */
+  readonly orders?: { readonly inputs: readonly (readonly number[])[]; readonly output: number[] };
+}
+
+const product: Operator = { name: "MatMul", attributes: () => [] };
+
+/** Channels come first, and weights of an output channel together. */
+const convolution: Operator = {
+  name: "Conv",
+  attributes: ({ s = 1, p = 0 }) => [
+    { name: "strides", wholes: [s, s] },
+    { name: "pads", wholes: [p, p, p, p] },
+  ],
+  orders: {
+    inputs: [
+      [0, 3, 1, 2],
+      [3, 2, 0, 1],
+    ],
+    output: [0, 2, 3, 1],
+  },
+};
+
+const OPERATORS: Readonly<Record<string, Operator>> = {
+  matmul: product,
+  batch_matmul: product,
+  conv2d: convolution,
+  softmax: { name: "Softmax", attributes: () => [{ name: "axis", whole: 1 }] },
+  layer_norm: {
+    name: "LayerNormalization",
+    attributes: () => [
+      { name: "axis", whole: 1 },
+      { name: "epsilon", real: VARIANCE_FLOOR },
+    ],
+  },
+};
+
+/** The problem with its axes as ONNX has them. */
+export interface Laid {
+  readonly operator: Operator;
+  readonly inputs: readonly PeerTensor[];
+  readonly outputShape: readonly number[];
+}
+
+export function laid({ operator, inputs, output }: Task): Laid {
+  const known = OPERATORS[operator];
+  if (known === undefined) throw new Error(`no ONNX operator is named for ${operator}`);
+  const { orders } = known;
+  if (orders === undefined) return { operator: known, inputs, outputShape: output.shape };
+  const outputShape: number[] = [];
+  for (const [ours, axis] of orders.output.entries()) outputShape[axis] = output.shape[ours] ?? 0;
+  return {
+    operator: known,
+    inputs: inputs.map((tensor, i) => ({ ...tensor, ...permuted(tensor, orders.inputs[i] ?? []) })),
+    outputShape,
+  };
+}
+
+/** With the last `constants` inputs held by the model. */
+export function model(problem: Task, { operator, inputs, outputShape }: Laid, constants: number) {
+  const fed = inputs.slice(0, inputs.length - constants);
+  const held = inputs.slice(inputs.length - constants);
+  const node = {
+    operator: operator.name,
+    attributes: operator.attributes(problem.given),
+    inputs: inputs.map(({ name }) => name),
+    output: problem.output.name,
+  };
+  const output = { name: problem.output.name, shape: outputShape };
+  return { bytes: onnxModel({ node, inputs: fed, constants: held, output }), fed };
+}
+
+/** Its output with our order of axes. */
+export function asOurs(data: Float32Array, { operator, outputShape }: Laid): Float32Array {
+  const order = operator.orders?.output;
+  return order === undefined ? data : permuted({ shape: outputShape, data }, order).data;
+}

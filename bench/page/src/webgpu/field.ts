@@ -1,0 +1,105 @@
+/** Who takes part in one case: peers, our finalists, limits. What fails is said and left out. */
+import { maxDifference } from "../../../../client/src/engine/compare.js";
+import { sentence } from "../../../../client/src/engine/error.js";
+import type { OpenDevice } from "../../../../client/src/gpu/device.js";
+import { now } from "../../../../client/src/timing/clock.js";
+import type { Task } from "../peers/problem.js";
+import { contest, type GpuEntrant, type GpuSamples } from "./entrant.js";
+import { fmaLimit, readingLimit } from "./limit.js";
+import { onnxRuntimePeer } from "./onnxruntime.js";
+import { fastest, type GpuStand, kernelEntrant, setUp, tearDown, tune } from "./ours.js";
+import { type Peer, peerEntrant } from "./peer.js";
+import { taskOf } from "./problem.js";
+import { sampledDifference } from "./reference.js";
+import type { GpuCase, GpuContest, GpuJob, GpuScreened } from "./request.js";
+import { tensorFlowPeer } from "./tensorflow.js";
+
+const PEERS: Readonly<Record<string, (task: Task) => Promise<Peer>>> = {
+  tfjs: tensorFlowPeer,
+  ort: onnxRuntimePeer,
+};
+
+const FINALISTS = 3;
+
+/** Collected as it is found. `expected` is the first output of a peer that is right. */
+interface Field {
+  readonly case: GpuCase;
+  readonly task: Task;
+  readonly entrants: GpuEntrant[];
+  readonly failures: Record<string, string>;
+  screened: readonly GpuScreened[];
+  expected: Float32Array | null;
+}
+
+async function addPeer(field: Field, name: string): Promise<void> {
+  const { lease } = field.case;
+  const peer = await (PEERS[name] as (typeof PEERS)[string])(field.task);
+  const output = await peer.output();
+  if (field.expected === null) {
+    const off = sampledDifference(field.task, output);
+    if (!(off <= lease.tolerance)) throw new Error(`its output is wrong by ${off}`);
+    field.expected = output;
+  }
+  if (output.length !== field.expected.length) throw new Error("its output has another length");
+  const difference = maxDifference(output, field.expected);
+  field.entrants.push(await peerEntrant(name, peer, lease.flops, difference));
+}
+
+async function addOurs(field: Field, stand: GpuStand, tuneLimitMs: number): Promise<void> {
+  field.screened = await tune(stand, field.case.configs, now() + tuneLimitMs);
+  if (field.expected === null) throw new Error("no peer has a right output to compare with");
+  for (const candidate of fastest(field.screened, FINALISTS)) {
+    field.entrants.push(await kernelEntrant(stand, candidate, field.expected));
+  }
+}
+
+async function addLimits(field: Field, { open, reference }: GpuStand): Promise<void> {
+  const scalar = field.case.lease.workload.split(":")[1] === "f16" ? "f16" : "f32";
+  field.entrants.push(await fmaLimit(open, reference.timer, scalar));
+  const { readsOnce } = field.case;
+  const read = readsOnce === null ? undefined : field.task.inputs[readsOnce];
+  if (read !== undefined) {
+    const data = read.data as Float32Array<ArrayBuffer>;
+    field.entrants.push(await readingLimit(open, reference.timer, data));
+  }
+}
+
+async function attempt(field: Field, name: string, work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (thrown) {
+    field.failures[name] = sentence(thrown);
+  }
+}
+
+async function answered(field: Field, rounds: GpuJob["rounds"]): Promise<GpuContest> {
+  const { lease } = field.case;
+  const samples = await contest(field.entrants, rounds);
+  const results = field.entrants.map((entrant, i) => {
+    const { name, flops, bytes, dispatches, profiledNs, difference } = entrant;
+    const own = samples[i] as GpuSamples;
+    return { name, flops, bytes, dispatches, profiledNs, difference, ...own };
+  });
+  const { screened, failures } = field;
+  const { workload, tolerance } = lease;
+  return { case: lease.lease, workload, tolerance, screened, results, failures };
+}
+
+/** Tunes one case and holds its contest. */
+export async function hold(open: OpenDevice, given: GpuCase, job: GpuJob): Promise<GpuContest> {
+  const task = taskOf(given.lease);
+  const field: Field = {
+    ...{ case: given, task, entrants: [], failures: {} },
+    ...{ screened: [], expected: null },
+  };
+  for (const name of Object.keys(PEERS)) await attempt(field, name, () => addPeer(field, name));
+  const stand = await setUp(open, given.lease);
+  try {
+    await attempt(field, "ours", () => addOurs(field, stand, job.tuneLimitMs));
+    await addLimits(field, stand);
+    return await answered(field, job.rounds);
+  } finally {
+    for (const entrant of field.entrants) entrant.dispose();
+    tearDown(stand);
+  }
+}

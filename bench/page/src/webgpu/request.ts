@@ -1,0 +1,71 @@
+/** What the benchmark asks of the page, in `job.json`, and what it answers. */
+import type { Lease } from "../../../../client/src/wire/types.js";
+import type { GpuSamples } from "./entrant.js";
+
+/** The lease has the reference and all candidates; their addresses are relative to the page. */
+export interface GpuCase {
+  readonly lease: Lease;
+  /** What people read of each candidate. */
+  readonly configs: Readonly<Record<string, string>>;
+  /** The input that is read once, where memory is the limit, else null. */
+  readonly readsOnce: number | null;
+}
+
+export interface GpuJob {
+  /** For all cases together; one that has begun is finished. */
+  readonly limitMs: number;
+  /** For tuning one case. */
+  readonly tuneLimitMs: number;
+  readonly rounds: { readonly least: number; readonly most: number };
+  readonly cases: readonly GpuCase[];
+}
+
+/** One candidate, screened against the reference: bests of the same rounds. */
+export interface GpuScreened {
+  readonly candidate: string;
+  readonly config: string;
+  readonly relativeTime: number | null;
+  /** Why there is no time; '' where there is one. */
+  readonly failure: string;
+}
+
+/** One thing that took part: our finalists by their candidates, peers and limits. */
+export interface GpuResult extends GpuSamples {
+  readonly name: string;
+  readonly flops: number;
+  readonly bytes: number;
+  readonly dispatches: readonly string[];
+  readonly profiledNs: number | null;
+  readonly difference: number | null;
+}
+
+export interface GpuContest {
+  /** The lease's name and workload. */
+  readonly case: string;
+  readonly workload: string;
+  readonly tolerance: number;
+  /** In the order of the space; without those that this device may not run, or for which no time
+   * was left. */
+  readonly screened: readonly GpuScreened[];
+  readonly results: readonly GpuResult[];
+  /** By name, why something took no part; by "ours" and "all" too. */
+  readonly failures: Readonly<Record<string, string>>;
+}
+
+export interface GpuAdapterFacts {
+  readonly vendor: string;
+  readonly architecture: string;
+  readonly subgroupMinSize: number;
+  readonly subgroupMaxSize: number;
+  readonly features: readonly string[];
+  readonly limits: Readonly<Record<string, number>>;
+}
+
+export interface GpuAnswer {
+  readonly date: string;
+  readonly browser: string;
+  readonly adapter: GpuAdapterFacts;
+  /** Releases of the peers, by name. */
+  readonly peers: Readonly<Record<string, string>>;
+  readonly contests: readonly GpuContest[];
+}
