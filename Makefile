@@ -9,6 +9,7 @@ CLIENT_SOURCES := $(shell find client -path client/node_modules -prune -o -path 
 	-o -type f -print 2>/dev/null)
 PAGE_SOURCES := $(wildcard bench/page/*.* bench/page/src/*.ts bench/page/src/*/*.ts)
 BENCHES := compile kernels_wasm ablation manifest
+IMAGES := gateway compile aggregate fleet
 ARGS ?=
 
 .PHONY: help demo up test check static unit bench bench-page build lock clean setup
@@ -48,6 +49,10 @@ build: setup  ## Everything that demo and test need, without running them
 lock: .venv/.installed  ## Write requirements.lock from pyproject.toml; ARGS=--upgrade raises versions
 	@$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes \
 		--no-emit-index-url --no-header --quiet --output-file requirements.lock $(ARGS)
+	@for image in $(IMAGES); do $(BIN)/uv pip compile --group image-$$image \
+		--constraints requirements.lock --universal --generate-hashes --no-emit-index-url \
+		--no-header --no-annotate --quiet --output-file docker/requirements/$$image.lock || exit 1; \
+	done
 
 clean:  ## Remove what was built and installed here; the data in .kernelzoo stays
 	@rm -rf .venv client/node_modules client/dist bench/page/node_modules bench/page/dist \
