@@ -11,23 +11,32 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 _REPOSITORY = Path(__file__).parents[1]
 
 
-class Settings(BaseSettings):
-    """Durations are in seconds."""
+class WorkerSettings(BaseSettings):
+    """What workers read: no key of the gateway's. Durations are in seconds.
+
+    `alive_file` is touched while a worker's loop turns; unset, it is not.
+    """
 
     model_config = SettingsConfigDict(env_prefix="KERNELZOO_", frozen=True)
 
     database_url: str
     redis_url: str
+    log_json: bool = True
+    alive_file: Path | None = None
+
+    quorum: int = Field(default=5, ge=1)
+    compile_batch: int = Field(default=16, ge=1, le=64)
+    stalled_s: float = Field(default=5, gt=0)
+
+
+class Settings(WorkerSettings):
+    """What the gateway reads. Durations are in seconds."""
+
     operator_key: SecretStr
     token_secret: SecretStr
     client_dist: Path = _REPOSITORY / "client" / "dist"
-    log_json: bool = True
 
     session_s: int = Field(default=3600, ge=60)
     lease_s: int = Field(default=60, ge=1)
     identities_per_network_per_day: int = Field(default=20, ge=1)
     max_request_bytes: int = Field(default=1 << 20, ge=1024)
-
-    quorum: int = Field(default=5, ge=1)
-    compile_batch: int = Field(default=16, ge=1, le=64)
-    stalled_s: float = Field(default=5, gt=0)

@@ -19,6 +19,11 @@ def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
     parser.add_argument("--url", required=True, help="origin of the gateway")
     parser.add_argument("--agents", type=int, default=1, help="browsers to run")
     parser.add_argument("--state", type=Path, required=True, help="directory of the profiles")
+    parser.add_argument(
+        "--without-sandbox",
+        action="store_true",
+        help="rely on the container: engines forbid the user namespaces of Chromium's sandbox",
+    )
     values = parser.parse_args(arguments)
     if values.agents < 1:
         raise StackError(f"a fleet needs at least one agent, not {values.agents}")
@@ -29,6 +34,7 @@ def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
         agents=values.agents,
         directory=values.state.expanduser().resolve(),
         operator_key=operator_key,
+        sandbox=not values.without_sandbox,
     )
 
 

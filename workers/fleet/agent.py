@@ -31,12 +31,16 @@ class PageLost(KernelZooError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSpec:
-    """`profile` is the browser's user data directory; no other browser may use it."""
+    """`profile` is the browser's user data directory; no other browser may use it.
+
+    Without `sandbox`, the browser relies on the container that it runs in.
+    """
 
     name: str
     profile: Path
     url: str
     operator_key: str = field(repr=False)
+    sandbox: bool
 
 
 Report = Callable[[AgentStatus], None]
@@ -72,12 +76,13 @@ def restart_delay_s(restarts: int) -> float:
 async def _agent_page(
     spec: AgentSpec, browser: BrowserType, turn: TimingTurn
 ) -> AsyncIterator[Page]:
+    flags = own_flags(sandbox=spec.sandbox)
     context = await browser.launch_persistent_context(
         spec.profile,
         executable_path=find_chromium(Path(browser.executable_path)),
         headless=True,
-        args=own_flags(),
-        chromium_sandbox="--no-sandbox" not in own_flags(),
+        args=flags,
+        chromium_sandbox="--no-sandbox" not in flags,
         handle_sigint=False,
         handle_sigterm=False,
         handle_sighup=False,

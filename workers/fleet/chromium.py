@@ -26,13 +26,15 @@ FLAGS = (
 )
 
 
-def flags(*, root: bool) -> tuple[str, ...]:
-    """Chromium's sandbox does not start under root."""
-    return (*FLAGS, "--no-sandbox") if root else FLAGS
+def flags(*, sandbox: bool) -> tuple[str, ...]:
+    return FLAGS if sandbox else (*FLAGS, "--no-sandbox")
 
 
-def own_flags() -> tuple[str, ...]:
-    return flags(root=os.geteuid() == 0)
+def own_flags(*, sandbox: bool = True) -> tuple[str, ...]:
+    """Chromium's sandbox does not start under root. It needs user namespaces, too, which the
+    default seccomp profiles of container engines forbid.
+    """
+    return flags(sandbox=sandbox and os.geteuid() != 0)
 
 
 def find_chromium(playwrights: Path, which: Callable[[str], str | None] = shutil.which) -> Path:

@@ -30,6 +30,7 @@ class FleetOptions:
     agents: int
     directory: Path
     operator_key: str = field(repr=False)
+    sandbox: bool
 
 
 def plan_agents(options: FleetOptions) -> tuple[AgentSpec, ...]:
@@ -40,6 +41,7 @@ def plan_agents(options: FleetOptions) -> tuple[AgentSpec, ...]:
             profile=options.directory / name,
             url=options.url,
             operator_key=options.operator_key,
+            sandbox=options.sandbox,
         )
         for name in names
     )
