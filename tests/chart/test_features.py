@@ -150,7 +150,7 @@ def test_a_feature_shows_where_it_is_on_and_only_there(name: str) -> None:
     assert not feature.shows(render(PLAIN)), "there when off"
 
 
-DEFAULTS = {
+DEFAULTS: dict[str, tuple[Values, str]] = {
     "a gateway survives drains": (
         {"gateway": {"disruptionBudget": {"enabled": False}}},
         "PodDisruptionBudget",
