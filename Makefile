@@ -9,9 +9,10 @@ CLIENT_SOURCES := $(shell find client -path client/node_modules -prune -o -path 
 	-o -type f -print 2>/dev/null)
 PAGE_SOURCES := $(wildcard bench/page/*.* bench/page/src/*.ts bench/page/src/*/*.ts)
 BENCHES := compile kernels_wasm ablation manifest
+IMAGES := gateway compile aggregate fleet
 ARGS ?=
 
-.PHONY: help demo up test check static unit bench bench-page build lock clean setup
+.PHONY: help demo up compose test check static unit bench bench-page build lock clean setup
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +23,11 @@ demo: setup  ## Tune a real kernel in real browsers and serve it to a page (abou
 up: setup  ## Run the stack until Ctrl-C; ARGS="--agents 5" adds browser agents
 	@$(BIN)/kernelzoo up $(ARGS)
 
-test: setup  ## All tests: unit, database, browser, end to end, client
+compose:  ## Run the images under Docker Compose, with Prometheus and Grafana
+	@docker/keys.sh
+	@docker compose up --build --detach --wait $(ARGS)
+
+test: setup tests/chart/schemas/node_modules/.installed  ## All tests: unit, database, browser, end to end, client
 	@$(BIN)/python -m pytest $(ARGS)
 	@npm --prefix client test --silent
 
@@ -48,12 +53,20 @@ build: setup  ## Everything that demo and test need, without running them
 lock: .venv/.installed  ## Write requirements.lock from pyproject.toml; ARGS=--upgrade raises versions
 	@$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes \
 		--no-emit-index-url --no-header --quiet --output-file requirements.lock $(ARGS)
+	@for image in $(IMAGES); do $(BIN)/uv pip compile --group image-$$image \
+		--constraints requirements.lock --universal --generate-hashes --no-emit-index-url \
+		--no-header --no-annotate --quiet --output-file docker/requirements/$$image.lock || exit 1; \
+	done
 
 clean:  ## Remove what was built and installed here; the data in .kernelzoo stays
 	@rm -rf .venv client/node_modules client/dist bench/page/node_modules bench/page/dist \
+		tests/chart/schemas/node_modules \
 		.mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 setup: .venv/.installed .venv/.system client/dist/.built
+
+helm/kernelzoo/README.md: helm/kernelzoo/values.yaml helm/readme.py .venv/.installed
+	@$(BIN)/python -m helm.readme
 
 .venv/.installed: requirements.lock pyproject.toml $(SETUP)
 	@$(SETUP) python
@@ -66,6 +79,10 @@ client/node_modules/.installed: client/package-lock.json $(SETUP)
 
 client/dist/.built: client/node_modules/.installed $(CLIENT_SOURCES)
 	@$(SETUP) client
+
+tests/chart/schemas/node_modules/.installed: tests/chart/schemas/package-lock.json
+	@npm --prefix tests/chart/schemas ci --silent
+	@touch $@
 
 bench/page/node_modules/.installed: bench/page/package-lock.json
 	@npm --prefix bench/page ci --silent

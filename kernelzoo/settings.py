@@ -13,22 +13,18 @@ from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 _REPOSITORY = Path(__file__).parents[1]
 
 
-class Settings(BaseSettings):
-    """Durations are in seconds."""
+class WorkerSettings(BaseSettings):
+    """What workers read: no key of the gateway's. Durations are in seconds.
+
+    `alive_file` is touched while a worker's loop turns; unset, it is not.
+    """
 
     model_config = SettingsConfigDict(env_prefix="KERNELZOO_", frozen=True)
 
     database_url: str
     redis_url: str
-    operator_key: SecretStr
-    token_secret: SecretStr
-    client_dist: Path = _REPOSITORY / "client" / "dist"
     log_json: bool = True
-
-    session_s: int = Field(default=3600, ge=60)
-    lease_s: int = Field(default=60, ge=1)
-    identities_per_network_per_day: int = Field(default=20, ge=1)
-    max_request_bytes: int = Field(default=1 << 20, ge=1024)
+    alive_file: Path | None = None
 
     quorum: int = Field(default=5, ge=1)
     # Largest share of identities that may collude; 0 where all agents are one's own.
@@ -37,3 +33,16 @@ class Settings(BaseSettings):
     defences: frozenset[Defence] = ALL_DEFENCES
     compile_batch: int = Field(default=16, ge=1, le=64)
     stalled_s: float = Field(default=5, gt=0)
+
+
+class Settings(WorkerSettings):
+    """What the gateway reads. Durations are in seconds."""
+
+    operator_key: SecretStr
+    token_secret: SecretStr
+    client_dist: Path = _REPOSITORY / "client" / "dist"
+
+    session_s: int = Field(default=3600, ge=60)
+    lease_s: int = Field(default=60, ge=1)
+    identities_per_network_per_day: int = Field(default=20, ge=1)
+    max_request_bytes: int = Field(default=1 << 20, ge=1024)

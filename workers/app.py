@@ -7,17 +7,19 @@ from celery import Celery
 from celery.signals import celeryd_after_setup, setup_logging, worker_process_init
 
 from kernelzoo import jobs
-from kernelzoo.settings import Settings
+from kernelzoo.settings import WorkerSettings
 from kernelzoo.telemetry import configure_logging
+from workers import heartbeat
 from workers.tasks import register
 
 RING_EVERY_S = 2.0
 
 
 def create() -> Celery:
-    settings = Settings()
+    settings = WorkerSettings()
     celery = jobs.broker(settings.redis_url)
     register(celery, settings)
+    heartbeat.install(celery, settings.alive_file)
     ring = jobs.ring()
     celery.conf.beat_schedule = {
         ring.name: {

@@ -10,7 +10,7 @@ from psycopg import Connection, OperationalError
 from psycopg_pool import ConnectionPool
 
 from kernelzoo import jobs
-from kernelzoo.settings import Settings
+from kernelzoo.settings import WorkerSettings
 
 # A restarted PostgreSQL is back within seconds; past these tries the ring takes over.
 RETRY = {
@@ -34,7 +34,7 @@ def _pool(database_url: str) -> ConnectionPool[Connection[Any]]:
     )
 
 
-def register(celery: Celery, settings: Settings) -> None:
+def register(celery: Celery, settings: WorkerSettings) -> None:
     """Binds every task of `kernelzoo.jobs` to its flow."""
     send = jobs.celery_sender(celery)
 

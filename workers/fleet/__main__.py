@@ -23,6 +23,11 @@ def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
     parser.add_argument("--target", type=TargetKind, action="append", help="wasm, webgpu or both")
     parser.add_argument("--gpu", type=Gpu, default=Gpu.AUTO, help="adapter of webgpu")
     parser.add_argument("--state", type=Path, required=True, help="directory of the profiles")
+    parser.add_argument(
+        "--without-sandbox",
+        action="store_true",
+        help="rely on the container: engines forbid the user namespaces of Chromium's sandbox",
+    )
     values = parser.parse_args(arguments)
     if values.agents < 1:
         raise StackError(f"a fleet needs at least one agent, not {values.agents}")
@@ -35,6 +40,7 @@ def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
         gpu=values.gpu,
         directory=values.state.expanduser().resolve(),
         operator_key=operator_key,
+        sandbox=not values.without_sandbox,
     )
 
 

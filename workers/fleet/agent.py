@@ -36,6 +36,8 @@ class PageLost(KernelZooError):
 class AgentSpec:
     """`profile` is the browser's user data directory; no other browser may use it. `gpu` is None
     for an agent that measures nothing on one.
+
+    Without `sandbox`, the browser relies on the container that it runs in.
     """
 
     name: str
@@ -44,6 +46,7 @@ class AgentSpec:
     targets: tuple[TargetKind, ...]
     gpu: Gpu | None
     operator_key: str = field(repr=False)
+    sandbox: bool
 
     @property
     def address(self) -> str:
@@ -86,12 +89,13 @@ def restart_delay_s(restarts: int) -> float:
 async def _agent_page(
     spec: AgentSpec, browser: BrowserType, turn: TimingTurn
 ) -> AsyncIterator[Page]:
+    flags = own_flags(spec.gpu, sandbox=spec.sandbox)
     context = await browser.launch_persistent_context(
         spec.profile,
         executable_path=find_chromium(Path(browser.executable_path)),
         headless=True,
-        args=own_flags(spec.gpu),
-        chromium_sandbox="--no-sandbox" not in own_flags(),
+        args=flags,
+        chromium_sandbox="--no-sandbox" not in flags,
         handle_sigint=False,
         handle_sigterm=False,
         handle_sighup=False,

@@ -27,14 +27,18 @@ FLAGS = (
 )
 
 
-def flags(*, root: bool) -> tuple[str, ...]:
-    """Chromium's sandbox does not start under root."""
-    return (*FLAGS, "--no-sandbox") if root else FLAGS
+def flags(*, sandbox: bool) -> tuple[str, ...]:
+    return FLAGS if sandbox else (*FLAGS, "--no-sandbox")
 
 
-def own_flags(gpu: Gpu | None = None) -> tuple[str, ...]:
-    """Without `gpu` whatever WebGPU the browser offers by itself, on most servers none."""
-    return (*flags(root=os.geteuid() == 0), *(gpu_flags(gpu) if gpu is not None else ()))
+def own_flags(gpu: Gpu | None = None, *, sandbox: bool = True) -> tuple[str, ...]:
+    """Chromium's sandbox does not start under root. It needs user namespaces, too, which the
+    default seccomp profiles of container engines forbid.
+
+    Without `gpu` whatever WebGPU the browser offers by itself, on most servers none.
+    """
+    own = flags(sandbox=sandbox and os.geteuid() != 0)
+    return (*own, *(gpu_flags(gpu) if gpu is not None else ()))
 
 
 def find_chromium(playwrights: Path, which: Callable[[str], str | None] = shutil.which) -> Path:

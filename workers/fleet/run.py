@@ -34,6 +34,7 @@ class FleetOptions:
     gpu: Gpu
     directory: Path
     operator_key: str = field(repr=False)
+    sandbox: bool
 
 
 def plan_agents(options: FleetOptions) -> tuple[AgentSpec, ...]:
@@ -47,6 +48,7 @@ def plan_agents(options: FleetOptions) -> tuple[AgentSpec, ...]:
             targets=options.targets,
             gpu=options.gpu if on_gpu else None,
             operator_key=options.operator_key,
+            sandbox=options.sandbox,
         )
         for name in names
     )

@@ -1,6 +1,7 @@
 """What a fleet is told, which browser it takes, and what it makes of a page's words."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from kernelzoo.errors import StackError
 from workers.fleet.__main__ import parse
 from workers.fleet.agent import LONGEST_DELAY_S, restart_delay_s
-from workers.fleet.chromium import find_chromium, flags
+from workers.fleet.chromium import find_chromium, flags, own_flags
 from workers.fleet.host import host_script
 from workers.fleet.run import plan_agents
 from workers.fleet.snapshot import Snapshot, advance
@@ -41,8 +42,16 @@ def test_a_fleet_of_nobody_is_refused() -> None:
 
 
 def test_only_root_runs_without_the_sandbox() -> None:
-    assert "--no-sandbox" in flags(root=True)
-    assert "--no-sandbox" not in flags(root=False)
+    assert "--no-sandbox" in flags(sandbox=False)
+    assert "--no-sandbox" not in flags(sandbox=True)
+    assert ("--no-sandbox" in own_flags()) == (os.geteuid() == 0)
+
+
+def test_a_container_may_stand_in_for_the_sandbox() -> None:
+    assert "--no-sandbox" in own_flags(sandbox=False)
+    assert all(spec.sandbox for spec in plan_agents(parse(COMMAND, "the key")))
+    contained = plan_agents(parse((*COMMAND, "--without-sandbox"), "the key"))
+    assert not any(spec.sandbox for spec in contained)
 
 
 def _program(directory: Path, name: str, text: str = "\x7fELF") -> Path:

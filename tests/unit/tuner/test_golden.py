@@ -13,8 +13,8 @@ from services.tuner.ir.text import program_text
 from services.tuner.passes.switches import ALL_PASSES, PassSwitches
 from services.tuner.space import lite_space
 from services.tuner.wasm.text import disassembly
+from tests.snapshots import Golden
 from tests.unit.tuner.candidates import contraction, schedule
-from tests.unit.tuner.conftest import Golden
 from tests.unit.tuner.execution import execute, expected, inputs_of
 from tests.unit.tuner.reference import reference
 

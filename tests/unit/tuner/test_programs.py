@@ -14,7 +14,7 @@ from services.tuner.frontend.lowering import plain_program
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.text import program_text
-from tests.unit.tuner.conftest import Golden
+from tests.snapshots import Golden
 from tests.unit.tuner.execution import Floats, run_program
 
 RANDOM = np.random.default_rng(11)

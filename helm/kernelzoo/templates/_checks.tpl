@@ -1,0 +1,69 @@
+{{- /* Values that contradict one another. Each message says what is wrong and what to do. */ -}}
+{{- define "kernelzoo.checks" -}}
+{{- $ingress := .Values.ingress -}}
+{{- $policy := .Values.networkPolicy -}}
+{{- if $ingress.enabled -}}
+  {{- if not $ingress.host -}}
+    {{- fail "ingress.enabled needs a name to answer to: set ingress.host" -}}
+  {{- end -}}
+  {{- if not (or $ingress.tlsSecretName $ingress.allowHttp) -}}
+    {{- fail "ingress.enabled without a certificate: browsers isolate pages over https only, and without that there are no threads and no fine clock; set ingress.tlsSecretName, or ingress.allowHttp=true to do without" -}}
+  {{- end -}}
+  {{- if not .Values.gateway.trustedProxies -}}
+    {{- fail "ingress.enabled, but gateway.trustedProxies is empty: all visitors would count as one network, which may open only 20 identities a day; set it to the ingress controller's addresses, or to [\"*\"] where nobody else reaches the gateway" -}}
+  {{- end -}}
+  {{- if and $policy.enabled (not $policy.gatewayPeers) -}}
+    {{- fail "ingress.enabled, but networkPolicy.gatewayPeers is empty, so the ingress controller cannot reach the gateway: name its pods there, or set networkPolicy.enabled=false" -}}
+  {{- end -}}
+{{- end -}}
+{{- if $policy.enabled -}}
+  {{- range $service := list "database" "redis" -}}
+    {{- if not (index $policy $service).peers -}}
+      {{- fail (printf "networkPolicy.enabled, but networkPolicy.%s.peers is empty, so no pod could reach it: say where it lies, for example [{ipBlock: {cidr: 10.0.0.5/32}}], or set networkPolicy.enabled=false" $service) -}}
+    {{- end -}}
+  {{- end -}}
+  {{- if and .Values.monitoring.serviceMonitor.enabled (not $policy.gatewayPeers) -}}
+    {{- fail "monitoring.serviceMonitor.enabled, but networkPolicy.gatewayPeers is empty, so Prometheus cannot reach the gateway: name its pods there, or set networkPolicy.enabled=false" -}}
+  {{- end -}}
+{{- end -}}
+{{- if .Values.gateway.autoscaling.enabled -}}
+  {{- include "kernelzoo.checkRange" (list "gateway" .Values.gateway) -}}
+  {{- include "kernelzoo.checkRequest" (list "gateway" .Values.gateway) -}}
+{{- end -}}
+{{- range $component := list "compile" "aggregate" -}}
+  {{- $values := index $.Values $component -}}
+  {{- $kind := $values.autoscaling.kind -}}
+  {{- if ne $kind "none" -}}
+    {{- include "kernelzoo.checkRange" (list $component $values) -}}
+  {{- end -}}
+  {{- if eq $kind "cpu" -}}
+    {{- include "kernelzoo.checkRequest" (list $component $values) -}}
+    {{- if not $values.autoscaling.minReplicas -}}
+      {{- fail (printf "%s.autoscaling.minReplicas is 0, but without pods there is no CPU to scale on: set it to 1, or %s.autoscaling.kind=keda" $component $component) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- if and (ne .Values.aggregate.autoscaling.kind "none") (not .Values.aggregate.autoscaling.minReplicas) -}}
+  {{- fail "aggregate.autoscaling.minReplicas is 0, but only aggregate workers find the messages that a broker lost: set it to 1 or more" -}}
+{{- end -}}
+{{- if .Values.fleet.enabled -}}
+  {{- if not (hasPrefix "https://" .Values.fleet.url) -}}
+    {{- fail (printf "fleet.enabled, but fleet.url is %q: pages are isolated over https only, and no other page has a clock to time kernels with; set it to the gateway's public https:// address" .Values.fleet.url) -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kernelzoo.checkRange" -}}
+{{- $autoscaling := (index . 1).autoscaling -}}
+{{- if gt (int $autoscaling.minReplicas) (int $autoscaling.maxReplicas) -}}
+  {{- fail (printf "%s.autoscaling.minReplicas (%d) exceeds maxReplicas (%d): raise the latter" (index . 0) (int $autoscaling.minReplicas) (int $autoscaling.maxReplicas)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* A share of nothing cannot be reached. */ -}}
+{{- define "kernelzoo.checkRequest" -}}
+{{- $resources := (index . 1).resources -}}
+{{- if not (dig "requests" "cpu" "" $resources) -}}
+  {{- fail (printf "%s scales on a share of the requested CPU, but requests none: set %s.resources.requests.cpu" (index . 0) (index . 0)) -}}
+{{- end -}}
+{{- end -}}

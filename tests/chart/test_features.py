@@ -1,0 +1,264 @@
+"""Each feature: what it adds where it is on, and that it is gone where it is off."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.rendering import CHART, PLAIN, Rendered, Values, container, environment, render
+from tests.chart.test_manifests import custom_complaints
+
+PEERS: dict[str, Any] = {
+    "database": {"peers": [{"ipBlock": {"cidr": "10.0.0.5/32"}}]},
+    "redis": {"peers": [{"ipBlock": {"cidr": "10.0.0.6/32"}}], "port": 6380},
+    "gatewayPeers": [{"podSelector": {"matchLabels": {"app": "ingress"}}}],
+}
+INGRESS = {"enabled": True, "host": "zoo.example", "tlsSecretName": "zoo-tls"}
+PROXIED = {"trustedProxies": ["10.0.0.0/8"]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """`on` are values; `shows` is true of what they render to, and untrue without them."""
+
+    on: Values
+    shows: Callable[[Rendered], object]
+
+
+FEATURES = {
+    "a gateway scales on CPU": Feature(
+        on={"gateway": {"autoscaling": {"enabled": True}}},
+        shows=lambda r: (
+            "gateway" in r.of("HorizontalPodAutoscaler")
+            and "replicas" not in r.of("Deployment")["gateway"]["spec"]
+        ),
+    ),
+    "compile workers scale on waiting rows": Feature(
+        on={"compile": {"autoscaling": {"kind": "keda"}}},
+        shows=lambda r: (
+            "compile" in r.of("ScaledObject")
+            and "replicas" not in r.of("Deployment")["compile"]["spec"]
+        ),
+    ),
+    "aggregate workers scale on waiting rows": Feature(
+        on={"aggregate": {"autoscaling": {"kind": "keda"}}},
+        shows=lambda r: "aggregate" in r.of("ScaledObject"),
+    ),
+    "the scaler knows the database by its secret": Feature(
+        on={"aggregate": {"autoscaling": {"kind": "keda"}}, "database": {"secretName": "db"}},
+        shows=lambda r: [
+            reference
+            for authentication in r.of("TriggerAuthentication").values()
+            for reference in authentication["spec"]["secretTargetRef"]
+            if reference == {"parameter": "connection", "name": "db", "key": "url"}
+        ],
+    ),
+    "compile workers scale on CPU": Feature(
+        on={"compile": {"autoscaling": {"kind": "cpu"}}},
+        shows=lambda r: "compile" in r.of("HorizontalPodAutoscaler"),
+    ),
+    "a fleet runs": Feature(
+        on={"fleet": {"enabled": True, "url": "https://zoo.example"}},
+        shows=lambda r: (
+            container(r.pods()["fleet"])["args"]
+            == ["--url", "https://zoo.example", "--agents", "1"]
+            if "fleet" in r.pods()
+            else False
+        ),
+    ),
+    "images come from a registry": Feature(
+        on={"image": {"registry": "registry.example/zoo/", "tag": "9.9"}},
+        shows=lambda r: (
+            container(r.pods()["compile"])["image"] == "registry.example/zoo/kernelzoo-compile:9.9"
+        ),
+    ),
+    "a digest wins over a tag": Feature(
+        on={"image": {"tag": "9.9", "digests": {"aggregate": f"sha256:{'a' * 64}"}}},
+        shows=lambda r: (
+            container(r.pods()["clock"])["image"] == f"kernelzoo-aggregate@sha256:{'a' * 64}"
+        ),
+    ),
+    "pods ask a registry with a secret": Feature(
+        on={"image": {"pullSecrets": ["pull"]}},
+        shows=lambda r: all(
+            pod.get("imagePullSecrets") == [{"name": "pull"}] for pod in r.pods().values()
+        ),
+    ),
+    "proxies are believed": Feature(
+        on={"gateway": {"trustedProxies": ["10.0.0.1", "10.2.0.0/16"]}},
+        shows=lambda r: (
+            environment(r.pods()["gateway"]).get("FORWARDED_ALLOW_IPS", {}).get("value")
+            == "10.0.0.1,10.2.0.0/16"
+        ),
+    ),
+    "settings reach gateway and workers": Feature(
+        on={"settings": {"quorum": 3, "max_request_bytes": 4194304, "log_json": False}},
+        shows=lambda r: all(
+            environment(r.pods()[name]).get(variable, {}).get("value") == value
+            for name in ("gateway", "compile", "aggregate")
+            for variable, value in (
+                ("KERNELZOO_QUORUM", "3"),
+                ("KERNELZOO_MAX_REQUEST_BYTES", "4194304"),
+                ("KERNELZOO_LOG_JSON", "false"),
+            )
+        ),
+    ),
+    "browsers come in": Feature(
+        on={"ingress": INGRESS, "gateway": PROXIED},
+        shows=lambda r: set(r.of("Ingress")) == {"gateway", "gateway-cached"},
+    ),
+    "the ingress waits for long polls": Feature(
+        on={"ingress": {**INGRESS, "controller": "nginx"}, "gateway": PROXIED},
+        shows=lambda r: [
+            manifest
+            for manifest in r.of("Ingress").values()
+            if manifest["metadata"]["annotations"]["nginx.ingress.kubernetes.io/proxy-read-timeout"]
+            == "75"
+        ],
+    ),
+    "caches are told what they may keep": Feature(
+        on={"ingress": {**INGRESS, "cachedAnnotations": {"cdn": "yes"}}, "gateway": PROXIED},
+        shows=lambda r: (
+            [n for n, m in r.of("Ingress").items() if m["metadata"].get("annotations")]
+            == ["gateway-cached"]
+        ),
+    ),
+    "the gateway is scraped": Feature(
+        on={"monitoring": {"serviceMonitor": {"enabled": True, "labels": {"release": "p"}}}},
+        shows=lambda r: [
+            monitor
+            for monitor in r.of("ServiceMonitor").values()
+            if monitor["metadata"]["labels"]["release"] == "p"
+        ],
+    ),
+    "traffic is forbidden": Feature(
+        on={"networkPolicy": {"enabled": True, **PEERS}},
+        shows=lambda r: "" in r.of("NetworkPolicy"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_feature_shows_where_it_is_on_and_only_there(name: str) -> None:
+    feature = FEATURES[name]
+    assert feature.shows(render({**PLAIN, **feature.on})), "not there when on"
+    assert not feature.shows(render(PLAIN)), "there when off"
+
+
+DEFAULTS: dict[str, tuple[Values, str]] = {
+    "a gateway survives drains": (
+        {"gateway": {"disruptionBudget": {"enabled": False}}},
+        "PodDisruptionBudget",
+    ),
+    "an upgrade migrates the database": ({"migrations": {"enabled": False}}, "Job"),
+    "pods have an account of their own": ({"serviceAccount": {"create": False}}, "ServiceAccount"),
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_what_is_on_by_default_can_be_switched_off(name: str) -> None:
+    off, kind = DEFAULTS[name]
+    assert render(PLAIN).of(kind)
+    assert not render({**PLAIN, **off}).of(kind)
+
+
+def test_migrations_come_before_everything_and_use_nothing_that_the_chart_makes() -> None:
+    rendered = render(PLAIN)
+    job = rendered.of("Job")["migrate"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    assert "serviceAccountName" not in rendered.pods()["migrate"]
+    assert list(environment(rendered.pods()["migrate"])) == ["KERNELZOO_DATABASE_URL"]
+
+
+def test_compile_workers_reach_names_the_database_and_the_broker_and_nothing_else() -> None:
+    policies = render({"networkPolicy": PEERS}).of("NetworkPolicy")
+    assert policies[""]["spec"].keys() == {"podSelector", "policyTypes"}, "nothing is allowed"
+    spec = policies["compile"]["spec"]
+    assert "ingress" not in spec
+    allowed = [(rule["to"], [p["port"] for p in rule["ports"]]) for rule in spec["egress"]]
+    assert [ports for _, ports in allowed] == [[53, 53], [5432], [6380]]
+    assert allowed[1][0] == PEERS["database"]["peers"]
+    assert allowed[2][0] == PEERS["redis"]["peers"]
+
+
+def test_where_secrets_hold_addresses_no_name_needs_to_be_resolved() -> None:
+    policies = render({"networkPolicy": {**PEERS, "dnsPeers": []}}).of("NetworkPolicy")
+    ports = [p["port"] for r in policies["compile"]["spec"]["egress"] for p in r["ports"]]
+    assert ports == [5432, 6380]
+
+
+def test_pods_run_as_nobody_in_particular_and_write_to_their_volumes_alone() -> None:
+    pods = render({**PLAIN, "fleet": {"enabled": True, "url": "https://zoo.example"}}).pods()
+    assert pods.keys() == {"gateway", "compile", "aggregate", "clock", "migrate", "fleet"}
+    for pod in pods.values():
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        context = container(pod)["securityContext"]
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_a_fleet_keeps_its_identities_and_has_its_nodes_for_itself() -> None:
+    rendered = render({**PLAIN, "fleet": {"enabled": True, "url": "https://zoo.example"}})
+    spec = rendered.of("StatefulSet")["fleet"]["spec"]
+    assert [claim["metadata"]["name"] for claim in spec["volumeClaimTemplates"]] == ["state"]
+    mounts = {
+        m["name"]: m["mountPath"] for m in container(rendered.pods()["fleet"])["volumeMounts"]
+    }
+    assert mounts["state"] == "/state"
+    terms = rendered.pods()["fleet"]["affinity"]["podAntiAffinity"]
+    assert "requiredDuringSchedulingIgnoredDuringExecution" in terms
+
+
+@pytest.fixture
+def stocked_chart(tmp_path: Path) -> Path:
+    """The chart with a dashboard and alerts in the folders of the repository that it links to."""
+    chart = tmp_path / "helm" / "kernelzoo"
+    shutil.copytree(CHART, chart, symlinks=True)
+    dashboards = tmp_path / "dashboards"
+    (dashboards / "grafana").mkdir(parents=True)
+    (dashboards / "grafana" / "serving.json").write_text('{"title": "Serving {{ $value }}"}')
+    (dashboards / "alerts").mkdir()
+    (dashboards / "alerts" / "serving.yaml").write_text(
+        "groups:\n"
+        "  - name: serving\n"
+        "    rules:\n"
+        "      - alert: Slow\n"
+        "        expr: up == 0\n"
+        "        annotations: {summary: '{{ $labels.pod }} is down'}\n"
+    )
+    return chart
+
+
+def test_dashboards_of_the_repository_become_config_maps(stocked_chart: Path) -> None:
+    on = {**PLAIN, "monitoring": {"dashboards": {"enabled": True, "annotations": {"folder": "k"}}}}
+    shown = render(on, stocked_chart).of("ConfigMap")["dashboard-serving"]
+    assert json.loads(shown["data"]["serving.json"]) == {"title": "Serving {{ $value }}"}
+    assert shown["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert shown["metadata"]["annotations"] == {"folder": "k"}
+    assert not render(PLAIN, stocked_chart).of("ConfigMap")
+
+
+def test_alerts_of_the_repository_become_rules(stocked_chart: Path) -> None:
+    on = {**PLAIN, "monitoring": {"rules": {"enabled": True, "labels": {"release": "p"}}}}
+    rule = render(on, stocked_chart).of("PrometheusRule")["serving"]
+    assert custom_complaints([rule]) == ""
+    assert rule["metadata"]["labels"]["release"] == "p"
+    assert rule["spec"] == yaml.safe_load(
+        (stocked_chart.parents[1] / "dashboards" / "alerts" / "serving.yaml").read_text()
+    )
+    assert not render(PLAIN, stocked_chart).of("PrometheusRule")
+
+
+def test_the_notes_say_what_is_off() -> None:
+    assert "Network policies are off" in render(PLAIN).notes
+    assert "Network policies are off" not in render({"networkPolicy": PEERS}).notes
+    without = render({**PLAIN, "migrations": {"enabled": False}}).notes
+    assert "kernelzoo.store.migrate" in without

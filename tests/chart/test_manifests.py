@@ -1,0 +1,106 @@
+"""What the examples render to is what Kubernetes and the operators accept."""
+
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import helm_python
+import kubernetes_validate
+import pytest
+
+from tests.chart.rendering import CHART, EXAMPLES, Manifest, example, render
+from tests.snapshots import golden_in
+
+SCHEMAS = Path(__file__).parent / "schemas"
+CUSTOM = ("keda.sh/", "monitoring.coreos.com/")
+
+# The oldest that Chart.yaml allows, and the newest that there are schemas of.
+KUBERNETES = ("1.29", "1.37")
+
+
+def _is_custom(manifest: Manifest) -> bool:
+    return str(manifest["apiVersion"]).startswith(CUSTOM)
+
+
+def custom_complaints(manifests: Iterable[Manifest]) -> str:
+    """What the operators' schemas say against custom resources."""
+    assert (SCHEMAS / "node_modules").exists(), "`make build` installs the operators' schemas"
+    return subprocess.run(
+        ["node", "check.js"],
+        cwd=SCHEMAS,
+        input=json.dumps(list(manifests)),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_kubernetes_accepts_every_manifest_of_an_example(name: str, version: str) -> None:
+    builtin = [m for m in render(example(name)).manifests if not _is_custom(m)]
+    assert {"Deployment", "Service", "Job"} <= {m["kind"] for m in builtin}
+    for manifest in builtin:
+        kubernetes_validate.validate(manifest, version, strict=True)
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_kubernetes_refuses_a_manifest_with_a_misspelt_field(version: str) -> None:
+    service = render(example("small")).of("Service")["gateway"]
+    service["spec"]["portz"] = []
+    with pytest.raises(kubernetes_validate.ValidationError, match="portz"):
+        kubernetes_validate.validate(service, version, strict=True)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_operators_accept_every_custom_resource_of_an_example(name: str) -> None:
+    assert custom_complaints(filter(_is_custom, render(example(name)).manifests)) == ""
+
+
+def test_the_operators_refuse_a_resource_without_what_they_need() -> None:
+    scaled = render(example("production")).of("ScaledObject")["compile"]
+    del scaled["spec"]["scaleTargetRef"]["name"]
+    assert "must have required property name" in custom_complaints([scaled])
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_reads_as_recorded(name: str) -> None:
+    rendered = render(example(name))
+    golden = golden_in("chart")
+    golden(f"{name}.yaml", rendered.text)
+    golden(f"{name}.notes.txt", rendered.notes)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_helms_linter_has_nothing_against_an_example(name: str) -> None:
+    report = helm_python.lint(CHART, dict(example(name)), strict=True)
+    assert report["errors"] == []
+    assert [m["error"] for m in report["messages"]] == ["icon is recommended"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_no_two_resources_have_one_name(name: str) -> None:
+    manifests = render(example(name)).manifests
+    keys = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_selector_selects_the_pods_that_it_means(name: str) -> None:
+    rendered = render(example(name))
+    pods = {
+        component: manifest["spec"]["template"]["metadata"]["labels"]
+        for kind in ("Deployment", "StatefulSet")
+        for component, manifest in rendered.of(kind).items()
+    }
+    for kind in ("Deployment", "StatefulSet"):
+        for component, manifest in rendered.of(kind).items():
+            selector = manifest["spec"]["selector"]["matchLabels"]
+            assert [
+                name for name, labels in pods.items() if selector.items() <= labels.items()
+            ] == [component]
+    service = rendered.of("Service")["gateway"]["spec"]["selector"]
+    assert [name for name, labels in pods.items() if service.items() <= labels.items()] == [
+        "gateway"
+    ]

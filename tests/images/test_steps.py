@@ -1,0 +1,113 @@
+"""The steps of the Dockerfile, run into a folder: what an image holds, and that it suffices.
+
+No container engine is needed. The tree is read-only and the process has no capabilities, so it
+may write where its owner says, which is the temporary directory alone.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# What each image must be able to import: its commands, its health check and what they import late.
+MODULES = {
+    "gateway": (
+        "services.gateway.app",
+        "uvicorn",
+        "uvloop",
+        "httptools",
+        "kernelzoo.store.migrate",
+    ),
+    "compile": ("workers.app", "workers.compiling", "workers.alive", "celery.__main__"),
+    "aggregate": ("workers.app", "workers.aggregating", "workers.ringing", "workers.heartbeat"),
+    "fleet": ("workers.fleet.__main__", "workers.fleet.alive"),
+}
+# And what has no place in it.
+ABSENT = {
+    "gateway": ("tvm", "playwright", "numpy", "pip", "pytest"),
+    "compile": ("playwright", "fastapi", "pip", "pytest"),
+    "aggregate": ("tvm", "playwright", "fastapi", "pip", "pytest"),
+    "fleet": ("tvm", "celery", "psycopg", "numpy", "pip", "pytest"),
+}
+PINS = re.compile(r"^(\S+)==(\S+?)(?: |$)(?:; ([^\\]*))?", re.MULTILINE)
+UNPRIVILEGED = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="kernelzoo-image-") as name:
+        yield Path(name)
+
+
+def _install(*arguments: str | Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = [ROOT / "docker" / "install.sh", *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "PATH": path}, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def _protect(tree: Path, *, writable: bool) -> None:
+    subprocess.run(["chmod", "-R", "u+w" if writable else "a-w", tree], check=True)
+
+
+def _python(tree: Path, program: str, scratch: Path) -> subprocess.CompletedProcess[str]:
+    """As the image's user would run it: no rights, no home, one place to write."""
+    rights = UNPRIVILEGED if os.geteuid() == 0 else ()
+    environment = {
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "KERNELZOO_DATABASE_URL": "postgresql:///none",
+        "KERNELZOO_REDIS_URL": "redis://127.0.0.1:1/0",
+        "KERNELZOO_OPERATOR_KEY": "o" * 32,
+        "KERNELZOO_TOKEN_SECRET": "t" * 32,
+    }
+    return subprocess.run(
+        [*rights, tree / "venv" / "bin" / "python", "-c", program],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("image", MODULES)
+def test_an_image_holds_what_its_process_needs_and_nothing_else(
+    image: str, folder: Path, tmp_path: Path
+) -> None:
+    tree = folder / "kernelzoo"
+    _install("packages", image, tree)
+    _install("code", tree)
+    _protect(tree, writable=False)
+    try:
+        imported = _python(tree, f"import {', '.join(MODULES[image])}", tmp_path)
+        assert imported.returncode == 0, imported.stderr
+        present = (
+            "from importlib.util import find_spec\n"
+            f"print([name for name in {ABSENT[image]} if find_spec(name)])"
+        )
+        assert _python(tree, present, tmp_path).stdout == "[]\n"
+        written = _python(tree, "open('kernelzoo/new.py', 'w')", tmp_path)
+        assert "PermissionError" in written.stderr
+    finally:
+        _protect(tree, writable=True)
+
+
+@pytest.mark.parametrize("image", MODULES)
+def test_an_image_installs_the_versions_that_the_tests_ran_with(image: str) -> None:
+    tested = set(PINS.findall((ROOT / "requirements.lock").read_text()))
+    lock = ROOT / "docker" / "requirements" / f"{image}.lock"
+    installed = PINS.findall(lock.read_text())
+    assert installed
+    names = {(name, version) for name, version, _ in tested}
+    assert [pin for pin in installed if pin[:2] not in names] == [], "run `make lock`"
