@@ -11,7 +11,7 @@ from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
-from kernelzoo.settings import Settings
+from kernelzoo.settings import WorkerSettings
 from kernelzoo.store import ballots, leases, measurements, wake, zoo
 from kernelzoo.store.blocking import execute, fetch_all, fetch_one
 from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, Rule, decide
@@ -58,7 +58,7 @@ def tally(db: Database, workload_key: str, device_class: str, rule: Rule) -> Non
         _carry_out(db, workload_key, device_class, decision)
 
 
-def rule_of(settings: Settings) -> Rule:
+def rule_of(settings: WorkerSettings) -> Rule:
     return Rule(quorum=settings.quorum, liars=settings.liars, defences=settings.defences)
 
 
