@@ -80,7 +80,9 @@ def _point(workload: Workload, point: Point) -> dict[str, Cell]:
 
 def _in_browser(name: str, request: dict[str, Any]) -> tuple[Any, float]:
     """The page's answer, and how many cores others kept busy meanwhile."""
-    bundle = subprocess.run(["node", BUNDLER, "bench/primitives.ts"], check=True, capture_output=True, text=True)
+    bundle = subprocess.run(
+        ["node", BUNDLER, "bench/primitives.ts"], check=True, capture_output=True, text=True
+    )
     code = Path(bundle.stdout.strip()).read_text()
     with blank_site() as url, BROWSERS[name]() as page:
         page.goto(url)
