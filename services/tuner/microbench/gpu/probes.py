@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kernelzoo.domain.artifact import Dispatch
 from services.tuner.ir.nodes import Program
 from services.tuner.microbench.gpu import registers, splits, streams
-from services.tuner.microbench.gpu.nests import SINK, SOURCE
+from services.tuner.microbench.gpu.nests import GROUPS, SINK, SOURCE
 from services.tuner.microbench.gpu.tiles import TileLoop
 from services.tuner.wgsl.module import printed
 
@@ -67,7 +67,7 @@ def suite() -> tuple[GpuProbe, ...]:
 
 
 def _peak_flops() -> int:
-    return registers.FLOPS * registers.THREADS * registers.GROUPS
+    return registers.FLOPS * registers.THREADS * GROUPS
 
 
 def _tile(loop: TileLoop) -> GpuSetting:

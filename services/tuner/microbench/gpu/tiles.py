@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.kinds import BinaryOp, Element, Scope
 from services.tuner.ir.nodes import (
-    Allocate,
     Assign,
     Barrier,
     Binary,
@@ -86,9 +85,18 @@ class TileLoop:
         data, written = source(self.elements), into or sink(self.groups * THREADS)
         totals = [vector(f"total{row}") for row in range(ROWS)]
         zeros: Block = tuple(assign(total, ZERO) for total in totals)
-        sums = self._staged(data, totals) if self.staged else self._direct(data, totals)
+        own = self._tiles() if self.staged else ()
+        sums = self._staged(data, own, totals) if own else self._direct(data, totals)
         body = (*zeros, *sums, store(written, place(THREADS), sum_of(totals)))
-        return program((data, written), self.groups, THREADS, _places(self.across, body))
+        return program((data, written), self.groups, THREADS, _places(self.across, body), own)
+
+    def _tiles(self) -> tuple[Buffer, ...]:
+        """Of a and of b."""
+        sizes = {"tile_a": self.rows * self.depth, "tile_b": self.depth * self.columns}
+        return tuple(
+            Buffer(name=name, scope=Scope.WORKGROUP, element=Element.F32, size=size)
+            for name, size in sizes.items()
+        )
 
     def _direct(self, data: Buffer, totals: list[Register]) -> Block:
         """a[rows, k] row-major, then b[k, columns] row-major."""
@@ -101,10 +109,9 @@ class TileLoop:
             body += self._step((data, a, self.k), (data, b, self.columns), totals, part)
         return (serial("step", self.k // step, tuple(body)),)
 
-    def _staged(self, data: Buffer, totals: list[Register]) -> Block:
+    def _staged(self, data: Buffer, own: tuple[Buffer, ...], totals: list[Register]) -> Block:
         """The next `depth` of k of both, copied by all threads a vector each."""
-        own_a = _workgroup("tile_a", self.rows * self.depth)
-        own_b = _workgroup("tile_b", self.depth * self.columns)
+        own_a, own_b = own
         copies = (*self._copy_a(data, own_a), *self._copy_b(data, own_b))
         body: list[Assign] = []
         for part in range(self.depth // LANES):
@@ -112,8 +119,7 @@ class TileLoop:
             b = affine(LANES * part * self.columns, column=LANES)
             body += self._step((own_a, a, self.depth), (own_b, b, self.columns), totals, part)
         block: Block = (Barrier(), *copies, Barrier(), *body)
-        inner = (serial("block", self.k // self.depth, block),)
-        return (Allocate(buffer=own_a, body=(Allocate(buffer=own_b, body=inner),)),)
+        return (serial("block", self.k // self.depth, block),)
 
     def _copy_a(self, data: Buffer, own: Buffer) -> Block:
         """A vector of a is in row thread / (depth / 4)."""
@@ -150,10 +156,6 @@ class TileLoop:
         if self.wide:
             return load(buffer, at)
         return Lanes(values=tuple(load(buffer, at.plus(affine(i)), 1) for i in range(LANES)))
-
-
-def _workgroup(name: str, size: int) -> Buffer:
-    return Buffer(name=name, scope=Scope.WORKGROUP, element=Element.F32, size=size)
 
 
 def _places(across: int, body: Block) -> Block:
