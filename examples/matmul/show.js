@@ -29,6 +29,8 @@ const STEPS = {
   default: "the default; this device class has not voted yet",
 };
 
+const LIMITS = { wasm: "Limit of the core", webgpu: "Limit of the GPU" };
+
 const SAME = ", which is the winner on devices like this one: the difference is noise";
 
 export function showStatus(text) {
@@ -42,7 +44,7 @@ export function showResult(result) {
     element("p", "quiet", `the speed of the default kernel${result.same_kernel ? SAME : ""}`),
     row("Default kernel", result.default_gflops, full, ""),
     row("From the zoo", result.zoo_gflops, full, "zoo"),
-    row("Limit of the core", result.limit_gflops, full, "limit"),
+    row(LIMITS[result.backend], result.limit_gflops, full, "limit"),
   );
   const votes = `${result.votes} ${result.votes === 1 ? "ballot" : "ballots"}`;
   const right = result.correct ? "all right" : "wrong";

@@ -5,29 +5,44 @@ const WARM_UP_MS = 150;
 const nextFrame = () => new Promise((resolve) => setTimeout(resolve));
 
 /** Runs until the browser has put optimised code in place; answers calls per sample. */
-function warmUp(call) {
+async function warmUp(repeat) {
   const start = performance.now();
   let calls = 0;
   while (performance.now() - start < WARM_UP_MS || calls < 3) {
-    call();
+    await repeat(1);
     calls += 1;
   }
   return Math.max(1, Math.ceil((SAMPLE_MS * calls) / (performance.now() - start)));
 }
 
-function sampleMs(call, calls) {
+async function sampleMs(repeat, calls) {
   const start = performance.now();
-  for (let i = 0; i < calls; i++) call();
+  await repeat(calls);
   return (performance.now() - start) / calls;
 }
 
-/** Shortest mean time of each function over interleaved rounds, in milliseconds. */
-export async function bestTimes(functions, rounds) {
-  const calls = functions.map(warmUp);
-  const best = functions.map(() => Number.POSITIVE_INFINITY);
+/** What runs a kernel a number of times: in this thread, or on the GPU until it is done. */
+function repeater(kernel) {
+  if (kernel.gpu === null) {
+    return (calls) => {
+      for (let i = 0; i < calls; i++) kernel.run();
+    };
+  }
+  return (calls) => {
+    for (let i = 0; i < calls; i++) kernel.gpu.submit();
+    return kernel.gpu.device.queue.onSubmittedWorkDone();
+  };
+}
+
+/** Shortest mean time of a call of each kernel over interleaved rounds, in milliseconds. */
+export async function bestTimes(kernels, rounds) {
+  const repeaters = kernels.map(repeater);
+  const calls = [];
+  for (const repeat of repeaters) calls.push(await warmUp(repeat));
+  const best = kernels.map(() => Number.POSITIVE_INFINITY);
   for (let round = 0; round < rounds; round++) {
-    for (const [i, call] of functions.entries()) {
-      best[i] = Math.min(best[i], sampleMs(call, calls[i]));
+    for (const [i, repeat] of repeaters.entries()) {
+      best[i] = Math.min(best[i], await sampleMs(repeat, calls[i]));
       await nextFrame();
     }
   }

@@ -59,9 +59,10 @@ class GatewayClient:
     def entries(self) -> tuple[ZooEntry, ...]:
         return tuple(self._ask(ZooList, "GET", "/v1/zoo").entries)
 
-    def manifest(self, workload_key: str, device_class: str) -> Manifest:
-        path = f"/v1/zoo/{quote(workload_key, safe=':')}/{quote(device_class, safe=':+')}"
-        return self._ask(Manifest, "GET", path)
+    def manifest(self, workload_key: str, *device_classes: str) -> Manifest:
+        """Of one class, or of the wasm and the webgpu class of one device."""
+        classes = "/".join(quote(each, safe=":+") for each in device_classes)
+        return self._ask(Manifest, "GET", f"/v1/zoo/{quote(workload_key, safe=':')}/{classes}")
 
     def artifact(self, kernel: Kernel) -> bytes:
         """Raises StackError when the bytes are not those that the hash names."""

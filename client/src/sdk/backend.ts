@@ -16,6 +16,8 @@ export interface Gpu {
   readonly kind: "gpu";
   readonly owner: DeviceOwner;
   readonly deviceClass: string;
+  /** Register-only limit. */
+  readonly peakGflops: number;
   close(): void;
 }
 
@@ -36,8 +38,8 @@ export async function openGpu(
   };
   try {
     const device = { engine: readEngine(), deviceId };
-    const { deviceClass } = await readGpuProfile(storedNotebook(), device, owner);
-    return { kind: "gpu", owner, deviceClass, close };
+    const { deviceClass, peakGflops } = await readGpuProfile(storedNotebook(), device, owner);
+    return { kind: "gpu", owner, deviceClass, peakGflops, close };
   } catch (thrown) {
     close();
     return { kind: "none", reason: sentence(thrown) };

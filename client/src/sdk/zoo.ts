@@ -69,6 +69,8 @@ export class KernelZoo {
   readonly gpuDeviceClass: string | null;
   /** Register-only limit of one core in GFLOP/s; null when the device class was given. */
   readonly peakGflops: number | null;
+  /** The same of the whole GPU, as it was probed; null where WebGPU is not used. */
+  readonly gpuPeakGflops: number | null;
   readonly #parts: ZooParts;
   readonly #manifests = new Map<string, Promise<TimedManifest>>();
 
@@ -77,6 +79,7 @@ export class KernelZoo {
     this.deviceClass = parts.deviceClass;
     this.gpuDeviceClass = parts.gpu.kind === "gpu" ? parts.gpu.deviceClass : null;
     this.peakGflops = parts.peakGflops;
+    this.gpuPeakGflops = parts.gpu.kind === "gpu" ? parts.gpu.peakGflops : null;
   }
 
   /**

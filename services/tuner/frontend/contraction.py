@@ -57,7 +57,7 @@ def _packing(extents: Extents, width: int) -> Node:
 
 
 @lru_cache(maxsize=256)
-def _contraction(extents: Extents, panels: int) -> Node:
+def contraction_function(extents: Extents, panels: int) -> Node:
     """The computation alone: one function for each shape, shared by all its schedules."""
     a, b, *extra = placeholders_of(extents)
     if panels:
@@ -86,7 +86,9 @@ def _schedule(whole: Extents, config: ContractionConfig) -> Node:
     In the unrolled body rows stand outside columns: the reverse keeps one value of `a` alive for
     every row and halves the speed of a 5x8 tile (measured in V8 15.6 on Zen 4).
     """
-    schedule = Schedule(_contraction(whole, config.panels), debug_mask="none", enable_check=False)
+    schedule = Schedule(
+        contraction_function(whole, config.panels), debug_mask="none", enable_check=False
+    )
     block = schedule.get_sblock("sum" if whole.epilogue else "c")
     *batch, m, n, k = schedule.get_loops(block)
     rows, panels = config.block_m // config.tile_m, config.block_n // config.tile_n

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import gcd
 
 from services.tuner.ir.affine import Affine, Range
 from services.tuner.ir.kinds import BinaryOp, Element, LoopKind, Scope
@@ -178,17 +179,31 @@ def _narrowed(scope: _Scope, bounds: tuple[Bound, ...]) -> _Scope:
 
 def _limits(index: Affine, scope: _Scope) -> Range:
     """Smallest and largest value, also by the conditions that hold on sums of variables."""
-    low, high = index.bounds(scope.ranges)
-    for bound in scope.held:
+    return _limits_by(index, scope.held, scope.ranges)
+
+
+def _limits_by(index: Affine, held: tuple[Bound, ...], ranges: dict[str, Range]) -> Range:
+    low, high = index.bounds(ranges)
+    for position, bound in enumerate(held):
         var, factor = bound.index.terms[0]
         times = index.coefficient(var) // factor
+        if not times:
+            continue
         rest = index.plus(bound.index.times(-times))
-        edge = times * (bound.limit - 1)
+        edge = times * _largest(bound)
+        below, above = _limits_by(rest, held[position + 1 :], ranges)
         if times > 0:
-            high = min(high, edge + rest.bounds(scope.ranges)[1])
-        elif times < 0:
-            low = max(low, edge + rest.bounds(scope.ranges)[0])
+            high = min(high, edge + above)
+        else:
+            low = max(low, edge + below)
     return low, high
+
+
+def _largest(bound: Bound) -> int:
+    """Of the values of the index that keep the bound: it moves in steps of what its factors share."""
+    step = gcd(*(factor for _, factor in bound.index.terms))
+    constant = bound.index.constant
+    return constant + (bound.limit - 1 - constant) // step * step
 
 
 def _raised(scope: _Scope, bound: Bound) -> _Scope:

@@ -17,13 +17,8 @@ from services.tuner.ir.rewrite import inner_blocks, substitute
 Ranges = Mapping[str, Range]
 
 
-def partition(program: Program, *, branches: bool = True) -> Program:
-    """Without `branches` the range loop's body stays one, with the guards that name its variable:
-    a thread of a GPU asks once, where a branch would be another copy of the whole kernel."""
+def partition(program: Program) -> Program:
     loop = program.body
-    if not branches:
-        body = _block(loop.body, {loop.var: (0, loop.extent - 1)})
-        return replace(program, body=replace(loop, body=body))
     return replace(program, body=replace(loop, body=_range(loop, 0, loop.extent)))
 
 

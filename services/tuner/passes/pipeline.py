@@ -60,10 +60,11 @@ def run_passes(program: Program, switches: PassSwitches, freedom: Freedom) -> Pr
 def run_gpu_passes(program: Program) -> Program:
     """For a printer whose language has registers, addresses and the functions of `NATIVE`.
 
+    Loops are not cut where guards end: what a thread asks once costs less than a second copy.
     Products and sums round once where the GPU likes: WGSL promises nothing else.
     """
     program = contract(program)
-    program = partition(unswitch(lift(program)), branches=False)
+    program = unswitch(lift(program))
     calls = has_calls(program)
     program = to_registers(expand(program, gathers=True), gathers=True)
     return inline(program, fma=True, native=NATIVE) if calls else program

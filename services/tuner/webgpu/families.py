@@ -4,10 +4,18 @@ Each family is a module of two: its config here, and beside it the loop nests th
 """
 
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.operators import Family
+from services.tuner.extents import Extents, is_pointwise
 from services.tuner.ir.nodes import Program
+from services.tuner.webgpu.contraction import TilesConfig
 from services.tuner.webgpu.plain import plain_programs
+from services.tuner.webgpu.tiles import tiles_programs
 
 
 def gpu_programs(candidate: Candidate) -> tuple[Program, ...]:
     """Raises InvalidSchedule and UnsupportedProgram as `compile_candidate` does."""
+    workload = candidate.workload
+    contracts = workload.operator.family is Family.CONTRACTION or is_pointwise(workload)
+    if contracts and TilesConfig.describes(candidate):
+        return tiles_programs(Extents.of(workload), TilesConfig.of(candidate))
     return plain_programs(candidate)

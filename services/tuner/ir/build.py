@@ -1,0 +1,131 @@
+"""Short ways to write statements of the loop IR, for nests that no front end states."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.kinds import BinaryOp, Element, LoopKind
+from services.tuner.ir.nodes import (
+    Binary,
+    Block,
+    Bound,
+    Const,
+    Expression,
+    If,
+    IndexValue,
+    Let,
+    Loop,
+    Statement,
+)
+from services.tuner.ir.rewrite import substitute
+
+ZERO = Affine(constant=0)
+LANES = 4
+
+
+def total(*parts: Affine) -> Affine:
+    whole = ZERO
+    for part in parts:
+        whole = whole.plus(part)
+    return whole
+
+
+def number(value: float) -> Const:
+    return Const(value=value, element=Element.F32)
+
+
+def whole(value: int) -> Const:
+    return Const(value=value, element=Element.I32)
+
+
+def binary(op: BinaryOp, left: Expression, right: Expression) -> Binary:
+    return Binary(op=op, left=left, right=right)
+
+
+def loop(var: str, extent: int, kind: LoopKind, body: Iterable[Statement]) -> Loop:
+    return Loop(var=var, extent=extent, kind=kind, body=tuple(body))
+
+
+def serial(var: str, extent: int, body: Block) -> Block:
+    """One iteration alone needs no loop."""
+    if extent == 1:
+        return substitute(body, var, ZERO)
+    return (loop(var, extent, LoopKind.SERIAL, body),)
+
+
+def unrolled(var: str, extent: int, *body: Statement) -> Loop:
+    return loop(var, extent, LoopKind.UNROLLED, body)
+
+
+def vector(var: str, *body: Statement) -> Loop:
+    """Four lanes at once."""
+    return loop(var, LANES, LoopKind.VECTOR, body)
+
+
+def under(bounds: Iterable[Bound], body: Block, otherwise: Block = ()) -> Block:
+    """The body where all bounds hold; as it is where there are none."""
+    kept = tuple(bounds)
+    return (If(bounds=kept, body=body, otherwise=otherwise),) if kept else body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Variables that hold in one block: loops around it, and values that it names, in order."""
+
+    ranges: dict[str, Range] = field(default_factory=dict)
+    lets: list[Let] = field(default_factory=list)
+
+    def inside(self) -> "Frame":
+        return Frame(ranges=dict(self.ranges))
+
+    def variable(self, var: str, extent: int) -> Affine:
+        """A loop of that extent is around the block; of one iteration, it is always in its first."""
+        self.ranges[var] = (0, extent - 1)
+        return Affine.variable(var) if extent > 1 else ZERO
+
+    def most(self, index: Affine) -> int:
+        return index.bounds(self.ranges)[1]
+
+    def named(self, var: str, value: Expression, most: int) -> Affine:
+        """A value from 0 to `most`."""
+        self.lets.append(Let(var=var, value=value, low=0, high=most, body=()))
+        self.ranges[var] = (0, most)
+        return Affine.variable(var)
+
+    def digits(self, place: Affine, parts: Sequence[tuple[str, int]]) -> list[Affine]:
+        """A number taken apart into digits of several sizes, the highest first."""
+        found = []
+        for position, (name, size) in enumerate(parts):
+            lower = prod(size for _, size in parts[position + 1 :])
+            fits = self.most(place) < lower * size
+            found.append(self._digit(name, place, lower, 0 if fits else size, size))
+        return found
+
+    def _digit(self, name: str, place: Affine, lower: int, modulus: int, size: int) -> Affine:
+        if size == 1:
+            return ZERO
+        if lower == 1 and not modulus:
+            return place
+        value: Expression = IndexValue(index=place)
+        if lower > 1:
+            value = binary(BinaryOp.FLOOR_DIV, value, whole(lower))
+        if modulus:
+            value = binary(BinaryOp.FLOOR_MOD, value, whole(modulus))
+        return self.named(name, value, min(size - 1, self.most(place) // lower))
+
+    def clamped(self, name: str, index: Affine, extent: int, step: int) -> Affine:
+        """The index, or the last multiple of `step` below the extent where it leaves it."""
+        if self.most(index) + step <= extent:
+            return index
+        terms = tuple((var, factor // step) for var, factor in index.terms)
+        steps = Affine(constant=index.constant // step, terms=terms)
+        last = extent // step - 1
+        value = binary(BinaryOp.MIN, IndexValue(index=steps), whole(last))
+        return self.named(name, value, last).times(step)
+
+    def around(self, body: Block) -> Block:
+        """The body with the named values before it."""
+        for let in reversed(self.lets):
+            body = (Let(var=let.var, value=let.value, low=let.low, high=let.high, body=body),)
+        return body

@@ -1,0 +1,209 @@
+"""The settings of one kernel of a contraction for GPUs: nnJIT's Table 1 and 2, as a value.
+
+Table 1 names tiles 0 for a thread and 1 for a workgroup: `tile_m` is x0, `tile_n` y0, `unroll_k`
+r0, `block_m` x1, `block_n` y1 and `block_k` r1.
+"""
+
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from math import prod
+from typing import Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidSchedule
+from services.tuner.extents import Extents
+from services.tuner.settings import Settings, config_of
+from services.tuner.webgpu.limits import required
+
+LANES = 4
+MAX_TILE = 128
+MAX_UNROLLED_PRODUCTS = 2048
+MAX_STAGED = 64
+MAX_SPLIT = 64
+MAX_THREADS = 1024
+MAX_SCRATCH_BYTES = 1 << 26
+BANK_BYTES = 128
+
+
+class Cache(StrEnum):
+    """How a is read: by each thread from where it lies, or through workgroup memory, where it lies
+    in rows as it is stored, or turned, so that four of its rows are one vector."""
+
+    NONE = "none"
+    ROWS = "rows"
+    TURNED = "turned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TilesConfig:
+    """A workgroup computes block_m x block_n entries, each of its threads tile_m x tile_n of them.
+
+    `block_k` is what workgroup memory holds at a time, `unroll_k` what the loop body does at once.
+    With `prefetch` the next block is read into registers while this one is used. `split_k`
+    workgroups share the sum of an entry, which a second dispatch adds up. Workgroups take
+    `group_m` rows of blocks at a time, so that neighbours in time read the same columns of b.
+    """
+
+    block_m: int
+    block_n: int
+    block_k: int
+    tile_m: int
+    tile_n: int
+    unroll_k: int
+    cache: Cache
+    prefetch: bool
+    split_k: int
+    group_m: int
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        names = tuple(field.name for field in fields(cls))
+        settings = Settings(candidate, names, TargetKind.WEBGPU)
+        chosen = {name: settings.whole(name) for name in names if name not in ("cache", "prefetch")}
+        config = cls(
+            cache=Cache(settings.choice("cache", tuple(Cache))),
+            prefetch=settings.switch("prefetch"),
+            **chosen,
+        )
+        settings.refuse_fault(config.fault(Extents.of(candidate.workload)))
+        settings.refuse_features(config.requires(candidate.workload))
+        return config
+
+    @classmethod
+    def describes(cls, candidate: Candidate) -> bool:
+        return "tile_m" in dict(candidate.config)
+
+    @property
+    def rows(self) -> int:
+        """Of threads in a workgroup."""
+        return self.block_m // self.tile_m
+
+    @property
+    def columns(self) -> int:
+        """Of threads in a workgroup."""
+        return self.block_n // self.tile_n
+
+    @property
+    def threads(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def a_stride(self) -> int:
+        """Elements from row to row of a in workgroup memory, so that rows that are read at once lie
+        in different banks."""
+        if self.cache is Cache.TURNED:
+            return self.block_m
+        rows = min(self.rows, max(1, 32 // self.columns))
+        places = {4 * row * self.block_k % BANK_BYTES // 16 for row in range(rows)}
+        return self.block_k + (0 if len(places) == rows else LANES)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        if self.cache is Cache.NONE:
+            return 0
+        rows = self.block_k if self.cache is Cache.TURNED else self.block_m
+        return 4 * (rows * self.a_stride + self.block_k * self.block_n)
+
+    def k_blocks(self, extents: Extents) -> int:
+        return -(-extents.k // self.block_k)
+
+    def blocks(self, extents: Extents) -> tuple[int, int, int]:
+        """Of the batch, of rows and of columns."""
+        return (
+            max(1, extents.batch),
+            -(-extents.m // self.block_m),
+            -(-extents.n // self.block_n),
+        )
+
+    def workgroups(self, extents: Extents) -> int:
+        return self.split_k * prod(self.blocks(extents))
+
+    def scratch_bytes(self, extents: Extents) -> int:
+        entries = max(1, extents.batch) * extents.m * extents.n
+        return 4 * self.split_k * entries if self.split_k > 1 else 0
+
+    def requires(self, workload: Workload) -> tuple[str, ...]:
+        bindings = [tensor.size_bytes for tensor in workload.tensors]
+        bindings.append(self.scratch_bytes(Extents.of(workload)))
+        return required(
+            threads=self.threads,
+            workgroup_bytes=self.workgroup_bytes,
+            binding_bytes=max(bindings),
+        )
+
+    def candidate(self, workload: Workload) -> Candidate:
+        """Raises InvalidSchedule for more than any step of a limit."""
+        return Candidate(
+            workload=workload,
+            kind=TargetKind.WEBGPU,
+            config=config_of(asdict(self)),
+            requires=self.requires(workload),
+        )
+
+    def fault(self, extents: Extents) -> str:
+        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+        counts = [value for value in asdict(self).values() if type(value) is int]
+        if min(counts) < 1 or max(counts) > 1 << 16:
+            return "blocks, tiles, unroll_k, split_k and group_m are from 1 to 65536"
+        return self._tile_fault() or self._block_fault(extents)
+
+    def _tile_fault(self) -> str:
+        if self.tile_n % LANES or self.tile_m * self.tile_n > MAX_TILE:
+            return (
+                f"a thread's tile of {self.tile_m}x{self.tile_n} must have tile_n a multiple of "
+                f"{LANES} and at most {MAX_TILE} entries"
+            )
+        if self.block_m % self.tile_m or self.block_n % self.tile_n:
+            return f"a block of {self.block_m}x{self.block_n} must be whole tiles"
+        if self.threads > MAX_THREADS:
+            return f"{self.threads} threads to a workgroup are too many; use at most {MAX_THREADS}"
+        if self.unroll_k % LANES or self.block_k % self.unroll_k:
+            return f"unroll_k={self.unroll_k} must be a multiple of {LANES} and divide block_k"
+        if self.tile_m * self.tile_n * self.unroll_k > MAX_UNROLLED_PRODUCTS:
+            return (
+                f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLLED_PRODUCTS} "
+                "products in the loop body"
+            )
+        if self.cache is Cache.TURNED and (self.tile_m % LANES or self.block_m % LANES):
+            return f"cache=turned needs tile_m in multiples of {LANES}"
+        return self._memory_fault()
+
+    def _memory_fault(self) -> str:
+        if self.cache is Cache.NONE:
+            if self.block_k != self.unroll_k or self.prefetch:
+                return "cache=none has block_k=unroll_k and no prefetch"
+            return ""
+        staged = (self.block_m + self.block_n) * self.block_k / self.threads
+        if staged > MAX_STAGED * LANES:
+            return f"{staged:.0f} elements of a block to a thread are too many"
+        return ""
+
+    def _block_fault(self, extents: Extents) -> str:
+        if extents.a_turned and self.cache is Cache.ROWS:
+            return "a is stored turned; use cache=turned or none"
+        if extents.a_turned and self.tile_m % LANES:
+            return f"a is stored turned; use tile_m in multiples of {LANES}"
+        if self.split_k > MAX_SPLIT or self.k_blocks(extents) % self.split_k:
+            return (
+                f"split_k={self.split_k} must divide {self.k_blocks(extents)} blocks and be at "
+                f"most {MAX_SPLIT}"
+            )
+        if self.blocks(extents)[1] % self.group_m:
+            return f"group_m={self.group_m} must divide {self.blocks(extents)[1]} rows of blocks"
+        if self.scratch_bytes(extents) > MAX_SCRATCH_BYTES:
+            return (
+                f"split_k={self.split_k} keeps {self.scratch_bytes(extents)} bytes of partial "
+                f"sums; at most {MAX_SCRATCH_BYTES} are allowed"
+            )
+        return ""
+
+    def refused(self, workload: Workload) -> bool:
+        """Whether the config, or a limit, makes it no candidate of the workload."""
+        try:
+            self.requires(workload)
+        except InvalidSchedule:
+            return True
+        return bool(self.fault(Extents.of(workload)))

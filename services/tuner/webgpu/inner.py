@@ -1,0 +1,232 @@
+"""The sums of a thread's tile: what is read for them, from where, and the products."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.build import LANES, Frame, binary, serial, total, under, unrolled, vector
+from services.tuner.ir.kinds import BinaryOp, Element, Scope
+from services.tuner.ir.nodes import Barrier, Block, Bound, Buffer, Load, Store
+from services.tuner.webgpu.contraction import Cache, TilesConfig
+from services.tuner.webgpu.operands import Operand, Piece, loaded, piece
+from services.tuner.webgpu.place import Place
+from services.tuner.webgpu.staging import Tile, held_elements, read, units, written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    """`block` adds all products to the sums; it needs the buffers."""
+
+    local: tuple[Buffer, ...]
+    workgroup: tuple[Buffer, ...]
+    block: Block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """Where products find row i of a and columns 4j + lane of b, for k = 4·k4 + q.
+
+    `step` is done before the products of four k, `each` before those of one.
+    """
+
+    a: Load
+    b: Load
+    step: Block = ()
+    each: Block = ()
+
+
+def inner_of(
+    frame: Frame, config: TilesConfig, operands: tuple[Operand, Operand], place: Place, sums: Buffer
+) -> Inner:
+    make = _direct if config.cache is Cache.NONE else _cached
+    return make(frame, config, operands, place, sums)
+
+
+def _buffer(name: str, size: int, scope: Scope = Scope.LOCAL) -> Buffer:
+    return Buffer(name=name, scope=scope, element=Element.F32, size=size)
+
+
+def _form(constant: int = 0, **coefficients: int) -> Affine:
+    return Affine.of(constant, coefficients)
+
+
+def _products(config: TilesConfig, sums: Buffer, source: _Source) -> Block:
+    """All products of `unroll_k` of k. Rows stand outside columns, as for wasm."""
+    here = _form(i=config.tile_n, j=LANES, lane=1)
+    product = binary(BinaryOp.MUL, source.a, source.b)
+    value = binary(BinaryOp.ADD, Load(buffer=sums, index=here), product)
+    row = unrolled(
+        "j", config.tile_n // LANES, vector("lane", Store(buffer=sums, index=here, value=value))
+    )
+    each = unrolled("q", LANES, *source.each, unrolled("i", config.tile_m, row))
+    return (unrolled("k4", config.unroll_k // LANES, *source.step, each),)
+
+
+def _in_blocks(
+    frame: Frame, place: Place, config: TilesConfig, k: int
+) -> tuple[int, Callable[[Affine, Callable[..., Block]], Block]]:
+    """How many blocks of k a workgroup has, and what reads one: the last may end inside."""
+    count = -(-k // config.block_k) // config.split_k
+    frame.variable("block", count)
+
+    def reading(number: Affine, at: Callable[..., Block], blocks: int = count) -> Block:
+        """Of block `number`, a form of "block", of which there are `blocks` here."""
+        which = place.part.times(count).plus(number)
+        start = which.times(config.block_k)
+        low, high = which.bounds({**frame.ranges, "block": (0, blocks - 1)})
+        full = k // config.block_k
+        if high < full:
+            return at(start, tail=False)
+        tail = at(Affine(constant=full * config.block_k), tail=True)
+        if low >= full:
+            return tail
+        return under((Bound(index=which, limit=full),), at(start, tail=False), tail)
+
+    return count, reading
+
+
+def _direct(
+    frame: Frame, config: TilesConfig, operands: tuple[Operand, Operand], place: Place, sums: Buffer
+) -> Inner:
+    """Every thread reads its rows of a and columns of b from where they lie."""
+    a, b = operands
+    own_a = _buffer("own_a", LANES * config.tile_m)
+    own_b = _buffer("own_b", LANES * config.tile_n)
+    rows = [place.row.plus(place.own_row(i)) for i in range(config.tile_m)]
+    columns = [place.column.plus(place.own_column(j)) for j in range(config.tile_n)]
+    pieces_a, pieces_b = _own_pieces(frame, a, rows), _own_pieces(frame, b, columns)
+    frame.ranges["k4"] = (0, config.unroll_k // LANES - 1)
+    count, reading = _in_blocks(frame, place, config, a.k)
+
+    def at(start: Affine, *, tail: bool) -> Block:
+        here = start.plus(_form(k4=LANES))
+        return (
+            *loaded(frame, pieces_a, own_a, here, tail=tail),
+            *loaded(frame, pieces_b, own_b, here, tail=tail),
+        )
+
+    source = _Source(
+        a=Load(buffer=own_a, index=_own_index(a, _form(i=1), config.tile_m)),
+        b=Load(buffer=own_b, index=_own_index(b, _form(j=LANES, lane=1), config.tile_n)),
+        step=reading(_form(block=1), at),
+    )
+    body = _products(config, sums, source)
+    return Inner(local=(own_a, own_b), workgroup=(), block=serial("block", count, body))
+
+
+def _own_pieces(frame: Frame, operand: Operand, places: list[Affine]) -> tuple[Piece, ...]:
+    """Four k of every row or column, kept as `_own_index` says."""
+    zero = Affine(constant=0)
+    name = f"{operand.buffer.name}.own"
+    if not operand.k_outer:
+        return tuple(
+            piece(frame, f"{name}{at}", operand, place, zero, LANES * at)
+            for at, place in enumerate(places)
+        )
+    firsts = [
+        piece(frame, f"{name}{at}", operand, places[at], zero, at)
+        for at in range(0, len(places), LANES)
+    ]
+    return tuple(
+        replace(first, k=Affine(constant=q), slot=q * len(places) + first.slot)
+        for q in range(LANES)
+        for first in firsts
+    )
+
+
+def _own_index(operand: Operand, element: Affine, count: int) -> Affine:
+    if operand.k_outer:
+        return element.plus(_form(q=count))
+    return element.times(LANES).plus(_form(q=1))
+
+
+def _cached(
+    frame: Frame, config: TilesConfig, operands: tuple[Operand, Operand], place: Place, sums: Buffer
+) -> Inner:
+    """Threads copy blocks of a and b into workgroup memory together, and read their tiles there."""
+    tile_a, tile_b = _tiles(config, operands, place)
+    shares = [(tile, units(frame, tile, place.thread, config.threads)) for tile in (tile_a, tile_b)]
+    count, reading = _in_blocks(frame, place, config, operands[0].k)
+
+    def at(start: Affine, *, tail: bool) -> Block:
+        return tuple(
+            s for tile, share in shares for s in read(frame, tile, share, start, tail=tail)
+        )
+
+    copied = (Barrier(), *(s for _, share in shares for s in written(share)), Barrier())
+    own_a = _buffer("own_a", LANES * config.tile_m if config.cache is Cache.ROWS else config.tile_m)
+    products = _from_workgroup(config, place, tile_a, tile_b, own_a, sums)
+    block = _form(block=1)
+    if config.prefetch:
+        before, following = reading(_form(), at), ()
+        if count > 1:
+            ahead = reading(_form(1, block=1), at, count - 1)
+            following = under((Bound(index=block, limit=count - 1),), ahead)
+        body = (*copied, *following, *products)
+    else:
+        before, body = (), (*reading(block, at), *copied, *products)
+    return Inner(
+        local=(own_a, tile_a.held, tile_b.held),
+        workgroup=(tile_a.shared, tile_b.shared),
+        block=(*before, *serial("block", count, body)),
+    )
+
+
+def _tiles(
+    config: TilesConfig, operands: tuple[Operand, Operand], place: Place
+) -> tuple[Tile, Tile]:
+    def tile(operand: Operand, first: Affine, length: int, k_outer: bool, stride: int) -> Tile:
+        turns = k_outer is not operand.k_outer
+        held = held_elements(length, config.block_k, config.threads, turns=turns)
+        rows = config.block_k if k_outer else length
+        name = operand.buffer.name
+        return Tile(
+            operand=operand,
+            first=first,
+            length=length,
+            depth=config.block_k,
+            k_outer=k_outer,
+            stride=stride,
+            shared=_buffer(f"block_{name}", rows * stride, Scope.WORKGROUP),
+            held=_buffer(f"next_{name}", held),
+        )
+
+    a, b = operands
+    grouped = config.cache is Cache.TURNED
+    return (
+        tile(a, place.row, config.block_m, grouped, config.a_stride),
+        tile(b, place.column, config.block_n, True, config.block_n),
+    )
+
+
+def _from_workgroup(
+    config: TilesConfig, place: Place, tile_a: Tile, tile_b: Tile, own_a: Buffer, sums: Buffer
+) -> Block:
+    k = _form(k2=config.unroll_k, k4=LANES)
+    column = place.tile_column.plus(_form(j=place.columns)).times(LANES)
+    b = total(k.plus(_form(q=1)).times(tile_b.stride), column, _form(lane=1))
+    load_b = Load(buffer=tile_b.shared, index=b)
+    if config.cache is Cache.ROWS:
+        row = place.tile_row.plus(_form(i=place.rows))
+        there = total(row.times(tile_a.stride), k, _form(lane=1))
+        copy = _copy(own_a, _form(i=LANES, lane=1), tile_a.shared, there)
+        source = _Source(
+            a=Load(buffer=own_a, index=_form(i=LANES, q=1)),
+            b=load_b,
+            step=(unrolled("i", config.tile_m, vector("lane", copy)),),
+        )
+    else:
+        row = place.tile_row.plus(_form(g=place.rows)).times(LANES)
+        there = total(k.plus(_form(q=1)).times(tile_a.stride), row, _form(lane=1))
+        copy = _copy(own_a, _form(g=LANES, lane=1), tile_a.shared, there)
+        source = _Source(
+            a=Load(buffer=own_a, index=_form(i=1)),
+            b=load_b,
+            each=(unrolled("g", config.tile_m // LANES, vector("lane", copy)),),
+        )
+    body = _products(config, sums, source)
+    return serial("k2", config.block_k // config.unroll_k, body)
+
+
+def _copy(into: Buffer, here: Affine, source: Buffer, there: Affine) -> Store:
+    return Store(buffer=into, index=here, value=Load(buffer=source, index=there))

@@ -1,0 +1,70 @@
+"""Which part of a contraction a workgroup and a thread have."""
+
+from dataclasses import dataclass
+
+from services.tuner.extents import Extents
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.build import LANES, Frame
+from services.tuner.webgpu.contraction import Cache, TilesConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Batch, first row and column of the workgroup, its part of k, and which tile is the thread's.
+
+    A thread's rows are four neighbours each time where they are `grouped`, else lie apart, so that
+    threads side by side read rows side by side. Its columns are four neighbours each time.
+    """
+
+    batch: Affine
+    row: Affine
+    column: Affine
+    part: Affine
+    thread: Affine
+    tile_row: Affine
+    tile_column: Affine
+    grouped: bool
+    rows: int
+    columns: int
+
+    def own_row(self, number: int) -> Affine:
+        """Inside the block, of row `number` of the thread's tile."""
+        if not self.grouped:
+            return self.tile_row.plus(Affine(constant=number * self.rows))
+        group, lane = divmod(number, LANES)
+        first = self.tile_row.plus(Affine(constant=group * self.rows))
+        return first.times(LANES).plus(Affine(constant=lane))
+
+    def own_column(self, number: int) -> Affine:
+        """Inside the block, of column `number` of the thread's tile."""
+        group, lane = divmod(number, LANES)
+        first = self.tile_column.plus(Affine(constant=group * self.columns))
+        return first.times(LANES).plus(Affine(constant=lane))
+
+
+def place_of(frame: Frame, extents: Extents, config: TilesConfig) -> Place:
+    batches, rows, columns = config.blocks(extents)
+    parts = (
+        ("batch", batches),
+        ("part", config.split_k),
+        ("panel", rows // config.group_m),
+        ("column", columns),
+        ("row", config.group_m),
+    )
+    group = frame.variable("group", config.workgroups(extents))
+    batch, part, panel, column, row = frame.digits(group, parts)
+    thread = frame.variable("thread", config.threads)
+    tile_row, tile_column = frame.digits(thread, (("y", config.rows), ("x", config.columns)))
+    grouped = extents.a_turned if config.cache is Cache.NONE else config.cache is Cache.TURNED
+    return Place(
+        batch=batch,
+        row=panel.times(config.group_m).plus(row).times(config.block_m),
+        column=column.times(config.block_n),
+        part=part,
+        thread=thread,
+        tile_row=tile_row,
+        tile_column=tile_column,
+        grouped=grouped,
+        rows=config.rows,
+        columns=config.columns,
+    )
