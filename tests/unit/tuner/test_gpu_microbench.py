@@ -14,7 +14,7 @@ from services.tuner.ir.nodes import Program
 from services.tuner.microbench.gpu import registers, splits, streams
 from services.tuner.microbench.gpu.nests import GROUPS, SINK, SOURCE
 from services.tuner.microbench.gpu.probes import SUITE, GpuProbe, settings, suite
-from services.tuner.microbench.gpu.tiles import ROWS, THREADS, TileLoop
+from services.tuner.microbench.gpu.tiles import BLOCK, ROWS, SIDE, THREADS, TileLoop
 from services.tuner.microbench.gpu.typescript import typescript
 from services.tuner.wgsl.module import printed
 from tests.unit.tuner.execution import Floats
@@ -25,8 +25,6 @@ TILES = (
     TileLoop(groups=2),
     TileLoop(groups=2, wide=False),
     TileLoop(groups=2, staged=True),
-    TileLoop(groups=2, unroll=4),
-    TileLoop(groups=2, across=16),
 )
 
 
@@ -75,9 +73,9 @@ def small(count: int) -> Floats:
 
 def sums_of(loop: TileLoop, data: Floats) -> Floats:
     """Of each thread, over the rows of its tile: [threads, 4]."""
-    a = data[: loop.rows * loop.k].reshape(loop.rows, loop.k)
-    b = data[loop.rows * loop.k :].reshape(loop.k, loop.columns)
-    tiles = (a @ b).reshape(loop.rows // ROWS, ROWS, loop.across, 4).sum(axis=1)
+    a = data[: BLOCK * loop.k].reshape(BLOCK, loop.k)
+    b = data[BLOCK * loop.k :].reshape(loop.k, BLOCK)
+    tiles = (a @ b).reshape(SIDE, ROWS, SIDE, 4).sum(axis=1)
     return np.asarray(tiles.reshape(THREADS, 4), np.float32)
 
 

@@ -1,5 +1,5 @@
 """The suite of GPUs: primitives, each in its base and its advanced setting, the limit of the GPU,
-a stream, and a dispatch of nothing. docs/adr/0012 says which primitives are not in it, and why.
+a stream, and a dispatch of nothing. docs/adr/0013 says which primitives are not in it, and why.
 """
 
 from dataclasses import dataclass
