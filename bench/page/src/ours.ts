@@ -38,7 +38,7 @@ async function screened(stand: Stand, kernel: KernelWire): Promise<Screened> {
   const { candidate } = kernel;
   try {
     const module = await loadModule(origin(), kernel);
-    const found = measure(bench, lease, reference, kernel, module, stepMs);
+    const found = await measure(bench, lease, reference, kernel, module, stepMs);
     const relativeTime = Math.min(...found.samples_ns) / Math.min(...found.reference_ns);
     return { candidate, relativeTime, failure: "" };
   } catch (thrown) {
