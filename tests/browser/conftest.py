@@ -1,14 +1,13 @@
 """Headless Chromium, and one stack for the tests that only look."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext
 
 from kernelzoo.cli.stack.supervisor import Stack
+from tests.browser.browsers import chromium
 from tests.running import running_stack
-from workers.fleet.chromium import find_chromium, own_flags
 
 
 @pytest.fixture(scope="module")
@@ -20,11 +19,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def browser(stack: Stack) -> Iterator[Browser]:  # noqa: ARG001
     """Closed before its stack, which ends every process below this one."""
-    with sync_playwright() as playwright:
-        path = find_chromium(Path(playwright.chromium.executable_path))
-        launched = playwright.chromium.launch(executable_path=path, args=list(own_flags()))
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture

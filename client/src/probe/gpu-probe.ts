@@ -57,7 +57,7 @@ const fine =
     firstCount: 1,
     sameWithin: 1.1,
     quietRounds: (rates) => (inDoubt(suite, named(TILES, rates)) ? 8 : 3),
-    limitMs: 500,
+    limitMs: 1_000,
   });
 
 async function compiled(open: OpenDevice, suite: Suite, name: Name): Promise<Program> {
@@ -183,7 +183,7 @@ async function bandwidthGbps(open: OpenDevice, suite: Suite, peakGflops: number)
 }
 
 /**
- * Measures ρ and the levels of a GPU. Most of the time is compiling: under a second on a GPU, two
+ * Measures ρ and the levels of a GPU. Most of the time is compiling: under a second on a GPU, a few
  * on a software renderer. Throws KernelZooError.
  */
 export async function probeGpu(open: OpenDevice): Promise<GpuProbeResult> {

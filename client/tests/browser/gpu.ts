@@ -2,7 +2,7 @@
 import { gpuInstrument } from "../../src/agent/gpu-instrument.js";
 import { BoundProgram } from "../../src/gpu/bound.js";
 import { storageBuffer } from "../../src/gpu/buffers.js";
-import type { OpenDevice } from "../../src/gpu/device.js";
+import { OpenDevice } from "../../src/gpu/device.js";
 import { DeviceOwner } from "../../src/gpu/owner.js";
 import { compileProgram } from "../../src/gpu/program.js";
 import { readBuffer } from "../../src/gpu/read.js";
@@ -155,16 +155,27 @@ export async function measuredAgain(): Promise<readonly number[]> {
   return times;
 }
 
-/** The timer of a device, and how far two samples of the same pass are apart, as a ratio. */
-export async function timed() {
-  const open = await new DeviceOwner().device();
+async function bareDevice(): Promise<OpenDevice> {
+  const adapter = await navigator.gpu.requestAdapter();
+  if (adapter === null) throw new Error("no adapter");
+  return new OpenDevice(await adapter.requestDevice());
+}
+
+/** What a device is timed with, and nanoseconds of sixteen calls over those of one. */
+export async function timed(timestamps: boolean) {
+  const open = timestamps ? await new DeviceOwner().device() : await bareDevice();
   const { bound } = await boundRight(open);
   await runInSlices(open, bound, now() + LIMIT_MS);
   const timer = await gpuTimer(open, (pass) => bound.encode(pass, 0, 1), LIMIT_MS);
-  const once = await timer.passNs((pass) => bound.encode(pass), LIMIT_MS);
+  const calls = (count: number) =>
+    timer.passNs((pass) => {
+      for (let call = 0; call < count; call++) bound.encode(pass);
+    }, LIMIT_MS);
+  const one = await calls(8);
   const { kind, stepMs } = timer;
+  const growth = (await calls(128)) / one;
   open.dispose();
-  return { kind, stepMs, once };
+  return { kind, stepMs, growth };
 }
 
 /** A device that is lost while its owner lives is followed by another. */

@@ -7,6 +7,7 @@ a place of its own in `sink`, so that its work is not left out.
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.kinds import BinaryOp, Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
+    Allocate,
     Assign,
     Binary,
     Block,
@@ -93,7 +94,16 @@ def place(threads: int) -> Affine:
     return affine(group=LANES * threads, thread=LANES)
 
 
-def program(parameters: tuple[Buffer, ...], groups: int, threads: int, body: Block) -> Program:
-    inner = Loop(var=THREAD, extent=threads, kind=LoopKind.THREAD_INDEX, body=body)
-    outer = Loop(var=GROUP, extent=groups, kind=LoopKind.RANGE, body=(inner,))
+def program(
+    parameters: tuple[Buffer, ...],
+    groups: int,
+    threads: int,
+    body: Block,
+    shared: tuple[Buffer, ...] = (),
+) -> Program:
+    """`shared` are buffers of a workgroup."""
+    inner: Block = (Loop(var=THREAD, extent=threads, kind=LoopKind.THREAD_INDEX, body=body),)
+    for buffer in shared:
+        inner = (Allocate(buffer=buffer, body=inner),)
+    outer = Loop(var=GROUP, extent=groups, kind=LoopKind.RANGE, body=inner)
     return Program(parameters=parameters, body=outer)

@@ -1,5 +1,5 @@
 """The suite of GPUs: primitives, each in its base and its advanced setting, the limit of the GPU,
-a stream, and a dispatch of nothing. docs/adr/0012 says which primitives are not in it, and why.
+a stream, and a dispatch of nothing. docs/adr/0013 says which primitives are not in it, and why.
 """
 
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kernelzoo.domain.artifact import Dispatch
 from services.tuner.ir.nodes import Program
 from services.tuner.microbench.gpu import registers, splits, streams
-from services.tuner.microbench.gpu.nests import SINK, SOURCE
+from services.tuner.microbench.gpu.nests import GROUPS, SINK, SOURCE
 from services.tuner.microbench.gpu.tiles import TileLoop
 from services.tuner.wgsl.module import printed
 
@@ -67,7 +67,7 @@ def suite() -> tuple[GpuProbe, ...]:
 
 
 def _peak_flops() -> int:
-    return registers.FLOPS * registers.THREADS * registers.GROUPS
+    return registers.FLOPS * registers.THREADS * GROUPS
 
 
 def _tile(loop: TileLoop) -> GpuSetting:

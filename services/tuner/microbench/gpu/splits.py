@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from services.tuner.ir.kinds import Element, Scope
-from services.tuner.ir.nodes import Buffer, Program
+from services.tuner.ir.nodes import Block, Buffer, Program
 from services.tuner.microbench.gpu.nests import (
     LANES,
     affine,
@@ -44,6 +44,6 @@ def split() -> tuple[Program, ...]:
         assign(one, load(partial, place(THREADS).plus(affine(stride * number))))
         for number, one in enumerate(sums)
     ]
-    body = (*loads, store(written, place(THREADS), sum_of(sums)))
+    body: Block = (*loads, store(written, place(THREADS), sum_of(sums)))
     second = program((data, partial, written), BLOCKS, THREADS, body)
     return (replace(first, parameters=(data, partial, written)), second)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.kinds import BinaryOp, Element, Scope
 from services.tuner.ir.nodes import (
-    Allocate,
     Assign,
     Barrier,
     Binary,
@@ -41,26 +40,29 @@ from services.tuner.microbench.gpu.nests import (
     vector,
 )
 
-THREADS = 64
+SIDE = 8
+THREADS = SIDE * SIDE
 ROWS = 4
 """Of a thread's tile; it has one vector of four columns."""
+
+BLOCK = SIDE * LANES
+"""Rows and columns of a workgroup."""
+
+DEPTH = 8
+"""Of k in workgroup memory: one vector of each matrix for each thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoop:
-    """c[rows, columns] += a[rows, k]·b[k, columns] for a block of `across` by 64 / `across`
-    threads. All workgroups read the same a and b, which stay in the first cache that there is.
+    """c[32, 32] += a[32, k]·b[k, 32] by 8 by 8 threads. All workgroups read the same a and b, which
+    stay in the first cache that there is.
 
-    `wide` loads vectors, `staged` copies `depth` of k at a time into workgroup memory, and `unroll`
-    steps of four k stand in one iteration. `groups` workgroups.
+    `wide` loads vectors, and `staged` copies eight of k at a time into workgroup memory.
     """
 
     k: int = 64
-    across: int = 8
     wide: bool = True
     staged: bool = False
-    depth: int = 8
-    unroll: int = 1
     groups: int = GROUPS
 
     @property
@@ -69,61 +71,48 @@ class TileLoop:
         return 2 * THREADS * ROWS * LANES * self.k
 
     @property
-    def rows(self) -> int:
-        return ROWS * THREADS // self.across
-
-    @property
-    def columns(self) -> int:
-        return LANES * self.across
-
-    @property
     def elements(self) -> int:
         """Of a and b."""
-        return self.k * (self.rows + self.columns)
+        return 2 * BLOCK * self.k
 
     def program(self, into: Buffer | None = None) -> Program:
         """Stores to the sink, or to another buffer of its size."""
         data, written = source(self.elements), into or sink(self.groups * THREADS)
         totals = [vector(f"total{row}") for row in range(ROWS)]
         zeros: Block = tuple(assign(total, ZERO) for total in totals)
-        sums = self._staged(data, totals) if self.staged else self._direct(data, totals)
+        own = _tiles() if self.staged else ()
+        sums = self._staged(data, own, totals) if own else self._direct(data, totals)
         body = (*zeros, *sums, store(written, place(THREADS), sum_of(totals)))
-        return program((data, written), self.groups, THREADS, _places(self.across, body))
+        placed = (_split("row", "column", SIDE, body),)
+        return program((data, written), self.groups, THREADS, placed, own)
 
     def _direct(self, data: Buffer, totals: list[Register]) -> Block:
-        """a[rows, k] row-major, then b[k, columns] row-major."""
-        step = LANES * self.unroll
-        body: list[Assign] = []
-        for part in range(self.unroll):
-            a = affine(LANES * part, row=ROWS * self.k, step=step)
-            b = affine(self.rows * self.k + LANES * part * self.columns, column=LANES)
-            b = b.plus(affine(step=step * self.columns))
-            body += self._step((data, a, self.k), (data, b, self.columns), totals, part)
-        return (serial("step", self.k // step, tuple(body)),)
+        """a[32, k] row-major, then b[k, 32] row-major."""
+        a = affine(row=ROWS * self.k, step=LANES)
+        b = affine(BLOCK * self.k, column=LANES, step=LANES * BLOCK)
+        body = self._step((data, a, self.k), (data, b, BLOCK), totals, 0)
+        return (serial("step", self.k // LANES, tuple(body)),)
 
-    def _staged(self, data: Buffer, totals: list[Register]) -> Block:
-        """The next `depth` of k of both, copied by all threads a vector each."""
-        own_a = _workgroup("tile_a", self.rows * self.depth)
-        own_b = _workgroup("tile_b", self.depth * self.columns)
+    def _staged(self, data: Buffer, own: tuple[Buffer, ...], totals: list[Register]) -> Block:
+        """The next eight of k of both, copied by all threads a vector each."""
+        own_a, own_b = own
         copies = (*self._copy_a(data, own_a), *self._copy_b(data, own_b))
         body: list[Assign] = []
-        for part in range(self.depth // LANES):
-            a = affine(LANES * part, row=ROWS * self.depth)
-            b = affine(LANES * part * self.columns, column=LANES)
-            body += self._step((own_a, a, self.depth), (own_b, b, self.columns), totals, part)
+        for part in range(DEPTH // LANES):
+            a = affine(LANES * part, row=ROWS * DEPTH)
+            b = affine(LANES * part * BLOCK, column=LANES)
+            body += self._step((own_a, a, DEPTH), (own_b, b, BLOCK), totals, part)
         block: Block = (Barrier(), *copies, Barrier(), *body)
-        inner = (serial("block", self.k // self.depth, block),)
-        return (Allocate(buffer=own_a, body=(Allocate(buffer=own_b, body=inner),)),)
+        return (serial("block", self.k // DEPTH, block),)
 
     def _copy_a(self, data: Buffer, own: Buffer) -> Block:
-        """A vector of a is in row thread / (depth / 4)."""
-        across = self.depth // LANES
-        at = affine(block=self.depth, line=self.k, part=LANES)
+        """Two vectors of each row of a."""
+        at = affine(block=DEPTH, line=self.k, part=LANES)
         body = store(own, affine(thread=LANES), load(data, at))
-        return (_split("line", "part", across, (body,)),)
+        return (_split("line", "part", DEPTH // LANES, (body,)),)
 
     def _copy_b(self, data: Buffer, own: Buffer) -> Block:
-        at = affine(self.rows * self.k, block=self.depth * self.columns, thread=LANES)
+        at = affine(BLOCK * self.k, block=DEPTH * BLOCK, thread=LANES)
         return (store(own, affine(thread=LANES), load(data, at)),)
 
     def _step(
@@ -152,13 +141,13 @@ class TileLoop:
         return Lanes(values=tuple(load(buffer, at.plus(affine(i)), 1) for i in range(LANES)))
 
 
-def _workgroup(name: str, size: int) -> Buffer:
-    return Buffer(name=name, scope=Scope.WORKGROUP, element=Element.F32, size=size)
-
-
-def _places(across: int, body: Block) -> Block:
-    """`row` and `column` of the thread in its block."""
-    return (_split("row", "column", across, body),)
+def _tiles() -> tuple[Buffer, ...]:
+    """Of a and of b."""
+    size = BLOCK * DEPTH
+    return tuple(
+        Buffer(name=name, scope=Scope.WORKGROUP, element=Element.F32, size=size)
+        for name in ("tile_a", "tile_b")
+    )
 
 
 def _split(over: str, rest: str, by: int, body: Block) -> Let:

@@ -1,0 +1,263 @@
+/** What of the WebGPU engine needs no GPU. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { AgentPorts } from "../src/agent/ports.js";
+import { Rota } from "../src/agent/rota.js";
+import { gpuLevelsOf } from "../src/device/gpu-profile.js";
+import { padded } from "../src/gpu/buffers.js";
+import { deviceDescriptor, gpuFeatures } from "../src/gpu/features.js";
+import { limiter } from "../src/gpu/limiter.js";
+import { shapeOf } from "../src/gpu/sample.js";
+import { type Launch, launches, planSlices } from "../src/gpu/slices.js";
+import { quantumNs } from "../src/gpu/timer.js";
+import { GPU_PRIMITIVES, GPU_SETTINGS } from "../src/probe/gpu-modules.js";
+import { chooseTarget, type GpuSide } from "../src/sdk/backend.js";
+import type { ManifestEntry, ServedKernel } from "../src/wire/types.js";
+
+const MOST = 65_535;
+const KIB = 1024;
+const MIB = KIB * KIB;
+
+const DEFAULT_LIMITS = {
+  maxStorageBufferBindingSize: 128 * MIB,
+  maxBufferSize: 256 * MIB,
+  maxComputeInvocationsPerWorkgroup: 256,
+  maxComputeWorkgroupSizeX: 256,
+  maxComputeWorkgroupStorageSize: 16 * KIB,
+};
+
+function adapter(limits: Partial<typeof DEFAULT_LIMITS>, ...features: string[]) {
+  const all = { ...DEFAULT_LIMITS, ...limits };
+  return { features: new Set(features), limits: all } as unknown as GPUAdapter;
+}
+
+test("an adapter without more than the defaults has no features", () => {
+  assert.deepEqual(gpuFeatures(adapter({})), []);
+  assert.deepEqual(deviceDescriptor(adapter({})).requiredLimits, {});
+});
+
+test("an adapter has each step that it reaches, and a device is asked for the highest", () => {
+  const large = adapter(
+    {
+      maxStorageBufferBindingSize: 4096 * MIB,
+      maxComputeInvocationsPerWorkgroup: 1024,
+      maxComputeWorkgroupSizeX: 1024,
+      maxComputeWorkgroupStorageSize: 48 * KIB,
+    },
+    "subgroups",
+    "timestamp-query",
+    "depth-clip-control",
+  );
+  assert.deepEqual(gpuFeatures(large), [
+    "binding-256m",
+    "invocations-1024",
+    "invocations-512",
+    "subgroups",
+    "workgroup-memory-32k",
+    "workgroup-memory-48k",
+  ]);
+  const { requiredFeatures, requiredLimits } = deviceDescriptor(large);
+  assert.deepEqual(requiredFeatures, ["subgroups", "timestamp-query"]);
+  assert.deepEqual(requiredLimits, {
+    maxStorageBufferBindingSize: 256 * MIB,
+    maxBufferSize: 256 * MIB,
+    maxComputeInvocationsPerWorkgroup: 1024,
+    maxComputeWorkgroupSizeX: 1024,
+    maxComputeWorkgroupStorageSize: 48 * KIB,
+  });
+});
+
+test("a step of which one limit falls short is not reached", () => {
+  const narrow = adapter({ maxComputeInvocationsPerWorkgroup: 1024 });
+  assert.deepEqual(gpuFeatures(narrow), []);
+});
+
+/** The workgroups of each dispatch that launches cover, in order. */
+function covered(plan: ReturnType<typeof planSlices>, made: readonly Launch[]): number[][] {
+  return plan.workgroups.map((_, dispatch) =>
+    made
+      .filter((launch) => launch.dispatch === dispatch)
+      .flatMap(({ slice, workgroups }) =>
+        Array.from({ length: workgroups }, (_, i) => (plan.firsts[slice] ?? Number.NaN) + i),
+      ),
+  );
+}
+
+for (const workgroups of [[1], [63], [64], [1000, 1], [3, 129], [5, 70_000, 2]]) {
+  for (const parts of [1, 2, 7, 1000]) {
+    test(`${workgroups} workgroups in ${parts} parts run once each, in order`, () => {
+      const plan = planSlices(workgroups, MOST);
+      const bounds = Array.from({ length: parts + 1 }, (_, i) =>
+        Math.floor((i * plan.count) / parts),
+      );
+      const made = bounds
+        .slice(1)
+        .flatMap((hi, i) => launches(plan, bounds[i] as number, hi, MOST));
+      assert.deepEqual(
+        covered(plan, made),
+        workgroups.map((count) => Array.from({ length: count }, (_, i) => i)),
+      );
+      const order = made.map(({ dispatch }) => dispatch);
+      assert.deepEqual(order, [...order].sort());
+      assert.ok(made.every((launch) => launch.workgroups <= MOST));
+    });
+  }
+}
+
+test("a kernel that runs whole takes one launch for each dispatch", () => {
+  const plan = planSlices([1000, 30], MOST);
+  assert.equal(launches(plan, 0, plan.count, MOST).length, 2);
+});
+
+test("more workgroups than a dimension holds take several launches", () => {
+  const plan = planSlices([5_000_000], MOST);
+  assert.ok(plan.unit <= MOST);
+  assert.equal(plan.firsts.length, Math.ceil(5_000_000 / plan.unit));
+});
+
+test("the step of timestamps is what divides their differences", () => {
+  const quantised = [3n, 4n, 4n, 7n, 11n, 12n, 19n].map((tick) => tick * 100_000n + 5n);
+  assert.equal(quantumNs(quantised), 100_000);
+  assert.equal(quantumNs([7n, 20n, 33n, 46n, 59n, 85n]), 13);
+});
+
+test("a step that few ticks show is not known", () => {
+  assert.equal(quantumNs([1n, 1n, 300_001n, 300_001n]), null);
+});
+
+/** A timer on which one call takes `ns`, in steps of `stepMs`. */
+function steady(ns: number, stepMs: number) {
+  let encoded = 0;
+  const work = { slices: 64, encode: () => void encoded++ };
+  const passNs = async (encode: (pass: GPUComputePassEncoder) => void): Promise<number> => {
+    encoded = 0;
+    encode(undefined as unknown as GPUComputePassEncoder);
+    const stepNs = 1e6 * stepMs;
+    return Math.floor((encoded * ns) / stepNs) * stepNs;
+  };
+  const timer = { kind: "timestamp" as const, stepMs, passNs, dispose: () => undefined };
+  return { timer, work };
+}
+
+for (const ns of [3_000, 24_000, 900_000, 9_000_000]) {
+  test(`a sample of a kernel of ${ns} ns lasts a hundred steps`, async () => {
+    const { timer, work } = steady(ns, 0.1);
+    const { calls, passes } = await shapeOf(timer, work, ns / 1e6, Number.POSITIVE_INFINITY);
+    assert.equal(passes, 1);
+    assert.ok(calls * ns >= 0.99 * 10e6, `${calls} calls`);
+    assert.ok(calls * ns <= 20e6, `${calls} calls`);
+  });
+}
+
+test("a slow kernel is sampled once, in passes that leave the GPU to others", async () => {
+  const { timer, work } = steady(1e9, 0.1);
+  const shape = await shapeOf(timer, work, 1_000, Number.POSITIVE_INFINITY);
+  assert.deepEqual(shape, { calls: 1, passes: 20 });
+});
+
+test("as much work goes on at once as is allowed, failures included", async () => {
+  const bounded = limiter(2);
+  let now = 0;
+  let most = 0;
+  const work = async (): Promise<void> => {
+    now += 1;
+    most = Math.max(most, now);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    now -= 1;
+    throw new Error("failed");
+  };
+  const all = await Promise.allSettled(Array.from({ length: 7 }, () => bounded(work)));
+  assert.ok(all.every(({ status }) => status === "rejected"));
+  assert.equal(most, 2);
+});
+
+test("buffers are padded to a vector", () => {
+  assert.deepEqual([0, 1, 16, 17].map(padded), [16, 16, 16, 32]);
+});
+
+test("levels of a GPU are powers of two", () => {
+  const probe = { rho: "r101-0", settled: true, peakGflops: 65_800, bandwidthGbps: 3_900 };
+  assert.deepEqual(gpuLevelsOf({ ...probe, dispatchUs: 0.3 }), {
+    peak_gflops: 65_536,
+    bandwidth_gbps: 4_096,
+    dispatch_us: 1,
+  });
+});
+
+test("probes name settings that are there, with margins a fifth above a tie", () => {
+  for (const { base, advanced, margin } of GPU_PRIMITIVES) {
+    assert.ok(base in GPU_SETTINGS && advanced in GPU_SETTINGS);
+    assert.ok(margin >= 1.2);
+    assert.equal(GPU_SETTINGS[base].work, GPU_SETTINGS[advanced].work);
+  }
+});
+
+const served = {} as ServedKernel;
+const GPU = { kind: "gpu" } as GpuSide;
+const NO_GPU: GpuSide = { kind: "none", reason: "no adapter" };
+const entryOf = (advice: "wasm" | "webgpu", parts: Partial<ManifestEntry> = {}): ManifestEntry => ({
+  workload: "w",
+  flops: 1,
+  wasm: served,
+  webgpu: served,
+  advice: { target: advice, basis: "measured" },
+  ...parts,
+});
+
+test("the advice is followed unless the page names a target", () => {
+  assert.equal(chooseTarget("auto", entryOf("webgpu"), GPU).target, "webgpu");
+  assert.equal(chooseTarget("auto", entryOf("wasm"), GPU).target, "wasm");
+  assert.equal(chooseTarget("wasm", entryOf("webgpu"), GPU).target, "wasm");
+  assert.equal(chooseTarget("webgpu", entryOf("wasm"), GPU).target, "webgpu");
+});
+
+test("where there is no GPU or no kernel it is the other target, with the reason", () => {
+  assert.deepEqual(chooseTarget("auto", entryOf("webgpu"), NO_GPU), {
+    target: "wasm",
+    reason: "no adapter",
+  });
+  const without = chooseTarget("webgpu", entryOf("wasm", { webgpu: null }), GPU);
+  assert.equal(without.target, "wasm");
+  assert.match(without.reason ?? "", /no kernel of webgpu/);
+  assert.equal(chooseTarget("wasm", entryOf("webgpu", { wasm: null }), GPU).target, "webgpu");
+});
+
+const ports = (target: "wasm" | "webgpu"): AgentPorts => ({ target }) as AgentPorts;
+
+test("targets take turns, and one is set up when its turn comes", async () => {
+  const made: string[] = [];
+  const setUp = (target: "wasm" | "webgpu") => async () => {
+    made.push(target);
+    return ports(target);
+  };
+  const rota = new Rota([setUp("wasm"), setUp("webgpu")]);
+  const next = async () => (await rota.current())?.ports.target;
+  assert.equal(await next(), "wasm");
+  rota.worked();
+  assert.equal(await next(), "wasm");
+  assert.deepEqual(made, ["wasm"]);
+  rota.next();
+  assert.equal(await next(), "webgpu");
+  rota.next();
+  assert.equal(await next(), "wasm");
+  assert.deepEqual(made, ["wasm", "webgpu"]);
+});
+
+test("a request waits long when there is one target or all are idle", async () => {
+  const alone = new Rota([async () => ports("wasm")]);
+  assert.equal(alone.waitS, 20);
+  const two = new Rota([async () => ports("wasm"), async () => ports("webgpu")]);
+  assert.equal(two.waitS, 2);
+  two.next();
+  two.next();
+  assert.equal(two.waitS, 10);
+  two.worked();
+  assert.equal(two.waitS, 2);
+});
+
+test("a target that this browser lacks is left out", async () => {
+  const rota = new Rota([async () => null, async () => ports("webgpu")]);
+  assert.equal((await rota.current())?.ports.target, "webgpu");
+  assert.equal(rota.waitS, 20);
+  assert.equal(await new Rota([async () => null]).current(), undefined);
+});

@@ -1,0 +1,212 @@
+"""WebGPU from end to end on a software adapter: the agent measures, the SDK runs and falls back."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from kernelzoo.cli.gateway_client import GatewayClient
+from kernelzoo.cli.stack.supervisor import Stack
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from tests.browser.browsers import chromium
+from tests.browser.sites import site
+from tests.running import eventually, rows
+from workers.fleet.gpu import Gpu, gpu_flags
+
+KEY = "matmul:f32:m24k20n36"
+
+USE = """async ([url, key, backend, act]) => {
+  const { KernelZoo } = await import(`${url}/client/sdk.js`);
+  const zoo = await KernelZoo.open(url, { backend });
+  const kernel = await zoo.kernel(key);
+  const sine = (_, i) => Math.sin(i);
+  const cosine = (_, i) => Math.cos(i);
+  const [m, k, n] = [24, 20, 36];
+  const a = Float32Array.from({ length: m * k }, sine);
+  const b = Float32Array.from({ length: k * n }, cosine);
+  const wrong = (output) => {
+    let worst = 0;
+    for (let i = 0; i < m; i++) {
+      for (let j = 0; j < n; j++) {
+        let sum = 0;
+        for (let p = 0; p < k; p++) sum += a[i * k + p] * b[p * n + j];
+        worst = Math.max(worst, Math.abs(sum - output[i * n + j]));
+      }
+    }
+    return worst;
+  };
+  const acts = {
+    async run() {
+      return { error: wrong(await kernel.runAsync({ a, b })), sync: wrong(kernel.run()) };
+    },
+    async weightsStay() {
+      await kernel.runAsync({ a, b });
+      a.fill(1);
+      return { error: wrong(await kernel.runAsync({ a })) };
+    },
+    async views() {
+      kernel.inputs.a.set(a);
+      kernel.inputs.b.set(b);
+      await kernel.runAsync();
+      kernel.inputs.a.fill(2);
+      a.fill(2);
+      return { error: wrong(await kernel.runAsync()) };
+    },
+    async resident() {
+      const { gpu } = kernel;
+      gpu.write("a", a);
+      gpu.write("b", b);
+      for (let run = 0; run < 10; run++) gpu.submit();
+      const submitted = wrong(await gpu.read());
+      gpu.write("a", a.fill(3));
+      const encoder = gpu.device.createCommandEncoder();
+      gpu.encode(encoder);
+      gpu.device.queue.submit([encoder.finish()]);
+      return { error: Math.max(submitted, wrong(await gpu.read())) };
+    },
+    async lost() {
+      await kernel.runAsync({ a, b });
+      kernel.gpu.device.destroy();
+      const error = wrong(await kernel.runAsync({ a }));
+      return { error, gpu: kernel.gpu };
+    },
+    async ownDevice() {
+      const adapter = await navigator.gpu.requestAdapter();
+      const device = await adapter.requestDevice();
+      const own = await KernelZoo.open(url, { backend: "webgpu", device });
+      const first = await own.kernel(key);
+      const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC;
+      const shared = device.createBuffer({ size: 4 * m * k, usage });
+      const second = await own.kernel(key, { buffers: { a: shared } });
+      device.queue.writeBuffer(shared, 0, a);
+      second.gpu.write("b", b);
+      second.gpu.submit();
+      const error = wrong(await second.gpu.read());
+      own.dispose();
+      const alive = await Promise.race([device.lost, Promise.resolve("alive")]);
+      return { error, alive, same: first.gpu.device === device };
+    },
+    async verify() {
+      const { ok, maxError } = await kernel.verify();
+      return { ok, maxError };
+    },
+  };
+  const answer = await acts[act]();
+  const { info, shapes } = kernel;
+  return { ...answer, info, shapes, gpuDeviceClass: zoo.gpuDeviceClass };
+}"""
+
+
+@pytest.fixture(scope="module")
+def gpu_browser(stack: Stack) -> Iterator[Browser]:  # noqa: ARG001
+    """Closed before its stack."""
+    with chromium(*gpu_flags(Gpu.SOFTWARE)) as launched:
+        yield launched
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jobs(stack: Stack, gpu_browser: Browser) -> None:
+    """Both targets are measured by one agent, wasm first."""
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        for kind in TargetKind:
+            gateway.register(Workload.parse(KEY), kind)
+    page = gpu_browser.new_page()
+    page.goto(f"{stack.url}/agent?start=1")
+    eventually(lambda: final_targets(page) == ["wasm", "webgpu"], "final ballots", within_s=90)
+    page.close()
+
+
+def final_targets(page: Page) -> list[str]:
+    events = page.evaluate("kernelzooAgent.events")
+    return [each["target"] for each in events if each["type"] == "ballot" and each["final"]]
+
+
+@pytest.fixture(scope="module")
+def page(gpu_browser: Browser) -> Iterator[Page]:
+    """Of another origin, and not isolated."""
+    with site({}) as address:
+        opened = gpu_browser.new_page()
+        opened.goto(address)
+        yield opened
+
+
+def used(stack: Stack, page: Page, backend: str, act: str) -> dict[str, Any]:
+    answer: dict[str, Any] = page.evaluate(USE, [stack.url, KEY, backend, act])
+    return answer
+
+
+def test_an_agent_measures_every_candidate_of_both_targets_rightly(stack: Stack) -> None:
+    outcomes = (
+        "SELECT DISTINCT c.kind, m.outcome, m.verdict FROM measurement m "
+        "JOIN candidate c USING (candidate_id) ORDER BY 1"
+    )
+    verified = [("wasm", "ok", "verified"), ("webgpu", "ok", "verified")]
+    eventually(lambda: rows(stack, outcomes) == verified, "a verified measurement of each")
+    assert rows(stack, "SELECT count(DISTINCT identity_id) FROM agent_session") == [(1,)]
+    classes = rows(stack, "SELECT DISTINCT device_class FROM agent_session ORDER BY 1")
+    ids = {text.split(":")[0] for (text,) in classes}
+    assert len(classes) == 2
+    assert len(ids) == 1, "one device, two classes"
+
+
+def test_the_sdk_runs_the_winner_on_webgpu(stack: Stack, page: Page) -> None:
+    confirmed = "SELECT count(*) FROM zoo_entry WHERE state = 'confirmed'"
+    eventually(lambda: rows(stack, confirmed) == [(2,)], "an entry for each target")
+    found = used(stack, page, "webgpu", "run")
+    assert found["error"] < 1e-4
+    assert found["sync"] < 1e-4
+    info = found["info"]
+    assert (info["backend"], info["backendReason"]) == ("webgpu", None)
+    assert (info["level"], info["state"], info["fallbackReason"]) == ("exact", "confirmed", None)
+    assert ":webgpu+" in found["gpuDeviceClass"]
+    assert found["shapes"] == {"a": [24, 20], "b": [20, 36], "c": [24, 36]}
+
+
+@pytest.mark.parametrize("act", ["weightsStay", "views", "resident"])
+def test_tensors_may_stay_on_the_gpu(stack: Stack, page: Page, act: str) -> None:
+    assert used(stack, page, "webgpu", act)["error"] < 1e-4
+
+
+def test_a_page_may_share_its_device_and_its_buffers(stack: Stack, page: Page) -> None:
+    found = used(stack, page, "webgpu", "ownDevice")
+    assert found["error"] < 1e-4
+    assert found["same"] is True
+    assert found["alive"] == "alive", "the zoo took the page's device with it"
+
+
+def test_a_kernel_on_webgpu_is_compared_with_the_default_of_wasm(stack: Stack, page: Page) -> None:
+    found = used(stack, page, "webgpu", "verify")
+    assert found["ok"] is True
+
+
+def test_a_lost_device_is_followed_by_webassembly_with_the_reason(stack: Stack, page: Page) -> None:
+    found = used(stack, page, "webgpu", "lost")
+    assert found["error"] < 1e-4
+    assert found["gpu"] is None
+    assert found["info"]["backend"] == "wasm"
+    assert "lost" in found["info"]["backendReason"]
+
+
+def test_the_advice_is_followed_unless_the_page_says_otherwise(stack: Stack, page: Page) -> None:
+    info = used(stack, page, "auto", "run")["info"]
+    assert info["backend"] == info["advice"]["target"]
+    info = used(stack, page, "wasm", "run")["info"]
+    assert (info["backend"], info["backendReason"]) == ("wasm", None)
+
+
+def test_without_webgpu_it_is_webassembly_with_the_reason(
+    stack: Stack, gpu_browser: Browser
+) -> None:
+    plain = gpu_browser.new_context()
+    plain.add_init_script("delete Navigator.prototype.gpu")
+    with site({}) as address:
+        page = plain.new_page()
+        page.goto(address)
+        found = used(stack, page, "webgpu", "run")
+    plain.close()
+    assert found["error"] < 1e-4
+    assert found["info"]["backend"] == "wasm"
+    assert "no WebGPU" in found["info"]["backendReason"]
+    assert found["gpuDeviceClass"] is None

@@ -1,0 +1,121 @@
+"""The probes of GPUs: current in the client, computing what they say, one variable at a time."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import DType, Role, Tensor
+from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.nodes import Program
+from services.tuner.microbench.gpu import registers, splits, streams
+from services.tuner.microbench.gpu.nests import GROUPS, SINK, SOURCE
+from services.tuner.microbench.gpu.probes import SUITE, GpuProbe, settings, suite
+from services.tuner.microbench.gpu.tiles import BLOCK, ROWS, SIDE, THREADS, TileLoop
+from services.tuner.microbench.gpu.typescript import typescript
+from services.tuner.wgsl.module import printed
+from tests.unit.tuner.execution import Floats
+from tests.unit.tuner.gpu_execution import execute_gpu
+
+CLIENT = Path(__file__).parents[3] / "client" / "src" / "probe"
+TILES = (
+    TileLoop(groups=2),
+    TileLoop(groups=2, wide=False),
+    TileLoop(groups=2, staged=True),
+)
+
+
+def test_the_module_of_the_client_is_current() -> None:
+    """Its first line says which command writes it."""
+    assert (CLIENT / "gpu-modules.ts").read_text() == typescript()
+
+
+def test_the_client_knows_the_version_of_the_suite() -> None:
+    text = (CLIENT / "gpu-suite.ts").read_text()
+    assert re.findall(r"GPU_SUITE = (\d+);", text) == [str(SUITE)]
+    assert SUITE > 100, "those below are of wasm"
+
+
+@pytest.mark.parametrize("probe", suite(), ids=lambda probe: probe.primitive)
+def test_both_settings_of_a_primitive_do_the_same_work_in_another_text(probe: GpuProbe) -> None:
+    base, advanced = settings()[probe.base], settings()[probe.advanced]
+    assert base.work == advanced.work
+    assert base.text != advanced.text
+    assert probe.margin >= 1.2
+
+
+def artifact(programs: tuple[Program, ...]) -> Artifact:
+    module = printed(programs, (SOURCE, SINK))
+    sizes = {buffer.name: buffer.size for p in programs for buffer in p.parameters}
+    tensors = tuple(
+        Tensor(name=name, role=role, dtype=DType.F32, shape=(sizes[name],))
+        for name, role in ((SOURCE, Role.INPUT), (SINK, Role.OUTPUT))
+    )
+    manifest = ArtifactManifest(
+        abi=ABI_VERSION,
+        kind=TargetKind.WEBGPU,
+        requires=(),
+        tensors=tensors,
+        scratch_bytes=module.scratch_bytes,
+        range_extent=sum(dispatch.workgroups for dispatch in module.dispatches),
+        dispatches=module.dispatches,
+    )
+    return Artifact.of(module.text.encode(), manifest)
+
+
+def small(count: int) -> Floats:
+    """Sums of products of these are exact."""
+    return np.asarray(np.arange(count) % 7 - 3, np.float32)
+
+
+def sums_of(loop: TileLoop, data: Floats) -> Floats:
+    """Of each thread, over the rows of its tile: [threads, 4]."""
+    a = data[: BLOCK * loop.k].reshape(BLOCK, loop.k)
+    b = data[BLOCK * loop.k :].reshape(loop.k, BLOCK)
+    tiles = (a @ b).reshape(SIDE, ROWS, SIDE, 4).sum(axis=1)
+    return np.asarray(tiles.reshape(THREADS, 4), np.float32)
+
+
+@pytest.mark.parametrize("loop", TILES, ids=str)
+def test_a_tile_loop_multiplies_its_matrices(loop: TileLoop) -> None:
+    program = loop.program()
+    assert faults(program, Stage.REGISTERED) == ()
+    data = small(loop.elements)
+    output = execute_gpu(artifact((program,)), [data], slices=2)
+    assert np.array_equal(output.reshape(loop.groups, THREADS, 4), [sums_of(loop, data)] * 2)
+
+
+def test_a_split_contraction_adds_what_its_parts_sum() -> None:
+    data = small(splits.WHOLE.elements)
+    whole = execute_gpu(artifact(splits.whole()), [data])
+    assert np.array_equal(whole.reshape(-1, THREADS, 4)[0], sums_of(splits.WHOLE, data))
+    programs = splits.split()
+    assert all(faults(program, Stage.REGISTERED) == () for program in programs)
+    part = TileLoop(k=splits.WHOLE.k // splits.PARTS)
+    data = small(part.elements)
+    split = execute_gpu(artifact(programs), [data])
+    wanted = splits.PARTS * sums_of(part, data)
+    assert np.array_equal(split.reshape(-1, THREADS, 4), [wanted] * splits.BLOCKS)
+
+
+def test_the_limit_is_sums_of_products_in_registers() -> None:
+    program = registers.sums_of_products()
+    assert faults(program, Stage.REGISTERED) == ()
+    text = printed((program,), (SOURCE, SINK)).text
+    assert text.count("fma(") == registers.CHAINS
+    body = text[text.index("for (") : text.index("sink[")]
+    assert "source[" not in body
+    work = settings()["peak"].work
+    assert work == 2 * 4 * registers.CHAINS * registers.STEPS * registers.THREADS * GROUPS
+
+
+def test_a_stream_reads_every_vector_of_its_source_once() -> None:
+    program = streams.stream()
+    text = printed((program,), (SOURCE, SINK)).text
+    places = [int(number) for number in re.findall(r"source\[[^\]]* \+ (\d+)u\]", text)]
+    stride = GROUPS * streams.THREADS
+    assert places == [stride * number for number in range(1, streams.VECTORS)]
+    assert stride * streams.VECTORS * 16 == streams.BYTES
