@@ -55,7 +55,7 @@ class Effort:
 
 
 ON_GPU = Effort(limit_s=420, tune_limit_s=60, least_rounds=7, most_rounds=15)
-ON_CPU = Effort(limit_s=240, tune_limit_s=120, least_rounds=3, most_rounds=3)
+ON_CPU = Effort(limit_s=300, tune_limit_s=60, least_rounds=3, most_rounds=3)
 """Where the adapter is a CPU, and calls take up to seconds."""
 
 
@@ -106,7 +106,7 @@ def _case(space: GpuSpace) -> JobCase:
 
 
 def _short(candidate: Candidate) -> str:
-    """'64x64x16 of 8x8 u1 turned prefetch split 4 group 1': block, thread tile, unroll.
+    """'64x64x16 of 8x8 u4 turned prefetch s4 g1': block, thread tile, unroll, split, group.
 
     Configs of other families are named setting by setting.
     """
@@ -117,7 +117,7 @@ def _short(candidate: Candidate) -> str:
         f"{config['block_m']}x{config['block_n']}x{config['block_k']} of "
         f"{config['tile_m']}x{config['tile_n']} u{config['unroll_k']} {config['cache']} "
         f"{'prefetch ' if config['prefetch'] else ''}"
-        f"split {config['split_k']} group {config['group_m']}"
+        f"s{config['split_k']} g{config['group_m']}"
     )
 
 
