@@ -13,6 +13,7 @@ ON_CPU = ("google", "swiftshader")
 ON_CPU_SPEEDUP = 2.0
 
 SPACE = (20, 80)
+MOST_COMPILE_MS = 10.0
 FIRST_WITHIN = 0.95
 CASES = {case.name: case for case in GPU_CASES}
 ADAPTER_LIMITS = (
@@ -152,6 +153,8 @@ def _space_claims(held: GpuStandings) -> Iterator[Claim]:
     space, name = held.space, held.contest.case
     if space is None:
         return
+    compile_ms = held.contest.compile_ms
+    yield Claim.at_most(f"{name}: compiling a candidate, median", compile_ms, "ms", MOST_COMPILE_MS)
     yield Claim.at_most(f"{name}: candidates that failed", space.failed, "", 0)
     least, most = SPACE
     yield Claim.at_least(f"{name}: candidates for this adapter", space.tried, "", least)
