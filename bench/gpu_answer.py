@@ -34,13 +34,15 @@ class Result(_Camel, frozen=True, kw_only=True):
 
 
 class Contest(_Camel, frozen=True, kw_only=True):
-    """`screened` in the order of the space. `failures`: by name, why something took no part; by
+    """`compile_ms` is what the job said of its candidates; `screened` is in the order of the space.
+    `failures`: by name, why something took no part; by
     "ours" why none of our kernels did, by "all" why nothing did.
     """
 
     case: str
     workload: str
     tolerance: float
+    compile_ms: float
     screened: tuple[Screened, ...]
     results: tuple[Result, ...]
     failures: dict[str, str]

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
+from time import thread_time_ns
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -27,6 +29,7 @@ class JobCase(_Camel):
 
     lease: Lease
     configs: dict[str, str]
+    compile_ms: float
     reads_once: int | None
 
 
@@ -55,23 +58,28 @@ class Effort:
 
 
 ON_GPU = Effort(limit_s=420, tune_limit_s=60, least_rounds=7, most_rounds=15)
-ON_CPU = Effort(limit_s=240, tune_limit_s=120, least_rounds=3, most_rounds=3)
+ON_CPU = Effort(limit_s=300, tune_limit_s=60, least_rounds=3, most_rounds=3)
 """Where the adapter is a CPU, and calls take up to seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSpace:
-    """A case with its compiled lite space; the first kernel runs on every adapter."""
+    """A case with its compiled lite space; the first kernel runs on every adapter.
+
+    `compile_ms` is the processor's time for one of them, at the median.
+    """
 
     case: GpuCase
     candidates: tuple[Candidate, ...]
     compiled: tuple[Compiled, ...]
+    compile_ms: float
 
     @classmethod
     def of(cls, case: GpuCase, gpu: GpuModel) -> "GpuSpace":
         space = lite_space(case.workload, TargetKind.WEBGPU, gpu)
-        made = tuple(compiled(each, compile_candidate(each)) for each in space)
-        return cls(case=case, candidates=space, compiled=made)
+        compile_candidate(space[0])
+        made, times_ms = zip(*map(_timed, space), strict=True)
+        return cls(case=case, candidates=space, compiled=made, compile_ms=median(times_ms))
 
     @property
     def configs(self) -> dict[str, str]:
@@ -81,6 +89,12 @@ class GpuSpace:
     @property
     def artifacts(self) -> dict[str, bytes]:
         return {_path(each): each.artifact.body for each in self.compiled}
+
+
+def _timed(candidate: Candidate) -> tuple[Compiled, float]:
+    start_ns = thread_time_ns()
+    artifact = compile_candidate(candidate)
+    return compiled(candidate, artifact), (thread_time_ns() - start_ns) / 1e6
 
 
 def job(spaces: Iterable[GpuSpace], effort: Effort) -> Job:
@@ -102,11 +116,13 @@ def _case(space: GpuSpace) -> JobCase:
     ]
     moved = made.model_copy(update={"reference": kernels[0], "candidates": kernels})
     reads_once = 1 if space.case.reads_once else None
-    return JobCase(lease=moved, configs=space.configs, reads_once=reads_once)
+    return JobCase(
+        lease=moved, configs=space.configs, compile_ms=space.compile_ms, reads_once=reads_once
+    )
 
 
 def _short(candidate: Candidate) -> str:
-    """'64x64x16 of 8x8 u1 turned prefetch split 4 group 1': block, thread tile, unroll.
+    """'64x64x16 of 8x8 u4 turned prefetch s4 g1': block, thread tile, unroll, split, group.
 
     Configs of other families are named setting by setting.
     """
@@ -117,7 +133,7 @@ def _short(candidate: Candidate) -> str:
         f"{config['block_m']}x{config['block_n']}x{config['block_k']} of "
         f"{config['tile_m']}x{config['tile_n']} u{config['unroll_k']} {config['cache']} "
         f"{'prefetch ' if config['prefetch'] else ''}"
-        f"split {config['split_k']} group {config['group_m']}"
+        f"s{config['split_k']} g{config['group_m']}"
     )
 
 

@@ -13,6 +13,7 @@ ON_CPU = ("google", "swiftshader")
 ON_CPU_SPEEDUP = 2.0
 
 SPACE = (20, 80)
+MOST_COMPILE_MS = 10.0
 FIRST_WITHIN = 0.95
 CASES = {case.name: case for case in GPU_CASES}
 ADAPTER_LIMITS = (
@@ -63,8 +64,8 @@ def _rows(held: GpuStandings) -> Iterator[dict[str, Cell]]:
 
 
 COLUMNS = (
-    *("workload", "what", "kernel_us", "call_us", "batched_us", "profiled_us", "spread"),
-    *("gflops", "of_limit", "gb_per_s", "kernel_x", "call_x", "dispatches", "note"),
+    *("workload", "what", "kernel_us", "call_us", "batch_us", "profile_us", "spread"),
+    *("gflops", "of_limit", "gb_per_s", "kernel_x", "call_x", "note"),
 )
 
 
@@ -80,15 +81,14 @@ def _row(held: GpuStandings, name: str, standing: GpuStanding) -> dict[str, Cell
         "what": name,
         "kernel_us": standing.kernel_ns / 1e3,
         "call_us": _us(standing.call_ns),
-        "batched_us": _us(standing.batched_ns),
-        "profiled_us": _us(result.profiled_ns),
+        "batch_us": _us(standing.batched_ns),
+        "profile_us": _us(result.profiled_ns),
         "spread": standing.kernel_spread,
         "gflops": standing.gflops or None,
         "of_limit": standing.gflops / limit if limit and standing.gflops else None,
         "gb_per_s": _bandwidth(held, standing),
         "kernel_x": _kernel_ratio(held, standing),
         "call_x": _call_ratio(held, standing),
-        "dispatches": len(result.dispatches) or None,
         "note": _note(held) if name == OURS else "",
     }
 
@@ -102,8 +102,7 @@ def _note(held: GpuStandings) -> str:
     space = held.space
     if space is None:
         return held.ours.config
-    tried = f"best of {space.tried}, {space.failed} failed, median {space.median_share:.0%} of it"
-    return f"{held.ours.config} ({tried})"
+    return f"{held.ours.config}; best of {space.tried}, median {space.median_share:.0%}"
 
 
 def _bandwidth(held: GpuStandings, standing: GpuStanding) -> float | None:
@@ -154,6 +153,9 @@ def _space_claims(held: GpuStandings) -> Iterator[Claim]:
     space, name = held.space, held.contest.case
     if space is None:
         return
+    compile_ms = held.contest.compile_ms
+    yield Claim.at_most(f"{name}: compiling a candidate, median", compile_ms, "ms", MOST_COMPILE_MS)
+    yield Claim.at_most(f"{name}: candidates that failed", space.failed, "", 0)
     least, most = SPACE
     yield Claim.at_least(f"{name}: candidates for this adapter", space.tried, "", least)
     yield Claim.at_most(f"{name}: candidates for this adapter", space.tried, "", most)

@@ -73,7 +73,7 @@ async function attempt(field: Field, name: string, work: () => Promise<void>): P
 }
 
 async function answered(field: Field, rounds: GpuJob["rounds"]): Promise<GpuContest> {
-  const { lease } = field.case;
+  const { lease, compileMs } = field.case;
   const samples = await contest(field.entrants, rounds);
   const results = field.entrants.map((entrant, i) => {
     const { name, flops, bytes, dispatches, profiledNs, difference } = entrant;
@@ -82,7 +82,7 @@ async function answered(field: Field, rounds: GpuJob["rounds"]): Promise<GpuCont
   });
   const { screened, failures } = field;
   const { workload, tolerance } = lease;
-  return { case: lease.lease, workload, tolerance, screened, results, failures };
+  return { case: lease.lease, workload, tolerance, compileMs, screened, results, failures };
 }
 
 /** Tunes one case and holds its contest. */

@@ -7,6 +7,8 @@ export interface GpuCase {
   readonly lease: Lease;
   /** What people read of each candidate. */
   readonly configs: Readonly<Record<string, string>>;
+  /** What compiling one of them to WGSL took, at the median; handed through. */
+  readonly compileMs: number;
   /** The input that is read once, where memory is the limit, else null. */
   readonly readsOnce: number | null;
 }
@@ -44,6 +46,7 @@ export interface GpuContest {
   readonly case: string;
   readonly workload: string;
   readonly tolerance: number;
+  readonly compileMs: number;
   /** In the order of the space; without those that this device may not run, or for which no time
    * was left. */
   readonly screened: readonly GpuScreened[];

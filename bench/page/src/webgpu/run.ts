@@ -16,8 +16,8 @@ async function attempted(open: OpenDevice, given: GpuCase, job: GpuJob): Promise
     return await hold(open, given, job);
   } catch (thrown) {
     const { lease, workload, tolerance } = given.lease;
-    const failures = { all: sentence(thrown) };
-    return { case: lease, workload, tolerance, screened: [], results: [], failures };
+    const named = { case: lease, workload, tolerance, compileMs: given.compileMs };
+    return { ...named, screened: [], results: [], failures: { all: sentence(thrown) } };
   }
 }
 
