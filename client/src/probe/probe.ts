@@ -48,6 +48,8 @@ const ROUGH: RaceLimits = { sampleMs: 0.5, sameWithin: 1.3, quietRounds: () => 2
  * the faster setting more.
  */
 const DOUBTFUL_FROM = 1 / 1.2;
+/** Slower than this against its base, an advanced setting may run baseline code still. */
+const BASELINE_BELOW = 0.6;
 
 type Main = (bytes: number, lo: number, hi: number) => void;
 
@@ -98,11 +100,15 @@ export function bit(base: number, advanced: number, margin: number): "0" | "1" {
 const ratio = (rates: readonly number[], i: number): number =>
   (rates[2 * i + 1] ?? 0) / (rates[2 * i] ?? 1);
 
-/** Whether a bit would be 0 by little. Settings that are missing are in no doubt. */
+/**
+ * Whether a bit would be 0 by little, or by more than is likely. Settings that are missing are in
+ * no doubt.
+ */
 export function inDoubt(rates: readonly number[]): boolean {
   return PRIMITIVES.some(({ margin }, i) => {
-    const reached = ratio(rates, i) / margin;
-    return reached >= DOUBTFUL_FROM && reached < 1;
+    const reached = ratio(rates, i);
+    if (reached >= margin || reached === 0) return false;
+    return reached >= DOUBTFUL_FROM * margin || reached < BASELINE_BELOW;
   });
 }
 
