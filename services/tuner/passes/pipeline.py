@@ -40,7 +40,7 @@ def run_passes(program: Program, switches: PassSwitches, freedom: Freedom) -> Pr
         program = to_registers(program)
     if calls:
         program = inline(program, fma=freedom.fma)
-    if switches.variable:
+    if calls and switches.variable:
         program = lift_invariants(program)
     if switches.hoist:
         program = hoist(program)
