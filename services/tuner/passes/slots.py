@@ -33,8 +33,11 @@ Piece = tuple[int, int]
 """First element and lanes of one access."""
 
 
-def slots_of(buffer: Buffer, body: Block) -> Slots | None:
-    """None where the buffer has to stay memory: an index varies, or pieces overlap."""
+def slots_of(buffer: Buffer, body: Block, *, replaces: bool) -> Slots | None:
+    """None where the buffer has to stay memory: an index varies, or pieces overlap.
+
+    `replaces` lets single lanes be stored into a register of four that was stored whole before.
+    """
     stores: dict[Piece, bool] = {}
     loads: dict[Piece, None] = {}
     for statement in statements(body):
@@ -52,7 +55,7 @@ def slots_of(buffer: Buffer, body: Block) -> Slots | None:
                 return None
             piece = statement.index.constant, lanes_of(statement.value)
             stores[piece] = stores.get(piece, True) and isinstance(statement.value, Const)
-    slots = _placed(buffer, stores)
+    slots = _placed(buffer, stores, replaces=replaces)
     return slots if slots is not None and all(_covered(slots, piece) for piece in loads) else None
 
 
@@ -60,14 +63,19 @@ def _reads(value: Expression, buffer: Buffer) -> bool:
     return any(isinstance(leaf, Load) and leaf.buffer.name == buffer.name for leaf in leaves(value))
 
 
-def _placed(buffer: Buffer, stores: dict[Piece, bool]) -> Slots | None:
-    """A slot for each stored element; `stores` says whether a piece holds constants alone."""
+def _placed(buffer: Buffer, stores: dict[Piece, bool], *, replaces: bool) -> Slots | None:
+    """A slot for each stored element; `stores`, in their order, says whether a piece holds
+    constants alone."""
     singles = {first for first, lanes in stores if lanes == 1}
     slots: Slots = {}
     for (first, lanes), constant in stores.items():
+        if lanes == 1 and first in slots:
+            continue
         split = lanes > 1 and not singles.isdisjoint(range(first, first + lanes))
         if split and not constant:
-            return None
+            if not replaces:
+                return None
+            split = False
         width = 1 if split else lanes
         for start in range(first, first + lanes, width):
             register = Register(name=f"{buffer.name}[{start}]", lanes=width)
