@@ -128,7 +128,11 @@ REGISTER = Register(name="q", lanes=1)
         ((replace(STORE, index=at(q=1)),), Stage.SCHEDULED, "no loop binds"),
         ((replace(STORE, index=at(17, r=1)),), Stage.EXPANDED, "leaves its 20 elements"),
         ((replace(STORE, index=at(-1, r=1)),), Stage.EXPANDED, "leaves its 20 elements"),
-        ((replace(STORE, value=replace(WIDE, lanes=3)),), Stage.SCHEDULED, "3 lanes in a scheduled"),
+        (
+            (replace(STORE, value=replace(WIDE, lanes=3)),),
+            Stage.SCHEDULED,
+            "3 lanes in a scheduled",
+        ),
         ((loop("v", 4, (STORE,), LoopKind.VECTOR),), Stage.EXPANDED, "vector loop v"),
         ((loop("r", 4, (STORE,)),), Stage.EXPANDED, "hides another"),
         ((loop("q", 4, (STORE,), LoopKind.RANGE),), Stage.EXPANDED, "not the outermost"),
