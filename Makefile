@@ -8,7 +8,7 @@ SETUP := scripts/setup.sh
 CLIENT_SOURCES := $(shell find client -path client/node_modules -prune -o -path client/dist -prune \
 	-o -type f -print 2>/dev/null)
 PAGE_SOURCES := $(wildcard bench/page/*.* bench/page/src/*.ts bench/page/src/*/*.ts)
-BENCHES := compile kernels_wasm ablation manifest
+BENCHES := compile kernels_wasm ablation manifest cold
 IMAGES := gateway compile aggregate fleet
 ARGS ?=
 
@@ -43,7 +43,7 @@ static: .venv/.installed client/node_modules/.installed
 unit: .venv/.installed
 	@$(BIN)/python -m pytest tests/unit --quiet $(ARGS)
 
-bench: setup bench-page  ## Benchmarks beside their peers (five minutes); BENCHES=compile runs one
+bench: setup bench-page  ## Benchmarks beside their peers (ten minutes); BENCHES=compile runs one
 	@for name in $(BENCHES); do $(BIN)/python -m bench.$$name $(ARGS) || exit 1; done
 
 bench-page: bench/page/dist/.built

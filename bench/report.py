@@ -20,7 +20,7 @@ from kernelzoo.errors import KernelZooError
 
 Cell = str | int | float | None
 
-WIDTH = 200
+WIDTH = 230
 """Columns of a printed table, also where the output is a file."""
 
 

@@ -15,7 +15,6 @@ import { type Entrant, onClock, race } from "../src/probe/race.js";
 
 const LIMITS = {
   sampleMs: 1,
-  firstCount: 16,
   sameWithin: 1.03,
   quietRounds: () => 4,
   limitMs: 500,
@@ -79,12 +78,13 @@ test("a bit is 1 from its margin on, and never where a rate is missing", () => {
   assert.equal(bit(0, 0, 1.2), "0");
 });
 
-test("a bit that would be 0 by little is in doubt, a tie of fma and a missing one are not", () => {
+test("a bit is in doubt near its margin and far below a tie, not at a tie or where it is missing", () => {
   const rates = (fma: number, splat: number) => [60, 60 * fma, 40, 40 * splat, 26, 61];
   assert.equal(inDoubt(rates(1, 1.45)), false);
   assert.equal(inDoubt(rates(1, 1.1)), true);
   assert.equal(inDoubt(rates(1.3, 1.45)), true);
   assert.equal(inDoubt(rates(0, 1.45)), false);
+  assert.equal(inDoubt(rates(0.2, 1.45)), true);
 });
 
 test("a race in doubt goes on for longer", async () => {

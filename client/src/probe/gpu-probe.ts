@@ -54,7 +54,6 @@ const fine =
   (suite: Suite) =>
   (stepMs: number): RaceLimits => ({
     sampleMs: Math.max(1, STEPS * stepMs),
-    firstCount: 1,
     sameWithin: 1.1,
     quietRounds: (rates) => (inDoubt(suite, named(TILES, rates)) ? 8 : 3),
     limitMs: 1_000,
@@ -162,7 +161,6 @@ async function ratesOf(
 /** For levels: whatever the memory and the driver's queue are asked to do beside it. */
 const rough = (stepMs: number): RaceLimits => ({
   sampleMs: Math.max(0.5, STEPS * stepMs),
-  firstCount: 1,
   sameWithin: 1.3,
   quietRounds: () => 2,
   limitMs: 150,

@@ -32,12 +32,10 @@ export interface ProbeResult {
 const PAGE_BYTES = 65_536;
 /** Steps of the clock in the shortest sample, so that it is wrong by 10 % at the most. */
 const STEPS = 10;
-const FIRST_COUNT = 16;
 const COARSE_CLOCK_WITHIN = 1.15;
 /** For ρ: settings differ by 40 % and more, or not at all, and no margin is below a fifth. */
 const COARSE: RaceLimits = {
   sampleMs: 1,
-  firstCount: FIRST_COUNT,
   sameWithin: 1.08,
   quietRounds: (rates) => (inDoubt(rates) ? 12 : 3),
   limitMs: 800,
@@ -45,19 +43,15 @@ const COARSE: RaceLimits = {
 /** For a rate that people read. */
 const FINE: RaceLimits = {
   sampleMs: 2,
-  firstCount: FIRST_COUNT,
   sameWithin: 1.02,
   quietRounds: () => 4,
   limitMs: 200,
 };
 /** For octaves: what comes from memory depends on everyone's traffic and never comes to rest. */
-const ROUGH: RaceLimits = {
-  sampleMs: 0.5,
-  firstCount: FIRST_COUNT,
-  sameWithin: 1.3,
-  quietRounds: () => 2,
-  limitMs: 150,
-};
+const ROUGH: RaceLimits = { sampleMs: 0.5, sameWithin: 1.3, quietRounds: () => 2, limitMs: 150 };
+/** Slower than this against its base, an advanced setting may run baseline code still. */
+const BASELINE_BELOW = 0.6;
+
 type Main = (bytes: number, lo: number, hi: number) => void;
 
 /** Longer samples where the clock is coarse, whose steps then make rates differ. */
@@ -102,9 +96,15 @@ async function flopRates(
 const ratio = (rates: readonly number[], i: number): number =>
   (rates[2 * i + 1] ?? 0) / (rates[2 * i] ?? 1);
 
-/** Whether a bit would be 0 by little. Settings that are missing are in no doubt. */
+/**
+ * Whether a bit would be 0 by little, or by more than is likely. Settings that are missing are in
+ * no doubt.
+ */
 export function inDoubt(rates: readonly number[]): boolean {
-  return PRIMITIVES.some(({ margin }, i) => doubtful(ratio(rates, i), margin));
+  return PRIMITIVES.some(({ margin }, i) => {
+    const reached = ratio(rates, i);
+    return doubtful(reached, margin) || (reached > 0 && reached < BASELINE_BELOW);
+  });
 }
 
 /**

@@ -26,8 +26,6 @@ export const onClock =
 export interface RaceLimits {
   /** A sample lasts at least half of this. */
   readonly sampleMs: number;
-  /** Iterations of the first sample. */
-  readonly firstCount: number;
   /** Two rates this close, as a ratio, are the same. */
   readonly sameWithin: number;
   /** Rounds without a faster sample that end the race; more while `rates` are in doubt. */
@@ -43,18 +41,19 @@ export interface Standing {
 
 /** Beyond the longest wait of a page between frames, let it run. */
 const LONGEST_STRETCH_MS = 8;
+/** One iteration may read all of memory's working set. */
+const FIRST_COUNT = 1;
 const MOST_ITERATIONS = 2 ** 31;
 
 /** The two best samples of one entrant, and how many iterations fill a sample. */
 class Runner {
   best = 0;
   #second = 0;
-  #count: number;
+  #count = FIRST_COUNT;
   readonly #entrant: Entrant;
 
-  constructor(entrant: Entrant, firstCount: number) {
+  constructor(entrant: Entrant) {
     this.#entrant = entrant;
-    this.#count = firstCount;
   }
 
   confirmed(sameWithin: number): boolean {
@@ -83,12 +82,24 @@ class Runner {
   }
 }
 
+/** A task of its own, at once: a timer that timers have set waits for 4 ms. */
+function nextTask(): Promise<void> {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+}
+
 /** Lets the page run when `LONGEST_STRETCH_MS` have passed since the last time. */
 function breather(clock: Clock): () => Promise<void> {
   let last = clock();
   return async () => {
     if (clock() - last < LONGEST_STRETCH_MS) return;
-    await new Promise<void>((resolve) => setTimeout(resolve));
+    await nextTask();
     last = clock();
   };
 }
@@ -98,7 +109,7 @@ export async function race(
   limits: RaceLimits,
   clock: Clock = now,
 ): Promise<Standing> {
-  const runners = entrants.map((entrant) => new Runner(entrant, limits.firstCount));
+  const runners = entrants.map((entrant) => new Runner(entrant));
   const rates = (): readonly number[] => runners.map(({ best }) => best);
   const breathe = breather(clock);
   const start = clock();

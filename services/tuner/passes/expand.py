@@ -112,23 +112,45 @@ class _Expansion:
         stores = _contiguous(loop, gathers=self._gathers)
         for first in range(0, loop.extent, LANES):
             lanes = range(first, min(first + LANES, loop.extent))
-            if len(lanes) == LANES and stores and self._whole(loop, at, lanes, ranges):
-                for store in stores:
+            alike = stores and len(lanes) == LANES
+            chosen = self._chosen(loop, at, lanes, ranges) if alike else None
+            if chosen is not None:
+                for store in chosen:
                     yield self._store(store, {**at, loop.var: first}, loop.var)
             else:
                 for lane in lanes:
                     yield from self.block(loop.body, {**at, loop.var: lane}, ranges)
 
-    def _whole(self, loop: Loop, at: Constants, lanes: range, ranges: Mapping[str, Range]) -> bool:
-        """Every guard of the loop holds in all of these lanes."""
-        last = {**at, loop.var: lanes[-1]}, {**at, loop.var: lanes[0]}
-        return all(
-            self._index(bound.index, ends).bounds(ranges)[1] < bound.limit
-            for statement in loop.body
-            if isinstance(statement, If)
-            for bound in statement.bounds
-            for ends in last
-        )
+    def _chosen(
+        self, loop: Loop, at: Constants, lanes: range, ranges: Mapping[str, Range]
+    ) -> list[Store] | None:
+        """The stores that all of these lanes do; None where they do not do the same."""
+        ends = {**at, loop.var: lanes[0]}, {**at, loop.var: lanes[-1]}
+        chosen: list[Store] = []
+        for statement in loop.body:
+            match statement:
+                case Store():
+                    chosen.append(statement)
+                case If():
+                    branch = self._branch(statement, ends, ranges)
+                    if branch is None:
+                        return None
+                    chosen += _stores(branch)
+        return chosen
+
+    def _branch(
+        self, condition: If, ends: tuple[Constants, ...], ranges: Mapping[str, Range]
+    ) -> Block | None:
+        """What is done at both ends, and so between them; None where that is not decided."""
+        spans = [
+            (bound.limit, [self._index(bound.index, end).bounds(ranges) for end in ends])
+            for bound in condition.bounds
+        ]
+        if all(high < limit for limit, span in spans for _, high in span):
+            return condition.body
+        if any(all(low >= limit for low, _ in span) for limit, span in spans):
+            return condition.otherwise
+        return None
 
     def _store(self, store: Store, at: Constants, vector: str | None) -> Store:
         self._stores += 1
@@ -214,7 +236,7 @@ def _only_stores(block: Block) -> bool:
     """Stores, each under at most one condition."""
     return all(
         isinstance(s, Store)
-        or (isinstance(s, If) and not s.otherwise and all(isinstance(t, Store) for t in s.body))
+        or (isinstance(s, If) and all(isinstance(t, Store) for t in (*s.body, *s.otherwise)))
         for s in block
     )
 
@@ -224,7 +246,7 @@ def _stores(block: Block) -> Iterator[Store]:
         match statement:
             case Store():
                 yield statement
-            case If(body=body):
-                yield from _stores(body)
+            case If(body=body, otherwise=otherwise):
+                yield from _stores((*body, *otherwise))
             case Assign() | Loop() | Let() | Allocate() | Barrier():
                 continue

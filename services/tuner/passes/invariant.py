@@ -1,7 +1,7 @@
 """Vectors that an innermost loop does not change are made before it, once.
 
-V8 makes a constant of four lanes anew at each use, in three instructions: exp alone has a dozen.
-Those that find no register are read from the stack, in one.
+V8 makes a constant of four lanes in three instructions, and exp alone has a dozen. Those that find
+no register are read from the stack, in one. Only programs with functions have enough to gain.
 """
 
 from collections.abc import Iterator

@@ -50,10 +50,10 @@ def run_passes(program: Program, switches: PassSwitches, freedom: Freedom) -> Pr
     calls = has_calls(program)
     program = expand(program)
     if switches.variable:
-        program = to_registers(program)
+        program = to_registers(program, replaces=True)
     if calls:
         program = inline(program, fma=freedom.fma)
-    if switches.variable:
+    if calls and switches.variable:
         program = lift_invariants(program)
     if switches.hoist:
         program = hoist(program)

@@ -1,8 +1,9 @@
 """Load/store to variable (nnJIT section 4.3): values stay in registers instead of memory.
 
 A local buffer whose every index is constant becomes one register for each value stored in it. Where
-the same four lanes are written both whole and one by one, each lane gets its own register. A local
-buffer that fits neither way stays memory. After that, a load that a run of stores repeats is
+the same four lanes are written both whole and one by one, each lane gets its own register if the
+whole is constant, else single lanes are replaced. A local buffer that fits no way stays memory.
+After that, a load that a run of stores repeats is
 assigned to a register at its first use.
 """
 
@@ -28,17 +29,20 @@ from services.tuner.ir.nodes import (
     Program,
     Read,
     Register,
+    Shuffle,
     Statement,
     Store,
 )
 from services.tuner.ir.rewrite import operands, with_operands
 from services.tuner.ir.unsupported import unsupported
-from services.tuner.passes.slots import Slots, slots_of
+from services.tuner.passes.slots import Slot, Slots, slots_of
 
 
-def to_registers(program: Program, *, gathers: bool = False) -> Program:
-    """`gathers` lets four lanes be read from registers that each hold one."""
-    body = _Registers(gathers=gathers).block(program.body.body, {})
+def to_registers(program: Program, *, gathers: bool = False, replaces: bool = False) -> Program:
+    """`gathers` lets four lanes be read from registers that each hold one; `replaces` lets single
+    lanes of a register be replaced.
+    """
+    body = _Registers(gathers=gathers, replaces=replaces).block(program.body.body, {})
     return replace(program, body=replace(program.body, body=body))
 
 
@@ -51,8 +55,9 @@ Held = dict[str, Slots]
 class _Registers:
     """Owns the count of registers, so that names are unique in a program."""
 
-    def __init__(self, *, gathers: bool) -> None:
+    def __init__(self, *, gathers: bool, replaces: bool) -> None:
         self._gathers = gathers
+        self._replaces = replaces
         self._count = 0
 
     def block(self, block: Block, slots: Held) -> Block:
@@ -94,7 +99,7 @@ class _Registers:
             buffers.append(body[0].buffer)
             body = body[0].body
         local = [buffer for buffer in buffers if buffer.scope is Scope.LOCAL]
-        found = slots_of(local, body, gathers=self._gathers)
+        found = slots_of(local, body, gathers=self._gathers, replaces=self._replaces)
         inside = self.block(body, {**slots, **found})
         for buffer in reversed(buffers):
             if buffer.name not in found:
@@ -164,16 +169,29 @@ def _repeated(run: list[Store], slots: Held) -> set[LoadKey]:
 
 
 def _assigned(slots: Slots, store: Store, value: Expression) -> Iterator[Assign]:
-    """One register, or one for each lane where the lanes are kept apart."""
-    lanes = lanes_of(value)
-    register = slots[store.index.constant].register
+    """One register, one lane of it, or one for each lane where the lanes are kept apart."""
+    lanes, slot = lanes_of(value), slots[store.index.constant]
+    register = slot.register
     if register.lanes == lanes:
         yield Assign(register=register, value=value)
+        return
+    if lanes == 1:
+        yield Assign(register=register, value=_replaced(slot, value))
         return
     if not isinstance(value, Const):
         raise unsupported(value, "a store to lanes that are kept apart")
     for offset in range(store.index.constant, store.index.constant + lanes):
         yield Assign(register=slots[offset].register, value=replace(value, lanes=1))
+
+
+def _replaced(slot: Slot, value: Expression) -> Expression:
+    """The register with one of its lanes changed."""
+    first, second, third, last = (4 + n if n == slot.lane else n for n in range(4))
+    return Shuffle(
+        left=Read(register=slot.register),
+        right=Broadcast(value=value, lanes=slot.register.lanes),
+        lanes=(first, second, third, last),
+    )
 
 
 def _slot_read(slots: Slots, expression: Expression) -> Expression:

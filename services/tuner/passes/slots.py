@@ -33,11 +33,14 @@ Piece = tuple[int, int]
 """First element and lanes of one access."""
 
 
-def slots_of(buffers: Sequence[Buffer], body: Block, *, gathers: bool = False) -> dict[str, Slots]:
+def slots_of(
+    buffers: Sequence[Buffer], body: Block, *, gathers: bool = False, replaces: bool = False
+) -> dict[str, Slots]:
     """Of those buffers that need not stay memory, by name: where all indices are constant and no
     pieces overlap.
 
-    With `gathers`, registers of one lane may be read as one of several.
+    With `gathers`, registers of one lane may be read as one of several; `replaces` lets single
+    lanes be stored into a register of four that was stored whole before.
     """
     uses = {buffer.name: _Use() for buffer in buffers}
     for statement in statements(body):
@@ -46,7 +49,8 @@ def slots_of(buffers: Sequence[Buffer], body: Block, *, gathers: bool = False) -
     return {
         buffer.name: slots
         for buffer in buffers
-        if (slots := _slots(buffer, uses[buffer.name], gathers=gathers)) is not None
+        if (slots := _slots(buffer, uses[buffer.name], gathers=gathers, replaces=replaces))
+        is not None
     }
 
 
@@ -73,22 +77,27 @@ def _note(statement: Store | Assign | Let, uses: dict[str, _Use]) -> None:
         use.varies |= bool(statement.index.terms)
 
 
-def _slots(buffer: Buffer, use: _Use, *, gathers: bool) -> Slots | None:
-    slots = None if use.varies else _placed(buffer, use.stores)
+def _slots(buffer: Buffer, use: _Use, *, gathers: bool, replaces: bool) -> Slots | None:
+    slots = None if use.varies else _placed(buffer, use.stores, replaces=replaces)
     if slots is None:
         return None
     whole = all(_covered(slots, p) or (gathers and _single(slots, p)) for p in use.loads)
     return slots if whole else None
 
 
-def _placed(buffer: Buffer, stores: dict[Piece, bool]) -> Slots | None:
-    """A slot for each stored element; `stores` says whether a piece holds constants alone."""
+def _placed(buffer: Buffer, stores: dict[Piece, bool], *, replaces: bool) -> Slots | None:
+    """A slot for each stored element; `stores`, in their order, says whether a piece holds
+    constants alone."""
     singles = {first for first, lanes in stores if lanes == 1}
     slots: Slots = {}
     for (first, lanes), constant in stores.items():
+        if lanes == 1 and first in slots:
+            continue
         split = lanes > 1 and not singles.isdisjoint(range(first, first + lanes))
         if split and not constant:
-            return None
+            if not replaces:
+                return None
+            split = False
         width = 1 if split else lanes
         for start in range(first, first + lanes, width):
             register = Register(name=f"{buffer.name}[{start}]", lanes=width)

@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.kinds import BinaryOp, Element, LoopKind
+from services.tuner.ir.kinds import BinaryOp, Element, LoopKind, MathFunction
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import (
     Binary,
     Block,
     Bound,
+    Call,
     Const,
     If,
     IndexValue,
@@ -22,11 +23,12 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
 )
-from services.tuner.ir.rewrite import statements
+from services.tuner.ir.rewrite import statements, values
 from services.tuner.passes.independence import independent
 from services.tuner.passes.lift import lift
 from services.tuner.passes.partition import partition
 from services.tuner.passes.pipeline import Freedom, run_passes
+from services.tuner.passes.squares import in_squares
 from services.tuner.passes.switches import ALL_PASSES
 from services.tuner.passes.unswitch import unswitch
 from services.tuner.passes.vectorise import vectorise
@@ -164,3 +166,30 @@ def test_a_loop_is_taken_in_vectors_and_what_is_left_of_them(extent: int, vector
         s for s in statements((taken.body,)) if isinstance(s, Loop) and s.kind is LoopKind.VECTOR
     ]
     assert bool(wide) is (extent >= 4)
+
+
+def test_vectors_that_a_loop_does_not_change_are_made_before_it() -> None:
+    power = Call(function=MathFunction.EXP, argument=load(X, r=1, i=1))
+    made = vectorise(
+        program(1, (loop("i", 20, (Store(buffer=Y, index=at(i=1), value=power),)),), X, Y), 1
+    )
+    optimised = run_passes(made, ALL_PASSES, Freedom())
+    (inner,) = (s for s in statements(optimised.body.body) if isinstance(s, Loop))
+    assert not any(isinstance(v, Const) and v.lanes > 1 and v.value for v in values(inner.body))
+    memory = {"x": np.linspace(-3, 3, X.size, dtype=np.float32), "y": np.zeros(Y.size, np.float32)}
+    got = execute_program(optimised, ALL_PASSES, memory)["y"]
+    assert np.allclose(got, np.exp(memory["x"][: Y.size]), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 5), (5, 4), (2, 10), (20, 1)])
+def test_a_transposition_goes_in_squares_where_there_is_room(rows: int, columns: int) -> None:
+    store = Store(buffer=Y, index=at(i=columns, j=1), value=load(X, i=1, j=rows))
+    plain = program(1, (loop("i", rows, (loop("j", columns, (store,)),)),), X, Y)
+    squares = in_squares(plain, 8)
+    assert (squares == plain) is (min(rows, columns) < 4)
+    memory = {"x": np.arange(X.size, dtype=np.float32), "y": np.zeros(Y.size, np.float32)}
+    wanted = memory["x"][: Y.size].reshape(columns, rows).T.ravel()
+    optimised = run_passes(squares, ALL_PASSES, Freedom())
+    assert np.array_equal(execute_program(optimised, ALL_PASSES, memory)["y"], wanted)
+    interpret(squares, memory, low=0, high=1)
+    assert np.array_equal(memory["y"], wanted)

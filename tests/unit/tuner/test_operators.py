@@ -9,7 +9,7 @@ from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.compile import compilation, compile_program
+from services.tuner.compile import compilation, compile_candidate, compile_program
 from services.tuner.frontend.definitions import stated
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
@@ -43,6 +43,14 @@ def test_the_plain_definition_computes_the_operator(key: str) -> None:
     output = run_program(made, [array.ravel() for array in inputs], workload.output.elements)
     error = np.abs(output - reference(workload, inputs).ravel()).max()
     assert error <= comparison_tolerance(workload)
+
+
+@pytest.mark.parametrize("name", ["relu", "gelu", "silu", "sigmoid", "tanh", "erf", "exp"])
+def test_no_number_stays_none_in_four_lanes_and_in_one(name: str) -> None:
+    workload = Workload.of(name, (7,))
+    for candidate in lite_space(workload, TargetKind.WASM)[:2]:
+        output = execute(compile_candidate(candidate), [np.full(7, np.nan, np.float32)])
+        assert np.isnan(output).all()
 
 
 def test_every_operator_has_an_example() -> None:
