@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import helm_python
 import pytest
 import yaml
 
@@ -186,6 +187,37 @@ def test_compile_workers_reach_names_the_database_and_the_broker_and_nothing_els
     assert allowed[2][0] == PEERS["redis"]["peers"]
 
 
+@pytest.mark.parametrize(
+    ("url", "port"), [("https://zoo.example", 443), ("https://zoo.internal:8443/", 8443)]
+)
+def test_a_fleet_reaches_the_port_of_its_gateway(url: str, port: int) -> None:
+    values = {"networkPolicy": PEERS, "fleet": {"enabled": True, "url": url}}
+    egress = render(values).of("NetworkPolicy")["fleet"]["spec"]["egress"]
+    assert egress[-1] == {"ports": [{"protocol": "TCP", "port": port}]}
+
+
+@pytest.mark.parametrize(
+    ("controller", "annotation", "value"),
+    [
+        ("nginx", "nginx.ingress.kubernetes.io/proxy-read-timeout", "90"),
+        ("nginx-f5", "nginx.org/proxy-read-timeout", "90s"),
+        ("haproxy", "haproxy.org/timeout-server", "90s"),
+        (
+            "alb",
+            "alb.ingress.kubernetes.io/load-balancer-attributes",
+            "idle_timeout.timeout_seconds=90",
+        ),
+    ],
+)
+def test_every_controller_is_told_how_long_to_wait(
+    controller: str, annotation: str, value: str
+) -> None:
+    ingress = {**INGRESS, "controller": controller, "longPollSeconds": 90}
+    rendered = render({**PLAIN, "gateway": PROXIED, "ingress": ingress})
+    for manifest in rendered.of("Ingress").values():
+        assert manifest["metadata"]["annotations"][annotation] == value
+
+
 def test_where_secrets_hold_addresses_no_name_needs_to_be_resolved() -> None:
     policies = render({"networkPolicy": {**PEERS, "dnsPeers": []}}).of("NetworkPolicy")
     ports = [p["port"] for r in policies["compile"]["spec"]["egress"] for p in r["ports"]]
@@ -244,6 +276,14 @@ def test_dashboards_of_the_repository_become_config_maps(stocked_chart: Path) ->
     assert shown["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert shown["metadata"]["annotations"] == {"folder": "k"}
     assert not render(PLAIN, stocked_chart).of("ConfigMap")
+
+
+def test_a_packaged_chart_holds_them_too(stocked_chart: Path, tmp_path: Path) -> None:
+    on = {**PLAIN, "monitoring": {"dashboards": {"enabled": True}, "rules": {"enabled": True}}}
+    archive = Path(helm_python.package(stocked_chart, destination=tmp_path))
+    rendered = render(on, archive)
+    assert rendered.of("ConfigMap").keys() == {"dashboard-serving"}
+    assert rendered.of("PrometheusRule").keys() == {"serving"}
 
 
 def test_alerts_of_the_repository_become_rules(stocked_chart: Path) -> None:
