@@ -31,6 +31,7 @@ from services.tuner.ir.nodes import (
     Shuffle,
     Statement,
     Store,
+    SubgroupReduce,
 )
 from services.tuner.ir.unsupported import unsupported
 
@@ -57,6 +58,7 @@ _OPERANDS: dict[type[Expression], Callable[..., tuple[Expression, ...]]] = {
     Lanes: lambda e: e.values,
     Select: lambda e: (e.condition, e.then, e.otherwise),
     Call: lambda e: (e.argument,),
+    SubgroupReduce: lambda e: (e.value, e.thread),
 }
 """A table, since every pass asks for the operands of every node."""
 
@@ -89,6 +91,8 @@ def with_operands(expression: Expression, rebuild: Rebuild) -> Expression:
             return Call(function=function, argument=rebuild(argument))
         case Lanes(values=parts):
             return Lanes(values=tuple(rebuild(part) for part in parts))
+        case SubgroupReduce(value=value, thread=thread):
+            return replace(expression, value=rebuild(value), thread=rebuild(thread))
     raise unsupported(expression)
 
 

@@ -7,10 +7,13 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.extents import is_pointwise
 from services.tuner.space.gpu.contractions import contraction_configs
 from services.tuner.space.gpu.entries import entries_configs
+from services.tuner.space.gpu.rows import rows_configs
 
 
 def gpu_space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
     """The first requires nothing that not every adapter has."""
     if workload.operator.family is Family.CONTRACTION or is_pointwise(workload):
         return tuple(config.candidate(workload) for config in contraction_configs(workload, gpu))
+    if workload.operator.family is Family.ROWS:
+        return tuple(config.candidate(workload) for config in rows_configs(workload, gpu))
     return tuple(config.candidate(workload) for config in entries_configs(gpu))
