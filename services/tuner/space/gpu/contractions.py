@@ -1,19 +1,20 @@
 """The lite space of a contraction on a GPU: nnJIT's heuristics, then the likely best first."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
 from services.tuner.extents import Extents
-from services.tuner.space.gpu.estimate import promise
+from services.tuner.space.gpu.estimate import estimated_us, promise
 from services.tuner.space.gpu.usage import registers_of, usage_of
 from services.tuner.webgpu.contraction import LANES, Cache, Prefetch, TilesConfig
 from services.tuner.webgpu.windows import product_extents
 
 MOST_CANDIDATES = 64
-SAME_TILES = 4
-"""Candidates that differ in less than block, tile and cache."""
+REPETITION = 0.01
+"""Candidates of one block and tile err alike: each further one stands as far back as if it took so
+much longer."""
 
 TILES = ((8, 8), (8, 4), (4, 8), (4, 4), (8, 16), (16, 8))
 """tile_m x tile_n, powers of two (heuristic 2) of vectors of four (heuristic 1)."""
@@ -38,6 +39,9 @@ UNROLLED_PRODUCTS = 1024
 UNROLL_K = 16
 """A body of so many products, or of so many k, is the largest: 8x8 tiles with k unrolled 32 times
 ran at half the speed of 16 times (H200), and pipelines took twice as long to create."""
+
+MOST_ROWS_OF_BLOCKS = 5
+"""Rows of blocks that share columns of b in the second-level cache, 1 to 2 % faster than one."""
 
 MOST_WAVES = 8
 """Splitting a sum for more workgroups than this for each core gains nothing."""
@@ -69,7 +73,7 @@ def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig,
     def best(configs: Iterator[TilesConfig], most: int) -> list[TilesConfig]:
         kept = [config for config in dict.fromkeys(configs) if not config.refused(workload)]
         kept.sort(key=lambda config: promise(extents, config, gpu))
-        return _different(kept, most)
+        return _different(kept, most, lambda config: estimated_us(extents, config, gpu))
 
     if gpu.warp_lanes < FEW_LANES:
         found = [c for c in dict.fromkeys(_processor(extents)) if not c.refused(workload)]
@@ -84,15 +88,17 @@ def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig,
     return (plain, *(config for config in found if config != plain))
 
 
-def _different(configs: list[TilesConfig], most: int) -> list[TilesConfig]:
-    counts: dict[tuple[int | str, ...], int] = {}
-    kept: list[TilesConfig] = []
-    for config in configs:
-        kind = (config.block_m, config.block_n, config.tile_m, config.tile_n, config.cache)
-        counts[kind] = counts.get(kind, 0) + 1
-        if counts[kind] <= SAME_TILES and len(kept) < most:
-            kept.append(config)
-    return kept
+def _different(
+    ranked: list[TilesConfig], most: int, us: Callable[[TilesConfig], float]
+) -> list[TilesConfig]:
+    """The first of them, in an order in which those of the same block and tile stand apart."""
+    counts: dict[tuple[int, ...], int] = {}
+    apart: dict[TilesConfig, float] = {}
+    for config in ranked:
+        kind = (config.block_m, config.block_n, config.tile_m, config.tile_n)
+        repeated = counts[kind] = counts.get(kind, -1) + 1
+        apart[config] = us(config) * (1 + REPETITION * repeated)
+    return sorted(apart, key=apart.__getitem__)[:most]
 
 
 def _cached(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
@@ -103,7 +109,9 @@ def _cached(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
             continue
         most = max(UNROLL_K, UNROLLED_PRODUCTS // (tile[0] * tile[1]))
         for split in _splits(extents, gpu, block, block_k):
-            config = _config(tile, block, block_k, min(block_k, most), cache, prefetch, 1, split)
+            config = _config(
+                extents, tile, block, block_k, min(block_k, most), cache, prefetch, 1, split
+            )
             if _used_well(config, gpu):
                 yield config
 
@@ -140,7 +148,7 @@ def _direct(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
         if extents.a_turned and tile[0] % LANES:
             continue
         for split in _splits(extents, gpu, block, unroll):
-            yield _config(tile, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, split)
+            yield _config(extents, tile, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, split)
 
 
 def _processor(extents: Extents) -> Iterator[TilesConfig]:
@@ -148,7 +156,7 @@ def _processor(extents: Extents) -> Iterator[TilesConfig]:
         rows = min(tile[0], extents.m) if not extents.a_turned else tile[0]
         block = (rows * grid[0], tile[1] * grid[1])
         fits = (rows, tile[1])
-        yield _config(fits, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, 1)
+        yield _config(extents, fits, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, 1)
 
 
 def _streaming(extents: Extents) -> Iterator[TilesConfig]:
@@ -161,11 +169,26 @@ def _streaming(extents: Extents) -> Iterator[TilesConfig]:
         if 64 <= threads <= 256 and unroll * depth * split <= max(16, extents.k):
             tile, block = (tile_m, tile_n), (rows, columns)
             yield _config(
-                tile, block, unroll * depth, unroll, Cache.NONE, Prefetch.NONE, depth, split
+                extents,
+                tile,
+                block,
+                unroll * depth,
+                unroll,
+                Cache.NONE,
+                Prefetch.NONE,
+                depth,
+                split,
             )
 
 
+def _group(extents: Extents, block_m: int) -> int:
+    """Rows of blocks that take turns: the largest number that divides them."""
+    rows = -(-extents.m // block_m)
+    return next(count for count in range(min(rows, MOST_ROWS_OF_BLOCKS), 0, -1) if not rows % count)
+
+
 def _config(
+    extents: Extents,
     tile: tuple[int, int],
     block: tuple[int, int],
     block_k: int,
@@ -186,5 +209,5 @@ def _config(
         prefetch=prefetch,
         depth=depth,
         split_k=split_k,
-        group_m=1,
+        group_m=_group(extents, block[0]),
     )
