@@ -32,6 +32,7 @@ RUN = """async ({ text, dispatches, inputs, output, scratch }) => {
   if (!adapter) return null;
   const { maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup } = adapter.limits;
   const device = await adapter.requestDevice({
+    requiredFeatures: ['subgroups'].filter((name) => adapter.features.has(name)),
     requiredLimits: { maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup } });
   const U = GPUBufferUsage;
   const padded = (bytes) => Math.ceil(bytes / 16) * 16;
@@ -90,6 +91,7 @@ KEYS = (
     "layer_norm:f32:m4n64",
     "gelu:f32:n301",
     "concat:f32:m5n6k7",
+    "transpose:f32:m20n36",
 )
 CACHED_KEY = "matmul:f32:m64k32n64"
 
@@ -137,6 +139,15 @@ def test_the_default_of_any_gpu_shares_workgroup_memory_in_a_page(page: Page) ->
     workload = Workload.parse(CACHED_KEY)
     candidate = lite_space(workload, TargetKind.WEBGPU)[0]
     assert dict(candidate.config)["cache"] != "none"
+    inputs = inputs_of(workload)
+    output = in_page(page, compile_candidate(candidate), inputs)
+    assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
+
+
+def test_rows_are_reduced_by_subgroups_in_a_page(page: Page) -> None:
+    workload = Workload.parse("softmax:f32:m13n100")
+    space = lite_space(workload, TargetKind.WEBGPU)
+    candidate = next(each for each in space if each.requires == ("subgroups",))
     inputs = inputs_of(workload)
     output = in_page(page, compile_candidate(candidate), inputs)
     assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)

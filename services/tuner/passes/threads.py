@@ -26,14 +26,16 @@ from services.tuner.passes.independence import independent
 from services.tuner.passes.sums import summed
 
 LANES = 4
-GROUP, THREAD = "group", "thread"
+GROUP, THREAD, VECTOR = "group", "thread", "vector"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threads:
-    """`count` to a workgroup; each makes four neighbours at once where `wide` and possible."""
+    """`count` to a workgroup; each makes four neighbours at once where `wide` and possible, and
+    does so `vectors` times."""
 
     count: int
+    vectors: int
     wide: bool
 
 
@@ -46,12 +48,16 @@ def threaded(program: Program, threads: Threads) -> Program:
     else:
         body = summed(body, 1, Affine(constant=0))
     extents = [loop.extent for loop in loops]
-    place = Affine.of(0, {GROUP: threads.count, THREAD: 1})
+    vectors = max(1, min(threads.vectors, prod(extents) // threads.count))
+    step = threads.count if vectors > 1 else 0
+    place = Affine.of(0, {GROUP: threads.count * vectors, VECTOR: step, THREAD: 1})
     body = _placed(loops, place, body)
-    if prod(extents) % threads.count:
+    if prod(extents) % (threads.count * vectors):
         body = (If(bounds=(Bound(index=place, limit=prod(extents)),), body=body),)
+    if vectors > 1:
+        body = (Loop(var=VECTOR, extent=vectors, kind=LoopKind.UNROLLED, body=body),)
     inner = Loop(var=THREAD, extent=threads.count, kind=LoopKind.THREAD_INDEX, body=body)
-    groups = -(-prod(extents) // threads.count)
+    groups = -(-prod(extents) // (threads.count * vectors))
     return replace(program, body=Loop(var=GROUP, extent=groups, kind=LoopKind.RANGE, body=(inner,)))
 
 
@@ -80,10 +86,21 @@ def _lane_by_lane(statement: Statement, var: str) -> bool:
         case Loop(body=body, kind=LoopKind.SERIAL):
             return all(_lane_by_lane(inner, var) for inner in body)
         case If(bounds=bounds, body=body, otherwise=otherwise):
-            return not any(bound.index.coefficient(var) for bound in bounds) and all(
+            return all(_alike(bound, var) for bound in bounds) and all(
                 _lane_by_lane(inner, var) for inner in (*body, *otherwise)
             )
     return False
+
+
+def _alike(bound: Bound, var: str) -> bool:
+    """Four iterations from a multiple of four on keep the bound, or none does."""
+    factor = bound.index.coefficient(var)
+    if not factor:
+        return True
+    others = [c for name, c in bound.index.terms if name != var]
+    room = bound.limit - bound.index.constant
+    edge = {1: room, -1: room - 1}.get(factor)
+    return edge is not None and not edge % LANES and not any(c % LANES for c in others)
 
 
 def _neighbours(leaf: Expression, var: str) -> bool:
@@ -112,8 +129,13 @@ def _vector(statement: Statement, lane: str) -> Statement:
     match statement:
         case Loop(body=body) | Allocate(body=body):
             return replace(statement, body=_lanes(body, lane))
-        case If(body=body, otherwise=otherwise):
-            return replace(statement, body=_lanes(body, lane), otherwise=_lanes(otherwise, lane))
+        case If(bounds=bounds, body=body, otherwise=otherwise):
+            first = Affine(constant=0)
+            return If(
+                bounds=tuple(replace(b, index=b.index.substitute(lane, first)) for b in bounds),
+                body=_lanes(body, lane),
+                otherwise=_lanes(otherwise, lane),
+            )
     return Loop(var=lane, extent=LANES, kind=LoopKind.VECTOR, body=(statement,))
 
 

@@ -14,13 +14,16 @@ from services.tuner.settings import Settings, config_of
 from services.tuner.webgpu.limits import required
 
 THREADS = (32, 64, 128, 256)
+MAX_VECTORS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntriesConfig:
-    """`threads` to a workgroup; each makes four neighbours at once where `wide` and possible."""
+    """`threads` to a workgroup; each makes four neighbours at once where `wide` and possible, and
+    does so `vectors` times, each next to those of its neighbours."""
 
     threads: int
+    vectors: int
     wide: bool
 
     @classmethod
@@ -28,7 +31,11 @@ class EntriesConfig:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         names = tuple(field.name for field in fields(cls))
         settings = Settings(candidate, names, TargetKind.WEBGPU)
-        config = cls(threads=settings.whole("threads"), wide=settings.switch("wide"))
+        config = cls(
+            threads=settings.whole("threads"),
+            vectors=settings.whole("vectors"),
+            wide=settings.switch("wide"),
+        )
         settings.refuse_fault(config.fault())
         settings.refuse_features(config.requires(candidate.workload))
         return config
@@ -41,6 +48,8 @@ class EntriesConfig:
         """What makes the config unusable, or ''."""
         if self.threads not in THREADS:
             return f"threads={self.threads} must be one of {', '.join(map(str, THREADS))}"
+        if not 1 <= self.vectors <= MAX_VECTORS:
+            return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
         return ""
 
     def requires(self, workload: Workload) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from services.tuner.webgpu.rows import TeamConfig
 from services.tuner.webgpu.sliding import sliding_programs
 from services.tuner.webgpu.teams import teams_programs
 from services.tuner.webgpu.tiles import tiles_programs
+from services.tuner.webgpu.transpose import SquareConfig, square_programs
 from services.tuner.webgpu.windows import contracts
 
 
@@ -25,4 +26,6 @@ def gpu_programs(candidate: Candidate) -> tuple[Program, ...]:
         return teams_programs(workload, TeamConfig.of(candidate))
     if workload.operator.family is Family.CONVOLUTION and PixelsConfig.describes(candidate):
         return sliding_programs(workload, PixelsConfig.of(candidate))
+    if workload.operator.name == "transpose" and SquareConfig.describes(candidate):
+        return square_programs(workload, SquareConfig.of(candidate))
     return plain_programs(candidate)

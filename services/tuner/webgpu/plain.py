@@ -1,4 +1,4 @@
-"""Any operator as it is stated: a dispatch for each loop nest, a thread for each entry."""
+"""Any operator as it is stated: a dispatch for each loop nest, a thread for a few entries."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from services.tuner.webgpu.entries import EntriesConfig
 
 def plain_programs(candidate: Candidate) -> tuple[Program, ...]:
     entries = EntriesConfig.of(candidate)
-    threads = Threads(count=entries.threads, wide=entries.wide)
+    threads = Threads(count=entries.threads, vectors=entries.vectors, wide=entries.wide)
     plain = plain_program(stated(_padded(candidate.workload)))
     return tuple(threaded(program, threads) for program in staged(plain))
 

@@ -183,4 +183,4 @@ def _adding(product: Product, config: TilesConfig, partial: Buffer) -> Program:
     whole = Program(
         parameters=(*product.parameters, partial), body=loop("whole", 1, LoopKind.RANGE, block)
     )
-    return threaded(whole, Threads(count=ADDING_THREADS, wide=True))
+    return threaded(whole, Threads(count=ADDING_THREADS, vectors=1, wide=True))

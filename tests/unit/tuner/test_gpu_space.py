@@ -24,16 +24,18 @@ from services.tuner.webgpu.contraction import Cache, TilesConfig
 from services.tuner.webgpu.entries import EntriesConfig
 from services.tuner.webgpu.pixels import PixelsConfig
 from services.tuner.webgpu.rows import TeamConfig
+from services.tuner.webgpu.transpose import SquareConfig
 from tests.unit.tuner.candidates import MODELS
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
 from tests.unit.tuner.reference import EXAMPLES, reference
 
 NVIDIA = gpu_model("nvidia", "")
-KINDS: tuple[type[TilesConfig | TeamConfig | PixelsConfig | EntriesConfig], ...] = (
+KINDS: tuple[type[TilesConfig | TeamConfig | PixelsConfig | SquareConfig | EntriesConfig], ...] = (
     TilesConfig,
     TeamConfig,
     PixelsConfig,
+    SquareConfig,
     EntriesConfig,
 )
 LARGE_BINDING = "binding-256m"

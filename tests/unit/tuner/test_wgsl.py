@@ -28,7 +28,7 @@ PLAIN = {
 @pytest.mark.parametrize("name", PLAIN)
 def test_plain_kernels_read_as_recorded_and_are_right(name: str, golden: Golden) -> None:
     workload = Workload.parse(PLAIN[name])
-    steps = gpu_compilation(EntriesConfig(threads=64, wide=True).candidate(workload))
+    steps = gpu_compilation(EntriesConfig(threads=64, vectors=1, wide=True).candidate(workload))
     golden(f"{name}.wgsl", steps.artifact.body.decode())
     inputs = inputs_of(workload)
     error = np.abs(execute_gpu(steps.artifact, inputs) - reference(workload, inputs)).max()
@@ -39,7 +39,7 @@ def test_plain_kernels_read_as_recorded_and_are_right(name: str, golden: Golden)
 @pytest.mark.parametrize("key", EXAMPLES)
 def test_every_operator_is_right_as_it_is_stated(key: str, wide: bool) -> None:
     workload = Workload.parse(key)
-    steps = gpu_compilation(EntriesConfig(threads=64, wide=wide).candidate(workload))
+    steps = gpu_compilation(EntriesConfig(threads=64, vectors=1, wide=wide).candidate(workload))
     for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
         assert faults(scheduled, Stage.SCHEDULED) == ()
         assert faults(optimised, Stage.REGISTERED) == ()

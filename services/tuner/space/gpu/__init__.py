@@ -5,16 +5,17 @@ from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.operators import Family
 from kernelzoo.domain.workload import Workload
 from services.tuner.space.gpu.contractions import contraction_configs
-from services.tuner.space.gpu.entries import entries_configs
+from services.tuner.space.gpu.entries import entries_configs, square_configs
 from services.tuner.space.gpu.pixels import pixels_configs
 from services.tuner.space.gpu.rows import rows_configs
 from services.tuner.webgpu.contraction import TilesConfig
 from services.tuner.webgpu.entries import EntriesConfig
 from services.tuner.webgpu.pixels import PixelsConfig
 from services.tuner.webgpu.rows import TeamConfig
+from services.tuner.webgpu.transpose import SquareConfig
 from services.tuner.webgpu.windows import contracts
 
-Config = TilesConfig | TeamConfig | PixelsConfig | EntriesConfig
+Config = TilesConfig | TeamConfig | PixelsConfig | SquareConfig | EntriesConfig
 
 
 def gpu_space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
@@ -30,4 +31,6 @@ def _configs(workload: Workload, gpu: GpuModel) -> tuple[Config, ...]:
             return pixels_configs(workload, gpu)
         case Family.ROWS:
             return rows_configs(workload, gpu)
-    return entries_configs(gpu)
+    if workload.operator.name == "transpose":
+        return square_configs(workload, gpu)
+    return entries_configs(workload, gpu)

@@ -1,0 +1,106 @@
+"""Maps on GPUs: several vectors to a thread, rows put side by side, squares turned."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kernelzoo.domain.candidate import Setting
+from kernelzoo.domain.gpu import GPU_MODELS, GpuModel
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidSchedule
+from services.tuner.compile import compile_candidate
+from services.tuner.space import lite_space
+from services.tuner.webgpu.entries import EntriesConfig
+from services.tuner.webgpu.transpose import SquareConfig
+from tests.snapshots import Golden
+from tests.unit.tuner.execution import inputs_of
+from tests.unit.tuner.gpu_checks import right
+from tests.unit.tuner.gpu_reference import interpreted
+from tests.unit.tuner.reference import reference
+
+Config = EntriesConfig | SquareConfig
+
+GOLDEN: dict[str, tuple[str, Config]] = {
+    "gpu-relu-vectors": ("relu:f32:n1003", EntriesConfig(threads=64, vectors=2, wide=True)),
+    "gpu-concat-vectors": ("concat:f32:m5n8k12", EntriesConfig(threads=32, vectors=1, wide=True)),
+    "gpu-transpose": ("transpose:f32:m11n38", SquareConfig(side=16, threads=64)),
+}
+VECTORS = (
+    "gelu:f32:n9001",
+    "add:f32:n4096",
+    "concat:f32:m70n8k12",
+    "slice:f32:m70n40s3k32",
+    "pad:f32:m60n8p4",
+    "pad:f32:m60n9p2",
+)
+SQUARES = ("transpose:f32:m11n70", "transpose:f32:m64n32", "transpose:f32:m1n5")
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_maps_read_as_recorded_and_are_right(name: str, golden: Golden) -> None:
+    key, config = GOLDEN[name]
+    steps = right(config.candidate(Workload.parse(key)))
+    golden(f"{name}.wgsl", steps.artifact.body.decode())
+
+
+@pytest.mark.parametrize("vectors", [2, 8])
+@pytest.mark.parametrize("key", VECTORS)
+def test_several_vectors_to_a_thread_are_right(key: str, vectors: int) -> None:
+    right(EntriesConfig(threads=32, vectors=vectors, wide=True).candidate(Workload.parse(key)))
+
+
+@pytest.mark.parametrize(("side", "threads"), [(8, 32), (16, 256), (32, 128), (64, 256)])
+@pytest.mark.parametrize("key", SQUARES)
+def test_squares_of_any_side_are_turned(key: str, side: int, threads: int) -> None:
+    right(SquareConfig(side=side, threads=threads).candidate(Workload.parse(key)))
+
+
+def test_neighbours_in_a_column_of_a_square_are_in_different_banks() -> None:
+    """A column of workgroup memory is read by threads side by side."""
+    for side in (8, 16, 32):
+        places = {
+            row * (SquareConfig(side=side, threads=64).elements // side) for row in range(side)
+        }
+        assert len({place % 32 for place in places}) == side
+
+
+def test_the_interpreter_agrees() -> None:
+    workload = Workload.parse("transpose:f32:m11n20")
+    steps = right(SquareConfig(side=8, threads=32).candidate(workload))
+    inputs = inputs_of(workload)
+    for programs in (steps.scheduled, steps.optimised):
+        assert np.array_equal(interpreted(programs, workload, inputs), reference(workload, inputs))
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "message"),
+    [
+        (EntriesConfig(threads=64, vectors=2, wide=True), {"vectors": 0}, "from 1 to 8"),
+        (EntriesConfig(threads=64, vectors=2, wide=True), {"vectors": 9}, "from 1 to 8"),
+        (EntriesConfig(threads=64, vectors=2, wide=True), {"threads": 1}, "must be one of"),
+        (EntriesConfig(threads=64, vectors=2, wide=True), {"wide": 1}, "true or false"),
+        (SquareConfig(side=16, threads=64), {"side": 12}, "must be one of"),
+        (SquareConfig(side=16, threads=64), {"threads": 1 << 40}, "must be one of"),
+        (SquareConfig(side=8, threads=64), {"threads": 128}, "1 to 8 rows"),
+        (SquareConfig(side=64, threads=64), {"threads": 32}, "1 to 64 rows"),
+        (SquareConfig(side=16, threads=64), {"depth": 1}, "unknown"),
+    ],
+)
+def test_a_hostile_config_is_refused(
+    config: Config, changes: dict[str, Setting], message: str
+) -> None:
+    good = config.candidate(Workload.parse("transpose:f32:m11n20"))
+    settings = tuple(sorted((dict(good.config) | changes).items()))
+    with pytest.raises(InvalidSchedule, match=message):
+        compile_candidate(replace(good, config=settings))
+
+
+@pytest.mark.parametrize("gpu", GPU_MODELS.values(), ids=lambda gpu: gpu.name)
+@pytest.mark.parametrize("key", ["gelu:f32:n65536", "transpose:f32:m768n3072"])
+def test_a_space_has_several_points_and_its_first_requires_nothing(key: str, gpu: GpuModel) -> None:
+    space = lite_space(Workload.parse(key), TargetKind.WEBGPU, gpu)
+    assert 8 <= len(space) <= 24
+    assert len(set(space)) == len(space)
+    assert space[0].requires == ()
