@@ -43,47 +43,38 @@ def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[
     """Compiled candidates of the oldest job in which this identity has any left to measure, of
     the jobs of its device's space.
 
-    A candidate is left when its code needs no feature that the target lacks, this identity has
-    not reported it for this device class and holds no open lease on it. Nothing is lent before
-    the job's reference kernel is compiled, so that relative times of one job share their base.
-    `unmeasured` counts what is left after these rows, compiled or not.
+    Nothing is lent before the job's reference kernel is compiled, so that relative times of one
+    job share their base. `unmeasured` counts what is left after these rows, compiled or not.
     """
     return Query(
         sql="""
-            WITH fit AS (
-                SELECT j.id AS job_id, j.workload_key, p.ordinal, c.candidate_id, c.state,
-                       reference.candidate_id AS reference_id
+            WITH job AS MATERIALIZED (
+                SELECT j.id, j.workload_key, reference.candidate_id AS reference_id
                 FROM tuning_job j
-                JOIN LATERAL default_kernel(j.workload_key, j.kind, %(device_id)s, %(features)s)
-                    AS reference ON reference.job_id = j.id AND reference.state = 'compiled'
-                JOIN space_point p ON p.job_id = j.id
-                JOIN candidate c ON c.candidate_id = p.candidate_id
+                CROSS JOIN LATERAL (
+                    SELECT FROM unmeasured(
+                        j.id, %(identity)s::uuid, %(class)s, %(features)s::text[])
+                    WHERE state = 'compiled' LIMIT 1
+                ) left_over
+                CROSS JOIN LATERAL
+                    default_kernel(j.workload_key, j.kind, %(device_id)s, %(features)s::text[])
+                    AS reference
                 WHERE j.kind = %(kind)s AND j.space = space_of(%(kind)s, %(device_id)s)
-                  AND c.state <> 'failed' AND c.requires <@ %(features)s::text[]
+                  AND reference.job_id = j.id AND reference.state = 'compiled'
+                ORDER BY j.id LIMIT 1
             ), remaining AS (
-                SELECT fit.* FROM fit
-                WHERE NOT EXISTS (
-                    SELECT FROM measurement m
-                    WHERE m.identity_id = %(identity)s::uuid
-                      AND m.device_class = %(device_class)s
-                      AND m.candidate_id = fit.candidate_id)
-                  AND NOT EXISTS (
-                    SELECT FROM lease l JOIN lease_item i ON i.lease_id = l.id
-                    WHERE l.identity_id = %(identity)s::uuid
-                      AND l.device_class = %(device_class)s
-                      AND l.expires_at > now() AND i.candidate_id = fit.candidate_id)
+                SELECT job.*, u.candidate_id, u.ordinal, u.state
+                FROM job CROSS JOIN LATERAL
+                    unmeasured(job.id, %(identity)s::uuid, %(class)s, %(features)s::text[]) u
             ), chosen AS (
-                SELECT * FROM remaining
-                WHERE state = 'compiled'
-                  AND job_id = (SELECT min(job_id) FROM remaining WHERE state = 'compiled')
-                ORDER BY ordinal LIMIT %(limit)s
+                SELECT * FROM remaining WHERE state = 'compiled' ORDER BY ordinal LIMIT %(limit)s
             )
-            SELECT chosen.job_id, chosen.workload_key, chosen.candidate_id, chosen.reference_id,
-                   (SELECT count(*) FROM remaining r WHERE r.job_id = chosen.job_id)
-                       - (SELECT count(*) FROM chosen) AS unmeasured,
+            SELECT chosen.id AS job_id, chosen.workload_key, chosen.candidate_id,
+                   chosen.reference_id,
+                   (SELECT count(*) FROM remaining) - (SELECT count(*) FROM chosen) AS unmeasured,
                    NOT EXISTS (
                        SELECT FROM space_point p JOIN candidate w USING (candidate_id)
-                       WHERE p.job_id = chosen.job_id AND w.state = 'waiting') AS complete
+                       WHERE p.job_id = chosen.id AND w.state = 'waiting') AS complete
             FROM chosen ORDER BY chosen.ordinal
         """,
         parameters={
@@ -91,7 +82,7 @@ def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[
             "device_id": device_class.device_id,
             "features": list(device_class.target.features),
             "identity": str(identity_id),
-            "device_class": str(device_class),
+            "class": str(device_class),
             "limit": limit,
         },
         row=LendableRow,

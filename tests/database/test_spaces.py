@@ -13,6 +13,7 @@ from kernelzoo.store.blocking import execute, fetch_all, fetch_one
 from tests.database.client import GPU, OPERATOR, Agent, open_agent
 from tests.database.conftest import WORKLOAD, compile_row, make_candidate, plan
 from tests.reports import all_ok, failure
+from tests.running import eventually
 from workers.aggregating import tally, verify_lease
 
 Connection = psycopg.Connection[Any]
@@ -168,10 +169,8 @@ def test_the_default_is_of_any_gpu_until_the_space_of_the_model_is_compiled(
     assert default(agent.device_class) == gpu_candidate(0).candidate_id
     model_job(http, db)
     db.execute("NOTIFY kernelzoo_zoo")
-    for _ in range(50):
-        if default(agent.device_class) == gpu_candidate(1).candidate_id:
-            break
-    assert default(agent.device_class) == gpu_candidate(1).candidate_id
+    own = gpu_candidate(1).candidate_id
+    eventually(lambda: default(agent.device_class) == own, "the default of the model")
     assert default(unknown) == gpu_candidate(0).candidate_id
 
 

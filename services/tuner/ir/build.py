@@ -80,7 +80,7 @@ class Frame:
         return Frame(ranges=dict(self.ranges))
 
     def variable(self, var: str, extent: int) -> Affine:
-        """A loop of that extent is around the block; of one iteration, it is always in its first."""
+        """A loop of that extent is around the block; the variable of one iteration is 0."""
         self.ranges[var] = (0, extent - 1)
         return Affine.variable(var) if extent > 1 else ZERO
 
@@ -113,6 +113,11 @@ class Frame:
         if modulus:
             value = binary(BinaryOp.FLOOR_MOD, value, whole(modulus))
         return self.named(name, value, min(size - 1, self.most(place) // lower))
+
+    def parity(self, name: str, index: Affine) -> Affine:
+        if not self.most(index):
+            return ZERO
+        return self.named(name, binary(BinaryOp.FLOOR_MOD, IndexValue(index=index), whole(2)), 1)
 
     def clamped(self, name: str, index: Affine, extent: int, step: int) -> Affine:
         """The index, or the last multiple of `step` below the extent where it leaves it."""

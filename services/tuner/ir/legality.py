@@ -200,7 +200,7 @@ def _limits_by(index: Affine, held: tuple[Bound, ...], ranges: dict[str, Range])
 
 
 def _largest(bound: Bound) -> int:
-    """Of the values of the index that keep the bound: it moves in steps of what its factors share."""
+    """Value of the index that keeps the bound: it moves in steps of what its factors share."""
     step = gcd(*(factor for _, factor in bound.index.terms))
     constant = bound.index.constant
     return constant + (bound.limit - 1 - constant) // step * step

@@ -36,14 +36,23 @@ class Cache(StrEnum):
     TURNED = "turned"
 
 
+class Prefetch(StrEnum):
+    """Where the next block goes while threads work on this one: nowhere; into registers; or into
+    registers and then beside this one in workgroup memory, which saves a barrier."""
+
+    NONE = "none"
+    REGISTERS = "registers"
+    BLOCKS = "blocks"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TilesConfig:
     """A workgroup computes block_m x block_n entries, each of its threads tile_m x tile_n of them.
 
-    `block_k` is what workgroup memory holds at a time, `unroll_k` what the loop body does at once.
-    With `prefetch` the next block is read into registers while this one is used. `split_k`
-    workgroups share the sum of an entry, which a second dispatch adds up. Workgroups take
-    `group_m` rows of blocks at a time, so that neighbours in time read the same columns of b.
+    `block_k` is what a workgroup reads at a time, `unroll_k` what the loop body does at once.
+    The sum of an entry is shared by `depth` threads, which add it up in workgroup memory, and by
+    `split_k` workgroups, for which a second dispatch does. Workgroups take `group_m` rows of blocks
+    at a time, so that neighbours in time read the same columns of b.
     """
 
     block_m: int
@@ -53,7 +62,8 @@ class TilesConfig:
     tile_n: int
     unroll_k: int
     cache: Cache
-    prefetch: bool
+    prefetch: Prefetch
+    depth: int
     split_k: int
     group_m: int
 
@@ -65,7 +75,7 @@ class TilesConfig:
         chosen = {name: settings.whole(name) for name in names if name not in ("cache", "prefetch")}
         config = cls(
             cache=Cache(settings.choice("cache", tuple(Cache))),
-            prefetch=settings.switch("prefetch"),
+            prefetch=Prefetch(settings.choice("prefetch", tuple(Prefetch))),
             **chosen,
         )
         settings.refuse_fault(config.fault(Extents.of(candidate.workload)))
@@ -88,14 +98,14 @@ class TilesConfig:
 
     @property
     def threads(self) -> int:
-        return self.rows * self.columns
+        return self.rows * self.columns * self.depth
 
     @property
     def a_stride(self) -> int:
         """Elements from row to row of a in workgroup memory, so that rows that are read at once lie
         in different banks."""
         if self.cache is Cache.TURNED:
-            return self.block_m
+            return self.block_m + LANES
         rows = min(self.rows, max(1, 32 // self.columns))
         places = {4 * row * self.block_k % BANK_BYTES // 16 for row in range(rows)}
         return self.block_k + (0 if len(places) == rows else LANES)
@@ -103,9 +113,10 @@ class TilesConfig:
     @property
     def workgroup_bytes(self) -> int:
         if self.cache is Cache.NONE:
-            return 0
+            return 4 * self.block_m * self.block_n * (self.depth - 1)
         rows = self.block_k if self.cache is Cache.TURNED else self.block_m
-        return 4 * (rows * self.a_stride + self.block_k * self.block_n)
+        blocks = 2 if self.prefetch is Prefetch.BLOCKS else 1
+        return 4 * blocks * (rows * self.a_stride + self.block_k * self.block_n)
 
     def k_blocks(self, extents: Extents) -> int:
         return -(-extents.k // self.block_k)
@@ -147,7 +158,7 @@ class TilesConfig:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
         counts = [value for value in asdict(self).values() if type(value) is int]
         if min(counts) < 1 or max(counts) > 1 << 16:
-            return "blocks, tiles, unroll_k, split_k and group_m are from 1 to 65536"
+            return "every count of a config is from 1 to 65536"
         return self._tile_fault() or self._block_fault(extents)
 
     def _tile_fault(self) -> str:
@@ -173,9 +184,11 @@ class TilesConfig:
 
     def _memory_fault(self) -> str:
         if self.cache is Cache.NONE:
-            if self.block_k != self.unroll_k or self.prefetch:
-                return "cache=none has block_k=unroll_k and no prefetch"
+            if self.block_k != self.unroll_k * self.depth or self.prefetch is not Prefetch.NONE:
+                return "cache=none has block_k=unroll_k·depth and no prefetch"
             return ""
+        if self.depth > 1:
+            return f"depth={self.depth} needs cache=none; use 1"
         staged = (self.block_m + self.block_n) * self.block_k / self.threads
         if staged > MAX_STAGED * LANES:
             return f"{staged:.0f} elements of a block to a thread are too many"

@@ -7,7 +7,7 @@ from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import LANES, Frame, binary, serial, total, under, unrolled, vector
 from services.tuner.ir.kinds import BinaryOp, Element, Scope
 from services.tuner.ir.nodes import Barrier, Block, Bound, Buffer, Load, Store
-from services.tuner.webgpu.contraction import Cache, TilesConfig
+from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
 from services.tuner.webgpu.operands import Operand, Piece, loaded, piece
 from services.tuner.webgpu.place import Place
 from services.tuner.webgpu.staging import Tile, held_elements, read, units, written
@@ -99,7 +99,7 @@ def _direct(
     count, reading = _in_blocks(frame, place, config, a.k)
 
     def at(start: Affine, *, tail: bool) -> Block:
-        here = start.plus(_form(k4=LANES))
+        here = total(start, place.layer.times(config.unroll_k), _form(k4=LANES))
         return (
             *loaded(frame, pieces_a, own_a, here, tail=tail),
             *loaded(frame, pieces_b, own_b, here, tail=tail),
@@ -144,37 +144,102 @@ def _cached(
     frame: Frame, config: TilesConfig, operands: tuple[Operand, Operand], place: Place, sums: Buffer
 ) -> Inner:
     """Threads copy blocks of a and b into workgroup memory together, and read their tiles there."""
-    tile_a, tile_b = _tiles(config, operands, place)
-    shares = [(tile, units(frame, tile, place.thread, config.threads)) for tile in (tile_a, tile_b)]
+    tiles = _tiles(config, operands, place)
+    shares = [(tile, units(frame, tile, place.thread, config.threads)) for tile in tiles]
     count, reading = _in_blocks(frame, place, config, operands[0].k)
+    own_a = _buffer("own_a", LANES * config.tile_m if config.cache is Cache.ROWS else config.tile_m)
 
     def at(start: Affine, *, tail: bool) -> Block:
         return tuple(
             s for tile, share in shares for s in read(frame, tile, share, start, tail=tail)
         )
 
-    copied = (Barrier(), *(s for _, share in shares for s in written(share)), Barrier())
-    own_a = _buffer("own_a", LANES * config.tile_m if config.cache is Cache.ROWS else config.tile_m)
-    products = _from_workgroup(config, place, tile_a, tile_b, own_a, sums)
-    block = _form(block=1)
-    if config.prefetch:
-        before, following = reading(_form(), at), ()
-        if count > 1:
-            ahead = reading(_form(1, block=1), at, count - 1)
-            following = under((Bound(index=block, limit=count - 1),), ahead)
-        body = (*copied, *following, *products)
-    else:
-        before, body = (), (*reading(block, at), *copied, *products)
+    def copied(half: Affine) -> Block:
+        return tuple(s for tile, share in shares for s in written(tile, share, half))
+
+    def products(half: Affine) -> Block:
+        return _from_workgroup(config, place, tiles, half, own_a, sums)
+
+    flow = _Flow(count=count, reading=reading, at=at, copied=copied, products=products)
     return Inner(
-        local=(own_a, tile_a.held, tile_b.held),
-        workgroup=(tile_a.shared, tile_b.shared),
-        block=(*before, *serial("block", count, body)),
+        local=(own_a, *(tile.held for tile in tiles)),
+        workgroup=tuple(tile.shared for tile in tiles),
+        block=_FLOWS[config.prefetch](flow),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Flow:
+    """The steps that a cached contraction orders in one way or another, for `count` blocks.
+
+    Steps that touch workgroup memory take the half of it that they use, 0 or 1.
+    """
+
+    count: int
+    reading: Callable[..., Block]
+    at: Callable[..., Block]
+    copied: Callable[[Affine], Block]
+    products: Callable[[Affine], Block]
+
+    def ahead(self, body: Callable[[], Block]) -> Block:
+        """What is done where another block follows this one."""
+        if self.count == 1:
+            return ()
+        return under((Bound(index=_form(block=1), limit=self.count - 1),), body())
+
+    def next(self) -> Block:
+        return self.ahead(lambda: self.reading(_form(1, block=1), self.at, self.count - 1))
+
+
+def _plain_flow(flow: _Flow) -> Block:
+    body = (
+        *flow.reading(_form(block=1), flow.at),
+        Barrier(),
+        *flow.copied(_form()),
+        Barrier(),
+        *flow.products(_form()),
+    )
+    return serial("block", flow.count, body)
+
+
+def _prefetching_flow(flow: _Flow) -> Block:
+    body = (
+        Barrier(),
+        *flow.copied(_form()),
+        Barrier(),
+        *flow.next(),
+        *flow.products(_form()),
+    )
+    return (*flow.reading(_form(), flow.at), *serial("block", flow.count, body))
+
+
+def _alternating_flow(flow: _Flow) -> Block:
+    """Blocks use the halves of workgroup memory in turn: what is written is not what is read."""
+    inside = Frame(ranges={"block": (0, flow.count - 1)})
+    this = inside.parity("this", _form(block=1))
+    other = inside.parity("other", _form(1, block=1))
+    body = (
+        *flow.next(),
+        *flow.products(this),
+        *flow.ahead(lambda: flow.copied(other)),
+        Barrier(),
+    )
+    before = (*flow.reading(_form(), flow.at), *flow.copied(_form()), Barrier())
+    return (*before, *serial("block", flow.count, inside.around(body)))
+
+
+_FLOWS = {
+    Prefetch.NONE: _plain_flow,
+    Prefetch.REGISTERS: _prefetching_flow,
+    Prefetch.BLOCKS: _alternating_flow,
+}
 
 
 def _tiles(
     config: TilesConfig, operands: tuple[Operand, Operand], place: Place
 ) -> tuple[Tile, Tile]:
+    halves = 2 if config.prefetch is Prefetch.BLOCKS else 1
+
     def tile(operand: Operand, first: Affine, length: int, k_outer: bool, stride: int) -> Tile:
         turns = k_outer is not operand.k_outer
         held = held_elements(length, config.block_k, config.threads, turns=turns)
@@ -187,7 +252,8 @@ def _tiles(
             depth=config.block_k,
             k_outer=k_outer,
             stride=stride,
-            shared=_buffer(f"block_{name}", rows * stride, Scope.WORKGROUP),
+            half=rows * stride,
+            shared=_buffer(f"block_{name}", halves * rows * stride, Scope.WORKGROUP),
             held=_buffer(f"next_{name}", held),
         )
 
@@ -200,15 +266,22 @@ def _tiles(
 
 
 def _from_workgroup(
-    config: TilesConfig, place: Place, tile_a: Tile, tile_b: Tile, own_a: Buffer, sums: Buffer
+    config: TilesConfig,
+    place: Place,
+    tiles: tuple[Tile, Tile],
+    half: Affine,
+    own_a: Buffer,
+    sums: Buffer,
 ) -> Block:
+    tile_a, tile_b = tiles
+    half_a, half_b = half.times(tile_a.half), half.times(tile_b.half)
     k = _form(k2=config.unroll_k, k4=LANES)
     column = place.tile_column.plus(_form(j=place.columns)).times(LANES)
-    b = total(k.plus(_form(q=1)).times(tile_b.stride), column, _form(lane=1))
+    b = total(half_b, k.plus(_form(q=1)).times(tile_b.stride), column, _form(lane=1))
     load_b = Load(buffer=tile_b.shared, index=b)
     if config.cache is Cache.ROWS:
         row = place.tile_row.plus(_form(i=place.rows))
-        there = total(row.times(tile_a.stride), k, _form(lane=1))
+        there = total(half_a, row.times(tile_a.stride), k, _form(lane=1))
         copy = _copy(own_a, _form(i=LANES, lane=1), tile_a.shared, there)
         source = _Source(
             a=Load(buffer=own_a, index=_form(i=LANES, q=1)),
@@ -217,7 +290,7 @@ def _from_workgroup(
         )
     else:
         row = place.tile_row.plus(_form(g=place.rows)).times(LANES)
-        there = total(k.plus(_form(q=1)).times(tile_a.stride), row, _form(lane=1))
+        there = total(half_a, k.plus(_form(q=1)).times(tile_a.stride), row, _form(lane=1))
         copy = _copy(own_a, _form(g=LANES, lane=1), tile_a.shared, there)
         source = _Source(
             a=Load(buffer=own_a, index=_form(i=1)),

@@ -10,7 +10,8 @@ from services.tuner.webgpu.contraction import Cache, TilesConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Batch, first row and column of the workgroup, its part of k, and which tile is the thread's.
+    """Batch, first row and column of the workgroup, its part of k, and which tile is the thread's,
+    and which of the threads that share one it is, its `layer`.
 
     A thread's rows are four neighbours each time where they are `grouped`, else lie apart, so that
     threads side by side read rows side by side. Its columns are four neighbours each time.
@@ -21,6 +22,7 @@ class Place:
     column: Affine
     part: Affine
     thread: Affine
+    layer: Affine
     tile_row: Affine
     tile_column: Affine
     grouped: bool
@@ -54,7 +56,7 @@ def place_of(frame: Frame, extents: Extents, config: TilesConfig) -> Place:
     group = frame.variable("group", config.workgroups(extents))
     batch, part, panel, column, row = frame.digits(group, parts)
     thread = frame.variable("thread", config.threads)
-    tile_row, tile_column = frame.digits(thread, (("y", config.rows), ("x", config.columns)))
+    layer, tile_row, tile_column = _own(frame, extents, config, thread)
     grouped = extents.a_turned if config.cache is Cache.NONE else config.cache is Cache.TURNED
     return Place(
         batch=batch,
@@ -62,9 +64,19 @@ def place_of(frame: Frame, extents: Extents, config: TilesConfig) -> Place:
         column=column.times(config.block_n),
         part=part,
         thread=thread,
+        layer=layer,
         tile_row=tile_row,
         tile_column=tile_column,
         grouped=grouped,
         rows=config.rows,
         columns=config.columns,
     )
+
+
+def _own(frame: Frame, extents: Extents, config: TilesConfig, thread: Affine) -> list[Affine]:
+    """Threads side by side read neighbours of b: columns, or k where b is stored turned."""
+    layers, tiles = ("z", config.depth), (("y", config.rows), ("x", config.columns))
+    if extents.b_turned:
+        *own, layer = frame.digits(thread, (*tiles, layers))
+        return [layer, *own]
+    return frame.digits(thread, (layers, *tiles))

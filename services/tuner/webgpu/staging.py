@@ -4,21 +4,23 @@ A unit is four neighbours, stored as they lie; or four of those, of four rows or
 turned, so that the four of one k become neighbours.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import LANES, Frame, total, under, vector
-from services.tuner.ir.nodes import Block, Bound, Buffer, Load, Statement, Store
+from services.tuner.ir.nodes import Block, Bound, Buffer, Load, Store
 from services.tuner.webgpu.operands import Operand, Piece, loaded, piece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What one thread moves: pieces, and where in workgroup memory they go. `bounds` hold where
-    the thread has such a unit at all."""
+    """What one thread moves: pieces, and where in workgroup memory they go, lane by "lane".
+
+    `bounds` hold where the thread has such a unit at all.
+    """
 
     pieces: tuple[Piece, ...]
-    stores: Block
+    stores: tuple[Store, ...]
     bounds: tuple[Bound, ...]
 
 
@@ -26,7 +28,8 @@ class Unit:
 class Tile:
     """`length` rows or columns from `first` on, `depth` of k: of an operand, for a workgroup.
 
-    In workgroup memory it lies as [k, place] or [place, k], rows `stride` elements apart.
+    In workgroup memory it lies as [k, place] or [place, k], rows `stride` elements apart; where
+    there are two of it, they are `half` elements apart.
     """
 
     operand: Operand
@@ -35,6 +38,7 @@ class Tile:
     depth: int
     k_outer: bool
     stride: int
+    half: int
     shared: Buffer
     held: Buffer
     """Between memory and workgroup memory, a thread's own."""
@@ -49,15 +53,15 @@ def units(frame: Frame, tile: Tile, thread: Affine, threads: int) -> tuple[Unit,
     rows = outer // LANES if turns else outer
     count = rows * inner // LANES
     found = []
+    row = step = Affine(constant=0)
     steps = inner // LANES
     for number in range(-(-count // threads)):
         place = thread.plus(Affine(constant=number * threads))
         name = f"{tile.operand.buffer.name}{number}"
         if number and not threads % steps:
-            row = first.plus(Affine(constant=number * threads // steps))
+            row = row.plus(Affine(constant=threads // steps))
         else:
             row, step = frame.digits(place, ((f"{name}.row", rows), (f"{name}.step", steps)))
-            first = row
         short = (number + 1) * threads > count
         found.append(
             Unit(
@@ -96,19 +100,21 @@ def _pieces(
     )
 
 
-def _stores(tile: Tile, row: Affine, step: Affine, number: int, *, turns: bool) -> Block:
+def _stores(
+    tile: Tile, row: Affine, step: Affine, number: int, *, turns: bool
+) -> tuple[Store, ...]:
     lane = Affine.variable("lane")
     if not turns:
         here = total(row.times(tile.stride), step.times(LANES), lane)
         value = Load(buffer=tile.held, index=lane.plus(Affine(constant=LANES * number)))
-        return (vector("lane", Store(buffer=tile.shared, index=here, value=value)),)
-    found: list[Statement] = []
+        return (Store(buffer=tile.shared, index=here, value=value),)
+    found: list[Store] = []
     for each in range(LANES):
         k = step.times(LANES).plus(Affine(constant=each))
         here = total(k.times(tile.stride), row.times(LANES), lane)
         slot = Affine(constant=LANES * LANES * number + each)
         value = Load(buffer=tile.held, index=lane.times(LANES).plus(slot))
-        found.append(vector("lane", Store(buffer=tile.shared, index=here, value=value)))
+        found.append(Store(buffer=tile.shared, index=here, value=value))
     return tuple(found)
 
 
@@ -121,6 +127,17 @@ def read(frame: Frame, tile: Tile, share: tuple[Unit, ...], start: Affine, *, ta
     )
 
 
-def written(share: tuple[Unit, ...]) -> Block:
-    """The thread's units, from registers into workgroup memory."""
-    return tuple(s for unit in share for s in under(unit.bounds, unit.stores))
+def written(tile: Tile, share: tuple[Unit, ...], half: Affine) -> Block:
+    """The thread's units, from registers into a half of workgroup memory."""
+    shift = half.times(tile.half)
+    return tuple(
+        statement
+        for unit in share
+        for statement in under(
+            unit.bounds,
+            tuple(
+                vector("lane", replace(store, index=store.index.plus(shift)))
+                for store in unit.stores
+            ),
+        )
+    )
