@@ -158,9 +158,9 @@ def test_the_sdk_runs_the_winner_on_webgpu(stack: Stack, page: Page) -> None:
     assert found["error"] < 1e-4
     assert found["sync"] < 1e-4
     info = found["info"]
+    assert (found["gpuDeviceClass"],) in rows(stack, "SELECT device_class FROM agent_session")
     assert (info["backend"], info["backendReason"]) == ("webgpu", None)
     assert (info["level"], info["state"], info["fallbackReason"]) == ("exact", "confirmed", None)
-    assert ":webgpu+" in found["gpuDeviceClass"]
     assert found["shapes"] == {"a": [24, 20], "b": [20, 36], "c": [24, 36]}
 
 

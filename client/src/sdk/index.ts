@@ -14,6 +14,7 @@ export { KernelZooError, type Stage } from "../engine/error.js";
 export type { ThreadCount } from "../threads/threads.js";
 export type { Backend } from "./backend.js";
 export { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
-export { type InputValues, Kernel, type KernelInfo, type Verification } from "./kernel.js";
+export type { KernelInfo } from "./info.js";
+export { type InputValues, Kernel, type Verification } from "./kernel.js";
 export type { InputNames } from "./names.js";
 export { type KernelOptions, KernelZoo, type OpenOptions } from "./zoo.js";

@@ -7,7 +7,8 @@ import { now } from "../timing/clock.js";
 import type { KernelWire, ManifestEntry, ServedKernel } from "../wire/types.js";
 import { type Backend, chooseTarget, type Gpu, type GpuSide } from "./backend.js";
 import { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
-import { type GpuPart, Kernel, type KernelParts, type Loaded } from "./kernel.js";
+import type { GpuPart, KernelParts, Loaded } from "./info.js";
+import { Kernel } from "./kernel.js";
 import type { WasmModule } from "./wasm-kernel.js";
 
 /** Which kernel of an entry to load, from where, into what. */
