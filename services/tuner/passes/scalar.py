@@ -1,4 +1,4 @@
-"""Loops that a schedule vectorises, one lane at a time: the difference is what vectors are worth."""
+"""Loops that a schedule vectorises, one lane at a time: their difference is the worth of vectors."""
 
 from dataclasses import replace
 
