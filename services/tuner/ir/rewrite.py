@@ -38,27 +38,26 @@ Rebuild = Callable[[Expression], Expression]
 
 def operands(expression: Expression) -> tuple[Expression, ...]:
     """The direct operands, in the order in which they are evaluated."""
-    match expression:
-        case Const() | IndexValue() | Load() | Read():
-            return ()
-        case Binary(left=left, right=right) | Compare(left=left, right=right):
-            return (left, right)
-        case MultiplyAdd(left=left, right=right, addend=addend):
-            return (left, right, addend)
-        case (
-            Broadcast(value=value)
-            | ExtractLane(value=value)
-            | Cast(value=value)
-            | Bitcast(value=value)
-        ):
-            return (value,)
-        case Select(condition=condition, then=then, otherwise=otherwise):
-            return (condition, then, otherwise)
-        case Call(argument=argument):
-            return (argument,)
-        case Lanes(values=parts):
-            return parts
-    raise unsupported(expression)
+    parts = _OPERANDS.get(type(expression))
+    if parts is None:
+        raise unsupported(expression)
+    return parts(expression)
+
+
+def _none(_: Expression) -> tuple[Expression, ...]:
+    return ()
+
+
+_OPERANDS: dict[type[Expression], Callable[..., tuple[Expression, ...]]] = {
+    **dict.fromkeys((Const, IndexValue, Load, Read), _none),
+    **dict.fromkeys((Binary, Compare), lambda e: (e.left, e.right)),
+    **dict.fromkeys((Broadcast, ExtractLane, Cast, Bitcast), lambda e: (e.value,)),
+    MultiplyAdd: lambda e: (e.left, e.right, e.addend),
+    Lanes: lambda e: e.values,
+    Select: lambda e: (e.condition, e.then, e.otherwise),
+    Call: lambda e: (e.argument,),
+}
+"""A table, since every pass asks for the operands of every node."""
 
 
 def with_operands(expression: Expression, rebuild: Rebuild) -> Expression:
@@ -88,11 +87,15 @@ def with_operands(expression: Expression, rebuild: Rebuild) -> Expression:
 
 
 def leaves(expression: Expression) -> Iterator[Expression]:
-    below = operands(expression)
-    if not below:
-        yield expression
-    for operand in below:
-        yield from leaves(operand)
+    """In the order in which they are evaluated."""
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        below = operands(part)
+        if below:
+            waiting.extend(reversed(below))
+        else:
+            yield part
 
 
 def inner_blocks(statement: Statement) -> tuple[Block, ...]:
@@ -121,10 +124,13 @@ def values(block: Block) -> Iterator[Expression]:
 
 def statements(block: Block) -> Iterator[Statement]:
     """Every statement in program order, each before those inside it."""
-    for statement in block:
+    waiting = list(reversed(block))
+    while waiting:
+        statement = waiting.pop()
         yield statement
-        for inner in inner_blocks(statement):
-            yield from statements(inner)
+        if not isinstance(statement, Store | Assign):
+            for inner in reversed(inner_blocks(statement)):
+                waiting.extend(reversed(inner))
 
 
 def map_values(block: Block, rebuild: Rebuild) -> Block:

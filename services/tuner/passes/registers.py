@@ -81,18 +81,25 @@ class _Registers:
                     otherwise=self.block(statement.otherwise, slots),
                 )
                 return (inside,)
-            case Allocate(buffer=buffer, body=body):
-                found = (
-                    slots_of(buffer, body, gathers=self._gathers)
-                    if buffer.scope is Scope.LOCAL
-                    else None
-                )
-                if found is not None:
-                    return self.block(body, {**slots, buffer.name: found})
-                return (Allocate(buffer=buffer, body=self.block(body, slots)),)
+            case Allocate():
+                return self._allocated(statement, slots)
             case Barrier():
                 return (statement,)
         raise unsupported(statement, "the register pass")
+
+    def _allocated(self, statement: Allocate, slots: Held) -> Block:
+        """Local buffers that are allocated one inside the other are looked at together."""
+        buffers, body = [statement.buffer], statement.body
+        while len(body) == 1 and isinstance(body[0], Allocate):
+            buffers.append(body[0].buffer)
+            body = body[0].body
+        local = [buffer for buffer in buffers if buffer.scope is Scope.LOCAL]
+        found = slots_of(local, body, gathers=self._gathers)
+        inside = self.block(body, {**slots, **found})
+        for buffer in reversed(buffers):
+            if buffer.name not in found:
+                inside = (Allocate(buffer=buffer, body=inside),)
+        return inside
 
     def _run(self, run: list[Store], slots: Held) -> Iterator[Statement]:
         """A run of stores, with repeated loads and local buffers in registers."""

@@ -1,6 +1,7 @@
 """Which register holds which element of a local buffer."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
@@ -8,7 +9,6 @@ from services.tuner.ir.nodes import (
     Block,
     Buffer,
     Const,
-    Expression,
     Let,
     Load,
     Register,
@@ -33,37 +33,52 @@ Piece = tuple[int, int]
 """First element and lanes of one access."""
 
 
-def slots_of(buffer: Buffer, body: Block, *, gathers: bool = False) -> Slots | None:
-    """None where the buffer has to stay memory: an index varies, or pieces overlap.
+def slots_of(buffers: Sequence[Buffer], body: Block, *, gathers: bool = False) -> dict[str, Slots]:
+    """Of those buffers that need not stay memory, by name: where all indices are constant and no
+    pieces overlap.
 
     With `gathers`, registers of one lane may be read as one of several.
     """
-    stores: dict[Piece, bool] = {}
-    loads: dict[Piece, None] = {}
+    uses = {buffer.name: _Use() for buffer in buffers}
     for statement in statements(body):
-        if isinstance(statement, Let) and _reads(statement.value, buffer):
-            return None
-        if not isinstance(statement, Store | Assign):
-            continue
-        for load in leaves(statement.value):
-            if isinstance(load, Load) and load.buffer.name == buffer.name:
-                if load.index.terms:
-                    return None
-                loads[load.index.constant, load.lanes] = None
-        if isinstance(statement, Store) and statement.buffer.name == buffer.name:
-            if statement.index.terms:
-                return None
-            piece = statement.index.constant, lanes_of(statement.value)
-            stores[piece] = stores.get(piece, True) and isinstance(statement.value, Const)
-    slots = _placed(buffer, stores)
+        if isinstance(statement, Store | Assign | Let):
+            _note(statement, uses)
+    return {
+        buffer.name: slots
+        for buffer in buffers
+        if (slots := _slots(buffer, uses[buffer.name], gathers=gathers)) is not None
+    }
+
+
+@dataclass(slots=True)
+class _Use:
+    """Pieces of one buffer that are stored, and whether only constants are; and that are loaded."""
+
+    stores: dict[Piece, bool] = field(default_factory=dict)
+    loads: dict[Piece, None] = field(default_factory=dict)
+    varies: bool = False
+
+
+def _note(statement: Store | Assign | Let, uses: dict[str, _Use]) -> None:
+    for leaf in leaves(statement.value):
+        if isinstance(leaf, Load) and leaf.buffer.name in uses:
+            use = uses[leaf.buffer.name]
+            use.loads[leaf.index.constant, leaf.lanes] = None
+            use.varies |= bool(leaf.index.terms) or isinstance(statement, Let)
+    if isinstance(statement, Store) and statement.buffer.name in uses:
+        use = uses[statement.buffer.name]
+        piece = statement.index.constant, lanes_of(statement.value)
+        constant = isinstance(statement.value, Const)
+        use.stores[piece] = use.stores.get(piece, True) and constant
+        use.varies |= bool(statement.index.terms)
+
+
+def _slots(buffer: Buffer, use: _Use, *, gathers: bool) -> Slots | None:
+    slots = None if use.varies else _placed(buffer, use.stores)
     if slots is None:
         return None
-    whole = all(_covered(slots, p) or (gathers and _single(slots, p)) for p in loads)
+    whole = all(_covered(slots, p) or (gathers and _single(slots, p)) for p in use.loads)
     return slots if whole else None
-
-
-def _reads(value: Expression, buffer: Buffer) -> bool:
-    return any(isinstance(leaf, Load) and leaf.buffer.name == buffer.name for leaf in leaves(value))
 
 
 def _placed(buffer: Buffer, stores: dict[Piece, bool]) -> Slots | None:

@@ -67,7 +67,7 @@ class Piece:
 def piece(frame: Frame, name: str, operand: Operand, place: Affine, k: Affine, slot: int) -> Piece:
     """The piece at a row or column, which the frame names where it has to be moved inside."""
     if not operand.k_outer:
-        places = (frame.clamped(name, place, operand.extent, 1),)
+        places: tuple[Affine, ...] = (frame.clamped(name, place, operand.extent, 1),)
     elif operand.wide:
         places = (frame.clamped(name, place, operand.extent, LANES),)
     else:
@@ -95,8 +95,8 @@ def _loaded(frame: Frame, one: Piece, into: Buffer, start: Affine, *, tail: bool
         along_place = operand.at(one.places[0].plus(lane), k)
         load = along_place if operand.k_outer else along_k
         here = lane.plus(Affine(constant=one.slot))
-        body = (vector("lane", Store(buffer=into, index=here, value=load)),)
-        zeros = (vector("lane", Store(buffer=into, index=here, value=number(0))),)
+        body: Block = (vector("lane", Store(buffer=into, index=here, value=load)),)
+        zeros: Block = (vector("lane", Store(buffer=into, index=here, value=number(0))),)
         return _within(frame, body, zeros, k, operand.k, tail=tail)
     found: Block = ()
     for lanes in range(LANES):
@@ -104,8 +104,8 @@ def _loaded(frame: Frame, one: Piece, into: Buffer, start: Affine, *, tail: bool
         depth = k if operand.k_outer else replace(k, constant=k.constant + lanes)
         here = Affine(constant=one.slot + lanes)
         body = (Store(buffer=into, index=here, value=operand.at(place, depth)),)
-        zero = (Store(buffer=into, index=here, value=number(0)),)
-        found += _within(frame, body, zero, depth, operand.k, tail=tail)
+        zeros = (Store(buffer=into, index=here, value=number(0)),)
+        found += _within(frame, body, zeros, depth, operand.k, tail=tail)
     return found
 
 

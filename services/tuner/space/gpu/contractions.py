@@ -1,0 +1,177 @@
+"""The lite space of a contraction on a GPU: nnJIT's heuristics, then the likely best first."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from kernelzoo.domain.gpu import GpuModel
+from kernelzoo.domain.workload import Workload
+from services.tuner.extents import Extents
+from services.tuner.space.gpu.estimate import promise
+from services.tuner.space.gpu.usage import registers_of, usage_of
+from services.tuner.webgpu.contraction import LANES, Cache, Prefetch, TilesConfig
+
+MOST_CANDIDATES = 64
+SAME_TILES = 4
+"""Candidates that differ in less than block, tile and cache."""
+
+TILES = ((8, 8), (8, 4), (4, 8), (4, 4), (8, 16), (16, 8))
+"""tile_m x tile_n, powers of two (heuristic 2) of vectors of four (heuristic 1)."""
+
+GRIDS = ((8, 8), (8, 16), (4, 16), (16, 8), (4, 8), (8, 4), (16, 16), (8, 32), (32, 8), (4, 32))
+"""Rows x columns of threads, at most 256 (heuristic 5)."""
+
+BLOCK_K = (16, 32, 8)
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+WORKGROUP_BYTES = 24_576
+"""Heuristic 6, 16 KiB, with a relaxation of 1.5: two of the best blocks on an H200 have 24 KiB."""
+
+REGISTER_RELAXATION = 2.0
+"""Heuristic 7, that registers be what limits the blocks on a core, up to this factor."""
+
+THREAD_RELAXATION = 1.25
+"""A thread may need so many times the registers that it can have: not all are in use at once."""
+
+UNROLLED_PRODUCTS = 1024
+UNROLL_K = 16
+"""A body of so many products, or of so many k, is the largest: 8x8 tiles with k unrolled 32 times
+ran at half the speed of 16 times (H200), and pipelines took twice as long to create."""
+
+MOST_WAVES = 8
+"""Splitting a sum for more workgroups than this for each core gains nothing."""
+
+FEW_ROWS = 8
+STREAM_COLUMNS = (16, 32, 64, 128, 256)
+STREAM_DEPTHS = (4, 8, 16, 32, 64)
+STREAM_UNROLL = (16, 8, 4)
+STREAM_SPLITS = (1, 2, 4, 8)
+DIRECT_TILES = ((4, 8), (8, 4), (4, 4), (8, 8), (2, 4), (1, 4))
+DIRECT_GRIDS = ((8, 8), (4, 8), (16, 8), (8, 16), (4, 4), (2, 4))
+DIRECT_UNROLL = (8, 4)
+DIRECT_CANDIDATES = 8
+FEW_LANES = 8
+"""A GPU of fewer lanes to a warp is a processor: threads wait at barriers one after another."""
+
+
+def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig, ...]:
+    """The first requires nothing; none is refused; the default of an unknown device comes first."""
+    extents = Extents.of(workload)
+
+    def best(configs: Iterator[TilesConfig], most: int) -> list[TilesConfig]:
+        kept = [config for config in dict.fromkeys(configs) if not config.refused(workload)]
+        kept.sort(key=lambda config: promise(extents, config, gpu))
+        return _different(kept, most)
+
+    if gpu.warp_lanes < FEW_LANES:
+        found = best(_direct(extents, gpu), MOST_CANDIDATES // 2)
+    elif extents.m <= FEW_ROWS and not extents.batch:
+        found = best(_streaming(extents), MOST_CANDIDATES - DIRECT_CANDIDATES)
+        found += best(_direct(extents, gpu), DIRECT_CANDIDATES)
+    else:
+        found = best(_cached(extents, gpu), MOST_CANDIDATES - DIRECT_CANDIDATES)
+        found += best(_direct(extents, gpu), DIRECT_CANDIDATES)
+    plain = next(config for config in found if not _special(config, workload))
+    return (plain, *(config for config in found if config != plain))
+
+
+def _special(config: TilesConfig, workload: Workload) -> bool:
+    """Whether the config needs more of a device than the workload itself does."""
+    own = workload.tensors
+    return set(config.requires(workload)) - {"binding-256m"} != set() or not own
+
+
+def _different(configs: list[TilesConfig], most: int) -> list[TilesConfig]:
+    counts: dict[tuple[int | str, ...], int] = {}
+    kept = []
+    for config in configs:
+        kind = (config.block_m, config.block_n, config.tile_m, config.tile_n, config.cache)
+        counts[kind] = counts.get(kind, 0) + 1
+        if counts[kind] <= SAME_TILES and len(kept) < most:
+            kept.append(config)
+    return kept
+
+
+def _cached(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
+    caches = (Cache.TURNED,) if extents.a_turned else (Cache.ROWS, Cache.TURNED)
+    for tile, grid, block_k, cache, prefetch in product(TILES, GRIDS, BLOCK_K, caches, Prefetch):
+        block = (tile[0] * grid[0], tile[1] * grid[1])
+        if not _sensible(extents, block) or block_k >= 2 * max(8, extents.k):
+            continue
+        most = max(UNROLL_K, UNROLLED_PRODUCTS // (tile[0] * tile[1]))
+        for split in _splits(extents, gpu, block, block_k):
+            config = _config(tile, block, block_k, min(block_k, most), cache, prefetch, 1, split)
+            if _used_well(config, gpu):
+                yield config
+
+
+def _used_well(config: TilesConfig, gpu: GpuModel) -> bool:
+    """Heuristics 6 and 7, relaxed."""
+    usage = usage_of(config, gpu)
+    others = min(usage.by_memory, usage.by_warps)
+    return (
+        config.workgroup_bytes <= WORKGROUP_BYTES
+        and registers_of(config) <= THREAD_RELAXATION * gpu.thread_registers
+        and usage.by_registers <= REGISTER_RELAXATION * others
+    )
+
+
+def _sensible(extents: Extents, block: tuple[int, int]) -> bool:
+    """No more than half of a block lies outside of a matrix, unless no block is smaller."""
+    return block[0] < 2 * max(16, extents.m) and block[1] < 2 * max(16, extents.n)
+
+
+def _splits(extents: Extents, gpu: GpuModel, block: tuple[int, int], block_k: int) -> Iterator[int]:
+    """Parts of k, as far as cores want for workgroups."""
+    blocks = max(1, extents.batch) * -(-extents.m // block[0]) * -(-extents.n // block[1])
+    for split in SPLITS:
+        if split == 1 or blocks * split <= MOST_WAVES * gpu.cores:
+            if -(-extents.k // block_k) % split == 0:
+                yield split
+
+
+def _direct(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
+    """Without workgroup memory: for small matrices, and where it is no faster than the rest."""
+    for tile, grid, unroll in product(DIRECT_TILES, DIRECT_GRIDS, DIRECT_UNROLL):
+        block = (tile[0] * grid[0], tile[1] * grid[1])
+        if extents.a_turned and tile[0] % LANES:
+            continue
+        for split in _splits(extents, gpu, block, unroll):
+            yield _config(tile, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, split)
+
+
+def _streaming(extents: Extents) -> Iterator[TilesConfig]:
+    """For few rows: threads side by side read rows of b, and several share the sum of an entry."""
+    rows = 1 if extents.m == 1 else 4 if extents.m <= 4 else 8
+    for tile_m, tile_n, columns, depth, unroll, split in product(
+        {1, rows}, (4, 8), STREAM_COLUMNS, STREAM_DEPTHS, STREAM_UNROLL, STREAM_SPLITS
+    ):
+        threads = rows // tile_m * columns // tile_n * depth
+        if 64 <= threads <= 256 and unroll * depth * split <= max(16, extents.k):
+            tile, block = (tile_m, tile_n), (rows, columns)
+            yield _config(
+                tile, block, unroll * depth, unroll, Cache.NONE, Prefetch.NONE, depth, split
+            )
+
+
+def _config(
+    tile: tuple[int, int],
+    block: tuple[int, int],
+    block_k: int,
+    unroll_k: int,
+    cache: Cache,
+    prefetch: Prefetch,
+    depth: int,
+    split_k: int,
+) -> TilesConfig:
+    return TilesConfig(
+        tile_m=tile[0],
+        tile_n=tile[1],
+        block_m=block[0],
+        block_n=block[1],
+        block_k=block_k,
+        unroll_k=unroll_k,
+        cache=cache,
+        prefetch=prefetch,
+        depth=depth,
+        split_k=split_k,
+        group_m=1,
+    )
