@@ -1,4 +1,4 @@
-"""Loops that a schedule vectorises, one lane at a time: their difference is the worth of vectors."""
+"""Loops that a schedule vectorises, one lane at a time: to see what vectors are worth."""
 
 from dataclasses import replace
 
