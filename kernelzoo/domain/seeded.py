@@ -1,14 +1,15 @@
 """Seeded inputs, identical in Python and in the browser, computable entry by entry.
 
-Element `i` of input tensor `t` under `seed` is `mix(seed + t·GOLDEN + i·STEP)`, 24 bits of it
-scaled to [-0.5, 0.5): exact in float32. `mix` is the 32-bit finaliser of MurmurHash3. The client
-implements the same in `client/src/engine/seeded.ts`; both are held to `tests/golden/seeded.json`.
+Element `i` of input tensor `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32, 24
+bits scaled to [-0.5, 0.5), which is exact; for i8, its highest byte from -128 on; for an index, its
+remainder below the limit. `mix` is the 32-bit finaliser of MurmurHash3. The client implements the
+same in `client/src/engine/seeded.ts`; both are held to `tests/golden/seeded.json`.
 """
 
 from math import sqrt
 
 from kernelzoo.domain.operators import Family
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import DType, Workload
 
 GOLDEN = 0x9E3779B9
 STEP = 0x85EBCA77
@@ -19,6 +20,8 @@ UNIT = 2.0**-24
 FUNCTION_ROUNDINGS = 16
 """More than any function of the compiler, or the arithmetic around it, takes."""
 FEW_COLUMNS = 16
+I8_SCALE = 256
+"""Seeded i8 are that many times as large as seeded f32."""
 _MASK = 0xFFFFFFFF
 
 
@@ -32,8 +35,18 @@ def mix(x: int) -> int:
     return x ^ x >> 16
 
 
-def input_value(seed: int, tensor: int, index: int) -> float:
-    return (mix(seed + tensor * GOLDEN + index * STEP) >> 8) * 2.0**-24 - 0.5
+def input_value(
+    seed: int, tensor: int, index: int, dtype: DType = DType.F32, limit: int = 0
+) -> float:
+    """`limit` is that of an index."""
+    bits = mix(seed + tensor * GOLDEN + index * STEP)
+    match dtype:
+        case DType.F32:
+            return (bits >> 8) * 2.0**-24 - 0.5
+        case DType.I8:
+            return (bits >> 24) - 128
+        case DType.I32:
+            return bits % limit
 
 
 def sampled_positions(seed: int, output_elements: int) -> tuple[int, ...]:
@@ -64,10 +77,13 @@ def _of_sums(workload: Workload) -> float:
     n = workload.reduction_length
     products = len(workload.operator.inputs) > 1
     magnitude = n / 16 + 6 * sqrt(n) / 8 if products else n / 2
+    largest = 0.25 * n
+    if any(tensor.dtype is DType.I8 for tensor in workload.tensors):
+        magnitude, largest = I8_SCALE * magnitude, I8_SCALE * largest
     sums = 2 * (n + 1) * UNIT * magnitude
     if not workload.epilogue:
         return sums
-    largest = 0.25 * n + len(workload.epilogue)
+    largest += len(workload.epilogue)
     return 1.13 * sums + 2 * FUNCTION_ROUNDINGS * UNIT * min(largest, magnitude + 4)
 
 

@@ -63,6 +63,11 @@ def _tiles(extents: Extents, *, fma: bool) -> list[tuple[int, tuple[int, int]]]:
 
 
 def _packs(extents: Extents) -> tuple[Pack, ...]:
+    """How b may be read, the likely best first."""
+    return (Pack.BEFORE, *_packs_at_run(extents)) if extents.b_constant else _packs_at_run(extents)
+
+
+def _packs_at_run(extents: Extents) -> tuple[Pack, ...]:
     if extents.b_turned:
         return (Pack.KERNEL,)
     if extents.m < PACKING_ROWS:
