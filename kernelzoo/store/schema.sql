@@ -33,7 +33,6 @@ CREATE TABLE artifact (
     sha256 text PRIMARY KEY CHECK (sha256 ~ '^[0-9a-f]{64}$'),
     kind text NOT NULL CHECK (kind IN ('wasm', 'webgpu')),
     body bytea NOT NULL,
-    manifest jsonb NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE artifact IS 'Compiled kernels by content. Rows never change.';
@@ -51,15 +50,18 @@ CREATE TABLE candidate (
     compiled_at timestamptz,
     detail text NOT NULL DEFAULT '',
     rung_at timestamptz NOT NULL DEFAULT now(),
+    manifest jsonb,
     UNIQUE (job_id, ordinal),
-    CHECK ((state = 'compiled') = (artifact_sha256 IS NOT NULL))
+    CHECK ((state = 'compiled') = (artifact_sha256 IS NOT NULL)),
+    CHECK ((state = 'compiled') = (manifest IS NOT NULL))
 );
 COMMENT ON COLUMN candidate.ordinal IS 'Order of promise within the lite space; 0 is first.';
 COMMENT ON COLUMN candidate.attempts IS 'Compilations begun. A candidate that kills its worker is given up.';
+COMMENT ON COLUMN candidate.manifest IS 'How to run its artifact; other candidates may have the same bytes.';
 CREATE INDEX candidate_waiting ON candidate (rung_at) WHERE state = 'waiting';
 
 CREATE VIEW kernel AS
-    SELECT c.candidate_id, a.sha256, length(a.body) AS size_bytes, a.manifest
+    SELECT c.candidate_id, a.sha256, length(a.body) AS size_bytes, c.manifest
     FROM candidate c JOIN artifact a ON a.sha256 = c.artifact_sha256;
 COMMENT ON VIEW kernel IS 'Compiled candidates as a page is told of them.';
 

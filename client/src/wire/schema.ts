@@ -232,6 +232,34 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * ArtifactWire
+         * @description `url` is relative to the gateway's origin. See the ABI in `kernelzoo/domain/artifact.py`.
+         */
+        readonly ArtifactWire: {
+            /**
+             * Abi
+             * @constant
+             */
+            readonly abi: 1;
+            /** Dispatches */
+            readonly dispatches: readonly components["schemas"]["DispatchWire"][];
+            readonly kind: components["schemas"]["TargetKind"];
+            /** Range Extent */
+            readonly range_extent: number;
+            /** Requires */
+            readonly requires: readonly string[];
+            /** Scratch Bytes */
+            readonly scratch_bytes: number;
+            /** Sha256 */
+            readonly sha256: string;
+            /** Size Bytes */
+            readonly size_bytes: number;
+            /** Tensors */
+            readonly tensors: readonly components["schemas"]["TensorWire"][];
+            /** Url */
+            readonly url: string;
+        };
         /** BallotAccepted */
         readonly BallotAccepted: {
             /** Lines */
@@ -261,7 +289,7 @@ export interface components {
          * DType
          * @enum {string}
          */
-        readonly DType: "f32";
+        readonly DType: "f32" | "i32" | "i8";
         /**
          * Device
          * @description A device that ran an agent, with the engines seen on it.
@@ -406,7 +434,7 @@ export interface components {
         };
         /**
          * Kernel
-         * @description `url` is relative to the gateway's origin. See the ABI in `kernelzoo/domain/artifact.py`.
+         * @description The shapes of `tensors` are those that the kernel reads.
          */
         readonly Kernel: {
             /**
@@ -438,11 +466,12 @@ export interface components {
         };
         /**
          * LayoutWire
-         * @description `tensor` is wanted in the layout of this id.
+         * @description `tensor` is wanted in the layout of this id, which `pack` makes of it as it comes.
          */
         readonly LayoutWire: {
             /** Layout */
             readonly layout: string;
+            readonly pack: components["schemas"]["ArtifactWire"];
             /** Tensor */
             readonly tensor: string;
         };
@@ -523,6 +552,7 @@ export interface components {
          * ManifestEntry
          * @description `level` is the step of the fallback chain. `fallback` is the default kernel, to be used
          *     when `kernel` fails on this page; `state`, `version` and `evidence` are null at `default`.
+         *     Right outputs of two kernels on seeded inputs differ by at most `tolerance` in every entry.
          */
         readonly ManifestEntry: {
             readonly evidence: components["schemas"]["EvidenceWire"] | null;
@@ -532,6 +562,8 @@ export interface components {
             readonly kernel: components["schemas"]["Kernel"];
             readonly level: components["schemas"]["HitLevel"];
             readonly state: components["schemas"]["EntryState"] | null;
+            /** Tolerance */
+            readonly tolerance: number;
             /** Version */
             readonly version: number | null;
             /**
@@ -672,9 +704,14 @@ export interface components {
          * @enum {string}
          */
         readonly TargetKind: "wasm" | "webgpu";
-        /** TensorWire */
+        /**
+         * TensorWire
+         * @description Entries of an index are below `limit`; 0 is for a tensor of values.
+         */
         readonly TensorWire: {
             readonly dtype: components["schemas"]["DType"];
+            /** Limit */
+            readonly limit: number;
             /** Name */
             readonly name: string;
             readonly role: components["schemas"]["Role"];

@@ -20,10 +20,12 @@ class EvidenceWire(WireModel):
 class ManifestEntry(WireModel):
     """`level` is the step of the fallback chain. `fallback` is the default kernel, to be used
     when `kernel` fails on this page; `state`, `version` and `evidence` are null at `default`.
+    Right outputs of two kernels on seeded inputs differ by at most `tolerance` in every entry.
     """
 
     workload: WorkloadKey
     flops: int
+    tolerance: float
     level: HitLevel
     kernel: Kernel
     fallback: Kernel
