@@ -4,7 +4,7 @@ import { fromBase64 } from "../src/engine/bytes.js";
 import { maxDifference } from "../src/engine/compare.js";
 import { addresses, instantiate } from "../src/engine/instance.js";
 import { planMemory } from "../src/engine/plan.js";
-import { comparisonTolerance, fillSeeded } from "../src/engine/seeded.js";
+import { fillSeeded } from "../src/engine/seeded.js";
 import { startThreads, type Threads } from "../src/threads/threads.js";
 import { clockStepMs, now } from "../src/timing/clock.js";
 import { warmUp } from "../src/timing/warmup.js";
@@ -19,8 +19,8 @@ interface PointRequest extends Pick<KernelWire, "scratch_bytes" | "range_extent"
 
 export interface TrialsRequest {
   readonly tensors: TensorWire[];
-  /** Products that are summed into one entry. */
-  readonly summed: number;
+  /** Right outputs differ by no more. */
+  readonly tolerance: number;
   readonly rounds: number;
   readonly trials: readonly {
     readonly primitive: string;
@@ -97,7 +97,7 @@ export async function measureTrials(request: TrialsRequest): Promise<readonly Tr
     }
     const [baseMs = 0, advancedMs = 0] = best;
     const [a, b] = outputs as [Float32Array, Float32Array];
-    const difference = maxDifference(a, b) / comparisonTolerance(request.summed);
+    const difference = maxDifference(a, b) / request.tolerance;
     results.push({ primitive, baseMs, advancedMs, difference });
   }
   if (threads.kind === "pool") threads.pool.dispose();

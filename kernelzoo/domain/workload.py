@@ -62,6 +62,8 @@ class Tensor:
 
 
 MAX_EPILOGUES = 4
+CONSTANT_WEIGHTS = ":constant=b"
+"""What follows the key of a workload whose weights stay the same."""
 
 _KEY = re.compile(
     r"(?P<operators>[a-z0-9_+]{1,64}):(?P<dtype>[a-z0-9]{1,8}):(?P<extents>[a-z0-9]{1,64})"

@@ -74,9 +74,7 @@ def _artifact(sha256_hex: str, size_bytes: int, made: ArtifactManifest) -> Artif
         kind=made.kind,
         requires=list(made.requires),
         tensors=[
-            TensorWire(
-                name=t.name, role=t.role, dtype=t.dtype, shape=list(t.shape), limit=t.limit
-            )
+            TensorWire(name=t.name, role=t.role, dtype=t.dtype, shape=list(t.shape), limit=t.limit)
             for t in made.tensors
         ],
         scratch_bytes=made.scratch_bytes,

@@ -1,5 +1,6 @@
 import type { KernelWire, TensorWire } from "../wire/types.js";
 import { align } from "./arena.js";
+import { bytesPerElement } from "./views.js";
 
 /** A tensor's place: `offset` in bytes from the start of the kernel's block. */
 export interface Region {
@@ -15,11 +16,14 @@ export interface MemoryPlan {
   readonly totalBytes: number;
 }
 
-const BYTES_PER_ELEMENT = { f32: 4 } as const satisfies Record<TensorWire["dtype"], number>;
-
 /** Number of entries of a dense tensor. */
 export function elementsOf(tensor: TensorWire): number {
   return tensor.shape.reduce((product, extent) => product * extent, 1);
+}
+
+/** Without padding. */
+export function tensorBytes(tensor: TensorWire): number {
+  return elementsOf(tensor) * bytesPerElement(tensor.dtype);
 }
 
 /** Tensors in order, then scratch, each aligned to 64 bytes. */
@@ -27,7 +31,7 @@ export function planMemory(kernel: Pick<KernelWire, "tensors" | "scratch_bytes">
   let offset = 0;
   const regions = kernel.tensors.map((tensor): Region => {
     const region = { tensor, offset, elements: elementsOf(tensor) };
-    offset += align(region.elements * BYTES_PER_ELEMENT[tensor.dtype]);
+    offset += align(tensorBytes(tensor));
     return region;
   });
   return { regions, scratchOffset: offset, totalBytes: offset + align(kernel.scratch_bytes) };

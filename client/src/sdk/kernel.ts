@@ -1,16 +1,19 @@
 import { type Arena, align, type Block } from "../engine/arena.js";
-import { loadModule } from "../engine/artifact.js";
-import { maxDifference } from "../engine/compare.js";
 import { KernelZooError } from "../engine/error.js";
-import { addresses, instantiate, type KernelInstance } from "../engine/instance.js";
-import { type MemoryPlan, planMemory, type Region } from "../engine/plan.js";
-import { comparisonTolerance, fillSeeded } from "../engine/seeded.js";
+import { addresses, instantiate, type KernelInstance, runInSlices } from "../engine/instance.js";
+import type { LoadedKernel } from "../engine/loaded.js";
+import { plainTensors, writeInput } from "../engine/packing.js";
+import { elementsOf, type MemoryPlan, planMemory, type Region } from "../engine/plan.js";
+import type { TensorView } from "../engine/views.js";
 import type { ThreadedKernel, ThreadPool } from "../threads/pool.js";
 import type { Threads } from "../threads/threads.js";
-import type { EntryState, Evidence, HitLevel, KernelWire, ManifestEntry } from "../wire/types.js";
+import type { EntryState, Evidence, HitLevel, ManifestEntry } from "../wire/types.js";
+import type { InputViews } from "./names.js";
+import { type Verification, verified } from "./verify.js";
 
 /** What is running, and why. Times in milliseconds. */
 export interface KernelInfo {
+  /** Ends in `:constant=b` where the kernel was chosen for weights that stay the same. */
   readonly workload: string;
   /** Floating-point operations of one run. */
   readonly flops: number;
@@ -32,58 +35,20 @@ export interface KernelInfo {
   readonly loadMs: number;
 }
 
-/** Of every output entry against the default kernel, on seeded inputs. */
-export interface Verification {
-  readonly ok: boolean;
-  readonly maxError: number;
-  readonly tolerance: number;
-}
-
 /** What a kernel is made from; of interest to this module's neighbours alone. */
 export interface KernelParts {
   readonly origin: URL;
   readonly arena: Arena;
   readonly threads: Threads;
   readonly entry: ManifestEntry;
-  readonly used: KernelWire;
-  readonly module: WebAssembly.Module;
+  readonly used: LoadedKernel;
+  /** Names of inputs that stay the same. */
+  readonly constants: readonly string[];
   readonly info: KernelInfo;
 }
 
-const VERIFICATION_SEED = 1;
-/** The first run goes in this many slices, so that optimised code takes over within it. */
-const FIRST_RUN_SLICES = 32;
-
-function runInSlices({ extent, run }: KernelInstance): void {
-  const units = Math.max(1, Math.ceil(extent / FIRST_RUN_SLICES));
-  for (let lo = 0; lo < extent; lo += units) run(lo, Math.min(lo + units, extent));
-}
-
-/** The entries of one kernel's output on seeded inputs, in a block of its own. */
-function seededOutput(
-  { arena, used: { tensors } }: KernelParts,
-  kernel: KernelWire,
-  module: WebAssembly.Module,
-): Float32Array {
-  const plan = planMemory({ tensors, scratch_bytes: kernel.scratch_bytes });
-  const block = arena.allocate(plan.totalBytes);
-  try {
-    const view = ({ offset, elements }: Region) => arena.floats(block.start + offset, elements);
-    const output = plan.regions.length - 1;
-    for (const [i, region] of plan.regions.entries()) {
-      if (i === output) view(region).fill(Number.NaN);
-      else fillSeeded(view(region), VERIFICATION_SEED, i);
-    }
-    const words = addresses(kernel, plan, block.start);
-    instantiate(module, arena.memory, words, kernel.range_extent).runAll();
-    return view(plan.regions[output] as Region).slice();
-  } finally {
-    arena.free(block);
-  }
-}
-
 /** Values of some inputs, by name. */
-export type InputValues<Names extends string> = Partial<Readonly<Record<Names, ArrayLike<number>>>>;
+export type InputValues<Inputs> = { readonly [Name in keyof Inputs]?: ArrayLike<number> };
 
 interface BoundToThreads {
   readonly kernel: ThreadedKernel;
@@ -92,28 +57,28 @@ interface BoundToThreads {
 
 /** Threads share the tensors at `base`; each has scratch of its own. */
 function bindToThreads(
-  { arena, used, module }: KernelParts,
+  { arena, used: { kernel, module } }: KernelParts,
   pool: ThreadPool,
   plan: MemoryPlan,
   base: number,
 ): BoundToThreads {
-  const stride = align(used.scratch_bytes);
+  const stride = align(kernel.scratch_bytes);
   const scratch = arena.allocate(stride * pool.size);
   const wordsOf = (thread: number): readonly number[] => {
     const own = { ...plan, scratchOffset: scratch.start + thread * stride - base };
-    return addresses(used, own, base);
+    return addresses(kernel, own, base);
   };
-  return { kernel: pool.bind({ module, extent: used.range_extent, wordsOf }), scratch };
+  return { kernel: pool.bind({ module, extent: kernel.range_extent, wordsOf }), scratch };
 }
 
 /**
  * A kernel with its tensors in memory. Views stay valid until `dispose`. The memory is shared:
  * take `output.slice()` for the few browser functions that refuse shared views.
  */
-export class Kernel<Names extends string = string> {
+export class Kernel<Inputs = InputViews> {
   readonly info: KernelInfo;
-  /** Row-major views to write to, by name. */
-  readonly inputs: Readonly<Record<Names, Float32Array>>;
+  /** Row-major views to write to, by name: all inputs that are not constant. */
+  readonly inputs: Readonly<Inputs>;
   /** Row-major view; each run overwrites it. */
   readonly output: Float32Array;
   /** Shape of every tensor, by name. */
@@ -122,6 +87,8 @@ export class Kernel<Names extends string = string> {
   readonly #plan: MemoryPlan;
   readonly #block: Block;
   readonly #instance: KernelInstance;
+  /** Constant inputs that have no values yet. */
+  readonly #awaited: Set<string>;
   #threaded: BoundToThreads | null = null;
   #warm = false;
   #running = false;
@@ -129,30 +96,45 @@ export class Kernel<Names extends string = string> {
 
   /** Made by `KernelZoo.kernel`. Throws KernelZooError: memory, compile. */
   constructor(parts: KernelParts) {
-    const { arena, used, module } = parts;
-    const plan: MemoryPlan = planMemory(used);
+    const { arena, constants } = parts;
+    const { kernel, module } = parts.used;
+    const plan: MemoryPlan = planMemory(kernel);
     this.info = parts.info;
     this.#parts = parts;
     this.#plan = plan;
     this.#block = arena.allocate(plan.totalBytes);
-    const words = addresses(used, plan, this.#block.start);
-    this.#instance = instantiate(module, arena.memory, words, used.range_extent);
-    const views = plan.regions.map(({ tensor, offset, elements }) => {
-      return [tensor, arena.floats(this.#block.start + offset, elements)] as const;
-    });
-    const inputs = views.filter(([tensor]) => tensor.role === "input");
+    this.#awaited = new Set(constants);
+    const words = addresses(kernel, plan, this.#block.start);
+    this.#instance = instantiate(module, arena.memory, words, kernel.range_extent);
+    const inputs = plan.regions.slice(0, -1).filter(({ tensor }) => !this.#isConstant(tensor.name));
     this.inputs = Object.fromEntries(
-      inputs.map(([tensor, view]) => [tensor.name, view]),
-    ) as unknown as Record<Names, Float32Array>;
-    this.output = views.find(([tensor]) => tensor.role === "output")?.[1] ?? new Float32Array();
-    this.shapes = Object.fromEntries(used.tensors.map(({ name, shape }) => [name, shape]));
+      inputs.map((region) => [region.tensor.name, this.#view(region)]),
+    ) as Inputs;
+    this.output = this.#view(plan.regions.at(-1) as Region) as Float32Array;
+    const plain = plainTensors(kernel);
+    this.shapes = Object.fromEntries(plain.map(({ name, shape }) => [name, shape]));
+  }
+
+  /**
+   * Gives constant inputs their values, once for all runs that follow; the kernel may keep them
+   * packed. Giving them again costs as much again. Throws KernelZooError: run for what is no
+   * constant input of this kernel, memory.
+   */
+  setConstants(values: Readonly<Record<string, ArrayLike<number>>>): void {
+    this.#refuseUnusable();
+    for (const [name, given] of Object.entries(values)) {
+      const region = this.#constantRegion(name, given.length);
+      const { arena, used } = this.#parts;
+      writeInput(arena, used, region, this.#block.start, (view) => view.set(given));
+      this.#awaited.delete(name);
+    }
   }
 
   /**
    * Runs once in this thread and answers `output`. Inputs given here are copied in first.
    * Throws KernelZooError (run) when the kernel traps, is running or was disposed of.
    */
-  run(inputs: InputValues<Names> = {}): Float32Array {
+  run(inputs: InputValues<Inputs> = {}): Float32Array {
     this.#prepare(inputs);
     if (this.#warm) this.#instance.runAll();
     else runInSlices(this.#instance);
@@ -165,7 +147,7 @@ export class Kernel<Names extends string = string> {
    * Leave `inputs` and `output` alone until it resolves. Where there are no threads it is `run`.
    * Rejects with KernelZooError: run as above, or memory.
    */
-  async runAsync(inputs: InputValues<Names> = {}): Promise<Float32Array> {
+  async runAsync(inputs: InputValues<Inputs> = {}): Promise<Float32Array> {
     const { threads } = this.#parts;
     if (threads.kind === "single") return this.run(inputs);
     this.#prepare(inputs);
@@ -186,13 +168,8 @@ export class Kernel<Names extends string = string> {
    */
   async verify(): Promise<Verification> {
     this.#refuseUnusable();
-    const { origin, entry, used, module } = this.#parts;
-    const fallback = await loadModule(origin, entry.fallback);
-    const own = seededOutput(this.#parts, used, module);
-    const maxError = maxDifference(own, seededOutput(this.#parts, entry.fallback, fallback));
-    // A contraction does two operations for each product that is summed into an entry.
-    const tolerance = comparisonTolerance(entry.flops / 2 / own.length);
-    return { ok: maxError <= tolerance, maxError, tolerance };
+    const { origin, arena, entry, used } = this.#parts;
+    return verified(origin, arena, entry, used);
   }
 
   /** Gives the memory back, after a run that is under way; the views must not be used any more. */
@@ -208,22 +185,59 @@ export class Kernel<Names extends string = string> {
     arena.free(this.#block);
   }
 
-  #prepare(inputs: InputValues<Names>): void {
-    this.#refuseUnusable();
-    for (const name of Object.keys(inputs) as Names[]) this.#set(name, inputs[name]);
+  #view({ tensor, offset, elements }: Region): TensorView {
+    return this.#parts.arena.view(this.#block.start + offset, tensor, elements);
   }
 
-  #set(name: Names, values: ArrayLike<number> | undefined): void {
-    if (values === undefined) return;
-    const view = this.inputs[name];
-    if (view?.length !== values.length) {
+  #isConstant(name: string): boolean {
+    return this.#parts.constants.includes(name);
+  }
+
+  /** Throws KernelZooError (run) for what is no constant input of so many entries. */
+  #constantRegion(name: string, length: number): Region {
+    const at = this.#plan.regions.findIndex(({ tensor }) => tensor.name === name);
+    const tensor = plainTensors(this.#parts.used.kernel)[at];
+    if (tensor === undefined || !this.#isConstant(name)) {
+      const known = this.#parts.constants.join(", ") || "none";
+      throw new KernelZooError("run", `Input ${name} is not constant. Constant are: ${known}.`);
+    }
+    this.#refuseLength(name, length, elementsOf(tensor));
+    return this.#plan.regions[at] as Region;
+  }
+
+  #prepare(inputs: InputValues<Inputs>): void {
+    this.#refuseUnusable();
+    for (const name of this.#awaited) {
       throw new KernelZooError(
         "run",
-        `Input ${name} has ${values.length} entries; ${this.info.workload} takes ` +
-          `${view?.length ?? "no such input"}. Inputs are ${Object.keys(this.inputs).join(", ")}.`,
+        `Input ${name} is constant and has no values. Give them once, with setConstants({ ${name} }).`,
       );
     }
-    view.set(values);
+    const given = inputs as Readonly<Record<string, ArrayLike<number> | undefined>>;
+    for (const [name, values] of Object.entries(given)) this.#set(name, values);
+  }
+
+  #set(name: string, values: ArrayLike<number> | undefined): void {
+    if (values === undefined) return;
+    if (this.#isConstant(name)) {
+      throw new KernelZooError(
+        "run",
+        `Input ${name} is constant. Change it with setConstants, or open the kernel without ` +
+          "`constant` where each run has other values.",
+      );
+    }
+    const view = (this.inputs as InputViews)[name];
+    this.#refuseLength(name, values.length, view?.length);
+    view?.set(values);
+  }
+
+  #refuseLength(name: string, length: number, wanted: number | undefined): void {
+    if (length === wanted) return;
+    throw new KernelZooError(
+      "run",
+      `Input ${name} has ${length} entries; ${this.info.workload} takes ` +
+        `${wanted ?? "no such input"}. Inputs are ${Object.keys(this.shapes).slice(0, -1).join(", ")}.`,
+    );
   }
 
   #refuseUnusable(): void {

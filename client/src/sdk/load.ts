@@ -1,6 +1,6 @@
 import type { Arena } from "../engine/arena.js";
-import { loadModule } from "../engine/artifact.js";
 import { KernelZooError } from "../engine/error.js";
+import { loadWhole } from "../engine/loaded.js";
 import type { Threads } from "../threads/threads.js";
 import { now } from "../timing/clock.js";
 import type { KernelWire, ManifestEntry } from "../wire/types.js";
@@ -12,21 +12,23 @@ export interface LoadRequest {
   readonly arena: Arena;
   readonly threads: Threads;
   readonly entry: ManifestEntry;
+  /** Names of inputs that stay the same. */
+  readonly constants: readonly string[];
   readonly manifestMs: number;
   readonly use: "best" | "fallback";
   readonly signal: AbortSignal | undefined;
 }
 
-async function load<Names extends string>(
+async function load<Inputs>(
   request: LoadRequest,
-  used: KernelWire,
+  kernel: KernelWire,
   fallbackReason: string | null,
-): Promise<Kernel<Names>> {
-  const { origin, arena, threads, entry, manifestMs, signal } = request;
+): Promise<Kernel<Inputs>> {
+  const { origin, arena, threads, entry, constants, manifestMs, signal } = request;
   const start = now();
-  const module = await loadModule(origin, used, signal);
+  const used = await loadWhole(origin, kernel, signal);
   const { workload, flops, level, state, version, evidence } = entry;
-  const { candidate, sha256 } = used;
+  const { candidate, sha256 } = kernel;
   const loadMs = now() - start;
   const origins = { workload, flops, level, state, version, evidence, candidate, sha256 };
   const threading = {
@@ -34,13 +36,11 @@ async function load<Names extends string>(
     singleThreadReason: threads.kind === "pool" ? null : threads.reason,
   };
   const info = { ...origins, fallbackReason, ...threading, manifestMs, loadMs };
-  return new Kernel<Names>({ origin, arena, threads, entry, used, module, info });
+  return new Kernel<Inputs>({ origin, arena, threads, entry, used, constants, info });
 }
 
 /** The zoo's kernel, or the default with the reason where the zoo's does not work here. */
-export async function loadKernel<Names extends string>(
-  request: LoadRequest,
-): Promise<Kernel<Names>> {
+export async function loadKernel<Inputs>(request: LoadRequest): Promise<Kernel<Inputs>> {
   const { kernel, fallback } = request.entry;
   if (request.use === "fallback") return load(request, fallback, "It was asked for.");
   try {

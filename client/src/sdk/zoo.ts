@@ -6,7 +6,7 @@ import { startThreads, type ThreadCount, type Threads } from "../threads/threads
 import type { Kernel } from "./kernel.js";
 import { loadKernel } from "./load.js";
 import { entryOf, requestManifest, type TimedManifest } from "./manifest.js";
-import type { InputNames } from "./names.js";
+import { constantKey, constantsOf, type InputsOf, type InputViews } from "./names.js";
 
 export interface OpenOptions {
   /** Skips the description and the probe of the device. */
@@ -25,6 +25,15 @@ export interface KernelOptions {
   readonly use?: "best" | "fallback";
 }
 
+export interface ConstantOptions<Names extends PropertyKey> extends KernelOptions {
+  /**
+   * Inputs that stay the same from run to run, such as weights, with their values. Kernels may
+   * keep them packed: a page that does not change its weights is served the fastest of these, one
+   * that does the fastest of those that read them as they come.
+   */
+  readonly constant?: Readonly<Record<Names, ArrayLike<number>>>;
+}
+
 function originOf(url: string | URL): URL {
   try {
     return new URL(url);
@@ -39,6 +48,12 @@ async function deviceOf(told: string | undefined): Promise<Device> {
   if (told !== undefined) return { deviceClass: told, peakGflops: null };
   const { deviceClass, peaks } = await readProfile(storedNotebook());
   return { deviceClass, peakGflops: peakOf(peaks) };
+}
+
+/** The workload with constant weights where the page promises them and the zoo has kernels of it. */
+function bestKey({ manifest }: TimedManifest, workload: string, promised: readonly string[]) {
+  const key = constantKey(workload, promised);
+  return manifest.entries.some((entry) => entry.workload === key) ? key : workload;
 }
 
 /** Kernels of one zoo for this device, in one shared memory. */
@@ -84,29 +99,41 @@ export class KernelZoo {
    * The best kernel of a workload for this device; the default one where it does not work.
    * Throws KernelZooError; its message says what to do.
    */
-  async kernel<Key extends string>(
+  async kernel<Key extends string, Constant extends keyof InputsOf<Key> = never>(
     workload: Key,
-    options: KernelOptions = {},
-  ): Promise<Kernel<InputNames<Key>>> {
-    return this.#load<InputNames<Key>>(await this.#manifest(workload), workload, options);
+    options: ConstantOptions<Constant> = {},
+  ): Promise<Kernel<Omit<InputsOf<Key>, Constant>>> {
+    const { constant = {} } = options;
+    const found = await this.#manifest(workload);
+    const promised = Object.keys(constant);
+    const kernel = await this.#load<Omit<InputsOf<Key>, Constant>>(
+      found,
+      bestKey(found, workload, promised),
+      promised,
+      options,
+    );
+    kernel.setConstants(constant);
+    return kernel;
   }
 
   /** Kernels of several workloads, in order; one request each, all at once. */
   async kernels<Key extends string>(
     workloads: readonly Key[],
     options: KernelOptions = {},
-  ): Promise<readonly Kernel<InputNames<Key>>[]> {
+  ): Promise<readonly Kernel<InputsOf<Key>>[]> {
     return Promise.all(workloads.map((workload) => this.kernel(workload, options)));
   }
 
   /**
    * All kernels of a registered set, by workload, from one request. Workloads that have no
-   * kernel yet are absent.
+   * kernel yet are absent. Those whose key names constant inputs wait for `setConstants`.
    */
   async set(name: string, options: KernelOptions = {}): Promise<ReadonlyMap<string, Kernel>> {
     const found = await this.#manifest(name);
     const keys = found.manifest.entries.map(({ workload }) => workload);
-    const kernels = await Promise.all(keys.map((key) => this.#load(found, key, options)));
+    const kernels = await Promise.all(
+      keys.map((key) => this.#load<InputViews>(found, key, [], options)),
+    );
     return new Map(keys.map((key, i) => [key, kernels[i] as Kernel]));
   }
 
@@ -125,16 +152,18 @@ export class KernelZoo {
     return requested;
   }
 
-  #load<Names extends string>(
+  #load<Inputs>(
     { manifest, elapsedMs }: TimedManifest,
     workload: string,
+    promised: readonly string[],
     { use = "best" }: KernelOptions,
-  ): Promise<Kernel<Names>> {
-    return loadKernel<Names>({
+  ): Promise<Kernel<Inputs>> {
+    return loadKernel<Inputs>({
       origin: this.#origin,
       arena: this.#arena,
       threads: this.#threads,
       entry: entryOf(manifest, workload),
+      constants: [...new Set([...promised, ...constantsOf(workload)])],
       manifestMs: elapsedMs,
       use,
       signal: this.#signal,

@@ -3,6 +3,7 @@ import type { components } from "./schema.js";
 
 type Schemas = components["schemas"];
 
+export type ArtifactWire = Schemas["ArtifactWire"];
 export type BallotLineWire = Schemas["BallotLineWire"];
 export type BallotRequest = Schemas["BallotRequest"];
 export type Device = Schemas["Device"];
