@@ -16,9 +16,9 @@ from bench.peers import peer_versions
 from bench.report import Cell, Claim, Report, machine
 from bench.site import Site
 from bench.standings import LIMITS, OURS, READING, Standing, Standings, standings
-from bench.workloads import DECODE, OF_BANDWIDTH, OF_LIMIT, PAPER, Case
+from bench.workloads import CONSTANT, DECODE, OF_BANDWIDTH, OF_LIMIT, PAPER, Case
 
-CASES = (*PAPER, *DECODE)
+CASES = (*PAPER, *DECODE, *CONSTANT)
 THREADS = (1,)
 """Of the peers in a page. Ours run on one thread whatever it says."""
 

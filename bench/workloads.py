@@ -42,3 +42,14 @@ DECODE = (
     case("logits", "matmul:f32:m1k768n50257", 1.0, reads_once=True),
 )
 """One token of a language model."""
+
+CONSTANT = tuple(
+    case(
+        f"{each.name}-constant",
+        f"{each.workload.key}:constant=b",
+        each.speedup,
+        reads_once=each.reads_once,
+    )
+    for each in (*PAPER[:2], *DECODE)
+)
+"""Where b is weights that never change, so that it may be packed beforehand."""

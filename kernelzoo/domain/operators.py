@@ -33,8 +33,9 @@ class Derived:
 class Operator:
     """`axes` are the letters of a key in their order, `attributes` those that are no extents.
 
-    `dtypes` are those of inputs that do not have the workload's; the entries of an index lie
-    below the extent that `indexed` names. Every output entry takes `flops_per_point` operations for each combination of `summed` axes.
+    `dtypes` are those of inputs that do not have the workload's; the entries of an index lie below
+    the extent that `indexed` names. Every output entry takes `flops_per_point` operations for each
+    combination of `summed` axes.
     """
 
     name: str

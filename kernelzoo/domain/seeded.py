@@ -1,9 +1,9 @@
 """Seeded inputs, identical in Python and in the browser, computable entry by entry.
 
-Element `i` of input tensor `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32, 24
-bits scaled to [-0.5, 0.5), which is exact; for i8, its highest byte from -128 on; for an index, its
-remainder below the limit. `mix` is the 32-bit finaliser of MurmurHash3. The client implements the
-same in `client/src/engine/seeded.ts`; both are held to `tests/golden/seeded.json`.
+Element `i` of input tensor `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32,
+24 bits scaled to [-0.5, 0.5), which is exact; for i8, its highest byte from -128 on; for an index,
+its remainder below the limit. `mix` is the 32-bit finaliser of MurmurHash3. The client implements
+the same in `client/src/engine/seeded.ts`; both are held to `tests/golden/seeded.json`.
 """
 
 from math import sqrt

@@ -121,7 +121,8 @@ def compiled(candidate_id: str, artifact: Artifact, compile_ns: int) -> Statemen
     return Statement(
         sql="""
             UPDATE candidate SET state = 'compiled', artifact_sha256 = %(sha256)s,
-                   manifest = %(manifest)s::jsonb, compile_ns = %(compile_ns)s, compiled_at = clock_timestamp()
+                   manifest = %(manifest)s::jsonb, compile_ns = %(compile_ns)s,
+                   compiled_at = clock_timestamp()
             WHERE candidate_id = %(id)s AND state = 'waiting'
         """,
         parameters={

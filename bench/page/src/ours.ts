@@ -5,6 +5,7 @@ import { Arena } from "../../../client/src/engine/arena.js";
 import { loadModule } from "../../../client/src/engine/artifact.js";
 import { maxDifference } from "../../../client/src/engine/compare.js";
 import { sentence } from "../../../client/src/engine/error.js";
+import { loadPacks } from "../../../client/src/engine/packing.js";
 import { callsPerSample } from "../../../client/src/timing/samples.js";
 import type { KernelWire, Lease } from "../../../client/src/wire/types.js";
 import type { Entrant } from "./contestant.js";
@@ -27,7 +28,9 @@ const origin = (): URL => new URL(location.origin);
 export async function setUp(lease: Lease, stepMs: number): Promise<Stand> {
   const arena = new Arena();
   arena.allocate(RESERVED_BYTES);
-  const bench = new Bench(arena, lease, [lease.reference, ...lease.candidates]);
+  const kernels = [lease.reference, ...lease.candidates];
+  const packs = await loadPacks(kernels, (pack) => loadModule(origin(), pack));
+  const bench = new Bench(arena, lease, kernels, packs);
   const module = await loadModule(origin(), lease.reference);
   const reference = setReference(bench, lease.reference, module, stepMs);
   return { arena, bench, lease, reference, stepMs };
