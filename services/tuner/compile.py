@@ -83,12 +83,12 @@ def pack_kernels(candidate: Candidate, manifest: ArtifactManifest) -> tuple[Arti
 
 @lru_cache(maxsize=64)
 def compile_packing(workload: Workload, layout: str) -> Artifact:
-    """The pack kernel of a contraction: from its input b to b in the layout of that id.
+    """From input b of a workload to b in the layout of that id.
 
     Raises InvalidInput for an id that is no layout.
     """
     width = _panel_width(layout)
-    program = sliceable(packing_program(Extents.of(workload), width), CHUNK)
+    program = sliceable(packing_program(Extents.of_weights(workload), width), CHUNK)
     lowered = lower(run_passes(program, ALL_PASSES, Freedom(vectors=1)), ALL_PASSES)
     plain, packed = workload.tensors[1], _tensors(workload, width)[1]
     manifest = ArtifactManifest(
@@ -126,7 +126,7 @@ def _tensors(workload: Workload, panels: int) -> tuple[Tensor, ...]:
     if not panels:
         return workload.tensors
     a, b, *rest = workload.tensors
-    extents = Extents.of(workload)
+    extents = Extents.of_weights(workload)
     batch = (extents.batch,) if extents.batch else ()
     return a, replace(b, shape=(*batch, *panel_shape(extents, panels))), *rest
 

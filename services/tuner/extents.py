@@ -58,6 +58,14 @@ class Extents:
             epilogue=workload.epilogue,
         )
 
+    @classmethod
+    def of_weights(cls, workload: Workload) -> Self:
+        """Those of a product whose b is that of the workload: weights of windows are a matrix
+        with a row for each place in a window and input channel."""
+        if workload.operator.name != "conv2d" or is_pointwise(workload):
+            return cls.of(workload)
+        return cls(batch=0, m=1, k=workload.reduction_length, n=workload.extent["o"])
+
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """Of a, b, the inputs of the epilogue and c."""

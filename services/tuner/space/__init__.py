@@ -5,7 +5,7 @@ from kernelzoo.domain.operators import Family
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
-from services.tuner.config import Pack
+from services.tuner.config import ContractionConfig, Pack
 from services.tuner.extents import Extents, is_pointwise
 from services.tuner.space.lite import lite_configs
 from services.tuner.space.maps import map_configs
@@ -14,7 +14,7 @@ from services.tuner.space.rows import rows_configs
 from services.tuner.space.rules import STREAM_OTHERS, STREAMS_AFTER_PANELS
 from services.tuner.space.stream import stream_configs
 from services.tuner.space.windows import window_configs
-from services.tuner.stream import suits
+from services.tuner.stream import StreamConfig, suits
 
 __all__ = ["lite_space", "naive_space_size"]
 
@@ -48,4 +48,5 @@ def _contractions(workload: Workload) -> tuple[Candidate, ...]:
     panels = [config for config in tiles if config.pack is Pack.BEFORE]
     streams = stream_configs(extents)[: STREAMS_AFTER_PANELS if panels else None]
     others = [config for config in tiles if config.pack is not Pack.BEFORE][:STREAM_OTHERS]
-    return tuple(config.candidate(workload) for config in (*panels, *streams, *others))
+    ordered: tuple[ContractionConfig | StreamConfig, ...] = (*panels, *streams, *others)
+    return tuple(config.candidate(workload) for config in ordered)

@@ -33,6 +33,8 @@ EXAMPLES = (
     "conv2d+bias+residual+relu:f32:b2h5w6c8o12r1q1s1p0",
     "conv2d+bias+tanh:f32:b1h12w12c2o8r5q5s2p2",
     "conv2d+bias:f32:b1h8w9c4o72r3q3s1p1",
+    "conv2d+bias:f32:b2h8w9c4o70r3q3s1p1:constant=b",
+    "conv2d:f32:b1h9w11c3o65r3q2s2p0:constant=b",
     "conv2d+bias:f32:b1h5w6c8o12r1q1s1p0:constant=b",
     "depthwise_conv2d:f32:b1h9w7c6r3q3s1p1",
     "max_pool2d:f32:b2h9w7c5r3q3s2p1",

@@ -140,7 +140,9 @@ def test_constant_weights_are_wanted_in_panels_first(key: str) -> None:
     assert ContractionConfig.of(default).pack is Pack.BEFORE
     others = {candidate.config for candidate in space} & {
         candidate.config
-        for candidate in lite_space(Workload.parse(key.removesuffix(":constant=b")), TargetKind.WASM)
+        for candidate in lite_space(
+            Workload.parse(key.removesuffix(":constant=b")), TargetKind.WASM
+        )
     }
     assert others, "a page with constant weights may still be best served without panels"
 
