@@ -69,7 +69,8 @@ def _places(workload: Workload) -> list[tuple[Pack, int]]:
     plain = [(Pack.NONE, block) for block in rows if block <= most]
     if "c" not in workload.operator.summed or extent["o"] < WIDEST_TILE * FEWEST_SLICES:
         return plain
-    before = [(Pack.BEFORE, rows[0])] if "b" in workload.constant else []
+    if "b" in workload.constant:
+        return [(Pack.BEFORE, rows[0]), *plain]
     packed = (Pack.KERNEL, rows[0])
     aliased = LANES * extent["o"] * ALIASING_ROWS % ALIASING_BYTES == 0
-    return [*before, packed, *plain] if aliased else [*before, *plain, packed]
+    return [packed, *plain] if aliased else [*plain, packed]

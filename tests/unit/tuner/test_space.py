@@ -138,13 +138,9 @@ def test_constant_weights_are_wanted_in_panels_first(key: str) -> None:
     default = next(candidate for candidate in space if candidate.requires == ("simd128",))
     assert ContractionConfig.of(space[0]).pack is Pack.BEFORE
     assert ContractionConfig.of(default).pack is Pack.BEFORE
-    others = {candidate.config for candidate in space} & {
-        candidate.config
-        for candidate in lite_space(
-            Workload.parse(key.removesuffix(":constant=b")), TargetKind.WASM
-        )
-    }
-    assert others, "a page with constant weights may still be best served without panels"
+    packs = {dict(candidate.config).get("pack") for candidate in space}
+    assert Pack.KERNEL not in packs, "nothing is packed in every call that can be packed once"
+    assert len(packs) > 1 or "nt" in key, "b as it is may still be read faster"
 
 
 def test_weights_that_may_change_are_wanted_in_panels_by_no_kernel() -> None:
@@ -207,6 +203,7 @@ FAMILIES = (
     "add:f32:n65536",
     "matmul_i8+scales+bias:f32:m384k768n768",
     "matmul:f32:m384k768n768:constant=b",
+    "conv2d:f32:b1h14w14c256o256r3q3s1p1:constant=b",
 )
 
 
