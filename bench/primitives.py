@@ -18,6 +18,7 @@ from bench.blank import BROWSERS, blank_site
 from bench.busy import Usage
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
+from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compilation
 from services.tuner.microbench.offline import WORKLOAD, Faster, Point, Trial, faster, findings, plan
@@ -56,10 +57,10 @@ def _trial(trial: Trial) -> dict[str, Any]:
     return {
         "primitive": trial.primitive,
         "tensors": [
-            {"name": t.name, "role": t.role, "dtype": t.dtype, "shape": list(t.shape)}
+            {"name": t.name, "role": t.role, "dtype": t.dtype, "shape": list(t.shape), "limit": 0}
             for t in workload.tensors
         ],
-        "summed": workload.extent["k"],
+        "tolerance": comparison_tolerance(workload),
         "base": _point(workload, trial.base),
         "advanced": _point(workload, trial.advanced),
     }

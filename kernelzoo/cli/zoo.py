@@ -116,7 +116,7 @@ def _kernel(gateway: GatewayClient, entry: ZooEntry) -> Kernel | None:
     manifest = gateway.manifest(entry.workload, entry.device_class)
     offered = [served for each in manifest.entries for served in (each.wasm, each.webgpu) if served]
     kernels = (served.kernel for served in offered)
-    kernel = next((one for one in kernels if one.sha256 == entry.artifact), None)
+    kernel = next((one for one in kernels if one.candidate == entry.candidate), None)
     if kernel is not None:
         gateway.artifact(kernel)
     return kernel

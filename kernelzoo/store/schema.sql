@@ -37,7 +37,6 @@ CREATE TABLE artifact (
     sha256 text PRIMARY KEY CHECK (sha256 ~ '^[0-9a-f]{64}$'),
     kind text NOT NULL CHECK (kind IN ('wasm', 'webgpu')),
     body bytea NOT NULL,
-    manifest jsonb NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE artifact IS 'Compiled kernels by content. Rows never change.';
@@ -55,9 +54,12 @@ CREATE TABLE candidate (
     rung_at timestamptz NOT NULL DEFAULT now(),
     workload_key text NOT NULL REFERENCES workload,
     kind text NOT NULL CHECK (kind IN ('wasm', 'webgpu')),
-    CHECK ((state = 'compiled') = (artifact_sha256 IS NOT NULL))
+    manifest jsonb,
+    CHECK ((state = 'compiled') = (artifact_sha256 IS NOT NULL)),
+    CHECK ((state = 'compiled') = (manifest IS NOT NULL))
 );
 COMMENT ON COLUMN candidate.attempts IS 'Compilations begun. A candidate that kills its worker is given up.';
+COMMENT ON COLUMN candidate.manifest IS 'How to run its artifact; other candidates may have the same bytes.';
 CREATE INDEX candidate_waiting ON candidate (rung_at) WHERE state = 'waiting';
 
 CREATE TABLE space_point (
@@ -71,7 +73,7 @@ COMMENT ON TABLE space_point IS 'The candidates of a job. Spaces of several GPU 
 COMMENT ON COLUMN space_point.ordinal IS 'Order of promise within the lite space; 0 is first.';
 
 CREATE VIEW kernel AS
-    SELECT c.candidate_id, a.sha256, length(a.body) AS size_bytes, a.manifest
+    SELECT c.candidate_id, a.sha256, length(a.body) AS size_bytes, c.manifest
     FROM candidate c JOIN artifact a ON a.sha256 = c.artifact_sha256;
 COMMENT ON VIEW kernel IS 'Compiled candidates as a page is told of them.';
 

@@ -21,6 +21,9 @@ WORKLOADS = (
     "conv2d:f32:b1h9w9c4o8r3q3s1p1",
     "softmax:f32:m7n33",
     "layer_norm:f32:m8n48",
+    "matmul_nt+bias:f32:m1k48n200:constant=b",
+    "matmul_i8+scales+bias:f32:m3k33n70",
+    "gather:f32:m31k50n37",
 )
 
 

@@ -1,6 +1,7 @@
 /** What a kernel is made from, and what it tells of itself. */
 import type { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
+import type { LoadedKernel } from "../engine/loaded.js";
 import type { Program } from "../gpu/program.js";
 import type { Threads } from "../threads/threads.js";
 import type {
@@ -14,10 +15,10 @@ import type {
   TargetKind,
 } from "../wire/types.js";
 import type { GpuKernel } from "./gpu-kernel.js";
-import type { WasmModule } from "./wasm-kernel.js";
 
 /** What is running, and why. Times in milliseconds. */
 export interface KernelInfo {
+  /** Ends in `:constant=b` where the kernel was chosen for weights that stay the same. */
   readonly workload: string;
   /** Floating-point operations of one run. */
   readonly flops: number;
@@ -64,8 +65,10 @@ export interface KernelParts {
   readonly arena: Arena;
   readonly threads: Threads;
   readonly entry: ManifestEntry;
+  /** Names of inputs that stay the same. */
+  readonly constants: readonly string[];
   /** Null where the zoo has no kernel of it. */
-  readonly wasm: Loaded<WasmModule> | null;
+  readonly wasm: Loaded<LoadedKernel> | null;
   /** Null where it is not to run on the GPU, for `backendReason`. */
   readonly gpu: Loaded<GpuPart> | null;
   readonly backendReason: string | null;

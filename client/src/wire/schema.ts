@@ -269,6 +269,34 @@ export interface components {
          * @enum {string}
          */
         readonly AdviceBasis: "measured" | "none";
+        /**
+         * ArtifactWire
+         * @description `url` is relative to the gateway's origin. See the ABI in `kernelzoo/domain/artifact.py`.
+         */
+        readonly ArtifactWire: {
+            /**
+             * Abi
+             * @constant
+             */
+            readonly abi: 1;
+            /** Dispatches */
+            readonly dispatches: readonly components["schemas"]["DispatchWire"][];
+            readonly kind: components["schemas"]["TargetKind"];
+            /** Range Extent */
+            readonly range_extent: number;
+            /** Requires */
+            readonly requires: readonly string[];
+            /** Scratch Bytes */
+            readonly scratch_bytes: number;
+            /** Sha256 */
+            readonly sha256: string;
+            /** Size Bytes */
+            readonly size_bytes: number;
+            /** Tensors */
+            readonly tensors: readonly components["schemas"]["TensorWire"][];
+            /** Url */
+            readonly url: string;
+        };
         /** BallotAccepted */
         readonly BallotAccepted: {
             /** Lines */
@@ -298,7 +326,7 @@ export interface components {
          * DType
          * @enum {string}
          */
-        readonly DType: "f32";
+        readonly DType: "f32" | "i32" | "i8";
         /**
          * Device
          * @description A device that ran an agent, with the engines seen on it and what was probed: the
@@ -455,7 +483,7 @@ export interface components {
         };
         /**
          * Kernel
-         * @description `url` is relative to the gateway's origin. See the ABI in `kernelzoo/domain/artifact.py`.
+         * @description The shapes of `tensors` are those that the kernel reads.
          */
         readonly Kernel: {
             /**
@@ -487,11 +515,12 @@ export interface components {
         };
         /**
          * LayoutWire
-         * @description `tensor` is wanted in the layout of this id.
+         * @description `tensor` is wanted in the layout of this id, which `pack` makes of it as it comes.
          */
         readonly LayoutWire: {
             /** Layout */
             readonly layout: string;
+            readonly pack: components["schemas"]["ArtifactWire"];
             /** Tensor */
             readonly tensor: string;
         };
@@ -660,7 +689,9 @@ export interface components {
          *
          *     `level` is the step of the fallback chain. `fallback` is the default kernel, to be used when
          *     `kernel` fails on this page; `state`, `version` and `evidence` are null at `default`.
-         *     `timing` is null while nobody has measured `kernel` on this class.
+         *     `timing` is null while nobody has measured `kernel` on this class. A right output on seeded
+         *     inputs differs by at most `tolerance` in every entry from that of the default kernel of wasm,
+         *     or of webgpu where there is none of wasm.
          */
         readonly ServedKernel: {
             readonly evidence: components["schemas"]["EvidenceWire"] | null;
@@ -669,6 +700,8 @@ export interface components {
             readonly level: components["schemas"]["HitLevel"];
             readonly state: components["schemas"]["EntryState"] | null;
             readonly timing: components["schemas"]["TimingWire"] | null;
+            /** Tolerance */
+            readonly tolerance: number;
             /** Version */
             readonly version: number | null;
         };
@@ -721,9 +754,14 @@ export interface components {
          * @enum {string}
          */
         readonly TargetKind: "wasm" | "webgpu";
-        /** TensorWire */
+        /**
+         * TensorWire
+         * @description Entries of an index are below `limit`; 0 is for a tensor of values.
+         */
         readonly TensorWire: {
             readonly dtype: components["schemas"]["DType"];
+            /** Limit */
+            readonly limit: number;
             /** Name */
             readonly name: string;
             readonly role: components["schemas"]["Role"];

@@ -3,21 +3,22 @@
 A local buffer whose every index is constant becomes one register for each value stored in it. Where
 the same four lanes are written both whole and one by one, each lane gets its own register if the
 whole is constant, else single lanes are replaced. A local buffer that fits no way stays memory.
-After that, a load that a run of stores repeats is
-assigned to a register at its first use.
+After that, a load that a run of stores repeats is assigned to a register at its first use; whole
+numbers that are used as f32 are converted once.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from services.tuner.ir.kinds import Scope
-from services.tuner.ir.lanes import lanes_of
+from services.tuner.ir.kinds import Element, Scope
+from services.tuner.ir.lanes import element_of, lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
     Block,
     Broadcast,
+    Cast,
     Const,
     Expression,
     ExtractLane,
@@ -46,7 +47,7 @@ def to_registers(program: Program, *, gathers: bool = False, replaces: bool = Fa
     return replace(program, body=replace(program.body, body=body))
 
 
-LoadKey = tuple[str, int, tuple[tuple[str, int], ...], int]
+LoadKey = tuple[str, int, tuple[tuple[str, int], ...], int, Element]
 Known = dict[LoadKey, Read]
 Held = dict[str, Slots]
 """The local buffers that are registers here."""
@@ -121,7 +122,7 @@ class _Registers:
             if key not in repeated:
                 return expression
             if key not in known:
-                known[key] = self._new_register(abs(key[3]))
+                known[key] = self._new_register(expression)
                 before.append(Assign(register=known[key].register, value=expression))
             return known[key]
 
@@ -137,18 +138,23 @@ class _Registers:
             for key in [key for key in known if key[0] == store.buffer.name]:
                 del known[key]
 
-    def _new_register(self, lanes: int) -> Read:
+    def _new_register(self, value: Expression) -> Read:
         self._count += 1
-        return Read(register=Register(name=f"r{self._count}", lanes=lanes))
+        lanes, element = lanes_of(value), element_of(value)
+        return Read(register=Register(name=f"r{self._count}", lanes=lanes, element=element))
 
 
 def _key(expression: Expression) -> LoadKey | None:
-    """What a load reads; a splat of it counts lanes below zero, to be told from four lanes."""
+    """What a load reads, and as what; a splat of it counts lanes below zero, to be told from four
+    lanes."""
     match expression:
         case Load(buffer=buffer, index=index, lanes=lanes):
-            return buffer.name, index.constant, index.terms, lanes
+            return buffer.name, index.constant, index.terms, lanes, buffer.element.loaded
         case Broadcast(value=Load(buffer=buffer, index=index), lanes=lanes):
-            return buffer.name, index.constant, index.terms, -lanes
+            return buffer.name, index.constant, index.terms, -lanes, buffer.element.loaded
+        case Cast(value=Load(buffer=buffer, index=index, lanes=lanes), element=element):
+            if buffer.scope is not Scope.LOCAL:
+                return buffer.name, index.constant, index.terms, lanes, element
     return None
 
 

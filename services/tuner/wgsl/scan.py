@@ -73,13 +73,13 @@ class _Scan:
         waiting = [value]
         while waiting:
             node = waiting.pop()
-            kind = type(node)
-            if kind is Read:
-                self._read(node.register)  # type: ignore[union-attr]
-            elif kind is Load:
-                self._access(node.buffer, node.index, node.lanes)  # type: ignore[union-attr]
-            else:
-                waiting.extend(operands(node))
+            match node:
+                case Read(register=register):
+                    self._read(register)
+                case Load(buffer=buffer, index=index, lanes=lanes):
+                    self._access(buffer, index, lanes)
+                case _:
+                    waiting.extend(operands(node))
 
     def _read(self, register: Register) -> None:
         made = self._assigned.get(register)

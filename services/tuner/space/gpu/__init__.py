@@ -3,14 +3,18 @@
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.operators import Family
-from kernelzoo.domain.workload import Workload
-from services.tuner.extents import is_pointwise
+from kernelzoo.domain.workload import DType, Workload
+from services.tuner.extents import Extents, is_pointwise
 from services.tuner.space.gpu.contractions import contraction_configs
 from services.tuner.space.gpu.entries import entries_configs
 
 
 def gpu_space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
-    """The first requires nothing that not every adapter has."""
-    if workload.operator.family is Family.CONTRACTION or is_pointwise(workload):
+    """The first requires nothing that not every adapter has.
+
+    Constant weights have the space of all others: no kernel wants them in panels.
+    """
+    contracts = workload.operator.family is Family.CONTRACTION or is_pointwise(workload)
+    if contracts and Extents.of(workload).b_dtype is DType.F32:
         return tuple(config.candidate(workload) for config in contraction_configs(workload, gpu))
     return tuple(config.candidate(workload) for config in entries_configs(gpu))

@@ -81,7 +81,7 @@ def _special(config: TilesConfig, workload: Workload) -> bool:
 
 def _different(configs: list[TilesConfig], most: int) -> list[TilesConfig]:
     counts: dict[tuple[int | str, ...], int] = {}
-    kept = []
+    kept: list[TilesConfig] = []
     for config in configs:
         kind = (config.block_m, config.block_n, config.tile_m, config.tile_n, config.cache)
         counts[kind] = counts.get(kind, 0) + 1
@@ -123,9 +123,9 @@ def _splits(extents: Extents, gpu: GpuModel, block: tuple[int, int], block_k: in
     """Parts of k, as far as cores want for workgroups."""
     blocks = max(1, extents.batch) * -(-extents.m // block[0]) * -(-extents.n // block[1])
     for split in SPLITS:
-        if split == 1 or blocks * split <= MOST_WAVES * gpu.cores:
-            if -(-extents.k // block_k) % split == 0:
-                yield split
+        fits = split == 1 or blocks * split <= MOST_WAVES * gpu.cores
+        if fits and -(-extents.k // block_k) % split == 0:
+            yield split
 
 
 def _direct(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
