@@ -92,8 +92,8 @@ def _amd(name: str, *, cores: int, warps: int, lanes: int, registers: int = 65_5
 
 
 _AMD = {
-    # AMD's "RDNA architecture" and "Vega ISA" papers: four SIMDs of 64 KiB registers and 10 waves in
-    # a compute unit of GCN; two of 128 KiB (RDNA 3: 192 KiB) and 16 waves in one of RDNA.
+    # AMD's "RDNA architecture" and "Vega ISA" papers: four SIMDs of 64 KiB registers and 10 waves
+    # in a compute unit of GCN; two of 128 KiB (RDNA 3: 192 KiB) and 16 waves in one of RDNA.
     "gcn-5": _amd("amd-gcn", cores=36, warps=40, lanes=64),
     "rdna-1": _amd("amd-rdna-1", cores=36, warps=40, lanes=32),
     "rdna-2": _amd("amd-rdna-2", cores=40, warps=32, lanes=32),
@@ -101,8 +101,8 @@ _AMD = {
     "": _amd("amd", cores=32, warps=32, lanes=32),
 }
 _INTEL = {
-    # Intel's architecture guides (oneAPI GPU optimization guide): 8 EUs of 7 threads in a subslice
-    # of gen 9, 16 in one of gen 12, 16 engines of 8 threads in an Xe core; 4 KiB registers a thread.
+    # Intel's oneAPI GPU optimization guide: 8 EUs of 7 threads in a subslice of gen 9, 16 in one of
+    # gen 12, 16 engines of 8 threads in an Xe core; 4 KiB of registers for each thread.
     "gen-9": _model("intel-gen-9", cores=3, warps=56, lanes=16, registers=57_344, shared_kib=64),
     "gen-12lp": _model(
         "intel-gen-12", cores=6, warps=112, lanes=16, registers=114_688, shared_kib=64

@@ -73,11 +73,10 @@ class _Scan:
         waiting = [value]
         while waiting:
             node = waiting.pop()
-            kind = type(node)
-            if kind is Read:
-                self._read(node.register)  # type: ignore[union-attr]
-            elif kind is Load:
-                self._access(node.buffer, node.index, node.lanes)  # type: ignore[union-attr]
+            if isinstance(node, Read):
+                self._read(node.register)
+            elif isinstance(node, Load):
+                self._access(node.buffer, node.index, node.lanes)
             else:
                 waiting.extend(operands(node))
 
