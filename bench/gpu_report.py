@@ -64,10 +64,11 @@ def _rows(held: GpuStandings) -> Iterator[dict[str, Cell]]:
 
 def _notes(held: GpuStandings) -> dict[str, str]:
     """Why who is not in the field; of candidates that failed the first."""
-    failed = [each for each in held.contest.screened if each.failure]
-    first = {"candidate": f"{each.config}: {each.failure}" for each in failed[:1]}
-    wrong = dict.fromkeys(held.wrong, "its output is wrong")
-    return first | wrong | held.contest.failures
+    notes = dict.fromkeys(held.wrong, "its output is wrong") | held.contest.failures
+    failed = next((each for each in held.contest.screened if each.failure), None)
+    if failed is not None:
+        notes["candidate"] = f"{failed.config}: {failed.failure}"
+    return notes
 
 
 COLUMNS = (
