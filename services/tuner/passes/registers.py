@@ -139,11 +139,12 @@ class _Registers:
 
 def _key(expression: Expression) -> LoadKey | None:
     """What a load reads; a splat of it counts lanes below zero, to be told from four lanes."""
-    match expression:
-        case Load(buffer=buffer, index=index, lanes=lanes):
-            return buffer.name, index.constant, index.terms, lanes
-        case Broadcast(value=Load(buffer=buffer, index=index), lanes=lanes):
-            return buffer.name, index.constant, index.terms, -lanes
+    if type(expression) is Load:
+        index = expression.index
+        return expression.buffer.name, index.constant, index.terms, expression.lanes
+    if type(expression) is Broadcast and type(expression.value) is Load:
+        index = expression.value.index
+        return expression.value.buffer.name, index.constant, index.terms, -expression.lanes
     return None
 
 

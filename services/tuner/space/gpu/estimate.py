@@ -58,7 +58,7 @@ def _shared_us(
     tile = config.tile_m * config.tile_n
     reuse = tile / (tile + OPERAND_COST * (config.tile_m + config.tile_n))
     warps = min(resident, max(1.0, groups / gpu.cores)) * config.threads / gpu.warp_lanes
-    hidden = min(1.0, warps / min(WARPS_WANTED, gpu.warps)) ** WARPS_POWER
+    hidden: float = min(1.0, warps / min(WARPS_WANTED, gpu.warps)) ** WARPS_POWER
     unrolled = 1.0 if config.unroll_k == config.block_k else PARTLY_UNROLLED
     barriers = config.block_k / (config.block_k + BARRIER_K)
     settings = PREFETCHES[config.prefetch] * CACHES[config.cache] * unrolled * barriers
