@@ -58,9 +58,17 @@ def adapter_facts(answer: Answer) -> dict[str, Cell]:
 def _rows(held: GpuStandings) -> Iterator[dict[str, Cell]]:
     for name, standing in held.found.items():
         yield _row(held, name, standing)
-    notes = dict.fromkeys(held.wrong, "its output is wrong") | held.contest.failures
-    for name, note in notes.items():
+    for name, note in _notes(held).items():
         yield _empty_row() | {"workload": held.contest.case, "what": name, "note": note}
+
+
+def _notes(held: GpuStandings) -> dict[str, str]:
+    """Why who is not in the field; of candidates that failed the first."""
+    notes = dict.fromkeys(held.wrong, "its output is wrong") | held.contest.failures
+    failed = next((each for each in held.contest.screened if each.failure), None)
+    if failed is not None:
+        notes["candidate"] = f"{failed.config}: {failed.failure}"
+    return notes
 
 
 COLUMNS = (
