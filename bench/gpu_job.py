@@ -125,7 +125,7 @@ def _case(space: GpuSpace) -> JobCase:
 
 
 def _short(candidate: Candidate) -> str:
-    """'64x64x16 of 8x8 turned registers split4 unroll4': a block, a thread's tile of it, and what
+    """'64x64x16/8x8 turned registers split4 unroll4': a block, a thread's tile of it, and what
     else is not left out. Configs of other families are named setting by setting.
     """
     config = dict(candidate.config)
@@ -134,7 +134,7 @@ def _short(candidate: Candidate) -> str:
     block = "x".join(str(config.pop(name)) for name in ("block_m", "block_n", "block_k"))
     tile = "x".join(str(config.pop(name)) for name in ("tile_m", "tile_n"))
     rest = (_setting(*each) for each in config.items() if each[1] not in LEFT_OUT)
-    return " ".join((f"{block} of {tile}", *rest))
+    return " ".join((f"{block}/{tile}", *rest))
 
 
 def _setting(name: str, value: Setting) -> str:

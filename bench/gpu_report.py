@@ -73,7 +73,7 @@ def _notes(held: GpuStandings) -> dict[str, str]:
 
 COLUMNS = (
     *("workload", "what", "kernel_us", "call_us", "batch_us", "profile_us", "spread"),
-    *("gflops", "of_limit", "gb_per_s", "kernel_x", "call_x", "note"),
+    *("gflops", "of_limit", "gb_s", "kernel_x", "call_x", "note"),
 )
 
 
@@ -94,7 +94,7 @@ def _row(held: GpuStandings, name: str, standing: GpuStanding) -> dict[str, Cell
         "spread": standing.kernel_spread,
         "gflops": standing.gflops or None,
         "of_limit": standing.gflops / limit if limit and standing.gflops else None,
-        "gb_per_s": _bandwidth(held, standing),
+        "gb_s": _bandwidth(held, standing),
         "kernel_x": _kernel_ratio(held, standing),
         "call_x": _call_ratio(held, standing),
         "note": _note(held) if name == OURS else "",
