@@ -15,7 +15,7 @@ from services.tuner.compile import compile_candidate, gpu_compilation
 from services.tuner.extents import Extents
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
-from tests.unit.tuner.conftest import Golden
+from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
 from tests.unit.tuner.gpu_reference import interpreted

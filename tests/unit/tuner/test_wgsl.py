@@ -11,7 +11,7 @@ from services.tuner.compile import gpu_compilation
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.space import lite_space
 from services.tuner.webgpu.entries import EntriesConfig
-from tests.unit.tuner.conftest import Golden
+from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
 from tests.unit.tuner.gpu_reference import interpreted
