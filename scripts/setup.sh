@@ -27,6 +27,10 @@ as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
+llvmpipe_found() {
+  compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null
+}
+
 can_apt() {
   command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null; }
 }
@@ -87,6 +91,9 @@ install_system() {
   may_become_root
   command -v redis-server >/dev/null ||
     step "installing redis-server" apt_install redis-server
+  # A GPU in software, on which tests run WGSL kernels; they are skipped where there is none.
+  llvmpipe_found || ! can_apt ||
+    step "installing mesa-vulkan-drivers" apt_install mesa-vulkan-drivers
   if ! chromium_found; then
     echo "· installing Chromium"
     apt_install chromium >"$LOG" 2>&1 </dev/null && chromium_found || own_chromium

@@ -101,9 +101,8 @@ _AMD = {
     "": _amd("amd", cores=32, warps=32, lanes=32),
 }
 _INTEL = {
-    # Intel's architecture guides (oneAPI GPU optimization guide): 8 EUs of 7 threads in a
-    # subslice of gen 9, 16 in one of gen 12, 16 engines of 8 threads in an Xe core; 4 KiB registers
-    # a thread.
+    # Intel's oneAPI GPU optimization guide: 8 EUs of 7 threads in a subslice of gen 9, 16 in one of
+    # gen 12, 16 engines of 8 threads in an Xe core; 4 KiB of registers for each thread.
     "gen-9": _model("intel-gen-9", cores=3, warps=56, lanes=16, registers=57_344, shared_kib=64),
     "gen-12lp": _model(
         "intel-gen-12", cores=6, warps=112, lanes=16, registers=114_688, shared_kib=64

@@ -63,33 +63,31 @@ _OPERANDS: dict[type[Expression], Callable[..., tuple[Expression, ...]]] = {
 
 def with_operands(expression: Expression, rebuild: Rebuild) -> Expression:
     """The same node over rebuilt operands; operands are rebuilt in evaluation order."""
-    match expression:
-        case Const() | IndexValue() | Load() | Read():
-            return expression
-        case MultiplyAdd(left=left, right=right, addend=addend):
-            return MultiplyAdd(left=rebuild(left), right=rebuild(right), addend=rebuild(addend))
-        case Binary(op=op, left=left, right=right):
-            return Binary(op=op, left=rebuild(left), right=rebuild(right))
-        case Shuffle(left=left, right=right):
-            return replace(expression, left=rebuild(left), right=rebuild(right))
-        case Broadcast(value=value, lanes=lanes):
-            return Broadcast(value=rebuild(value), lanes=lanes)
-        case ExtractLane() | Cast() | Bitcast():
-            return replace(expression, value=rebuild(expression.value))
-        case Compare(op=compare, left=left, right=right):
-            return Compare(op=compare, left=rebuild(left), right=rebuild(right))
-        case Select(condition=condition, then=then, otherwise=otherwise):
-            return replace(
-                expression,
-                condition=rebuild(condition),
-                then=rebuild(then),
-                otherwise=rebuild(otherwise),
-            )
-        case Call(function=function, argument=argument):
-            return Call(function=function, argument=rebuild(argument))
-        case Lanes(values=parts):
-            return Lanes(values=tuple(rebuild(part) for part in parts))
-    raise unsupported(expression)
+    made = _REBUILT.get(type(expression))
+    if made is None:
+        raise unsupported(expression)
+    return made(expression, rebuild)
+
+
+def _same(expression: Expression, _: Rebuild) -> Expression:
+    return expression
+
+
+_REBUILT: dict[type[Expression], Callable[..., Expression]] = {
+    **dict.fromkeys((Const, IndexValue, Load, Read), _same),
+    **dict.fromkeys(
+        (Binary, Compare), lambda e, f: type(e)(op=e.op, left=f(e.left), right=f(e.right))
+    ),
+    **dict.fromkeys((ExtractLane, Cast, Bitcast), lambda e, f: replace(e, value=f(e.value))),
+    Shuffle: lambda e, f: replace(e, left=f(e.left), right=f(e.right)),
+    MultiplyAdd: lambda e, f: MultiplyAdd(left=f(e.left), right=f(e.right), addend=f(e.addend)),
+    Broadcast: lambda e, f: Broadcast(value=f(e.value), lanes=e.lanes),
+    Lanes: lambda e, f: Lanes(values=tuple([f(part) for part in e.values])),
+    Select: lambda e, f: replace(
+        e, condition=f(e.condition), then=f(e.then), otherwise=f(e.otherwise)
+    ),
+    Call: lambda e, f: Call(function=e.function, argument=f(e.argument)),
+}
 
 
 def leaves(expression: Expression) -> Iterator[Expression]:

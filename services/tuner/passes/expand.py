@@ -4,7 +4,7 @@ A vector loop runs lane by lane where four lanes at once would be wrong: where a
 them, or where memory is not consecutive.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kernelzoo.errors import UnsupportedProgram
@@ -56,6 +56,7 @@ class _Expansion:
         self._loads: dict[tuple[str, int, bool, bool], Expression] = {}
         self._alive: list[Affine] = []
         self._stores = 0
+        self._shapes: dict[int, tuple[tuple[Store, ...], bool]] = {}
 
     def block(self, block: Block, at: Constants, ranges: Mapping[str, Range]) -> Block:
         return tuple(new for s in block for new in self._statement(s, at, ranges))
@@ -109,21 +110,30 @@ class _Expansion:
     def _vector(
         self, loop: Loop, at: Constants, ranges: Mapping[str, Range]
     ) -> Iterator[Statement]:
-        stores = _contiguous(loop, gathers=self._gathers)
+        stores, guarded = self._shape(loop)
         for first in range(0, loop.extent, LANES):
             lanes = range(first, min(first + LANES, loop.extent))
-            alike = stores and len(lanes) == LANES
-            chosen = self._chosen(loop, at, lanes, ranges) if alike else None
-            if chosen is not None:
+            whole = bool(stores) and len(lanes) == LANES
+            chosen = self._chosen(loop, at, lanes, ranges) if whole and guarded else stores
+            if whole and chosen is not None:
                 for store in chosen:
                     yield self._store(store, {**at, loop.var: first}, loop.var)
             else:
                 for lane in lanes:
                     yield from self.block(loop.body, {**at, loop.var: lane}, ranges)
 
+    def _shape(self, loop: Loop) -> tuple[tuple[Store, ...], bool]:
+        """The stores that four lanes can do at once, and whether some have a condition."""
+        known = self._shapes.get(id(loop))
+        if known is None:
+            stores = _contiguous(loop, gathers=self._gathers)
+            guarded = any(isinstance(statement, If) for statement in loop.body)
+            known = self._shapes[id(loop)] = stores, guarded
+        return known
+
     def _chosen(
         self, loop: Loop, at: Constants, lanes: range, ranges: Mapping[str, Range]
-    ) -> list[Store] | None:
+    ) -> Sequence[Store] | None:
         """The stores that all of these lanes do; None where they do not do the same."""
         ends = {**at, loop.var: lanes[0]}, {**at, loop.var: lanes[-1]}
         chosen: list[Store] = []
@@ -166,14 +176,13 @@ class _Expansion:
 
     def _value(self, expression: Expression, at: Constants, vector: str | None) -> Expression:
         def expanded(part: Expression) -> Expression:
-            match part:
-                case Load():
-                    return self._load(part, at, vector)
-                case Const():
-                    return replace(part, lanes=LANES) if vector else part
-                case IndexValue(index=index):
-                    same = IndexValue(index=self._index(index, at))
-                    return Broadcast(value=same, lanes=LANES) if vector else same
+            if type(part) is Load:
+                return self._load(part, at, vector)
+            if type(part) is Const:
+                return replace(part, lanes=LANES) if vector else part
+            if type(part) is IndexValue:
+                same = IndexValue(index=self._index(part.index, at))
+                return Broadcast(value=same, lanes=LANES) if vector else same
             return with_operands(part, expanded)
 
         return expanded(expression)

@@ -147,15 +147,20 @@ class _Registers:
 def _key(expression: Expression) -> LoadKey | None:
     """What a load reads, and as what; a splat of it counts lanes below zero, to be told from four
     lanes."""
-    match expression:
-        case Load(buffer=buffer, index=index, lanes=lanes):
-            return buffer.name, index.constant, index.terms, lanes, buffer.element.loaded
-        case Broadcast(value=Load(buffer=buffer, index=index), lanes=lanes):
-            return buffer.name, index.constant, index.terms, -lanes, buffer.element.loaded
-        case Cast(value=Load(buffer=buffer, index=index, lanes=lanes), element=element):
-            if buffer.scope is not Scope.LOCAL:
-                return buffer.name, index.constant, index.terms, lanes, element
+    if type(expression) is Load:
+        return _key_of(expression, expression.lanes, expression.buffer.element.loaded)
+    if type(expression) is Broadcast and type(expression.value) is Load:
+        load = expression.value
+        return _key_of(load, -expression.lanes, load.buffer.element.loaded)
+    if type(expression) is Cast and type(expression.value) is Load:
+        load = expression.value
+        if load.buffer.scope is not Scope.LOCAL:
+            return _key_of(load, load.lanes, expression.element)
     return None
+
+
+def _key_of(load: Load, lanes: int, element: Element) -> LoadKey:
+    return load.buffer.name, load.index.constant, load.index.terms, lanes, element
 
 
 def _repeated(run: list[Store], slots: Held) -> set[LoadKey]:

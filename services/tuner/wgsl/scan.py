@@ -73,13 +73,12 @@ class _Scan:
         waiting = [value]
         while waiting:
             node = waiting.pop()
-            match node:
-                case Read(register=register):
-                    self._read(register)
-                case Load(buffer=buffer, index=index, lanes=lanes):
-                    self._access(buffer, index, lanes)
-                case _:
-                    waiting.extend(operands(node))
+            if isinstance(node, Read):
+                self._read(node.register)
+            elif isinstance(node, Load):
+                self._access(node.buffer, node.index, node.lanes)
+            else:
+                waiting.extend(operands(node))
 
     def _read(self, register: Register) -> None:
         made = self._assigned.get(register)

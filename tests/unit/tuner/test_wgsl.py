@@ -8,14 +8,13 @@ from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import gpu_compilation
-from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
-from services.tuner.ir.nodes import Program
 from services.tuner.space import lite_space
 from services.tuner.webgpu.entries import EntriesConfig
 from tests.snapshots import Golden
-from tests.unit.tuner.execution import Floats, inputs_of
+from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
+from tests.unit.tuner.gpu_reference import interpreted
 from tests.unit.tuner.reference import EXAMPLES, reference
 
 PLAIN = {
@@ -23,6 +22,8 @@ PLAIN = {
     "gpu-concat": "concat:f32:m3n4k5",
     "gpu-plain-matmul": "matmul+bias:f32:m6k4n8",
     "gpu-plain-softmax": "softmax:f32:m4n6",
+    "gpu-plain-i8": "matmul_i8+scales:f32:m3k5n8",
+    "gpu-plain-gather": "gather:f32:m3k9n8",
 }
 
 
@@ -47,19 +48,6 @@ def test_every_operator_is_right_as_it_is_stated(key: str, wide: bool) -> None:
     inputs = inputs_of(workload)
     output = execute_gpu(steps.artifact, inputs, slices=3)
     assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
-
-
-def interpreted(programs: tuple[Program, ...], workload: Workload, inputs: list[Floats]) -> Floats:
-    """The output by the oracle: every program in turn, on buffers that start as NaN."""
-    arrays: dict[str, Floats] = {}
-    for buffer in programs[0].parameters:
-        arrays[buffer.name] = np.full(buffer.size, np.nan, np.float32)
-    for tensor, values in zip(workload.tensors, inputs, strict=False):
-        arrays[tensor.name][: values.size] = values.ravel()
-    for program in programs:
-        interpret(program, arrays, low=0, high=program.body.extent)
-    output = workload.output
-    return arrays[output.name][: output.elements].reshape(output.shape)
 
 
 @pytest.mark.parametrize("key", ["softmax:f32:m3n6", "conv2d+bias:f32:b1h4w4c2o4r3q3s1p1"])

@@ -22,14 +22,16 @@ GRIDS = ((8, 8), (8, 16), (4, 16), (16, 8), (4, 8), (8, 4), (16, 16), (8, 32), (
 
 BLOCK_K = (16, 32, 8)
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
-WORKGROUP_BYTES = 24_576
-"""Heuristic 6, 16 KiB, with a relaxation of 1.5: two of the best blocks on an H200 have 24 KiB."""
+WORKGROUP_BYTES = 28_672
+"""Heuristic 6, 16 KiB, with a relaxation of 1.75: the best blocks of 4096x4096x4096 on an H200 have
+24 KiB and their padding."""
 
 REGISTER_RELAXATION = 2.0
 """Heuristic 7, that registers be what limits the blocks on a core, up to this factor."""
 
-THREAD_RELAXATION = 1.25
-"""A thread may need so many times the registers that it can have: not all are in use at once."""
+THREAD_RELAXATION = 1.1
+"""A thread may need so many times the registers that it can have: not all are in use at once. Far
+above it kernels are two to eight times slower than they should be (H200)."""
 
 UNROLLED_PRODUCTS = 1024
 UNROLL_K = 16
@@ -51,9 +53,16 @@ DIRECT_CANDIDATES = 8
 FEW_LANES = 8
 """A GPU of fewer lanes to a warp is a processor: threads wait at barriers one after another."""
 
+PROCESSOR_TILES = ((8, 4), (8, 8), (4, 4), (4, 8))
+PROCESSOR_GRIDS = ((4, 8), (2, 4), (4, 4), (8, 8))
+PROCESSOR_UNROLL = (4, 8)
+"""The first of each are the best on SwiftShader; through workgroup memory it is ten times slower,
+and takes half a minute to create a pipeline of a body with 1,024 products."""
+
 
 def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig, ...]:
-    """The first requires nothing; none is refused; the default of an unknown device comes first."""
+    """None is refused. The first is the best of those that require no more than the workload itself
+    does: a matrix above 128 MiB needs a limit."""
     extents = Extents.of(workload)
 
     def best(configs: Iterator[TilesConfig], most: int) -> list[TilesConfig]:
@@ -62,21 +71,16 @@ def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig,
         return _different(kept, most)
 
     if gpu.warp_lanes < FEW_LANES:
-        found = best(_direct(extents, gpu), MOST_CANDIDATES // 2)
+        found = [c for c in dict.fromkeys(_processor(extents)) if not c.refused(workload)]
     elif extents.m <= FEW_ROWS and not extents.batch:
         found = best(_streaming(extents), MOST_CANDIDATES - DIRECT_CANDIDATES)
         found += best(_direct(extents, gpu), DIRECT_CANDIDATES)
     else:
         found = best(_cached(extents, gpu), MOST_CANDIDATES - DIRECT_CANDIDATES)
         found += best(_direct(extents, gpu), DIRECT_CANDIDATES)
-    plain = next(config for config in found if not _special(config, workload))
+    needed = min((config.requires(workload) for config in found), key=len)
+    plain = next(config for config in found if config.requires(workload) == needed)
     return (plain, *(config for config in found if config != plain))
-
-
-def _special(config: TilesConfig, workload: Workload) -> bool:
-    """Whether the config needs more of a device than the workload itself does."""
-    own = workload.tensors
-    return set(config.requires(workload)) - {"binding-256m"} != set() or not own
 
 
 def _different(configs: list[TilesConfig], most: int) -> list[TilesConfig]:
@@ -123,8 +127,8 @@ def _splits(extents: Extents, gpu: GpuModel, block: tuple[int, int], block_k: in
     """Parts of k, as far as cores want for workgroups."""
     blocks = max(1, extents.batch) * -(-extents.m // block[0]) * -(-extents.n // block[1])
     for split in SPLITS:
-        fits = split == 1 or blocks * split <= MOST_WAVES * gpu.cores
-        if fits and -(-extents.k // block_k) % split == 0:
+        enough = split > 1 and blocks * split > MOST_WAVES * gpu.cores
+        if not enough and -(-extents.k // block_k) % split == 0:
             yield split
 
 
@@ -136,6 +140,14 @@ def _direct(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
             continue
         for split in _splits(extents, gpu, block, unroll):
             yield _config(tile, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, split)
+
+
+def _processor(extents: Extents) -> Iterator[TilesConfig]:
+    for unroll, grid, tile in product(PROCESSOR_UNROLL, PROCESSOR_GRIDS, PROCESSOR_TILES):
+        rows = min(tile[0], extents.m) if not extents.a_turned else tile[0]
+        block = (rows * grid[0], tile[1] * grid[1])
+        fits = (rows, tile[1])
+        yield _config(fits, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, 1)
 
 
 def _streaming(extents: Extents) -> Iterator[TilesConfig]:

@@ -27,6 +27,9 @@ CACHES = {Cache.ROWS: 1.0, Cache.TURNED: 0.94, Cache.NONE: 0.55}
 BARRIER_K = 1.25
 """A block of k costs as much more as so many k of it."""
 
+SPILLED_REGISTERS = 28
+"""So many registers beyond what a thread can have double the time."""
+
 LAUNCH_US = 2.0
 SECOND_LAUNCH_US = 3.0
 BYTES_PER_CORE_US = 32_000
@@ -48,7 +51,12 @@ def estimated_us(extents: Extents, config: TilesConfig, gpu: GpuModel) -> float:
         if config.depth == 1
         else _streaming_us(extents, config, gpu, groups, resident)
     )
-    return LAUNCH_US + body + _adding_us(extents, config, gpu)
+    return LAUNCH_US + body * _spilling(config, gpu) + _adding_us(extents, config, gpu)
+
+
+def _spilling(config: TilesConfig, gpu: GpuModel) -> float:
+    beyond = max(0, registers_of(config) - gpu.thread_registers)
+    return 1 + beyond / SPILLED_REGISTERS
 
 
 def _shared_us(

@@ -1,0 +1,142 @@
+"""One kernel of each family in Chromium's WebGPU, on SwiftShader: Tint takes the text, and the
+output is right."""
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+from kernelzoo.domain.artifact import Artifact
+from kernelzoo.domain.gpu import gpu_model
+from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.compile import compile_candidate
+from services.tuner.space import lite_space
+from tests.browser.sites import site
+from tests.unit.tuner.execution import Floats, inputs_of
+from tests.unit.tuner.reference import reference
+from workers.fleet.chromium import find_chromium, own_flags
+
+FLAGS = (
+    "--enable-unsafe-webgpu",
+    "--use-webgpu-adapter=swiftshader",
+    "--enable-features=Vulkan",
+)
+RUN = """async ({ text, dispatches, inputs, output, scratch }) => {
+  const adapter = await navigator.gpu?.requestAdapter();
+  if (!adapter) return null;
+  const { maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup } = adapter.limits;
+  const device = await adapter.requestDevice({
+    requiredLimits: { maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup } });
+  const U = GPUBufferUsage;
+  const padded = (bytes) => Math.ceil(bytes / 16) * 16;
+  const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const buffer = (bytes, usage) => device.createBuffer({ size: padded(bytes), usage });
+  const buffers = inputs.map((text) => {
+    const bytes = bytesOf(text);
+    const made = buffer(bytes.length, U.STORAGE | U.COPY_DST);
+    const whole = new Uint8Array(padded(bytes.length)).fill(0xff);
+    whole.set(bytes);
+    device.queue.writeBuffer(made, 0, whole);
+    return made;
+  });
+  const result = buffer(output, U.STORAGE | U.COPY_SRC);
+  buffers.push(result, ...(scratch ? [buffer(scratch, U.STORAGE)] : []));
+  const type = (at) => at < inputs.length ? 'read-only-storage' : 'storage';
+  const tensors = device.createBindGroupLayout({ entries: buffers.map((_, binding) =>
+    ({ binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: type(binding) } })) });
+  const slice = device.createBindGroupLayout({ entries: [{ binding: 0,
+    visibility: GPUShaderStage.COMPUTE, buffer: { type: 'uniform', hasDynamicOffset: true } }] });
+  const layout = device.createPipelineLayout({ bindGroupLayouts: [tensors, slice] });
+  const first = buffer(16, U.UNIFORM | U.COPY_DST);
+  const groups = [
+    device.createBindGroup({ layout: tensors, entries: buffers.map((buffer, binding) =>
+      ({ binding, resource: { buffer } })) }),
+    device.createBindGroup({ layout: slice, entries: [
+      { binding: 0, resource: { buffer: first, size: 4 } }] })];
+  const module = device.createShaderModule({ code: text });
+  const encoder = device.createCommandEncoder();
+  for (const [entryPoint, workgroups] of dispatches) {
+    const pipeline = await device.createComputePipelineAsync({
+      layout, compute: { module, entryPoint } });
+    const pass = encoder.beginComputePass();
+    pass.setPipeline(pipeline);
+    pass.setBindGroup(0, groups[0]);
+    pass.setBindGroup(1, groups[1], [0]);
+    pass.dispatchWorkgroups(workgroups);
+    pass.end();
+  }
+  const read = buffer(output, U.MAP_READ | U.COPY_DST);
+  encoder.copyBufferToBuffer(result, 0, read, 0, padded(output));
+  device.queue.submit([encoder.finish()]);
+  await read.mapAsync(GPUMapMode.READ);
+  const entries = [...new Float32Array(read.getMappedRange(0, padded(output)))];
+  device.destroy();
+  return entries.slice(0, output / 4);
+}"""
+
+KEYS = (
+    "matmul+bias+gelu:f32:m35k18n66",
+    "batch_matmul_nt:f32:b2m20k24n36",
+    "matmul:f32:m1k64n40",
+    "conv2d+bias+relu:f32:b1h8w8c4o8r3q3s1p1",
+    "max_pool2d:f32:b1h8w8c4r3q3s2p1",
+    "softmax:f32:m5n36",
+    "layer_norm:f32:m4n64",
+    "gelu:f32:n301",
+    "concat:f32:m5n6k7",
+)
+CACHED_KEY = "matmul:f32:m64k32n64"
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with sync_playwright() as playwright, site({}) as address:
+        path = find_chromium(Path(playwright.chromium.executable_path))
+        flags = [*own_flags(), *FLAGS]
+        browser = playwright.chromium.launch(executable_path=path, args=flags)
+        made = browser.new_page()
+        made.goto(address)
+        yield made
+        browser.close()
+
+
+def in_page(page: Page, artifact: Artifact, inputs: list[Floats]) -> Floats:
+    manifest = artifact.manifest
+    entries: Any = page.evaluate(
+        RUN,
+        {
+            "text": artifact.body.decode(),
+            "dispatches": [[d.entry, d.workgroups] for d in manifest.dispatches],
+            "inputs": [base64.b64encode(array.tobytes()).decode() for array in inputs],
+            "output": manifest.tensors[-1].size_bytes,
+            "scratch": manifest.scratch_bytes,
+        },
+    )
+    if entries is None:
+        pytest.skip("this Chromium has no SwiftShader adapter for WebGPU")
+    return np.array(entries, np.float32).reshape(manifest.tensors[-1].shape)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_kernel_of_each_family_is_right_in_a_page(page: Page, key: str) -> None:
+    workload = Workload.parse(key)
+    swiftshader = gpu_model("google", "swiftshader")
+    artifact = compile_candidate(lite_space(workload, TargetKind.WEBGPU, swiftshader)[0])
+    inputs = inputs_of(workload)
+    error = np.abs(in_page(page, artifact, inputs) - reference(workload, inputs)).max()
+    assert error <= comparison_tolerance(workload)
+
+
+def test_the_default_of_any_gpu_shares_workgroup_memory_in_a_page(page: Page) -> None:
+    workload = Workload.parse(CACHED_KEY)
+    candidate = lite_space(workload, TargetKind.WEBGPU)[0]
+    assert dict(candidate.config)["cache"] != "none"
+    inputs = inputs_of(workload)
+    output = in_page(page, compile_candidate(candidate), inputs)
+    assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)

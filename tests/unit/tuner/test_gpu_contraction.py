@@ -1,0 +1,188 @@
+"""Contractions for GPUs: text and result, shapes with tails, and configs that are refused."""
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelzoo.domain.candidate import Candidate, Setting
+from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidSchedule
+from services.tuner.compile import compile_candidate, gpu_compilation
+from services.tuner.extents import Extents
+from services.tuner.ir.legality import Stage, faults
+from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
+from tests.snapshots import Golden
+from tests.unit.tuner.execution import inputs_of
+from tests.unit.tuner.gpu_execution import execute_gpu
+from tests.unit.tuner.gpu_reference import interpreted
+from tests.unit.tuner.reference import reference
+
+BASE = TilesConfig(
+    block_m=16,
+    block_n=32,
+    block_k=8,
+    tile_m=4,
+    tile_n=8,
+    unroll_k=4,
+    cache=Cache.ROWS,
+    prefetch=Prefetch.NONE,
+    depth=1,
+    split_k=1,
+    group_m=1,
+)
+DIRECT = replace(BASE, cache=Cache.NONE, block_k=4)
+DEEP = replace(DIRECT, block_m=1, block_n=16, tile_m=1, tile_n=4, depth=4, block_k=16)
+CONFIGS = {
+    "plain": BASE,
+    "prefetched": replace(BASE, prefetch=Prefetch.REGISTERS, block_k=16, unroll_k=16),
+    "alternating": replace(BASE, prefetch=Prefetch.BLOCKS),
+    "turned": replace(BASE, cache=Cache.TURNED, prefetch=Prefetch.REGISTERS),
+    "turned-alternating": replace(BASE, cache=Cache.TURNED, prefetch=Prefetch.BLOCKS, split_k=2),
+    "split": replace(BASE, split_k=2, prefetch=Prefetch.REGISTERS),
+    "direct": DIRECT,
+    "direct-split": replace(DIRECT, tile_m=2, tile_n=4, block_k=8, unroll_k=8, split_k=2),
+    "deep": DEEP,
+    "deep-split": replace(DEEP, split_k=2),
+    "wide-rows": replace(BASE, block_m=32, block_n=16, tile_m=1, tile_n=4, block_k=16),
+}
+GOLDEN = {
+    "gpu-tiles": ("prefetched", "matmul:f32:m16k32n32"),
+    "gpu-tiles-tails": ("turned", "matmul+bias+relu:f32:m18k10n36"),
+    "gpu-split": ("split", "batch_matmul_nt:f32:b2m16k16n32"),
+    "gpu-deep": ("deep", "matmul:f32:m1k64n40"),
+}
+
+
+def assert_right(workload: Workload, config: TilesConfig, slices: int = 1) -> Candidate:
+    """Legal at every stage, and right on the adapter."""
+    candidate = config.candidate(workload)
+    steps = gpu_compilation(candidate)
+    for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
+        assert faults(scheduled, Stage.SCHEDULED) == ()
+        assert faults(optimised, Stage.REGISTERED) == ()
+    inputs = inputs_of(workload)
+    output = execute_gpu(steps.artifact, inputs, slices)
+    assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
+    return candidate
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_nests_and_modules_read_as_recorded_and_are_right(name: str, golden: Golden) -> None:
+    config, key = GOLDEN[name]
+    candidate = assert_right(Workload.parse(key), CONFIGS[config])
+    golden(f"{name}.wgsl", compile_candidate(candidate).body.decode())
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    "key",
+    [
+        "matmul:f32:m32k16n64",
+        "matmul+bias+gelu:f32:m35k18n66",
+        "matmul_nt+bias:f32:m35k20n68",
+        "matmul_tn+relu:f32:m33k19n67",
+        "batch_matmul+residual:f32:b3m20k24n36",
+        "batch_matmul_nt+scale:f32:b2m21k24n35",
+        "matmul:f32:m1k64n40",
+        "conv2d+bias:f32:b2h5w6c8o12r1q1s1p0",
+    ],
+)
+def test_every_way_of_reading_is_right_for_every_layout(key: str, name: str) -> None:
+    workload = Workload.parse(key)
+    if not CONFIGS[name].refused(workload):
+        assert_right(workload, CONFIGS[name], slices=2)
+
+
+SIZES = st.one_of(st.integers(1, 70), st.sampled_from((1, 2, 3, 5, 7, 13, 31, 61, 67)))
+
+
+@given(
+    operator=st.sampled_from(("matmul", "matmul_nt", "matmul_tn")),
+    extents=st.tuples(SIZES, SIZES, SIZES),
+    epilogue=st.sampled_from(((), ("bias",), ("residual", "relu"), ("bias", "gelu"))),
+    name=st.sampled_from(sorted(CONFIGS)),
+    split_k=st.sampled_from((1, 2, 3)),
+)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_products_of_any_shape_are_right(
+    operator: str,
+    extents: tuple[int, int, int],
+    epilogue: tuple[str, ...],
+    name: str,
+    split_k: int,
+) -> None:
+    workload = Workload.of("+".join((operator, *epilogue)), extents)
+    config = replace(CONFIGS[name], split_k=split_k)
+    if not config.refused(workload):
+        assert_right(workload, config)
+
+
+@pytest.mark.parametrize("name", ["alternating", "turned", "deep-split"])
+def test_the_interpreter_agrees_before_and_after_the_passes(name: str) -> None:
+    workload = Workload.parse("matmul+bias:f32:m5k18n10")
+    config = replace(CONFIGS[name], split_k=1 + ("split" in name))
+    steps = gpu_compilation(config.candidate(workload))
+    inputs = inputs_of(workload)
+    wanted = reference(workload, inputs)
+    for programs in (steps.scheduled, steps.optimised):
+        error = np.abs(interpreted(programs, workload, inputs) - wanted).max()
+        assert error <= comparison_tolerance(workload)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"tile_n": 6}, "multiple of 4"),
+        ({"tile_m": 64, "block_m": 64}, "at most 128 entries"),
+        ({"block_m": 1 << 40}, "from 1 to 65536"),
+        ({"tile_m": 0}, "from 1 to 65536"),
+        ({"block_m": 18}, "must be whole tiles"),
+        ({"block_m": 4096, "block_n": 4096}, "threads to a workgroup are too many"),
+        ({"unroll_k": 6}, "multiple of 4 and divide block_k"),
+        ({"block_k": 4096, "unroll_k": 4096}, "products in the loop body"),
+        ({"block_k": 512, "unroll_k": 4}, "elements of a block to a thread"),
+        ({"cache": "turned", "tile_m": 2}, "multiples of 4"),
+        ({"cache": "none"}, "block_k=unroll_k"),
+        ({"depth": 2}, "needs cache=none"),
+        ({"split_k": 7}, "must divide"),
+        ({"group_m": 5}, "rows of blocks"),
+        ({"cache": "everything"}, "must be one of"),
+        ({"prefetch": True}, "must be one of"),
+    ],
+)
+def test_a_hostile_config_is_refused_before_it_is_compiled(
+    changed: dict[str, Setting], sentence: str
+) -> None:
+    good = BASE.candidate(Workload.parse("matmul:f32:m64k64n64"))
+    bad = replace(good, config=tuple(sorted((dict(good.config) | changed).items())))
+    with pytest.raises(InvalidSchedule, match=sentence):
+        compile_candidate(bad)
+
+
+def test_what_a_kernel_needs_is_what_its_candidate_says() -> None:
+    workload = Workload.parse("matmul:f32:m256k256n256")
+    large = replace(BASE, block_m=128, block_n=128, block_k=32)
+    candidate = large.candidate(workload)
+    assert large.threads == 512
+    assert candidate.requires == ("invocations-512", "workgroup-memory-48k")
+    with pytest.raises(InvalidSchedule, match="with its settings it must say"):
+        compile_candidate(replace(candidate, requires=()))
+
+
+def test_scratch_is_for_the_parts_of_sums() -> None:
+    workload = Workload.parse("matmul:f32:m16k16n32")
+    manifest = compile_candidate(CONFIGS["split"].candidate(workload)).manifest
+    assert manifest.scratch_bytes == 2 * 4 * 16 * 32
+    assert [dispatch.entry for dispatch in manifest.dispatches] == ["main", "then_1"]
+    assert manifest.range_extent == sum(d.workgroups for d in manifest.dispatches)
+    assert CONFIGS["split"].workgroups(Extents.of(workload)) == manifest.dispatches[0].workgroups
+
+
+def test_the_same_candidate_gives_the_same_bytes() -> None:
+    candidate = CONFIGS["turned"].candidate(Workload.parse("matmul:f32:m40k24n36"))
+    assert compile_candidate(candidate) == compile_candidate(candidate)
+    assert set(asdict(CONFIGS["turned"])) == {name for name, _ in candidate.config}
