@@ -1,0 +1,278 @@
+"""Cost models: what they learn from, their evaluations, and the orders that they give."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from kernelzoo.domain.candidate import Candidate, Setting
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.store.query import Query, Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedRow:
+    """A candidate on a device class in one engine: the median over identities of their times,
+    each relative to the best that this identity's reference took for the workload.
+    """
+
+    device_class: str
+    engine_name: str
+    engine_version: str
+    workload_key: str
+    kind: str
+    config: dict[str, Setting]
+    requires: list[str]
+    relative_time: float
+
+    def to_candidate(self) -> Candidate:
+        return Candidate(
+            workload=Workload.parse(self.workload_key),
+            kind=TargetKind(self.kind),
+            config=tuple(sorted(self.config.items())),
+            requires=tuple(self.requires),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeRow:
+    """The latest session of a device class in one engine."""
+
+    device_class: str
+    engine_name: str
+    engine_version: str
+    peak_gflops: float
+    probe: dict[str, int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowthRow:
+    """Verified measurements now, and when a model was last trained."""
+
+    measurements: int
+    trained_with: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelBody:
+    version: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    version: int
+    sha256: str
+    published: bool
+    reason: str
+    evaluation: dict[str, object]
+    measurements: int
+    trained_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnorderedRow:
+    job_id: int
+    device_class: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRow:
+    candidate_id: str
+    relative_time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderableRow:
+    candidate_id: str
+    config: dict[str, Setting]
+    requires: list[str]
+
+
+def growth() -> Query[GrowthRow]:
+    return Query(
+        sql="""
+            SELECT (SELECT count(*) FROM measurement
+                    WHERE outcome = 'ok' AND verdict = 'verified') AS measurements,
+                   coalesce((SELECT measurements FROM cost_model
+                             ORDER BY version DESC LIMIT 1), 0) AS trained_with
+        """,
+        row=GrowthRow,
+    )
+
+
+def timed(limit: int) -> Query[TimedRow]:
+    """Verified measurements of the `limit` latest races, in an order that depends on them alone.
+
+    The race of an identity is one workload on one device class in one engine. Its reference is
+    measured with every candidate; the best of them all is what no disturbance has touched.
+    """
+    return Query(
+        sql="""
+            WITH measured AS (
+                SELECT m.identity_id, m.candidate_id, m.device_class, s.engine_name,
+                       s.engine_version, c.job_id, m.lease_id, m.best_ns,
+                       (SELECT min(ns) FROM unnest(m.reference_ns) ns) AS reference_ns
+                FROM measurement m
+                JOIN lease l ON l.id = m.lease_id
+                JOIN agent_session s ON s.id = l.session_id
+                JOIN candidate c ON c.candidate_id = m.candidate_id
+                WHERE m.outcome = 'ok' AND m.verdict = 'verified'
+            ), race AS (
+                SELECT identity_id, device_class, engine_name, engine_version, job_id,
+                       min(reference_ns) AS reference_ns
+                FROM measured
+                GROUP BY identity_id, device_class, engine_name, engine_version, job_id
+                ORDER BY max(lease_id) DESC LIMIT %(limit)s
+            ), timed AS (
+                SELECT m.device_class, m.engine_name, m.engine_version, m.candidate_id, m.job_id,
+                       min(m.best_ns) / r.reference_ns AS relative_time
+                FROM measured m JOIN race r USING
+                    (identity_id, device_class, engine_name, engine_version, job_id)
+                GROUP BY m.identity_id, m.device_class, m.engine_name, m.engine_version,
+                         m.candidate_id, m.job_id, r.reference_ns
+            )
+            SELECT t.device_class, t.engine_name, t.engine_version, j.workload_key, j.kind,
+                   c.config, c.requires,
+                   percentile_cont(0.5) WITHIN GROUP (ORDER BY t.relative_time) AS relative_time
+            FROM timed t
+            JOIN candidate c ON c.candidate_id = t.candidate_id
+            JOIN tuning_job j ON j.id = t.job_id
+            GROUP BY t.device_class, t.engine_name, t.engine_version, j.workload_key, j.kind,
+                     c.candidate_id
+            ORDER BY t.device_class, t.engine_name, t.engine_version, j.workload_key, c.ordinal
+        """,
+        parameters={"limit": limit},
+        row=TimedRow,
+    )
+
+
+def probes(device_class: str | None = None) -> Query[ProbeRow]:
+    """Of every device class and engine that opened a session, or of one class, the latest last."""
+    return Query(
+        sql="""
+            SELECT device_class, engine_name, engine_version, peak_gflops, probe FROM (
+                SELECT DISTINCT ON (device_class, engine_name, engine_version) *
+                FROM agent_session
+                WHERE %(class)s::text IS NULL OR device_class = %(class)s
+                ORDER BY device_class, engine_name, engine_version,
+                         probe IS NOT NULL DESC, id DESC
+            ) AS latest ORDER BY id
+        """,
+        parameters={"class": device_class},
+        row=ProbeRow,
+    )
+
+
+def lock_training() -> Statement:
+    """Trainings take turns until the transaction ends."""
+    return Statement(sql="SELECT pg_advisory_xact_lock(hashtextextended('cost model', 2))")
+
+
+def store(
+    *, sha256: str, body: bytes, published: bool, reason: str, evaluation: str, measurements: int
+) -> Statement:
+    """`evaluation` is JSON."""
+    return Statement(
+        sql="""
+            INSERT INTO cost_model (sha256, body, published, reason, evaluation, measurements)
+            VALUES (%(sha256)s, %(body)s, %(published)s, %(reason)s, %(evaluation)s::jsonb,
+                    %(measurements)s)
+        """,
+        parameters={
+            "sha256": sha256,
+            "body": body,
+            "published": published,
+            "reason": reason,
+            "evaluation": evaluation,
+            "measurements": measurements,
+        },
+    )
+
+
+def served() -> Query[ModelBody]:
+    return Query(
+        sql="SELECT version, body FROM cost_model WHERE published ORDER BY version DESC LIMIT 1",
+        row=ModelBody,
+    )
+
+
+def models(limit: int) -> Query[ModelRow]:
+    """The latest first, without their bytes."""
+    return Query(
+        sql="""
+            SELECT version, sha256, published, reason, evaluation, measurements, trained_at
+            FROM cost_model ORDER BY version DESC LIMIT %(limit)s
+        """,
+        parameters={"limit": limit},
+        row=ModelRow,
+    )
+
+
+def unordered(limit: int) -> Query[UnorderedRow]:
+    """Planned jobs that a device class with an open session has no order for by the model that is
+    served, the latest devices first.
+    """
+    return Query(
+        sql="""
+            SELECT j.id AS job_id, s.device_class
+            FROM (
+                SELECT device_class, max(id) AS latest FROM agent_session
+                WHERE created_at > now() - interval '1 hour' GROUP BY device_class
+            ) s
+            JOIN tuning_job j ON j.state = 'planned'
+                AND j.kind = split_part(split_part(s.device_class, ':', 3), '+', 1)
+            JOIN (SELECT max(version) AS version FROM cost_model WHERE published) served
+                ON served.version IS NOT NULL
+            LEFT JOIN evaluation_order o ON o.job_id = j.id AND o.device_class = s.device_class
+            WHERE o.model_version IS DISTINCT FROM served.version
+            ORDER BY s.latest DESC, j.id LIMIT %(limit)s
+        """,
+        parameters={"limit": limit},
+        row=UnorderedRow,
+    )
+
+
+def orderable(job_id: int) -> Query[OrderableRow]:
+    """The candidates of a job in the order of their promise."""
+    return Query(
+        sql="""
+            SELECT candidate_id, config, requires FROM candidate
+            WHERE job_id = %(job_id)s ORDER BY ordinal
+        """,
+        parameters={"job_id": job_id},
+        row=OrderableRow,
+    )
+
+
+def put_order(
+    job_id: int, device_class: DeviceClass, model_version: int, candidate_ids: list[str]
+) -> Statement:
+    return Statement(
+        sql="""
+            INSERT INTO evaluation_order (job_id, device_class, model_version, candidate_ids)
+            VALUES (%(job_id)s, %(class)s, %(version)s, %(candidates)s)
+            ON CONFLICT (job_id, device_class) DO UPDATE SET
+                model_version = EXCLUDED.model_version,
+                candidate_ids = EXCLUDED.candidate_ids, ordered_at = now()
+        """,
+        parameters={
+            "job_id": job_id,
+            "class": str(device_class),
+            "version": model_version,
+            "candidates": candidate_ids,
+        },
+    )
+
+
+def claims(job_id: int) -> Query[ClaimRow]:
+    """What outside sources claim of a job's candidates: of each the fastest of its claims."""
+    return Query(
+        sql="""
+            SELECT e.candidate_id, min(e.relative_time) AS relative_time
+            FROM outside_evidence e JOIN candidate c ON c.candidate_id = e.candidate_id
+            WHERE c.job_id = %(job_id)s GROUP BY e.candidate_id
+        """,
+        parameters={"job_id": job_id},
+        row=ClaimRow,
+    )
