@@ -65,6 +65,16 @@ def ring() -> Job:
     return Job(name="ring", queue=AGGREGATE_QUEUE, arguments=())
 
 
+def train_model(*, at_once: bool = False) -> Job:
+    """Train the cost model if the crowd has measured enough since the last time, or in any case."""
+    return Job(name="train_model", queue=COMPILE_QUEUE, arguments=(int(at_once),))
+
+
+def order_spaces() -> Job:
+    """Say in which order devices at work measure their spaces."""
+    return Job(name="order_spaces", queue=COMPILE_QUEUE, arguments=())
+
+
 class Sender(Protocol):
     """What enqueues a job. Never raises for a broker that is away."""
 

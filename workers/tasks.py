@@ -53,7 +53,7 @@ def register(celery: Celery, settings: Settings) -> None:
         with database() as db:
             compiling.plan_space(db, job_id)
             batches = compiling.waiting_batches(db, job_id, settings.compile_batch)
-        for job in batches:
+        for job in (*batches, jobs.order_spaces()):
             send(job)
 
     @task
@@ -87,3 +87,17 @@ def register(celery: Celery, settings: Settings) -> None:
             rung = ringing.stalled(db, settings.stalled_s, settings.compile_batch)
         for job in rung:
             send(job)
+
+    @task
+    def train_model(at_once: int) -> None:
+        from workers import learning  # noqa: PLC0415 - imports XGBoost
+
+        with database() as db:
+            learning.train(db, at_once=bool(at_once))
+
+    @task
+    def order_spaces() -> None:
+        from workers import learning  # noqa: PLC0415 - imports XGBoost
+
+        with database() as db:
+            learning.order_spaces(db)

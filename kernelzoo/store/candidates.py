@@ -14,14 +14,13 @@ MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateRow:
-    candidate_id: str
-    ordinal: int
+class Configured:
+    """What a candidate is made of."""
+
     workload_key: str
     kind: str
     config: dict[str, Setting]
     requires: list[str]
-    attempts: int
 
     def to_candidate(self) -> Candidate:
         return Candidate(
@@ -30,6 +29,13 @@ class CandidateRow:
             config=tuple(sorted(self.config.items())),
             requires=tuple(self.requires),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateRow(Configured):
+    candidate_id: str
+    ordinal: int
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,7 @@ def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[
     A candidate is left when its code needs no feature that the target lacks, this identity has
     not reported it for this device class and holds no open lease on it. Nothing is lent before
     the job's reference kernel is compiled, so that relative times of one job share their base.
+    Candidates come in the device class's order of evaluation, else in that of their promise.
     `unmeasured` counts what is left after these rows, compiled or not.
     """
     return Query(
@@ -72,17 +73,19 @@ def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[
                       AND l.device_class = %(device_class)s
                       AND l.expires_at > now() AND i.candidate_id = fit.candidate_id)
             ), chosen AS (
-                SELECT * FROM remaining
-                WHERE state = 'compiled'
-                  AND job_id = (SELECT min(job_id) FROM remaining WHERE state = 'compiled')
-                ORDER BY ordinal LIMIT %(limit)s
+                SELECT remaining.*, array_position(o.candidate_ids, candidate_id) AS place
+                FROM remaining LEFT JOIN evaluation_order o
+                  ON o.job_id = remaining.job_id AND o.device_class = %(device_class)s
+                WHERE state = 'compiled' AND remaining.job_id = (
+                    SELECT min(job_id) FROM remaining WHERE state = 'compiled')
+                ORDER BY place, ordinal LIMIT %(limit)s
             )
             SELECT chosen.job_id, chosen.workload_key, chosen.candidate_id, chosen.reference_id,
                    (SELECT count(*) FROM remaining r WHERE r.job_id = chosen.job_id)
                        - (SELECT count(*) FROM chosen) AS unmeasured,
                    NOT EXISTS (SELECT FROM candidate w
                                WHERE w.job_id = chosen.job_id AND w.state = 'waiting') AS complete
-            FROM chosen ORDER BY chosen.ordinal
+            FROM chosen ORDER BY chosen.place, chosen.ordinal
         """,
         parameters={
             "kind": device_class.target.kind,

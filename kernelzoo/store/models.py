@@ -1,17 +1,14 @@
-"""Cost models: what they learn from, their evaluations, and the orders that they give."""
+"""Cost models: what they learn from, and every one that was trained."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from kernelzoo.domain.candidate import Candidate, Setting
-from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.store.candidates import Configured
 from kernelzoo.store.query import Query, Statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedRow:
+class TimedRow(Configured):
     """A candidate on a device class in one engine: the median over identities of their times,
     each relative to the best that this identity's reference took for the workload.
     """
@@ -19,19 +16,7 @@ class TimedRow:
     device_class: str
     engine_name: str
     engine_version: str
-    workload_key: str
-    kind: str
-    config: dict[str, Setting]
-    requires: list[str]
     relative_time: float
-
-    def to_candidate(self) -> Candidate:
-        return Candidate(
-            workload=Workload.parse(self.workload_key),
-            kind=TargetKind(self.kind),
-            config=tuple(sorted(self.config.items())),
-            requires=tuple(self.requires),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,25 +53,6 @@ class ModelRow:
     evaluation: dict[str, object]
     measurements: int
     trained_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnorderedRow:
-    job_id: int
-    device_class: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRow:
-    candidate_id: str
-    relative_time: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderableRow:
-    candidate_id: str
-    config: dict[str, Setting]
-    requires: list[str]
 
 
 def growth() -> Query[GrowthRow]:
@@ -206,73 +172,4 @@ def models(limit: int) -> Query[ModelRow]:
         """,
         parameters={"limit": limit},
         row=ModelRow,
-    )
-
-
-def unordered(limit: int) -> Query[UnorderedRow]:
-    """Planned jobs that a device class with an open session has no order for by the model that is
-    served, the latest devices first.
-    """
-    return Query(
-        sql="""
-            SELECT j.id AS job_id, s.device_class
-            FROM (
-                SELECT device_class, max(id) AS latest FROM agent_session
-                WHERE created_at > now() - interval '1 hour' GROUP BY device_class
-            ) s
-            JOIN tuning_job j ON j.state = 'planned'
-                AND j.kind = split_part(split_part(s.device_class, ':', 3), '+', 1)
-            JOIN (SELECT max(version) AS version FROM cost_model WHERE published) served
-                ON served.version IS NOT NULL
-            LEFT JOIN evaluation_order o ON o.job_id = j.id AND o.device_class = s.device_class
-            WHERE o.model_version IS DISTINCT FROM served.version
-            ORDER BY s.latest DESC, j.id LIMIT %(limit)s
-        """,
-        parameters={"limit": limit},
-        row=UnorderedRow,
-    )
-
-
-def orderable(job_id: int) -> Query[OrderableRow]:
-    """The candidates of a job in the order of their promise."""
-    return Query(
-        sql="""
-            SELECT candidate_id, config, requires FROM candidate
-            WHERE job_id = %(job_id)s ORDER BY ordinal
-        """,
-        parameters={"job_id": job_id},
-        row=OrderableRow,
-    )
-
-
-def put_order(
-    job_id: int, device_class: DeviceClass, model_version: int, candidate_ids: list[str]
-) -> Statement:
-    return Statement(
-        sql="""
-            INSERT INTO evaluation_order (job_id, device_class, model_version, candidate_ids)
-            VALUES (%(job_id)s, %(class)s, %(version)s, %(candidates)s)
-            ON CONFLICT (job_id, device_class) DO UPDATE SET
-                model_version = EXCLUDED.model_version,
-                candidate_ids = EXCLUDED.candidate_ids, ordered_at = now()
-        """,
-        parameters={
-            "job_id": job_id,
-            "class": str(device_class),
-            "version": model_version,
-            "candidates": candidate_ids,
-        },
-    )
-
-
-def claims(job_id: int) -> Query[ClaimRow]:
-    """What outside sources claim of a job's candidates: of each the fastest of its claims."""
-    return Query(
-        sql="""
-            SELECT e.candidate_id, min(e.relative_time) AS relative_time
-            FROM outside_evidence e JOIN candidate c ON c.candidate_id = e.candidate_id
-            WHERE c.job_id = %(job_id)s GROUP BY e.candidate_id
-        """,
-        parameters={"job_id": job_id},
-        row=ClaimRow,
     )

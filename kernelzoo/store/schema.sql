@@ -194,12 +194,13 @@ CREATE INDEX cost_model_served ON cost_model (version) WHERE published;
 CREATE TABLE evaluation_order (
     job_id bigint NOT NULL REFERENCES tuning_job,
     device_class text NOT NULL,
-    model_version integer NOT NULL REFERENCES cost_model,
+    model_version integer NOT NULL,
     candidate_ids text[] NOT NULL,
     ordered_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (job_id, device_class)
 );
 COMMENT ON TABLE evaluation_order IS 'What a device class measures first, as a model foretells it.';
+COMMENT ON COLUMN evaluation_order.model_version IS '0: by promise and outside evidence alone.';
 
 CREATE TABLE outside_evidence (
     source text NOT NULL,
