@@ -1,10 +1,15 @@
 """Records real measurements with a stack of its own: `python -m tests.recorded.record DIRECTORY`.
 
+Run again on the same directory it adds a pass: fresh profiles, everything measured once more. Each
+run ends by writing the data set. Names of devices behind the directory record these alone, and the
+name `none` writes the data set alone.
+
 Each device is a browser of this machine with a fresh profile. Flags that take instructions or the
 optimising tier away from an engine make code as an older processor or a hurried browser runs it;
 they are named so, and are no other machines.
 """
 
+import platform
 import subprocess
 import sys
 import tempfile
@@ -13,7 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import psycopg
 from playwright.sync_api import sync_playwright
 
@@ -23,8 +30,10 @@ from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import StackOptions
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port
 from kernelzoo.cli.stack.supervisor import Stack, running
+from kernelzoo.domain.device import Engine, ProbeLevels
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from tests.recorded.dataset import Dataset, RecordedCandidate, RecordedDevice, write
 from workers.fleet.chromium import find_chromium, own_flags
 
 WORKLOADS = Path(__file__).parent / "workloads.txt"
@@ -116,6 +125,64 @@ def record(stack: Stack, device: Device) -> None:
     print(f"{device.name}: {count - before} in {changed_s - started_s:.0f} s", flush=True)
 
 
+def collected(url: str) -> Dataset:
+    """Every candidate in the order of promise, and the best time of each device for it."""
+    with psycopg.connect(url) as db:
+        candidates = db.execute(
+            """
+            SELECT c.candidate_id, j.workload_key, c.config, c.requires
+            FROM candidate c JOIN tuning_job j ON j.id = c.job_id ORDER BY c.job_id, c.ordinal
+            """
+        ).fetchall()
+        devices = [_device(db, device, [row[0] for row in candidates]) for device in DEVICES]
+    return Dataset(
+        machine=f"{_processor()}, {platform.system()} {platform.machine()}",
+        candidates=[
+            RecordedCandidate(workload=key, config=config, requires=requires)
+            for _, key, config, requires in candidates
+        ],
+        devices=devices,
+    )
+
+
+def _device(
+    db: psycopg.Connection[Any], device: Device, candidate_ids: list[str]
+) -> RecordedDevice:
+    best = dict(
+        db.execute(
+            """
+            SELECT m.candidate_id, min(m.best_ns) FROM measurement m
+            JOIN lease l ON l.id = m.lease_id JOIN recorded r ON r.session_id = l.session_id
+            WHERE r.name = %s AND m.outcome = 'ok' AND m.verdict = 'verified' GROUP BY 1
+            """,
+            (device.name,),
+        ).fetchall()
+    )
+    sessions = db.execute(
+        """
+        SELECT s.device_class, s.engine_name, s.engine_version, s.peak_gflops, s.probe
+        FROM agent_session s JOIN recorded r ON r.session_id = s.id
+        WHERE r.name = %s ORDER BY s.probe IS NULL, s.id
+        """,
+        (device.name,),
+    ).fetchall()
+    device_class, engine, version, peak_gflops, probe = sessions[0]
+    return RecordedDevice(
+        name=device.name,
+        device_class=device_class,
+        engine=Engine(name=engine, version=version),
+        peak_gflops=peak_gflops,
+        probe=msgspec.convert(probe, ProbeLevels | None),
+        passes=len(sessions),
+        times_ns=[round(best[each]) if each in best else None for each in candidate_ids],
+    )
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
+
+
 def main() -> None:
     place, names = Place.at(Path(sys.argv[1])), sys.argv[2:]
     options = StackOptions(host=LOOPBACK, port=free_port(), redis_port=free_port())
@@ -123,10 +190,10 @@ def main() -> None:
         with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
             for key in WORKLOADS.read_text().split():
                 gateway.register(Workload.parse(key), TargetKind.WASM)
-        time.sleep(20)
         for device in DEVICES:
             if not names or device.name in names:
                 record(stack, device)
+        write(collected(stack.postgres.url))
 
 
 if __name__ == "__main__":

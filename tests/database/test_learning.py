@@ -1,0 +1,246 @@
+"""From the crowd's measurements to a model, and from a model to what a device measures first."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from fastapi.testclient import TestClient
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.measurement import Measurement, Outcome, Verdict
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.store import agents, candidates, leases, measurements, models, orders, tuning
+from kernelzoo.store.blocking import execute, fetch_all, fetch_one
+from services.tuner.space import lite_space
+from tests.database.client import OPERATOR, open_agent
+from tests.database.conftest import WORKLOAD, compile_row, make_candidate
+from tests.unit.cost_model.analytic import CORES, PaperCore
+from workers import learning
+
+Connection = psycopg.Connection[Any]
+
+SHAPES = tuple(Workload.of("matmul", (m, 768, n)) for m in (32, 128) for n in (96, 768, 1024))
+FIRST = 12
+"""Candidates of each space; the rest would only take time."""
+REFERENCE_NS = 1e6
+
+
+def plan(db: Connection, workload: Workload) -> tuple[int, tuple[Candidate, ...]]:
+    execute(db, tuning.register_workload(workload))
+    opened = fetch_one(db, tuning.open_job(workload, TargetKind.WASM))
+    assert opened is not None
+    space = lite_space(workload, TargetKind.WASM)[:FIRST]
+    for ordinal, candidate in enumerate(space):
+        execute(db, candidates.add(opened.id, ordinal, candidate))
+    execute(db, tuning.job_planned(opened.id))
+    return opened.id, space
+
+
+def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate, ...]) -> None:
+    """As an honest agent of this core would have it stored."""
+    identity = fetch_one(db, agents.new_identity("network", operated=True, daily_cap=1))
+    assert identity is not None
+    device, device_class = core.probed, core.probed.device_class
+    db.execute(
+        "INSERT INTO device VALUES (%s, 'x86', 2, '', '') ON CONFLICT DO NOTHING",
+        (device_class.device_id,),
+    )
+    session = fetch_one(
+        db,
+        agents.open_session(
+            identity.id,
+            device_class,
+            device.engine,
+            peak_gflops=device.peak_gflops,
+            isolated=True,
+            probe=device.probe,
+        ),
+    )
+    assert session is not None
+    ids = [candidate.candidate_id for candidate in space]
+    lease = fetch_one(
+        db,
+        leases.grant(
+            session_id=session.id,
+            identity_id=identity.id,
+            device_class=device_class,
+            job_id=job_id,
+            reference_id=ids[0],
+            candidate_ids=ids,
+            seed=1,
+            nonce="",
+            duration_s=60,
+        ),
+    )
+    assert lease is not None
+    for candidate in space:
+        found = Measurement(
+            candidate_id=candidate.candidate_id,
+            outcome=Outcome.OK,
+            samples_ns=(core.time(candidate) * REFERENCE_NS,),
+            reference_ns=(REFERENCE_NS,),
+            calls_per_sample=1,
+            sampled_entries=(),
+            detail="",
+        )
+        execute(db, measurements.accept(lease.id, identity.id, str(device_class), found))
+        verdict = Verdict.VERIFIED
+        execute(db, measurements.judge(lease.id, candidate.candidate_id, verdict, ""))
+
+
+@pytest.fixture
+def crowd(db: Connection) -> dict[int, tuple[Candidate, ...]]:
+    """Six devices on paper have measured six shapes. Spaces by job."""
+    spaces = dict(plan(db, workload) for workload in SHAPES)
+    with db.transaction():
+        for core in CORES[:6]:
+            for job_id, space in spaces.items():
+                measure(db, core, job_id, space)
+    return spaces
+
+
+def order_of(db: Connection, job_id: int, device_class: str) -> list[str]:
+    row = db.execute(
+        "SELECT candidate_ids FROM evaluation_order WHERE job_id = %s AND device_class = %s",
+        (job_id, device_class),
+    ).fetchone()
+    assert row is not None
+    return list(row[0])
+
+
+def test_enough_measurements_make_a_model_and_its_evaluation_is_told(
+    http: TestClient, db: Connection, crowd: dict[int, tuple[Candidate, ...]]
+) -> None:
+    learning.train(db, at_once=False)
+    (model,) = http.get("/v1/models").json()["models"]
+    assert (model["version"], model["published"]) == (1, True)
+    assert model["measurements"] == len(CORES[:6]) * sum(len(space) for space in crowd.values())
+    shapes = model["evaluation"]["shapes"]
+    assert shapes["model"]["races"] == 8
+    assert shapes["model"]["correlation"] > shapes["promise"]["correlation"]
+
+
+@pytest.mark.usefixtures("crowd")
+def test_a_model_is_trained_again_when_enough_is_new_or_when_asked(db: Connection) -> None:
+    learning.train(db, at_once=False)
+    learning.train(db, at_once=False)
+    assert len(fetch_all(db, models.models(9))) == 1
+    learning.train(db, at_once=True)
+    again, first = fetch_all(db, models.models(9))
+    assert (again.published, again.reason) == (False, "the same model is served already")
+    assert again.sha256 == first.sha256
+    served = fetch_one(db, models.served())
+    assert served is not None
+    assert served.version == first.version
+
+
+def test_training_is_due_in_proportion_to_what_is_known() -> None:
+    assert not learning.is_due(199, 0)
+    assert learning.is_due(200, 0)
+    assert not learning.is_due(10_500, 10_000)
+    assert learning.is_due(12_000, 10_000)
+
+
+def test_nothing_is_learned_from_measurements_that_are_not_verified(
+    db: Connection, crowd: dict[int, tuple[Candidate, ...]]
+) -> None:
+    assert crowd
+    db.execute("UPDATE measurement SET verdict = 'rejected'")
+    learning.train(db, at_once=True)
+    assert fetch_all(db, models.models(9)) == []
+
+
+def test_a_device_measures_first_what_the_model_expects_of_it(
+    db: Connection, crowd: dict[int, tuple[Candidate, ...]]
+) -> None:
+    learning.train(db, at_once=True)
+    learning.order_spaces(db)
+    assert fetch_all(db, orders.unordered(9)) == []
+    lost = []
+    for core in CORES[:6]:
+        for job_id, space in crowd.items():
+            times = {each.candidate_id: core.time(each) for each in space}
+            order = order_of(db, job_id, str(core.probed.device_class))
+            assert sorted(order) == sorted(times)
+            lost.append(times[order[0]] / min(times.values()) - 1)
+    assert sum(lost) / len(lost) < 0.05
+
+
+@pytest.fixture
+def compiled_job(db: Connection, job_id: int) -> int:
+    compile_row(db, make_candidate(3))
+    return job_id
+
+
+def claim(http: TestClient, *tiles: tuple[int, float]) -> dict[str, int]:
+    body = {
+        "source": "cache.json",
+        "claims": [
+            {
+                "workload": WORKLOAD.key,
+                "kind": "wasm",
+                "device": "A100",
+                "config": {"tile": tile},
+                "time": time,
+            }
+            for tile, time in tiles
+        ],
+    }
+    assert http.post("/v1/evidence", json=body).status_code == 401
+    answer = http.post("/v1/evidence", json=body, headers=OPERATOR)
+    assert answer.status_code == 202, answer.text
+    return dict(answer.json())
+
+
+def lent(http: TestClient) -> Iterator[str]:
+    for kernel in open_agent(http).lease().json()["candidates"]:
+        yield kernel["candidate"]
+
+
+@pytest.mark.usefixtures("compiled_job")
+def test_what_others_claim_is_measured_early_and_changes_nothing_else(
+    http: TestClient, db: Connection
+) -> None:
+    first, second, relaxed, third = (
+        make_candidate(0).candidate_id,
+        make_candidate(1).candidate_id,
+        make_candidate(2, ("relaxed-simd", "simd128")).candidate_id,
+        make_candidate(3).candidate_id,
+    )
+    assert list(lent(http)) == [first, second, relaxed, third]
+    assert claim(http, (3, 0.5), (2, 0.7), (99, 0.1)) == {"accepted": 2, "unknown": 1}
+    learning.order_spaces(db)
+    lease = open_agent(http).lease().json()
+    assert [each["candidate"] for each in lease["candidates"]] == [first, third, relaxed, second]
+    assert lease["reference"]["candidate"] == first
+    assert db.execute("SELECT count(*) FROM ballot").fetchone() == (0,)
+    assert db.execute("SELECT count(*) FROM measurement").fetchone() == (0,)
+    assert http.get("/v1/zoo").json()["entries"] == []
+
+
+@pytest.mark.usefixtures("compiled_job")
+def test_a_later_claim_of_a_source_replaces_its_first(http: TestClient, db: Connection) -> None:
+    claim(http, (1, 1.0), (3, 2.0))
+    claim(http, (1, 2.0), (3, 1.0))
+    open_agent(http)
+    learning.order_spaces(db)
+    assert list(lent(http))[:2] == [make_candidate(0).candidate_id, make_candidate(3).candidate_id]
+
+
+def test_results_are_told_to_the_operator_alone(
+    http: TestClient, crowd: dict[int, tuple[Candidate, ...]]
+) -> None:
+    key = SHAPES[0].key
+    assert http.get(f"/v1/results?workload={key}").status_code == 401
+    found = http.get(f"/v1/results?workload={key}", headers=OPERATOR).json()["results"]
+    assert len(found) == 6
+    one = CORES[0].probed.device_class
+    (alone,) = http.get(
+        "/v1/results", params={"workload": key, "device_class": str(one)}, headers=OPERATOR
+    ).json()["results"]
+    (space,) = (each for each in crowd.values() if each[0].workload == SHAPES[0])
+    assert [trial["candidate"] for trial in alone["trials"]] == [c.candidate_id for c in space]
+    assert alone["trials"][3]["times_ns"] == [CORES[0].time(space[3]) * REFERENCE_NS]
+    assert {trial["outcome"] for trial in alone["trials"]} == {"ok"}
