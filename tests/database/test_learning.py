@@ -8,97 +8,21 @@ import pytest
 from fastapi.testclient import TestClient
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.measurement import Measurement, Outcome, Verdict
-from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
-from kernelzoo.store import agents, candidates, leases, measurements, models, orders, tuning
-from kernelzoo.store.blocking import execute, fetch_all, fetch_one
-from services.tuner.space import lite_space
+from kernelzoo.store import models, orders
+from kernelzoo.store.blocking import fetch_all, fetch_one
 from tests.database.client import OPERATOR, open_agent
 from tests.database.conftest import WORKLOAD, compile_row, make_candidate
-from tests.unit.cost_model.analytic import CORES, PaperCore
+from tests.database.crowd import REFERENCE_NS, SHAPES, paper_crowd
+from tests.unit.cost_model.analytic import CORES
 from workers import learning
 
 Connection = psycopg.Connection[Any]
 
-SHAPES = tuple(Workload.of("matmul", (m, 768, n)) for m in (32, 128) for n in (96, 768, 1024))
-FIRST = 12
-"""Candidates of each space; the rest would only take time."""
-REFERENCE_NS = 1e6
-
-
-def plan(db: Connection, workload: Workload) -> tuple[int, tuple[Candidate, ...]]:
-    execute(db, tuning.register_workload(workload))
-    opened = fetch_one(db, tuning.open_job(workload, TargetKind.WASM))
-    assert opened is not None
-    space = lite_space(workload, TargetKind.WASM)[:FIRST]
-    for ordinal, candidate in enumerate(space):
-        execute(db, candidates.add(opened.id, ordinal, candidate))
-    execute(db, tuning.job_planned(opened.id))
-    return opened.id, space
-
-
-def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate, ...]) -> None:
-    """As an honest agent of this core would have it stored."""
-    identity = fetch_one(db, agents.new_identity("network", operated=True, daily_cap=1))
-    assert identity is not None
-    device, device_class = core.probed, core.probed.device_class
-    db.execute(
-        "INSERT INTO device VALUES (%s, 'x86', 2, '', '') ON CONFLICT DO NOTHING",
-        (device_class.device_id,),
-    )
-    session = fetch_one(
-        db,
-        agents.open_session(
-            identity.id,
-            device_class,
-            device.engine,
-            peak_gflops=device.peak_gflops,
-            isolated=True,
-            probe=device.probe,
-        ),
-    )
-    assert session is not None
-    ids = [candidate.candidate_id for candidate in space]
-    lease = fetch_one(
-        db,
-        leases.grant(
-            session_id=session.id,
-            identity_id=identity.id,
-            device_class=device_class,
-            job_id=job_id,
-            reference_id=ids[0],
-            candidate_ids=ids,
-            seed=1,
-            nonce="",
-            duration_s=60,
-        ),
-    )
-    assert lease is not None
-    for candidate in space:
-        found = Measurement(
-            candidate_id=candidate.candidate_id,
-            outcome=Outcome.OK,
-            samples_ns=(core.time(candidate) * REFERENCE_NS,),
-            reference_ns=(REFERENCE_NS,),
-            calls_per_sample=1,
-            sampled_entries=(),
-            detail="",
-        )
-        execute(db, measurements.accept(lease.id, identity.id, str(device_class), found))
-        verdict = Verdict.VERIFIED
-        execute(db, measurements.judge(lease.id, candidate.candidate_id, verdict, ""))
-
 
 @pytest.fixture
 def crowd(db: Connection) -> dict[int, tuple[Candidate, ...]]:
-    """Six devices on paper have measured six shapes. Spaces by job."""
-    spaces = dict(plan(db, workload) for workload in SHAPES)
-    with db.transaction():
-        for core in CORES[:6]:
-            for job_id, space in spaces.items():
-                measure(db, core, job_id, space)
-    return spaces
+    """Spaces by job."""
+    return paper_crowd(db)
 
 
 def order_of(db: Connection, job_id: int, device_class: str) -> list[str]:

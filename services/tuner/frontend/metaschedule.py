@@ -1,12 +1,12 @@
-"""A scheduled contraction as TVM's MetaSchedule keeps it: workload and trace of primitives.
+"""Scheduled contractions as TVM's MetaSchedule keeps them: workloads, and traces of primitives.
 
-The trace is what its `JSONDatabase` replays. It exists only while a schedule does, so a candidate
-is scheduled again; the same candidate gives the same trace.
+A trace exists only while a schedule does, so a candidate is scheduled again; the same candidate
+gives the same trace. TVM's own database writes the files, as the text of a trace is its affair.
 """
 
-import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import tvm
 from tvm.s_tir import meta_schedule
@@ -16,20 +16,38 @@ from kernelzoo.errors import InvalidSchedule, UnsupportedProgram
 from services.tuner.config import ContractionConfig
 from services.tuner.extents import Extents
 from services.tuner.frontend.contraction import stated_and_scheduled
+from services.tuner.frontend.expressions import Node
 from services.tuner.stream import StreamConfig
 
 TARGET = {"kind": "llvm", "mtriple": "wasm32-unknown-unknown", "mattr": ["+simd128"]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunedRecord:
-    """A line of each of the two files of a database, but for the number of the workload."""
+def database(timed: Iterable[tuple[Candidate, float]]) -> tuple[str, str]:
+    """The texts of `database_workload.json` and `database_tuning_record.json` for candidates with
+    their seconds. What MetaSchedule cannot hold is left out.
+    """
+    with TemporaryDirectory() as directory:
+        paths = [Path(directory) / name for name in ("workload.json", "records.json")]
+        made = meta_schedule.database.JSONDatabase(*map(str, paths))
+        for candidate, run_s in timed:
+            try:
+                function, schedule = _scheduled(candidate)
+            except (UnsupportedProgram, InvalidSchedule):
+                continue
+            made.commit_tuning_record(
+                meta_schedule.database.TuningRecord(
+                    schedule.trace,
+                    made.commit_workload(tvm.IRModule({"main": function})),
+                    [run_s],
+                    tvm.target.Target(TARGET),
+                    meta_schedule.arg_info.ArgInfo.from_prim_func(function),
+                )
+            )
+        workloads, records = (path.read_text() for path in paths)
+        return workloads, records
 
-    workload: str
-    record: str
 
-
-def tuned_record(candidate: Candidate, run_s: float) -> TunedRecord:
+def _scheduled(candidate: Candidate) -> tuple[Node, Node]:
     """Raises UnsupportedProgram for what MetaSchedule would not know again: other operators, and
     shapes that are no whole number of tiles, which are scheduled on rounded extents.
     """
@@ -39,29 +57,4 @@ def tuned_record(candidate: Candidate, run_s: float) -> TunedRecord:
     config = ContractionConfig.of(candidate)
     if config.rounded(extents) != extents:
         raise UnsupportedProgram(f"{candidate.workload.key} is no whole number of tiles")
-    function, schedule = stated_and_scheduled(extents, config)
-    workload = meta_schedule.database.Workload(tvm.IRModule({"main": function}))
-    record = meta_schedule.database.TuningRecord(
-        schedule.trace,
-        workload,
-        [run_s],
-        tvm.target.Target(TARGET),
-        meta_schedule.arg_info.ArgInfo.from_prim_func(function),
-    )
-    return TunedRecord(workload=json.dumps(workload.as_json()), record=json.dumps(record.as_json()))
-
-
-def database(timed: Iterable[tuple[Candidate, float]]) -> tuple[str, str]:
-    """The texts of `database_workload.json` and `database_tuning_record.json`, line by line, of
-    candidates with their seconds. What MetaSchedule cannot hold is left out.
-    """
-    numbers: dict[str, int] = {}
-    lines = []
-    for candidate, run_s in timed:
-        try:
-            tuned = tuned_record(candidate, run_s)
-        except (UnsupportedProgram, InvalidSchedule):
-            continue
-        number = numbers.setdefault(tuned.workload, len(numbers))
-        lines.append(f"[{number}, {tuned.record}]")
-    return "".join(f"{workload}\n" for workload in numbers), "".join(f"{x}\n" for x in lines)
+    return stated_and_scheduled(extents, config)
