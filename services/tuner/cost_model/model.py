@@ -8,6 +8,7 @@ from typing import Self
 
 import numpy as np
 import xgboost
+from numpy.typing import NDArray
 
 from kernelzoo.domain.candidate import Candidate
 from services.tuner.cost_model.features import Columns, features
@@ -15,34 +16,37 @@ from services.tuner.cost_model.heldout import Seen
 from services.tuner.cost_model.observation import ProbedDevice, Race
 
 _SEEN = "kernelzoo.seen"
+OUTLIER = 2.0
+"""Four times slower or faster than the middle: what lies beyond was disturbed, or is hopeless."""
 THREADS = 1
 """Sums in another order round otherwise; the bytes of a model must not depend on the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What XGBoost is told. `objective` is judged by held-out results: docs/cost-model.md."""
+    """What XGBoost is told. `python -m bench.cost_model` compares some on held-out races."""
 
-    objective: str = "rank:pairwise"
-    rounds: int = 300
-    depth: int = 6
-    rate: float = 0.06
-    rows: float = 0.8
-    columns: float = 0.6
+    objective: str = "reg:squarederror"
+    rounds: int = 200
+    depth: int = 4
+    least_weight: int = 5
 
     def parameters(self) -> dict[str, str | int | float]:
+        ranking: dict[str, str | int | float] = {
+            "lambdarank_pair_method": "mean",
+            "lambdarank_num_pair_per_sample": 8,
+        }
         return {
             "objective": self.objective,
             "max_depth": self.depth,
-            "eta": self.rate,
-            "subsample": self.rows,
-            "colsample_bytree": self.columns,
-            "min_child_weight": 1,
-            "lambdarank_pair_method": "topk",
-            "lambdarank_num_pair_per_sample": 8,
+            "min_child_weight": self.least_weight,
+            "eta": 0.06,
+            "subsample": 0.8,
+            "colsample_bytree": 0.6,
             "tree_method": "hist",
             "nthread": THREADS,
             "seed": 1,
+            **(ranking if self.objective.startswith("rank:") else {}),
         }
 
 
@@ -104,8 +108,8 @@ def train(races: Sequence[Race], recipe: Recipe = Recipe()) -> CostModel:
     return CostModel.read(bytes(booster.save_raw("ubj")))
 
 
-def _merits(race: Race) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Octaves by which each candidate beats the slowest of its race; never below 0, as the
-    ranking objectives want it."""
+def _merits(race: Race) -> NDArray[np.float64]:
+    """Octaves by which each candidate beats the median of its race, from `-OUTLIER` to `OUTLIER`,
+    above 0 as ranking objectives want them. What race it is, is thereby nothing to learn."""
     octaves = np.log2([each.relative_time for each in race.observations])
-    return np.asarray(octaves.max() - octaves)
+    return np.asarray(np.clip(np.median(octaves) - octaves, -OUTLIER, OUTLIER) + OUTLIER)

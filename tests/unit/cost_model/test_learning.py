@@ -36,7 +36,7 @@ def worse(crowd: tuple[Observation, ...]) -> CostModel:
 def test_a_model_foretells_devices_and_shapes_that_it_has_not_seen(lesson: Lesson) -> None:
     assert lesson.published
     for judged in lesson.evaluation.judged:
-        assert judged.model.correlation > 0.8
+        assert judged.model.correlation > 0.7
         assert judged.model.regret_top5 < 0.02
         assert judged.model.loss < judged.promise.loss
 
