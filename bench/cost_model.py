@@ -24,7 +24,6 @@ RECIPES = (
     Recipe(depth=6, rounds=300),
     Recipe(objective="reg:pseudohubererror", depth=6, rounds=300),
     Recipe(objective="rank:pairwise", depth=6, rounds=300, least_weight=1),
-    Recipe(objective="rank:ndcg", depth=6, rounds=300, least_weight=1),
 )
 REGRET = 0.10
 FOLDS = 5

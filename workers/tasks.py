@@ -43,8 +43,8 @@ def register(celery: Celery, settings: Settings) -> None:
         with _pool(settings.database_url).connection(timeout=10) as connection:
             yield connection
 
-    def task(function: Callable[..., None]) -> None:
-        celery.task(name=function.__name__, **RETRY)(function)
+    def task(function: Callable[..., None], limit_s: int = jobs.TASK_LIMIT_S) -> None:
+        celery.task(name=function.__name__, time_limit=limit_s, **RETRY)(function)
 
     @task
     def plan_space(job_id: int) -> None:
@@ -88,12 +88,13 @@ def register(celery: Celery, settings: Settings) -> None:
         for job in rung:
             send(job)
 
-    @task
     def train_model(at_once: int) -> None:
         from workers import learning  # noqa: PLC0415 - imports XGBoost
 
         with database() as db:
             learning.train(db, at_once=bool(at_once))
+
+    task(train_model, jobs.TRAINING_LIMIT_S)
 
     @task
     def order_spaces() -> None:

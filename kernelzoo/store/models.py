@@ -77,26 +77,26 @@ def timed(limit: int) -> Query[TimedRow]:
         sql="""
             WITH measured AS (
                 SELECT m.identity_id, m.candidate_id, m.device_class, s.engine_name,
-                       s.engine_version, c.job_id, m.lease_id, m.best_ns,
+                       s.engine_version, l.job_id, m.lease_id, m.best_ns,
                        (SELECT min(ns) FROM unnest(m.reference_ns) ns) AS reference_ns
                 FROM measurement m
                 JOIN lease l ON l.id = m.lease_id
                 JOIN agent_session s ON s.id = l.session_id
-                JOIN candidate c ON c.candidate_id = m.candidate_id
                 WHERE m.outcome = 'ok' AND m.verdict = 'verified'
-            ), race AS (
-                SELECT identity_id, device_class, engine_name, engine_version, job_id,
-                       min(reference_ns) AS reference_ns
+            ), raced AS (
+                SELECT *, min(reference_ns) OVER race AS race_reference_ns,
+                       max(lease_id) OVER race AS latest_lease
                 FROM measured
-                GROUP BY identity_id, device_class, engine_name, engine_version, job_id
-                ORDER BY max(lease_id) DESC LIMIT %(limit)s
+                WINDOW race AS (
+                    PARTITION BY identity_id, device_class, engine_name, engine_version, job_id)
+            ), recent AS (
+                SELECT *, dense_rank() OVER (ORDER BY latest_lease DESC) AS place FROM raced
             ), timed AS (
-                SELECT m.device_class, m.engine_name, m.engine_version, m.candidate_id, m.job_id,
-                       min(m.best_ns) / r.reference_ns AS relative_time
-                FROM measured m JOIN race r USING
-                    (identity_id, device_class, engine_name, engine_version, job_id)
-                GROUP BY m.identity_id, m.device_class, m.engine_name, m.engine_version,
-                         m.candidate_id, m.job_id, r.reference_ns
+                SELECT device_class, engine_name, engine_version, candidate_id, job_id,
+                       min(best_ns / race_reference_ns) AS relative_time
+                FROM recent WHERE place <= %(limit)s
+                GROUP BY identity_id, device_class, engine_name, engine_version, candidate_id,
+                         job_id
             )
             SELECT t.device_class, t.engine_name, t.engine_version, j.workload_key, j.kind,
                    c.config, c.requires,

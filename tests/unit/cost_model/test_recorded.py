@@ -41,7 +41,7 @@ def test_a_model_beats_the_order_of_the_space_on_what_it_has_not_seen(
     judged: Judged | None = getattr(lesson.evaluation, held_out)
     assert judged is not None
     assert judged.model.correlation > judged.promise.correlation
-    assert judged.model.regret_top5 < judged.promise.regret_top5
+    assert judged.model.loss < judged.promise.loss
 
 
 def test_a_model_of_real_measurements_is_published(lesson: Lesson) -> None:
