@@ -19,13 +19,13 @@ class CandidateIdRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateRow:
-    candidate_id: str
+class Configured:
+    """What a candidate is made of."""
+
     workload_key: str
     kind: str
     config: dict[str, Setting]
     requires: list[str]
-    attempts: int
 
     def to_candidate(self) -> Candidate:
         return Candidate(
@@ -34,6 +34,12 @@ class CandidateRow:
             config=tuple(sorted(self.config.items())),
             requires=tuple(self.requires),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateRow(Configured):
+    candidate_id: str
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

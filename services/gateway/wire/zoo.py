@@ -92,6 +92,7 @@ class ZooEntry(WireModel):
     candidate: str
     kind: TargetKind
     config: dict[str, Any]
+    requires: list[str]
     artifact: str
     evidence: EvidenceWire
     best_ns: float | None

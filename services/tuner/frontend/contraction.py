@@ -36,6 +36,12 @@ def scheduled(extents: Extents, config: ContractionConfig) -> Node:
     return _schedule(config.rounded(extents), config).mod
 
 
+def stated_and_scheduled(extents: Extents, config: ContractionConfig) -> tuple[Node, Node]:
+    """The function before any primitive, and its schedule with the trace of them."""
+    whole = config.rounded(extents)
+    return contraction_function(whole, config.panels), _schedule(whole, config)
+
+
 def packing_program(extents: Extents, width: int) -> Program:
     """From b to its panels, in a range of one iteration."""
     return plain_program(_packing(extents, width))
