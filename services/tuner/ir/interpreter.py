@@ -40,6 +40,7 @@ from services.tuner.ir.nodes import (
     Shuffle,
     Statement,
     Store,
+    SubgroupReduce,
 )
 from services.tuner.ir.unsupported import unsupported
 
@@ -111,9 +112,28 @@ def _block(block: Block, machine: _Machine) -> Iterator[None]:
     """Pauses at every barrier."""
     for statement in block:
         if isinstance(statement, Store | Assign):
+            if isinstance(statement.value, SubgroupReduce):
+                yield from _shared(statement.value, machine)
             _write(statement, machine)
         else:
             yield from _statement(statement, machine)
+
+
+def _shared(reduced: SubgroupReduce, machine: _Machine) -> Iterator[None]:
+    """Every thread shows its value, then all are seen."""
+    thread = int(_value(reduced.thread, machine)[0])
+    machine.buffers[reduced.shared.name][thread : thread + 1] = _value(reduced.value, machine)
+    yield
+
+
+def _reduced(reduced: SubgroupReduce, machine: _Machine) -> Value:
+    """Halves upon halves, as a butterfly of exchanges does it."""
+    thread = int(_value(reduced.thread, machine)[0])
+    first = thread - thread % reduced.threads
+    values = machine.buffers[reduced.shared.name][first : first + reduced.threads]
+    while values.size > 1:
+        values = _lanes(_BINARY[reduced.op](values[::2], values[1::2]))
+    return values
 
 
 def _write(statement: Store | Assign, machine: _Machine) -> None:
@@ -235,6 +255,8 @@ def _value(expression: Expression, machine: _Machine) -> Value:
             return _value(value, machine).view(_TYPES[element])
         case Call(function=function, argument=argument):
             return _call(function, _value(argument, machine))
+        case SubgroupReduce():
+            return _reduced(expression, machine)
     raise unsupported(expression, "the interpreter")
 
 

@@ -18,6 +18,7 @@ from services.tuner.ir.nodes import (
     Read,
     Select,
     Shuffle,
+    SubgroupReduce,
 )
 from services.tuner.ir.unsupported import unsupported
 
@@ -35,7 +36,7 @@ def lanes_of(expression: Expression) -> int:
             return lanes
         case Read(register=register):
             return register.lanes
-        case ExtractLane() | IndexValue():
+        case ExtractLane() | IndexValue() | SubgroupReduce():
             return 1
         case Lanes(values=parts):
             return len(parts)
@@ -55,7 +56,7 @@ def element_of(expression: Expression) -> Element:
             return buffer.element.loaded
         case Binary(left=operand) | Shuffle(left=operand):
             return element_of(operand)
-        case Broadcast(value=operand) | ExtractLane(value=operand):
+        case Broadcast(value=operand) | ExtractLane(value=operand) | SubgroupReduce(value=operand):
             return element_of(operand)
         case Lanes(values=(first, *_)):
             return element_of(first)

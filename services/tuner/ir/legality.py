@@ -27,6 +27,7 @@ from services.tuner.ir.nodes import (
     Register,
     Statement,
     Store,
+    SubgroupReduce,
 )
 from services.tuner.ir.rewrite import operands
 
@@ -82,6 +83,9 @@ def _block(block: Block, scope: _Scope) -> Iterator[str]:
 
 def _statement(statement: Statement, scope: _Scope) -> Iterator[str]:
     match statement:
+        case Store(value=SubgroupReduce() as reduced) | Assign(value=SubgroupReduce() as reduced):
+            yield from _reduction(reduced, scope)
+            yield from _statement(replace(statement, value=reduced.value), scope)
         case Store(buffer=buffer, index=index, value=value):
             yield from _value(value, scope)
             yield from _access(buffer, index, lanes_of(value), scope)
@@ -109,6 +113,17 @@ def _statement(statement: Statement, scope: _Scope) -> Iterator[str]:
         case Barrier():
             if not scope.threads or scope.conditional:
                 yield "a barrier stands where not every thread of a workgroup comes"
+
+
+def _reduction(reduced: SubgroupReduce, scope: _Scope) -> Iterator[str]:
+    if not scope.threads or scope.conditional:
+        yield "threads are reduced where not every thread of a workgroup comes"
+    if reduced.threads < 1 or reduced.threads & (reduced.threads - 1):
+        yield f"{reduced.threads} threads are reduced; a subgroup has a power of two"
+    yield from _value(reduced.thread, scope)
+    match reduced.thread:
+        case IndexValue(index=index) if _bound_variables(index, scope):
+            yield from _access(reduced.shared, index, 1, scope)
 
 
 def _loop(loop: Loop, scope: _Scope) -> Iterator[str]:
@@ -219,6 +234,8 @@ def _value(value: Expression, scope: _Scope) -> Iterator[str]:
             yield from _access(buffer, index, lanes, scope)
         case Read(register=register) if register not in scope.assigned:
             yield f"register {register.name} is read before it is assigned"
+        case SubgroupReduce():
+            yield "a reduction over threads is not all of a value"
         case IndexValue(index=index) if not _bound_variables(index, scope):
             yield f"an index value names a variable that no loop binds: {index}"
     lanes = lanes_of(value)

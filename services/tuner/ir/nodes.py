@@ -169,6 +169,22 @@ class Call:
     argument: "Expression"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubgroupReduce:
+    """The `op` of the values of all of the `threads` neighbours, a power of two, that a thread is
+    one of, by operations of the subgroups that they are in, of whatever size.
+
+    `thread` is the number of the thread in its workgroup, an IndexValue. It is a barrier, and alone
+    what a statement stores or assigns; `shared` has an element for each thread and no other use.
+    """
+
+    op: BinaryOp
+    value: "Expression"
+    thread: "Expression"
+    threads: int
+    shared: Buffer
+
+
 Expression = (
     Const
     | IndexValue
@@ -185,6 +201,7 @@ Expression = (
     | Cast
     | Bitcast
     | Call
+    | SubgroupReduce
 )
 
 

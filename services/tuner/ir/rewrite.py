@@ -31,6 +31,7 @@ from services.tuner.ir.nodes import (
     Shuffle,
     Statement,
     Store,
+    SubgroupReduce,
 )
 from services.tuner.ir.unsupported import unsupported
 
@@ -57,6 +58,7 @@ _OPERANDS: dict[type[Expression], Callable[..., tuple[Expression, ...]]] = {
     Lanes: lambda e: e.values,
     Select: lambda e: (e.condition, e.then, e.otherwise),
     Call: lambda e: (e.argument,),
+    SubgroupReduce: lambda e: (e.value, e.thread),
 }
 """A table, since every pass asks for the operands of every node."""
 
@@ -87,6 +89,7 @@ _REBUILT: dict[type[Expression], Callable[..., Expression]] = {
         e, condition=f(e.condition), then=f(e.then), otherwise=f(e.otherwise)
     ),
     Call: lambda e, f: Call(function=e.function, argument=f(e.argument)),
+    SubgroupReduce: lambda e, f: replace(e, value=f(e.value), thread=f(e.thread)),
 }
 
 

@@ -33,6 +33,7 @@ from services.tuner.ir.nodes import (
     Shuffle,
     Statement,
     Store,
+    SubgroupReduce,
 )
 from services.tuner.ir.unsupported import unsupported
 
@@ -123,6 +124,8 @@ def expression_text(expression: Expression) -> str:
             return f"{element} bits of {show(value)}"
         case Call(function=function, argument=argument):
             return f"{function}({show(argument)})"
+        case SubgroupReduce(op=op, value=value, threads=threads):
+            return f"{op} of {threads} threads({show(value)})"
     raise unsupported(expression, "the text printer")
 
 

@@ -9,6 +9,8 @@ from services.tuner.extents import Extents, is_pointwise
 from services.tuner.ir.nodes import Program
 from services.tuner.webgpu.contraction import TilesConfig
 from services.tuner.webgpu.plain import plain_programs
+from services.tuner.webgpu.rows import TeamConfig
+from services.tuner.webgpu.teams import teams_programs
 from services.tuner.webgpu.tiles import tiles_programs
 
 
@@ -18,4 +20,6 @@ def gpu_programs(candidate: Candidate) -> tuple[Program, ...]:
     contracts = workload.operator.family is Family.CONTRACTION or is_pointwise(workload)
     if contracts and TilesConfig.describes(candidate):
         return tiles_programs(Extents.of(workload), TilesConfig.of(candidate))
+    if workload.operator.family is Family.ROWS and TeamConfig.describes(candidate):
+        return teams_programs(workload, TeamConfig.of(candidate))
     return plain_programs(candidate)

@@ -10,15 +10,16 @@ from services.tuner.ir.rewrite import statements
 from services.tuner.wgsl.indices import Indices
 from services.tuner.wgsl.memory import SCRATCH, Memory, scratch_offsets
 from services.tuner.wgsl.names import Names
+from services.tuner.wgsl.reductions import ENABLE, reducing_function
 from services.tuner.wgsl.scan import Uses, uses_of
 from services.tuner.wgsl.statements import THREAD, Statements
-from services.tuner.wgsl.values import BITS
+from services.tuner.wgsl.values import BITS, SUBGROUP
 from services.tuner.wgsl.writer import Writer
 
 MAX_TEXT_BYTES = 1 << 18
 MAX_SCRATCH_BYTES = 1 << 28
 GROUP, FIRST = "workgroup", "first"
-_OURS = (GROUP, FIRST, THREAD, BITS, "four")
+_OURS = (GROUP, FIRST, THREAD, BITS, SUBGROUP, "four")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,8 @@ def printed(programs: tuple[Program, ...], tensors: tuple[str, ...]) -> Module:
         for own, program, entry in zip(uses, programs, entries, strict=True)
     ]
     head = f"var<private> {BITS}: u32;\n" if any(bodies) else ""
-    text = head + writer.text()
+    enabled = ENABLE if any(own.reductions for own in uses) else ""
+    text = enabled + head + writer.text()
     if len(text) > MAX_TEXT_BYTES or Element.F32.size_bytes * scratch > MAX_SCRATCH_BYTES:
         raise UnsupportedProgram(
             f"the module has {len(text)} bytes of text and {4 * scratch} bytes of scratch; at most "
@@ -126,6 +128,10 @@ def _entry(writer: Writer, memory: Memory, uses: Uses, program: Program, entry: 
     builtins = (
         f"@builtin(workgroup_id) {GROUP}: vec3<u32>, @builtin(local_invocation_index) {THREAD}: u32"
     )
+    if uses.reductions:
+        builtins += f", @builtin(subgroup_size) {SUBGROUP}: u32"
+    for reduced in uses.reductions:
+        reducing_function(writer, written.values, indices.names, reduced)
     writer.line(f"@compute @workgroup_size({threads_of(program)})")
     with writer.block(f"fn {entry}({builtins})"):
         loop = program.body

@@ -15,6 +15,7 @@ from services.tuner.ir.nodes import (
     Read,
     Register,
     Store,
+    SubgroupReduce,
 )
 from services.tuner.ir.rewrite import inner_blocks, operands
 
@@ -26,23 +27,30 @@ class Uses:
     """`scalar` buffers have accesses that are not four aligned elements.
 
     `variables` are the registers that are assigned more than once or read outside of the block
-    that assigns them; all others are constants where they are assigned.
+    that assigns them; all others are constants where they are assigned. `reductions` are those by
+    subgroups, each of which has a function of its own.
     """
 
     scalar: frozenset[str]
     variables: frozenset[Register]
+    reductions: tuple[SubgroupReduce, ...]
 
 
 def uses_of(program: Program) -> Uses:
     scan = _Scan()
     scan.block((program.body,), ())
-    return Uses(scalar=frozenset(scan.scalar), variables=frozenset(scan.variables))
+    return Uses(
+        scalar=frozenset(scan.scalar),
+        variables=frozenset(scan.variables),
+        reductions=tuple(scan.reductions),
+    )
 
 
 class _Scan:
     def __init__(self) -> None:
         self.scalar: set[str] = set()
         self.variables: set[Register] = set()
+        self.reductions: list[SubgroupReduce] = []
         self._assigned: dict[Register, tuple[int, ...]] = {}
         self._blocks = 0
         self._path: tuple[int, ...] = ()
@@ -78,7 +86,13 @@ class _Scan:
             elif isinstance(node, Load):
                 self._access(node.buffer, node.index, node.lanes)
             else:
+                if isinstance(node, SubgroupReduce):
+                    self._reduction(node)
                 waiting.extend(operands(node))
+
+    def _reduction(self, node: SubgroupReduce) -> None:
+        self.reductions.append(node)
+        self.scalar.add(node.shared.name)
 
     def _read(self, register: Register) -> None:
         made = self._assigned.get(register)

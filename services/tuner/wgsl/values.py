@@ -26,6 +26,7 @@ from services.tuner.ir.nodes import (
     Read,
     Register,
     Select,
+    SubgroupReduce,
 )
 from services.tuner.ir.unsupported import unsupported
 from services.tuner.wgsl.indices import Indices
@@ -34,6 +35,9 @@ from services.tuner.wgsl.memory import Memory, type_text
 LANE = "xyzw"
 BITS = "runtime_bits"
 """A private variable for numbers that WGSL has no literal for: it refuses inf in constants."""
+
+SUBGROUP = "subgroup_lanes"
+"""How many threads a subgroup of this GPU has: what functions that reduce by them have to know."""
 
 _INFIX = {
     BinaryOp.ADD: "+",
@@ -77,6 +81,7 @@ class Values:
             Cast: self._cast,
             Bitcast: self._bitcast,
             Call: self._call,
+            SubgroupReduce: self._reduced,
         }
 
     def text(self, value: Expression) -> str:
@@ -182,3 +187,11 @@ class Values:
         if node.function not in _CALLS:
             raise unsupported(node, "the WGSL printer")
         return f"{_CALLS[node.function]}({self.text(node.argument)})"
+
+    def _reduced(self, node: SubgroupReduce) -> str:
+        thread = self.unsigned(node.thread)
+        return f"{self.reducer(node)}({self.text(node.value)}, {thread}, {SUBGROUP})"
+
+    def reducer(self, node: SubgroupReduce) -> str:
+        """The name of the function for it."""
+        return self._indices.names.of("function", f"over_{node.shared.name}")
