@@ -63,10 +63,9 @@ def _known(path: list[str]) -> bool:
 
 def test_the_settings_are_those_that_processes_read_within_the_same_bounds() -> None:
     read = Settings.model_json_schema()["properties"]
+    settable = read.keys() - OWN - NOT_OFFERED
     offered = SCHEMA["properties"]["settings"]["properties"]
-    assert offered.keys() == read.keys() - OWN - NOT_OFFERED, (
-        "bring values.schema.json and Settings together"
-    )
+    assert offered.keys() == settable, "bring values.schema.json and Settings together"
     bounds = ("type", "minimum", "maximum", "exclusiveMinimum")
     for name, schema in offered.items():
         assert {b: schema.get(b) for b in bounds} == {b: read[name].get(b) for b in bounds}
