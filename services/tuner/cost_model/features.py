@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import GpuProbeLevels, ProbeLevels
 from kernelzoo.domain.operators import Family
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.cost_model.observation import ProbedDevice
 from services.tuner.cost_model.usage import Usage, usage
@@ -30,6 +31,11 @@ def features(candidate: Candidate, device: ProbedDevice) -> dict[str, float]:
     """By name: `workload.`, `config.`, `use.`, `device.` and `fit.`, which is of both."""
     own, used = _of_candidate(candidate)
     return dict((*own, *_of_device(device), *_fit(candidate.workload, used, device)))
+
+
+def kind_column(kind: TargetKind) -> str:
+    """Its name. A model has it that has seen the target."""
+    return f"device.{kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ def _of_config(candidate: Candidate) -> Iterator[Feature]:
 
 def _of_device(device: ProbedDevice) -> Iterator[Feature]:
     target, rho = device.device_class.target, device.device_class.rho
-    yield f"device.{target.kind}", 1.0
+    yield kind_column(target.kind), 1.0
     for feature in target.features:
         yield f"device.{feature}", 1.0
     for number, bit in enumerate(rho.bits):

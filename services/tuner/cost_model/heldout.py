@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
+from kernelzoo.domain.target import TargetKind
 from services.tuner.cost_model.observation import Race
 
 ONE_IN = 5
@@ -67,6 +68,19 @@ def split(races: tuple[Race, ...]) -> Split:
         training=tuple(sides.get((False, False), ())),
         devices=tuple(sides.get((True, False), ())),
         shapes=tuple(sides.get((False, True), ())),
+    )
+
+
+def of_kind(parts: Split, *kinds: TargetKind) -> Split:
+    """The same choice, of races on these targets alone."""
+
+    def chosen(side: tuple[Race, ...]) -> tuple[Race, ...]:
+        return tuple(race for race in side if race.device.kind in kinds)
+
+    return Split(
+        training=chosen(parts.training),
+        devices=chosen(parts.devices),
+        shapes=chosen(parts.shapes),
     )
 
 

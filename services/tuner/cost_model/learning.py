@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kernelzoo.domain.target import TargetKind
 from services.tuner.cost_model.evaluation import Evaluation, judge
-from services.tuner.cost_model.heldout import Split, split
+from services.tuner.cost_model.heldout import Split, of_kind, split
 from services.tuner.cost_model.model import CostModel, train
 from services.tuner.cost_model.observation import Observation, races
 
@@ -23,20 +24,41 @@ class Lesson:
 
 
 def learn(observations: Iterable[Observation], previous: CostModel | None) -> Lesson | None:
-    """None where there is too little to learn from, or too little to judge by."""
+    """None where there is too little to learn from, or too little to judge by.
+
+    A target whose spaces the model orders no better than they are is not taught: of it the model
+    knows nothing, and lets it be.
+    """
     parts = split(races(observations))
-    judged_by = len(parts.devices) + len(parts.shapes)
-    if len(parts.training) < FEWEST_RACES or judged_by < FEWEST_RACES:
+    if _too_little(parts):
         return None
     model = train(parts.training)
+    worthy = [kind for kind in TargetKind if _worthy(model, of_kind(parts, kind))]
+    if worthy and any(race.device.kind not in worthy for race in parts.training):
+        parts = of_kind(parts, *worthy)
+        model = train(parts.training)
     evaluation = judge(model, parts.devices, parts.shapes)
-    reason = _objection(model, evaluation, previous, parts)
+    reason = "" if worthy else "beats the order of the lite space on no target with enough races"
+    reason = _objection(model, evaluation, previous, parts) or reason
     return Lesson(
         model=model,
         evaluation=evaluation,
         published=not reason,
         reason=reason or "no worse than what is served, on the same held-out races",
     )
+
+
+def _too_little(parts: Split) -> bool:
+    judged_by = len(parts.devices) + len(parts.shapes)
+    return len(parts.training) < FEWEST_RACES or judged_by < FEWEST_RACES
+
+
+def _worthy(model: CostModel, parts: Split) -> bool:
+    """Whether the model beats the order of the space on enough held-out races of one target."""
+    if _too_little(parts):
+        return False
+    found = judge(model, parts.devices, parts.shapes)
+    return found.loss < found.promise_loss
 
 
 def _objection(

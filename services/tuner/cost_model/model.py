@@ -11,7 +11,8 @@ import xgboost
 from numpy.typing import NDArray
 
 from kernelzoo.domain.candidate import Candidate
-from services.tuner.cost_model.features import Columns, features
+from kernelzoo.domain.target import TargetKind
+from services.tuner.cost_model.features import Columns, features, kind_column
 from services.tuner.cost_model.heldout import Seen
 from services.tuner.cost_model.observation import ProbedDevice, Race
 
@@ -76,6 +77,10 @@ class CostModel:
         """64 hex digits."""
         return sha256(self.body).hexdigest()
 
+    def knows(self, kind: TargetKind) -> bool:
+        """Whether it has learned from devices of this target."""
+        return kind_column(kind) in self.columns.names
+
     def costs(self, candidates: Sequence[Candidate], device: ProbedDevice) -> tuple[float, ...]:
         """Lower is better. Comparable for one workload on one device only."""
         matrix = self.columns.matrix([features(candidate, device) for candidate in candidates])
@@ -83,7 +88,9 @@ class CostModel:
         return tuple(-float(merit) for merit in merits)
 
     def order(self, candidates: Sequence[Candidate], device: ProbedDevice) -> tuple[Candidate, ...]:
-        """The likely fastest first; among equals the order given."""
+        """The likely fastest first; among equals, and for a target unknown, the order given."""
+        if not self.knows(device.kind):
+            return tuple(candidates)
         costs = self.costs(candidates, device)
         ranked = sorted(range(len(candidates)), key=costs.__getitem__)
         return tuple(candidates[position] for position in ranked)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass, Engine, GpuProbeLevels, ProbeLevels
+from kernelzoo.domain.target import TargetKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,10 @@ class ProbedDevice:
     engine: Engine
     peak_gflops: float = 0.0
     probe: ProbeLevels | GpuProbeLevels | None = None
+
+    @property
+    def kind(self) -> TargetKind:
+        return self.device_class.target.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

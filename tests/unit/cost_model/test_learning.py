@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.cost_model.evaluation import score
@@ -13,6 +14,7 @@ from services.tuner.cost_model.learning import Lesson, learn
 from services.tuner.cost_model.model import CostModel, Recipe, train
 from services.tuner.cost_model.observation import Observation, races
 from services.tuner.cost_model.order import evaluation_order
+from services.tuner.space import lite_space
 from tests.unit.cost_model.analytic import CORES, WORKLOADS, observed
 
 
@@ -147,6 +149,40 @@ def test_configs_of_an_unknown_target_are_learned_by_their_settings() -> None:
     for core, best in ((CORES[0], 4), (CORES[1], 16)):
         space = [made(WORKLOADS[0], warps) for warps in (1, 2, 4, 8, 16)]
         assert dict(learned.model.order(space, core.probed)[0].config)["warps"] == best
+
+
+@pytest.mark.parametrize(("fastest_last", "taught"), [(True, True), (False, False)])
+def test_a_target_whose_space_is_ordered_well_is_left_as_it_is(
+    crowd: tuple[Observation, ...], *, fastest_last: bool, taught: bool
+) -> None:
+    """And the other target is learned all the same."""
+    space = {each: lite_space(each, TargetKind.WEBGPU)[:8] for each in WORKLOADS}
+    gpus = [
+        replace(
+            core.probed,
+            device_class=DeviceClass.parse(f"{core.probed.hardware}:r101-010:webgpu"),
+            probe=None,
+        )
+        for core in CORES
+    ]
+    measured = [
+        Observation(
+            device=gpu, candidate=each, relative_time=9.0 - place if fastest_last else 1.0 + place
+        )
+        for gpu in gpus
+        for workload in WORKLOADS
+        for place, each in enumerate(space[workload])
+    ]
+    learned = learn((*crowd, *measured), None)
+    assert learned is not None
+    assert learned.published
+    assert (learned.model.knows(TargetKind.WASM), learned.model.knows(TargetKind.WEBGPU)) == (
+        True,
+        taught,
+    )
+    in_order = space[WORKLOADS[0]]
+    ordered = learned.model.order(in_order, gpus[0])
+    assert (ordered == in_order) is not taught
 
 
 def test_a_perfect_order_has_no_regret_and_a_reversed_one_the_most(
