@@ -45,6 +45,11 @@ class Affine:
             constant=self.constant * factor, terms=tuple((v, c * factor) for v, c in self.terms)
         )
 
+    def divided(self, divisor: int) -> "Affine":
+        """Where all of it divides."""
+        terms = tuple((var, factor // divisor) for var, factor in self.terms)
+        return Affine(constant=self.constant // divisor, terms=terms)
+
     def substitute(self, var: str, value: "Affine") -> "Affine":
         factor = self.coefficient(var)
         if not factor:

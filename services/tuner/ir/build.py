@@ -87,6 +87,10 @@ class Frame:
     def most(self, index: Affine) -> int:
         return index.bounds(self.ranges)[1]
 
+    def open(self, bounds: Iterable[Bound]) -> tuple[Bound, ...]:
+        """Those that do not hold anyway."""
+        return tuple(bound for bound in bounds if self.most(bound.index) >= bound.limit)
+
     def named(self, var: str, value: Expression, most: int) -> Affine:
         """A value from 0 to `most`."""
         self.lets.append(Let(var=var, value=value, low=0, high=most, body=()))
@@ -123,10 +127,8 @@ class Frame:
         """The index, or the last multiple of `step` below the extent where it leaves it."""
         if self.most(index) + step <= extent:
             return index
-        terms = tuple((var, factor // step) for var, factor in index.terms)
-        steps = Affine(constant=index.constant // step, terms=terms)
         last = extent // step - 1
-        value = binary(BinaryOp.MIN, IndexValue(index=steps), whole(last))
+        value = binary(BinaryOp.MIN, IndexValue(index=index.divided(step)), whole(last))
         return self.named(name, value, last).times(step)
 
     def around(self, body: Block) -> Block:

@@ -16,6 +16,7 @@ from kernelzoo.errors import InvalidSchedule
 from services.tuner.extents import Extents
 from services.tuner.settings import Settings, config_of
 from services.tuner.webgpu.limits import required
+from services.tuner.webgpu.windows import product_extents
 
 LANES = 4
 MAX_TILE = 128
@@ -78,7 +79,7 @@ class TilesConfig:
             prefetch=Prefetch(settings.choice("prefetch", tuple(Prefetch))),
             **chosen,
         )
-        settings.refuse_fault(config.fault(Extents.of(candidate.workload)))
+        settings.refuse_fault(config.fault(product_extents(candidate.workload)))
         settings.refuse_features(config.requires(candidate.workload))
         return config
 
@@ -138,7 +139,7 @@ class TilesConfig:
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
         bindings = [tensor.size_bytes for tensor in workload.tensors]
-        bindings.append(self.scratch_bytes(Extents.of(workload)))
+        bindings.append(self.scratch_bytes(product_extents(workload)))
         return required(
             threads=self.threads,
             workgroup_bytes=self.workgroup_bytes,
@@ -221,4 +222,4 @@ class TilesConfig:
             self.requires(workload)
         except InvalidSchedule:
             return True
-        return bool(self.fault(Extents.of(workload)))
+        return bool(self.fault(product_extents(workload)))

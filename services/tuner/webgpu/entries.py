@@ -33,6 +33,10 @@ class EntriesConfig:
         settings.refuse_features(config.requires(candidate.workload))
         return config
 
+    @classmethod
+    def describes(cls, candidate: Candidate) -> bool:
+        return "wide" in dict(candidate.config)
+
     def fault(self) -> str:
         """What makes the config unusable, or ''."""
         if self.threads not in THREADS:

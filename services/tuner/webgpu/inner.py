@@ -7,8 +7,10 @@ from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import LANES, Frame, binary, serial, total, under, unrolled, vector
 from services.tuner.ir.kinds import BinaryOp, Element, Scope
 from services.tuner.ir.nodes import Barrier, Block, Bound, Buffer, Load, Store
+from services.tuner.webgpu.blocks import in_blocks
 from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
-from services.tuner.webgpu.operands import Operand, Piece, loaded, piece
+from services.tuner.webgpu.loads import loaded
+from services.tuner.webgpu.operands import Operand, Piece, piece
 from services.tuner.webgpu.place import Place
 from services.tuner.webgpu.staging import Tile, held_elements, read, units, written
 
@@ -62,29 +64,6 @@ def _products(config: TilesConfig, sums: Buffer, source: _Source) -> Block:
     return (unrolled("k4", config.unroll_k // LANES, *source.step, each),)
 
 
-def _in_blocks(
-    frame: Frame, place: Place, config: TilesConfig, k: int
-) -> tuple[int, Callable[[Affine, Callable[..., Block]], Block]]:
-    """How many blocks of k a workgroup has, and what reads one: the last may end inside."""
-    count = -(-k // config.block_k) // config.split_k
-    frame.variable("block", count)
-
-    def reading(number: Affine, at: Callable[..., Block], blocks: int = count) -> Block:
-        """Of block `number`, a form of "block", of which there are `blocks` here."""
-        which = place.part.times(count).plus(number)
-        start = which.times(config.block_k)
-        low, high = which.bounds({**frame.ranges, "block": (0, blocks - 1)})
-        full = k // config.block_k
-        if high < full:
-            return at(start, tail=False)
-        tail = at(Affine(constant=full * config.block_k), tail=True)
-        if low >= full:
-            return tail
-        return under((Bound(index=which, limit=full),), at(start, tail=False), tail)
-
-    return count, reading
-
-
 def _direct(
     frame: Frame, config: TilesConfig, operands: tuple[Operand, Operand], place: Place, sums: Buffer
 ) -> Inner:
@@ -96,7 +75,7 @@ def _direct(
     columns = [place.column.plus(place.own_column(j)) for j in range(config.tile_n)]
     pieces_a, pieces_b = _own_pieces(frame, a, rows), _own_pieces(frame, b, columns)
     frame.ranges["k4"] = (0, config.unroll_k // LANES - 1)
-    count, reading = _in_blocks(frame, place, config, a.k)
+    count, reading = in_blocks(frame, place, config, a)
 
     def at(start: Affine, *, tail: bool) -> Block:
         here = total(start, place.layer.times(config.unroll_k), _form(k4=LANES))
@@ -146,7 +125,7 @@ def _cached(
     """Threads copy blocks of a and b into workgroup memory together, and read their tiles there."""
     tiles = _tiles(config, operands, place)
     shares = [(tile, units(frame, tile, place.thread, config.threads)) for tile in tiles]
-    count, reading = _in_blocks(frame, place, config, operands[0].k)
+    count, reading = in_blocks(frame, place, config, operands[0])
     own_a = _buffer("own_a", LANES * config.tile_m if config.cache is Cache.ROWS else config.tile_m)
 
     def at(start: Affine, *, tail: bool) -> Block:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import LANES, Frame, total, under, vector
 from services.tuner.ir.nodes import Block, Bound, Buffer, Load, Store
-from services.tuner.webgpu.operands import Operand, Piece, loaded, piece
+from services.tuner.webgpu.loads import loaded
+from services.tuner.webgpu.operands import Operand, Piece, piece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

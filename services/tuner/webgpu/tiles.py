@@ -1,7 +1,9 @@
 """The loop nest of a contraction for GPUs: blocks for workgroups, tiles for threads."""
 
+from dataclasses import replace
 from functools import reduce
 
+from kernelzoo.domain.workload import Workload
 from services.tuner.extents import Extents
 from services.tuner.frontend.products import Product, product_of
 from services.tuner.ir.affine import Affine
@@ -30,21 +32,25 @@ from services.tuner.ir.nodes import (
     Store,
 )
 from services.tuner.passes.threads import Threads, threaded
-from services.tuner.webgpu.contraction import TilesConfig
+from services.tuner.webgpu.contraction import Cache, TilesConfig
 from services.tuner.webgpu.inner import inner_of
 from services.tuner.webgpu.operands import operands_of
+from services.tuner.webgpu.parameters import parameters_of
 from services.tuner.webgpu.place import Place, place_of
+from services.tuner.webgpu.windows import product_extents, window_of
 
 ADDING_THREADS = 64
 
 
-def tiles_programs(extents: Extents, config: TilesConfig) -> tuple[Program, ...]:
+def tiles_programs(workload: Workload, config: TilesConfig) -> tuple[Program, ...]:
     """One dispatch, and one that adds partial sums up where workgroups share them."""
-    product = product_of(extents)
+    extents = product_extents(workload)
+    window = window_of(workload, LANES if config.cache is Cache.NONE else config.block_k)
+    product = replace(product_of(extents), parameters=parameters_of(workload))
     shared = _partial_sums(extents, config)
     frame = Frame()
     place = place_of(frame, extents, config)
-    operands = operands_of(product.parameters, extents, place.batch)
+    operands = operands_of(product.parameters, extents, place.batch, window)
     sums = Buffer(
         name="sums", scope=Scope.LOCAL, element=Element.F32, size=config.tile_m * config.tile_n
     )

@@ -22,12 +22,20 @@ from services.tuner.space.gpu.estimate import estimated_us
 from services.tuner.space.gpu.usage import OTHER_REGISTERS, registers_of, usage_of
 from services.tuner.webgpu.contraction import Cache, TilesConfig
 from services.tuner.webgpu.entries import EntriesConfig
+from services.tuner.webgpu.pixels import PixelsConfig
+from services.tuner.webgpu.rows import TeamConfig
 from tests.unit.tuner.candidates import MODELS
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
 from tests.unit.tuner.reference import EXAMPLES, reference
 
 NVIDIA = gpu_model("nvidia", "")
+KINDS: tuple[type[TilesConfig | TeamConfig | PixelsConfig | EntriesConfig], ...] = (
+    TilesConfig,
+    TeamConfig,
+    PixelsConfig,
+    EntriesConfig,
+)
 LARGE_BINDING = "binding-256m"
 
 
@@ -79,7 +87,7 @@ def test_every_operator_of_every_shape_has_valid_candidates_on_every_gpu(
     assert set(space[0].requires) <= {LARGE_BINDING}
     for candidate in space:
         assert set(candidate.requires) <= set(FEATURES[TargetKind.WEBGPU])
-        kind = TilesConfig if TilesConfig.describes(candidate) else EntriesConfig
+        kind = next(kind for kind in KINDS if kind.describes(candidate))
         assert kind.of(candidate).candidate(workload) == candidate
 
 

@@ -9,6 +9,7 @@ from services.tuner.extents import Extents
 from services.tuner.space.gpu.estimate import promise
 from services.tuner.space.gpu.usage import registers_of, usage_of
 from services.tuner.webgpu.contraction import LANES, Cache, Prefetch, TilesConfig
+from services.tuner.webgpu.windows import product_extents
 
 MOST_CANDIDATES = 64
 SAME_TILES = 4
@@ -66,7 +67,7 @@ and takes half a minute to create a pipeline of a body with 1,024 products."""
 def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig, ...]:
     """None is refused. The first is the best of those that require no more than the workload itself
     does: a matrix above 128 MiB needs a limit."""
-    extents = Extents.of(workload)
+    extents = product_extents(workload)
 
     def best(configs: Iterator[TilesConfig], most: int) -> list[TilesConfig]:
         kept = [config for config in dict.fromkeys(configs) if not config.refused(workload)]

@@ -1,0 +1,58 @@
+"""The settings of one kernel that slides windows over each channel by itself: depthwise
+convolutions and pooling, for GPUs."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.settings import Settings, config_of
+from services.tuner.webgpu.entries import THREADS
+from services.tuner.webgpu.limits import required
+
+MAX_TILE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PixelsConfig:
+    """`threads` to a workgroup; each makes `tile_x` neighbouring pixels of four channels, or of
+    one where channels are no multiple of four."""
+
+    threads: int
+    tile_x: int
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        names = tuple(field.name for field in fields(cls))
+        settings = Settings(candidate, names, TargetKind.WEBGPU)
+        config = cls(threads=settings.whole("threads"), tile_x=settings.whole("tile_x"))
+        settings.refuse_fault(config.fault(candidate.workload))
+        settings.refuse_features(config.requires(candidate.workload))
+        return config
+
+    @classmethod
+    def describes(cls, candidate: Candidate) -> bool:
+        return "tile_x" in dict(candidate.config)
+
+    def requires(self, workload: Workload) -> tuple[str, ...]:
+        largest = max(tensor.size_bytes for tensor in workload.tensors)
+        return required(threads=self.threads, workgroup_bytes=0, binding_bytes=largest)
+
+    def candidate(self, workload: Workload) -> Candidate:
+        return Candidate(
+            workload=workload,
+            kind=TargetKind.WEBGPU,
+            config=config_of(asdict(self)),
+            requires=self.requires(workload),
+        )
+
+    def fault(self, workload: Workload) -> str:
+        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+        if self.threads not in THREADS:
+            return f"threads={self.threads} must be one of {', '.join(map(str, THREADS))}"
+        most = min(MAX_TILE, workload.extent["x"])
+        if not 1 <= self.tile_x <= most:
+            return f"tile_x={self.tile_x} must be from 1 to {most}"
+        return ""

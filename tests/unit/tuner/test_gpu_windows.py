@@ -1,0 +1,143 @@
+"""Windows on GPUs: convolutions as products of matrices, and sliding over each channel."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kernelzoo.domain.candidate import Setting
+from kernelzoo.domain.gpu import ANY_GPU, GPU_MODELS, GpuModel
+from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidSchedule
+from services.tuner.compile import compile_candidate
+from services.tuner.space import lite_space
+from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
+from services.tuner.webgpu.pixels import PixelsConfig
+from tests.snapshots import Golden
+from tests.unit.tuner.execution import inputs_of
+from tests.unit.tuner.gpu_checks import right
+from tests.unit.tuner.gpu_reference import interpreted
+from tests.unit.tuner.reference import reference
+
+
+def tiles(
+    cache: Cache, prefetch: Prefetch = Prefetch.NONE, *, block_k: int = 8, split_k: int = 1
+) -> TilesConfig:
+    return TilesConfig(
+        block_m=16,
+        block_n=16,
+        block_k=block_k,
+        tile_m=4,
+        tile_n=4,
+        unroll_k=block_k,
+        cache=cache,
+        prefetch=prefetch,
+        depth=1,
+        split_k=split_k,
+        group_m=1,
+    )
+
+
+CONVOLUTIONS = {
+    "padding": "conv2d+bias+relu:f32:b1h5w6c8o12r3q3s1p1",
+    "neighbours": "conv2d:f32:b1h7w5c12o8r3q3s2p1",
+    "single": "conv2d+bias:f32:b2h7w6c3o5r3q3s2p1",
+    "corners": "conv2d+residual:f32:b2h6w7c8o8r1q1s2p0",
+    "one": "conv2d:f32:b1h3w3c4o4r3q3s1p0",
+}
+"""All channels of a pixel in a block, or four of them, or one; no padding; one window alone."""
+
+WAYS = {
+    "none": tiles(Cache.NONE),
+    "rows": tiles(Cache.ROWS, Prefetch.REGISTERS),
+    "turned": tiles(Cache.TURNED, Prefetch.BLOCKS),
+    "long": tiles(Cache.ROWS, block_k=16),
+}
+SLIDING = (
+    "depthwise_conv2d:f32:b2h7w9c8r3q3s2p1",
+    "depthwise_conv2d:f32:b1h5w21c3r2q17s1p1",
+    "max_pool2d:f32:b2h9w7c5r3q3s2p1",
+    "max_pool2d:f32:b1h6w9c8r3q3s1p1",
+    "avg_pool2d:f32:b1h7w7c16r7q7s1p0",
+)
+GOLDEN: dict[str, tuple[str, TilesConfig | PixelsConfig]] = {
+    "gpu-conv2d": (CONVOLUTIONS["padding"], tiles(Cache.ROWS, Prefetch.REGISTERS)),
+    "gpu-depthwise": ("depthwise_conv2d:f32:b1h4w5c4r3q3s1p1", PixelsConfig(threads=32, tile_x=2)),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_windows_read_as_recorded_and_are_right(name: str, golden: Golden) -> None:
+    key, config = GOLDEN[name]
+    steps = right(config.candidate(Workload.parse(key)))
+    golden(f"{name}.wgsl", steps.artifact.body.decode())
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_every_way_of_reading_is_right_for_every_window(name: str, way: str) -> None:
+    right(WAYS[way].candidate(Workload.parse(CONVOLUTIONS[name])))
+
+
+def test_parts_of_a_sum_over_windows_are_added() -> None:
+    config = tiles(Cache.ROWS, split_k=3)
+    steps = right(config.candidate(Workload.parse(CONVOLUTIONS["padding"])))
+    assert len(steps.artifact.manifest.dispatches) == 2
+
+
+@pytest.mark.parametrize("tile_x", [1, 2, 3])
+@pytest.mark.parametrize("key", SLIDING)
+def test_pixels_side_by_side_are_right(key: str, tile_x: int) -> None:
+    workload = Workload.parse(key)
+    config = PixelsConfig(threads=32, tile_x=min(tile_x, workload.extent["x"]))
+    right(config.candidate(workload))
+
+
+@pytest.mark.parametrize(
+    ("key", "config"),
+    [(CONVOLUTIONS["single"], WAYS["turned"]), (SLIDING[0], PixelsConfig(threads=32, tile_x=2))],
+)
+def test_the_interpreter_agrees(key: str, config: TilesConfig | PixelsConfig) -> None:
+    workload = Workload.parse(key)
+    steps = right(config.candidate(workload))
+    inputs = inputs_of(workload)
+    for programs in (steps.scheduled, steps.optimised):
+        error = np.abs(interpreted(programs, workload, inputs) - reference(workload, inputs)).max()
+        assert error <= comparison_tolerance(workload)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"threads": 48}, "threads=48 must be one of"),
+        ({"threads": 1 << 40}, "must be one of"),
+        ({"tile_x": 0}, "from 1 to 7"),
+        ({"tile_x": 8}, "from 1 to 7"),
+        ({"tile_x": True}, "must be a whole number"),
+        ({"tile_y": 1}, "unknown"),
+    ],
+)
+def test_a_hostile_config_is_refused(changes: dict[str, Setting], message: str) -> None:
+    workload = Workload.parse("max_pool2d:f32:b1h8w8c4r2q2s1p0")
+    good = PixelsConfig(threads=64, tile_x=2).candidate(workload)
+    config = tuple(sorted((dict(good.config) | changes).items()))
+    with pytest.raises(InvalidSchedule, match=message):
+        compile_candidate(replace(good, config=config))
+
+
+@pytest.mark.parametrize("gpu", GPU_MODELS.values(), ids=lambda gpu: gpu.name)
+def test_the_space_of_a_convolution_has_dozens_of_points(gpu: GpuModel) -> None:
+    workload = Workload.parse("conv2d+bias+relu:f32:b1h56w56c64o64r3q3s1p1")
+    space = lite_space(workload, TargetKind.WEBGPU, gpu)
+    assert 20 <= len(space) <= 80
+    assert space[0].requires == ()
+
+
+def test_the_space_of_pooling_is_small() -> None:
+    workload = Workload.parse("max_pool2d:f32:b1h112w112c64r3q3s2p1")
+    space = lite_space(workload, TargetKind.WEBGPU, ANY_GPU)
+    assert 8 <= len(space) <= 16
+    for candidate in space:
+        assert PixelsConfig.of(candidate).candidate(workload) == candidate
