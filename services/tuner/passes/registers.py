@@ -94,7 +94,7 @@ class _Registers:
             buffers.append(body[0].buffer)
             body = body[0].body
         local = [buffer for buffer in buffers if buffer.scope is Scope.LOCAL]
-        found = slots_of(local, body, gathers=self._gathers)
+        found = slots_of(local, body, gathers=self._gathers) if local else {}
         inside = self.block(body, {**slots, **found})
         for buffer in reversed(buffers):
             if buffer.name not in found:
