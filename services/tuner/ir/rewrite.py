@@ -75,6 +75,7 @@ def _same(expression: Expression, _: Rebuild) -> Expression:
     return expression
 
 
+_LEAVES = frozenset((Const, IndexValue, Load, Read))
 _REBUILT: dict[type[Expression], Callable[..., Expression]] = {
     **dict.fromkeys((Const, IndexValue, Load, Read), _same),
     **dict.fromkeys(
@@ -98,11 +99,10 @@ def leaves(expression: Expression) -> Iterator[Expression]:
     waiting = [expression]
     while waiting:
         part = waiting.pop()
-        below = operands(part)
-        if below:
-            waiting.extend(reversed(below))
-        else:
+        if type(part) in _LEAVES:
             yield part
+        else:
+            waiting.extend(reversed(operands(part)))
 
 
 def inner_blocks(statement: Statement) -> tuple[Block, ...]:

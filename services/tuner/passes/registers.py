@@ -100,7 +100,8 @@ class _Registers:
             buffers.append(body[0].buffer)
             body = body[0].body
         local = [buffer for buffer in buffers if buffer.scope is Scope.LOCAL]
-        found = slots_of(local, body, gathers=self._gathers, replaces=self._replaces)
+        gathers, replaces = self._gathers, self._replaces
+        found = slots_of(local, body, gathers=gathers, replaces=replaces) if local else {}
         inside = self.block(body, {**slots, **found})
         for buffer in reversed(buffers):
             if buffer.name not in found:

@@ -1,19 +1,20 @@
 """The lite space of a contraction on a GPU: nnJIT's heuristics, then the likely best first."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
 from services.tuner.extents import Extents
-from services.tuner.space.gpu.estimate import promise
+from services.tuner.space.gpu.estimate import estimated_us, promise
 from services.tuner.space.gpu.usage import registers_of, usage_of
 from services.tuner.webgpu.contraction import LANES, Cache, Prefetch, TilesConfig
 from services.tuner.webgpu.windows import product_extents
 
 MOST_CANDIDATES = 64
-SAME_TILES = 4
-"""Candidates that differ in less than block, tile and cache."""
+REPETITION = 0.01
+"""Candidates of one block and tile err alike: each further one stands as far back as if it took so
+much longer."""
 
 TILES = ((8, 8), (8, 4), (4, 8), (4, 4), (8, 16), (16, 8))
 """tile_m x tile_n, powers of two (heuristic 2) of vectors of four (heuristic 1)."""
@@ -72,7 +73,7 @@ def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig,
     def best(configs: Iterator[TilesConfig], most: int) -> list[TilesConfig]:
         kept = [config for config in dict.fromkeys(configs) if not config.refused(workload)]
         kept.sort(key=lambda config: promise(extents, config, gpu))
-        return _different(kept, most)
+        return _different(kept, most, lambda config: estimated_us(extents, config, gpu))
 
     if gpu.warp_lanes < FEW_LANES:
         found = [c for c in dict.fromkeys(_processor(extents)) if not c.refused(workload)]
@@ -87,15 +88,17 @@ def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig,
     return (plain, *(config for config in found if config != plain))
 
 
-def _different(configs: list[TilesConfig], most: int) -> list[TilesConfig]:
-    counts: dict[tuple[int | str, ...], int] = {}
-    kept: list[TilesConfig] = []
-    for config in configs:
-        kind = (config.block_m, config.block_n, config.tile_m, config.tile_n, config.cache)
-        counts[kind] = counts.get(kind, 0) + 1
-        if counts[kind] <= SAME_TILES and len(kept) < most:
-            kept.append(config)
-    return kept
+def _different(
+    ranked: list[TilesConfig], most: int, us: Callable[[TilesConfig], float]
+) -> list[TilesConfig]:
+    """The first of them, in an order in which those of the same block and tile stand apart."""
+    counts: dict[tuple[int, ...], int] = {}
+    apart: dict[TilesConfig, float] = {}
+    for config in ranked:
+        kind = (config.block_m, config.block_n, config.tile_m, config.tile_n)
+        repeated = counts[kind] = counts.get(kind, -1) + 1
+        apart[config] = us(config) * (1 + REPETITION * repeated)
+    return sorted(apart, key=apart.__getitem__)[:most]
 
 
 def _cached(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
