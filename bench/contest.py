@@ -12,7 +12,7 @@ from bench.site import Site
 from bench.workloads import Case
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
-from services.tuner.compile import compile_candidate
+from services.tuner.compile import compile_candidate, pack_kernels
 from services.tuner.space import lite_space
 
 FINALISTS = 3
@@ -36,8 +36,11 @@ class Space:
     def of(cls, case: Case, site: Site) -> "Space":
         space = lite_space(case.workload, TargetKind.WASM)
         made = [compiled(each, compile_candidate(each)) for each in space]
-        for each in made:
+        for candidate, each in zip(space, made, strict=True):
             site.publish(each.kernel.url, each.artifact.body)
+            packs = pack_kernels(candidate, each.artifact.manifest)
+            for layout, pack in zip(each.kernel.layouts, packs, strict=True):
+                site.publish(layout.pack.url, pack.body)
         return cls(
             case=case,
             candidates={each.candidate_id: each for each in space},

@@ -10,12 +10,15 @@ from pydantic.alias_generators import to_camel
 
 from bench.gpu_cases import GpuCase
 from bench.page_lease import Compiled, compiled, lease
-from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.candidate import Candidate, Setting
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.leases import Lease
 from services.tuner.compile import compile_candidate
 from services.tuner.space import lite_space
+
+LEFT_OUT = (1, "none", False)
+"""Settings with such a value say that something is not done."""
 
 
 class _Camel(BaseModel):
@@ -122,19 +125,20 @@ def _case(space: GpuSpace) -> JobCase:
 
 
 def _short(candidate: Candidate) -> str:
-    """'64x64x16 of 8x8 u4 turned prefetch s4 g1': block, thread tile, unroll, split, group.
-
-    Configs of other families are named setting by setting.
+    """'64x64x16/8x8 turned registers split4 unroll4': a block, a thread's tile of it, and what
+    else is not left out. Configs of other families are named setting by setting.
     """
     config = dict(candidate.config)
     if "tile_m" not in config or "block_k" not in config:
         return " ".join(f"{name}={value}" for name, value in candidate.config)
-    return (
-        f"{config['block_m']}x{config['block_n']}x{config['block_k']} of "
-        f"{config['tile_m']}x{config['tile_n']} u{config['unroll_k']} {config['cache']} "
-        f"{'prefetch ' if config['prefetch'] else ''}"
-        f"s{config['split_k']} g{config['group_m']}"
-    )
+    block = "x".join(str(config.pop(name)) for name in ("block_m", "block_n", "block_k"))
+    tile = "x".join(str(config.pop(name)) for name in ("tile_m", "tile_n"))
+    rest = (_setting(*each) for each in config.items() if each[1] not in LEFT_OUT)
+    return " ".join((f"{block}/{tile}", *rest))
+
+
+def _setting(name: str, value: Setting) -> str:
+    return value if isinstance(value, str) else f"{name.partition('_')[0]}{value}"
 
 
 def _path(made: Compiled) -> str:

@@ -58,14 +58,22 @@ def adapter_facts(answer: Answer) -> dict[str, Cell]:
 def _rows(held: GpuStandings) -> Iterator[dict[str, Cell]]:
     for name, standing in held.found.items():
         yield _row(held, name, standing)
-    notes = dict.fromkeys(held.wrong, "its output is wrong") | held.contest.failures
-    for name, note in notes.items():
+    for name, note in _notes(held).items():
         yield _empty_row() | {"workload": held.contest.case, "what": name, "note": note}
+
+
+def _notes(held: GpuStandings) -> dict[str, str]:
+    """Why who is not in the field; of candidates that failed the first."""
+    notes = dict.fromkeys(held.wrong, "its output is wrong") | held.contest.failures
+    failed = next((each for each in held.contest.screened if each.failure), None)
+    if failed is not None:
+        notes["candidate"] = f"{failed.config}: {failed.failure}"
+    return notes
 
 
 COLUMNS = (
     *("workload", "what", "kernel_us", "call_us", "batch_us", "profile_us", "spread"),
-    *("gflops", "of_limit", "gb_per_s", "kernel_x", "call_x", "note"),
+    *("gflops", "of_limit", "gb_s", "kernel_x", "call_x", "note"),
 )
 
 
@@ -86,7 +94,7 @@ def _row(held: GpuStandings, name: str, standing: GpuStanding) -> dict[str, Cell
         "spread": standing.kernel_spread,
         "gflops": standing.gflops or None,
         "of_limit": standing.gflops / limit if limit and standing.gflops else None,
-        "gb_per_s": _bandwidth(held, standing),
+        "gb_s": _bandwidth(held, standing),
         "kernel_x": _kernel_ratio(held, standing),
         "call_x": _call_ratio(held, standing),
         "note": _note(held) if name == OURS else "",

@@ -17,6 +17,7 @@ from bench.report import Cell, Claim, Report, machine
 from bench.site import Site
 from bench.standings import LIMITS, OURS, READING, Standing, Standings, standings
 from bench.workloads import (
+    CONSTANT,
     DECODE,
     LAYERS,
     OF_BANDWIDTH,
@@ -29,7 +30,7 @@ from bench.workloads import (
     Limit,
 )
 
-CASES = (*PAPER, TAILS, *DECODE, *LAYERS)
+CASES = (*PAPER, TAILS, *DECODE, *CONSTANT, *LAYERS)
 THREADS = (1, 2)
 THREADED = PAPER
 """Measured on several threads, too."""

@@ -1,6 +1,6 @@
 """What each primitive is worth on this device, and whether devices agree (nnJIT section 5.1).
 
-    python -m bench.primitives [--browser firefox] [--workload KEY] [--json FILE]
+    python -m bench.primitives [--browser firefox] [--json FILE]
     python -m bench.primitives --compare laptop.json phone.json
 
 Files to compare are reports of earlier runs, on other devices or in other browsers.
@@ -18,9 +18,10 @@ from bench.blank import BROWSERS, blank_site
 from bench.busy import Usage
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
+from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compilation
-from services.tuner.microbench.offline import WORKLOAD, Faster, Point, faster, findings, plan
+from services.tuner.microbench.offline import WORKLOAD, Faster, Point, Trial, faster, findings, plan
 
 BUNDLER = Path(__file__).parent.parent / "client" / "bundle-page.js"
 IN_PAGE = """async ([code, request]) => {
@@ -34,41 +35,39 @@ def measure(options: Namespace) -> Report:
     """A report of this device, or of the reports that are to be compared."""
     if options.compare:
         return comparison({path.stem: json.loads(path.read_text()) for path in options.compare})
-    workload = Workload.parse(options.workload)
-    answer, busy_cores = _in_browser(options.browser, _request(workload, options.rounds))
+    answer, busy_cores = _in_browser(options.browser, _request(options.rounds))
     rows = [_row(result) for result in answer["results"]]
     wrong = [row["primitive"] for row in rows if not _is_right(row)]
     if wrong:
         raise CannotMeasure(f"settings of {', '.join(map(str, wrong))} give different outputs")
     return Report(
-        name=f"primitives of {workload.key}",
+        name=f"primitives of {WORKLOAD}",
         machine=machine(engine=answer["engine"], others_busy_cores=busy_cores),
         rows=rows,
         claims=[Claim.at_least("two threads over one", _threads(rows), "x", 1.8)],
     )
 
 
-def _request(workload: Workload, rounds: int) -> dict[str, Any]:
+def _request(rounds: int) -> dict[str, Any]:
+    return {"rounds": rounds, "trials": [_trial(trial) for trial in plan()]}
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    workload = Workload.parse(trial.workload)
     return {
+        "primitive": trial.primitive,
         "tensors": [
-            {"name": t.name, "role": t.role, "dtype": t.dtype, "shape": list(t.shape)}
+            {"name": t.name, "role": t.role, "dtype": t.dtype, "shape": list(t.shape), "limit": 0}
             for t in workload.tensors
         ],
-        "summed": workload.extent["k"],
-        "rounds": rounds,
-        "trials": [
-            {
-                "primitive": trial.primitive,
-                "base": _point(workload, trial.base),
-                "advanced": _point(workload, trial.advanced),
-            }
-            for trial in plan()
-        ],
+        "tolerance": comparison_tolerance(workload),
+        "base": _point(workload, trial.base),
+        "advanced": _point(workload, trial.advanced),
     }
 
 
 def _point(workload: Workload, point: Point) -> dict[str, Cell]:
-    artifact = compilation(point.config.candidate(workload), point.switches).artifact
+    artifact = compilation(point.candidate(workload), point.switches).artifact
     return {
         "body": b64encode(artifact.body).decode(),
         "scratch_bytes": artifact.manifest.scratch_bytes,
@@ -148,7 +147,6 @@ def _meaning(fixed: Faster | None) -> str:
 if __name__ == "__main__":
     arguments = parser("The worth of each primitive on this device.")
     arguments.add_argument("--browser", choices=BROWSERS, default="chromium")
-    arguments.add_argument("--workload", default=WORKLOAD, help="a matmul whose tiles are whole")
     arguments.add_argument("--rounds", type=int, default=15)
     arguments.add_argument("--compare", type=Path, nargs="+", metavar="FILE")
     run(arguments, measure)

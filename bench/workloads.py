@@ -69,6 +69,12 @@ DECODE = (
 )
 """One token of a language model."""
 
+CONSTANT = tuple(
+    case(f"{each.name}-constant", f"{each.workload.key}:constant=b", each.speedup, each.limit)
+    for each in (*PAPER[:2], *DECODE)
+)
+"""Where b is weights that never change, so that it may be packed beforehand."""
+
 LAYERS = (
     case("conv3x3", "conv2d:f32:b1h56w56c64o64r3q3s1p1", 1.3),
     case("conv3x3-s2", "conv2d:f32:b1h56w56c128o128r3q3s2p1", 1.3),

@@ -7,7 +7,8 @@
 set -eu
 
 # Paths in site-packages that nothing reads at run time.
-UNREAD="tvm/3rdparty tvm/src tvm/include tvm/web tvm/libtvm_runtime_cuda.so numpy/*/tests numpy/tests"
+UNREAD="tvm/3rdparty tvm/src tvm/include tvm/web tvm/libtvm_runtime_cuda.so numpy/*/tests numpy/tests
+  scipy/*/tests scipy/*/*/tests xgboost/testing"
 
 packages() {
   # Found before there is another in the virtual environment, which is first on the image's path.

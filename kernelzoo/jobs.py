@@ -21,6 +21,8 @@ AGGREGATE_QUEUE = "aggregate"
 # well before the broker hands its message to another worker.
 TASK_LIMIT_S = 60
 VISIBILITY_TIMEOUT_S = 180
+# Training takes seconds of a core; beside thirteen busy processes on two cores it took 44 s.
+TRAINING_LIMIT_S = 150
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,16 @@ def tally(workload_key: str, device_class: str) -> Job:
 def ring() -> Job:
     """Send again the jobs of rows that have waited too long."""
     return Job(name="ring", queue=AGGREGATE_QUEUE, arguments=())
+
+
+def train_model(*, at_once: bool = False) -> Job:
+    """Train the cost model if the crowd has measured enough since the last time, or in any case."""
+    return Job(name="train_model", queue=COMPILE_QUEUE, arguments=(int(at_once),))
+
+
+def order_spaces() -> Job:
+    """Say in which order devices at work measure their spaces."""
+    return Job(name="order_spaces", queue=COMPILE_QUEUE, arguments=())
 
 
 class Sender(Protocol):

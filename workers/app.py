@@ -12,7 +12,8 @@ from kernelzoo.telemetry import configure_logging
 from workers import heartbeat
 from workers.tasks import register
 
-RING_EVERY_S = 2.0
+EVERY_S = ((jobs.ring(), 2.0), (jobs.order_spaces(), 15.0), (jobs.train_model(), 300.0))
+"""The periodic jobs. One that nobody took before its next is worth nothing, and expires."""
 
 
 def create() -> Celery:
@@ -20,14 +21,14 @@ def create() -> Celery:
     celery = jobs.broker(settings.redis_url)
     register(celery, settings)
     heartbeat.install(celery, settings.alive_file)
-    ring = jobs.ring()
     celery.conf.beat_schedule = {
-        ring.name: {
-            "task": ring.name,
-            "schedule": RING_EVERY_S,
-            # A ring that nobody took before the next one is worth nothing.
-            "options": {"queue": ring.queue, "expires": RING_EVERY_S},
+        job.name: {
+            "task": job.name,
+            "args": job.arguments,
+            "schedule": every_s,
+            "options": {"queue": job.queue, "expires": every_s},
         }
+        for job, every_s in EVERY_S
     }
     setup_logging.connect(lambda **_: configure_logging(as_json=settings.log_json), weak=False)
     return celery

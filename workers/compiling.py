@@ -15,7 +15,7 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import KernelZooError
 from kernelzoo.store import candidates, tuning, wake
 from kernelzoo.store.blocking import execute, fetch_one
-from services.tuner.compile import compile_candidate
+from services.tuner.compile import compile_candidate, pack_kernels
 from services.tuner.space import lite_space
 
 log = structlog.get_logger(__name__)
@@ -76,20 +76,29 @@ def _compile(db: Database, row: candidates.CandidateRow) -> None:
         _give_up(db, row, f"its worker died {candidates.MAX_ATTEMPTS} times while compiling it")
         return
     start_ns = time.perf_counter_ns()
+    candidate = row.to_candidate()
     try:
-        artifact = compile_candidate(row.to_candidate())
+        artifact = compile_candidate(candidate)
+        packs = pack_kernels(candidate, artifact.manifest)
     except KernelZooError as error:
         _give_up(db, row, str(error))
         return
-    _store(db, row, artifact, start_ns)
+    _store(db, row, artifact, packs, start_ns)
 
 
-def _store(db: Database, row: candidates.CandidateRow, artifact: Artifact, start_ns: int) -> None:
+def _store(
+    db: Database,
+    row: candidates.CandidateRow,
+    artifact: Artifact,
+    packs: tuple[Artifact, ...],
+    start_ns: int,
+) -> None:
     """The stored time runs from the start of the compilation to the artifact's row."""
     with db.transaction():
-        execute(db, candidates.store_artifact(artifact))
+        for each in (artifact, *packs):
+            execute(db, candidates.store_artifact(each))
         elapsed_ns = time.perf_counter_ns() - start_ns
-        execute(db, candidates.compiled(row.candidate_id, artifact.sha256, elapsed_ns))
+        execute(db, candidates.compiled(row.candidate_id, artifact, elapsed_ns))
         execute(db, wake.candidates_compiled())
 
 

@@ -31,8 +31,8 @@ class Heartbeat(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 class Clock(Scheduler):  # type: ignore[misc]
-    """`celery beat -S workers.heartbeat:Clock`: keeps its schedule in memory, for the only
-    periodic task is due every two seconds.
+    """`celery beat -S workers.heartbeat:Clock`: keeps its schedule in memory. After a restart
+    every task waits for its period, of which the longest is five minutes.
     """
 
     def tick(self, *arguments: Any, **keywords: Any) -> float:

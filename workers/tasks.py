@@ -43,8 +43,8 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
         with _pool(settings.database_url).connection(timeout=10) as connection:
             yield connection
 
-    def task(function: Callable[..., None]) -> None:
-        celery.task(name=function.__name__, **RETRY)(function)
+    def task(function: Callable[..., None], limit_s: int = jobs.TASK_LIMIT_S) -> None:
+        celery.task(name=function.__name__, time_limit=limit_s, **RETRY)(function)
 
     @task
     def plan_space(job_id: int) -> None:
@@ -52,7 +52,7 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
 
         with database() as db:
             batches = compiling.plan_space(db, job_id, settings.compile_batch)
-        for job in batches:
+        for job in (*batches, jobs.order_spaces()):
             send(job)
 
     @task
@@ -86,3 +86,18 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
             rung = ringing.stalled(db, settings.stalled_s, settings.compile_batch)
         for job in rung:
             send(job)
+
+    def train_model(at_once: int) -> None:
+        from workers import learning  # noqa: PLC0415 - like the others
+
+        with database() as db:
+            learning.train(db, at_once=bool(at_once))
+
+    task(train_model, jobs.TRAINING_LIMIT_S)
+
+    @task
+    def order_spaces() -> None:
+        from workers import learning  # noqa: PLC0415 - like the others
+
+        with database() as db:
+            learning.order_spaces(db)

@@ -4,7 +4,7 @@ import { fromBase64 } from "../src/engine/bytes.js";
 import { maxDifference } from "../src/engine/compare.js";
 import { addresses, instantiate } from "../src/engine/instance.js";
 import { planMemory } from "../src/engine/plan.js";
-import { comparisonTolerance, fillSeeded } from "../src/engine/seeded.js";
+import { fillSeeded } from "../src/engine/seeded.js";
 import { startThreads, type Threads } from "../src/threads/threads.js";
 import { clockStepMs, now } from "../src/timing/clock.js";
 import { warmUp } from "../src/timing/warmup.js";
@@ -17,16 +17,18 @@ interface PointRequest extends Pick<KernelWire, "scratch_bytes" | "range_extent"
   readonly threads: number;
 }
 
-export interface TrialsRequest {
+interface TrialRequest {
+  readonly primitive: string;
   readonly tensors: TensorWire[];
-  /** Products that are summed into one entry. */
-  readonly summed: number;
+  /** Right outputs differ by no more. */
+  readonly tolerance: number;
+  readonly base: PointRequest;
+  readonly advanced: PointRequest;
+}
+
+export interface TrialsRequest {
   readonly rounds: number;
-  readonly trials: readonly {
-    readonly primitive: string;
-    readonly base: PointRequest;
-    readonly advanced: PointRequest;
-  }[];
+  readonly trials: readonly TrialRequest[];
 }
 
 /** Best milliseconds of one run. */
@@ -40,18 +42,19 @@ export interface TrialResult {
 
 type Call = () => void | Promise<void>;
 
-/** The tensors of the workload, and room for the scratch of every kernel on every thread. */
-function place(arena: Arena, { tensors, trials }: TrialsRequest) {
-  const points = trials.flatMap(({ base, advanced }) => [base, advanced]);
+/** The tensors of a trial, and room for the scratch of both kernels on every thread. */
+function place(arena: Arena, { tensors, base, advanced }: TrialRequest) {
+  const points = [base, advanced];
   const each = Math.max(...points.map((point) => align(point.scratch_bytes)));
   const threads = Math.max(...points.map((point) => point.threads));
   const plan = planMemory({ tensors, scratch_bytes: each * threads });
-  const { start } = arena.allocate(plan.totalBytes);
+  const block = arena.allocate(plan.totalBytes);
+  const { start } = block;
   const views = plan.regions.map(({ offset, elements }) => arena.floats(start + offset, elements));
   for (const [i, view] of views.slice(0, -1).entries()) fillSeeded(view, 1, i);
   const words = (point: PointRequest, thread: number): readonly number[] =>
     addresses(point, { ...plan, scratchOffset: plan.scratchOffset + thread * each }, start);
-  return { output: views[views.length - 1] as Float32Array, words };
+  return { block, output: views[views.length - 1] as Float32Array, words };
 }
 
 async function timeOf(call: Call): Promise<number> {
@@ -67,38 +70,52 @@ function sliced(run: (lo: number, hi: number) => void, extent: number, slices: n
   };
 }
 
+type Words = (point: PointRequest, thread: number) => readonly number[];
+
+/** A warm kernel of `point` as one call. */
+function callOf(point: PointRequest, words: Words, arena: Arena, threads: Threads): Call {
+  const limits = { stepMs: clockStepMs(), patienceMs: 60, limitMs: 400, deadlineMs: now() + 6e5 };
+  const module = new WebAssembly.Module(fromBase64(point.body));
+  const extent = point.range_extent;
+  const instance = instantiate(module, arena.memory, words(point, 0), extent);
+  warmUp(instance, limits);
+  if (point.threads === 1) return sliced(instance.run, extent, point.slices);
+  if (threads.kind === "single") throw new Error(threads.reason ?? "no threads");
+  const wordsOf = (thread: number): readonly number[] => words(point, thread);
+  return threads.pool.bind({ module, extent, wordsOf }).run;
+}
+
+async function measureTrial(
+  trial: TrialRequest,
+  rounds: number,
+  arena: Arena,
+  threads: Threads,
+): Promise<TrialResult> {
+  const { block, output, words } = place(arena, trial);
+  const calls = [trial.base, trial.advanced].map((each) => callOf(each, words, arena, threads));
+  const outputs: Float32Array[] = [];
+  const best = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
+  for (let round = 0; round < rounds; round++) {
+    for (const [i, call] of calls.entries()) {
+      output.fill(Number.NaN);
+      best[i] = Math.min(best[i] as number, await timeOf(call));
+      outputs[i] = output.slice();
+    }
+  }
+  arena.free(block);
+  const [baseMs = 0, advancedMs = 0] = best;
+  const [a, b] = outputs as [Float32Array, Float32Array];
+  const difference = maxDifference(a, b) / trial.tolerance;
+  return { primitive: trial.primitive, baseMs, advancedMs, difference };
+}
+
 /** Measures one trial after the other; settings of one trial take turns. */
 export async function measureTrials(request: TrialsRequest): Promise<readonly TrialResult[]> {
   const arena = new Arena();
-  const { output, words } = place(arena, request);
   const threads: Threads = await startThreads(arena, 2);
-  const limits = { stepMs: clockStepMs(), patienceMs: 60, limitMs: 400, deadlineMs: now() + 6e5 };
-  const callOf = (point: PointRequest): Call => {
-    const module = new WebAssembly.Module(fromBase64(point.body));
-    const extent = point.range_extent;
-    const instance = instantiate(module, arena.memory, words(point, 0), extent);
-    warmUp(instance, limits);
-    if (point.threads === 1) return sliced(instance.run, extent, point.slices);
-    if (threads.kind === "single") throw new Error(threads.reason ?? "no threads");
-    const wordsOf = (thread: number): readonly number[] => words(point, thread);
-    return threads.pool.bind({ module, extent, wordsOf }).run;
-  };
   const results: TrialResult[] = [];
-  for (const { primitive, base, advanced } of request.trials) {
-    const calls = [callOf(base), callOf(advanced)] as const;
-    const outputs: Float32Array[] = [];
-    const best = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
-    for (let round = 0; round < request.rounds; round++) {
-      for (const [i, call] of calls.entries()) {
-        output.fill(Number.NaN);
-        best[i] = Math.min(best[i] as number, await timeOf(call));
-        outputs[i] = output.slice();
-      }
-    }
-    const [baseMs = 0, advancedMs = 0] = best;
-    const [a, b] = outputs as [Float32Array, Float32Array];
-    const difference = maxDifference(a, b) / comparisonTolerance(request.summed);
-    results.push({ primitive, baseMs, advancedMs, difference });
+  for (const trial of request.trials) {
+    results.push(await measureTrial(trial, request.rounds, arena, threads));
   }
   if (threads.kind === "pool") threads.pool.dispose();
   return results;

@@ -7,11 +7,11 @@ import { loadModule } from "../src/engine/artifact.js";
 import { fillSeeded, sampledPositions } from "../src/engine/seeded.js";
 import { clockStepMs } from "../src/timing/clock.js";
 import type { KernelWire } from "../src/wire/types.js";
-import { bytesOf, type Tiny, tinyKernel, tinyLease } from "./kernels.js";
+import { bytesOf, type Tiny, tinyKernel, tinyLease, tinyPackedKernel } from "./kernels.js";
 
 const ORIGIN = new URL("http://zoo.test");
 const ELEMENTS = 1000;
-const TINY: readonly Tiny[] = ["add", "subtract", "idle", "trap"];
+const TINY: readonly Tiny[] = ["add", "subtract", "idle", "trap", "negate"];
 
 function serveKernels(t: TestContext): void {
   const bodies = new Map(TINY.map((name) => [tinyKernel(name, 1).sha256, bytesOf(name)]));
@@ -64,6 +64,26 @@ for (const [name, outcome, detail] of [
     assert.deepEqual(measurement.samples_ns, []);
   });
 }
+
+test("an input is packed for the kernel that wants it so, before it is timed", async (t) => {
+  const { measurement, again } = await measured(t, tinyPackedKernel(ELEMENTS));
+  assert.equal(measurement.outcome, "ok");
+  assert.ok(again !== undefined && again > 0);
+});
+
+test("a failure leaves packed inputs right too, those of the reference among them", async (t) => {
+  serveKernels(t);
+  const load = cachedLoader(ORIGIN, new AbortController().signal);
+  const instrument = wasmInstrument(load, clockStepMs());
+  const [packed, trap] = [tinyPackedKernel(ELEMENTS), tinyKernel("trap", ELEMENTS)];
+  const add = tinyKernel("add", ELEMENTS);
+  const lease = { ...tinyLease([trap, add], ELEMENTS), reference: packed };
+  const bench = await instrument.open(lease, [trap, add]);
+  assert.equal((await (await bench.candidate(add))()).outcome, "ok");
+  assert.equal((await (await bench.candidate(trap))()).outcome, "run");
+  assert.equal((await (await bench.candidate(add))()).outcome, "ok");
+  bench.dispose();
+});
 
 test("bytes that are not those of the manifest fail at validate", async (t) => {
   const kernel = { ...tinyKernel("add", ELEMENTS), sha256: "0".repeat(64) };

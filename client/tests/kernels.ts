@@ -1,7 +1,7 @@
 /** Tiny kernels of the ABI, `main(a, b, c, lo, hi)` over float32 entries, for tests. */
 import { createHash } from "node:crypto";
 import { fromBase64 } from "../src/engine/bytes.js";
-import type { KernelWire, Lease } from "../src/wire/types.js";
+import type { ArtifactWire, KernelWire, Lease, TensorWire } from "../src/wire/types.js";
 
 const HEAD = "AGFzbQEAAAABCQFgBX9/f39/AAISAQNlbnYGbWVtb3J5AgMBgIAEAwIBAAcIAQRtYWluAAAK";
 const LOOP = "PAE6AAJAA0AgAyAETg0BIAIgA0ECdGogACADQQJ0aioCACABIANBAnRqKgIA";
@@ -14,34 +14,49 @@ const TEXTS = {
   /** Writes nothing. */
   idle: `${HEAD}BAECAAs=`,
   trap: `${HEAD}BQEDAAAL`,
+  /** packed = −b: a pack kernel, `main(b, packed, lo, hi)`. */
+  negate:
+    "AGFzbQEAAAABCAFgBH9/f38AAhIBA2VudgZtZW1vcnkCAwGAgAQDAgEABwgBBG1haW4AAAoxAS8AAkADQCACIANODQEg" +
+    "ASACQQJ0aiAAIAJBAnRqKgIAjDgCACACQQFqIQIMAAsLCw==",
 } as const;
 
 export type Tiny = keyof typeof TEXTS;
 
 export const bytesOf = (name: Tiny): Uint8Array<ArrayBuffer> => fromBase64(TEXTS[name]);
 
-export function tinyKernel(name: Tiny, elements: number): KernelWire {
+const tensor = (name: string, role: TensorWire["role"], elements: number): TensorWire => {
+  return { name, role, dtype: "f32", shape: [elements], limit: 0 };
+};
+
+function tinyArtifact(name: Tiny, elements: number, tensors: readonly TensorWire[]): ArtifactWire {
   const bytes = bytesOf(name);
   const sha256 = createHash("sha256").update(bytes).digest("hex");
-  const shape = [elements];
   return {
-    candidate: sha256.slice(0, 32),
     sha256,
     url: `/v1/artifacts/${sha256}.wasm`,
     size_bytes: bytes.length,
     abi: 1,
     kind: "wasm",
     requires: [],
-    tensors: [
-      { name: "a", role: "input", dtype: "f32", shape },
-      { name: "b", role: "input", dtype: "f32", shape },
-      { name: "c", role: "output", dtype: "f32", shape },
-    ],
+    tensors,
     scratch_bytes: 0,
     range_extent: elements,
-    layouts: [],
     dispatches: [],
   };
+}
+
+export function tinyKernel(name: Tiny, elements: number): KernelWire {
+  const inputs = [tensor("a", "input", elements), tensor("b", "input", elements)];
+  const made = tinyArtifact(name, elements, [...inputs, tensor("c", "output", elements)]);
+  return { ...made, candidate: made.sha256.slice(0, 32), layouts: [] };
+}
+
+/** c = a − packed, which is a + b: a kernel that wants its input b in another layout. */
+export function tinyPackedKernel(elements: number): KernelWire {
+  const tensors = [tensor("b", "input", elements), tensor("packed", "output", elements)];
+  const pack = tinyArtifact("negate", elements, tensors);
+  const layouts = [{ tensor: "b", layout: "negated", pack }];
+  return { ...tinyKernel("subtract", elements), candidate: "f".repeat(32), layouts };
 }
 
 export function tinyLease(candidates: readonly KernelWire[], elements = 1000): Lease {

@@ -6,12 +6,12 @@ import { sdk } from "../bundles.js";
 import { KernelZoo, type KernelZooError } from "../src/sdk/index.js";
 import { registerCommand } from "../src/sdk/names.js";
 import type { KernelWire, Manifest } from "../src/wire/types.js";
-import { bytesOf, type Tiny, tinyKernel } from "./kernels.js";
+import { bytesOf, type Tiny, tinyKernel, tinyPackedKernel } from "./kernels.js";
 
 const ELEMENTS = 8;
 const KEY = `add:f32:n${ELEMENTS}`;
 const CLASS = "0123456789abcdef:r1-0:wasm+simd128";
-const TINY: readonly Tiny[] = ["add", "subtract", "trap"];
+const TINY: readonly Tiny[] = ["add", "subtract", "trap", "negate"];
 
 function manifestOf(kernel: KernelWire, missing: string[] = []): Manifest {
   return {
@@ -23,6 +23,7 @@ function manifestOf(kernel: KernelWire, missing: string[] = []): Manifest {
         workload: KEY,
         flops: ELEMENTS,
         wasm: {
+          tolerance: 1e-6,
           level: "exact",
           kernel,
           fallback: tinyKernel("add", ELEMENTS),
@@ -108,6 +109,70 @@ test("a set comes in one request, by workload", async (t) => {
   assert.equal(asked[0], `/v1/zoo/my-model/${CLASS}`);
 });
 
+/** The plain workload, and the one that is the same but for a constant b. */
+function manifestOfBoth(): Manifest {
+  const plain = manifestOf(tinyKernel("add", ELEMENTS));
+  const [entry] = manifestOf(tinyPackedKernel(ELEMENTS)).entries;
+  assert.ok(entry !== undefined);
+  return { ...plain, entries: [...plain.entries, { ...entry, workload: `${KEY}:constant=b` }] };
+}
+
+const filled = (value: number): number[] => new Array(ELEMENTS).fill(value);
+
+test("weights that stay the same are packed once for the kernel that wants them so", async (t) => {
+  const asked = serve(t, manifestOfBoth());
+  const kernel = await (await open()).kernel(KEY, { constant: { b: filled(3) } });
+  assert.equal(kernel.info.workload, `${KEY}:constant=b`);
+  assert.deepEqual([...kernel.run({ a: filled(2) })], filled(5));
+  assert.deepEqual([...kernel.run({ a: filled(4) })], filled(7));
+  kernel.setConstants({ b: filled(10) });
+  assert.deepEqual([...kernel.run()], filled(14));
+  assert.deepEqual(Object.keys(kernel.inputs), ["a"]);
+  assert.deepEqual(kernel.shapes.b, [ELEMENTS]);
+  assert.equal((await kernel.verify()).ok, true);
+  assert.equal(asked.filter((path) => path.startsWith("/v1/zoo")).length, 1);
+});
+
+test("a page that changes its weights is never served a kernel that wants them packed", async (t) => {
+  serve(t, manifestOfBoth());
+  const kernel = await (await open()).kernel(KEY);
+  assert.equal(kernel.info.workload, KEY);
+  assert.equal(kernel.run({ a: filled(2), b: filled(3) })[0], 5);
+});
+
+test("weights that stay the same are welcome where the zoo has nothing for them", async (t) => {
+  serve(t, manifestOf(tinyKernel("add", ELEMENTS)));
+  const kernel = await (await open()).kernel(KEY, { constant: { b: filled(3) } });
+  assert.equal(kernel.info.workload, KEY);
+  assert.equal(kernel.run({ a: filled(2) })[0], 5);
+});
+
+test("constant inputs have their values before the first run and no others in a run", async (t) => {
+  serve(t, manifestOfBoth());
+  const kernel = (await (await open()).set("my-model")).get(`${KEY}:constant=b`);
+  assert.ok(kernel !== undefined);
+  assert.throws(() => kernel.run(), /Input b is constant and has no values.*setConstants/);
+  assert.throws(() => kernel.setConstants({ b: [1] }), /1 entries; .* takes 8/);
+  assert.throws(() => kernel.setConstants({ a: filled(1) }), /Input a is not constant/);
+  kernel.setConstants({ b: filled(3) });
+  assert.throws(() => kernel.run({ b: filled(4) }), /Input b is constant. Change it/);
+  assert.equal(kernel.run({ a: filled(1) })[0], 4);
+});
+
+test("inputs are of the types that the workload says", async (t) => {
+  const add = tinyKernel("add", ELEMENTS);
+  const [a, b, c] = add.tensors;
+  assert.ok(a && b && c);
+  const tensors = [a, { ...b, name: "indices", dtype: "i32" as const, limit: 9 }, c];
+  const manifest = manifestOf({ ...add, tensors });
+  const key = "gather:f32:m8k9n1";
+  serve(t, { ...manifest, entries: manifest.entries.map((e) => ({ ...e, workload: key })) });
+  const { inputs } = await (await open()).kernel(key);
+  const indices: Int32Array = inputs.indices;
+  assert.ok(indices instanceof Int32Array && inputs.a instanceof Float32Array);
+  assert.equal(indices.length, ELEMENTS);
+});
+
 test("while the zoo is away the browser's copy of the manifest serves", async (t) => {
   const manifest = manifestOf(tinyKernel("add", ELEMENTS));
   t.mock.method(globalThis, "fetch", async (url: URL, init: RequestInit) => {
@@ -170,6 +235,8 @@ test("the command that registers a workload follows from its key", () => {
     registerCommand("batch_matmul:f32:b12m384k384n64"),
     "kernelzoo tune batch_matmul 12x384x384x64",
   );
+  const constant = "matmul:f32:m1k2n3:constant=b";
+  assert.equal(registerCommand(constant), `kernelzoo tune ${constant}`);
 });
 
 test("SDK, engine and probe are at most 20 kB gzip, in one file but for the probes of GPUs", async () => {

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from kernelzoo.cli import zoo
+from kernelzoo.cli import model, zoo
 from kernelzoo.cli.compile import compile_workload
 from kernelzoo.cli.demo.command import demo
 from kernelzoo.cli.fleet import fleet
@@ -30,6 +30,7 @@ app.command("compile", context_settings=_SHAPES)(compile_workload)
 app.command()(demo)
 app.command()(simulate)
 app.add_typer(zoo.app, name="zoo")
+app.add_typer(model.app, name="model")
 
 
 def main() -> None:

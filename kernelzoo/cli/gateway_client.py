@@ -16,7 +16,9 @@ from kernelzoo.errors import InvalidInput, StackError
 from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.jobs import Job, JobList, JobRequest
 from services.gateway.wire.model import Problem
-from services.gateway.wire.zoo import Manifest, ZooEntry, ZooList
+from services.gateway.wire.models import CostModelList, CostModelWire, TrainingAccepted
+from services.gateway.wire.results import ClaimsAccepted, ClaimsRequest, Results, ResultsList
+from services.gateway.wire.zoo import Device, DeviceList, Manifest, ZooEntry, ZooList
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
 
@@ -63,6 +65,23 @@ class GatewayClient:
         """Of one class, or of the wasm and the webgpu class of one device."""
         classes = "/".join(quote(each, safe=":+") for each in device_classes)
         return self._ask(Manifest, "GET", f"/v1/zoo/{quote(workload_key, safe=':')}/{classes}")
+
+    def devices(self) -> tuple[Device, ...]:
+        return tuple(self._ask(DeviceList, "GET", "/v1/devices").devices)
+
+    def results(self, workload_key: str) -> tuple[Results, ...]:
+        path = f"/v1/results?workload={quote(workload_key, safe=':')}"
+        return tuple(self._ask(ResultsList, "GET", path).results)
+
+    def claim(self, request: ClaimsRequest) -> ClaimsAccepted:
+        body = request.model_dump(mode="json")
+        return self._ask(ClaimsAccepted, "POST", "/v1/evidence", body=body)
+
+    def models(self) -> tuple[CostModelWire, ...]:
+        return tuple(self._ask(CostModelList, "GET", "/v1/models").models)
+
+    def train(self) -> TrainingAccepted:
+        return self._ask(TrainingAccepted, "POST", "/v1/models")
 
     def artifact(self, kernel: Kernel) -> bytes:
         """Raises StackError when the bytes are not those that the hash names."""

@@ -1,4 +1,4 @@
-"""`kernelzoo zoo list|show|export`: what the zoo of a running stack holds."""
+"""`kernelzoo zoo list|show|export|import`: what the zoo of a running stack holds."""
 
 import json
 from pathlib import Path
@@ -8,12 +8,27 @@ import typer
 from pydantic import BaseModel
 from rich.table import Table
 
+from kernelzoo.cli.exports import (
+    READERS,
+    ExportFormat,
+    ImportFormat,
+    Wanted,
+    claims_request,
+    exported,
+)
 from kernelzoo.cli.figures import number, share
 from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.options import STATE, StateOption, TargetsOption, UrlOption, parse_targets
+from kernelzoo.cli.options import (
+    STATE,
+    StateOption,
+    TargetOption,
+    TargetsOption,
+    UrlOption,
+    parse_targets,
+)
 from kernelzoo.cli.reach import reach
 from kernelzoo.cli.terminal import note, out
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import TargetKind, parse_kind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.artifacts import Kernel
@@ -44,7 +59,7 @@ def list_entries(
     target: TargetsOption = None, state: StateOption = STATE, url: UrlOption = None
 ) -> None:
     """One line per entry."""
-    wanted = _wanted(target)
+    wanted = _targets(target)
     with reach(state, url) as gateway:
         entries = [entry for entry in gateway.entries() if entry.kind in wanted]
     table = Table()
@@ -70,7 +85,7 @@ def show(
     url: UrlOption = None,
 ) -> None:
     """Every entry of a workload with its config and evidence."""
-    workload, wanted = Workload.parse(key), _wanted(target)
+    workload, wanted = Workload.parse(key), _targets(target)
     with reach(state, url) as gateway:
         of_targets = [entry for entry in gateway.entries() if entry.kind in wanted]
     entries = [entry for entry in of_targets if entry.workload == workload.key]
@@ -82,32 +97,80 @@ def show(
 
 @app.command()
 def export(
+    form: Annotated[
+        ExportFormat, typer.Option("--format", help="docs/exports.md describes each.")
+    ] = ExportFormat.JSON,
+    workload: Annotated[str | None, typer.Option(help="This workload alone.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Standard output when left out.")
+        Path | None,
+        typer.Option("--output", "-o", help="A file for json, else a directory; or print."),
     ] = None,
     target: TargetsOption = None,
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
-    """All entries as JSON, each with the description of its kernel, whose bytes are checked."""
-    wanted = _wanted(target)
+    """What the crowd learned: as JSON, in formats of other tuners, or as a table for a runtime."""
+    wanted = Wanted(workload=workload, targets=_targets(target))
     with reach(state, url) as gateway:
-        exported = Export(
-            entries=[
-                ExportedEntry(entry=entry, kernel=_kernel(gateway, entry))
-                for entry in gateway.entries()
-                if entry.kind in wanted
-            ]
-        )
+        if form is ExportFormat.JSON:
+            _write(_json(gateway, wanted), output)
+            return
+        files = exported(gateway, form, wanted)
+    if not files:
+        raise InvalidInput("there is nothing to export yet; `kernelzoo tune` measures something")
+    if output is None:
+        for file in files:
+            print(file.text, end="")
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        (output / file.name).write_text(file.text)
+    note(f"wrote {len(files)} files to {output}")
+
+
+@app.command("import")
+def import_claims(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
+    form: Annotated[ImportFormat, typer.Option("--format", help="Of the file.")],
+    workload: Annotated[
+        str | None, typer.Option(help="Its workload key, where the file has a name of its own.")
+    ] = None,
+    target: TargetOption = "wasm",
+    state: StateOption = STATE,
+    url: UrlOption = None,
+) -> None:
+    """Let another tuner's results say what to measure first. They never count as votes."""
+    claims = READERS[form](file.read_text(encoding="utf-8", errors="strict"))
+    if not claims:
+        raise InvalidInput(f"{file} holds no successful measurement")
+    request = claims_request(file.name[:64], claims, workload, parse_kind(target))
+    with reach(state, url) as gateway:
+        answer = gateway.claim(request)
+    out.print(
+        f"{answer.accepted} of the fastest {len(request.claims)} claims name a candidate, and are "
+        f"measured early; {answer.unknown} are of no space here"
+    )
+
+
+def _json(gateway: GatewayClient, wanted: Wanted) -> Export:
+    return Export(
+        entries=[
+            ExportedEntry(entry=entry, kernel=_kernel(gateway, entry))
+            for entry in wanted.of(gateway.entries())
+        ]
+    )
+
+
+def _write(exported: Export, output: Path | None) -> None:
     text = json.dumps(exported.model_dump(mode="json"), indent=2)
     if output is None:
         print(text)
-    else:
-        output.write_text(text + "\n")
-        note(f"wrote {len(exported.entries)} entries to {output}")
+        return
+    output.write_text(text + "\n")
+    note(f"wrote {len(exported.entries)} entries to {output}")
 
 
-def _wanted(targets: list[str] | None) -> tuple[TargetKind, ...]:
+def _targets(targets: list[str] | None) -> tuple[TargetKind, ...]:
     """All where none is named."""
     return parse_targets(targets) if targets else tuple(TargetKind)
 
@@ -116,7 +179,7 @@ def _kernel(gateway: GatewayClient, entry: ZooEntry) -> Kernel | None:
     manifest = gateway.manifest(entry.workload, entry.device_class)
     offered = [served for each in manifest.entries for served in (each.wasm, each.webgpu) if served]
     kernels = (served.kernel for served in offered)
-    kernel = next((one for one in kernels if one.sha256 == entry.artifact), None)
+    kernel = next((one for one in kernels if one.candidate == entry.candidate), None)
     if kernel is not None:
         gateway.artifact(kernel)
     return kernel

@@ -14,7 +14,7 @@ as lo does for wasm, this lets a caller run a dispatch in slices. Threads of a w
 themselves by `local_invocation_index`. `range_extent` counts the workgroups of all dispatches.
 
 A kernel may want an input in another layout than row-major, such as constant weights. `layouts`
-names it by an id, `tensors` has its shape there, and a pack kernel for that id, an artifact of the
+names it by an id, `tensors` has its shape there, and the layout's pack kernel, an artifact of the
 same ABI from the plain input to the packed one, makes the copy.
 """
 
@@ -35,6 +35,16 @@ class Layout:
 
     tensor: str
     layout: str
+    pack: "PackKernel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackKernel:
+    """The artifact that makes a layout; `manifest.tensors` are the plain input and the packed."""
+
+    sha256: str
+    size_bytes: int
+    manifest: "ArtifactManifest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

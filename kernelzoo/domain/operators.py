@@ -33,7 +33,9 @@ class Derived:
 class Operator:
     """`axes` are the letters of a key in their order, `attributes` those that are no extents.
 
-    Every output entry takes `flops_per_point` operations for each combination of `summed` axes.
+    `dtypes` are those of inputs that do not have the workload's; the entries of an index lie below
+    the extent that `indexed` names. Every output entry takes `flops_per_point` operations for each
+    combination of `summed` axes.
     """
 
     name: str
@@ -44,7 +46,14 @@ class Operator:
     summed: Axes = ()
     attributes: Axes = ()
     derived: tuple[Derived, ...] = ()
+    dtypes: tuple[tuple[str, str], ...] = ()
+    indexed: str = ""
     flops_per_point: int = 1
+
+    @property
+    def may_be_constant(self) -> Axes:
+        """Inputs that a kernel gains from when a page never changes them."""
+        return ("b",) if self.family is Family.CONTRACTION or self.name == "conv2d" else ()
 
     @property
     def strided(self) -> bool:
@@ -61,11 +70,13 @@ class Operator:
 
 
 class EpilogueKind(StrEnum):
-    """What an epilogue reads besides the entry: nothing, or an input of a certain shape."""
+    """What an epilogue reads besides the entry: nothing, or an input of a certain shape, which is
+    added (COLUMN, ENTRY) or multiplied by (FACTOR, SCALAR)."""
 
     UNARY = "unary"
     COLUMN = "column"
     ENTRY = "entry"
+    FACTOR = "factor"
     SCALAR = "scalar"
 
 
@@ -73,13 +84,15 @@ EPILOGUES = {
     "bias": EpilogueKind.COLUMN,
     "residual": EpilogueKind.ENTRY,
     "scale": EpilogueKind.SCALAR,
+    "scales": EpilogueKind.FACTOR,
     "relu": EpilogueKind.UNARY,
     "gelu": EpilogueKind.UNARY,
     "silu": EpilogueKind.UNARY,
     "sigmoid": EpilogueKind.UNARY,
     "tanh": EpilogueKind.UNARY,
 }
-"""bias adds a value for each column, residual one for each entry, scale multiplies by one value."""
+"""bias adds a value for each column, residual one for each entry; scale multiplies by one value,
+scales by one for each column."""
 
 
 def _windows(size: str, kernel: str) -> Callable[[Extents], int]:
@@ -93,7 +106,9 @@ _WINDOWS = (
 )
 
 
-def _contraction(name: str, axes: Axes, a: Axes, b: Axes, c: Axes) -> Operator:
+def _contraction(
+    name: str, axes: Axes, a: Axes, b: Axes, c: Axes, *dtypes: tuple[str, str]
+) -> Operator:
     return Operator(
         name=name,
         family=Family.CONTRACTION,
@@ -101,6 +116,7 @@ def _contraction(name: str, axes: Axes, a: Axes, b: Axes, c: Axes) -> Operator:
         inputs=(("a", a), ("b", b)),
         output=("c", c),
         summed=("k",),
+        dtypes=dtypes,
         flops_per_point=2,
     )
 
@@ -162,6 +178,8 @@ _TABLE = (
     _contraction(
         "batch_matmul_nt", ("b", "m", "k", "n"), ("b", "m", "k"), ("b", "n", "k"), ("b", "m", "n")
     ),
+    _contraction("matmul_i8", ("m", "k", "n"), ("m", "k"), ("k", "n"), ("m", "n"), ("b", "i8")),
+    _contraction("matmul_nt_i8", ("m", "k", "n"), ("m", "k"), ("n", "k"), ("m", "n"), ("b", "i8")),
     _image("conv2d", ("b", "h", "w", "c", "o"), ("b", ("r", "q", "c", "o"))),
     _image("depthwise_conv2d", ("b", "h", "w", "c"), ("b", ("r", "q", "c"))),
     _image("max_pool2d", ("b", "h", "w", "c")),
@@ -174,6 +192,15 @@ _TABLE = (
     _rows("row_max", (), 1, ("m",)),
     *(_map(name, ("n",), (("n",),), ("n",)) for name in UNARY),
     *(_map(name, ("n",), (("n",), ("n",)), ("n",)) for name in BINARY),
+    Operator(
+        name="gather",
+        family=Family.MAP,
+        axes=("m", "k", "n"),
+        inputs=(("a", ("k", "n")), ("indices", ("m",))),
+        output=("c", ("m", "n")),
+        dtypes=(("indices", "i32"),),
+        indexed="k",
+    ),
     _map("transpose", ("m", "n"), (("m", "n"),), ("n", "m")),
     _map(
         "concat",

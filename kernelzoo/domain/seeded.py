@@ -1,15 +1,16 @@
 """Seeded inputs, identical in Python and in the browser, computable entry by entry.
 
-Element `i` of input tensor `t` under `seed` is `mix(seed + t·GOLDEN + i·STEP)`, 24 bits of it
-scaled to [-0.5, 0.5): exact in float32. `mix` is the 32-bit finaliser of MurmurHash3. The client
-implements the same in `client/src/engine/seeded.ts`; both are held to `tests/golden/seeded.json`.
+Element `i` of input tensor `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32,
+24 bits scaled to [-0.5, 0.5), which is exact; for i8, its highest byte from -128 on; for an index,
+its remainder below the limit. `mix` is the 32-bit finaliser of MurmurHash3. The client implements
+the same in `client/src/engine/seeded.ts`; both are held to `tests/golden/seeded.json`.
 """
 
 from math import sqrt
 
 from kernelzoo.domain.operators import Family
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import DType, Workload
 
 GOLDEN = 0x9E3779B9
 STEP = 0x85EBCA77
@@ -24,6 +25,8 @@ all are polynomials, within 3 ulp. In WGSL exp is the device's, within 3 + 2·|x
 whose exponents are in [-1, 0] under seeded inputs; below 6 in all that use it where |x| may be
 large, since e^-|x| falls faster than the error grows. A division takes 2.5 and inverseSqrt 2."""
 FEW_COLUMNS = 16
+I8_SCALE = 256
+"""Seeded i8 are that many times as large as seeded f32."""
 _MASK = 0xFFFFFFFF
 
 
@@ -37,8 +40,18 @@ def mix(x: int) -> int:
     return x ^ x >> 16
 
 
-def input_value(seed: int, tensor: int, index: int) -> float:
-    return (mix(seed + tensor * GOLDEN + index * STEP) >> 8) * 2.0**-24 - 0.5
+def input_value(
+    seed: int, tensor: int, index: int, dtype: DType = DType.F32, limit: int = 0
+) -> float:
+    """`limit` is that of an index."""
+    bits = mix(seed + tensor * GOLDEN + index * STEP)
+    match dtype:
+        case DType.F32:
+            return (bits >> 8) * 2.0**-24 - 0.5
+        case DType.I8:
+            return (bits >> 24) - 128
+        case DType.I32:
+            return bits % limit
 
 
 def sampled_positions(seed: int, output_elements: int) -> tuple[int, ...]:
@@ -71,10 +84,13 @@ def _of_sums(workload: Workload, unit: float) -> float:
     n = workload.reduction_length
     products = len(workload.operator.inputs) > 1
     magnitude = n / 16 + 6 * sqrt(n) / 8 if products else n / 2
+    largest = 0.25 * n
+    if any(tensor.dtype is DType.I8 for tensor in workload.tensors):
+        magnitude, largest = I8_SCALE * magnitude, I8_SCALE * largest
     sums = 2 * (n + 1) * unit * magnitude
     if not workload.epilogue:
         return sums
-    largest = 0.25 * n + len(workload.epilogue)
+    largest += len(workload.epilogue)
     return 1.13 * sums + 2 * FUNCTION_ROUNDINGS * unit * min(largest, magnitude + 4)
 
 

@@ -2,7 +2,8 @@
 
 `matmul:f32:m384k768n768` reads operator, dtype, then one extent per axis in the operator's order.
 Attributes such as stride and padding stand behind the axes: `conv2d:f32:b1h56w56c64o64r3q3s1p1`. An
-epilogue follows the operator: `matmul+bias+gelu:f32:m384k768n3072`.
+epilogue follows the operator: `matmul+bias+gelu:f32:m384k768n3072`. A last part names an input that
+a page never changes, such as weights: `matmul:f32:m1k768n3072:constant=b`.
 """
 
 import re
@@ -21,10 +22,16 @@ MAX_FLOPS = 1 << 40
 
 class DType(StrEnum):
     F32 = "f32"
+    I32 = "i32"
+    I8 = "i8"
 
     @property
     def size_bytes(self) -> int:
-        return {DType.F32: 4}[self]
+        return {DType.F32: 4, DType.I32: 4, DType.I8: 1}[self]
+
+
+KEY_DTYPES = (DType.F32,)
+"""What a key may name; the others belong to single inputs of certain operators."""
 
 
 class Role(StrEnum):
@@ -34,12 +41,16 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """One parameter of a workload, row-major and dense."""
+    """One parameter of a workload, row-major and dense.
+
+    Entries of an index are below `limit`; 0 is for a tensor of values.
+    """
 
     name: str
     role: Role
     dtype: DType
     shape: tuple[int, ...]
+    limit: int = 0
 
     @property
     def elements(self) -> int:
@@ -51,9 +62,12 @@ class Tensor:
 
 
 MAX_EPILOGUES = 4
+CONSTANT_WEIGHTS = ":constant=b"
+"""What follows the key of a workload whose weights stay the same."""
 
 _KEY = re.compile(
     r"(?P<operators>[a-z0-9_+]{1,64}):(?P<dtype>[a-z0-9]{1,8}):(?P<extents>[a-z0-9]{1,64})"
+    r"(:constant=(?P<constant>[a-z0-9_+]{1,64}))?"
 )
 
 
@@ -61,16 +75,24 @@ _KEY = re.compile(
 class Workload:
     """`extents` are in the order of the operator's axes. Build it with `of` or `parse`.
 
-    `epilogue` names what is done to every entry before it is stored, in that order.
+    `epilogue` names what is done to every entry before it is stored, in that order. `constant` are
+    inputs that stay the same from call to call, so that a kernel may want them packed.
     """
 
     operator: Operator
     dtype: DType
     extents: tuple[int, ...]
     epilogue: tuple[str, ...] = ()
+    constant: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, operator: str, extents: tuple[int, ...], dtype: str = DType.F32) -> Self:
+    def of(
+        cls,
+        operator: str,
+        extents: tuple[int, ...],
+        dtype: str = DType.F32,
+        constant: tuple[str, ...] = (),
+    ) -> Self:
         """`operator` may carry an epilogue: `matmul+bias+gelu`.
 
         Raises InvalidInput for an unknown operator or dtype and for extents out of range.
@@ -79,16 +101,21 @@ class Workload:
         known = OPERATORS.get(name)
         if known is None:
             raise InvalidInput(f"operator {name!r} is unknown; use one of {', '.join(OPERATORS)}")
-        if dtype not in tuple(DType):
-            raise InvalidInput(f"dtype {dtype!r} is unknown; use one of {', '.join(DType)}")
+        if dtype not in KEY_DTYPES:
+            raise InvalidInput(f"dtype {dtype!r} is unknown; use one of {', '.join(KEY_DTYPES)}")
         if len(extents) != len(known.axes):
             raise InvalidInput(
                 f"{operator} takes {len(known.axes)} extents ({'x'.join(known.axes)}), "
                 f"not {len(extents)}"
             )
         _refuse_epilogue(known, tuple(epilogue))
+        _refuse_constant(known, constant)
         workload = cls(
-            operator=known, dtype=DType(dtype), extents=extents, epilogue=tuple(epilogue)
+            operator=known,
+            dtype=DType(dtype),
+            extents=extents,
+            epilogue=tuple(epilogue),
+            constant=constant,
         )
         workload._refuse_extents()
         workload._refuse_oversize()
@@ -104,7 +131,9 @@ class Workload:
                 "write operator:dtype:extents, as in matmul:f32:m384k768n768"
             )
         pairs = re.findall(r"([a-z])([0-9]{1,9})", match["extents"])
-        workload = cls.of(match["operators"], tuple(int(n) for _, n in pairs), match["dtype"])
+        extents = tuple(int(n) for _, n in pairs)
+        constant = tuple(match["constant"].split("+")) if match["constant"] else ()
+        workload = cls.of(match["operators"], extents, match["dtype"], constant)
         if workload.key != key:
             raise InvalidInput(
                 f"workload key {key[:80]!r} is not canonical; did you mean {workload.key!r}?"
@@ -156,7 +185,8 @@ class Workload:
     @property
     def key(self) -> str:
         dims = "".join(f"{a}{n}" for a, n in zip(self.operator.axes, self.extents, strict=True))
-        return f"{'+'.join((self.operator.name, *self.epilogue))}:{self.dtype}:{dims}"
+        constant = f":constant={'+'.join(self.constant)}" if self.constant else ""
+        return f"{'+'.join((self.operator.name, *self.epilogue))}:{self.dtype}:{dims}{constant}"
 
     @property
     def given(self) -> dict[str, int]:
@@ -198,8 +228,13 @@ class Workload:
         output = tuple(extent[a] for a in axes)
         shapes = [(n, tuple(extent[a] for a in axes)) for n, axes in self.operator.inputs]
         shapes += _epilogue_inputs(self.epilogue, output)
-        inputs = (Tensor(name=n, role=Role.INPUT, dtype=self.dtype, shape=s) for n, s in shapes)
+        inputs = (self._input(name, shape) for name, shape in shapes)
         return (*inputs, Tensor(name=name, role=Role.OUTPUT, dtype=self.dtype, shape=output))
+
+    def _input(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        dtype = DType(dict(self.operator.dtypes).get(name, self.dtype))
+        limit = self.given[self.operator.indexed] if dtype is DType.I32 else 0
+        return Tensor(name=name, role=Role.INPUT, dtype=dtype, shape=shape, limit=limit)
 
     @property
     def output(self) -> Tensor:
@@ -216,12 +251,22 @@ def _refuse_epilogue(operator: Operator, epilogue: tuple[str, ...]) -> None:
         raise InvalidInput(f"an epilogue has at most {MAX_EPILOGUES} parts, none of them twice")
 
 
+def _refuse_constant(operator: Operator, constant: tuple[str, ...]) -> None:
+    known = operator.may_be_constant
+    if constant and constant != known:
+        raise InvalidInput(
+            f"operator {operator.name} gains nothing from constant {'+'.join(constant)[:40]!r}; "
+            + (f"write constant={'+'.join(known)}" if known else "leave constant= out")
+        )
+
+
 def _epilogue_inputs(
     epilogue: tuple[str, ...], output: tuple[int, ...]
 ) -> list[tuple[str, tuple[int, ...]]]:
     shapes = {
         EpilogueKind.COLUMN: output[-1:],
         EpilogueKind.ENTRY: output,
+        EpilogueKind.FACTOR: output[-1:],
         EpilogueKind.SCALAR: (1,),
     }
     kinds = [(name, EPILOGUES[name]) for name in epilogue]

@@ -19,13 +19,13 @@ class CandidateIdRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateRow:
-    candidate_id: str
+class Configured:
+    """What a candidate is made of."""
+
     workload_key: str
     kind: str
     config: dict[str, Setting]
     requires: list[str]
-    attempts: int
 
     def to_candidate(self) -> Candidate:
         return Candidate(
@@ -34,6 +34,12 @@ class CandidateRow:
             config=tuple(sorted(self.config.items())),
             requires=tuple(self.requires),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateRow(Configured):
+    candidate_id: str
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,27 +118,33 @@ def claim(candidate_id: str) -> Query[CandidateRow]:
 def store_artifact(artifact: Artifact) -> Statement:
     return Statement(
         sql="""
-            INSERT INTO artifact (sha256, kind, body, manifest)
-            VALUES (%(sha256)s, %(kind)s, %(body)s, %(manifest)s::jsonb)
+            INSERT INTO artifact (sha256, kind, body)
+            VALUES (%(sha256)s, %(kind)s, %(body)s)
             ON CONFLICT (sha256) DO NOTHING
         """,
         parameters={
             "sha256": artifact.sha256,
             "kind": artifact.manifest.kind,
             "body": artifact.body,
-            "manifest": msgspec.json.encode(artifact.manifest).decode(),
         },
     )
 
 
-def compiled(candidate_id: str, sha256: str, compile_ns: int) -> Statement:
+def compiled(candidate_id: str, artifact: Artifact, compile_ns: int) -> Statement:
+    """The artifact, and the pack kernels that its manifest names, must have been stored."""
     return Statement(
         sql="""
             UPDATE candidate SET state = 'compiled', artifact_sha256 = %(sha256)s,
-                   compile_ns = %(compile_ns)s, compiled_at = clock_timestamp()
+                   manifest = %(manifest)s::jsonb, compile_ns = %(compile_ns)s,
+                   compiled_at = clock_timestamp()
             WHERE candidate_id = %(id)s AND state = 'waiting'
         """,
-        parameters={"id": candidate_id, "sha256": sha256, "compile_ns": compile_ns},
+        parameters={
+            "id": candidate_id,
+            "sha256": artifact.sha256,
+            "manifest": msgspec.json.encode(artifact.manifest).decode(),
+            "compile_ns": compile_ns,
+        },
     )
 
 

@@ -44,7 +44,8 @@ def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[
     the jobs of its device's space.
 
     Nothing is lent before the job's reference kernel is compiled, so that relative times of one
-    job share their base. `unmeasured` counts what is left after these rows, compiled or not.
+    job share their base. Candidates come in the device class's order of evaluation, else in that
+    of their promise. `unmeasured` counts what is left after these rows, compiled or not.
     """
     return Query(
         sql="""
@@ -67,7 +68,11 @@ def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[
                 FROM job CROSS JOIN LATERAL
                     unmeasured(job.id, %(identity)s::uuid, %(class)s, %(features)s::text[]) u
             ), chosen AS (
-                SELECT * FROM remaining WHERE state = 'compiled' ORDER BY ordinal LIMIT %(limit)s
+                SELECT remaining.*,
+                       array_position(o.candidate_ids, remaining.candidate_id) AS place
+                FROM remaining LEFT JOIN evaluation_order o
+                  ON o.job_id = remaining.id AND o.device_class = %(class)s
+                WHERE state = 'compiled' ORDER BY place, ordinal LIMIT %(limit)s
             )
             SELECT chosen.id AS job_id, chosen.workload_key, chosen.candidate_id,
                    chosen.reference_id,
@@ -75,7 +80,7 @@ def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[
                    NOT EXISTS (
                        SELECT FROM space_point p JOIN candidate w USING (candidate_id)
                        WHERE p.job_id = chosen.id AND w.state = 'waiting') AS complete
-            FROM chosen ORDER BY chosen.ordinal
+            FROM chosen ORDER BY chosen.place, chosen.ordinal
         """,
         parameters={
             "kind": device_class.target.kind,

@@ -1,8 +1,10 @@
 """Measurements as reported, and what the server's recomputation says of them."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
+from kernelzoo.domain.candidate import Setting
 from kernelzoo.domain.measurement import Measurement, Verdict
 from kernelzoo.store.candidates import CandidateIdRow
 from kernelzoo.store.query import Query, Statement
@@ -24,6 +26,55 @@ class LeaseId:
 class RankedRow:
     candidate_id: str
     relative_time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRow:
+    """What a device class found of a candidate: `times_ns` are the identities' best samples."""
+
+    device_class: str
+    candidate_id: str
+    config: dict[str, Setting]
+    requires: list[str]
+    outcome: str
+    times_ns: list[float]
+    compile_ns: int
+    measured_at: datetime
+
+
+def trials(workload_key: str, device_class: str | None) -> Query[TrialRow]:
+    """By device class, then in the order of promise in the space that it was lent from. A candidate
+    that any identity has run is ok; else its outcome is the latest failure.
+    """
+    return Query(
+        sql="""
+            WITH found AS (
+                SELECT m.device_class, m.candidate_id, m.identity_id, min(m.best_ns) AS best_ns,
+                       (array_agg(m.outcome ORDER BY m.outcome = 'ok' DESC, m.created_at DESC))[1]
+                           AS outcome,
+                       max(m.created_at) AS measured_at, max(l.job_id) AS job_id
+                FROM measurement m
+                JOIN lease l ON l.id = m.lease_id
+                JOIN tuning_job j ON j.id = l.job_id
+                WHERE j.workload_key = %(key)s AND m.verdict = 'verified'
+                  AND (%(class)s::text IS NULL OR m.device_class = %(class)s)
+                GROUP BY m.device_class, m.candidate_id, m.identity_id
+            )
+            SELECT f.device_class, c.candidate_id, c.config, c.requires,
+                   (array_agg(f.outcome ORDER BY f.outcome = 'ok' DESC, f.measured_at DESC))[1]
+                       AS outcome,
+                   coalesce(array_agg(f.best_ns ORDER BY f.best_ns)
+                            FILTER (WHERE f.best_ns IS NOT NULL), '{}') AS times_ns,
+                   coalesce(c.compile_ns, 0) AS compile_ns, max(f.measured_at) AS measured_at
+            FROM found f
+            JOIN candidate c ON c.candidate_id = f.candidate_id
+            JOIN space_point p ON p.job_id = f.job_id AND p.candidate_id = f.candidate_id
+            GROUP BY f.device_class, c.candidate_id
+            ORDER BY f.device_class, min(p.ordinal), c.candidate_id
+        """,
+        parameters={"key": workload_key, "class": device_class},
+        row=TrialRow,
+    )
 
 
 def fastest(job_id: int, identity_id: UUID, device_class: str, limit: int) -> Query[RankedRow]:

@@ -37,7 +37,6 @@ CREATE TABLE artifact (
     sha256 text PRIMARY KEY CHECK (sha256 ~ '^[0-9a-f]{64}$'),
     kind text NOT NULL CHECK (kind IN ('wasm', 'webgpu')),
     body bytea NOT NULL,
-    manifest jsonb NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE artifact IS 'Compiled kernels by content. Rows never change.';
@@ -55,9 +54,12 @@ CREATE TABLE candidate (
     rung_at timestamptz NOT NULL DEFAULT now(),
     workload_key text NOT NULL REFERENCES workload,
     kind text NOT NULL CHECK (kind IN ('wasm', 'webgpu')),
-    CHECK ((state = 'compiled') = (artifact_sha256 IS NOT NULL))
+    manifest jsonb,
+    CHECK ((state = 'compiled') = (artifact_sha256 IS NOT NULL)),
+    CHECK ((state = 'compiled') = (manifest IS NOT NULL))
 );
 COMMENT ON COLUMN candidate.attempts IS 'Compilations begun. A candidate that kills its worker is given up.';
+COMMENT ON COLUMN candidate.manifest IS 'How to run its artifact; other candidates may have the same bytes.';
 CREATE INDEX candidate_waiting ON candidate (rung_at) WHERE state = 'waiting';
 
 CREATE TABLE space_point (
@@ -71,7 +73,7 @@ COMMENT ON TABLE space_point IS 'The candidates of a job. Spaces of several GPU 
 COMMENT ON COLUMN space_point.ordinal IS 'Order of promise within the lite space; 0 is first.';
 
 CREATE VIEW kernel AS
-    SELECT c.candidate_id, a.sha256, length(a.body) AS size_bytes, a.manifest
+    SELECT c.candidate_id, a.sha256, length(a.body) AS size_bytes, c.manifest
     FROM candidate c JOIN artifact a ON a.sha256 = c.artifact_sha256;
 COMMENT ON VIEW kernel IS 'Compiled candidates as a page is told of them.';
 
@@ -114,6 +116,7 @@ COMMENT ON COLUMN agent_session.peak_gflops IS
 COMMENT ON COLUMN agent_session.probe IS
     'ProbeLevels or GpuProbeLevels of kernelzoo.domain.device; null where not told.';
 CREATE INDEX agent_session_device ON agent_session (device_id);
+CREATE INDEX agent_session_recent ON agent_session (created_at);
 
 CREATE TABLE lease (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -248,3 +251,40 @@ CREATE FUNCTION kernel_time(candidate_id text, device_class text)
 $$;
 COMMENT ON FUNCTION kernel_time IS
     'Median over identities of each one''s best verified time; null and 0 without any.';
+
+CREATE TABLE cost_model (
+    version integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    sha256 text NOT NULL CHECK (sha256 ~ '^[0-9a-f]{64}$'),
+    body bytea NOT NULL,
+    published boolean NOT NULL,
+    reason text NOT NULL,
+    evaluation jsonb NOT NULL,
+    measurements bigint NOT NULL,
+    trained_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE cost_model IS 'Every model that was trained. The latest published one is served.';
+COMMENT ON COLUMN cost_model.measurements IS 'Verified measurements that there were when it was trained.';
+CREATE INDEX cost_model_served ON cost_model (version) WHERE published;
+
+CREATE TABLE evaluation_order (
+    job_id bigint NOT NULL REFERENCES tuning_job,
+    device_class text NOT NULL,
+    model_version integer NOT NULL,
+    candidate_ids text[] NOT NULL,
+    ordered_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (job_id, device_class)
+);
+COMMENT ON TABLE evaluation_order IS 'What a device class measures first, as a model foretells it.';
+COMMENT ON COLUMN evaluation_order.model_version IS '0: by promise and outside evidence alone.';
+
+CREATE TABLE outside_evidence (
+    source text NOT NULL,
+    candidate_id text NOT NULL REFERENCES candidate,
+    device text NOT NULL,
+    relative_time double precision NOT NULL CHECK (relative_time > 0),
+    imported_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (source, candidate_id, device)
+);
+COMMENT ON TABLE outside_evidence IS 'What files of other tuners claim. It seeds the order of evaluation and is never counted.';
+COMMENT ON COLUMN outside_evidence.relative_time IS 'Over the fastest that the source names for the workload.';
+CREATE INDEX outside_evidence_candidate ON outside_evidence (candidate_id);

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kernelzoo.domain.gpu import first_space
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import CONSTANT_WEIGHTS, Workload
 from kernelzoo.store.query import Query, Statement
 
 
@@ -195,15 +195,17 @@ def add_to_set(name: str, position: int, workload_key: str) -> Statement:
 
 
 def workloads_of(name: str) -> Query[WorkloadRow]:
-    """The workloads of a set in order; a workload key is a set of itself."""
+    """The workloads of a set in order. A workload key is a set of itself and of the workload that
+    is the same but for constant weights, as a page knows only when it runs which of them it wants.
+    """
     return Query(
         sql="""
             SELECT workload_key FROM (
                 SELECT workload_key, position FROM workload_set WHERE name = %(name)s
                 UNION ALL
-                SELECT key, 0 FROM workload WHERE key = %(name)s
+                SELECT key, length(key) FROM workload WHERE key IN (%(name)s, %(constant)s)
             ) AS members ORDER BY position
         """,
-        parameters={"name": name},
+        parameters={"name": name, "constant": f"{name}{CONSTANT_WEIGHTS}"},
         row=WorkloadRow,
     )

@@ -223,7 +223,7 @@ def entries(workload_key: str | None = None) -> Query[EntryRow]:
     return Query(
         sql="""
             SELECT e.workload_key, w.flops, e.device_class, e.version, e.state, e.published_at,
-                   e.candidate_id, a.kind, c.config, a.sha256, a.manifest, e.ballots, e.weight,
+                   e.candidate_id, a.kind, c.config, a.sha256, c.manifest, e.ballots, e.weight,
                    e.total_weight, e.relative_time, t.best_ns
             FROM zoo_entry e
             JOIN workload w ON w.key = e.workload_key

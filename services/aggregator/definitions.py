@@ -51,6 +51,8 @@ def _finished(workload: Workload, values: Floats, positions: Indices, read: Read
                 values = values + read(tensor, positions % columns)
             case EpilogueKind.ENTRY:
                 values = values + read(tensor, positions)
+            case EpilogueKind.FACTOR:
+                values = values * read(tensor, positions % columns)
             case EpilogueKind.SCALAR:
                 values = values * read(tensor, np.zeros_like(positions))
         tensor += 1
@@ -146,6 +148,8 @@ def _maps(workload: Workload, at: Coordinates, read: Read) -> Floats:
     if name in _BINARY:
         return np.asarray(_BINARY[name](read(0, at["n"]), read(1, at["n"])))
     match name:
+        case "gather":
+            return read(0, read(1, at["m"]).astype(np.int64) * e["n"] + at["n"])
         case "transpose":
             return read(0, at["m"] * e["n"] + at["n"])
         case "slice":

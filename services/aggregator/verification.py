@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelzoo.domain.measurement import Outcome, Verdict
 from kernelzoo.domain.seeded import GOLDEN, STEP, sampled_positions
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import DType, Tensor, Workload
 from services.aggregator.definitions import Floats, Indices, entries
 
 
@@ -22,23 +22,31 @@ class Judgement:
     detail: str
 
 
-def input_values(seed: int, tensor: int, index: Indices) -> Floats:
-    """`kernelzoo.domain.seeded.input_value` for many flat indices of one input at once."""
-    x = (seed + tensor * GOLDEN + index.astype(np.uint64) * STEP).astype(np.uint32)
+def input_values(seed: int, number: int, index: Indices, tensor: Tensor) -> Floats:
+    """`kernelzoo.domain.seeded.input_value` for many flat indices of input `number` at once."""
+    x = (seed + number * GOLDEN + index.astype(np.uint64) * STEP).astype(np.uint32)
     x ^= x >> 16
     x *= np.uint32(0x85EBCA6B)
     x ^= x >> 13
     x *= np.uint32(0xC2B2AE35)
     x ^= x >> 16
-    return (x >> 8).astype(np.float64) * 2.0**-24 - 0.5
+    match tensor.dtype:
+        case DType.F32:
+            return (x >> 8).astype(np.float64) * 2.0**-24 - 0.5
+        case DType.I8:
+            return (x >> 24).astype(np.float64) - 128
+        case DType.I32:
+            return (x % np.uint32(tensor.limit)).astype(np.float64)
 
 
 def expected_entries(workload: Workload, seed: int) -> Floats:
     """float64[SAMPLED_ENTRIES]: right values at `sampled_positions`."""
     positions = np.array(sampled_positions(seed, workload.output.elements), dtype=np.int64)
 
-    def read(tensor: int, index: Indices) -> Floats:
-        return input_values(seed, tensor, index)
+    tensors = workload.tensors
+
+    def read(number: int, index: Indices) -> Floats:
+        return input_values(seed, number, index, tensors[number])
 
     return entries(workload, positions, read)
 

@@ -6,13 +6,21 @@ from hashlib import sha256
 
 from kernelzoo.domain.artifact import ArtifactManifest
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState, HitLevel
 from kernelzoo.store.candidates import KernelRow
 from kernelzoo.store.zoo import ServedRow
 from services.gateway.advice import advise
 from services.gateway.wake import Wake
-from services.gateway.wire.artifacts import DispatchWire, Kernel, LayoutWire, TensorWire
+from services.gateway.wire.artifacts import (
+    ArtifactWire,
+    DispatchWire,
+    Kernel,
+    LayoutWire,
+    TensorWire,
+)
 from services.gateway.wire.zoo import (
     EvidenceWire,
     Manifest,
@@ -54,8 +62,20 @@ class ManifestCache:
 
 
 def kernel(candidate_id: str, sha256_hex: str, size_bytes: int, made: ArtifactManifest) -> Kernel:
-    return Kernel(
-        candidate=candidate_id,
+    artifact = _artifact(sha256_hex, size_bytes, made)
+    layouts = [
+        LayoutWire(
+            tensor=each.tensor,
+            layout=each.layout,
+            pack=_artifact(each.pack.sha256, each.pack.size_bytes, each.pack.manifest),
+        )
+        for each in made.layouts
+    ]
+    return Kernel(**dict(artifact), candidate=candidate_id, layouts=layouts)
+
+
+def _artifact(sha256_hex: str, size_bytes: int, made: ArtifactManifest) -> ArtifactWire:
+    return ArtifactWire(
         sha256=sha256_hex,
         url=f"/v1/artifacts/{sha256_hex}.{made.kind}",
         size_bytes=size_bytes,
@@ -63,12 +83,11 @@ def kernel(candidate_id: str, sha256_hex: str, size_bytes: int, made: ArtifactMa
         kind=made.kind,
         requires=list(made.requires),
         tensors=[
-            TensorWire(name=t.name, role=t.role, dtype=t.dtype, shape=list(t.shape))
+            TensorWire(name=t.name, role=t.role, dtype=t.dtype, shape=list(t.shape), limit=t.limit)
             for t in made.tensors
         ],
         scratch_bytes=made.scratch_bytes,
         range_extent=made.range_extent,
-        layouts=[LayoutWire(tensor=each.tensor, layout=each.layout) for each in made.layouts],
         dispatches=[
             DispatchWire(entry=each.entry, workgroups=each.workgroups, threads=each.threads)
             for each in made.dispatches
@@ -108,7 +127,7 @@ def encode(document: Manifest) -> ServedManifest:
 
 
 def _entry(row_by_kind: dict[TargetKind, ServedRow], quorum: int) -> ManifestEntry | None:
-    served = {kind: _served(row) for kind, row in row_by_kind.items()}
+    served = {kind: _served(row, kind) for kind, row in row_by_kind.items()}
     wasm, webgpu = served.get(TargetKind.WASM), served.get(TargetKind.WEBGPU)
     if wasm is None and webgpu is None:
         return None
@@ -122,12 +141,13 @@ def _entry(row_by_kind: dict[TargetKind, ServedRow], quorum: int) -> ManifestEnt
     )
 
 
-def _served(row: ServedRow) -> ServedKernel | None:
+def _served(row: ServedRow, kind: TargetKind) -> ServedKernel | None:
     fallback = row.fallback()
     if fallback is None:
         return None
     winner = row.winner()
     return ServedKernel(
+        tolerance=comparison_tolerance(Workload.parse(row.workload_key), kind),
         level=HitLevel.EXACT if winner else HitLevel.DEFAULT,
         kernel=kernel_of(winner or fallback),
         fallback=kernel_of(fallback),

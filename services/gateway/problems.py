@@ -29,6 +29,15 @@ class Refusal(KernelZooError):
         self.headers = headers or {}
 
 
+def refuse_stranger(*, operated: bool) -> None:
+    if not operated:
+        raise Refusal(
+            HTTPStatus.UNAUTHORIZED,
+            "this needs the operator's key in the header X-Kernelzoo-Operator",
+            {"WWW-Authenticate": "X-Kernelzoo-Operator"},
+        )
+
+
 def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
     document = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
     return JSONResponse(

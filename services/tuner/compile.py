@@ -1,11 +1,12 @@
 """A candidate to its artifact: schedule, loop IR, passes, WebAssembly or WGSL.
 
-Nothing is remembered.
+Of what is made only pack kernels are remembered, as many candidates of a workload name one.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest, Layout
+from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest, Layout, PackKernel
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Role, Tensor, Workload
@@ -88,13 +89,19 @@ def compile_program(function: Node, name: str, *, fma: bool = False) -> Compiled
     )
 
 
+def pack_kernels(candidate: Candidate, manifest: ArtifactManifest) -> tuple[Artifact, ...]:
+    """The artifacts that the layouts in the manifest of a compiled candidate name."""
+    return tuple(compile_packing(candidate.workload, each.layout) for each in manifest.layouts)
+
+
+@lru_cache(maxsize=64)
 def compile_packing(workload: Workload, layout: str) -> Artifact:
-    """The pack kernel of a contraction: from its input b to b in the layout of that id.
+    """From input b of a workload to b in the layout of that id.
 
     Raises InvalidInput for an id that is no layout.
     """
     width = _panel_width(layout)
-    program = sliceable(packing_program(Extents.of(workload), width), CHUNK)
+    program = sliceable(packing_program(Extents.of_weights(workload), width), CHUNK)
     lowered = lower(run_passes(program, ALL_PASSES, Freedom(vectors=1)), ALL_PASSES)
     plain, packed = workload.tensors[1], _tensors(workload, width)[1]
     manifest = ArtifactManifest(
@@ -119,12 +126,20 @@ def _panel_width(layout: str) -> int:
     return known[layout]
 
 
+def _layouts(workload: Workload, panels: int) -> tuple[Layout, ...]:
+    if not panels:
+        return ()
+    made = compile_packing(workload, layout_id(panels))
+    pack = PackKernel(sha256=made.sha256, size_bytes=len(made.body), manifest=made.manifest)
+    return (Layout(tensor="b", layout=layout_id(panels), pack=pack),)
+
+
 def _tensors(workload: Workload, panels: int) -> tuple[Tensor, ...]:
     """Those of the workload, b in panels where the kernel wants it so."""
     if not panels:
         return workload.tensors
     a, b, *rest = workload.tensors
-    extents = Extents.of(workload)
+    extents = Extents.of_weights(workload)
     batch = (extents.batch,) if extents.batch else ()
     return a, replace(b, shape=(*batch, *panel_shape(extents, panels))), *rest
 
@@ -144,7 +159,7 @@ def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:
         tensors=_tensors(candidate.workload, plan.panels),
         scratch_bytes=lowered.scratch_bytes,
         range_extent=plan.program.body.extent,
-        layouts=(Layout(tensor="b", layout=layout_id(plan.panels)),) if plan.panels else (),
+        layouts=_layouts(candidate.workload, plan.panels),
     )
     return Compilation(
         scheduled=plan.program,

@@ -132,7 +132,9 @@ class ContractionConfig:
         if self.outer is Outer.BATCH and not extents.batch:
             return "outer=b needs a batch axis; use m or n"
         if self.pack is Pack.BEFORE:
-            return ""
+            return (
+                "" if extents.b_constant else "pack=before needs constant=b in the key; use kernel"
+            )
         if self.pack is Pack.NONE:
             if extents.b_turned:
                 return "pack=none reads a turned b one entry at a time; use kernel"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind, Family
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import DType, Workload
 from kernelzoo.errors import UnsupportedProgram
 
 Shape = tuple[int, ...]
@@ -14,8 +14,8 @@ Shape = tuple[int, ...]
 class Extents:
     """c[batch, m, n] = Σ_k a[batch, m, k]·b[batch, k, n]; batch 0 means that there is no axis.
 
-    A turned matrix lies in memory with its last two axes the other way. The epilogue is applied to
-    every entry of c.
+    A turned matrix lies in memory with its last two axes the other way. A constant b may be wanted
+    in panels. The epilogue is applied to every entry of c.
     """
 
     batch: int
@@ -24,15 +24,23 @@ class Extents:
     n: int
     a_turned: bool = False
     b_turned: bool = False
+    b_dtype: DType = DType.F32
+    b_constant: bool = False
     epilogue: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, workload: Workload) -> Self:
         """Raises UnsupportedProgram for an operator that is no such contraction."""
-        extent = workload.extent
+        extent, constant = workload.extent, "b" in workload.constant
         if is_pointwise(workload):
-            rows = extent["b"] * extent["h"] * extent["w"]
-            return cls(batch=0, m=rows, k=extent["c"], n=extent["o"], epilogue=workload.epilogue)
+            return cls(
+                batch=0,
+                m=extent["b"] * extent["h"] * extent["w"],
+                k=extent["c"],
+                n=extent["o"],
+                b_constant=constant,
+                epilogue=workload.epilogue,
+            )
         if workload.operator.family is not Family.CONTRACTION:
             raise UnsupportedProgram(
                 f"operator {workload.operator.name} is no contraction; use matmul or batch_matmul"
@@ -45,8 +53,18 @@ class Extents:
             n=extent["n"],
             a_turned=a[-1] == "m",
             b_turned=b[-1] == "k",
+            b_dtype=workload.tensors[1].dtype,
+            b_constant=constant,
             epilogue=workload.epilogue,
         )
+
+    @classmethod
+    def of_weights(cls, workload: Workload) -> Self:
+        """Those of a product whose b is that of the workload: weights of windows are a matrix
+        with a row for each place in a window and input channel."""
+        if workload.operator.name != "conv2d" or is_pointwise(workload):
+            return cls.of(workload)
+        return cls(batch=0, m=1, k=workload.reduction_length, n=workload.extent["o"])
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -62,6 +80,7 @@ def epilogue_shapes(epilogue: tuple[str, ...], output: Shape) -> tuple[Shape, ..
     shapes = {
         EpilogueKind.COLUMN: output[-1:],
         EpilogueKind.ENTRY: output,
+        EpilogueKind.FACTOR: output[-1:],
         EpilogueKind.SCALAR: (1,),
     }
     return tuple(shapes[EPILOGUES[name]] for name in epilogue if EPILOGUES[name] in shapes)

@@ -47,7 +47,8 @@ def planned(candidate: Candidate) -> Plan:
         case Family.CONVOLUTION:
             window = WindowConfig.of(candidate)
             program = window_program(workload, window)
-            return Plan(program=program, freedom=Freedom(fma=window.fma, vectors=1))
+            freedom = Freedom(fma=window.fma, vectors=1)
+            return Plan(program=program, freedom=freedom, panels=window.panels)
         case Family.ROWS:
             rows = RowsConfig.of(candidate)
             program = rows_program(workload, rows)

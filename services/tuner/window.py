@@ -12,7 +12,7 @@ from services.tuner.config import (
     MAX_UNROLLED_PRODUCTS,
     Pack,
 )
-from services.tuner.extents import round_up
+from services.tuner.extents import Extents, Shape, panel_shape, round_up
 from services.tuner.settings import Settings, candidate_of
 
 MAX_BLOCK_ROWS = 64
@@ -23,7 +23,8 @@ class WindowConfig:
     """A register tile of `tile_x` columns and `tile_c` channels of the output.
 
     Without packing the outermost loop takes `block_y` rows of the output. With it the outermost
-    loop takes one tile of channels, whose weights are copied next to one another before the rows.
+    loop takes one tile of channels, whose weights are copied next to one another before the rows,
+    or lie so already.
     `unroll_c` input channels are unrolled, which only a convolution over channels has.
     """
 
@@ -49,8 +50,21 @@ class WindowConfig:
         settings.refuse(config.fault(candidate.workload), fma=config.fma)
         return config
 
+    @property
+    def panels(self) -> int:
+        """Output channels of a panel of weights, where they come in panels; else 0."""
+        return self.tile_c if self.pack is Pack.BEFORE else 0
+
     def candidate(self, workload: Workload) -> Candidate:
         return candidate_of(workload, asdict(self), fma=self.fma)
+
+    def shapes(self, workload: Workload) -> tuple[Shape, ...]:
+        """Of the workload's tensors, as the kernel reads them."""
+        shapes = tuple(tensor.shape for tensor in workload.tensors)
+        if not self.panels:
+            return shapes
+        panels = panel_shape(Extents.of_weights(workload), self.panels)
+        return shapes[0], panels, *shapes[2:]
 
     def fault(self, workload: Workload) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
@@ -78,6 +92,8 @@ class WindowConfig:
             )
         if self.pack is not Pack.NONE and "c" not in workload.operator.summed:
             return f"pack={self.pack} copies weights of channels that are summed; use none"
+        if self.pack is Pack.BEFORE and "b" not in workload.constant:
+            return "pack=before needs constant=b in the key; use kernel"
         return ""
 
     def range_extent(self, workload: Workload) -> int:

@@ -21,6 +21,9 @@ WORKLOADS = (
     "conv2d:f32:b1h9w9c4o8r3q3s1p1",
     "softmax:f32:m7n33",
     "layer_norm:f32:m8n48",
+    "matmul_nt+bias:f32:m1k48n200:constant=b",
+    "matmul_i8+scales+bias:f32:m3k33n70",
+    "gather:f32:m31k50n37",
 )
 
 
@@ -123,3 +126,20 @@ def test_the_identity_outlives_the_page(stack: Stack, context: BrowserContext) -
         eventually(partial(has_session, page), "a session")
         page.close()
         assert rows(stack, identities) == [(before + 1, sessions + opened)]
+
+
+def test_an_agent_whose_identity_is_refused_comes_back_as_a_new_one(
+    stack: Stack, context: BrowserContext
+) -> None:
+    """As every agent is after the gateway's secret was changed."""
+    identities = "SELECT count(DISTINCT identity_id) FROM agent_session"
+    for _ in range(2):
+        ((before,),) = rows(stack, identities)
+        page = context.new_page()
+        page.goto(f"{stack.url}/agent?start=1")
+        eventually(partial(has_session, page), "a session")
+        forged = "key => localStorage.setItem(key, localStorage.getItem(key).slice(0, -4) + 'AAAA')"
+        key = page.evaluate("Object.keys(localStorage).find((key) => key.endsWith('identity'))")
+        page.evaluate(forged, key)
+        page.close()
+        assert rows(stack, identities) == [(before + 1,)]

@@ -22,12 +22,11 @@ from services.tuner.compile import compile_candidate
 from services.tuner.config import Outer, Pack
 from services.tuner.space import lite_space
 from tests.unit.tuner.candidates import schedule
-from tests.unit.tuner.execution import Floats, inputs_of
+from tests.unit.tuner.execution import Floats, inputs_of, packed_inputs
 from tests.unit.tuner.reference import EXAMPLES, reference
-from tests.unit.tuner.test_packing import packed
 
 KEYS = (*EXAMPLES, "matmul+sigmoid:f32:m5k6n7", "matmul:f32:m61k31n67")
-PACKED = Workload.parse("matmul:f32:m29k31n67")
+PACKED = Workload.parse("matmul:f32:m29k31n67:constant=b")
 FMA = "relaxed-simd"
 ALIGNMENT_BYTES = 64
 
@@ -90,11 +89,12 @@ class Case:
 def _case(candidate: Candidate) -> Case:
     workload, artifact = candidate.workload, compile_candidate(candidate)
     inputs = inputs_of(workload)
-    wanted = reference(workload, inputs)
-    if artifact.manifest.layouts:
-        inputs[1] = packed(workload, artifact, inputs[1])
     return Case(
-        workload=workload, candidate=candidate, artifact=artifact, inputs=inputs, wanted=wanted
+        workload=workload,
+        candidate=candidate,
+        artifact=artifact,
+        inputs=packed_inputs(candidate, artifact, inputs),
+        wanted=reference(workload, inputs),
     )
 
 

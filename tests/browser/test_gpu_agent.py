@@ -1,6 +1,7 @@
 """WebGPU from end to end on a software adapter: the agent measures, the SDK runs and falls back."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -99,6 +100,24 @@ USE = """async ([url, key, backend, act]) => {
 }"""
 
 
+CONSTANT_KEY = f"{KEY}:constant=b"
+I8_KEY = "matmul_i8+scales:f32:m3k19n17:constant=b"
+GATHER_KEY = "gather:f32:m9k20n13"
+
+TYPED = """async ([url, key, backend, constant, values]) => {
+  const { KernelZoo } = await import(`${url}/client/sdk.js`);
+  const zoo = await KernelZoo.open(url, { backend });
+  const kernel = await zoo.kernel(key, { constant });
+  await kernel.runAsync(values);
+  const output = [...(await kernel.runAsync(values))];
+  const sync = [...kernel.run(values)];
+  const verified = await kernel.verify();
+  const { info } = kernel;
+  zoo.dispose();
+  return { output, sync, verified, info };
+}"""
+
+
 @pytest.fixture(scope="module")
 def gpu_browser(stack: Stack) -> Iterator[Browser]:  # noqa: ARG001
     """Closed before its stack."""
@@ -158,9 +177,9 @@ def test_the_sdk_runs_the_winner_on_webgpu(stack: Stack, page: Page) -> None:
     assert found["error"] < 1e-4
     assert found["sync"] < 1e-4
     info = found["info"]
+    assert (found["gpuDeviceClass"],) in rows(stack, "SELECT device_class FROM agent_session")
     assert (info["backend"], info["backendReason"]) == ("webgpu", None)
     assert (info["level"], info["state"], info["fallbackReason"]) == ("exact", "confirmed", None)
-    assert ":webgpu+" in found["gpuDeviceClass"]
     assert found["shapes"] == {"a": [24, 20], "b": [20, 36], "c": [24, 36]}
 
 
@@ -179,6 +198,61 @@ def test_a_page_may_share_its_device_and_its_buffers(stack: Stack, page: Page) -
 def test_a_kernel_on_webgpu_is_compared_with_the_default_of_wasm(stack: Stack, page: Page) -> None:
     found = used(stack, page, "webgpu", "verify")
     assert found["ok"] is True
+
+
+def compile_for(stack: Stack, key: str, *kinds: TargetKind) -> None:
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        for kind in kinds:
+            job = gateway.register(Workload.parse(key), kind).job
+            eventually(partial(compiled, gateway, job), f"compiling {key} for {kind}")
+
+
+def compiled(gateway: GatewayClient, job: int) -> bool:
+    return gateway.job(job).compiled > 0
+
+
+def test_constant_weights_of_eight_bits_stay_on_the_gpu(stack: Stack, page: Page) -> None:
+    compile_for(stack, I8_KEY, *TargetKind)
+    m, k, n = Workload.parse(I8_KEY).extents
+    a = [(i % 5) / 4 for i in range(m * k)]
+    b = [(37 * i) % 256 - 128 for i in range(k * n)]
+    scales = [(i % 3) / 8 for i in range(n)]
+    plain = I8_KEY.removesuffix(":constant=b")
+    given = [stack.url, plain, "webgpu", {"b": b}, {"a": a, "scales": scales}]
+    found = page.evaluate(TYPED, given)
+    wanted = [
+        scales[j] * sum(a[i * k + p] * b[p * n + j] for p in range(k))
+        for i in range(m)
+        for j in range(n)
+    ]
+    assert (found["info"]["workload"], found["info"]["backend"]) == (I8_KEY, "webgpu")
+    assert found["output"] == pytest.approx(wanted, abs=1e-3)
+    assert found["sync"] == pytest.approx(wanted, abs=1e-3)
+    assert found["verified"]["ok"] is True
+
+
+def test_rows_are_gathered_on_the_gpu(stack: Stack, page: Page) -> None:
+    compile_for(stack, GATHER_KEY, *TargetKind)
+    m, k, n = Workload.parse(GATHER_KEY).extents
+    indices = [(7 * i) % k for i in range(m)]
+    table = [float(i) for i in range(k * n)]
+    values = {"a": table, "indices": indices}
+    found = page.evaluate(TYPED, [stack.url, GATHER_KEY, "webgpu", {}, values])
+    assert found["info"]["backend"] == "webgpu"
+    assert found["output"] == [table[row * n + column] for row in indices for column in range(n)]
+    assert found["verified"]["ok"] is True
+
+
+def test_weights_are_constant_on_webgpu_where_only_wasm_was_tuned_for_that(
+    stack: Stack, page: Page
+) -> None:
+    compile_for(stack, CONSTANT_KEY, TargetKind.WASM)
+    m, k, n = Workload.parse(KEY).extents
+    given = ({"b": [1.0] * (k * n)}, {"a": [0.5] * (m * k)})
+    for backend, workload in (("webgpu", KEY), ("wasm", CONSTANT_KEY)):
+        found = page.evaluate(TYPED, [stack.url, KEY, backend, *given])
+        assert (found["info"]["workload"], found["info"]["backend"]) == (workload, backend)
+        assert found["output"] == found["sync"] == [k / 2] * (m * n)
 
 
 def test_a_lost_device_is_followed_by_webassembly_with_the_reason(stack: Stack, page: Page) -> None:

@@ -1,6 +1,7 @@
 """The SDK in a page of another origin that is not isolated, as on anybody's site."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,10 +11,14 @@ from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from services.gateway.wire.zoo import ZooEntry
 from tests.browser.sites import site
 from tests.running import eventually
 
 KEY = "matmul:f32:m48k33n40"
+CONSTANT_KEY = f"{KEY}:constant=b"
+GATHER_KEY = "gather:f32:m9k20n13"
+I8_KEY = "matmul_i8+scales:f32:m3k20n17"
 
 USE_THE_ZOO = """async ([url, key]) => {
   const { KernelZoo } = await import(`${url}/client/sdk.js`);
@@ -34,6 +39,34 @@ USE_THE_ZOO = """async ([url, key]) => {
 }"""
 
 
+WITH_CONSTANT_WEIGHTS = """async ([url, key]) => {
+  const { KernelZoo } = await import(`${url}/client/sdk.js`);
+  const zoo = await KernelZoo.open(url);
+  const b = Float32Array.from({ length: 33 * 40 }, (_, i) => Math.cos(i));
+  const a = Float32Array.from({ length: 48 * 33 }, (_, i) => Math.sin(i));
+  const kernel = await zoo.kernel(key, { constant: { b } });
+  kernel.run({ a: a.map(() => 7) });
+  kernel.run({ a });
+  return {
+    info: kernel.info,
+    inputs: Object.keys(kernel.inputs),
+    verified: await kernel.verify(),
+    output: [...kernel.output],
+    a: [...a],
+    b: [...b],
+  };
+}"""
+
+TYPED_INPUTS = """async ([url, key, values]) => {
+  const { KernelZoo } = await import(`${url}/client/sdk.js`);
+  const kernel = await (await KernelZoo.open(url)).kernel(key);
+  const output = [...kernel.run(values)];
+  const { inputs } = kernel;
+  const types = Object.entries(inputs).map(([name, view]) => [name, view.constructor.name]);
+  return { types: Object.fromEntries(types), output, verified: await kernel.verify() };
+}"""
+
+
 @pytest.fixture(scope="module")
 def other_origin() -> Iterator[str]:
     with site({}) as address:
@@ -43,8 +76,13 @@ def other_origin() -> Iterator[str]:
 @pytest.fixture(scope="module", autouse=True)
 def job(stack: Stack) -> None:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-        opened = gateway.register(Workload.parse(KEY), TargetKind.WASM)
-        eventually(lambda: gateway.job(opened.job).compiled > 0, "compiling")
+        for key in (KEY, CONSTANT_KEY, GATHER_KEY, I8_KEY):
+            opened = gateway.register(Workload.parse(key), TargetKind.WASM)
+            eventually(partial(compiled, gateway, opened.job), "compiling")
+
+
+def compiled(gateway: GatewayClient, job: int) -> bool:
+    return gateway.job(job).compiled > 0
 
 
 @pytest.fixture
@@ -78,12 +116,13 @@ def test_a_device_the_zoo_does_not_know_is_served_the_default_and_then_the_winne
 
     agent = context.browser.new_page() if context.browser else context.new_page()
     agent.goto(f"{stack.url}/agent?start=1")
-    voted = "kernelzooAgent.events.some((event) => event.type === 'ballot' && event.final)"
-    eventually(lambda: bool(agent.evaluate(voted)), "a final ballot")
+    voted = """(key) => kernelzooAgent.events.some(
+      (event) => event.type === "ballot" && event.final && event.workload === key)"""
+    eventually(lambda: bool(agent.evaluate(voted, KEY)), "a final ballot")
     agent.close()
     with GatewayClient(url=stack.url) as gateway:
-        eventually(lambda: bool(gateway.entries()), "a zoo entry")
-        (entry,) = gateway.entries()
+        eventually(lambda: bool(of_key(gateway.entries())), "a zoo entry")
+        (entry,) = of_key(gateway.entries())
 
     page.reload()
     after = page.evaluate(USE_THE_ZOO, [stack.url, KEY])
@@ -91,6 +130,52 @@ def test_a_device_the_zoo_does_not_know_is_served_the_default_and_then_the_winne
     assert (after["info"]["level"], after["info"]["state"]) == ("exact", "confirmed")
     assert after["info"]["sha256"] == entry.artifact
     assert is_product(after)
+
+
+def of_key(entries: tuple[ZooEntry, ...]) -> list[ZooEntry]:
+    return [entry for entry in entries if entry.workload == KEY]
+
+
+def test_weights_that_a_page_calls_constant_are_packed_once(stack: Stack, page: Page) -> None:
+    used = page.evaluate(WITH_CONSTANT_WEIGHTS, [stack.url, KEY])
+    assert used["info"]["workload"] == CONSTANT_KEY
+    assert used["inputs"] == ["a"]
+    assert used["verified"]["ok"] is True
+    assert is_product(used)
+    manifest = page.evaluate(
+        "async (url) => (await (await fetch(url)).json()).entries",
+        f"{stack.url}/v1/zoo/{KEY}/0123456789abcdef:r1-0:wasm+simd128",
+    )
+    layouts = {entry["workload"]: entry["wasm"]["kernel"]["layouts"] for entry in manifest}
+    assert layouts[KEY] == []
+    assert [layout["tensor"] for layout in layouts[CONSTANT_KEY]] == ["b"], "else nothing is tested"
+
+
+def test_rows_of_a_table_are_gathered_by_whole_numbers(stack: Stack, page: Page) -> None:
+    m, k, n = Workload.parse(GATHER_KEY).extents
+    indices = [(7 * i) % k for i in range(m)]
+    table = [float(i) for i in range(k * n)]
+    used = page.evaluate(TYPED_INPUTS, [stack.url, GATHER_KEY, {"a": table, "indices": indices}])
+    assert used["types"] == {"a": "Float32Array", "indices": "Int32Array"}
+    assert used["output"] == [table[row * n + column] for row in indices for column in range(n)]
+    assert used["verified"]["ok"] is True
+
+
+def test_weights_of_eight_bits_are_scaled_column_by_column(stack: Stack, page: Page) -> None:
+    m, k, n = Workload.parse(I8_KEY).extents
+    a = [(i % 5) / 4 for i in range(m * k)]
+    b = [(37 * i) % 256 - 128 for i in range(k * n)]
+    scales = [(i % 3) / 8 for i in range(n)]
+    given = {"a": a, "b": b, "scales": scales}
+    used = page.evaluate(TYPED_INPUTS, [stack.url, I8_KEY, given])
+    assert used["types"] == {"a": "Float32Array", "b": "Int8Array", "scales": "Float32Array"}
+    wanted = [
+        scales[j] * sum(a[i * k + p] * b[p * n + j] for p in range(k))
+        for i in range(m)
+        for j in range(n)
+    ]
+    assert used["output"] == pytest.approx(wanted, abs=1e-3)
+    assert used["verified"]["ok"] is True
 
 
 def test_an_unknown_workload_is_refused_with_what_to_do(stack: Stack, page: Page) -> None:

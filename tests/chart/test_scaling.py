@@ -7,11 +7,12 @@ from tests.chart.rendering import PLAIN, render
 
 WORKLOAD = "INSERT INTO workload (key, flops) VALUES ('matmul:f32:m8k8n8', 1024)"
 JOB = (
-    "INSERT INTO tuning_job (workload_key, kind, state) VALUES ('matmul:f32:m8k8n8', 'wasm', '{}')"
+    "INSERT INTO tuning_job (workload_key, kind, space, state)"
+    " VALUES ('matmul:f32:m8k8n8', 'wasm', '', '{}')"
 )
 CANDIDATE = (
-    "INSERT INTO candidate (candidate_id, job_id, ordinal, config, requires, state)"
-    " SELECT repeat('{0}', 32), id, {0}, '{{}}', '{{}}', '{1}' FROM tuning_job"
+    "INSERT INTO candidate (candidate_id, workload_key, kind, config, requires, state)"
+    " VALUES (repeat('{0}', 32), 'matmul:f32:m8k8n8', 'wasm', '{{}}', '{{}}', '{1}')"
 )
 BALLOT = (
     "WITH voter AS (INSERT INTO identity (network, operated) VALUES ('n', true) RETURNING id)"

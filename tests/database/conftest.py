@@ -68,7 +68,7 @@ def compile_row(db: Connection, candidate: Candidate) -> None:
     )
     artifact = Artifact.of(candidate.candidate_id.encode(), manifest)
     execute(db, candidates.store_artifact(artifact))
-    execute(db, candidates.compiled(candidate.candidate_id, artifact.sha256, 3_000_000))
+    execute(db, candidates.compiled(candidate.candidate_id, artifact, 3_000_000))
 
 
 def plan(db: Connection, job_id: int, space: list[Candidate]) -> list[str]:

@@ -224,7 +224,7 @@ def test_the_ring_names_a_stalled_candidate_of_two_spaces_once(
 ) -> None:
     assert open_gpu_agent(http).lease().status_code == 204
     job = int(jobs(http)["swiftshader"]["job"])
-    db.execute("UPDATE candidate SET state = 'waiting', artifact_sha256 = NULL")
+    db.execute("UPDATE candidate SET state = 'waiting', artifact_sha256 = NULL, manifest = NULL")
     plan(db, job, [gpu_candidate(1), gpu_candidate(2)])
     db.execute("UPDATE candidate SET rung_at = now() - interval '1 minute'")
     rung = fetch_all(db, candidates.ring_waiting(5, 10))

@@ -6,6 +6,11 @@ import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
+from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.store import candidates, tuning
+from kernelzoo.store.blocking import execute, fetch_all
 from services.aggregator.publishing import Rule
 from tests.database.client import OPERATOR, Agent, open_agent
 from tests.database.conftest import RELAXED, WORKLOAD, make_candidate
@@ -168,6 +173,41 @@ def test_a_workload_set_is_answered_in_one_manifest(http: TestClient) -> None:
     answer = http.get("/v1/zoo/my-model/0123456789abcdef:r1-0:wasm+simd128").json()
     assert [entry["workload"] for entry in answer["entries"]] == [WORKLOAD.key]
     assert answer["missing"] == [other]
+
+
+def test_a_workload_brings_the_one_with_constant_weights_along(
+    http: TestClient, db: Connection
+) -> None:
+    constant = f"{WORKLOAD.key}:constant=b"
+    execute(db, tuning.register_workload(Workload.parse(constant)))
+    device_class = "0123456789abcdef:r1-0:wasm+simd128"
+    both = http.get(f"/v1/zoo/{WORKLOAD.key}/{device_class}").json()
+    assert [entry["workload"] for entry in both["entries"]] == [WORKLOAD.key]
+    assert both["missing"] == [constant]
+    alone = http.get(f"/v1/zoo/{constant}/{device_class}").json()
+    assert (alone["entries"], alone["missing"]) == ([], [constant])
+
+
+def test_candidates_of_the_same_bytes_keep_their_own_manifests(
+    http: TestClient, db: Connection
+) -> None:
+    """As the kernels of `matmul` and `matmul_nt` are that want b in panels."""
+    candidate = make_candidate(3)
+    first = manifest_entry(http, "0123456789abcdef:r1-0:wasm+simd128")["kernel"]
+    manifest = ArtifactManifest(
+        abi=ABI_VERSION,
+        kind=TargetKind.WASM,
+        requires=(),
+        tensors=WORKLOAD.tensors[1:],
+        scratch_bytes=64,
+        range_extent=7,
+    )
+    same_bytes = Artifact.of(make_candidate(0).candidate_id.encode(), manifest)
+    execute(db, candidates.store_artifact(same_bytes))
+    execute(db, candidates.compiled(candidate.candidate_id, same_bytes, 1))
+    rows = fetch_all(db, candidates.kernels([first["candidate"], candidate.candidate_id]))
+    assert [row.sha256 for row in rows] == [first["sha256"], first["sha256"]]
+    assert [row.artifact_manifest().range_extent for row in rows] == [1, 7]
 
 
 def test_artifacts_are_immutable_and_readable_from_any_origin(

@@ -25,7 +25,14 @@ MODULES = {
         "httptools",
         "kernelzoo.store.migrate",
     ),
-    "compile": ("workers.app", "workers.compiling", "workers.alive", "celery.__main__"),
+    "compile": (
+        "workers.app",
+        "workers.compiling",
+        "workers.learning",
+        "workers.modelling",
+        "workers.alive",
+        "celery.__main__",
+    ),
     "aggregate": ("workers.app", "workers.aggregating", "workers.ringing", "workers.heartbeat"),
     "fleet": ("workers.fleet.__main__", "workers.fleet.alive"),
 }

@@ -5,7 +5,9 @@ import { Arena } from "../../../client/src/engine/arena.js";
 import { loadModule } from "../../../client/src/engine/artifact.js";
 import { maxDifference } from "../../../client/src/engine/compare.js";
 import { sentence } from "../../../client/src/engine/error.js";
-import { planMemory } from "../../../client/src/engine/plan.js";
+import { loadWhole } from "../../../client/src/engine/loaded.js";
+import { loadPacks, writeInput } from "../../../client/src/engine/packing.js";
+import { planMemory, type Region } from "../../../client/src/engine/plan.js";
 import { fillSeeded } from "../../../client/src/engine/seeded.js";
 import { bindToThreads } from "../../../client/src/threads/bind.js";
 import type { ThreadPool } from "../../../client/src/threads/pool.js";
@@ -32,7 +34,9 @@ const origin = (): URL => new URL(location.origin);
 export async function setUp(lease: Lease, stepMs: number): Promise<Stand> {
   const arena = new Arena();
   arena.allocate(RESERVED_BYTES);
-  const bench = new Bench(arena, lease, [lease.reference, ...lease.candidates]);
+  const kernels = [lease.reference, ...lease.candidates];
+  const packs = await loadPacks(kernels, (pack) => loadModule(origin(), pack));
+  const bench = new Bench(arena, lease, kernels, packs);
   const module = await loadModule(origin(), lease.reference);
   const reference = setReference(bench, lease.reference, module, stepMs);
   return { arena, bench, lease, reference, stepMs };
@@ -88,18 +92,23 @@ export async function threadedEntrant(
   kernel: KernelWire,
   pool: ThreadPool,
 ): Promise<Entrant> {
+  const loaded = await loadWhole(origin(), kernel);
   const plan = planMemory(kernel);
   const { start: base } = arena.allocate(plan.totalBytes);
-  const views = plan.regions.map((each) => arena.floats(base + each.offset, each.elements));
-  for (const [i, view] of views.slice(0, -1).entries()) fillSeeded(view, lease.seed, i);
-  const module = await loadModule(origin(), kernel);
-  const bound = bindToThreads({ arena, kernel, module, plan, base }, pool);
+  const inputs = plan.regions.slice(0, -1);
+  for (const [i, region] of inputs.entries()) {
+    const { limit } = region.tensor;
+    writeInput(arena, loaded, region, base, (view) => fillSeeded(view, lease.seed, i, limit));
+  }
+  const { offset, elements } = plan.regions[inputs.length] as Region;
+  const output = arena.floats(base + offset, elements);
+  const bound = bindToThreads({ arena, ...loaded, plan, base }, pool);
   const timed = await warmAsync(() => bound.kernel.run(), stepMs);
   return {
     name: threadedName(kernel.candidate, pool.size),
     threads: pool.size,
     flops: lease.flops,
-    difference: maxDifference(views.at(-1) as Float32Array, reference.output),
+    difference: maxDifference(output, reference.output),
     timed,
     dispose: () => bound.kernel.forget(),
   };

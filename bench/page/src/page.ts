@@ -1,6 +1,7 @@
 /** The browser's side of a benchmark: `kernelzooBench` is what Python calls. */
 import { instantiate } from "../../../client/src/engine/instance.js";
-import { planMemory } from "../../../client/src/engine/plan.js";
+import { plainTensors } from "../../../client/src/engine/packing.js";
+import { elementsOf } from "../../../client/src/engine/plan.js";
 import { fillSeeded } from "../../../client/src/engine/seeded.js";
 import { clockStepMs } from "../../../client/src/timing/clock.js";
 import type { KernelWire, Lease } from "../../../client/src/wire/types.js";
@@ -25,9 +26,9 @@ const ready = (async (): Promise<number> => {
 
 /** The lease's inputs and the reference's output, in memory of the peers' own. */
 function problemOf({ lease, reference }: Stand): Problem {
-  const tensors = planMemory(lease.reference).regions.map(({ tensor, elements }, i) => {
+  const tensors = plainTensors(lease.reference).map((tensor, i) => {
     const { name, shape, role } = tensor;
-    const data = role === "input" ? new Float32Array(elements) : reference.output;
+    const data = role === "input" ? new Float32Array(elementsOf(tensor)) : reference.output;
     if (role === "input") fillSeeded(data, lease.seed, i);
     return { name, shape, data };
   });
@@ -46,7 +47,8 @@ async function peerEntrants(stand: Stand): Promise<readonly Entrant[]> {
 /** Reads a tensor of its own, as large as that of the lease. */
 async function readingEntrant({ arena, lease }: Stand, reading: Reading): Promise<Entrant> {
   const module = await WebAssembly.compileStreaming(fetch(reading.url));
-  const { elements } = planMemory(lease.reference).regions[reading.tensor] ?? { elements: 0 };
+  const tensor = plainTensors(lease.reference)[reading.tensor];
+  const elements = tensor === undefined ? 0 : elementsOf(tensor);
   const source = arena.allocate(4 * elements);
   const sink = arena.allocate(64);
   fillSeeded(arena.floats(source.start, elements), lease.seed, reading.tensor);

@@ -1,7 +1,7 @@
-import { elementsOf, tensorBytes } from "../engine/plan.js";
+import { tensorBytes, zerosOf } from "../engine/plan.js";
 import { fillSeeded } from "../engine/seeded.js";
 import { BoundProgram } from "../gpu/bound.js";
-import { padded, storageBuffer } from "../gpu/buffers.js";
+import { padded, storageBuffer, writeEntries } from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
 import type { Program } from "../gpu/program.js";
 import { readBuffer } from "../gpu/read.js";
@@ -60,9 +60,10 @@ export class GpuBench {
     const scratch = Math.max(...kernels.map(({ scratch_bytes }) => scratch_bytes));
     const buffers = await open.scoped(() => allocate(open.device, sizes, scratch), LIMIT_MS);
     for (const [i, buffer] of buffers.inputs.entries()) {
-      const values = new Float32Array(elementsOf(tensors[i] as TensorWire));
-      fillSeeded(values, lease.seed, i);
-      open.device.queue.writeBuffer(buffer, 0, values);
+      const tensor = tensors[i] as TensorWire;
+      const values = zerosOf(tensor);
+      fillSeeded(values, lease.seed, i, tensor.limit);
+      writeEntries(open.device, buffer, values);
     }
     return new GpuBench(open, buffers, sizes.at(-1) ?? 0);
   }

@@ -1,4 +1,5 @@
 import { Arena } from "../engine/arena.js";
+import { loadPacks } from "../engine/packing.js";
 import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
 import { Bench } from "./bench.js";
 import { failureOf } from "./failure.js";
@@ -72,8 +73,9 @@ export function wasmInstrument(load: LoadKernel, stepMs: number): Instrument {
     async open(lease, kernels) {
       // All fetches begin at once; whoever needs a kernel sees its failure.
       for (const kernel of kernels) load(kernel).catch(() => undefined);
-      const module = await load(lease.reference);
-      const bench = new Bench(arena, lease, [lease.reference, ...kernels]);
+      const all = [lease.reference, ...kernels];
+      const [module, packs] = await Promise.all([load(lease.reference), loadPacks(all, load)]);
+      const bench = new Bench(arena, lease, all, packs);
       return leaseInstrument(lease, bench, module, load, stepMs);
     },
   };

@@ -1,9 +1,9 @@
 import { loadModule } from "../engine/artifact.js";
-import type { KernelWire } from "../wire/types.js";
+import type { ArtifactWire } from "../wire/types.js";
 import { Lru } from "./lru.js";
 
-/** Compiled kernels by content. */
-export type LoadKernel = (kernel: KernelWire) => Promise<WebAssembly.Module>;
+/** Compiled kernels, and pack kernels, by content. */
+export type LoadKernel = (kernel: ArtifactWire) => Promise<WebAssembly.Module>;
 
 /** Enough for a lease of 16, its reference and the finalists. */
 const KEPT = 32;

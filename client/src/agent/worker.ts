@@ -2,6 +2,7 @@
 import { memoryNotebook, type Notebook } from "../device/notebook.js";
 import { readProfile } from "../device/profile.js";
 import { KernelZooError, sentence } from "../engine/error.js";
+import type { Answer } from "../gateway/answer.js";
 import { backoffMs, sleep } from "../gateway/backoff.js";
 import { type Gateway, httpGateway } from "../gateway/gateway.js";
 import { type RetryPorts, retried } from "../gateway/retry.js";
@@ -51,14 +52,21 @@ interface World extends Surroundings {
   readonly retries: RetryPorts;
 }
 
+const isUnauthorized = (answer: Answer<unknown>): boolean =>
+  answer.kind === "refused" && answer.status === 401;
+
 async function openSession(
   { gateway, notebook, retries, profile, isolated }: World,
   measurer: Measurer,
 ): Promise<SessionResponse> {
   const { hardware, engine } = profile;
   const device = { hardware, engine, isolated };
-  const request = { ...device, ...measurer.request, identity: notebook.read("identity") };
-  const answer = await retried(() => gateway.openSession(request), retries);
+  const openAs = (identity: string | null): Promise<Answer<SessionResponse>> =>
+    retried(() => gateway.openSession({ ...device, ...measurer.request, identity }), retries);
+  const known = notebook.read("identity");
+  let answer = await openAs(known);
+  // The gateway does not take what it once gave: its secret was changed. Come as somebody new.
+  if (known !== null && isUnauthorized(answer)) answer = await openAs(null);
   if (answer.kind !== "ok") {
     const detail = answer.kind === "refused" ? answer.detail : "It gave no session.";
     throw new KernelZooError("network", `The gateway refuses this device: ${detail}`);

@@ -1,4 +1,6 @@
+import type { TensorWire } from "../wire/types.js";
 import { KernelZooError } from "./error.js";
+import { type TensorView, viewOf } from "./views.js";
 
 const PAGE_BYTES = 65_536;
 /** A cache line; kernels ask for 16. */
@@ -65,6 +67,10 @@ export class Arena {
 
   floats(start: number, length: number): Float32Array {
     return new Float32Array(this.memory.buffer, start, length);
+  }
+
+  view(start: number, { dtype }: Pick<TensorWire, "dtype">, length: number): TensorView {
+    return viewOf(this.memory.buffer, dtype, start, length);
   }
 
   #reach(end: number): void {

@@ -1,4 +1,4 @@
-import type { KernelWire } from "../wire/types.js";
+import type { ArtifactWire } from "../wire/types.js";
 import { KernelZooError, sentence } from "./error.js";
 import { sha256Hex } from "./sha256.js";
 
@@ -18,18 +18,18 @@ async function download(url: URL, signal?: AbortSignal): Promise<Bytes> {
 }
 
 /**
- * Fetches the bytes of `kernel` from `origin` and holds them to the manifest's SHA-256.
+ * Fetches the bytes of `artifact` from `origin` and holds them to the manifest's SHA-256.
  * Throws KernelZooError: network, artifact (status or hash), with the reason.
  */
 export async function fetchArtifact(
   origin: URL,
-  kernel: KernelWire,
+  artifact: ArtifactWire,
   signal?: AbortSignal,
 ): Promise<Bytes> {
-  const url = new URL(kernel.url, origin);
+  const url = new URL(artifact.url, origin);
   const bytes = await download(url, signal);
   const digest = sha256Hex(bytes);
-  if (digest !== kernel.sha256) {
+  if (digest !== artifact.sha256) {
     throw new KernelZooError(
       "artifact",
       `${url} has SHA-256 ${digest}, not what the manifest says. A proxy may have changed it.`,
@@ -42,12 +42,12 @@ export async function fetchArtifact(
  * Validates and compiles a kernel.
  * Throws KernelZooError: validate for bytes that this engine cannot read, compile otherwise.
  */
-export async function compile(bytes: Bytes, kernel: KernelWire): Promise<WebAssembly.Module> {
+export async function compile(bytes: Bytes, artifact: ArtifactWire): Promise<WebAssembly.Module> {
   if (!WebAssembly.validate(bytes)) {
-    const needs = kernel.requires.join(" and ") || "no optional feature";
+    const needs = artifact.requires.join(" and ") || "no optional feature";
     throw new KernelZooError(
       "validate",
-      `This browser rejects kernel ${kernel.candidate}, which requires ${needs}. Update it.`,
+      `This browser rejects ${artifact.url}, which requires ${needs}. Update it.`,
     );
   }
   try {
@@ -60,8 +60,8 @@ export async function compile(bytes: Bytes, kernel: KernelWire): Promise<WebAsse
 /** Fetches, checks and compiles. Errors as of `fetchArtifact` and `compile`. */
 export async function loadModule(
   origin: URL,
-  kernel: KernelWire,
+  artifact: ArtifactWire,
   signal?: AbortSignal,
 ): Promise<WebAssembly.Module> {
-  return compile(await fetchArtifact(origin, kernel, signal), kernel);
+  return compile(await fetchArtifact(origin, artifact, signal), artifact);
 }

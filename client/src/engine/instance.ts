@@ -37,6 +37,15 @@ export function addresses(
   return kernel.scratch_bytes > 0 ? [...tensors, base + plan.scratchOffset] : tensors;
 }
 
+/** The first run of a kernel goes in this many slices, so that optimised code takes over within it. */
+const FIRST_RUN_SLICES = 32;
+
+/** The whole range, in slices. */
+export function runInSlices({ extent, run }: KernelInstance): void {
+  const units = Math.max(1, Math.ceil(extent / FIRST_RUN_SLICES));
+  for (let lo = 0; lo < extent; lo += units) run(lo, Math.min(lo + units, extent));
+}
+
 /** Binds `module` to `words`, the addresses of its tensors and scratch in `memory`. */
 export function instantiate(
   module: WebAssembly.Module,

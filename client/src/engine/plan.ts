@@ -1,5 +1,6 @@
 import type { KernelWire, TensorWire } from "../wire/types.js";
 import { align } from "./arena.js";
+import { bytesPerElement, type TensorView, viewOf } from "./views.js";
 
 /** A tensor's place: `offset` in bytes from the start of the kernel's block. */
 export interface Region {
@@ -15,8 +16,6 @@ export interface MemoryPlan {
   readonly totalBytes: number;
 }
 
-const BYTES_PER_ELEMENT = { f32: 4 } as const satisfies Record<TensorWire["dtype"], number>;
-
 /** Number of entries of a dense tensor. */
 export function elementsOf(tensor: TensorWire): number {
   return tensor.shape.reduce((product, extent) => product * extent, 1);
@@ -24,7 +23,13 @@ export function elementsOf(tensor: TensorWire): number {
 
 /** Without padding. */
 export function tensorBytes(tensor: TensorWire): number {
-  return elementsOf(tensor) * BYTES_PER_ELEMENT[tensor.dtype];
+  return elementsOf(tensor) * bytesPerElement(tensor.dtype);
+}
+
+/** Room for its entries, outside of any kernel's memory. */
+export function zerosOf(tensor: TensorWire): TensorView {
+  const buffer = new ArrayBuffer(tensorBytes(tensor));
+  return viewOf(buffer, tensor.dtype, 0, elementsOf(tensor));
 }
 
 /** Tensors in order, then scratch, each aligned to 64 bytes. */

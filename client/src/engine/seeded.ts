@@ -1,7 +1,9 @@
 /**
  * Seeded inputs, equal to those of `kernelzoo/domain/seeded.py` to the bit. Element `i` of input
- * tensor `t` under `seed` is 24 bits of `mix(seed + t·GOLDEN + i·STEP)`, scaled to [-0.5, 0.5).
+ * tensor `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32, 24 bits scaled to
+ * [-0.5, 0.5); for i8, the highest byte from -128 on; for an index, the remainder below its limit.
  */
+import type { TensorView } from "./views.js";
 
 const GOLDEN = 0x9e3779b9;
 const STEP = 0x85ebca77;
@@ -17,13 +19,20 @@ function mix(value: number): number {
   return x ^ (x >>> 16);
 }
 
-/** Fills `into` with input tensor number `tensor` under `seed`. About 3 ms per million entries. */
-export function fillSeeded(into: Float32Array, seed: number, tensor: number): void {
+/** Fills `into` by `value` of the 32 bits of each entry. About 3 ms per million entries. */
+function fill(into: TensorView, seed: number, tensor: number, value: (bits: number) => number) {
   let x = (seed + Math.imul(tensor, GOLDEN)) | 0;
   for (let i = 0; i < into.length; i++) {
-    into[i] = (mix(x) >>> 8) * 2 ** -24 - 0.5;
+    into[i] = value(mix(x));
     x = (x + STEP) | 0;
   }
+}
+
+/** Fills `into` with input tensor number `tensor` under `seed`; `limit` is that of an index. */
+export function fillSeeded(into: TensorView, seed: number, tensor: number, limit = 0): void {
+  if (into instanceof Int8Array) fill(into, seed, tensor, (bits) => (bits >>> 24) - 128);
+  else if (into instanceof Int32Array) fill(into, seed, tensor, (bits) => (bits >>> 0) % limit);
+  else fill(into, seed, tensor, (bits) => (bits >>> 8) * 2 ** -24 - 0.5);
 }
 
 /** The 64 flat output positions whose values an agent reports. */
@@ -32,13 +41,4 @@ export function sampledPositions(seed: number, outputElements: number): readonly
     const hash = mix((seed + SAMPLE_SALT + Math.imul(i, STEP)) | 0) >>> 0;
     return hash % outputElements;
   });
-}
-
-/**
- * Largest absolute difference between two right float32 sums of `n` products of seeded inputs;
- * derived in `kernelzoo/domain/seeded.py`.
- */
-export function comparisonTolerance(n: number): number {
-  const magnitude = n / 16 + (6 * Math.sqrt(n)) / 8;
-  return 2 * (n + 1) * 2 ** -24 * magnitude;
 }

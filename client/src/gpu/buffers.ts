@@ -1,3 +1,5 @@
+import type { TensorView } from "../engine/views.js";
+
 /** Bindings may be of vec4: every buffer is padded to one. */
 const PADDING_BYTES = 16;
 
@@ -8,6 +10,18 @@ export const padded = (bytes: number): number =>
 export function storageBuffer(device: GPUDevice, bytes: number): GPUBuffer {
   const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
   return device.createBuffer({ size: padded(bytes), usage });
+}
+
+/** Copies entries to the start of a buffer, in whole words as WebGPU wants them. */
+export function writeEntries(device: GPUDevice, buffer: GPUBuffer, entries: TensorView): void {
+  const { byteLength, byteOffset } = entries;
+  if (byteLength % Uint32Array.BYTES_PER_ELEMENT === 0) {
+    device.queue.writeBuffer(buffer, 0, entries);
+    return;
+  }
+  const words = new Uint8Array(padded(byteLength));
+  words.set(new Uint8Array(entries.buffer, byteOffset, byteLength));
+  device.queue.writeBuffer(buffer, 0, words);
 }
 
 /** A buffer whose contents the page reads. */

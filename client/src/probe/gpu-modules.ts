@@ -15,6 +15,6 @@ export const GPU_SETTINGS = {
 /** In the order of the bits of the primitive vector. */
 export const GPU_PRIMITIVES = [
   { primitive: "cache_read", margin: 1.3, base: "direct", advanced: "staged" },
-  { primitive: "vec4", margin: 1.3, base: "scalar", advanced: "direct" },
-  { primitive: "split_k", margin: 1.4, base: "whole", advanced: "split" },
+  { primitive: "vec4", margin: 1.4, base: "scalar", advanced: "direct" },
+  { primitive: "split_k", margin: 2.0, base: "whole", advanced: "split" },
 ] as const;

@@ -61,7 +61,7 @@ const fine =
 
 async function compiled(open: OpenDevice, suite: Suite, name: Name): Promise<Program> {
   const { code, dispatches, scratchBytes } = suite.GPU_SETTINGS[name];
-  const tensor = { dtype: "f32", shape: [] } as const;
+  const tensor = { dtype: "f32", shape: [], limit: 0 } as const;
   const kernel = {
     candidate: name,
     requires: [],

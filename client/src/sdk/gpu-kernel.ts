@@ -1,7 +1,8 @@
 import { KernelZooError } from "../engine/error.js";
 import { elementsOf, tensorBytes } from "../engine/plan.js";
+import { isViewOf, type TensorView, viewOf } from "../engine/views.js";
 import { BoundProgram } from "../gpu/bound.js";
-import { padded, stagingBuffer, storageBuffer } from "../gpu/buffers.js";
+import { padded, stagingBuffer, storageBuffer, writeEntries } from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
 import type { Program } from "../gpu/program.js";
 import { runInSlices } from "../gpu/submit.js";
@@ -83,13 +84,13 @@ export class GpuKernel {
   }
 
   /** Copies entries to a tensor, in order with the runs that are submitted before and after. */
-  write(name: string, entries: Float32Array): void {
+  write(name: string, entries: TensorView): void {
     const { buffer, tensor } = this.#tensor(name);
-    if (entries.length !== elementsOf(tensor)) {
-      const message = `${name} has ${elementsOf(tensor)} entries, not ${entries.length}.`;
-      throw new KernelZooError("run", message);
+    if (entries.length !== elementsOf(tensor) || !isViewOf(tensor.dtype, entries)) {
+      const wanted = `${elementsOf(tensor)} entries of ${tensor.dtype}`;
+      throw new KernelZooError("run", `${name} has ${wanted}, not ${entries.length} of these.`);
     }
-    this.device.queue.writeBuffer(buffer, 0, entries);
+    writeEntries(this.device, buffer, entries);
   }
 
   /** Runs once on what the buffers hold then, without waiting for it. */
@@ -106,7 +107,9 @@ export class GpuKernel {
   }
 
   /** A tensor's entries, the output's unless named, once all runs submitted so far are done. */
-  async read(name = this.#tensors.at(-1)?.name ?? ""): Promise<Float32Array<ArrayBuffer>> {
+  async read(): Promise<Float32Array<ArrayBuffer>>;
+  async read(name: string): Promise<TensorView>;
+  async read(name = this.#tensors.at(-1)?.name ?? ""): Promise<TensorView> {
     const { buffer, tensor } = this.#tensor(name);
     const bytes = tensorBytes(tensor);
     const staging = this.#free(bytes).pop() ?? stagingBuffer(this.device, bytes);
@@ -114,10 +117,10 @@ export class GpuKernel {
     encoder.copyBufferToBuffer(buffer, 0, staging, 0, padded(bytes));
     this.device.queue.submit([encoder.finish()]);
     await this.#open.settled(staging.mapAsync(GPUMapMode.READ), LIMIT_MS);
-    const entries = new Float32Array(staging.getMappedRange().slice(0, bytes));
+    const copied = staging.getMappedRange().slice(0, bytes);
     staging.unmap();
     this.#free(bytes).push(staging);
-    return entries;
+    return viewOf(copied, tensor.dtype, 0, elementsOf(tensor));
   }
 
   /** Gives the kernel's own buffers back. */

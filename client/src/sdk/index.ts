@@ -7,13 +7,19 @@
  * kernel.inputs.a.set(activations); // float32[384, 768], row-major
  * kernel.inputs.b.set(weights);
  * const output = kernel.run(); // float32[384, 768], a view that the next run overwrites
+ *
+ * // Weights that stay the same are given once; kernels may keep them packed.
+ * const layer = await zoo.kernel("matmul:f32:m1k768n3072", { constant: { b: weights } });
+ * const hidden = layer.run({ a: activations });
  * ```
  */
 export { measurePeakGflops } from "../device/profile.js";
 export { KernelZooError, type Stage } from "../engine/error.js";
+export type { TensorView } from "../engine/views.js";
 export type { ThreadCount } from "../threads/threads.js";
 export type { Backend } from "./backend.js";
 export { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
-export { type InputValues, Kernel, type KernelInfo, type Verification } from "./kernel.js";
-export type { InputNames } from "./names.js";
-export { type KernelOptions, KernelZoo, type OpenOptions } from "./zoo.js";
+export type { KernelInfo } from "./info.js";
+export { type InputValues, Kernel, type Verification } from "./kernel.js";
+export type { InputsOf, InputViews } from "./names.js";
+export { type ConstantOptions, type KernelOptions, KernelZoo, type OpenOptions } from "./zoo.js";

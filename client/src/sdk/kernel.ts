@@ -1,54 +1,18 @@
-import type { Arena } from "../engine/arena.js";
-import { loadModule } from "../engine/artifact.js";
 import { maxDifference } from "../engine/compare.js";
 import { KernelZooError, sentence } from "../engine/error.js";
-import { comparisonTolerance } from "../engine/seeded.js";
+import { loadWhole } from "../engine/loaded.js";
+import { plainTensors } from "../engine/packing.js";
+import { elementsOf, type Region } from "../engine/plan.js";
+import type { TensorView } from "../engine/views.js";
 import { loadProgram } from "../gpu/load.js";
-import type { Program } from "../gpu/program.js";
-import type { Threads } from "../threads/threads.js";
-import type {
-  Advice,
-  EntryState,
-  Evidence,
-  HitLevel,
-  KernelWire,
-  ManifestEntry,
-  ServedKernel,
-  TargetKind,
-} from "../wire/types.js";
+import type { ServedKernel } from "../wire/types.js";
+import { Constants } from "./constants.js";
 import type { GpuKernel } from "./gpu-kernel.js";
-import { Tensors } from "./tensors.js";
+import { describe, type GpuPart, type KernelInfo, type KernelParts, type Loaded } from "./info.js";
+import type { InputViews } from "./names.js";
+import { type Placeable, Tensors } from "./tensors.js";
 import { gpuOutput, wasmOutput } from "./verify.js";
-import { WasmKernel, type WasmModule } from "./wasm-kernel.js";
-
-/** What is running, and why. Times in milliseconds. */
-export interface KernelInfo {
-  readonly workload: string;
-  /** Floating-point operations of one run. */
-  readonly flops: number;
-  /** What `runAsync` runs on; `run` is always of WebAssembly. */
-  readonly backend: TargetKind;
-  /** Why it is not the backend that was asked for or advised; null otherwise. */
-  readonly backendReason: string | null;
-  /** Which target the zoo advises, and what that rests on. */
-  readonly advice: Advice;
-  /** `exact` was voted for by devices like this one; `default` is what every device gets. */
-  readonly level: HitLevel;
-  readonly state: EntryState | null;
-  readonly version: number | null;
-  readonly evidence: Evidence | null;
-  readonly candidate: string;
-  readonly sha256: string;
-  /** Why the default runs instead of the zoo's kernel; null when the zoo's kernel runs. */
-  readonly fallbackReason: string | null;
-  /** Threads of `runAsync` on WebAssembly. */
-  readonly threads: number;
-  /** Why there is one thread although more were asked for; null otherwise. */
-  readonly singleThreadReason: string | null;
-  readonly manifestMs: number;
-  /** Fetching, checking and compiling. */
-  readonly loadMs: number;
-}
+import { WasmKernel } from "./wasm-kernel.js";
 
 /** Of every output entry against the default kernel, on seeded inputs. */
 export interface Verification {
@@ -57,67 +21,21 @@ export interface Verification {
   readonly tolerance: number;
 }
 
-/** A kernel that was loaded, where it comes from, and why it is the default; of one target. */
-export interface Loaded<Made> {
-  readonly made: Made;
-  readonly served: ServedKernel;
-  readonly used: KernelWire;
-  readonly fallbackReason: string | null;
-}
-
-export interface GpuPart {
-  readonly program: Program;
-  readonly kernel: GpuKernel;
-}
-
-/** What a kernel is made from; of interest to this module's neighbours alone. */
-export interface KernelParts {
-  readonly origin: URL;
-  readonly arena: Arena;
-  readonly threads: Threads;
-  readonly entry: ManifestEntry;
-  /** Null where the zoo has no kernel of it. */
-  readonly wasm: Loaded<WasmModule> | null;
-  /** Null where it is not to run on the GPU, for `backendReason`. */
-  readonly gpu: Loaded<GpuPart> | null;
-  readonly backendReason: string | null;
-  readonly manifestMs: number;
-  readonly loadMs: number;
-}
-
-function describe(parts: KernelParts, gpu: KernelParts["gpu"], reason: string | null): KernelInfo {
-  const { entry, wasm, threads, manifestMs, loadMs } = parts;
-  const running = gpu ?? wasm;
-  if (running === null) throw new KernelZooError("manifest", `${entry.workload} has no kernel.`);
-  const { level, state, version, evidence } = running.served;
-  const { candidate, sha256 } = running.used;
-  return {
-    workload: entry.workload,
-    flops: entry.flops,
-    backend: gpu === null ? "wasm" : "webgpu",
-    backendReason: reason,
-    advice: entry.advice,
-    ...{ level, state, version, evidence, candidate, sha256 },
-    fallbackReason: running.fallbackReason,
-    threads: threads.kind === "pool" ? threads.pool.size : 1,
-    singleThreadReason: threads.kind === "pool" ? null : threads.reason,
-    manifestMs,
-    loadMs,
-  };
-}
-
 /** Values of some inputs, by name. */
-export type InputValues<Names extends string> = Partial<Readonly<Record<Names, ArrayLike<number>>>>;
+export type InputValues<Inputs> = { readonly [Name in keyof Inputs]?: ArrayLike<number> };
 
 /**
  * A kernel with its tensors. Views stay valid until `dispose`. Their memory is shared: take
  * `output.slice()` for the few browser functions that refuse shared views.
  */
-export class Kernel<Names extends string = string> {
+export class Kernel<Inputs = InputViews> {
   /** Shape of every tensor, by name. */
   readonly shapes: Readonly<Record<string, readonly number[]>>;
   readonly #parts: KernelParts;
-  readonly #shape: Pick<KernelWire, "tensors" | "scratch_bytes">;
+  readonly #shape: Placeable;
+  readonly #constants: Constants;
+  /** Of every input, by name. */
+  readonly #elements: ReadonlyMap<string, number>;
   #info: KernelInfo;
   #gpu: Loaded<GpuPart> | null;
   #tensors: Tensors | null = null;
@@ -133,9 +51,15 @@ export class Kernel<Names extends string = string> {
     this.#info = describe(parts, gpu, backendReason);
     this.#parts = parts;
     this.#gpu = gpu;
-    const { tensors } = (gpu ?? wasm)?.used ?? { tensors: [] };
-    this.#shape = wasm?.used ?? { tensors, scratch_bytes: 0 };
-    this.shapes = Object.fromEntries(tensors.map(({ name, shape }) => [name, shape]));
+    this.#constants = new Constants(parts.constants);
+    this.#shape = wasm?.made ?? {
+      kernel: { tensors: gpu?.used.tensors ?? [], layouts: [], scratch_bytes: 0 },
+      packs: new Map(),
+    };
+    const plain = plainTensors(this.#shape.kernel);
+    this.shapes = Object.fromEntries(plain.map(({ name, shape }) => [name, shape]));
+    const inputs = plain.filter(({ role }) => role === "input");
+    this.#elements = new Map(inputs.map((tensor) => [tensor.name, elementsOf(tensor)]));
     // A kernel that cannot be bound is to fail now, as another may take its place.
     if (gpu === null) this.#bound();
   }
@@ -144,10 +68,13 @@ export class Kernel<Names extends string = string> {
     return this.#info;
   }
 
-  /** Row-major views to write to, by name. On WebGPU all of them are uploaded by each run then. */
-  get inputs(): Readonly<Record<Names, Float32Array>> {
+  /**
+   * Row-major views to write to, by name: all inputs that are not constant. On WebGPU all of them
+   * are uploaded by each run then.
+   */
+  get inputs(): Readonly<Inputs> {
     this.#handedOut = true;
-    return this.#memory.inputs as Readonly<Record<Names, Float32Array>>;
+    return this.#memory.inputs as unknown as Readonly<Inputs>;
   }
 
   /** Row-major view; each run overwrites it. */
@@ -161,10 +88,30 @@ export class Kernel<Names extends string = string> {
   }
 
   /**
+   * Gives constant inputs their values, once for all runs that follow; the kernel may keep them
+   * packed. Giving them again costs as much again. Throws KernelZooError: run for what is no
+   * constant input of this kernel, memory.
+   */
+  setConstants(values: Readonly<Record<string, ArrayLike<number>>>): void {
+    this.#refuseUnusable();
+    for (const [name, given] of Object.entries(values)) {
+      this.#constants.refuseOther(name);
+      this.#refuseLength(name, given.length);
+      const { regions } = this.#memory.plan;
+      const region = regions.find(({ tensor }) => tensor.name === name) as Region;
+      this.#memory.write(region, (view) => {
+        view.set(given);
+        this.#gpu?.made.kernel.write(name, view);
+      });
+      this.#constants.given(name);
+    }
+  }
+
+  /**
    * Runs once in this thread, on WebAssembly, and answers `output`. Inputs given here are copied
    * in first. Throws KernelZooError (run) when the kernel traps, is running or was disposed of.
    */
-  run(inputs: InputValues<Names> = {}): Float32Array {
+  run(inputs: InputValues<Inputs> = {}): Float32Array {
     this.#prepare(inputs);
     this.#bound().run();
     return this.output;
@@ -177,7 +124,7 @@ export class Kernel<Names extends string = string> {
    * runs. When the GPU is lost, WebAssembly takes over and `info` says so.
    * Rejects with KernelZooError: run as above, or memory.
    */
-  async runAsync(inputs: InputValues<Names> = {}): Promise<Float32Array> {
+  async runAsync(inputs: InputValues<Inputs> = {}): Promise<Float32Array> {
     this.#prepare(inputs);
     this.#running = true;
     try {
@@ -198,8 +145,7 @@ export class Kernel<Names extends string = string> {
     this.#refuseUnusable();
     const own = await this.#verified();
     const maxError = maxDifference(own, await this.#expected());
-    // A contraction does two operations for each product that is summed into an entry.
-    const tolerance = comparisonTolerance(this.info.flops / 2 / own.length);
+    const { tolerance } = ((this.#gpu ?? this.#parts.wasm) as Loaded<unknown>).served;
     return { ok: maxError <= tolerance, maxError, tolerance };
   }
 
@@ -210,7 +156,7 @@ export class Kernel<Names extends string = string> {
   }
 
   get #memory(): Tensors {
-    this.#tensors ??= new Tensors(this.#parts.arena, this.#shape);
+    this.#tensors ??= new Tensors(this.#parts.arena, this.#shape, this.#constants.names);
     return this.#tensors;
   }
 
@@ -234,7 +180,7 @@ export class Kernel<Names extends string = string> {
     const { inputs, output } = this.#memory;
     try {
       const changed = this.#handedOut ? Object.keys(inputs) : given;
-      for (const name of changed) kernel.write(name, inputs[name] as Float32Array);
+      for (const name of changed) kernel.write(name, inputs[name] as TensorView);
       await kernel.run();
       output.set(await kernel.read());
     } catch (thrown) {
@@ -256,7 +202,7 @@ export class Kernel<Names extends string = string> {
     const { origin, arena, entry } = this.#parts;
     if (entry.wasm !== null) {
       const used = entry.wasm.fallback;
-      return wasmOutput(arena, { used, module: await loadModule(origin, used) });
+      return wasmOutput(arena, await loadWhole(origin, used));
     }
     const used = (entry.webgpu as ServedKernel).fallback;
     const { open } = (this.#gpu as Loaded<GpuPart>).made.program;
@@ -270,23 +216,28 @@ export class Kernel<Names extends string = string> {
     this.#parts.gpu?.made.kernel.dispose();
   }
 
-  #prepare(inputs: InputValues<Names>): void {
+  #prepare(inputs: InputValues<Inputs>): void {
     this.#refuseUnusable();
-    for (const name of Object.keys(inputs) as Names[]) this.#set(name, inputs[name]);
+    this.#constants.refuseAwaited();
+    const given = inputs as Readonly<Record<string, ArrayLike<number> | undefined>>;
+    for (const [name, values] of Object.entries(given)) this.#set(name, values);
   }
 
-  #set(name: Names, values: ArrayLike<number> | undefined): void {
+  #set(name: string, values: ArrayLike<number> | undefined): void {
     if (values === undefined) return;
-    const { inputs } = this.#memory;
-    const view = inputs[name];
-    if (view?.length !== values.length) {
-      throw new KernelZooError(
-        "run",
-        `Input ${name} has ${values.length} entries; ${this.info.workload} takes ` +
-          `${view?.length ?? "no such input"}. Inputs are ${Object.keys(inputs).join(", ")}.`,
-      );
-    }
-    view.set(values);
+    this.#constants.refuseConstant(name);
+    this.#refuseLength(name, values.length);
+    this.#memory.inputs[name]?.set(values);
+  }
+
+  #refuseLength(name: string, length: number): void {
+    const wanted = this.#elements.get(name);
+    if (length === wanted) return;
+    throw new KernelZooError(
+      "run",
+      `Input ${name} has ${length} entries; ${this.info.workload} takes ` +
+        `${wanted ?? "no such input"}. Inputs are ${[...this.#elements.keys()].join(", ")}.`,
+    );
   }
 
   #refuseUnusable(): void {

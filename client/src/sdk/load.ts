@@ -1,14 +1,14 @@
 import type { Arena } from "../engine/arena.js";
-import { loadModule } from "../engine/artifact.js";
 import { KernelZooError } from "../engine/error.js";
+import { type LoadedKernel, loadWhole } from "../engine/loaded.js";
 import { loadProgram } from "../gpu/load.js";
 import type { Threads } from "../threads/threads.js";
 import { now } from "../timing/clock.js";
 import type { KernelWire, ManifestEntry, ServedKernel } from "../wire/types.js";
 import { type Backend, chooseTarget, type Gpu, type GpuSide } from "./backend.js";
 import { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
-import { type GpuPart, Kernel, type KernelParts, type Loaded } from "./kernel.js";
-import type { WasmModule } from "./wasm-kernel.js";
+import type { GpuPart, KernelParts, Loaded } from "./info.js";
+import { Kernel } from "./kernel.js";
 
 /** Which kernel of an entry to load, from where, into what. */
 export interface LoadRequest {
@@ -18,6 +18,8 @@ export interface LoadRequest {
   readonly gpu: GpuSide;
   readonly backend: Backend;
   readonly entry: ManifestEntry;
+  /** Names of inputs that stay the same. */
+  readonly constants: readonly string[];
   readonly manifestMs: number;
   readonly use: "best" | "fallback";
   readonly buffers: GpuBuffers | undefined;
@@ -43,12 +45,10 @@ async function bestOf<Made>(
   }
 }
 
-async function loadWasm(request: LoadRequest): Promise<Loaded<WasmModule> | null> {
+async function loadWasm(request: LoadRequest): Promise<Loaded<LoadedKernel> | null> {
   const { origin, entry, signal } = request;
   if (entry.wasm === null) return null;
-  return bestOf(request, entry.wasm, async (used) => {
-    return { used, module: await loadModule(origin, used, signal) };
-  });
+  return bestOf(request, entry.wasm, (used) => loadWhole(origin, used, signal));
 }
 
 async function loadGpu(
@@ -82,31 +82,27 @@ async function chosenGpu(request: LoadRequest): Promise<GpuParts> {
 }
 
 /** A kernel that cannot be bound to its memory is replaced by the default, as one that fails to load. */
-async function bound<Names extends string>(
-  request: LoadRequest,
-  parts: KernelParts,
-): Promise<Kernel<Names>> {
+async function bound<Inputs>(request: LoadRequest, parts: KernelParts): Promise<Kernel<Inputs>> {
   try {
-    return new Kernel<Names>(parts);
+    return new Kernel<Inputs>(parts);
   } catch (thrown) {
     const { wasm } = parts;
     const known = thrown instanceof KernelZooError && wasm !== null;
     if (!known || wasm.used.sha256 === wasm.served.fallback.sha256) throw thrown;
     const usual = await loadWasm({ ...request, use: "fallback" });
-    return new Kernel<Names>({
+    return new Kernel<Inputs>({
       ...parts,
       wasm: usual && { ...usual, fallbackReason: thrown.message },
     });
   }
 }
 
-export async function loadKernel<Names extends string>(
-  request: LoadRequest,
-): Promise<Kernel<Names>> {
-  const { origin, arena, threads, entry, manifestMs } = request;
+export async function loadKernel<Inputs>(request: LoadRequest): Promise<Kernel<Inputs>> {
+  const { origin, arena, threads, entry, constants, manifestMs } = request;
   const start = now();
   const [wasm, chosen] = await Promise.all([loadWasm(request), chosenGpu(request)]);
   const loadMs = now() - start;
-  const parts = { origin, arena, threads, entry, wasm, ...chosen, manifestMs, loadMs };
+  const origins = { origin, arena, threads, entry, constants };
+  const parts = { ...origins, wasm, ...chosen, manifestMs, loadMs };
   return bound(request, parts);
 }

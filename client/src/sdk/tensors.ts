@@ -1,31 +1,51 @@
 import type { Arena, Block } from "../engine/arena.js";
-import { type MemoryPlan, planMemory } from "../engine/plan.js";
+import { type Packable, writeInput } from "../engine/packing.js";
+import { type MemoryPlan, planMemory, type Region } from "../engine/plan.js";
+import type { TensorView } from "../engine/views.js";
 import type { KernelWire } from "../wire/types.js";
+import type { InputViews } from "./names.js";
 
-type Views = Readonly<Record<string, Float32Array>>;
+/** What a kernel wants of memory. */
+export interface Placeable extends Packable {
+  readonly kernel: Pick<KernelWire, "tensors" | "layouts" | "scratch_bytes">;
+}
 
 /** A kernel's tensors and scratch in the memory of its zoo, as views by name. */
 export class Tensors {
   readonly plan: MemoryPlan;
   readonly block: Block;
-  readonly inputs: Views;
+  /** All inputs that are not constant. */
+  readonly inputs: InputViews;
   readonly output: Float32Array;
   readonly #arena: Arena;
+  readonly #made: Placeable;
 
   /** Throws KernelZooError (memory). */
-  constructor(arena: Arena, kernel: Pick<KernelWire, "tensors" | "scratch_bytes">) {
+  constructor(arena: Arena, made: Placeable, constants: readonly string[] = []) {
     this.#arena = arena;
-    this.plan = planMemory(kernel);
+    this.#made = made;
+    this.plan = planMemory(made.kernel);
     this.block = arena.allocate(this.plan.totalBytes);
-    const views = this.plan.regions.map(({ tensor, offset, elements }) => {
-      return [tensor, arena.floats(this.block.start + offset, elements)] as const;
-    });
-    const inputs = views.filter(([tensor]) => tensor.role === "input");
-    this.inputs = Object.fromEntries(inputs.map(([tensor, view]) => [tensor.name, view]));
-    this.output = views.find(([tensor]) => tensor.role === "output")?.[1] ?? new Float32Array();
+    const named = this.plan.regions.map((region) => [region.tensor, this.#view(region)] as const);
+    const inputs = named.slice(0, -1).filter(([{ name }]) => !constants.includes(name));
+    this.inputs = Object.fromEntries(inputs.map(([{ name }, view]) => [name, view]));
+    // The output of every operator is float32.
+    this.output = named.at(-1)?.[1] as Float32Array;
+  }
+
+  /**
+   * Has `fill` write an input row-major, then packs it where the kernel wants that.
+   * Throws KernelZooError: memory, compile, run.
+   */
+  write(region: Region, fill: (view: TensorView) => void): void {
+    writeInput(this.#arena, this.#made, region, this.block.start, fill);
   }
 
   free(): void {
     this.#arena.free(this.block);
+  }
+
+  #view({ tensor, offset, elements }: Region): TensorView {
+    return this.#arena.view(this.block.start + offset, tensor, elements);
   }
 }

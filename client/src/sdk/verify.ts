@@ -1,21 +1,23 @@
 /** Outputs on seeded inputs, to compare a kernel with the default one. */
 import type { Arena } from "../engine/arena.js";
-import { elementsOf } from "../engine/plan.js";
+import type { LoadedKernel } from "../engine/loaded.js";
+import { zerosOf } from "../engine/plan.js";
 import { fillSeeded } from "../engine/seeded.js";
 import type { Program } from "../gpu/program.js";
 import type { KernelWire } from "../wire/types.js";
 import { GpuKernel } from "./gpu-kernel.js";
 import { Tensors } from "./tensors.js";
-import { WasmKernel, type WasmModule } from "./wasm-kernel.js";
+import { WasmKernel } from "./wasm-kernel.js";
 
 const VERIFICATION_SEED = 1;
 
 /** In memory of its own. Throws KernelZooError: memory, compile, run. */
-export function wasmOutput(arena: Arena, made: WasmModule): Float32Array {
-  const tensors = new Tensors(arena, made.used);
+export function wasmOutput(arena: Arena, made: LoadedKernel): Float32Array {
+  const tensors = new Tensors(arena, made);
   try {
-    for (const [i, view] of Object.values(tensors.inputs).entries()) {
-      fillSeeded(view, VERIFICATION_SEED, i);
+    for (const [i, region] of tensors.plan.regions.slice(0, -1).entries()) {
+      const { limit } = region.tensor;
+      tensors.write(region, (view) => fillSeeded(view, VERIFICATION_SEED, i, limit));
     }
     tensors.output.fill(Number.NaN);
     new WasmKernel(made, arena, tensors).run();
@@ -30,8 +32,9 @@ export async function gpuOutput(program: Program, used: KernelWire): Promise<Flo
   const kernel = await GpuKernel.make(program);
   try {
     for (const [i, tensor] of used.tensors.entries()) {
-      const values = new Float32Array(elementsOf(tensor)).fill(Number.NaN);
-      if (tensor.role === "input") fillSeeded(values, VERIFICATION_SEED, i);
+      const values = zerosOf(tensor);
+      if (tensor.role === "input") fillSeeded(values, VERIFICATION_SEED, i, tensor.limit);
+      else values.fill(Number.NaN);
       kernel.write(tensor.name, values);
     }
     await kernel.run();

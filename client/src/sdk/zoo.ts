@@ -3,12 +3,13 @@ import { peakOf, readProfile } from "../device/profile.js";
 import { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
 import { startThreads, type ThreadCount, type Threads } from "../threads/threads.js";
-import { type Backend, type GpuSide, openGpu } from "./backend.js";
+import type { ManifestEntry } from "../wire/types.js";
+import { type Backend, chooseTarget, type GpuSide, openGpu } from "./backend.js";
 import type { GpuBuffers } from "./gpu-kernel.js";
 import type { Kernel } from "./kernel.js";
 import { loadKernel } from "./load.js";
 import { entryOf, requestManifest, type TimedManifest } from "./manifest.js";
-import type { InputNames } from "./names.js";
+import { constantKey, constantsOf, type InputsOf, type InputViews } from "./names.js";
 
 export interface OpenOptions {
   /** Skips the description and the probe of the device. */
@@ -36,6 +37,15 @@ export interface KernelOptions {
   readonly buffers?: GpuBuffers;
 }
 
+export interface ConstantOptions<Names extends PropertyKey> extends KernelOptions {
+  /**
+   * Inputs that stay the same from run to run, such as weights, with their values. Kernels may
+   * keep them packed: a page that does not change its weights is served the fastest of these, one
+   * that does the fastest of those that read them as they come.
+   */
+  readonly constant?: Readonly<Record<Names, ArrayLike<number>>>;
+}
+
 function originOf(url: string | URL): URL {
   try {
     return new URL(url);
@@ -60,6 +70,24 @@ interface ZooParts extends Device {
   readonly threads: Threads;
   readonly backend: Backend;
   readonly gpu: GpuSide;
+}
+
+/**
+ * The entry with constant weights where the page promises them and the zoo has kernels of it; the
+ * plain one where that alone has a kernel for the GPU that is to run it.
+ */
+function bestEntry(
+  { manifest }: TimedManifest,
+  workload: string,
+  promised: readonly string[],
+  { backend, gpu }: Pick<ZooParts, "backend" | "gpu">,
+): ManifestEntry {
+  const [plain, constant] = [workload, constantKey(workload, promised)].map((key) =>
+    manifest.entries.find((entry) => entry.workload === key),
+  );
+  if (constant === undefined) return entryOf(manifest, workload);
+  const onGpu = plain !== undefined && chooseTarget(backend, plain, gpu).target === "webgpu";
+  return onGpu && constant.webgpu === null ? plain : constant;
 }
 
 /** Kernels of one zoo for this device, in one shared memory. */
@@ -104,30 +132,38 @@ export class KernelZoo {
    * The best kernel of a workload for this device; the default one where it does not work.
    * Throws KernelZooError; its message says what to do.
    */
-  async kernel<Key extends string>(
+  async kernel<Key extends string, Constant extends keyof InputsOf<Key> = never>(
     workload: Key,
-    options: KernelOptions = {},
-  ): Promise<Kernel<InputNames<Key>>> {
-    return this.#load<InputNames<Key>>(await this.#manifest(workload), workload, options);
+    options: ConstantOptions<Constant> = {},
+  ): Promise<Kernel<Omit<InputsOf<Key>, Constant>>> {
+    const { constant = {} } = options;
+    const promised = Object.keys(constant);
+    const found = await this.#manifest(workload);
+    const entry = bestEntry(found, workload, promised, this.#parts);
+    const kernel = await this.#load<Omit<InputsOf<Key>, Constant>>(found, entry, promised, options);
+    kernel.setConstants(constant);
+    return kernel;
   }
 
   /** Kernels of several workloads, in order; one request each, all at once. */
   async kernels<Key extends string>(
     workloads: readonly Key[],
     options: KernelOptions = {},
-  ): Promise<readonly Kernel<InputNames<Key>>[]> {
+  ): Promise<readonly Kernel<InputsOf<Key>>[]> {
     return Promise.all(workloads.map((workload) => this.kernel(workload, options)));
   }
 
   /**
    * All kernels of a registered set, by workload, from one request. Workloads that have no
-   * kernel yet are absent.
+   * kernel yet are absent. Those whose key names constant inputs wait for `setConstants`.
    */
   async set(name: string, options: KernelOptions = {}): Promise<ReadonlyMap<string, Kernel>> {
     const found = await this.#manifest(name);
-    const keys = found.manifest.entries.map(({ workload }) => workload);
-    const kernels = await Promise.all(keys.map((key) => this.#load(found, key, options)));
-    return new Map(keys.map((key, i) => [key, kernels[i] as Kernel]));
+    const { entries } = found.manifest;
+    const kernels = await Promise.all(
+      entries.map((entry) => this.#load<InputViews>(found, entry, [], options)),
+    );
+    return new Map(entries.map(({ workload }, i) => [workload, kernels[i] as Kernel]));
   }
 
   /** Ends the threads and gives up the GPU. Kernels can still `run`, but not `runAsync`. */
@@ -148,12 +184,14 @@ export class KernelZoo {
     return requested;
   }
 
-  #load<Names extends string>(
-    { manifest, elapsedMs }: TimedManifest,
-    workload: string,
+  #load<Inputs>(
+    { elapsedMs }: TimedManifest,
+    entry: ManifestEntry,
+    promised: readonly string[],
     { use = "best", buffers }: KernelOptions,
-  ): Promise<Kernel<Names>> {
-    const entry = entryOf(manifest, workload);
-    return loadKernel<Names>({ ...this.#parts, entry, manifestMs: elapsedMs, use, buffers });
+  ): Promise<Kernel<Inputs>> {
+    const constants = [...new Set([...promised, ...constantsOf(entry.workload)])];
+    const request = { entry, constants, manifestMs: elapsedMs, use, buffers };
+    return loadKernel<Inputs>({ ...this.#parts, ...request });
   }
 }

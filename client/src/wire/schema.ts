@@ -64,6 +64,26 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/evidence": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Claim
+         * @description Take what a file of another tuner says as a hint of what to measure first, and no more.
+         */
+        readonly post: operations["claim_v1_evidence_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/jobs": {
         readonly parameters: {
             readonly query?: never;
@@ -142,6 +162,52 @@ export interface paths {
          * @description Answer a lease, in one report or in several. Accepted is stored durably.
          */
         readonly post: operations["report_v1_leases__lease__measurements_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/models": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * List Models
+         * @description Every model that was trained, the latest first, with its evaluation and what became of it.
+         */
+        readonly get: operations["list_models_v1_models_get"];
+        readonly put?: never;
+        /**
+         * Train
+         * @description Train a model now. It is published if it is no worse than the one before.
+         */
+        readonly post: operations["train_v1_models_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/results": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * List Results
+         * @description Every candidate of a workload that a device class has measured; of all classes without one.
+         *
+         *     For the operator alone: a class of few devices is nearly a person.
+         */
+        readonly get: operations["list_results_v1_results_get"];
+        readonly put?: never;
+        readonly post?: never;
         readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
@@ -269,6 +335,34 @@ export interface components {
          * @enum {string}
          */
         readonly AdviceBasis: "measured" | "none";
+        /**
+         * ArtifactWire
+         * @description `url` is relative to the gateway's origin. See the ABI in `kernelzoo/domain/artifact.py`.
+         */
+        readonly ArtifactWire: {
+            /**
+             * Abi
+             * @constant
+             */
+            readonly abi: 1;
+            /** Dispatches */
+            readonly dispatches: readonly components["schemas"]["DispatchWire"][];
+            readonly kind: components["schemas"]["TargetKind"];
+            /** Range Extent */
+            readonly range_extent: number;
+            /** Requires */
+            readonly requires: readonly string[];
+            /** Scratch Bytes */
+            readonly scratch_bytes: number;
+            /** Sha256 */
+            readonly sha256: string;
+            /** Size Bytes */
+            readonly size_bytes: number;
+            /** Tensors */
+            readonly tensors: readonly components["schemas"]["TensorWire"][];
+            /** Url */
+            readonly url: string;
+        };
         /** BallotAccepted */
         readonly BallotAccepted: {
             /** Lines */
@@ -295,10 +389,75 @@ export interface components {
             readonly workload: string;
         };
         /**
+         * ClaimWire
+         * @description `time` is in any unit: only its ratio to others of the same workload counts.
+         */
+        readonly ClaimWire: {
+            /** Config */
+            readonly config: {
+                readonly [key: string]: boolean | number | string;
+            };
+            /** Device */
+            readonly device: string;
+            /** @default wasm */
+            readonly kind: components["schemas"]["TargetKind"];
+            /** Time */
+            readonly time: number;
+            /**
+             * Workload
+             * @example matmul:f32:m384k768n768
+             */
+            readonly workload: string;
+        };
+        /**
+         * ClaimsAccepted
+         * @description `unknown` claims name no candidate of any space here, and are forgotten.
+         */
+        readonly ClaimsAccepted: {
+            /** Accepted */
+            readonly accepted: number;
+            /** Unknown */
+            readonly unknown: number;
+        };
+        /**
+         * ClaimsRequest
+         * @description What the file `source` says. It seeds the order of evaluation, and is never counted.
+         */
+        readonly ClaimsRequest: {
+            /** Claims */
+            readonly claims: readonly components["schemas"]["ClaimWire"][];
+            /** Source */
+            readonly source: string;
+        };
+        /** CostModelList */
+        readonly CostModelList: {
+            /** Models */
+            readonly models: readonly components["schemas"]["CostModelWire"][];
+        };
+        /**
+         * CostModelWire
+         * @description `measurements` are those that there were when it was trained.
+         */
+        readonly CostModelWire: {
+            readonly evaluation: components["schemas"]["EvaluationWire"];
+            /** Measurements */
+            readonly measurements: number;
+            /** Published */
+            readonly published: boolean;
+            /** Reason */
+            readonly reason: string;
+            /** Sha256 */
+            readonly sha256: string;
+            /** Trained At */
+            readonly trained_at: string;
+            /** Version */
+            readonly version: number;
+        };
+        /**
          * DType
          * @enum {string}
          */
-        readonly DType: "f32";
+        readonly DType: "f32" | "i32" | "i8";
         /**
          * Device
          * @description A device that ran an agent, with the engines seen on it and what was probed: the
@@ -357,6 +516,14 @@ export interface components {
          * @enum {string}
          */
         readonly EntryState: "provisional" | "confirmed" | "retired";
+        /**
+         * EvaluationWire
+         * @description On devices and on shapes that the model has not seen; null where there are none.
+         */
+        readonly EvaluationWire: {
+            readonly devices: components["schemas"]["JudgedWire"] | null;
+            readonly shapes: components["schemas"]["JudgedWire"] | null;
+        };
         /**
          * EvidenceWire
          * @description `weight` of `total_weight`: the share of rank weights given to the winner.
@@ -454,8 +621,16 @@ export interface components {
             readonly workload: string;
         };
         /**
+         * JudgedWire
+         * @description `promise` is the order of the lite space on the same races.
+         */
+        readonly JudgedWire: {
+            readonly model: components["schemas"]["ScoreWire"];
+            readonly promise: components["schemas"]["ScoreWire"];
+        };
+        /**
          * Kernel
-         * @description `url` is relative to the gateway's origin. See the ABI in `kernelzoo/domain/artifact.py`.
+         * @description The shapes of `tensors` are those that the kernel reads.
          */
         readonly Kernel: {
             /**
@@ -487,11 +662,12 @@ export interface components {
         };
         /**
          * LayoutWire
-         * @description `tensor` is wanted in the layout of this id.
+         * @description `tensor` is wanted in the layout of this id, which `pack` makes of it as it comes.
          */
         readonly LayoutWire: {
             /** Layout */
             readonly layout: string;
+            readonly pack: components["schemas"]["ArtifactWire"];
             /** Tensor */
             readonly tensor: string;
         };
@@ -649,18 +825,51 @@ export interface components {
             /** Accepted */
             readonly accepted: number;
         };
+        /** Results */
+        readonly Results: {
+            /** Device Class */
+            readonly device_class: string;
+            /** Trials */
+            readonly trials: readonly components["schemas"]["Trial"][];
+            /**
+             * Workload
+             * @example matmul:f32:m384k768n768
+             */
+            readonly workload: string;
+        };
+        /** ResultsList */
+        readonly ResultsList: {
+            /** Results */
+            readonly results: readonly components["schemas"]["Results"][];
+        };
         /**
          * Role
          * @enum {string}
          */
         readonly Role: "input" | "output";
         /**
+         * ScoreWire
+         * @description Means over races; a regret of 0.1 is a tenth longer than the best measured.
+         */
+        readonly ScoreWire: {
+            /** Correlation */
+            readonly correlation: number;
+            /** Races */
+            readonly races: number;
+            /** Regret Top1 */
+            readonly regret_top1: number;
+            /** Regret Top5 */
+            readonly regret_top5: number;
+        };
+        /**
          * ServedKernel
          * @description What one class of devices is served for a workload.
          *
          *     `level` is the step of the fallback chain. `fallback` is the default kernel, to be used when
          *     `kernel` fails on this page; `state`, `version` and `evidence` are null at `default`.
-         *     `timing` is null while nobody has measured `kernel` on this class.
+         *     `timing` is null while nobody has measured `kernel` on this class. A right output on seeded
+         *     inputs differs by at most `tolerance` in every entry from that of the default kernel of wasm,
+         *     or of webgpu where there is none of wasm.
          */
         readonly ServedKernel: {
             readonly evidence: components["schemas"]["EvidenceWire"] | null;
@@ -669,6 +878,8 @@ export interface components {
             readonly level: components["schemas"]["HitLevel"];
             readonly state: components["schemas"]["EntryState"] | null;
             readonly timing: components["schemas"]["TimingWire"] | null;
+            /** Tolerance */
+            readonly tolerance: number;
             /** Version */
             readonly version: number | null;
         };
@@ -721,9 +932,14 @@ export interface components {
          * @enum {string}
          */
         readonly TargetKind: "wasm" | "webgpu";
-        /** TensorWire */
+        /**
+         * TensorWire
+         * @description Entries of an index are below `limit`; 0 is for a tensor of values.
+         */
         readonly TensorWire: {
             readonly dtype: components["schemas"]["DType"];
+            /** Limit */
+            readonly limit: number;
             /** Name */
             readonly name: string;
             readonly role: components["schemas"]["Role"];
@@ -740,6 +956,35 @@ export interface components {
             readonly best_ns: number;
             /** Identities */
             readonly identities: number;
+        };
+        /**
+         * TrainingAccepted
+         * @description A training is on its way; a new line of the list says how it ended.
+         */
+        readonly TrainingAccepted: {
+            /** Measurements */
+            readonly measurements: number;
+        };
+        /**
+         * Trial
+         * @description `times_ns`: the best sample of each identity; empty for a failure.
+         */
+        readonly Trial: {
+            /** Candidate */
+            readonly candidate: string;
+            /** Compile Ns */
+            readonly compile_ns: number;
+            /** Config */
+            readonly config: {
+                readonly [key: string]: boolean | number | string;
+            };
+            /** Measured At */
+            readonly measured_at: string;
+            readonly outcome: components["schemas"]["Outcome"];
+            /** Requires */
+            readonly requires: readonly string[];
+            /** Times Ns */
+            readonly times_ns: readonly number[];
         };
         /**
          * WasmProbeWire
@@ -808,6 +1053,8 @@ export interface components {
             readonly kind: components["schemas"]["TargetKind"];
             /** Published At */
             readonly published_at: string;
+            /** Requires */
+            readonly requires: readonly string[];
             readonly state: components["schemas"]["EntryState"];
             /** Version */
             readonly version: number;
@@ -912,6 +1159,41 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["DeviceList"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly claim_v1_evidence_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["ClaimsRequest"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 202: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ClaimsAccepted"];
                 };
             };
             /** @description Refused: what, why, what to do */
@@ -1084,6 +1366,100 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["ReportAccepted"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly list_models_v1_models_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["CostModelList"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly train_v1_models_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 202: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["TrainingAccepted"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly list_results_v1_results_get: {
+        readonly parameters: {
+            readonly query: {
+                readonly workload: string;
+                readonly device_class?: string | null;
+            };
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ResultsList"];
                 };
             };
             /** @description Refused: what, why, what to do */

@@ -4,6 +4,7 @@ import type { components } from "./schema.js";
 type Schemas = components["schemas"];
 
 export type Advice = Schemas["Advice"];
+export type ArtifactWire = Schemas["ArtifactWire"];
 export type BallotLineWire = Schemas["BallotLineWire"];
 export type BallotRequest = Schemas["BallotRequest"];
 export type Device = Schemas["Device"];

@@ -67,9 +67,9 @@ function kernelOf(name: Text): KernelWire {
     kind: "webgpu",
     requires: name === "demanding" ? ["workgroup-memory-64k"] : [],
     tensors: [
-      { name: "a", role: "input", dtype: "f32", shape },
-      { name: "b", role: "input", dtype: "f32", shape },
-      { name: "c", role: "output", dtype: "f32", shape },
+      { name: "a", role: "input", dtype: "f32", shape, limit: 0 },
+      { name: "b", role: "input", dtype: "f32", shape, limit: 0 },
+      { name: "c", role: "output", dtype: "f32", shape, limit: 0 },
     ],
     scratch_bytes: name === "right" ? 4 * ELEMENTS : 0,
     range_extent: WORKGROUPS * entries.length,

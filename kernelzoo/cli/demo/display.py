@@ -1,5 +1,6 @@
 """What the demo shows: progress while it runs, and the summary at its end."""
 
+import math
 from statistics import median
 
 from rich.console import Group, RenderableType
@@ -14,7 +15,8 @@ from kernelzoo.cli.figures import ABSENT, gflops, number, progress
 from kernelzoo.domain.target import TargetKind
 from workers.fleet.status import FleetStatus
 
-FIRST_TIMED_REACH_MS = 1500.0
+FIRST_TIMED_REACH_MS = {TargetKind.WASM: 1500.0}
+"""Of webgpu there is none: the probe of a software adapter alone takes longer."""
 
 
 def plain(sight: Sight) -> str:
@@ -73,7 +75,7 @@ def summary(sight: Sight, result: PageResult) -> Table:
         (_LIMIT[job.kind], f"{result.share_of_limit:.0%}"),
         ("largest error", f"{result.max_error:.1e}"),
         ("votes", ABSENT if result.votes is None else str(result.votes)),
-        ("first candidate timed", _first_timed(sight.fleet)),
+        ("first candidate timed", _first_timed(sight.fleet, job.kind)),
         ("same, median of agents", number(_median_first_timed(sight.fleet), "ms", 0)),
         ("manifest at page load", number(result.manifest_ms, "ms")),
     ):
@@ -93,11 +95,12 @@ def _speed_up(result: PageResult) -> str:
     return f"{result.speedup:.2f}×{note}"
 
 
-def _first_timed(fleet: FleetStatus | None) -> str:
+def _first_timed(fleet: FleetStatus | None, kind: TargetKind) -> str:
     elapsed_ms = first_timed_ms(fleet)
     if elapsed_ms is None:
         return ABSENT
-    met = "" if elapsed_ms <= FIRST_TIMED_REACH_MS else f", missed {FIRST_TIMED_REACH_MS:.0f} ms"
+    reach_ms = FIRST_TIMED_REACH_MS.get(kind, math.inf)
+    met = "" if elapsed_ms <= reach_ms else f", missed {reach_ms:.0f} ms"
     return f"{elapsed_ms:.0f} ms after its page opened{met}"
 
 

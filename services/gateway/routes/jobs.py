@@ -11,7 +11,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
-from services.gateway.problems import Refusal
+from services.gateway.problems import Refusal, refuse_stranger
 from services.gateway.state import Operator, Shared
 from services.gateway.wire.jobs import Job, JobList, JobRequest, WorkloadSet, WorkloadSetRequest
 from services.gateway.wire.model import WorkloadKey
@@ -30,7 +30,7 @@ async def open_job(
     after: BackgroundTasks,
 ) -> Job:
     """Tune a workload for a target kind. Asking again answers 200 with the job that exists."""
-    _refuse_stranger(operated=operated)
+    refuse_stranger(operated=operated)
     workload, kind = Workload.parse(body.workload), TargetKind(body.kind)
     async with state.pool.connection() as db:
         async with db.transaction():
@@ -71,7 +71,7 @@ async def put_set(
     name: SetName, body: WorkloadSetRequest, state: Shared, operated: Operator
 ) -> WorkloadSet:
     """Name the workloads of an application, so that a page asks for all of them at once."""
-    _refuse_stranger(operated=operated)
+    refuse_stranger(operated=operated)
     workloads = [Workload.parse(key) for key in dict.fromkeys(body.workloads)]
     async with state.pool.connection() as db, db.transaction():
         await execute(db, tuning.clear_set(name))
@@ -79,15 +79,6 @@ async def put_set(
             await execute(db, tuning.register_workload(workload))
             await execute(db, tuning.add_to_set(name, position, workload.key))
     return WorkloadSet(name=name, workloads=[workload.key for workload in workloads])
-
-
-def _refuse_stranger(*, operated: bool) -> None:
-    if not operated:
-        raise Refusal(
-            HTTPStatus.UNAUTHORIZED,
-            "this needs the operator's key in the header X-Kernelzoo-Operator",
-            {"WWW-Authenticate": "X-Kernelzoo-Operator"},
-        )
 
 
 def _job(row: tuning.JobProgress) -> Job:

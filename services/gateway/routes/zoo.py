@@ -140,6 +140,7 @@ def _entry(row: zoo.EntryRow) -> ZooEntry:
         candidate=row.candidate_id,
         kind=TargetKind(row.kind),
         config=row.config,
+        requires=list(row.artifact_manifest().requires),
         artifact=row.sha256,
         evidence=EvidenceWire(
             ballots=row.ballots,

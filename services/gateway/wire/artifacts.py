@@ -8,17 +8,13 @@ from services.gateway.wire.model import CandidateId, Feature, Sha256, WireModel
 
 
 class TensorWire(WireModel):
+    """Entries of an index are below `limit`; 0 is for a tensor of values."""
+
     name: str
     role: Role
     dtype: DType
     shape: list[int]
-
-
-class LayoutWire(WireModel):
-    """`tensor` is wanted in the layout of this id."""
-
-    tensor: str
-    layout: str
+    limit: int
 
 
 class DispatchWire(WireModel):
@@ -27,10 +23,9 @@ class DispatchWire(WireModel):
     threads: int
 
 
-class Kernel(WireModel):
+class ArtifactWire(WireModel):
     """`url` is relative to the gateway's origin. See the ABI in `kernelzoo/domain/artifact.py`."""
 
-    candidate: CandidateId
     sha256: Sha256
     url: str
     size_bytes: int
@@ -40,5 +35,19 @@ class Kernel(WireModel):
     tensors: list[TensorWire]
     scratch_bytes: int
     range_extent: int
-    layouts: list[LayoutWire]
     dispatches: list[DispatchWire]
+
+
+class LayoutWire(WireModel):
+    """`tensor` is wanted in the layout of this id, which `pack` makes of it as it comes."""
+
+    tensor: str
+    layout: str
+    pack: ArtifactWire
+
+
+class Kernel(ArtifactWire):
+    """The shapes of `tensors` are those that the kernel reads."""
+
+    candidate: CandidateId
+    layouts: list[LayoutWire]

@@ -31,9 +31,12 @@ class ServedKernel(WireModel):
 
     `level` is the step of the fallback chain. `fallback` is the default kernel, to be used when
     `kernel` fails on this page; `state`, `version` and `evidence` are null at `default`.
-    `timing` is null while nobody has measured `kernel` on this class.
+    `timing` is null while nobody has measured `kernel` on this class. A right output on seeded
+    inputs differs by at most `tolerance` in every entry from that of the default kernel of wasm,
+    or of webgpu where there is none of wasm.
     """
 
+    tolerance: float
     level: HitLevel
     kernel: Kernel
     fallback: Kernel
@@ -89,6 +92,7 @@ class ZooEntry(WireModel):
     candidate: str
     kind: TargetKind
     config: dict[str, Any]
+    requires: list[str]
     artifact: str
     evidence: EvidenceWire
     best_ns: float | None

@@ -15,9 +15,10 @@ from functools import lru_cache
 from tvm import te, tirx
 
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
+from kernelzoo.domain.workload import DType
 from services.tuner.config import ContractionConfig, Outer, Pack
 from services.tuner.extents import Extents, panel_shape
-from services.tuner.frontend.definitions import contracted, finished
+from services.tuner.frontend.definitions import DTYPES, contracted, finished
 from services.tuner.frontend.expressions import Node
 from services.tuner.frontend.lowering import lowered, plain_program, visited
 from services.tuner.frontend.schedules import Schedule, vectorise_tile, write_back
@@ -35,6 +36,12 @@ def scheduled(extents: Extents, config: ContractionConfig) -> Node:
     return _schedule(config.rounded(extents), config).mod
 
 
+def stated_and_scheduled(extents: Extents, config: ContractionConfig) -> tuple[Node, Node]:
+    """The function before any primitive, and its schedule with the trace of them."""
+    whole = config.rounded(extents)
+    return contraction_function(whole, config.panels), _schedule(whole, config)
+
+
 def packing_program(extents: Extents, width: int) -> Program:
     """From b to its panels, in a range of one iteration."""
     return plain_program(_packing(extents, width))
@@ -43,7 +50,7 @@ def packing_program(extents: Extents, width: int) -> Program:
 @lru_cache(maxsize=256)
 def _packing(extents: Extents, width: int) -> Node:
     b = placeholders_of(extents)[1]
-    zero = tirx.const(0, "float32")
+    zero = tirx.const(0, DTYPES[extents.b_dtype])
 
     def entry(*at: Node) -> Node:
         *outer, panel, k, lane = at
@@ -57,16 +64,21 @@ def _packing(extents: Extents, width: int) -> Node:
 
 
 @lru_cache(maxsize=256)
-def contraction_function(extents: Extents, panels: int) -> Node:
-    """The computation alone: one function for each shape, shared by all its schedules."""
+def contraction_function(extents: Extents, panels: int, *, widened: bool = False) -> Node:
+    """The computation alone: one function for each shape, shared by all its schedules.
+
+    `widened` states b as f32 in a stage of its own, which packing computes as it copies.
+    """
     a, b, *extra = placeholders_of(extents)
     if panels:
-        b = te.placeholder((*b.shape[:-2], *panel_shape(extents, panels)), name="b")
+        panel = panel_shape(extents, panels)
+        b = te.placeholder((*b.shape[:-2], *panel), name="b", dtype=DTYPES[extents.b_dtype])
     shape = extents.shapes[-1]
     k = te.reduce_axis((0, extents.k), name="k")
     name = "sum" if extents.epilogue else "c"
     turned = {"a_turned": extents.a_turned, "b_turned": extents.b_turned}
-    c = contracted(a, b, shape, k, panels=panels, name=name, **turned)
+    wide = te.compute(b.shape, lambda *at: b(*at).astype("float32"), "wide") if widened else b
+    c = contracted(a, wide, shape, k, panels=panels, name=name, **turned)
     if extents.epilogue:
         c = finished(extents.epilogue, c, tuple(extra))
     return te.create_prim_func([a, b, *extra, c])
@@ -76,8 +88,11 @@ def placeholders_of(extents: Extents) -> tuple[Node, ...]:
     """a, b and the inputs of the epilogue."""
     epilogue = [name for name in extents.epilogue if EPILOGUES[name] is not EpilogueKind.UNARY]
     names = ("a", "b", *epilogue)
-    shapes = extents.shapes[:-1]
-    return tuple(te.placeholder(s, name=n) for s, n in zip(shapes, names, strict=True))
+    dtypes = {"b": DTYPES[extents.b_dtype]}
+    return tuple(
+        te.placeholder(shape, name=name, dtype=dtypes.get(name, "float32"))
+        for shape, name in zip(extents.shapes[:-1], names, strict=True)
+    )
 
 
 def _schedule(whole: Extents, config: ContractionConfig) -> Node:
@@ -86,9 +101,9 @@ def _schedule(whole: Extents, config: ContractionConfig) -> Node:
     In the unrolled body rows stand outside columns: the reverse keeps one value of `a` alive for
     every row and halves the speed of a 5x8 tile (measured in V8 15.6 on Zen 4).
     """
-    schedule = Schedule(
-        contraction_function(whole, config.panels), debug_mask="none", enable_check=False
-    )
+    widened = config.pack is Pack.KERNEL and whole.b_dtype is not DType.F32
+    function = contraction_function(whole, config.panels, widened=widened)
+    schedule = Schedule(function, debug_mask="none", enable_check=False)
     block = schedule.get_sblock("sum" if whole.epilogue else "c")
     *batch, m, n, k = schedule.get_loops(block)
     rows, panels = config.block_m // config.tile_m, config.block_n // config.tile_n
@@ -113,20 +128,24 @@ def _schedule(whole: Extents, config: ContractionConfig) -> Node:
 
 
 def _pack(schedule: Node, block: Node, at: Node, config: ContractionConfig, whole: Extents) -> None:
-    """Copies block_n columns of b into panels [k, tile_n], row by row of b, inside loop `at`."""
+    """Copies block_n columns of b as f32 into panels [k, tile_n], row by row of b, inside loop
+    `at`."""
     width = config.tile_n
-    copy = schedule.cache_read(block, 1, "global")
+    if whole.b_dtype is DType.F32:
+        copy, name = schedule.cache_read(block, 1, "global"), "b_global"
+    else:
+        copy, name = schedule.get_sblock("wide"), "wide"
     schedule.compute_at(copy, at, preserve_unit_loops=True)
     rank = 3 if whole.batch else 2
     if whole.b_turned:
-        schedule.transform_layout(block, "b_global", _turned_panels(width, rank))
+        schedule.transform_layout(block, name, _turned_panels(width, rank))
         *_, column, row = schedule.get_loops(copy)
         panel, column = schedule.split(column, [None, width], preserve_unit_iters=True)
         schedule.reorder(panel, row, column)
         schedule.vectorize(column)
         return
     if config.block_n > width:
-        schedule.transform_layout(block, "b_global", _panels(width, rank))
+        schedule.transform_layout(block, name, _panels(width, rank))
     panel, column = schedule.split(
         schedule.get_loops(copy)[-1], [None, width], preserve_unit_iters=True
     )

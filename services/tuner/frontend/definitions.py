@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from tvm import te, tirx
 
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
-from kernelzoo.domain.workload import Role, Workload
+from kernelzoo.domain.workload import DType, Role, Workload
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.frontend.expressions import Node
 
@@ -18,6 +18,9 @@ VARIANCE_FLOOR = 1e-5
 
 LOWEST = -3.4028234663852886e38
 """The smallest f32: what the largest of no values is."""
+
+DTYPES = {DType.F32: "float32", DType.I32: "int32", DType.I8: "int8"}
+"""What TVM calls them."""
 
 Extents = Mapping[str, int]
 Inputs = tuple[Node, ...]
@@ -36,7 +39,7 @@ def stated(workload: Workload) -> Node:
 
 def placeholders(workload: Workload) -> Inputs:
     return tuple(
-        te.placeholder(tensor.shape, name=tensor.name)
+        te.placeholder(tensor.shape, name=tensor.name, dtype=DTYPES[tensor.dtype])
         for tensor in workload.tensors
         if tensor.role is Role.INPUT
     )
@@ -61,6 +64,8 @@ def applied(epilogue: tuple[str, ...], value: Node, at: tuple[Node, ...], extra:
                 value = value + remaining.pop(0)(at[-1])
             case EpilogueKind.ENTRY:
                 value = value + remaining.pop(0)(*at)
+            case EpilogueKind.FACTOR:
+                value = value * remaining.pop(0)(at[-1])
             case EpilogueKind.SCALAR:
                 value = value * remaining.pop(0)(0)
     return value
@@ -117,7 +122,7 @@ def contracted(
 ) -> Node:
     """c[…, m, n] = Σ a[…, m, k]·b[…, k, n]; a turned matrix has its last two axes the other way.
 
-    b may come in panels of so many columns, turned or not.
+    b may come in panels of so many columns, turned or not, and as another type than a.
     """
 
     def entry(*at: Node) -> Node:
@@ -127,7 +132,7 @@ def contracted(
             right = b[(*outer, n // panels, k, n % panels)]
         else:
             right = b[(*outer, n, k)] if b_turned else b[(*outer, k, n)]
-        return te.sum(left * right, axis=k)
+        return te.sum(left * right.astype("float32"), axis=k)
 
     return te.compute(shape, entry, name=name)
 
@@ -236,6 +241,16 @@ def _row_mean(e: Extents, x: Inputs) -> Node:
     return te.compute((e["m"],), lambda i: total[i] * _constant(1 / e["n"]), name="c")
 
 
+def _gather(e: Extents, x: Inputs) -> Node:
+    """Rows of a table; an index outside of it takes the nearest row."""
+    table, indices = x
+
+    def entry(i: Node, j: Node) -> Node:
+        return table[te.max(te.min(indices[i], e["k"] - 1), 0), j]
+
+    return te.compute((e["m"], e["n"]), entry, name="c")
+
+
 def _concat(e: Extents, x: Inputs) -> Node:
     a, b = x
     n = e["n"]
@@ -260,6 +275,8 @@ _DEFINITIONS: dict[str, Definition] = {
     "matmul": _contraction(),
     "matmul_nt": _contraction(b_turned=True),
     "matmul_tn": _contraction(a_turned=True),
+    "matmul_i8": _contraction(),
+    "matmul_nt_i8": _contraction(b_turned=True),
     "batch_matmul": _contraction(),
     "batch_matmul_nt": _contraction(b_turned=True),
     "conv2d": _conv2d,
@@ -272,6 +289,7 @@ _DEFINITIONS: dict[str, Definition] = {
     "row_sum": lambda e, x: _over_columns(te.sum, e, lambda i, k: x[0][i, k]),
     "row_max": lambda e, x: _over_columns(te.max, e, lambda i, k: x[0][i, k]),
     "row_mean": _row_mean,
+    "gather": _gather,
     "transpose": lambda e, x: te.compute((e["n"], e["m"]), lambda i, j: x[0][j, i], name="c"),
     "concat": _concat,
     "slice": lambda e, x: te.compute((e["m"], e["x"]), lambda i, j: x[0][i, j + e["s"]], name="c"),

@@ -31,7 +31,9 @@ def _stated(extents: Extents, rows: int) -> Node:
 
     def entry(m: Node, n: Node) -> Node:
         ks = [step * rows + row for row in range(rows)]
-        products = [(a[k, m] if extents.a_turned else a[m, k]) * b[k, n] for k in ks]
+        products = [
+            (a[k, m] if extents.a_turned else a[m, k]) * b[k, n].astype("float32") for k in ks
+        ]
         return te.sum(reduce(add, products), axis=step)
 
     name = "sum" if extents.epilogue else "c"

@@ -6,6 +6,7 @@ Padding is a copy of the rows that a block needs, in scratch memory: the loops t
 condition, and a row is copied at most r / (s·block_y) + 1 times.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from tvm import te
@@ -22,20 +23,20 @@ from services.tuner.ir.nodes import Program
 from services.tuner.window import WindowConfig
 
 Extents = tuple[tuple[str, int], ...]
+Weights = tuple[Node, Callable[..., Node]]
 
 
 def window_program(workload: Workload, config: WindowConfig) -> Program:
     """The scheduled loop nest; its parameters are those of the workload, flat."""
     extents = tuple(config.rounded(workload).items())
-    function = _stated(workload.operator.name, workload.epilogue, extents)
+    function = _stated(workload.operator.name, workload.epilogue, extents, config.panels)
     schedule = _scheduled(function, workload, config)
-    shapes = tuple(tensor.shape for tensor in workload.tensors)
-    return scheduled_program(schedule, shapes, config.range_extent(workload))
+    return scheduled_program(schedule, config.shapes(workload), config.range_extent(workload))
 
 
 @lru_cache(maxsize=256)
-def _stated(name: str, epilogue: tuple[str, ...], extents: Extents) -> Node:
-    """The computation alone: one function for each rounded shape."""
+def _stated(name: str, epilogue: tuple[str, ...], extents: Extents, panels: int) -> Node:
+    """The computation alone: one function for each rounded shape and width of panels."""
     e = dict(extents)
     height, width = (e["y"] - 1) * e["s"] + e["r"], (e["x"] - 1) * e["s"] + e["q"]
     channels = e["c"]
@@ -43,7 +44,7 @@ def _stated(name: str, epilogue: tuple[str, ...], extents: Extents) -> Node:
     image = te.placeholder((e["b"], *stored, channels), name="a")
     outside = LOWEST if name == "max_pool2d" else 0.0
     source = padded(image, e, outside, height, width) if e["p"] else image
-    weights = [te.placeholder(shape, name="b") for shape in _weights(name, e)]
+    weights = _weights(name, e, panels)
     sums = _sums(name, e, source, weights, finished=bool(epilogue) or name == "avg_pool2d")
     extra = _extra(epilogue, tuple(int(n) for n in sums.shape))
     result = sums
@@ -51,15 +52,22 @@ def _stated(name: str, epilogue: tuple[str, ...], extents: Extents) -> Node:
         result = te.compute(sums.shape, lambda *at: sums(*at) * (1 / (e["r"] * e["q"])), name="c")
     elif epilogue:
         result = finished(epilogue, sums, extra)
-    return te.create_prim_func([image, *weights, *extra, result])
+    return te.create_prim_func([image, *(tensor for tensor, _ in weights), *extra, result])
 
 
-def _weights(name: str, e: dict[str, int]) -> list[Shape]:
+def _weights(name: str, e: dict[str, int], panels: int) -> list[Weights]:
+    """b, and its entry for a place in the window, an input channel and an output channel."""
+    r, q, c, channels = e["r"], e["q"], e["c"], e.get("o", 0)
     match name:
+        case "conv2d" if panels:
+            b = te.placeholder((channels // panels, r * q * c, panels), name="b")
+            return [(b, lambda y, x, i, o: b[o // panels, (y * q + x) * c + i, o % panels])]
         case "conv2d":
-            return [(e["r"], e["q"], e["c"], e["o"])]
+            b = te.placeholder((r, q, c, channels), name="b")
+            return [(b, lambda y, x, i, o: b[y, x, i, o])]
         case "depthwise_conv2d":
-            return [(e["r"], e["q"], e["c"])]
+            b = te.placeholder((r, q, c), name="b")
+            return [(b, lambda y, x, _, o: b[y, x, o])]
     return []
 
 
@@ -70,7 +78,7 @@ def _extra(epilogue: tuple[str, ...], shape: Shape) -> tuple[Node, ...]:
 
 
 def _sums(
-    name: str, e: dict[str, int], image: Node, weights: list[Node], *, finished: bool
+    name: str, e: dict[str, int], image: Node, weights: list[Weights], *, finished: bool
 ) -> Node:
     r, q = te.reduce_axis((0, e["r"]), name="r"), te.reduce_axis((0, e["q"]), name="q")
     c, s = te.reduce_axis((0, e["c"]), name="k"), e["s"]
@@ -79,8 +87,8 @@ def _sums(
 
     def entry(i: Node, y: Node, x: Node, o: Node) -> Node:
         value = image[i, y * s + r, x * s + q, c if name == "conv2d" else o]
-        for weight in weights:
-            value = value * (weight[r, q, c, o] if name == "conv2d" else weight[r, q, o])
+        for _, weight in weights:
+            value = value * weight(r, q, c, o)
         return reduce(value, axis=axes)
 
     shape = (e["b"], e["y"], e["x"], e["o" if name == "conv2d" else "c"])
@@ -100,8 +108,7 @@ def _scheduled(function: Node, workload: Workload, config: WindowConfig) -> Node
     for c in channels:
         c1, c0 = schedule.split(c, [None, config.unroll_c], preserve_unit_iters=True)
         channels, unrolled = [c1], [c0]
-    packed = config.pack is Pack.KERNEL
-    outer = (o1, y2, b) if packed else (y2, b, o1)
+    outer = (y2, b, o1) if config.pack is Pack.NONE else (o1, y2, b)
     schedule.reorder(*outer, y1, x1, r, q, *channels, *unrolled, x0, o0)
     schedule.vectorize(o0)
     for loop in (x0, *unrolled):
@@ -109,7 +116,7 @@ def _scheduled(function: Node, workload: Workload, config: WindowConfig) -> Node
     if workload.given["p"]:
         copy = schedule.get_sblock("padded")
         schedule.compute_at(copy, b, preserve_unit_loops=True)
-    if packed:
+    if config.pack is Pack.KERNEL:
         weights = schedule.cache_read(block, 1, "global")
         schedule.compute_at(weights, o1, preserve_unit_loops=True)
         schedule.vectorize(schedule.get_loops(weights)[-1])

@@ -75,16 +75,17 @@ def _same(expression: Expression, _: Rebuild) -> Expression:
     return expression
 
 
+_LEAVES = frozenset((Const, IndexValue, Load, Read))
 _REBUILT: dict[type[Expression], Callable[..., Expression]] = {
     **dict.fromkeys((Const, IndexValue, Load, Read), _same),
     **dict.fromkeys(
         (Binary, Compare), lambda e, f: type(e)(op=e.op, left=f(e.left), right=f(e.right))
     ),
     **dict.fromkeys((ExtractLane, Cast, Bitcast), lambda e, f: replace(e, value=f(e.value))),
+    Shuffle: lambda e, f: replace(e, left=f(e.left), right=f(e.right)),
     MultiplyAdd: lambda e, f: MultiplyAdd(left=f(e.left), right=f(e.right), addend=f(e.addend)),
     Broadcast: lambda e, f: Broadcast(value=f(e.value), lanes=e.lanes),
     Lanes: lambda e, f: Lanes(values=tuple([f(part) for part in e.values])),
-    Shuffle: lambda e, f: replace(e, left=f(e.left), right=f(e.right)),
     Select: lambda e, f: replace(
         e, condition=f(e.condition), then=f(e.then), otherwise=f(e.otherwise)
     ),
@@ -98,11 +99,10 @@ def leaves(expression: Expression) -> Iterator[Expression]:
     waiting = [expression]
     while waiting:
         part = waiting.pop()
-        below = operands(part)
-        if below:
-            waiting.extend(reversed(below))
-        else:
+        if type(part) in _LEAVES:
             yield part
+        else:
+            waiting.extend(reversed(operands(part)))
 
 
 def inner_blocks(statement: Statement) -> tuple[Block, ...]:

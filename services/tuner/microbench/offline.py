@@ -7,11 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.workload import Workload
 from services.tuner.config import ContractionConfig, Outer, Pack
 from services.tuner.passes.switches import ALL_PASSES, PassSwitches
+from services.tuner.stream import StreamConfig
 
 WORKLOAD = "matmul:f32:m1024k1024n1024"
 """Beyond every second-level cache, rows of b 4 KiB apart, and 36 ms a run on one core of Zen 5."""
+
+FEW_ROWS = "matmul:f32:m4k1024n1024"
+"""Where blocks of k are in the space: with few rows, sums of many columns pass through memory."""
 
 MARGIN = 1.1
 """Settings closer than this are equal: best samples of one page differ by up to 3 %."""
@@ -21,10 +27,13 @@ MARGIN = 1.1
 class Point:
     """One way to compile and to run the workload, in `slices` calls on each of `threads`."""
 
-    config: ContractionConfig
+    config: ContractionConfig | StreamConfig
     switches: PassSwitches = ALL_PASSES
     slices: int = 1
     threads: int = 1
+
+    def candidate(self, workload: Workload) -> Candidate:
+        return self.config.candidate(workload)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +43,7 @@ class Trial:
     primitive: str
     base: Point
     advanced: Point
+    workload: str = WORKLOAD
 
 
 REFERENCE = ContractionConfig(
@@ -49,8 +59,11 @@ REFERENCE = ContractionConfig(
 """Packed, so that the cache does not hide what the other primitives are worth."""
 
 
+STREAMED = StreamConfig(rows=1, vectors=1, block_n=1024, fma=False)
+
+
 def plan() -> tuple[Trial, ...]:
-    """Vectorisation is not in it: the compiler has no scalar form of a register tile."""
+    """Every primitive of the spaces, each once."""
     reference = Point(config=REFERENCE)
     in_place = replace(REFERENCE, pack=Pack.NONE)
     return (
@@ -59,6 +72,13 @@ def plan() -> tuple[Trial, ...]:
         _configs("cache_tile", replace(REFERENCE, block_m=4), REFERENCE),
         _configs("unroll", REFERENCE, replace(REFERENCE, unroll_k=4)),
         _configs("fma", REFERENCE, replace(REFERENCE, fma=True)),
+        Trial(
+            primitive="k_block",
+            base=Point(config=STREAMED),
+            advanced=Point(config=replace(STREAMED, rows=8)),
+            workload=FEW_ROWS,
+        ),
+        _passes("vectorize", replace(ALL_PASSES, vectors=False)),
         _passes("cache_write", replace(ALL_PASSES, variable=False)),
         _passes("load_splat", replace(ALL_PASSES, combined=False)),
         Trial(primitive="slices", base=reference, advanced=replace(reference, slices=16)),

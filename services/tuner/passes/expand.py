@@ -4,7 +4,7 @@ A vector loop runs lane by lane where four lanes at once would be wrong: where a
 them, or where memory is not consecutive.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kernelzoo.errors import UnsupportedProgram
@@ -113,7 +113,7 @@ class _Expansion:
         stores, guarded = self._shape(loop)
         for first in range(0, loop.extent, LANES):
             lanes = range(first, min(first + LANES, loop.extent))
-            whole = len(lanes) == LANES and stores
+            whole = bool(stores) and len(lanes) == LANES
             chosen = self._chosen(loop, at, lanes, ranges) if whole and guarded else stores
             if whole and chosen is not None:
                 for store in chosen:
@@ -133,7 +133,7 @@ class _Expansion:
 
     def _chosen(
         self, loop: Loop, at: Constants, lanes: range, ranges: Mapping[str, Range]
-    ) -> list[Store] | None:
+    ) -> Sequence[Store] | None:
         """The stores that all of these lanes do; None where they do not do the same."""
         ends = {**at, loop.var: lanes[0]}, {**at, loop.var: lanes[-1]}
         chosen: list[Store] = []

@@ -12,6 +12,7 @@ from services.tuner.passes.invariant import lift_invariants
 from services.tuner.passes.lift import lift
 from services.tuner.passes.partition import partition
 from services.tuner.passes.registers import to_registers
+from services.tuner.passes.scalar import scalar
 from services.tuner.passes.switches import PassSwitches
 from services.tuner.passes.unswitch import unswitch
 from services.tuner.passes.vectorise import vectorise
@@ -42,6 +43,8 @@ class Freedom:
 
 
 def run_passes(program: Program, switches: PassSwitches, freedom: Freedom) -> Program:
+    if not switches.vectors:
+        program = scalar(program)
     if freedom.fma:
         program = contract(program)
     program = partition(unswitch(lift(program)))

@@ -3,21 +3,22 @@
 A local buffer whose every index is constant becomes one register for each value stored in it. Where
 the same four lanes are written both whole and one by one, each lane gets its own register if the
 whole is constant, else single lanes are replaced. A local buffer that fits no way stays memory.
-After that, a load that a run of stores repeats is
-assigned to a register at its first use.
+After that, a load that a run of stores repeats is assigned to a register at its first use; whole
+numbers that are used as f32 are converted once.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from services.tuner.ir.kinds import Scope
-from services.tuner.ir.lanes import lanes_of
+from services.tuner.ir.kinds import Element, Scope
+from services.tuner.ir.lanes import element_of, lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
     Block,
     Broadcast,
+    Cast,
     Const,
     Expression,
     ExtractLane,
@@ -46,7 +47,7 @@ def to_registers(program: Program, *, gathers: bool = False, replaces: bool = Fa
     return replace(program, body=replace(program.body, body=body))
 
 
-LoadKey = tuple[str, int, tuple[tuple[str, int], ...], int]
+LoadKey = tuple[str, int, tuple[tuple[str, int], ...], int, Element]
 Known = dict[LoadKey, Read]
 Held = dict[str, Slots]
 """The local buffers that are registers here."""
@@ -99,7 +100,8 @@ class _Registers:
             buffers.append(body[0].buffer)
             body = body[0].body
         local = [buffer for buffer in buffers if buffer.scope is Scope.LOCAL]
-        found = slots_of(local, body, gathers=self._gathers, replaces=self._replaces)
+        gathers, replaces = self._gathers, self._replaces
+        found = slots_of(local, body, gathers=gathers, replaces=replaces) if local else {}
         inside = self.block(body, {**slots, **found})
         for buffer in reversed(buffers):
             if buffer.name not in found:
@@ -121,7 +123,7 @@ class _Registers:
             if key not in repeated:
                 return expression
             if key not in known:
-                known[key] = self._new_register(abs(key[3]))
+                known[key] = self._new_register(expression)
                 before.append(Assign(register=known[key].register, value=expression))
             return known[key]
 
@@ -137,20 +139,29 @@ class _Registers:
             for key in [key for key in known if key[0] == store.buffer.name]:
                 del known[key]
 
-    def _new_register(self, lanes: int) -> Read:
+    def _new_register(self, value: Expression) -> Read:
         self._count += 1
-        return Read(register=Register(name=f"r{self._count}", lanes=lanes))
+        lanes, element = lanes_of(value), element_of(value)
+        return Read(register=Register(name=f"r{self._count}", lanes=lanes, element=element))
 
 
 def _key(expression: Expression) -> LoadKey | None:
-    """What a load reads; a splat of it counts lanes below zero, to be told from four lanes."""
+    """What a load reads, and as what; a splat of it counts lanes below zero, to be told from four
+    lanes."""
     if type(expression) is Load:
-        index = expression.index
-        return expression.buffer.name, index.constant, index.terms, expression.lanes
+        return _key_of(expression, expression.lanes, expression.buffer.element.loaded)
     if type(expression) is Broadcast and type(expression.value) is Load:
-        index = expression.value.index
-        return expression.value.buffer.name, index.constant, index.terms, -expression.lanes
+        load = expression.value
+        return _key_of(load, -expression.lanes, load.buffer.element.loaded)
+    if type(expression) is Cast and type(expression.value) is Load:
+        load = expression.value
+        if load.buffer.scope is not Scope.LOCAL:
+            return _key_of(load, load.lanes, expression.element)
     return None
+
+
+def _key_of(load: Load, lanes: int, element: Element) -> LoadKey:
+    return load.buffer.name, load.index.constant, load.index.terms, lanes, element
 
 
 def _repeated(run: list[Store], slots: Held) -> set[LoadKey]:

@@ -65,8 +65,10 @@ class _Use:
 
 def _note(statement: Store | Assign | Let, uses: dict[str, _Use]) -> None:
     for leaf in leaves(statement.value):
-        if isinstance(leaf, Load) and leaf.buffer.name in uses:
-            use = uses[leaf.buffer.name]
+        if type(leaf) is not Load:
+            continue
+        use = uses.get(leaf.buffer.name)
+        if use is not None:
             use.loads[leaf.index.constant, leaf.lanes] = None
             use.varies |= bool(leaf.index.terms) or isinstance(statement, Let)
     if isinstance(statement, Store) and statement.buffer.name in uses:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import LoopKind
+from services.tuner.ir.kinds import Element, LoopKind
 from services.tuner.ir.nodes import (
     Allocate,
     Block,
@@ -87,6 +87,8 @@ def _consecutive(loop: Loop) -> bool:
         return False
     for statement in loop.body:
         if not isinstance(statement, Store) or statement.index.coefficient(loop.var) != 1:
+            return False
+        if statement.buffer.element not in (Element.F32, Element.I32):
             return False
         for leaf in leaves(statement.value):
             match leaf:

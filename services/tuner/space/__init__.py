@@ -5,16 +5,17 @@ from kernelzoo.domain.gpu import ANY_GPU, GpuModel
 from kernelzoo.domain.operators import Family
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from services.tuner.config import ContractionConfig, Pack
 from services.tuner.extents import Extents, is_pointwise
 from services.tuner.space.gpu import gpu_space
 from services.tuner.space.lite import lite_configs
 from services.tuner.space.maps import map_configs
 from services.tuner.space.naive import naive_space_size
 from services.tuner.space.rows import rows_configs
-from services.tuner.space.rules import STREAM_OTHERS
+from services.tuner.space.rules import STREAM_OTHERS, STREAMS_AFTER_PANELS
 from services.tuner.space.stream import stream_configs
 from services.tuner.space.windows import window_configs
-from services.tuner.stream import suits
+from services.tuner.stream import StreamConfig, suits
 
 __all__ = ["lite_space", "naive_space_size"]
 
@@ -41,10 +42,14 @@ def lite_space(
 
 
 def _contractions(workload: Workload) -> tuple[Candidate, ...]:
-    """Register tiles; for few rows, passes over b before some of them."""
+    """Register tiles; for few rows, passes over b before some of them, after those that read b in
+    panels."""
     extents = Extents.of(workload)
-    tiles = tuple(config.candidate(workload) for config in lite_configs(extents))
+    tiles = lite_configs(extents)
     if not suits(extents):
-        return tiles
-    streams = tuple(config.candidate(workload) for config in stream_configs(extents))
-    return (*streams, *tiles[:STREAM_OTHERS])
+        return tuple(config.candidate(workload) for config in tiles)
+    panels = [config for config in tiles if config.pack is Pack.BEFORE]
+    streams = stream_configs(extents)[: STREAMS_AFTER_PANELS if panels else None]
+    others = [config for config in tiles if config.pack is not Pack.BEFORE][:STREAM_OTHERS]
+    ordered: tuple[ContractionConfig | StreamConfig, ...] = (*panels, *streams, *others)
+    return tuple(config.candidate(workload) for config in ordered)

@@ -63,6 +63,14 @@ def _tiles(extents: Extents, *, fma: bool) -> list[tuple[int, tuple[int, int]]]:
 
 
 def _packs(extents: Extents) -> tuple[Pack, ...]:
+    """How b may be read, the likely best first. What is packed once is not packed again."""
+    at_run = _packs_at_run(extents)
+    if not extents.b_constant:
+        return at_run
+    return (Pack.BEFORE, Pack.NONE) if Pack.NONE in at_run else (Pack.BEFORE,)
+
+
+def _packs_at_run(extents: Extents) -> tuple[Pack, ...]:
     if extents.b_turned:
         return (Pack.KERNEL,)
     if extents.m < PACKING_ROWS:

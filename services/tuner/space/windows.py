@@ -69,6 +69,8 @@ def _places(workload: Workload) -> list[tuple[Pack, int]]:
     plain = [(Pack.NONE, block) for block in rows if block <= most]
     if "c" not in workload.operator.summed or extent["o"] < WIDEST_TILE * FEWEST_SLICES:
         return plain
+    if "b" in workload.constant:
+        return [(Pack.BEFORE, rows[0]), *plain]
     packed = (Pack.KERNEL, rows[0])
     aliased = LANES * extent["o"] * ALIASING_ROWS % ALIASING_BYTES == 0
     return [packed, *plain] if aliased else [*plain, packed]

@@ -53,8 +53,10 @@ _DIVISIONS = (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
 
 
 def _spelling(op: BinaryOp | CompareOp, kind: Kind) -> str:
-    """f32x4.max is nine instructions of x86, as it keeps NaN and tells zeros apart; pmax is one. It
-    answers its left operand where either is NaN."""
+    """f32x4.max is eight instructions of x86, as it keeps NaN and tells zeros apart; pmax is one.
+
+    It answers its left operand where either is NaN.
+    """
     if op in _BITS and kind[1]:
         return f"v128.{op}"
     if op in _EXTREMES and kind == _F32X4:

@@ -1,14 +1,14 @@
 """The sums of a thread's tile: what is read for them, from where, and the products."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import LANES, Frame, binary, serial, total, under, unrolled, vector
+from services.tuner.ir.build import LANES, Frame, binary, serial, total, unrolled, vector
 from services.tuner.ir.kinds import BinaryOp, Element, Scope
-from services.tuner.ir.nodes import Barrier, Block, Bound, Buffer, Load, Store
+from services.tuner.ir.nodes import Block, Buffer, Load, Store
 from services.tuner.webgpu.blocks import in_blocks
 from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
+from services.tuner.webgpu.flow import Flow
 from services.tuner.webgpu.loads import loaded
 from services.tuner.webgpu.operands import Operand, Piece, piece
 from services.tuner.webgpu.place import Place
@@ -139,79 +139,12 @@ def _cached(
     def products(half: Affine) -> Block:
         return _from_workgroup(config, place, tiles, half, own_a, sums)
 
-    flow = _Flow(count=count, reading=reading, at=at, copied=copied, products=products)
+    flow = Flow(count=count, reading=reading, at=at, copied=copied, products=products)
     return Inner(
         local=(own_a, *(tile.held for tile in tiles)),
         workgroup=tuple(tile.shared for tile in tiles),
-        block=_FLOWS[config.prefetch](flow),
+        block=flow.block(config.prefetch),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Flow:
-    """The steps that a cached contraction orders in one way or another, for `count` blocks.
-
-    Steps that touch workgroup memory take the half of it that they use, 0 or 1.
-    """
-
-    count: int
-    reading: Callable[..., Block]
-    at: Callable[..., Block]
-    copied: Callable[[Affine], Block]
-    products: Callable[[Affine], Block]
-
-    def ahead(self, body: Callable[[], Block]) -> Block:
-        """What is done where another block follows this one."""
-        if self.count == 1:
-            return ()
-        return under((Bound(index=_form(block=1), limit=self.count - 1),), body())
-
-    def next(self) -> Block:
-        return self.ahead(lambda: self.reading(_form(1, block=1), self.at, self.count - 1))
-
-
-def _plain_flow(flow: _Flow) -> Block:
-    body = (
-        *flow.reading(_form(block=1), flow.at),
-        Barrier(),
-        *flow.copied(_form()),
-        Barrier(),
-        *flow.products(_form()),
-    )
-    return serial("block", flow.count, body)
-
-
-def _prefetching_flow(flow: _Flow) -> Block:
-    body = (
-        Barrier(),
-        *flow.copied(_form()),
-        Barrier(),
-        *flow.next(),
-        *flow.products(_form()),
-    )
-    return (*flow.reading(_form(), flow.at), *serial("block", flow.count, body))
-
-
-def _alternating_flow(flow: _Flow) -> Block:
-    """Blocks use the halves of workgroup memory in turn: what is written is not what is read."""
-    inside = Frame(ranges={"block": (0, flow.count - 1)})
-    this = inside.parity("this", _form(block=1))
-    other = inside.parity("other", _form(1, block=1))
-    body = (
-        *flow.next(),
-        *flow.products(this),
-        *flow.ahead(lambda: flow.copied(other)),
-        Barrier(),
-    )
-    before = (*flow.reading(_form(), flow.at), *flow.copied(_form()), Barrier())
-    return (*before, *serial("block", flow.count, inside.around(body)))
-
-
-_FLOWS = {
-    Prefetch.NONE: _plain_flow,
-    Prefetch.REGISTERS: _prefetching_flow,
-    Prefetch.BLOCKS: _alternating_flow,
-}
 
 
 def _tiles(

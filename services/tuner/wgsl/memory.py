@@ -15,7 +15,8 @@ SCRATCH = "scratch"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """`scalar` buffers are arrays of single elements, all others of vec4.
+    """`scalar` buffers are arrays of single elements, all others of vec4. Four i8 lie in one i32,
+    the first in its lowest bits: WGSL has no smaller type.
 
     Scratch buffers are parts of one binding: `offsets` are where they start, in elements.
     """
@@ -29,21 +30,30 @@ class Memory:
 
     def array_type(self, buffer: Buffer, size: int | None = None) -> str:
         """`size` counts elements; a binding has as many as its buffer."""
+        if buffer.element is Element.I8 and size is None:
+            return "array<i32>"
         held = _element(buffer)
         if not self.wide(buffer):
             return f"array<{held}, {size}>" if size else f"array<{held}>"
         return f"array<vec4<{held}>, {-(-size // WIDE)}>" if size else f"array<vec4<{held}>>"
 
     def load(self, load: Load) -> str:
-        if load.lanes == 1 or self.wide(load.buffer):
+        narrow = load.buffer.element is Element.I8
+        if not narrow and (load.lanes == 1 or self.wide(load.buffer)):
             return self.place(load.buffer, load.index)
-        parts = ", ".join(self.places(load.buffer, load.index, load.lanes))
-        return f"vec{load.lanes}<{_element(load.buffer)}>({parts})"
+        read = self._byte if narrow else self.place
+        parts = ", ".join(read(load.buffer, at) for at in _lanes(load.index, load.lanes))
+        return f"{type_text(load.buffer.element.loaded, load.lanes)}({parts})"
+
+    def _byte(self, buffer: Buffer, index: Affine) -> str:
+        """An i8 with its sign."""
+        name, at = self.indices.names.of("buffer", buffer.name), self.indices.text(index)
+        return f"extractBits({name}[({at}) / 4u], ({at}) % 4u * 8u, 8u)"
 
     def places(self, buffer: Buffer, index: Affine, lanes: int) -> Iterator[str]:
         """Each of the elements that four lanes of a scalar buffer are."""
-        for lane in range(lanes):
-            yield self.place(buffer, replace(index, constant=index.constant + lane))
+        for at in _lanes(index, lanes):
+            yield self.place(buffer, at)
 
     def place(self, buffer: Buffer, index: Affine) -> str:
         _element(buffer)
@@ -54,6 +64,15 @@ class Memory:
         if start is None:
             return f"{names.of('buffer', buffer.name)}[{text}]"
         return f"{names.of('binding', SCRATCH)}[{text}]"
+
+
+def type_text(element: Element, lanes: int) -> str:
+    return f"vec{lanes}<{element}>" if lanes > 1 else str(element)
+
+
+def _lanes(index: Affine, lanes: int) -> Iterator[Affine]:
+    for lane in range(lanes):
+        yield replace(index, constant=index.constant + lane)
 
 
 def _element(buffer: Buffer) -> Element:

@@ -81,14 +81,13 @@ class _Scan:
         waiting = [value]
         while waiting:
             node = waiting.pop()
-            kind = type(node)
-            if kind is Read:
-                self._read(node.register)  # type: ignore[union-attr]
-            elif kind is Load:
-                self._access(node.buffer, node.index, node.lanes)  # type: ignore[union-attr, arg-type]
+            if isinstance(node, Read):
+                self._read(node.register)
+            elif isinstance(node, Load):
+                self._access(node.buffer, node.index, node.lanes)
             else:
-                if kind is SubgroupReduce:
-                    self._reduction(node)  # type: ignore[arg-type]
+                if isinstance(node, SubgroupReduce):
+                    self._reduction(node)
                 waiting.extend(operands(node))
 
     def _reduction(self, node: SubgroupReduce) -> None:

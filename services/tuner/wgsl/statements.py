@@ -16,8 +16,8 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.ir.unsupported import unsupported
 from services.tuner.wgsl.indices import Indices
-from services.tuner.wgsl.memory import Memory
-from services.tuner.wgsl.values import LANE, Values, type_text
+from services.tuner.wgsl.memory import Memory, type_text
+from services.tuner.wgsl.values import LANE, Values
 from services.tuner.wgsl.writer import Writer
 
 THREAD = "invocation"

@@ -30,7 +30,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.ir.unsupported import unsupported
 from services.tuner.wgsl.indices import Indices
-from services.tuner.wgsl.memory import Memory
+from services.tuner.wgsl.memory import Memory, type_text
 
 LANE = "xyzw"
 BITS = "runtime_bits"
@@ -57,10 +57,6 @@ _CALLS = {
     MathFunction.ABS: "abs",
 }
 _SMALLEST = -(1 << 31)
-
-
-def type_text(element: Element, lanes: int) -> str:
-    return f"vec{lanes}<{element}>" if lanes > 1 else str(element)
 
 
 class Values:

@@ -15,7 +15,7 @@ from tests.unit.tuner.reference import EXAMPLES, reference
 def test_expected_entries_are_those_of_the_whole_output(key: str) -> None:
     workload = Workload.parse(key)
     inputs = [
-        input_values(99, number, np.arange(tensor.elements)).reshape(tensor.shape)
+        input_values(99, number, np.arange(tensor.elements), tensor).reshape(tensor.shape)
         for number, tensor in enumerate(workload.tensors[:-1])
     ]
     whole = reference(workload, [tensor.astype(np.float32) for tensor in inputs]).ravel()
@@ -31,7 +31,7 @@ def test_only_the_rows_that_are_asked_for_are_read() -> None:
 
     def read(tensor: int, index: Indices) -> Floats:
         asked.append(index.size)
-        return input_values(1, tensor, index)
+        return input_values(1, tensor, index, workload.tensors[tensor])
 
     entries(workload, np.arange(3, dtype=np.int64), read)
     assert max(asked) == 3 * 8

@@ -118,7 +118,10 @@ def test_a_kernel_whose_output_is_wrong_is_not_ours_and_breaks_a_claim() -> None
 def test_rows_have_the_same_columns_and_say_what_failed() -> None:
     report = gpu_report(answer(*FIELD[:2], failures={"ours": "device lost"}), {"gpu": "some"})
     assert len({tuple(row) for row in report.rows}) == 1
-    assert [(row["what"], row["note"]) for row in report.rows][-1] == ("ours", "device lost")
+    assert [(row["what"], row["note"]) for row in report.rows][-2:] == [
+        ("ours", "device lost"),
+        ("candidate", "tile=2: no pipeline"),
+    ]
     assert report.machine["gpu"] == "some"
     assert json.loads(report.as_json())["machine"]["onnxruntime_web"] == "1.30.0"
 

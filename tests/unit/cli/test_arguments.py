@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kernelzoo.cli.options import parse_targets
 from kernelzoo.cli.workload import parse_workload
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidInput
 
 K0 = "matmul:f32:m384k768n768"
@@ -56,6 +58,10 @@ def test_a_shape_that_cannot_be_tuned_is_refused_with_the_range(
         (("tune", "matmul", "384x768x768"), "start one with `kernelzoo up`"),
         (("zoo", "list"), "start one with `kernelzoo up`"),
         (("fleet", "--agents", "2"), "start one with `kernelzoo up`"),
+        (("fleet", "--target", "cuda"), "use one of wasm, webgpu"),
+        (("up", "--target", "cuda"), "use one of wasm, webgpu"),
+        (("demo", "--target", "cuda"), "use one of wasm, webgpu"),
+        (("zoo", "list", "--target", "cuda"), "use one of wasm, webgpu"),
     ],
 )
 def test_an_error_is_a_sentence_and_a_code_without_a_trace(
@@ -71,3 +77,21 @@ def test_an_error_is_a_sentence_and_a_code_without_a_trace(
 def test_an_unknown_target_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     done = _kernelzoo("tune", "matmul", "1x1x1", "--target", "cuda", "--state", str(tmp_path))
     assert (done.returncode, "use one of wasm, webgpu" in done.stderr) == (1, True)
+
+
+def test_targets_are_taken_once_each_and_are_wasm_without_any() -> None:
+    assert parse_targets(None) == (TargetKind.WASM,)
+    both = parse_targets(["webgpu", "wasm", "webgpu"])
+    assert both == (TargetKind.WEBGPU, TargetKind.WASM)
+
+
+def test_candidates_of_the_space_of_a_gpu_model_are_written_as_wgsl(tmp_path: Path) -> None:
+    arguments = ("compile", "matmul", "8x8x8", "--output", str(tmp_path), "--gpu-model")
+    done = _kernelzoo(*arguments, "nvidia-hopper", "--target", "webgpu")
+    assert done.returncode == 0, done.stderr
+    (text,) = tmp_path.glob("000-*.wgsl")
+    assert "@compute" in text.read_text()
+    refused = _kernelzoo(*arguments, "voodoo", "--target", "webgpu")
+    assert "GPU model 'voodoo' is unknown; use any, nvidia-" in refused.stderr
+    wasm = _kernelzoo(*arguments, "nvidia-hopper")
+    assert "add --target webgpu" in wasm.stderr

@@ -159,6 +159,7 @@ def test_the_consoles_picture_goes_beside_the_pages() -> None:
         (_job(detail="no device"), "has stopped: no device"),
         (_job(compiled=0, candidates=0), "read the log of the compile worker"),
         (_job(measurements=0), "open http://h/agent in a browser"),
+        (_job(kind=TargetKind.WEBGPU), "run `kernelzoo fleet --agents 5 --target webgpu`"),
         (_job(), "(ballots: 1, agents: 2); a quorum needs more agents"),
     ],
 )
@@ -169,3 +170,8 @@ def test_an_idle_job_says_what_it_waits_for(job: Job, sentence: str) -> None:
 def test_a_speed_up_of_the_default_over_itself_is_called_noise() -> None:
     assert _speed_up(_result(speedup=0.99, same_kernel=True)).startswith("0.99×, noise")
     assert _speed_up(_result(speedup=1.3)) == "1.30×"
+
+
+def test_the_limit_is_named_after_what_the_target_runs_on() -> None:
+    sight = Sight(job=_job(kind=TargetKind.WEBGPU), fleet=None, winners=(), elapsed_s=1)
+    assert "share of the GPU's limit" in summary(sight, _result()).columns[0].cells

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.seeded import comparison_tolerance, input_value, sampled_positions
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import DType, Role, Tensor, Workload
 from services.aggregator.verification import input_values
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "seeded.json"
@@ -22,22 +22,39 @@ def test_values_and_positions_equal_the_golden_ones() -> None:
         seed = case["seed"]
         for value in case["values"]:
             assert input_value(seed, value["tensor"], value["index"]) == value["value"]
+        for value in case["whole"]:
+            typed = (DType(value["dtype"]), value["limit"])
+            assert input_value(seed, value["tensor"], value["index"], *typed) == value["value"]
         positions = sampled_positions(seed, case["output_elements"])
         assert list(positions) == case["positions"]
 
 
-@given(seed=SEED, tensor=st.integers(0, 3), index=st.integers(0, 1 << 26))
-def test_the_vectorised_form_equals_the_scalar_one(seed: int, tensor: int, index: int) -> None:
-    expected = input_value(seed, tensor, index)
-    assert input_values(seed, tensor, np.array([index]))[0] == expected
+F32, I8, I32 = (
+    Tensor(name="x", role=Role.INPUT, dtype=dtype, shape=(1,), limit=limit)
+    for dtype, limit in ((DType.F32, 0), (DType.I8, 0), (DType.I32, 50_257))
+)
+
+
+@given(
+    seed=SEED,
+    number=st.integers(0, 3),
+    index=st.integers(0, 1 << 26),
+    tensor=st.sampled_from((F32, I8, I32)),
+)
+def test_the_vectorised_form_equals_the_scalar_one(
+    seed: int, number: int, index: int, tensor: Tensor
+) -> None:
+    expected = input_value(seed, number, index, tensor.dtype, tensor.limit)
+    assert input_values(seed, number, np.array([index]), tensor)[0] == expected
     assert np.float32(expected) == expected, "a value must be exact in float32"
-    assert -0.5 <= expected < 0.5
+    low, high = {F32: (-0.5, 0.5), I8: (-128, 128), I32: (0, 50_257)}[tensor]
+    assert low <= expected < high
 
 
 def test_float32_results_in_any_order_are_within_the_tolerance_and_wrong_ones_are_not() -> None:
     workload = Workload.of("matmul", (64, 768, 64))
     tensors = [
-        input_values(7, number, np.arange(tensor.elements)).reshape(tensor.shape)
+        input_values(7, number, np.arange(tensor.elements), tensor).reshape(tensor.shape)
         for number, tensor in enumerate(workload.tensors[:2])
     ]
     exact = tensors[0] @ tensors[1]
@@ -59,7 +76,8 @@ def upwards(exact: NDArray[np.float64]) -> NDArray[np.float32]:
 
 def test_sums_that_are_always_rounded_up_are_right_on_webgpu() -> None:
     workload = Workload.parse("row_sum:f32:m64n4096")
-    values = input_values(7, 0, np.arange(64 * 4096)).reshape(64, 4096) + 0.5
+    matrix = workload.tensors[0]
+    values = input_values(7, 0, np.arange(matrix.elements), matrix).reshape(matrix.shape) + 0.5
     total = np.zeros(64, dtype=np.float32)
     for column in values.T:
         total = upwards(total.astype(np.float64) + column)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelzoo.domain.operators import OPERATORS
-from kernelzoo.domain.workload import MAX_EXTENT, Role, Workload
+from kernelzoo.domain.workload import MAX_EXTENT, DType, Role, Workload
 from kernelzoo.errors import InvalidInput
 
 EXTENT = st.integers(min_value=1, max_value=MAX_EXTENT)
@@ -65,6 +65,12 @@ def test_an_extent_out_of_range_is_refused_with_the_range(extent: int) -> None:
         ("concat:f32:m3n7k2", {"a": (3, 7), "b": (3, 2), "c": (3, 9)}, 27),
         ("slice:f32:m3n7s2k9", {"a": (3, 7), "c": (3, 5)}, 15),
         ("pad:f32:m3n7p0", {"a": (3, 7), "c": (3, 7)}, 21),
+        ("gather:f32:m3k9n7", {"a": (9, 7), "indices": (3,), "c": (3, 7)}, 21),
+        (
+            "matmul_nt_i8+scales+bias:f32:m4k8n6:constant=b",
+            {"a": (4, 8), "b": (6, 8), "scales": (6,), "bias": (6,), "c": (4, 6)},
+            2 * 4 * 8 * 6,
+        ),
     ],
 )
 def test_shapes_follow_from_extents_and_attributes(
@@ -91,12 +97,37 @@ def test_shapes_follow_from_extents_and_attributes(
         ("max_pool2d:f32:b1h4w4c1r2q3s1p2", "p=2 of max_pool2d must be smaller than its window"),
         ("conv2d:f32:b1h4w4c1o1r2q3s1p3", "p=3 of conv2d must be smaller than its window, 3"),
         ("max_pool2d:f32:b1h4w4c1r9q9s1p70000", "p=70000 of max_pool2d is out of range"),
+        ("matmul:i8:m4k4n4", "dtype 'i8' is unknown; use one of f32"),
+        ("matmul:f32:m4k4n4:constant=a", "gains nothing from constant 'a'; write constant=b"),
+        ("matmul:f32:m4k4n4:constant=b+b", "gains nothing from constant 'b.b'; write constant=b"),
+        ("softmax:f32:m4n4:constant=a", "gains nothing from constant 'a'; leave constant= out"),
+        ("matmul:f32:m4k4n4:constant=", "is malformed"),
     ],
 )
 def test_a_workload_that_is_none_is_refused_in_one_sentence(key: str, sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence) as refusal:
         Workload.parse(key)
     assert "\n" not in str(refusal.value)
+
+
+def test_an_input_may_have_a_type_of_its_own_and_an_index_a_limit() -> None:
+    described = {
+        tensor.name: (tensor.dtype, tensor.limit, tensor.size_bytes)
+        for key in ("gather:f32:m3k9n7", "matmul_i8+scales:f32:m4k8n6")
+        for tensor in Workload.parse(key).tensors
+        if tensor.role is Role.INPUT and tensor.name != "a"
+    }
+    assert described == {
+        "indices": (DType.I32, 9, 12),
+        "b": (DType.I8, 0, 48),
+        "scales": (DType.F32, 0, 24),
+    }
+
+
+def test_a_constant_input_makes_another_workload() -> None:
+    plain, constant = (Workload.of("matmul", (4, 4, 4), constant=c) for c in ((), ("b",)))
+    assert constant.key == f"{plain.key}:constant=b"
+    assert Workload.parse(constant.key) == constant != plain
 
 
 def test_every_operator_names_its_tensors_by_letters_that_it_has() -> None:

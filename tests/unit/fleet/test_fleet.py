@@ -11,12 +11,45 @@ from kernelzoo.errors import StackError
 from workers.fleet.__main__ import parse
 from workers.fleet.agent import LONGEST_DELAY_S, restart_delay_s
 from workers.fleet.chromium import find_chromium, flags, own_flags
+from workers.fleet.gpu import Gpu, gpu_flags
 from workers.fleet.host import host_script
 from workers.fleet.run import plan_agents
 from workers.fleet.snapshot import Snapshot, advance
 from workers.fleet.status import AgentStatus, FleetStatus, read_status, write_status
 
 COMMAND = ("--url", "http://127.0.0.1:8787/", "--agents", "3", "--state", "/s")
+
+
+def test_agents_measure_wasm_unless_told_and_start_no_gpu_then() -> None:
+    (spec, *_) = plan_agents(parse(COMMAND, "k"))
+    assert spec.address == "http://127.0.0.1:8787/agent?start=1&target=wasm"
+    assert spec.gpu is None
+
+
+def test_agents_are_told_their_targets_and_the_adapter() -> None:
+    told = ("--target", "wasm", "--target", "webgpu", "--gpu", "software")
+    (spec, *_) = plan_agents(parse((*COMMAND, *told), "k"))
+    assert spec.address == "http://127.0.0.1:8787/agent?start=1&target=wasm&target=webgpu"
+    assert spec.gpu is Gpu.SOFTWARE
+
+
+@pytest.mark.parametrize("node", ["dri/renderD128", "nvidia0"])
+def test_the_gpu_of_a_machine_is_taken_where_it_has_one(tmp_path: Path, node: str) -> None:
+    device = tmp_path / node
+    device.parent.mkdir(exist_ok=True)
+    device.touch()
+    assert gpu_flags(Gpu.AUTO, tmp_path, "linux") == gpu_flags(Gpu.HARDWARE, platform="linux")
+
+
+def test_a_machine_without_gpu_has_a_software_adapter(tmp_path: Path) -> None:
+    assert "--use-webgpu-adapter=swiftshader" in gpu_flags(Gpu.AUTO, tmp_path, "linux")
+    assert gpu_flags(Gpu.AUTO, tmp_path, "darwin") == []
+
+
+def test_features_are_enabled_by_one_flag_as_chromium_takes_the_last() -> None:
+    for gpu in (Gpu.HARDWARE, Gpu.SOFTWARE):
+        enabled = [flag for flag in own_flags(gpu) if flag.startswith("--enable-features")]
+        assert len(enabled) == 1
 
 
 def test_each_agent_has_a_profile_of_its_own() -> None:

@@ -27,6 +27,7 @@ def served(kind: TargetKind, timing: TimingWire | None) -> ServedKernel:
         dispatches=[],
     )
     return ServedKernel(
+        tolerance=1e-6,
         level=HitLevel.DEFAULT,
         kernel=kernel,
         fallback=kernel,

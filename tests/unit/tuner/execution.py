@@ -2,6 +2,7 @@
 
 import ctypes
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import wasmtime
@@ -9,14 +10,17 @@ from numpy.typing import NDArray
 from wasmtime import _ffi as ffi
 
 from kernelzoo.domain.artifact import Artifact
-from kernelzoo.domain.workload import Role, Workload
-from services.tuner.compile import CompiledProgram
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.workload import DType, Role, Tensor, Workload
+from services.tuner.compile import CompiledProgram, pack_kernels
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.switches import PassSwitches
 from services.tuner.wasm.assembler import assemble
 from services.tuner.wasm.lowering import lower
 
 Floats = NDArray[np.float32]
+Values = NDArray[np.generic]
+NUMPY = {DType.F32: np.float32, DType.I32: np.int32, DType.I8: np.int8}
 
 ALIGNMENT_BYTES = 64
 PAGE_BYTES = 65_536
@@ -63,18 +67,42 @@ class Kernel:
         assert isinstance(main, wasmtime.Func)
         self._main = main
 
+    def place(self, start: int, array: Values) -> None:
+        """Copies the bytes of `array` to address `start`."""
+        flat = np.ascontiguousarray(array).ravel().view(np.uint8)
+        self.values.view(np.uint8)[start : start + flat.size] = flat
+
     def run(self, *arguments: int) -> None:
         self._main(self._store, *arguments)
 
 
 def inputs_of(workload: Workload, seed: int = 7) -> list[Floats]:
-    """One array for each input, float32, in [-0.5, 0.5)."""
+    """One array for each input: float32 in [-0.5, 0.5), any int8, indices below their limit.
+
+    The type says float32 throughout, as all inputs of nearly all workloads are.
+    """
     random = np.random.default_rng(seed)
-    return [
-        random.random(tensor.shape, dtype=np.float32) - np.float32(0.5)
-        for tensor in workload.tensors
-        if tensor.role is Role.INPUT
-    ]
+    return [_drawn(random, tensor) for tensor in workload.tensors if tensor.role is Role.INPUT]
+
+
+def _drawn(random: np.random.Generator, tensor: Tensor) -> Any:
+    match tensor.dtype:
+        case DType.F32:
+            return random.random(tensor.shape, dtype=np.float32) - np.float32(0.5)
+        case DType.I8:
+            return random.integers(-128, 128, tensor.shape).astype(np.int8)
+        case DType.I32:
+            return random.integers(0, tensor.limit, tensor.shape).astype(np.int32)
+
+
+def packed_inputs(candidate: Candidate, artifact: Artifact, inputs: list[Floats]) -> list[Floats]:
+    """The inputs, those that the artifact wants in a layout packed by its pack kernels."""
+    packed = dict(zip((tensor.name for tensor in candidate.workload.tensors), inputs, strict=False))
+    layouts = artifact.manifest.layouts
+    for layout, pack in zip(layouts, pack_kernels(candidate, artifact.manifest), strict=True):
+        assert pack.sha256 == layout.pack.sha256
+        packed[layout.tensor] = execute(pack, [packed[layout.tensor]])
+    return list(packed.values())
 
 
 def expected(inputs: list[Floats]) -> NDArray[np.float64]:
@@ -98,29 +126,31 @@ def execute(
     kernel = Kernel(artifact.body, end)
     kernel.values[: end // 4] = np.nan
     for start, array in zip(starts, inputs, strict=False):
-        kernel.values[start // 4 : start // 4 + array.size] = array.ravel()
+        kernel.place(start, array)
     pointers = starts if manifest.scratch_bytes else starts[:-1]
     for low, high in slices or ((0, manifest.range_extent),):
         kernel.run(*pointers, low, high)
     output = manifest.tensors[-1]
-    at = starts[len(manifest.tensors) - 1] // 4
-    guard = kernel.values[at + output.elements : at + output.elements + ALIGNMENT_BYTES // 4]
-    assert np.isnan(guard).all(), "the kernel wrote past its output"
-    return np.array(kernel.values[at : at + output.elements]).reshape(output.shape)
+    at, bytes_ = starts[len(manifest.tensors) - 1], kernel.values.view(np.uint8)
+    end = at + output.size_bytes
+    blank = np.full(ALIGNMENT_BYTES // 4, np.nan, np.float32).view(np.uint8)
+    aligned = -(-end // 4) * 4
+    guard = bytes_[aligned : aligned + ALIGNMENT_BYTES - 4]
+    assert np.array_equal(guard, blank[: guard.size]), "the kernel wrote past its output"
+    return np.array(bytes_[at:end]).view(NUMPY[output.dtype]).reshape(output.shape)
 
 
 def run_program(made: CompiledProgram, inputs: list[NDArray[np.generic]], elements: int) -> Floats:
     """The last parameter, float32, after a run over the whole range."""
-    arrays = [array.view(np.uint8) for array in inputs]
-    sizes = [array.size for array in arrays] + [4 * elements, made.scratch_bytes]
+    sizes = [array.nbytes for array in inputs] + [4 * elements, made.scratch_bytes]
     starts, end = [], ALIGNMENT_BYTES
     for size in sizes:
         starts.append(end)
         end += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES + ALIGNMENT_BYTES
     kernel = Kernel(made.body, end)
     kernel.values[: end // 4] = np.nan
-    for start, array in zip(starts, arrays, strict=False):
-        kernel.values.view(np.uint8)[start : start + array.size] = array
+    for start, array in zip(starts, inputs, strict=False):
+        kernel.place(start, array)
     kernel.run(*(starts if made.scratch_bytes else starts[:-1]), 0, made.range_extent)
     at = starts[-2] // 4
     return np.array(kernel.values[at : at + elements])

@@ -15,6 +15,17 @@ EXAMPLES = (
     "matmul_tn:f32:m1k9n33",
     "matmul_nt+scale:f32:m13k7n22",
     "matmul_tn+residual+relu:f32:m13k7n10",
+    "matmul_i8+scales+bias+relu:f32:m13k20n22",
+    "matmul_i8+scales:f32:m1k36n75",
+    "matmul_i8+scale+gelu:f32:m21k9n4",
+    "matmul_nt_i8+scales:f32:m5k9n33",
+    "matmul:f32:m13k20n22:constant=b",
+    "matmul+bias+gelu:f32:m1k36n75:constant=b",
+    "matmul_nt+scale:f32:m3k7n50:constant=b",
+    "matmul_tn:f32:m17k5n9:constant=b",
+    "matmul_i8+scales:f32:m2k20n70:constant=b",
+    "matmul_nt_i8+scales:f32:m17k7n10:constant=b",
+    "batch_matmul:f32:b3m5k7n9:constant=b",
     "batch_matmul+bias+residual+silu:f32:b3m5k7n9",
     "batch_matmul_nt:f32:b2m5k8n7",
     "conv2d+bias+relu:f32:b2h9w7c3o5r3q3s1p1",
@@ -22,6 +33,9 @@ EXAMPLES = (
     "conv2d+bias+residual+relu:f32:b2h5w6c8o12r1q1s1p0",
     "conv2d+bias+tanh:f32:b1h12w12c2o8r5q5s2p2",
     "conv2d+bias:f32:b1h8w9c4o72r3q3s1p1",
+    "conv2d+bias:f32:b2h8w9c4o70r3q3s1p1:constant=b",
+    "conv2d:f32:b1h9w11c3o65r3q2s2p0:constant=b",
+    "conv2d+bias:f32:b1h5w6c8o12r1q1s1p0:constant=b",
     "depthwise_conv2d:f32:b1h9w7c6r3q3s1p1",
     "max_pool2d:f32:b2h9w7c5r3q3s2p1",
     "avg_pool2d:f32:b1h8w8c9r2q2s2p0",
@@ -32,6 +46,8 @@ EXAMPLES = (
     "row_sum:f32:m7n31",
     "row_mean:f32:m3n50",
     "row_max:f32:m4n41",
+    "gather:f32:m6k9n13",
+    "gather:f32:m31k5n16",
     "transpose:f32:m11n7",
     "transpose:f32:m9n38",
     "transpose:f32:m3n5",
@@ -75,8 +91,8 @@ def reference(workload: Workload, inputs: list[NDArray[np.float32]]) -> Doubles:
     for name in workload.epilogue:
         if name in UNARY:
             result = UNARY[name](result)
-        elif name == "scale":
-            result = result * extra.pop(0)[0]
+        elif name in ("scale", "scales"):
+            result = result * extra.pop(0)
         else:
             result = result + extra.pop(0)
     return result
@@ -89,14 +105,16 @@ def _entries(workload: Workload, x: list[Doubles]) -> Doubles:
     if name in BINARY:
         return np.asarray(BINARY[name](x[0], x[1]))
     match name:
-        case "matmul" | "batch_matmul":
+        case "matmul" | "matmul_i8" | "batch_matmul":
             return np.asarray(x[0] @ x[1])
-        case "matmul_nt" | "batch_matmul_nt":
+        case "matmul_nt" | "matmul_nt_i8" | "batch_matmul_nt":
             return np.asarray(x[0] @ np.swapaxes(x[1], -1, -2))
         case "matmul_tn":
             return np.asarray(x[0].T @ x[1])
         case "conv2d" | "depthwise_conv2d" | "max_pool2d" | "avg_pool2d":
             return _windows(workload, x)
+        case "gather":
+            return x[0][x[1].astype(np.int64)]
         case "transpose":
             return x[0].T
         case "concat":

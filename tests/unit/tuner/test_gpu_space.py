@@ -14,7 +14,7 @@ from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import FEATURES, TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import InvalidInput
+from kernelzoo.errors import InvalidInput, InvalidSchedule
 from services.tuner.compile import compile_candidate
 from services.tuner.extents import Extents
 from services.tuner.space import lite_space, naive_space_size
@@ -47,6 +47,23 @@ def space_of(workload: Workload, gpu: GpuModel = ANY_GPU) -> tuple[Candidate, ..
 
 def tiles_of(workload: Workload, gpu: GpuModel) -> list[TilesConfig]:
     return [TilesConfig.of(candidate) for candidate in space_of(workload, gpu)]
+
+
+def test_constant_weights_have_the_space_of_all_others() -> None:
+    plain, constant = (
+        space_of(Workload.parse(key))
+        for key in ("matmul:f32:m8k64n64", "matmul:f32:m8k64n64:constant=b")
+    )
+    assert [each.config for each in constant] == [each.config for each in plain]
+    assert compile_candidate(constant[0]).manifest.layouts == ()
+
+
+def test_weights_of_eight_bits_are_read_by_a_thread_for_each_entry() -> None:
+    whole, narrow = (Workload.parse(f"{name}:f32:m8k64n64") for name in ("matmul", "matmul_i8"))
+    assert not any(TilesConfig.describes(each) for each in space_of(narrow))
+    tiles = tiles_of(whole, ANY_GPU)[0].candidate(narrow)
+    with pytest.raises(InvalidSchedule, match="a thread for each entry"):
+        compile_candidate(tiles)
 
 
 @given(

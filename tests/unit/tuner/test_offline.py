@@ -1,13 +1,17 @@
 """The offline plan changes one variable at a time; findings follow from ratios alone."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
+from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compilation
 from services.tuner.config import ContractionConfig
+from services.tuner.extents import Extents
 from services.tuner.microbench.offline import (
+    FEW_ROWS,
     WORKLOAD,
     Faster,
     Point,
@@ -16,9 +20,13 @@ from services.tuner.microbench.offline import (
     findings,
     plan,
 )
-from services.tuner.passes.switches import PassSwitches
+from services.tuner.passes.switches import ALL_PASSES, PassSwitches
+from tests.unit.tuner.execution import execute, expected, inputs_of
 
-SMALL = Workload.parse("matmul:f32:m64k48n128")
+SMALL = {
+    WORKLOAD: Workload.parse("matmul:f32:m64k48n128"),
+    FEW_ROWS: Workload.parse("matmul:f32:m4k48n1024"),
+}
 
 
 def changed(trial: Trial) -> list[str]:
@@ -26,7 +34,7 @@ def changed(trial: Trial) -> list[str]:
     names = []
     pairs = (
         (Point, trial.base, trial.advanced),
-        (ContractionConfig, trial.base.config, trial.advanced.config),
+        (type(trial.base.config), trial.base.config, trial.advanced.config),
         (PassSwitches, trial.base.switches, trial.advanced.switches),
     )
     for kind, base, advanced in pairs:
@@ -51,18 +59,26 @@ def test_every_primitive_is_tried_once_and_on_another_variable() -> None:
 @pytest.mark.parametrize("trial", plan(), ids=lambda trial: trial.primitive)
 def test_both_points_compile_to_other_bytes_unless_only_the_caller_changes(trial: Trial) -> None:
     base, advanced = (
-        compilation(point.config.candidate(SMALL), point.switches).artifact.sha256
+        compilation(point.candidate(SMALL[trial.workload]), point.switches).artifact.sha256
         for point in (trial.base, trial.advanced)
     )
     assert (base == advanced) == (changed(trial)[0] in ("slices", "threads"))
 
 
 def test_the_tiles_of_the_plan_are_whole_in_its_workload() -> None:
-    extent = Workload.parse(WORKLOAD).extent
+    extents = Extents.of(Workload.parse(WORKLOAD))
     for trial in plan():
-        for point in (trial.base, trial.advanced):
-            assert extent["m"] % point.config.block_m == extent["n"] % point.config.block_n == 0
-            assert extent["k"] % point.config.unroll_k == 0
+        for config in (trial.base.config, trial.advanced.config):
+            if isinstance(config, ContractionConfig):
+                assert config.rounded(extents) == extents
+
+
+@pytest.mark.parametrize("switches", [ALL_PASSES, replace(ALL_PASSES, vectors=False)])
+def test_a_kernel_computes_the_same_with_and_without_vectors(switches: PassSwitches) -> None:
+    candidate = plan()[0].advanced.candidate(SMALL[WORKLOAD])
+    inputs = inputs_of(candidate.workload)
+    output = execute(compilation(candidate, switches).artifact, inputs)
+    assert np.abs(output - expected(inputs)).max() <= comparison_tolerance(candidate.workload)
 
 
 @pytest.mark.parametrize(

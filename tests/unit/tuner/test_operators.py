@@ -16,7 +16,7 @@ from services.tuner.ir.legality import Stage, faults
 from services.tuner.passes.switches import ALL_PASSES
 from services.tuner.space import lite_space
 from services.tuner.wasm import typecheck
-from tests.unit.tuner.execution import execute, inputs_of, run_program
+from tests.unit.tuner.execution import execute, inputs_of, packed_inputs, run_program
 from tests.unit.tuner.reference import EXAMPLES, reference
 
 
@@ -31,7 +31,8 @@ def test_points_of_the_space_compute_the_operator(key: str) -> None:
         assert faults(steps.scheduled, Stage.SCHEDULED) == ()
         assert faults(steps.optimised, Stage.HOISTED) == ()
         assert typecheck.faults(steps.function) == ()
-        error = np.abs(execute(steps.artifact, inputs) - wanted).max()
+        given = packed_inputs(candidate, steps.artifact, inputs)
+        error = np.abs(execute(steps.artifact, given) - wanted).max()
         assert error <= comparison_tolerance(workload)
 
 
@@ -59,7 +60,9 @@ def test_every_operator_has_an_example() -> None:
 
 SIZES = st.one_of(st.integers(1, 70), st.sampled_from((1, 2, 3, 5, 7, 13, 31, 61, 67)))
 EPILOGUES = st.lists(
-    st.sampled_from(("bias", "relu", "gelu", "residual", "scale")), max_size=3, unique=True
+    st.sampled_from(("bias", "relu", "gelu", "residual", "scale", "scales")),
+    max_size=3,
+    unique=True,
 )
 
 
@@ -67,21 +70,36 @@ def assert_right(workload: Workload, data: st.DataObject) -> None:
     space = lite_space(workload, TargetKind.WASM)
     candidate = space[data.draw(st.integers(0, len(space) - 1))]
     inputs = inputs_of(workload)
-    output = execute(compilation(candidate, ALL_PASSES).artifact, inputs)
+    artifact = compilation(candidate, ALL_PASSES).artifact
+    output = execute(artifact, packed_inputs(candidate, artifact, inputs))
     assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
 
 
 @given(
-    operator=st.sampled_from(("matmul", "matmul_nt", "matmul_tn")),
+    operator=st.sampled_from(("matmul", "matmul_nt", "matmul_tn", "matmul_i8", "matmul_nt_i8")),
     extents=st.tuples(SIZES, SIZES, SIZES),
     epilogue=EPILOGUES,
+    constant=st.sampled_from(((), ("b",))),
     data=st.data(),
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 def test_products_of_any_shape_with_any_epilogue_are_right(
-    operator: str, extents: tuple[int, int, int], epilogue: list[str], data: st.DataObject
+    operator: str,
+    extents: tuple[int, int, int],
+    epilogue: list[str],
+    constant: tuple[str, ...],
+    data: st.DataObject,
 ) -> None:
-    assert_right(Workload.of("+".join((operator, *epilogue)), extents), data)
+    name = "+".join((operator, *epilogue))
+    assert_right(Workload.of(name, extents, constant=constant), data)
+
+
+@given(m=SIZES, k=SIZES, n=SIZES, data=st.data())
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_rows_of_a_table_of_any_shape_are_gathered(
+    m: int, k: int, n: int, data: st.DataObject
+) -> None:
+    assert_right(Workload.of("gather", (m, k, n)), data)
 
 
 @given(
@@ -117,14 +135,16 @@ def test_rows_of_any_length_are_right(operator: str, m: int, n: int, data: st.Da
     assert_right(Workload.of(operator, (m, n)), data)
 
 
-@pytest.mark.parametrize("key", EXAMPLES[:23:3])
+@pytest.mark.parametrize("key", EXAMPLES[:35:3])
 def test_the_interpreter_agrees_before_any_pass(key: str) -> None:
     workload = Workload.parse(key)
-    program = compilation(lite_space(workload, TargetKind.WASM)[0], ALL_PASSES).scheduled
-    inputs = inputs_of(workload)
+    candidate = lite_space(workload, TargetKind.WASM)[0]
+    steps = compilation(candidate, ALL_PASSES)
+    program, inputs = steps.scheduled, inputs_of(workload)
+    given = packed_inputs(candidate, steps.artifact, inputs)
     output = np.full(workload.output.elements, np.nan, np.float32)
     names = [buffer.name for buffer in program.parameters]
-    arrays = dict(zip(names, [*(array.ravel() for array in inputs), output], strict=True))
+    arrays = dict(zip(names, [*(array.ravel() for array in given), output], strict=True))
     interpret(program, arrays, low=0, high=program.body.extent)
     error = np.abs(output - reference(workload, inputs).ravel()).max()
     assert error <= comparison_tolerance(workload)
@@ -133,8 +153,9 @@ def test_the_interpreter_agrees_before_any_pass(key: str) -> None:
 @pytest.mark.parametrize("key", [key for key in EXAMPLES if ":n" not in key][::2])
 def test_slices_compose_in_any_order(key: str) -> None:
     workload = Workload.parse(key)
-    artifact = compilation(lite_space(workload, TargetKind.WASM)[0], ALL_PASSES).artifact
+    candidate = lite_space(workload, TargetKind.WASM)[0]
+    artifact = compilation(candidate, ALL_PASSES).artifact
     extent = artifact.manifest.range_extent
-    inputs = inputs_of(workload)
+    inputs = packed_inputs(candidate, artifact, inputs_of(workload))
     halves = ((extent // 2, extent), (0, extent // 2))
     assert np.array_equal(execute(artifact, inputs, halves), execute(artifact, inputs))

@@ -5,14 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelzoo.domain.artifact import Artifact, Layout
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import InvalidInput
-from services.tuner.compile import compile_candidate, compile_packing
+from kernelzoo.errors import InvalidInput, InvalidSchedule
+from services.tuner.compile import compile_candidate, compile_packing, pack_kernels
 from services.tuner.config import Outer, Pack
 from tests.unit.tuner.candidates import schedule
-from tests.unit.tuner.execution import Floats, execute, inputs_of
+from tests.unit.tuner.execution import Floats, execute, inputs_of, packed_inputs
 from tests.unit.tuner.reference import reference
 
 SIZES = st.one_of(st.integers(1, 70), st.sampled_from((1, 7, 13, 31, 61)))
@@ -22,18 +21,16 @@ def panels(b: Floats, width: int) -> Floats:
     """b[…, k, n] as […, ⌈n/width⌉, k, width], zeros behind n."""
     *outer, k, n = b.shape
     count = -(-n // width)
-    padded = np.zeros((*outer, k, count * width), np.float32)
+    padded = np.zeros((*outer, k, count * width), b.dtype)
     padded[..., :n] = b
     return np.moveaxis(padded.reshape(*outer, k, count, width), -2, -3)
 
 
-def packed(workload: Workload, artifact: Artifact, b: Floats) -> Floats:
-    (layout,) = artifact.manifest.layouts
-    return execute(compile_packing(workload, layout.layout), [b])
+OPERATORS = ("matmul", "matmul_nt", "matmul_tn+bias+relu", "batch_matmul_nt", "matmul_nt_i8+scales")
 
 
 @given(
-    operator=st.sampled_from(("matmul", "matmul_nt", "matmul_tn+bias+relu", "batch_matmul_nt")),
+    operator=st.sampled_from(OPERATORS),
     extents=st.tuples(SIZES, SIZES, SIZES),
     tile=st.sampled_from(((4, 8), (3, 12), (2, 16), (5, 8))),
     unroll_k=st.sampled_from((1, 2, 4)),
@@ -48,27 +45,49 @@ def test_kernels_that_read_panels_are_right(
     outer: Outer,
 ) -> None:
     batch = (3,) if operator.startswith("batch") else ()
-    workload = Workload.of(operator, (*batch, *extents))
+    workload = Workload.of(operator, (*batch, *extents), constant=("b",))
     candidate = schedule(workload, tile, unroll_k=unroll_k, pack=Pack.BEFORE, outer=outer)
     artifact = compile_candidate(candidate)
-    a, b, *rest = inputs_of(workload)
-    plain = np.swapaxes(b, -1, -2) if "nt" in operator else b
-    made = packed(workload, artifact, b)
-    assert np.array_equal(made, panels(plain, tile[1]))
-    error = np.abs(execute(artifact, [a, made, *rest]) - reference(workload, [a, b, *rest])).max()
+    inputs = inputs_of(workload)
+    given = packed_inputs(candidate, artifact, inputs)
+    plain = np.swapaxes(inputs[1], -1, -2) if "nt" in operator else inputs[1]
+    assert np.array_equal(given[1], panels(plain, tile[1]))
+    error = np.abs(execute(artifact, given) - reference(workload, inputs)).max()
     assert error <= comparison_tolerance(workload)
 
 
-def test_the_manifest_names_the_layout_and_its_shape() -> None:
-    workload = Workload.parse("matmul:f32:m8k16n20")
-    manifest = compile_candidate(schedule(workload, (4, 8), pack=Pack.BEFORE)).manifest
-    assert manifest.layouts == (Layout(tensor="b", layout="panels8"),)
+def test_the_manifest_names_the_layout_its_shape_and_its_pack_kernel() -> None:
+    workload = Workload.parse("matmul:f32:m8k16n20:constant=b")
+    candidate = schedule(workload, (4, 8), pack=Pack.BEFORE)
+    manifest = compile_candidate(candidate).manifest
+    (layout,) = manifest.layouts
+    assert (layout.tensor, layout.layout) == ("b", "panels8")
     assert manifest.tensors[1].shape == (3, 16, 8)
     assert manifest.scratch_bytes == 0
-    pack = compile_packing(workload, "panels8").manifest
-    assert [tensor.shape for tensor in pack.tensors] == [(16, 20), (3, 16, 8)]
-    assert pack.range_extent == 3
-    assert compile_candidate(schedule(workload, (4, 8))).manifest.layouts == ()
+    (pack,) = pack_kernels(candidate, manifest)
+    assert (pack.sha256, len(pack.body)) == (layout.pack.sha256, layout.pack.size_bytes)
+    assert pack.manifest == layout.pack.manifest
+    assert [tensor.shape for tensor in pack.manifest.tensors] == [(16, 20), (3, 16, 8)]
+    assert pack.manifest.range_extent == 3
+    plain = schedule(workload, (4, 8))
+    assert compile_candidate(plain).manifest.layouts == ()
+    assert pack_kernels(plain, compile_candidate(plain).manifest) == ()
+
+
+def test_one_kernel_reads_what_two_pack_kernels_make() -> None:
+    """Its bytes do not say which: that is why a manifest belongs to a candidate."""
+    keys = ("matmul:f32:m8k16n20:constant=b", "matmul_nt:f32:m8k16n20:constant=b")
+    plain, turned = (
+        compile_candidate(schedule(Workload.parse(key), (4, 8), pack=Pack.BEFORE)) for key in keys
+    )
+    assert plain.sha256 == turned.sha256
+    assert plain.manifest.layouts[0].pack.sha256 != turned.manifest.layouts[0].pack.sha256
+
+
+def test_an_input_that_may_change_is_never_wanted_packed() -> None:
+    candidate = schedule(Workload.parse("matmul:f32:m8k16n20"), (4, 8), pack=Pack.BEFORE)
+    with pytest.raises(InvalidSchedule, match="pack=before needs constant=b in the key"):
+        compile_candidate(candidate)
 
 
 @pytest.mark.parametrize("layout", ["", "panels", "panels0", "panels6", "panels08", "rows8"])

@@ -121,6 +121,34 @@ def test_tiles_of_one_row_read_many_columns_at_a_time() -> None:
     assert tiles[0].tile_n == 48
 
 
+CONSTANT = (
+    "matmul:f32:m384k768n768:constant=b",
+    "matmul:f32:m1k768n3072:constant=b",
+    "matmul:f32:m4k768n50257:constant=b",
+    "matmul_nt:f32:m1k768n50257:constant=b",
+    "matmul_i8+scales:f32:m1k768n3072:constant=b",
+    "batch_matmul:f32:b12m384k384n64:constant=b",
+)
+
+
+@pytest.mark.parametrize("key", CONSTANT)
+def test_constant_weights_are_wanted_in_panels_first(key: str) -> None:
+    space = lite_space(Workload.parse(key), TargetKind.WASM)
+    assert 10 <= len(space) <= 60
+    default = next(candidate for candidate in space if candidate.requires == ("simd128",))
+    assert ContractionConfig.of(space[0]).pack is Pack.BEFORE
+    assert ContractionConfig.of(default).pack is Pack.BEFORE
+    packs = {dict(candidate.config).get("pack") for candidate in space}
+    assert Pack.KERNEL not in packs, "nothing is packed in every call that can be packed once"
+    assert len(packs) > 1 or "nt" in key, "b as it is may still be read faster"
+
+
+def test_weights_that_may_change_are_wanted_in_panels_by_no_kernel() -> None:
+    for key in CONSTANT:
+        space = lite_space(Workload.parse(key.removesuffix(":constant=b")), TargetKind.WASM)
+        assert not [c for c in space if dict(c.config).get("pack") == Pack.BEFORE]
+
+
 def test_rows_that_share_a_cache_set_are_always_packed() -> None:
     space = lite_space(MODELS[1], TargetKind.WASM)
     assert {ContractionConfig.of(candidate).pack for candidate in space} == {Pack.KERNEL}
@@ -168,6 +196,9 @@ FAMILIES = (
     "layer_norm:f32:m384n768",
     "gelu:f32:n65536",
     "add:f32:n65536",
+    "matmul_i8+scales+bias:f32:m384k768n768",
+    "matmul:f32:m384k768n768:constant=b",
+    "conv2d:f32:b1h14w14c256o256r3q3s1p1:constant=b",
 )
 
 
@@ -214,8 +245,11 @@ def test_every_operator_of_every_shape_has_valid_candidates(
     extents = st.one_of(st.integers(0, 9), st.integers(1, 300), st.integers(1, 65_536))
     count = len(OPERATORS[operator].axes)
     workload = None
+    constant = OPERATORS[operator].may_be_constant if data.draw(st.booleans()) else ()
     try:
-        workload = Workload.of(operator, tuple(data.draw(extents) for _ in range(count)))
+        workload = Workload.of(
+            operator, tuple(data.draw(extents) for _ in range(count)), constant=constant
+        )
     except InvalidInput:
         assume(False)
     assert workload is not None

@@ -22,6 +22,8 @@ PLAIN = {
     "gpu-concat": "concat:f32:m3n4k5",
     "gpu-plain-matmul": "matmul+bias:f32:m6k4n8",
     "gpu-plain-softmax": "softmax:f32:m4n6",
+    "gpu-plain-i8": "matmul_i8+scales:f32:m3k5n8",
+    "gpu-plain-gather": "gather:f32:m3k9n8",
 }
 
 

@@ -58,11 +58,14 @@ def settings() -> dict[str, GpuSetting]:
 
 
 def suite() -> tuple[GpuProbe, ...]:
-    """In the order of the bits of the primitive vector."""
+    """In the order of the bits of the primitive vector.
+
+    Margins lie between a tie, as software renderers on busy machines show it, and the H200.
+    """
     return (
         GpuProbe(primitive="cache_read", margin=1.3, base="direct", advanced="staged"),
-        GpuProbe(primitive="vec4", margin=1.3, base="scalar", advanced="direct"),
-        GpuProbe(primitive="split_k", margin=1.4, base="whole", advanced="split"),
+        GpuProbe(primitive="vec4", margin=1.4, base="scalar", advanced="direct"),
+        GpuProbe(primitive="split_k", margin=2.0, base="whole", advanced="split"),
     )
 
 

@@ -3,7 +3,7 @@
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.operators import Family
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import DType, Workload
 from services.tuner.space.gpu.contractions import contraction_configs
 from services.tuner.space.gpu.entries import entries_configs, square_configs
 from services.tuner.space.gpu.pixels import pixels_configs
@@ -19,12 +19,16 @@ Config = TilesConfig | TeamConfig | PixelsConfig | SquareConfig | EntriesConfig
 
 
 def gpu_space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
-    """The first requires nothing that not every adapter has."""
+    """The first requires nothing that not every adapter has.
+
+    Constant weights have the space of all others: no kernel wants them in panels.
+    """
     return tuple(config.candidate(workload) for config in _configs(workload, gpu))
 
 
 def _configs(workload: Workload, gpu: GpuModel) -> tuple[Config, ...]:
-    if contracts(workload):
+    # Tiles read b as vectors of f32.
+    if contracts(workload) and workload.tensors[1].dtype is DType.F32:
         return contraction_configs(workload, gpu)
     match workload.operator.family:
         case Family.CONVOLUTION:

@@ -1,0 +1,102 @@
+/** What a kernel is made from, and what it tells of itself. */
+import type { Arena } from "../engine/arena.js";
+import { KernelZooError } from "../engine/error.js";
+import type { LoadedKernel } from "../engine/loaded.js";
+import type { Program } from "../gpu/program.js";
+import type { Threads } from "../threads/threads.js";
+import type {
+  Advice,
+  EntryState,
+  Evidence,
+  HitLevel,
+  KernelWire,
+  ManifestEntry,
+  ServedKernel,
+  TargetKind,
+} from "../wire/types.js";
+import type { GpuKernel } from "./gpu-kernel.js";
+
+/** What is running, and why. Times in milliseconds. */
+export interface KernelInfo {
+  /** Ends in `:constant=b` where the kernel was chosen for weights that stay the same. */
+  readonly workload: string;
+  /** Floating-point operations of one run. */
+  readonly flops: number;
+  /** What `runAsync` runs on; `run` is always of WebAssembly. */
+  readonly backend: TargetKind;
+  /** Why it is not the backend that was asked for or advised; null otherwise. */
+  readonly backendReason: string | null;
+  /** Which target the zoo advises, and what that rests on. */
+  readonly advice: Advice;
+  /** `exact` was voted for by devices like this one; `default` is what every device gets. */
+  readonly level: HitLevel;
+  readonly state: EntryState | null;
+  readonly version: number | null;
+  readonly evidence: Evidence | null;
+  readonly candidate: string;
+  readonly sha256: string;
+  /** Why the default runs instead of the zoo's kernel; null when the zoo's kernel runs. */
+  readonly fallbackReason: string | null;
+  /** Threads of `runAsync` on WebAssembly. */
+  readonly threads: number;
+  /** Why there is one thread although more were asked for; null otherwise. */
+  readonly singleThreadReason: string | null;
+  readonly manifestMs: number;
+  /** Fetching, checking and compiling. */
+  readonly loadMs: number;
+}
+
+/** A kernel that was loaded, where it comes from, and why it is the default; of one target. */
+export interface Loaded<Made> {
+  readonly made: Made;
+  readonly served: ServedKernel;
+  readonly used: KernelWire;
+  readonly fallbackReason: string | null;
+}
+
+export interface GpuPart {
+  readonly program: Program;
+  readonly kernel: GpuKernel;
+}
+
+/** What a kernel is made from; of interest to this module's neighbours alone. */
+export interface KernelParts {
+  readonly origin: URL;
+  readonly arena: Arena;
+  readonly threads: Threads;
+  readonly entry: ManifestEntry;
+  /** Names of inputs that stay the same. */
+  readonly constants: readonly string[];
+  /** Null where the zoo has no kernel of it. */
+  readonly wasm: Loaded<LoadedKernel> | null;
+  /** Null where it is not to run on the GPU, for `backendReason`. */
+  readonly gpu: Loaded<GpuPart> | null;
+  readonly backendReason: string | null;
+  readonly manifestMs: number;
+  readonly loadMs: number;
+}
+
+export function describe(
+  parts: KernelParts,
+  gpu: KernelParts["gpu"],
+  reason: string | null,
+): KernelInfo {
+  const { entry, wasm, threads, manifestMs, loadMs } = parts;
+  const running = gpu ?? wasm;
+  if (running === null) throw new KernelZooError("manifest", `${entry.workload} has no kernel.`);
+  const { level, state, version, evidence } = running.served;
+  const { candidate, sha256 } = running.used;
+  return {
+    workload: entry.workload,
+    flops: entry.flops,
+    backend: gpu === null ? "wasm" : "webgpu",
+    backendReason: reason,
+    advice: entry.advice,
+    ...{ level, state, version, evidence, candidate, sha256 },
+    fallbackReason: running.fallbackReason,
+    threads: threads.kind === "pool" ? threads.pool.size : 1,
+    singleThreadReason: threads.kind === "pool" ? null : threads.reason,
+    manifestMs,
+    loadMs,
+  };
+}

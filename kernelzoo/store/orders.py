@@ -1,0 +1,80 @@
+"""In which order a device class measures the candidates of a job."""
+
+from dataclasses import dataclass
+
+from kernelzoo.store.candidates import Configured
+from kernelzoo.store.query import Query, Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnorderedRow:
+    job_id: int
+    device_class: str
+
+
+def unordered(limit: int) -> Query[UnorderedRow]:
+    """Planned jobs of its space that a device class with an open session has no order for by the
+    model that is served, the latest devices first. Without a model there are those that a source
+    claims to know.
+    """
+    return Query(
+        sql="""
+            WITH served AS (
+                SELECT coalesce(max(version), 0) AS version FROM cost_model WHERE published
+            ), opened AS (
+                SELECT device_class, device_id, max(id) AS latest,
+                       split_part(split_part(device_class, ':', 3), '+', 1) AS kind
+                FROM agent_session WHERE created_at > now() - interval '1 hour'
+                GROUP BY device_class, device_id
+            ), measuring AS MATERIALIZED (
+                SELECT *, space_of(kind, device_id) AS space FROM opened
+            )
+            SELECT j.id AS job_id, s.device_class
+            FROM served CROSS JOIN measuring s
+            JOIN tuning_job j
+              ON j.state = 'planned' AND j.kind = s.kind AND j.space = s.space
+            LEFT JOIN evaluation_order o ON o.job_id = j.id AND o.device_class = s.device_class
+            WHERE o.model_version <> served.version OR o.job_id IS NULL AND (
+                served.version > 0 OR EXISTS (
+                    SELECT FROM outside_evidence e
+                    JOIN space_point p ON p.candidate_id = e.candidate_id
+                    WHERE p.job_id = j.id))
+            ORDER BY s.latest DESC, j.id LIMIT %(limit)s
+        """,
+        parameters={"limit": limit},
+        row=UnorderedRow,
+    )
+
+
+def orderable(job_id: int) -> Query[Configured]:
+    """The candidates of a job in the order of their promise."""
+    return Query(
+        sql="""
+            SELECT c.workload_key, c.kind, c.config, c.requires
+            FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
+            WHERE p.job_id = %(job_id)s ORDER BY p.ordinal
+        """,
+        parameters={"job_id": job_id},
+        row=Configured,
+    )
+
+
+def put_order(
+    job_id: int, device_class: str, model_version: int, candidate_ids: list[str]
+) -> Statement:
+    """`model_version` 0: by the promise of the space and outside evidence alone."""
+    return Statement(
+        sql="""
+            INSERT INTO evaluation_order (job_id, device_class, model_version, candidate_ids)
+            VALUES (%(job_id)s, %(class)s, %(version)s, %(candidates)s)
+            ON CONFLICT (job_id, device_class) DO UPDATE SET
+                model_version = EXCLUDED.model_version,
+                candidate_ids = EXCLUDED.candidate_ids, ordered_at = now()
+        """,
+        parameters={
+            "job_id": job_id,
+            "class": device_class,
+            "version": model_version,
+            "candidates": candidate_ids,
+        },
+    )

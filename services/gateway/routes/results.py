@@ -1,0 +1,103 @@
+"""What was measured, for the formats of other tuners, and what these claim in return."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, BackgroundTasks, Query
+
+from kernelzoo import jobs
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.measurement import Outcome
+from kernelzoo.domain.workload import Workload
+from kernelzoo.store import evidence, measurements
+from kernelzoo.store.asynchronous import execute, fetch_all
+from services.gateway.problems import refuse_stranger
+from services.gateway.state import Operator, Shared
+from services.gateway.wire.model import WorkloadKey
+from services.gateway.wire.results import (
+    ClaimsAccepted,
+    ClaimsRequest,
+    ClaimWire,
+    Results,
+    ResultsList,
+    Trial,
+)
+
+router = APIRouter(tags=["results"])
+
+
+@router.get("/v1/results")
+async def list_results(
+    state: Shared,
+    operated: Operator,
+    workload: WorkloadKey,
+    device_class: Annotated[str | None, Query(max_length=256)] = None,
+) -> ResultsList:
+    """Every candidate of a workload that a device class has measured; of all classes without one.
+
+    For the operator alone: a class of few devices is nearly a person.
+    """
+    refuse_stranger(operated=operated)
+    key = Workload.parse(workload).key
+    async with state.pool.connection() as db:
+        rows = await fetch_all(db, measurements.trials(key, device_class))
+    by_class: dict[str, list[Trial]] = {}
+    for row in rows:
+        by_class.setdefault(row.device_class, []).append(_trial(row))
+    return ResultsList(
+        results=[
+            Results(workload=key, device_class=name, trials=trials)
+            for name, trials in by_class.items()
+        ]
+    )
+
+
+@router.post("/v1/evidence", status_code=HTTPStatus.ACCEPTED)
+async def claim(
+    body: ClaimsRequest, state: Shared, operated: Operator, after: BackgroundTasks
+) -> ClaimsAccepted:
+    """Take what a file of another tuner says as a hint of what to measure first, and no more."""
+    refuse_stranger(operated=operated)
+    named = [(_candidate(each).candidate_id, each) for each in body.claims]
+    fastest = _fastest(body.claims)
+    accepted = 0
+    async with state.pool.connection() as db, db.transaction():
+        for candidate_id, each in named:
+            ratio = each.time / fastest[each.workload, each.device]
+            accepted += await execute(
+                db, evidence.claim(body.source, candidate_id, each.device, ratio)
+            )
+        await execute(db, evidence.forget_orders([name for name, _ in named]))
+    after.add_task(state.send, jobs.order_spaces())
+    return ClaimsAccepted(accepted=accepted, unknown=len(named) - accepted)
+
+
+def _candidate(claim: ClaimWire) -> Candidate:
+    """Features are no part of a candidate's id. Raises InvalidInput for a workload of no sense."""
+    return Candidate(
+        workload=Workload.parse(claim.workload),
+        kind=claim.kind,
+        config=tuple(sorted(claim.config.items())),
+        requires=(),
+    )
+
+
+def _fastest(claims: list[ClaimWire]) -> dict[tuple[str, str], float]:
+    """By workload and device of the source."""
+    best: dict[tuple[str, str], float] = {}
+    for each in claims:
+        place = each.workload, each.device
+        best[place] = min(each.time, best.get(place, each.time))
+    return best
+
+
+def _trial(row: measurements.TrialRow) -> Trial:
+    return Trial(
+        candidate=row.candidate_id,
+        config=dict(row.config),
+        requires=row.requires,
+        outcome=Outcome(row.outcome),
+        times_ns=row.times_ns,
+        compile_ns=row.compile_ns,
+        measured_at=row.measured_at.isoformat(),
+    )

@@ -1,0 +1,62 @@
+"""What a device class measured of a workload, and what outside sources claim."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from kernelzoo.domain.measurement import Outcome
+from kernelzoo.domain.target import TargetKind
+from services.gateway.wire.model import CandidateId, ShortText, WireModel, WorkloadKey
+
+SettingWire = bool | int | str
+
+
+class Trial(WireModel):
+    """`times_ns`: the best sample of each identity; empty for a failure."""
+
+    candidate: CandidateId
+    config: dict[str, SettingWire]
+    requires: list[str]
+    outcome: Outcome
+    times_ns: list[float]
+    compile_ns: int
+    measured_at: str
+
+
+class Results(WireModel):
+    workload: WorkloadKey
+    device_class: str
+    trials: list[Trial]
+
+
+class ResultsList(WireModel):
+    results: list[Results]
+
+
+MOST_CLAIMS = 2_000
+
+DeviceText = Annotated[str, Field(max_length=256, pattern=r"^[\x20-\x7e]*$")]
+
+
+class ClaimWire(WireModel):
+    """`time` is in any unit: only its ratio to others of the same workload counts."""
+
+    workload: WorkloadKey
+    kind: Annotated[TargetKind, Field(strict=False)] = TargetKind.WASM
+    device: DeviceText
+    config: Annotated[dict[ShortText, SettingWire], Field(max_length=64)]
+    time: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class ClaimsRequest(WireModel):
+    """What the file `source` says. It seeds the order of evaluation, and is never counted."""
+
+    source: ShortText
+    claims: Annotated[list[ClaimWire], Field(min_length=1, max_length=MOST_CLAIMS)]
+
+
+class ClaimsAccepted(WireModel):
+    """`unknown` claims name no candidate of any space here, and are forgotten."""
+
+    accepted: int
+    unknown: int

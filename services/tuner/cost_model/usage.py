@@ -1,0 +1,134 @@
+"""What a candidate asks of a core: Table 1 of nnJIT, and what the space's own rules count.
+
+A table from the settings of a config to its formulas. A config that no line describes has no
+usage, and the model goes by its settings alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.errors import InvalidSchedule, UnsupportedProgram
+from services.tuner.config import LANES, ContractionConfig, Pack
+from services.tuner.extents import Extents
+from services.tuner.maps import MapConfig
+from services.tuner.rows import RowsConfig
+from services.tuner.space.rules import block_bytes, live_vectors, register_elements
+from services.tuner.stream import StreamConfig
+from services.tuner.window import WindowConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Of one block and its innermost tile. `loads_per_product` counts entries read by the loop body
+    for a multiply-add; `waste` is the share of computed entries that tails throw away; `slices`
+    are iterations of the outermost loop, `copied_bytes` those written to packed panels.
+    """
+
+    live_vectors: int
+    register_elements: int
+    block_bytes: int
+    loads_per_product: float = 1.0
+    waste: float = 0.0
+    slices: int = 1
+    copied_bytes: int = 0
+
+
+def usage(candidate: Candidate) -> Usage | None:
+    """None for a config that is not in the table, or no longer a schedule of its workload."""
+    formulas = _TABLE.get((candidate.kind, tuple(name for name, _ in candidate.config)))
+    if formulas is None:
+        return None
+    try:
+        return formulas(candidate)
+    except (InvalidSchedule, UnsupportedProgram):
+        return None
+
+
+def _contraction(candidate: Candidate) -> Usage:
+    config, extents = ContractionConfig.of(candidate), Extents.of(candidate.workload)
+    whole = config.rounded(extents)
+    tile = config.tile_m * config.tile_n
+    return Usage(
+        live_vectors=live_vectors(config.tile_m, config.tile_n, fma=config.fma),
+        register_elements=register_elements(config.tile_m, config.unroll_k, config.tile_n),
+        block_bytes=block_bytes(config.block_m, extents.k, config.block_n),
+        loads_per_product=(config.tile_m + config.tile_n) / tile,
+        waste=1 - extents.m * extents.n / (whole.m * whole.n),
+        slices=config.range_extent(extents),
+        copied_bytes=4 * whole.k * whole.n * (extents.batch or 1) * (config.pack is Pack.KERNEL),
+    )
+
+
+def _stream(candidate: Candidate) -> Usage:
+    config, extents = StreamConfig.of(candidate), Extents.of(candidate.workload)
+    vectors = config.vectors * (extents.m + 1)
+    return Usage(
+        live_vectors=vectors,
+        register_elements=LANES * vectors,
+        block_bytes=block_bytes(extents.m, config.rows, config.block_n),
+        loads_per_product=(config.rows + 1) / (config.rows * extents.m),
+        slices=config.range_extent(extents),
+    )
+
+
+def _window(candidate: Candidate) -> Usage:
+    """Of a block: its rows of the image, the weights of its tile, its rows of the output."""
+    workload, config = candidate.workload, WindowConfig.of(candidate)
+    extent = workload.extent
+    channels = workload.operator.output[1][-1]
+    whole = config.rounded(workload)
+    image_rows = (config.block_y - 1) * extent["s"] + extent["r"]
+    tile = config.tile_x * config.tile_c
+    taps = workload.reduction_length
+    weights = taps * config.tile_c if workload.operator.takes_weights else 0
+    elements = image_rows * extent["w"] * extent["c"] + weights
+    return Usage(
+        live_vectors=live_vectors(config.tile_x, config.tile_c, fma=config.fma),
+        register_elements=register_elements(config.tile_x, config.unroll_c, config.tile_c),
+        block_bytes=4 * (elements + config.block_y * extent["x"] * config.tile_c),
+        loads_per_product=(config.tile_x + config.tile_c) / tile,
+        waste=1 - extent["x"] * extent[channels] / (whole["x"] * whole[channels]),
+        slices=config.range_extent(workload),
+        copied_bytes=4 * taps * whole[channels] * (config.pack is Pack.KERNEL),
+    )
+
+
+def _rows(candidate: Candidate) -> Usage:
+    config, extent = RowsConfig.of(candidate), candidate.workload.extent
+    width = LANES * config.vectors
+    return Usage(
+        live_vectors=config.vectors,
+        register_elements=width,
+        block_bytes=4 * extent["n"] * config.block_m,
+        waste=1 - extent["n"] / (-(-extent["n"] // width) * width),
+        slices=extent["m"] // config.block_m,
+    )
+
+
+def _map(candidate: Candidate) -> Usage:
+    config = MapConfig.of(candidate)
+    return Usage(
+        live_vectors=config.vectors,
+        register_elements=LANES * config.vectors,
+        block_bytes=4 * config.chunk * len(candidate.workload.tensors),
+        slices=-(-candidate.workload.output.elements // config.chunk),
+    )
+
+
+Formulas = Callable[[Candidate], Usage]
+
+
+def _settings(config: type) -> tuple[str, ...]:
+    return tuple(sorted(field.name for field in fields(config)))
+
+
+_TABLE: dict[tuple[TargetKind, tuple[str, ...]], Formulas] = {
+    (TargetKind.WASM, _settings(ContractionConfig)): _contraction,
+    (TargetKind.WASM, _settings(StreamConfig)): _stream,
+    (TargetKind.WASM, _settings(WindowConfig)): _window,
+    (TargetKind.WASM, _settings(RowsConfig)): _rows,
+    (TargetKind.WASM, _settings(MapConfig)): _map,
+}
+"""By target and the names of the settings, which tell the kinds of configs apart."""

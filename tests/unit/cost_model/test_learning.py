@@ -1,0 +1,205 @@
+"""The learning rule, on devices that exist on paper (see `analytic`)."""
+
+from dataclasses import replace
+
+import pytest
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.cost_model.evaluation import score
+from services.tuner.cost_model.heldout import Seen, split
+from services.tuner.cost_model.learning import Lesson, learn
+from services.tuner.cost_model.model import CostModel, Recipe, train
+from services.tuner.cost_model.observation import Observation, races
+from services.tuner.cost_model.order import evaluation_order
+from services.tuner.space import lite_space
+from tests.unit.cost_model.analytic import CORES, WORKLOADS, observed
+
+
+@pytest.fixture(scope="module")
+def crowd() -> tuple[Observation, ...]:
+    return tuple(observed())
+
+
+@pytest.fixture(scope="module")
+def lesson(crowd: tuple[Observation, ...]) -> Lesson:
+    learned = learn(crowd, None)
+    assert learned is not None
+    return learned
+
+
+def worse(crowd: tuple[Observation, ...]) -> CostModel:
+    """A model of hardly any trees."""
+    return train(split(races(crowd)).training, Recipe(rounds=1, depth=1))
+
+
+def test_a_model_foretells_devices_and_shapes_that_it_has_not_seen(lesson: Lesson) -> None:
+    assert lesson.published
+    for judged in lesson.evaluation.judged:
+        assert judged.model.correlation > 0.7
+        assert judged.model.regret_top5 < 0.02
+        assert judged.model.loss < judged.promise.loss
+
+
+def test_the_same_observations_give_the_same_bytes(
+    crowd: tuple[Observation, ...], lesson: Lesson
+) -> None:
+    again = learn(crowd, None)
+    assert again is not None
+    assert again.model.version == lesson.model.version
+
+
+def test_a_model_is_read_back_from_its_bytes(
+    crowd: tuple[Observation, ...], lesson: Lesson
+) -> None:
+    race = races(crowd)[0]
+    candidates = [each.candidate for each in race.observations]
+    read = CostModel.read(lesson.model.body)
+    assert read.costs(candidates, race.device) == lesson.model.costs(candidates, race.device)
+    assert read.seen == lesson.model.seen
+
+
+def test_nothing_held_out_is_trained_on(crowd: tuple[Observation, ...], lesson: Lesson) -> None:
+    parts = split(races(crowd))
+    held_out = Seen.of((*parts.devices,)).devices - Seen.of(parts.training).devices
+    assert len(held_out) == 3
+    assert lesson.model.seen.devices.isdisjoint(held_out)
+    unseen_shapes = Seen.of(parts.shapes).shapes
+    assert len(unseen_shapes) == 2
+    assert lesson.model.seen.shapes.isdisjoint(unseen_shapes)
+
+
+def test_a_better_model_replaces_a_worse_one(crowd: tuple[Observation, ...]) -> None:
+    learned = learn(crowd, worse(crowd))
+    assert learned is not None
+    assert learned.published
+
+
+def test_a_model_worse_than_the_previous_is_not_published(
+    crowd: tuple[Observation, ...], lesson: Lesson
+) -> None:
+    """Half of the crowd reports the time of another candidate, so there is less to learn."""
+    parts = split(races(crowd))
+    shuffled = []
+    for race in parts.training:
+        times = [each.relative_time for each in race.observations]
+        turned = times[len(times) // 3 :] + times[: len(times) // 3]
+        shuffled += [
+            replace(each, relative_time=time)
+            for each, time in zip(race.observations, turned, strict=True)
+        ]
+    judges = [each for race in (*parts.devices, *parts.shapes) for each in race.observations]
+    learned = learn((*shuffled, *judges), lesson.model)
+    assert learned is not None
+    assert not learned.published
+    assert "loses" in learned.reason
+
+
+def test_a_model_is_not_published_twice(crowd: tuple[Observation, ...], lesson: Lesson) -> None:
+    again = learn(crowd, lesson.model)
+    assert again is not None
+    assert (again.published, again.reason) == (False, "the same model is served already")
+
+
+def test_a_previous_model_is_not_judged_on_what_it_has_seen(
+    crowd: tuple[Observation, ...],
+) -> None:
+    """It knows every answer by heart, which says nothing; so nothing stands against the new one."""
+    cheat = train(races(crowd))
+    learned = learn(crowd, cheat)
+    assert learned is not None
+    assert learned.published
+
+
+def test_too_few_races_teach_nothing() -> None:
+    assert learn(observed(CORES[:2], WORKLOADS[:3]), None) is None
+
+
+def test_a_single_device_is_judged_on_shapes_alone() -> None:
+    shapes = tuple(Workload.of("matmul", (16 * n, 128, 256)) for n in range(1, 61))
+    learned = learn(observed(CORES[:1], shapes), None)
+    assert learned is not None
+    assert learned.evaluation.devices is None
+    assert learned.evaluation.shapes is not None
+    assert learned.evaluation.shapes.model.races == 12
+
+
+def test_configs_of_an_unknown_target_are_learned_by_their_settings() -> None:
+    """A second target needs no line of the cost model to be ordered by it."""
+
+    def made(workload: Workload, warps: int) -> Candidate:
+        return Candidate(
+            workload=workload, kind=TargetKind.WEBGPU, config=(("warps", warps),), requires=()
+        )
+
+    crowd = [
+        Observation(
+            device=core.probed,
+            candidate=made(workload, warps),
+            relative_time=1 + abs(warps - (4 if core.fused else 16)),
+        )
+        for core in CORES
+        for workload in WORKLOADS
+        for warps in (1, 2, 4, 8, 16)
+    ]
+    learned = learn(crowd, None)
+    assert learned is not None
+    for core, best in ((CORES[0], 4), (CORES[1], 16)):
+        space = [made(WORKLOADS[0], warps) for warps in (1, 2, 4, 8, 16)]
+        assert dict(learned.model.order(space, core.probed)[0].config)["warps"] == best
+
+
+@pytest.mark.parametrize(("fastest_last", "taught"), [(True, True), (False, False)])
+def test_a_target_whose_space_is_ordered_well_is_left_as_it_is(
+    crowd: tuple[Observation, ...], *, fastest_last: bool, taught: bool
+) -> None:
+    """And the other target is learned all the same."""
+    space = {each: lite_space(each, TargetKind.WEBGPU)[:8] for each in WORKLOADS}
+    gpus = [
+        replace(
+            core.probed,
+            device_class=DeviceClass.parse(f"{core.probed.hardware}:r101-010:webgpu"),
+            probe=None,
+        )
+        for core in CORES
+    ]
+    measured = [
+        Observation(
+            device=gpu, candidate=each, relative_time=9.0 - place if fastest_last else 1.0 + place
+        )
+        for gpu in gpus
+        for workload in WORKLOADS
+        for place, each in enumerate(space[workload])
+    ]
+    learned = learn((*crowd, *measured), None)
+    assert learned is not None
+    assert learned.published
+    assert (learned.model.knows(TargetKind.WASM), learned.model.knows(TargetKind.WEBGPU)) == (
+        True,
+        taught,
+    )
+    in_order = space[WORKLOADS[0]]
+    ordered = learned.model.order(in_order, gpus[0])
+    assert (ordered == in_order) is not taught
+
+
+def test_a_perfect_order_has_no_regret_and_a_reversed_one_the_most(
+    crowd: tuple[Observation, ...],
+) -> None:
+    some = races(crowd)[:4]
+    perfect = score(some, lambda race: [each.relative_time for each in race.observations])
+    assert perfect.correlation == pytest.approx(1)
+    assert perfect.regret_top1 == 0
+    turned = score(some, lambda race: [-each.relative_time for each in race.observations])
+    assert turned.correlation == pytest.approx(-1)
+    silent = score(some, lambda race: [0.0] * len(race.observations))
+    assert silent.correlation == 0
+
+
+def test_outside_evidence_moves_a_few_candidates_forward_and_never_to_the_first_place() -> None:
+    ranked = ("a", "b", "c", "d", "e", "f")
+    claims = {"f": 1.0, "e": 1.1, "d": 1.3, "c": 1.2, "a": 1.0, "stranger": 0.1}
+    assert evaluation_order(ranked, claims) == ("a", "f", "e", "c", "b", "d")
+    assert evaluation_order(ranked, {}) == ranked

@@ -1,0 +1,59 @@
+"""Learning from what engines of one machine really measured (see tests/recorded)."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from services.tuner.cost_model.evaluation import Judged
+from services.tuner.cost_model.heldout import split
+from services.tuner.cost_model.learning import Lesson, learn
+from services.tuner.cost_model.observation import Observation, races
+from tests.recorded import dataset
+
+
+@pytest.fixture(scope="module")
+def observations() -> Sequence[Observation]:
+    return tuple(dataset.read().observations())
+
+
+@pytest.fixture(scope="module")
+def lesson(observations: Sequence[Observation]) -> Lesson:
+    learned = learn(observations, None)
+    assert learned is not None
+    return learned
+
+
+def test_the_data_set_holds_real_models_in_seven_engines(
+    observations: Sequence[Observation],
+) -> None:
+    every = races(observations)
+    assert len({race.device.hardware for race in every}) == 7
+    families = {each.candidate.workload.operator.family for each in observations}
+    assert families == {"contraction", "convolution", "rows", "map"}
+    parts = split(every)
+    assert min(len(parts.training), len(parts.devices), len(parts.shapes)) > 12
+
+
+@pytest.mark.parametrize("held_out", ["devices", "shapes"])
+def test_a_model_beats_the_order_of_the_space_on_what_it_has_not_seen(
+    lesson: Lesson, held_out: str
+) -> None:
+    judged: Judged | None = getattr(lesson.evaluation, held_out)
+    assert judged is not None
+    assert judged.model.correlation > judged.promise.correlation
+    assert judged.model.loss < judged.promise.loss
+
+
+def test_a_model_of_real_measurements_is_published(lesson: Lesson) -> None:
+    assert lesson.published, lesson.reason
+
+
+def test_the_best_choice_differs_between_engines_so_that_there_is_something_to_learn(
+    observations: Sequence[Observation],
+) -> None:
+    """One order for all devices would do otherwise."""
+    best: dict[str, set[object]] = {}
+    for race in races(observations):
+        fastest = min(race.observations, key=lambda each: each.relative_time)
+        best.setdefault(race.workload_key, set()).add(fastest.candidate.config)
+    assert sum(len(configs) > 1 for configs in best.values()) > len(best) / 2

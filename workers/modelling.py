@@ -1,0 +1,114 @@
+"""Database flows around the cost model: load what it learns from, store what it says."""
+
+from typing import Any
+
+import msgspec
+import structlog
+from psycopg import Connection
+
+from kernelzoo.domain.device import DeviceClass, Engine, GpuProbeLevels, ProbeLevels
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.store import evidence, models, orders
+from kernelzoo.store.blocking import execute, fetch_all, fetch_one
+from services.tuner.cost_model.learning import Lesson, learn
+from services.tuner.cost_model.model import CostModel
+from services.tuner.cost_model.observation import Observation, ProbedDevice
+from services.tuner.cost_model.order import evaluation_order
+
+log = structlog.get_logger(__name__)
+
+Database = Connection[Any]
+
+RACES = 1_000
+"""The latest that a model learns from. 908 take 3 s of a core (AMD EPYC, one thread)."""
+
+_PROBES: dict[TargetKind, type[ProbeLevels | GpuProbeLevels]] = {
+    TargetKind.WASM: ProbeLevels,
+    TargetKind.WEBGPU: GpuProbeLevels,
+}
+
+_Key = tuple[str, str, str]
+
+
+def train(db: Database, measurements: int) -> None:
+    """`measurements`: how many there are to learn from, which is stored beside the model.
+
+    One thread at the priority of compilations: a lower one would keep a place of the queue from
+    them for longer than it saves others.
+    """
+    served = fetch_one(db, models.served())
+    lesson = learn(observations(db), CostModel.read(served.body) if served else None)
+    if lesson is None:
+        log.info("too little to learn from", measurements=measurements)
+        return
+    _store(db, lesson, measurements)
+
+
+def order(db: Database, unordered: list[orders.UnorderedRow]) -> None:
+    served = fetch_one(db, models.served())
+    model = CostModel.read(served.body) if served else None
+    for row in unordered:
+        with db.transaction():
+            ranked = _ranked(db, row, model)
+            claims = fetch_all(db, evidence.claims(row.job_id))
+            claimed = {claim.candidate_id: claim.relative_time for claim in claims}
+            execute(
+                db,
+                orders.put_order(
+                    row.job_id,
+                    row.device_class,
+                    served.version if served else 0,
+                    list(evaluation_order(ranked, claimed)),
+                ),
+            )
+
+
+def _ranked(db: Database, row: orders.UnorderedRow, model: CostModel | None) -> list[str]:
+    """Candidate ids by the model, or by promise where there is no model."""
+    space = [each.to_candidate() for each in fetch_all(db, orders.orderable(row.job_id))]
+    if model is not None:
+        device = _device(fetch_all(db, models.probes(row.device_class))[-1])
+        space = list(model.order(space, device))
+    return [candidate.candidate_id for candidate in space]
+
+
+def observations(db: Database) -> list[Observation]:
+    devices: dict[_Key, ProbedDevice] = {
+        (row.device_class, row.engine_name, row.engine_version): _device(row)
+        for row in fetch_all(db, models.probes())
+    }
+    return [
+        Observation(
+            device=devices[row.device_class, row.engine_name, row.engine_version],
+            candidate=row.to_candidate(),
+            relative_time=row.relative_time,
+        )
+        for row in fetch_all(db, models.timed(RACES))
+    ]
+
+
+def _device(row: models.ProbeRow) -> ProbedDevice:
+    device_class = DeviceClass.parse(row.device_class)
+    levels = _PROBES[device_class.target.kind]
+    return ProbedDevice(
+        hardware=device_class.device_id,
+        device_class=device_class,
+        engine=Engine(name=row.engine_name, version=row.engine_version),
+        peak_gflops=row.peak_gflops,
+        probe=None if row.probe is None else msgspec.convert(row.probe, levels),
+    )
+
+
+def _store(db: Database, lesson: Lesson, measurements: int) -> None:
+    execute(
+        db,
+        models.store(
+            sha256=lesson.model.version,
+            body=lesson.model.body,
+            published=lesson.published,
+            reason=lesson.reason,
+            evaluation=msgspec.json.encode(lesson.evaluation).decode(),
+            measurements=measurements,
+        ),
+    )
+    log.info("trained", published=lesson.published, reason=lesson.reason)
