@@ -4,14 +4,13 @@ from itertools import product
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
+from services.tuner.space.gpu.contractions import FEW_LANES
 from services.tuner.webgpu.entries import EntriesConfig
 from services.tuner.webgpu.transpose import SquareConfig
 
 THREADS = (256, 64, 128, 32)
 VECTORS = (1, 2, 4, 8)
 SQUARES = ((32, 256), (16, 64), (32, 128), (16, 128), (16, 256), (64, 256), (32, 64), (8, 64))
-FEW_LANES = 8
-"""A GPU of fewer lanes to a warp is a processor: threads wait at barriers one after another."""
 
 
 def entries_configs(workload: Workload, gpu: GpuModel) -> tuple[EntriesConfig, ...]:

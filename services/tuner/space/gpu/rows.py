@@ -6,6 +6,7 @@ from math import log2
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
+from services.tuner.space.gpu.contractions import FEW_LANES
 from services.tuner.webgpu.rows import MAX_VECTORS, TeamConfig, width_of
 
 VECTORS_WANTED = 4
@@ -19,9 +20,6 @@ WORKGROUPS = (128, 256, 64)
 FANS = (8, 32)
 STREAMED = 4
 """Vectors at a time of a row that does not stay in registers."""
-
-FEW_LANES = 8
-"""A GPU of fewer lanes to a warp is a processor: threads wait at barriers one after another."""
 
 
 def rows_configs(workload: Workload, gpu: GpuModel) -> tuple[TeamConfig, ...]:
