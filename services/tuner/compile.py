@@ -11,12 +11,13 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Role, Tensor, Workload
 from kernelzoo.errors import InvalidInput, UnsupportedProgram
-from services.tuner.config import LANES, MAX_TILE_ELEMENTS
+from services.tuner.config import MAX_TILE_ELEMENTS
 from services.tuner.extents import Extents, panel_shape
 from services.tuner.families import planned
 from services.tuner.frontend.contraction import packing_program
 from services.tuner.frontend.expressions import Node
 from services.tuner.frontend.lowering import plain_program
+from services.tuner.ir.kinds import LANES
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.pipeline import Freedom, run_gpu_passes, run_passes
 from services.tuner.passes.switches import ALL_PASSES, PassSwitches

@@ -4,16 +4,16 @@ Table 1 names tiles x, y, r for rows, columns and the summed axis, 0 for the reg
 the cache tile: `tile_m` is x0, `tile_n` y0, `unroll_k` r0, `block_m` x1, `block_n` y1; r1 is k.
 """
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.extents import Extents, Shape, panel_shape, round_up
+from services.tuner.ir.kinds import LANES
 from services.tuner.settings import Settings, candidate_of
 
-LANES = 4
 MAX_TILE_ELEMENTS = 128
 MAX_UNROLL_K = 8
 MAX_UNROLLED_PRODUCTS = 512
@@ -54,7 +54,7 @@ class ContractionConfig:
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, tuple(field.name for field in fields(cls)))
+        settings = Settings(candidate, cls)
         config = cls(
             tile_m=settings.whole("tile_m"),
             tile_n=settings.whole("tile_n"),

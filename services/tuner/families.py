@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators import Family
-from services.tuner.config import LANES, ContractionConfig
+from services.tuner.config import ContractionConfig
 from services.tuner.extents import Extents, is_pointwise
 from services.tuner.frontend.contraction import contraction_program
 from services.tuner.frontend.definitions import stated
@@ -12,6 +12,7 @@ from services.tuner.frontend.lowering import plain_program
 from services.tuner.frontend.rows import rows_program
 from services.tuner.frontend.stream import stream_program
 from services.tuner.frontend.windows import window_program
+from services.tuner.ir.kinds import LANES
 from services.tuner.ir.nodes import Program
 from services.tuner.maps import MapConfig
 from services.tuner.passes.pipeline import Freedom

@@ -1,6 +1,6 @@
 """The settings of one kernel that makes every entry from a few others."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
@@ -22,7 +22,7 @@ class MapConfig:
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, tuple(field.name for field in fields(cls)))
+        settings = Settings(candidate, cls)
         config = cls(
             vectors=settings.whole("vectors"),
             chunk=settings.whole("chunk"),

@@ -1,11 +1,11 @@
 """The settings of one kernel that computes rows by themselves: sums, means, norms, softmax."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
-from services.tuner.config import LANES
+from services.tuner.ir.kinds import LANES
 from services.tuner.settings import Settings, candidate_of
 
 MAX_VECTORS = 8
@@ -23,7 +23,7 @@ class RowsConfig:
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, tuple(field.name for field in fields(cls)))
+        settings = Settings(candidate, cls)
         config = cls(
             vectors=settings.whole("vectors"),
             block_m=settings.whole("block_m"),

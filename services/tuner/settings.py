@@ -1,6 +1,7 @@
 """Reads the settings of a candidate: each of its kind, all there, none twice."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 
 from kernelzoo.domain.candidate import Candidate, Setting
 from kernelzoo.domain.target import TargetKind
@@ -16,13 +17,15 @@ def requires(*, fma: bool) -> tuple[str, ...]:
 
 
 class Settings:
-    """Raises InvalidSchedule where the config has not exactly the `known` names, sorted."""
+    """Raises InvalidSchedule where the config has not exactly the fields of `kind_of_config`, a
+    dataclass, sorted."""
 
     def __init__(
-        self, candidate: Candidate, known: tuple[str, ...], kind: TargetKind = TargetKind.WASM
+        self, candidate: Candidate, kind_of_config: type, kind: TargetKind = TargetKind.WASM
     ) -> None:
         if candidate.kind is not kind:
             raise InvalidSchedule(f"a {candidate.kind} candidate is no schedule for {kind}")
+        known = tuple(field.name for field in fields(kind_of_config))
         names = [name for name, _ in candidate.config]
         if names != sorted(known):
             strange = sorted(set(names) ^ set(known)) or names
@@ -56,6 +59,10 @@ class Settings:
         self.refuse_fault(fault)
         self.refuse_features(requires(fma=fma))
 
+    def wholes(self, *others: str) -> dict[str, int]:
+        """Every setting but `others`, by name."""
+        return {name: self.whole(name) for name in self._values if name not in others}
+
     def refuse_fault(self, fault: str) -> None:
         if fault:
             raise InvalidSchedule(f"config of {self._candidate.workload.key} is refused: {fault}")
@@ -72,14 +79,19 @@ class Settings:
 
 def candidate_of(workload: Workload, settings: Mapping[str, Setting], *, fma: bool) -> Candidate:
     """A candidate for wasm."""
-    return Candidate(
-        workload=workload,
-        kind=TargetKind.WASM,
-        config=config_of(settings),
-        requires=requires(fma=fma),
-    )
+    return _candidate(workload, TargetKind.WASM, settings, requires(fma=fma))
 
 
-def config_of(settings: Mapping[str, Setting]) -> tuple[tuple[str, Setting], ...]:
-    """Sorted by name, each choice as the text that a config holds."""
-    return tuple(sorted((n, str(v) if isinstance(v, str) else v) for n, v in settings.items()))
+def gpu_candidate(
+    workload: Workload, settings: Mapping[str, Setting], wanted: tuple[str, ...]
+) -> Candidate:
+    """A candidate for webgpu that requires what is `wanted`, sorted."""
+    return _candidate(workload, TargetKind.WEBGPU, settings, wanted)
+
+
+def _candidate(
+    workload: Workload, kind: TargetKind, settings: Mapping[str, Setting], wanted: tuple[str, ...]
+) -> Candidate:
+    """The config is sorted by name, and holds each choice as text."""
+    config = sorted((n, str(v) if isinstance(v, str) else v) for n, v in settings.items())
+    return Candidate(workload=workload, kind=kind, config=tuple(config), requires=wanted)

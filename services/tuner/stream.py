@@ -5,13 +5,13 @@ nest with sums in registers jumps from row to row of b; here a step of `rows` of
 `block_n` columns, and the sums of these columns stay in the first cache.
 """
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
-from services.tuner.config import LANES
 from services.tuner.extents import Extents
+from services.tuner.ir.kinds import LANES
 from services.tuner.settings import Settings, candidate_of
 
 MAX_M = 4
@@ -36,7 +36,7 @@ class StreamConfig:
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, tuple(field.name for field in fields(cls)))
+        settings = Settings(candidate, cls)
         config = cls(
             rows=settings.whole("rows"),
             vectors=settings.whole("vectors"),

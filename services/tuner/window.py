@@ -1,18 +1,18 @@
 """The settings of one kernel of a convolution or pooling: a direct loop nest over windows."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.config import (
-    LANES,
     MAX_TILE_ELEMENTS,
     MAX_UNROLL_K,
     MAX_UNROLLED_PRODUCTS,
     Pack,
 )
 from services.tuner.extents import Extents, Shape, panel_shape, round_up
+from services.tuner.ir.kinds import LANES
 from services.tuner.settings import Settings, candidate_of
 
 MAX_BLOCK_ROWS = 64
@@ -38,7 +38,7 @@ class WindowConfig:
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, tuple(field.name for field in fields(cls)))
+        settings = Settings(candidate, cls)
         config = cls(
             tile_x=settings.whole("tile_x"),
             tile_c=settings.whole("tile_c"),

@@ -10,8 +10,9 @@ from dataclasses import dataclass, fields
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidSchedule, UnsupportedProgram
-from services.tuner.config import LANES, ContractionConfig, Pack
+from services.tuner.config import ContractionConfig, Pack
 from services.tuner.extents import Extents
+from services.tuner.ir.kinds import LANES
 from services.tuner.maps import MapConfig
 from services.tuner.rows import RowsConfig
 from services.tuner.space.rules import block_bytes, live_vectors, register_elements

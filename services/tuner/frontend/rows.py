@@ -12,12 +12,12 @@ from functools import lru_cache
 from tvm import te, tirx
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.config import LANES
 from services.tuner.extents import round_up
 from services.tuner.frontend.definitions import VARIANCE_FLOOR
 from services.tuner.frontend.expressions import Node
 from services.tuner.frontend.lowering import scheduled_program
 from services.tuner.frontend.schedules import Schedule
+from services.tuner.ir.kinds import LANES
 from services.tuner.ir.nodes import Program
 from services.tuner.rows import RowsConfig
 

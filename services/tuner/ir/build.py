@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.kinds import BinaryOp, Element, LoopKind
+from services.tuner.ir.kinds import LANES, BinaryOp, Element, LoopKind
 from services.tuner.ir.nodes import (
     Binary,
     Block,
@@ -21,7 +21,6 @@ from services.tuner.ir.nodes import (
 from services.tuner.ir.rewrite import substitute
 
 ZERO = Affine(constant=0)
-LANES = 4
 
 
 def total(*parts: Affine) -> Affine:

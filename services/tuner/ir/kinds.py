@@ -4,6 +4,9 @@ from enum import StrEnum
 
 from services.tuner.ir.affine import Range
 
+LANES = 4
+"""Of a vector: 128 bits of f32 or i32."""
+
 
 class Element(StrEnum):
     """What a buffer holds. Values are F32 or I32: the other two are I32 once they are loaded.

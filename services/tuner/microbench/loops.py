@@ -20,7 +20,6 @@ from services.tuner.wasm.opcodes import ValueType
 
 OUT = 0
 DATA = 64
-LANES = 4
 VECTOR_BYTES = 16
 
 

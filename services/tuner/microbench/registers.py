@@ -1,6 +1,7 @@
 """Sums of products in registers alone: fma or not, and with it the limit of one core."""
 
-from services.tuner.microbench.loops import LANES, iterations, module, vectors
+from services.tuner.ir.kinds import LANES
+from services.tuner.microbench.loops import iterations, module, vectors
 from services.tuner.wasm.frame import Frame
 from services.tuner.wasm.instructions import local, plain
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from services.tuner.ir.kinds import LANES
 from services.tuner.microbench.loops import (
     DATA,
-    LANES,
     VECTOR_BYTES,
     advance,
     iterations,

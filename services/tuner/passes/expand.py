@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.kinds import LoopKind, Scope
+from services.tuner.ir.kinds import LANES, LoopKind, Scope
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -31,7 +31,6 @@ from services.tuner.ir.nodes import (
 from services.tuner.ir.rewrite import leaves, with_operands
 from services.tuner.ir.unsupported import unsupported
 
-LANES = 4
 MAX_STORES = 20_000
 """Stores that unrolling may leave: the largest kernels of the lite spaces have about a thousand."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import BinaryOp, Element, LoopKind
+from services.tuner.ir.kinds import LANES, BinaryOp, Element, LoopKind
 from services.tuner.ir.nodes import (
     Allocate,
     Binary,
@@ -25,7 +25,6 @@ from services.tuner.ir.rewrite import leaves, substitute
 from services.tuner.passes.independence import independent
 from services.tuner.passes.sums import summed
 
-LANES = 4
 GROUP, THREAD, VECTOR = "group", "thread", "vector"
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import Element, LoopKind
+from services.tuner.ir.kinds import LANES, Element, LoopKind
 from services.tuner.ir.nodes import (
     Allocate,
     Block,
@@ -21,7 +21,6 @@ from services.tuner.ir.nodes import (
 from services.tuner.ir.rewrite import leaves, statements, substitute
 from services.tuner.passes.independence import independent
 
-LANES = 4
 CHUNK = 256
 """Iterations of a lone loop that make one of the range, unless a schedule says otherwise."""
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from itertools import product
 
-from services.tuner.config import LANES, ContractionConfig, Outer, Pack
+from services.tuner.config import ContractionConfig, Outer, Pack
 from services.tuner.extents import Extents
+from services.tuner.ir.kinds import LANES
 from services.tuner.space.rules import (
     A_BLOCK_BYTES,
     ACCUMULATORS_WANTED,

@@ -3,7 +3,7 @@
 from itertools import product
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.config import LANES
+from services.tuner.ir.kinds import LANES
 from services.tuner.rows import RowsConfig
 from services.tuner.space.rules import ROW_BLOCKS, ROW_VECTORS, SLICES_WANTED
 

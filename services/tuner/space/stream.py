@@ -2,8 +2,8 @@
 
 from itertools import product
 
-from services.tuner.config import LANES
 from services.tuner.extents import Extents, round_up
+from services.tuner.ir.kinds import LANES
 from services.tuner.space.rules import (
     BASE_RANK,
     FEWEST_SLICES,

@@ -4,7 +4,8 @@ block, input channels unrolled."""
 from itertools import product
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.config import LANES, Pack
+from services.tuner.config import Pack
+from services.tuner.ir.kinds import LANES
 from services.tuner.space.rules import (
     ALIASING_BYTES,
     ALIASING_ROWS,

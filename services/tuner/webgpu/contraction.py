@@ -4,7 +4,7 @@ Table 1 names tiles 0 for a thread and 1 for a workgroup: `tile_m` is x0, `tile_
 r0, `block_m` x1, `block_n` y1 and `block_k` r1.
 """
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from math import prod
 from typing import Self
@@ -14,16 +14,15 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import DType, Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.extents import Extents
-from services.tuner.settings import Settings, config_of
-from services.tuner.webgpu.limits import required
+from services.tuner.ir.kinds import LANES
+from services.tuner.settings import Settings, gpu_candidate
+from services.tuner.webgpu.limits import MAX_THREADS, required
 from services.tuner.webgpu.windows import product_extents
 
-LANES = 4
 MAX_TILE = 128
 MAX_UNROLLED_PRODUCTS = 2048
 MAX_STAGED = 64
 MAX_SPLIT = 64
-MAX_THREADS = 1024
 MAX_SCRATCH_BYTES = 1 << 26
 BANK_BYTES = 128
 
@@ -71,13 +70,11 @@ class TilesConfig:
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        names = tuple(field.name for field in fields(cls))
-        settings = Settings(candidate, names, TargetKind.WEBGPU)
-        chosen = {name: settings.whole(name) for name in names if name not in ("cache", "prefetch")}
+        settings = Settings(candidate, cls, TargetKind.WEBGPU)
         config = cls(
             cache=Cache(settings.choice("cache", tuple(Cache))),
             prefetch=Prefetch(settings.choice("prefetch", tuple(Prefetch))),
-            **chosen,
+            **settings.wholes("cache", "prefetch"),
         )
         settings.refuse_fault(config.fault(product_extents(candidate.workload)))
         settings.refuse_features(config.requires(candidate.workload))
@@ -138,22 +135,16 @@ class TilesConfig:
         return 4 * self.split_k * entries if self.split_k > 1 else 0
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
-        bindings = [tensor.size_bytes for tensor in workload.tensors]
-        bindings.append(self.scratch_bytes(product_extents(workload)))
         return required(
+            workload,
             threads=self.threads,
             workgroup_bytes=self.workgroup_bytes,
-            binding_bytes=max(bindings),
+            scratch_bytes=self.scratch_bytes(product_extents(workload)),
         )
 
     def candidate(self, workload: Workload) -> Candidate:
         """Raises InvalidSchedule for more than any step of a limit."""
-        return Candidate(
-            workload=workload,
-            kind=TargetKind.WEBGPU,
-            config=config_of(asdict(self)),
-            requires=self.requires(workload),
-        )
+        return gpu_candidate(workload, asdict(self), self.requires(workload))
 
     def fault(self, extents: Extents) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""

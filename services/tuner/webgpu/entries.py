@@ -4,13 +4,13 @@ Any operator may be computed so, however many passes over memory it takes: a pro
 nests becomes several dispatches.
 """
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.settings import Settings, config_of
+from services.tuner.settings import Settings, gpu_candidate
 from services.tuner.webgpu.limits import required
 
 THREADS = (32, 64, 128, 256)
@@ -29,8 +29,7 @@ class EntriesConfig:
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        names = tuple(field.name for field in fields(cls))
-        settings = Settings(candidate, names, TargetKind.WEBGPU)
+        settings = Settings(candidate, cls, TargetKind.WEBGPU)
         config = cls(
             threads=settings.whole("threads"),
             vectors=settings.whole("vectors"),
@@ -53,13 +52,7 @@ class EntriesConfig:
         return ""
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
-        largest = max(tensor.size_bytes for tensor in workload.tensors)
-        return required(threads=self.threads, workgroup_bytes=0, binding_bytes=largest)
+        return required(workload, threads=self.threads)
 
     def candidate(self, workload: Workload) -> Candidate:
-        return Candidate(
-            workload=workload,
-            kind=TargetKind.WEBGPU,
-            config=config_of(asdict(self)),
-            requires=self.requires(workload),
-        )
+        return gpu_candidate(workload, asdict(self), self.requires(workload))

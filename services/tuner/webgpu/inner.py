@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import LANES, Frame, binary, serial, total, unrolled, vector
-from services.tuner.ir.kinds import BinaryOp, Element, Scope
+from services.tuner.ir.build import Frame, binary, serial, total, unrolled, vector
+from services.tuner.ir.kinds import LANES, BinaryOp, Element, Scope
 from services.tuner.ir.nodes import Block, Buffer, Load, Store
 from services.tuner.webgpu.blocks import in_blocks
 from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig

@@ -1,5 +1,6 @@
 """Which optional limits of WebGPU a kernel needs: the steps that it requires of a target."""
 
+from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 
 THREADS = ((256, ""), (512, "invocations-512"), (1024, "invocations-1024"))
@@ -14,12 +15,18 @@ BINDING_BYTES = ((1 << 27, ""), (1 << 28, "binding-256m"))
 """
 
 
-def required(*, threads: int, workgroup_bytes: int, binding_bytes: int) -> tuple[str, ...]:
+MAX_THREADS = THREADS[-1][0]
+
+
+def required(
+    workload: Workload, *, threads: int, workgroup_bytes: int = 0, scratch_bytes: int = 0
+) -> tuple[str, ...]:
     """Sorted. Raises InvalidSchedule for more than the last step."""
+    bound_bytes = max(scratch_bytes, *(tensor.size_bytes for tensor in workload.tensors))
     steps = (
         _step(THREADS, threads, "threads to a workgroup"),
         _step(WORKGROUP_BYTES, workgroup_bytes, "bytes of workgroup memory"),
-        _step(BINDING_BYTES, binding_bytes, "bytes of one buffer"),
+        _step(BINDING_BYTES, bound_bytes, "bytes of one buffer"),
     )
     return tuple(sorted(filter(None, steps)))
 

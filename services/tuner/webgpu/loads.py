@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import LANES, Frame, number, under, vector
+from services.tuner.ir.build import Frame, number, under, vector
+from services.tuner.ir.kinds import LANES
 from services.tuner.ir.nodes import Block, Bound, Buffer, Load, Store
 from services.tuner.webgpu.operands import Piece
 from services.tuner.webgpu.windows import Window

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from services.tuner.extents import Extents
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import LANES, Frame
+from services.tuner.ir.build import Frame
+from services.tuner.ir.kinds import LANES
 from services.tuner.ir.nodes import Buffer, Load
 from services.tuner.webgpu.windows import Window
 

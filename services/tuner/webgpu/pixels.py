@@ -1,13 +1,13 @@
 """The settings of one kernel that slides windows over each channel by itself: depthwise
 convolutions and pooling, for GPUs."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.settings import Settings, config_of
+from services.tuner.settings import Settings, gpu_candidate
 from services.tuner.webgpu.entries import THREADS
 from services.tuner.webgpu.limits import required
 
@@ -25,8 +25,7 @@ class PixelsConfig:
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        names = tuple(field.name for field in fields(cls))
-        settings = Settings(candidate, names, TargetKind.WEBGPU)
+        settings = Settings(candidate, cls, TargetKind.WEBGPU)
         config = cls(threads=settings.whole("threads"), tile_x=settings.whole("tile_x"))
         settings.refuse_fault(config.fault(candidate.workload))
         settings.refuse_features(config.requires(candidate.workload))
@@ -37,16 +36,10 @@ class PixelsConfig:
         return "tile_x" in dict(candidate.config)
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
-        largest = max(tensor.size_bytes for tensor in workload.tensors)
-        return required(threads=self.threads, workgroup_bytes=0, binding_bytes=largest)
+        return required(workload, threads=self.threads)
 
     def candidate(self, workload: Workload) -> Candidate:
-        return Candidate(
-            workload=workload,
-            kind=TargetKind.WEBGPU,
-            config=config_of(asdict(self)),
-            requires=self.requires(workload),
-        )
+        return gpu_candidate(workload, asdict(self), self.requires(workload))
 
     def fault(self, workload: Workload) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""

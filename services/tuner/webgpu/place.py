@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from services.tuner.extents import Extents
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import LANES, Frame
+from services.tuner.ir.build import Frame
+from services.tuner.ir.kinds import LANES
 from services.tuner.webgpu.contraction import Cache, TilesConfig
 
 

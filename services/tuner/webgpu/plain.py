@@ -8,9 +8,10 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.extents import round_up
 from services.tuner.frontend.definitions import stated
 from services.tuner.frontend.lowering import plain_program
+from services.tuner.ir.kinds import LANES
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.stages import staged
-from services.tuner.passes.threads import LANES, Threads, threaded
+from services.tuner.passes.threads import Threads, threaded
 from services.tuner.webgpu.entries import EntriesConfig
 
 

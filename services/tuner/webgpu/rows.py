@@ -1,16 +1,15 @@
 """The settings of one kernel on rows for GPUs: sums, means, norms, softmax."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.build import LANES
-from services.tuner.settings import Settings, config_of
-from services.tuner.webgpu.limits import required
+from services.tuner.ir.kinds import LANES
+from services.tuner.settings import Settings, gpu_candidate
+from services.tuner.webgpu.limits import MAX_THREADS, required
 
-MAX_THREADS = 1024
 MAX_VECTORS = 16
 FANS = (1, 2, 4, 8, 16, 32)
 REDUCTIONS = {"softmax": 2, "layer_norm": 2}
@@ -37,10 +36,8 @@ class TeamConfig:
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        names = tuple(field.name for field in fields(cls))
-        settings = Settings(candidate, names, TargetKind.WEBGPU)
-        counts = {name: settings.whole(name) for name in names if name != SUBGROUPS}
-        config = cls(subgroups=settings.switch(SUBGROUPS), **counts)
+        settings = Settings(candidate, cls, TargetKind.WEBGPU)
+        config = cls(subgroups=settings.switch(SUBGROUPS), **settings.wholes(SUBGROUPS))
         settings.refuse_fault(config.fault(candidate.workload))
         settings.refuse_features(config.requires(candidate.workload))
         return config
@@ -68,20 +65,12 @@ class TeamConfig:
         return 4 * reductions * self.rows * sum(self.levels)
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
-        limits = required(
-            threads=self.threads,
-            workgroup_bytes=self.workgroup_bytes(workload),
-            binding_bytes=max(tensor.size_bytes for tensor in workload.tensors),
-        )
+        shared_bytes = self.workgroup_bytes(workload)
+        limits = required(workload, threads=self.threads, workgroup_bytes=shared_bytes)
         return tuple(sorted((*limits, SUBGROUPS))) if self.subgroups else limits
 
     def candidate(self, workload: Workload) -> Candidate:
-        return Candidate(
-            workload=workload,
-            kind=TargetKind.WEBGPU,
-            config=config_of(asdict(self)),
-            requires=self.requires(workload),
-        )
+        return gpu_candidate(workload, asdict(self), self.requires(workload))
 
     def fault(self, workload: Workload) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""

@@ -7,7 +7,6 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.frontend.definitions import LOWEST
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
-    LANES,
     Frame,
     binary,
     loop,
@@ -17,7 +16,7 @@ from services.tuner.ir.build import (
     unrolled,
     vector,
 )
-from services.tuner.ir.kinds import BinaryOp, Element, LoopKind, Scope
+from services.tuner.ir.kinds import LANES, BinaryOp, Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
     Allocate,
     Block,

@@ -7,7 +7,8 @@ turned, so that the four of one k become neighbours.
 from dataclasses import dataclass, replace
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import LANES, Frame, total, under, vector
+from services.tuner.ir.build import Frame, total, under, vector
+from services.tuner.ir.kinds import LANES
 from services.tuner.ir.nodes import Block, Bound, Buffer, Load, Store
 from services.tuner.webgpu.loads import loaded
 from services.tuner.webgpu.operands import Operand, Piece, piece

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
-    LANES,
     ZERO,
     Frame,
     binary,
@@ -17,7 +16,7 @@ from services.tuner.ir.build import (
     unrolled,
     vector,
 )
-from services.tuner.ir.kinds import Element, LoopKind, Scope
+from services.tuner.ir.kinds import LANES, Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
     Allocate,
     Block,

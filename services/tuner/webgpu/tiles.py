@@ -8,7 +8,6 @@ from services.tuner.extents import Extents
 from services.tuner.frontend.products import Product, product_of
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
-    LANES,
     Frame,
     binary,
     loop,
@@ -18,7 +17,7 @@ from services.tuner.ir.build import (
     unrolled,
     vector,
 )
-from services.tuner.ir.kinds import BinaryOp, Element, LoopKind, Scope
+from services.tuner.ir.kinds import LANES, BinaryOp, Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
     Allocate,
     Barrier,

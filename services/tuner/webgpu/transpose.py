@@ -4,7 +4,7 @@ Threads side by side read a row of the square and write a row of it turned. Rows
 are one element longer, so that what lies below one another is in different banks.
 """
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
@@ -14,7 +14,7 @@ from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import Frame, loop, under, unrolled
 from services.tuner.ir.kinds import Element, LoopKind, Scope
 from services.tuner.ir.nodes import Allocate, Barrier, Block, Bound, Buffer, Load, Program, Store
-from services.tuner.settings import Settings, config_of
+from services.tuner.settings import Settings, gpu_candidate
 from services.tuner.webgpu.entries import THREADS
 from services.tuner.webgpu.limits import required
 from services.tuner.webgpu.parameters import parameters_of
@@ -33,8 +33,7 @@ class SquareConfig:
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        names = tuple(field.name for field in fields(cls))
-        settings = Settings(candidate, names, TargetKind.WEBGPU)
+        settings = Settings(candidate, cls, TargetKind.WEBGPU)
         config = cls(side=settings.whole("side"), threads=settings.whole("threads"))
         settings.refuse_fault(config.fault())
         settings.refuse_features(config.requires(candidate.workload))
@@ -55,19 +54,11 @@ class SquareConfig:
         return self.side * (self.side + 1)
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
-        return required(
-            threads=self.threads,
-            workgroup_bytes=Element.F32.size_bytes * self.elements,
-            binding_bytes=workload.output.size_bytes,
-        )
+        shared_bytes = Element.F32.size_bytes * self.elements
+        return required(workload, threads=self.threads, workgroup_bytes=shared_bytes)
 
     def candidate(self, workload: Workload) -> Candidate:
-        return Candidate(
-            workload=workload,
-            kind=TargetKind.WEBGPU,
-            config=config_of(asdict(self)),
-            requires=self.requires(workload),
-        )
+        return gpu_candidate(workload, asdict(self), self.requires(workload))
 
     def fault(self) -> str:
         """What makes the config unusable, or ''."""

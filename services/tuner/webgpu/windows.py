@@ -10,7 +10,8 @@ from kernelzoo.domain.operators import Family
 from kernelzoo.domain.workload import Workload
 from services.tuner.extents import Extents, is_pointwise
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import LANES, Frame
+from services.tuner.ir.build import Frame
+from services.tuner.ir.kinds import LANES
 from services.tuner.ir.nodes import Bound
 
 

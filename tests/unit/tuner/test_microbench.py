@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.tuner.microbench.loops import DATA, LANES
+from services.tuner.ir.kinds import LANES
+from services.tuner.microbench.loops import DATA
 from services.tuner.microbench.probes import Probe, Setting, peaks, stream, suite
 from services.tuner.microbench.registers import CHAINS, ROUNDS
 from services.tuner.microbench.streams import LINE_BYTES

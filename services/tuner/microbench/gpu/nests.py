@@ -5,7 +5,7 @@ a place of its own in `sink`, so that its work is not left out.
 """
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import BinaryOp, Element, LoopKind, Scope
+from services.tuner.ir.kinds import LANES, BinaryOp, Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -25,7 +25,6 @@ from services.tuner.ir.nodes import (
     Store,
 )
 
-LANES = 4
 GROUP, THREAD = "group", "thread"
 SOURCE, SINK = "source", "sink"
 GROUPS = 4096

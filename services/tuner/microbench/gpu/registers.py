@@ -1,9 +1,9 @@
 """Sums of products in registers alone: the limit of a GPU."""
 
+from services.tuner.ir.kinds import LANES
 from services.tuner.ir.nodes import Block, Program
 from services.tuner.microbench.gpu.nests import (
     GROUPS,
-    LANES,
     accumulate,
     affine,
     assign,

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from services.tuner.ir.kinds import Element, Scope
+from services.tuner.ir.kinds import LANES, Element, Scope
 from services.tuner.ir.nodes import Block, Buffer, Program
 from services.tuner.microbench.gpu.nests import (
-    LANES,
     affine,
     assign,
     load,

@@ -4,7 +4,7 @@ memory."""
 from dataclasses import dataclass
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import BinaryOp, Element, Scope
+from services.tuner.ir.kinds import LANES, BinaryOp, Element, Scope
 from services.tuner.ir.nodes import (
     Assign,
     Barrier,
@@ -21,7 +21,6 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.microbench.gpu.nests import (
     GROUPS,
-    LANES,
     THREAD,
     ZERO,
     accumulate,

@@ -6,9 +6,10 @@ from itertools import product
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
 from services.tuner.extents import Extents
+from services.tuner.ir.kinds import LANES
 from services.tuner.space.gpu.estimate import estimated_us, promise
 from services.tuner.space.gpu.usage import registers_of, usage_of
-from services.tuner.webgpu.contraction import LANES, Cache, Prefetch, TilesConfig
+from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
 from services.tuner.webgpu.windows import product_extents
 
 MOST_CANDIDATES = 64

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from kernelzoo.domain.gpu import GpuModel
-from services.tuner.webgpu.contraction import LANES, Cache, Prefetch, TilesConfig
+from services.tuner.ir.kinds import LANES
+from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
 
 OTHER_REGISTERS = 32
 """Of a thread, for places and counts: the paper's relaxation of the register limit, as it fits what
