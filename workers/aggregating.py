@@ -1,9 +1,6 @@
 """Database flows of the `aggregate` queue: check outputs, count ballots, publish."""
 
-from typing import Any
-
 import structlog
-from psycopg import Connection
 
 from kernelzoo import jobs
 from kernelzoo.domain.device import DeviceClass
@@ -13,13 +10,11 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.settings import WorkerSettings
 from kernelzoo.store import ballots, leases, measurements, wake, zoo
-from kernelzoo.store.blocking import execute, fetch_all, fetch_one
+from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, Rule, decide
 from services.aggregator.verification import expected_entries, judge
 
 log = structlog.get_logger(__name__)
-
-Database = Connection[Any]
 
 
 def verify_lease(db: Database, lease_id: int) -> tuple[jobs.Job, ...]:

@@ -1,10 +1,8 @@
 """Database flows of the `compile` queue: enumerate a lite space, compile its candidates."""
 
 import time
-from typing import Any
 
 import structlog
-from psycopg import Connection
 
 from kernelzoo import jobs
 from kernelzoo.domain.artifact import Artifact
@@ -14,13 +12,11 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import KernelZooError
 from kernelzoo.store import candidates, tuning, wake
-from kernelzoo.store.blocking import execute, fetch_one
+from kernelzoo.store.blocking import Database, execute, fetch_one
 from services.tuner.compile import compile_candidate, pack_kernels
 from services.tuner.space import lite_space
 
 log = structlog.get_logger(__name__)
-
-Database = Connection[Any]
 
 
 def warm_up() -> None:

@@ -4,14 +4,8 @@ On the `compile` queue, whose workers have the tuner loaded. XGBoost is loaded o
 something to do, so that an idle worker pays one query for each of the two.
 """
 
-from typing import Any
-
-from psycopg import Connection
-
 from kernelzoo.store import models, orders
-from kernelzoo.store.blocking import execute, fetch_all, fetch_one
-
-Database = Connection[Any]
+from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 
 ENOUGH = 200
 """Verified measurements more than the last training had: about five spaces on one device."""

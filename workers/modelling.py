@@ -1,23 +1,18 @@
 """Database flows around the cost model: load what it learns from, store what it says."""
 
-from typing import Any
-
 import msgspec
 import structlog
-from psycopg import Connection
 
 from kernelzoo.domain.device import DeviceClass, Engine, GpuProbeLevels, ProbeLevels
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.store import evidence, models, orders
-from kernelzoo.store.blocking import execute, fetch_all, fetch_one
+from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.tuner.cost_model.learning import Lesson, learn
 from services.tuner.cost_model.model import CostModel
 from services.tuner.cost_model.observation import Observation, ProbedDevice
 from services.tuner.cost_model.order import evaluation_order
 
 log = structlog.get_logger(__name__)
-
-Database = Connection[Any]
 
 RACES = 1_000
 """The latest that a model learns from. 908 take 3 s of a core (AMD EPYC, one thread)."""

@@ -1,17 +1,13 @@
 """Finds rows whose message was lost, whatever lost it, and names the jobs to send again."""
 
-from typing import Any
-
-from psycopg import Connection
-
 from kernelzoo import jobs
 from kernelzoo.store import ballots, candidates, measurements, tuning
-from kernelzoo.store.blocking import fetch_all
+from kernelzoo.store.blocking import Database, fetch_all
 
 MAX_CANDIDATES = 1024
 
 
-def stalled(db: Connection[Any], stalled_s: float, batch: int) -> tuple[jobs.Job, ...]:
+def stalled(db: Database, stalled_s: float, batch: int) -> tuple[jobs.Job, ...]:
     """Jobs of rows that nobody touched for `stalled_s`; marks the rows as rung."""
     with db.transaction():
         waiting = sorted(

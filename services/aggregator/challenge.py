@@ -7,10 +7,9 @@ looks, a challenger that is not faster passes it with a probability of at most `
 inequality; Wald's sequential test). docs/trust.md has the error rates.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-
-from kernelzoo.domain.ballot import CastBallot
 
 MARGIN = 0.01
 """The noise of a best of seven interleaved rounds, as a share: kernels closer than this change
@@ -40,16 +39,17 @@ class Preferences:
     champion: int
 
 
-def preferences(cast: tuple[CastBallot, ...], challenge: Challenge) -> Preferences:
-    """Of those who measured both."""
-    told = [preferred for each in cast if (preferred := _prefers(each, challenge)) is not None]
+def preferences(voters: Sequence[Mapping[str, float]], challenge: Challenge) -> Preferences:
+    """Of those who measured both; each voter's relative times, by candidate."""
+    told = [preferred for each in voters if (preferred := _prefers(each, challenge)) is not None]
     return Preferences(challenger=sum(told), champion=len(told) - sum(told))
 
 
-def _prefers(each: CastBallot, challenge: Challenge) -> bool | None:
-    times = each.relative_times | {challenge.default_id: 1.0}
-    challenger = times.get(challenge.challenger_id)
-    champion = times.get(challenge.champion_id)
+def _prefers(times: Mapping[str, float], challenge: Challenge) -> bool | None:
+    challenger, champion = (
+        1.0 if kernel == challenge.default_id else times.get(kernel)
+        for kernel in (challenge.challenger_id, challenge.champion_id)
+    )
     if challenger is None or champion is None:
         return None
     return challenger < champion * (1 - MARGIN)

@@ -101,9 +101,10 @@ def _served(
     challengers = _challengers(counted, default_id)
     if len(ballots) < rule.quorum:
         return None if confirmed else (challengers[0], EntryState.PROVISIONAL)
-    if not any(champion_id in each.relative_times for each in ballots):
+    voters = tuple(each.relative_times for each in ballots)
+    if not any(champion_id in times for times in voters):
         champion_id = default_id
-    winner = _winner(ballots, challengers, champion_id, rule)
+    winner = _winner(voters, challengers, champion_id, rule)
     named = (s for s in (*challengers, *counted) if s.candidate_id == champion_id)
     standing = winner or next(named, None)
     return (standing, EntryState.CONFIRMED) if standing else None
@@ -122,7 +123,10 @@ def _challengers(counted: tuple[Standing, ...], default_id: str) -> tuple[Standi
 
 
 def _winner(
-    ballots: tuple[CastBallot, ...], challengers: tuple[Standing, ...], champion_id: str, rule: Rule
+    voters: tuple[dict[str, float], ...],
+    challengers: tuple[Standing, ...],
+    champion_id: str,
+    rule: Rule,
 ) -> Standing | None:
     """The first challenger that passes the test against the champion."""
     if Defence.CHALLENGE not in rule.defences:
@@ -132,6 +136,6 @@ def _winner(
         challenge = Challenge(
             challenger_id=challenger.candidate_id, champion_id=champion_id, default_id=default_id
         )
-        if passes(preferences(ballots, challenge), rule.liars):
+        if passes(preferences(voters, challenge), rule.liars):
             return challenger
     return None

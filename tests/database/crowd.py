@@ -1,9 +1,5 @@
 """Measurements of devices on paper, stored as honest agents of theirs would have them stored."""
 
-from typing import Any
-
-import psycopg
-
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.measurement import Measurement, Outcome, Verdict
 from kernelzoo.domain.target import TargetKind
@@ -11,10 +7,8 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.store import agents, leases, measurements, tuning
 from kernelzoo.store.blocking import execute, fetch_one
 from services.tuner.space import lite_space
-from tests.database.conftest import plan
+from tests.database.conftest import Connection, plan
 from tests.unit.cost_model.analytic import CORES, PaperCore
-
-Connection = psycopg.Connection[Any]
 
 SHAPES = tuple(Workload.of("matmul", (m, 768, n)) for m in (32, 128) for n in (96, 768, 1024))
 FIRST = 12

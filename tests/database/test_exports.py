@@ -1,9 +1,7 @@
 """`kernelzoo zoo export` and `import` over a real gateway and database."""
 
 import json
-from typing import Any
 
-import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
@@ -24,11 +22,9 @@ from kernelzoo.formats.results import Claim
 from kernelzoo.store import zoo
 from kernelzoo.store.blocking import execute
 from tests.database.client import OPERATOR_KEY
-from tests.database.conftest import WORKLOAD, make_candidate
+from tests.database.conftest import WORKLOAD, Connection, make_candidate
 from tests.database.crowd import FIRST, SHAPES, paper_crowd
 from tests.unit.cost_model.analytic import CORES
-
-Connection = psycopg.Connection[Any]
 
 KEY = SHAPES[1].key
 

@@ -1,15 +1,10 @@
 """Jobs: which shapes are refused, and who may open one."""
 
-from typing import Any
-
-import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
 from tests.database.client import OPERATOR
-from tests.database.conftest import WORKLOAD
-
-Connection = psycopg.Connection[Any]
+from tests.database.conftest import WORKLOAD, Connection
 
 
 @pytest.mark.parametrize(

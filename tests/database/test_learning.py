@@ -1,9 +1,7 @@
 """From the crowd's measurements to a model, and from a model to what a device measures first."""
 
 from collections.abc import Iterator
-from typing import Any
 
-import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
@@ -13,13 +11,11 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.store import models, orders
 from kernelzoo.store.blocking import fetch_all, fetch_one
 from tests.database.client import GPU, OPERATOR, open_agent
-from tests.database.conftest import WORKLOAD, compile_row, make_candidate, plan
+from tests.database.conftest import WORKLOAD, Connection, compile_row, make_candidate, plan
 from tests.database.crowd import REFERENCE_NS, SHAPES, paper_crowd
 from tests.reports import all_ok
 from tests.unit.cost_model.analytic import CORES
 from workers import learning, modelling
-
-Connection = psycopg.Connection[Any]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 from threading import Timer
 from typing import Any
 
-import psycopg
 import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
@@ -12,10 +11,8 @@ from httpx2 import Response
 from kernelzoo.store.blocking import execute
 from kernelzoo.store.query import Statement
 from tests.database.client import Agent, open_agent
-from tests.database.conftest import RELAXED, WORKLOAD, compile_row, make_candidate
+from tests.database.conftest import RELAXED, WORKLOAD, Connection, compile_row, make_candidate
 from tests.reports import all_ok, failure, ok
-
-Connection = psycopg.Connection[Any]
 
 pytestmark = pytest.mark.usefixtures("job_id")
 

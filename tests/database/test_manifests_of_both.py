@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
@@ -12,11 +11,9 @@ from kernelzoo.store import tuning
 from kernelzoo.store.blocking import execute, fetch_one
 from services.aggregator.publishing import Rule
 from tests.database.client import GPU, Agent, open_agent
-from tests.database.conftest import WORKLOAD, compile_row, make_candidate, plan
+from tests.database.conftest import WORKLOAD, Connection, compile_row, make_candidate, plan
 from tests.reports import ok
 from workers.aggregating import tally, verify_lease
-
-Connection = psycopg.Connection[Any]
 
 QUORUM = 2
 UNKNOWN_GPU = {**GPU["hardware"], "gpu_vendor": "acme", "gpu_architecture": "unheard-of"}

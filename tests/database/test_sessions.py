@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import psycopg
 import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
@@ -10,8 +9,7 @@ from httpx2 import Response
 from kernelzoo.domain.device import Hardware
 from services.gateway.tokens import Tokens
 from tests.database.client import OPERATOR, SESSION, open_agent
-
-Connection = psycopg.Connection[Any]
+from tests.database.conftest import Connection
 
 
 def open_as_stranger(http: TestClient, **changes: Any) -> Response:

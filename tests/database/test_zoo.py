@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
@@ -13,12 +12,10 @@ from kernelzoo.store import candidates, tuning
 from kernelzoo.store.blocking import execute, fetch_all
 from services.aggregator.publishing import Rule
 from tests.database.client import OPERATOR, Agent, open_agent
-from tests.database.conftest import RELAXED, WORKLOAD, make_candidate
+from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
 from tests.reports import all_ok, ok
 from tests.running import eventually
 from workers.aggregating import tally, verify_lease
-
-Connection = psycopg.Connection[Any]
 
 pytestmark = pytest.mark.usefixtures("job_id")
 

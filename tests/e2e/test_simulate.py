@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from kernelzoo.cli.simulate.judge import Verdict
-from kernelzoo.cli.simulate.run import Terms, simulated
+from kernelzoo.cli.simulate.run import simulated
 from kernelzoo.cli.simulate.scenario import Attack, Scenario
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
+from services.aggregator.publishing import Rule
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -23,8 +24,8 @@ COLLUDING = Scenario(
 
 
 def found(directory: Path, defences: frozenset[Defence]) -> Verdict:
-    terms = Terms(quorum=5, liars=0.2, defences=defences)
-    (outcome,) = simulated(Place.at(directory), terms, [COLLUDING])
+    rule = Rule(quorum=5, liars=0.2, defences=defences)
+    (outcome,) = simulated(Place.at(directory), rule, [COLLUDING])
     assert outcome.turned_away == 0
     assert outcome.verdict.keys == 3
     return outcome.verdict

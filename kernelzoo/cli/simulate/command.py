@@ -7,13 +7,14 @@ import msgspec
 import typer
 from rich.table import Table
 
-from kernelzoo.cli.simulate.run import Outcome, Terms, simulated
+from kernelzoo.cli.simulate.run import Outcome, simulated
 from kernelzoo.cli.simulate.scenario import Attack, Scenario
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.scratch import empty
 from kernelzoo.cli.stack.signals import interruptible
 from kernelzoo.cli.terminal import note, out
 from kernelzoo.domain.trust import Defence
+from services.aggregator.publishing import Rule
 
 WORKLOADS = ("matmul:f32:m16k16n16", "matmul:f32:m16k20n16")
 """Small, so that their outputs cost nothing to compute; what they take is made up anyway."""
@@ -34,7 +35,7 @@ def simulate(
     ] = Path(".kernelzoo/simulation"),
 ) -> None:
     """Let invented devices vote, some of which lie, through the real gateway and aggregator."""
-    terms = Terms(
+    rule = Rule(
         quorum=quorum, liars=assumed, defences=frozenset(Defence) - frozenset(without or ())
     )
     scenarios = [
@@ -53,7 +54,7 @@ def simulate(
     empty(place, "simulation")
     outcomes: list[Outcome] = []
     with interruptible():
-        for outcome in simulated(place, terms, scenarios):
+        for outcome in simulated(place, rule, scenarios):
             note(_progress(outcome, len(scenarios), len(outcomes) + 1))
             outcomes.append(outcome)
     out.print(_table(outcomes))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from math import exp
 from random import Random
 
+from kernelzoo.domain.ballot import RANK_WEIGHTS
+
 NOISE = 0.02
 """Deviation of one sample's logarithm, above the best; as of three rounds in a busy page."""
 FINAL_NOISE = 0.004
@@ -13,7 +15,6 @@ DISTURBED = 0.03
 """Share of measurements that something else on the device makes longer."""
 CLAIM = 0.4
 """Relative time that a liar claims for the kernel it pushes."""
-BALLOT_LINES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ def honest_lines(chance: Random, relative: Mapping[str, float]) -> tuple[tuple[s
 
 
 def fastest(relative: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    return tuple(sorted(relative.items(), key=lambda line: line[1])[:BALLOT_LINES])
+    return tuple(sorted(relative.items(), key=lambda line: line[1])[: len(RANK_WEIGHTS)])
 
 
 def _samples(chance: Random, best_ns: float) -> tuple[float, ...]:

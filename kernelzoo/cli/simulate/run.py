@@ -13,7 +13,7 @@ from kernelzoo.cli.simulate.judge import Fate, Verdict, fate, verdict
 from kernelzoo.cli.simulate.scenario import Scenario
 from kernelzoo.cli.simulate.world import World
 from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import StackOptions
+from kernelzoo.cli.stack.plan import Environment, StackOptions
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port
 from kernelzoo.cli.stack.supervisor import Stack, running
 from kernelzoo.domain.target import TargetKind
@@ -22,6 +22,7 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import StackError
 from kernelzoo.store import ballots, zoo
 from kernelzoo.store.blocking import Database, connected, fetch_all, fetch_one
+from services.aggregator.publishing import Rule
 
 POLL_S = 0.2
 COMPILE_S = 120.0
@@ -40,32 +41,23 @@ class Outcome:
     elapsed_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What the zoo asks for, as in its settings."""
-
-    quorum: int
-    liars: float
-    defences: frozenset[Defence]
-
-    @property
-    def environment(self) -> tuple[tuple[str, str], ...]:
-        return (
-            ("KERNELZOO_QUORUM", str(self.quorum)),
-            ("KERNELZOO_LIARS", str(self.liars)),
-            ("KERNELZOO_DEFENCES", json.dumps(sorted(self.defences))),
-        )
-
-
-def simulated(place: Place, terms: Terms, scenarios: Iterable[Scenario]) -> Iterator[Outcome]:
+def simulated(place: Place, rule: Rule, scenarios: Iterable[Scenario]) -> Iterator[Outcome]:
     """Raises StackError where a service fails or does not come to an end."""
     options = StackOptions(
-        host=LOOPBACK, port=free_port(), redis_port=free_port(), overrides=terms.environment
+        host=LOOPBACK, port=free_port(), redis_port=free_port(), overrides=_environment(rule)
     )
     with running(place, options) as stack:
         for scenario in scenarios:
             _compile(stack, scenario)
-            yield _outcome(stack, terms, scenario)
+            yield _outcome(stack, rule, scenario)
+
+
+def _environment(rule: Rule) -> Environment:
+    return (
+        ("KERNELZOO_QUORUM", str(rule.quorum)),
+        ("KERNELZOO_LIARS", str(rule.liars)),
+        ("KERNELZOO_DEFENCES", json.dumps(sorted(rule.defences))),
+    )
 
 
 def _compile(stack: Stack, scenario: Scenario) -> None:
@@ -79,7 +71,7 @@ def _compile(stack: Stack, scenario: Scenario) -> None:
                 job = gateway.job(job.job)
 
 
-def _outcome(stack: Stack, terms: Terms, scenario: Scenario) -> Outcome:
+def _outcome(stack: Stack, rule: Rule, scenario: Scenario) -> Outcome:
     started_s = time.monotonic()
     crowd = Crowd(url=stack.url, scenario=scenario)
     asyncio.run(crowd.vote())
@@ -87,10 +79,10 @@ def _outcome(stack: Stack, terms: Terms, scenario: Scenario) -> Outcome:
         until_s = time.monotonic() + SETTLE_S
         while (left := fetch_one(db, ballots.unsettled())) and left.rows:
             _wait(until_s, f"{left.rows} rows are not settled; read {stack.log('aggregate')}")
-        fates = tuple(_fates(db, terms, crowd))
+        fates = tuple(_fates(db, rule, crowd))
     return Outcome(
         scenario=scenario,
-        defences=terms.defences,
+        defences=rule.defences,
         verdict=verdict(fates),
         measurements=crowd.measurements,
         turned_away=crowd.turned_away,
@@ -98,14 +90,14 @@ def _outcome(stack: Stack, terms: Terms, scenario: Scenario) -> Outcome:
     )
 
 
-def _fates(db: Database, terms: Terms, crowd: Crowd) -> Iterator[Fate]:
+def _fates(db: Database, rule: Rule, crowd: Crowd) -> Iterator[Fate]:
     for device_class in {key.device_class for key in crowd.keys.values()}:
         rows = fetch_all(db, zoo.versions(device_class))
         versions = {k: tuple(v) for k, v in groupby(rows, lambda row: row.workload_key)}
         for key in crowd.keys.values():
             if key.device_class == device_class:
                 world = World(seed=crowd.scenario.seed, flops=Workload.parse(key.workload).flops)
-                yield fate(world, key, versions.get(key.workload, ()), terms.quorum)
+                yield fate(world, key, versions.get(key.workload, ()), rule.quorum)
 
 
 def _wait(until_s: float, why: str) -> None:

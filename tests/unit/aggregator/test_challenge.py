@@ -60,7 +60,8 @@ def test_five_who_agree_are_enough_against_a_fifth_of_liars() -> None:
 
 def counted(*ballots: Ballot, challenger: str, champion: str, **measured: float) -> tuple[int, int]:
     challenge = Challenge(challenger_id=challenger, champion_id=champion, default_id="default")
-    found = preferences(cast(*ballots, measured=measured), challenge)
+    voters = [each.relative_times for each in cast(*ballots, measured=measured)]
+    found = preferences(voters, challenge)
     return found.challenger, found.champion
 
 
