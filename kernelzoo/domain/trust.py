@@ -12,3 +12,11 @@ class Defence(StrEnum):
 
 
 ALL_DEFENCES = frozenset(Defence)
+
+PROVEN = 10
+"""Valid leases in a row before an identity is checked less than always (BOINC, sched_send.cpp)."""
+
+
+def recheck_probability(valid_in_row: int) -> float:
+    """Share of an identity's leases that carry a hidden control."""
+    return 1.0 if valid_in_row < PROVEN else 1 / valid_in_row

@@ -92,11 +92,14 @@ CREATE TABLE identity (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     network text NOT NULL,
     operated boolean NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT now()
+    created_at timestamptz NOT NULL DEFAULT now(),
+    valid_in_row integer NOT NULL DEFAULT 0 CHECK (valid_in_row >= 0)
 );
 COMMENT ON TABLE identity IS 'One browser profile. One identity has one ballot per key.';
 COMMENT ON COLUMN identity.network IS 'Keyed hash of the network it first came from; no address is stored.';
 COMMENT ON COLUMN identity.operated IS 'Opened with the operator''s key: network caps do not apply.';
+COMMENT ON COLUMN identity.valid_in_row IS
+    'Leases since its last one that failed a check; see kernelzoo.domain.trust.';
 CREATE INDEX identity_network ON identity (network, created_at);
 
 CREATE TABLE agent_session (
@@ -135,8 +138,13 @@ CREATE INDEX lease_identity ON lease (identity_id, expires_at);
 CREATE TABLE lease_item (
     lease_id bigint NOT NULL REFERENCES lease,
     candidate_id text NOT NULL REFERENCES candidate,
+    role text NOT NULL DEFAULT 'explore'
+        CHECK (role IN ('explore', 'champion', 'control', 'validate')),
     PRIMARY KEY (lease_id, candidate_id)
 );
+COMMENT ON COLUMN lease_item.role IS
+    'Why it was lent; no agent is told. champion: for pairing; control: a kernel whose time is known; '
+    'validate: a winner of similar devices.';
 
 CREATE TABLE measurement (
     lease_id bigint NOT NULL,
