@@ -1,16 +1,24 @@
 """The whole stack as `kernelzoo up` runs it, with an empty zoo."""
 
+import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from bench.report import CannotMeasure
+from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import StackOptions
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port
 from kernelzoo.cli.stack.supervisor import Stack, running
 from kernelzoo.errors import StackError
+from services.gateway.wire.jobs import Job
+
+COMPILED_WITHIN_S = 60.0
 
 
 @contextmanager
@@ -23,3 +31,28 @@ def fresh_stack() -> Iterator[Stack]:
                 yield stack
         except StackError as error:
             raise CannotMeasure(str(error)) from error
+
+
+def await_compiled(gateway: GatewayClient, job: Job) -> Job:
+    """Raises CannotMeasure where a job's space is not compiled in time."""
+    deadline_s = time.monotonic() + COMPILED_WITHIN_S
+    while job.candidates == 0 or job.compiled + job.failed < job.candidates:
+        if time.monotonic() > deadline_s:
+            raise CannotMeasure(f"{job.compiled} of {job.candidates} candidates were compiled")
+        time.sleep(0.2)
+        job = gateway.job(job.job)
+    return job
+
+
+def gateway_apart(stack: Stack) -> int:
+    """Holds the gateway to the last core and this process to the others, if there are any."""
+    *others, last = sorted(os.sched_getaffinity(0))
+    for process in gateway_processes(stack):
+        process.cpu_affinity([last])
+    os.sched_setaffinity(0, others or [last])
+    return last
+
+
+def gateway_processes(stack: Stack) -> tuple[psutil.Process, ...]:
+    gateway = psutil.Process(stack.children["gateway"].process.pid)
+    return (gateway, *gateway.children(recursive=True))

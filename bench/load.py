@@ -1,98 +1,118 @@
-"""A small HTTP load: one GET again and again over kept connections, timed in this process."""
+"""A small HTTP load: requests over kept connections, timed in this process."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Self
+from urllib.parse import urlsplit
 
 from bench.report import CannotMeasure
 
 CONNECTIONS = 16
-OK = b"HTTP/1.1 200"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Server:
     host: str
     port: int
-    path: str
 
-    @property
-    def request(self) -> bytes:
-        return f"GET {self.path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n\r\n".encode()
+    @classmethod
+    def at(cls, url: str) -> Self:
+        address = urlsplit(url)
+        return cls(host=str(address.hostname), port=int(address.port or 80))
+
+    def get(self, path: str, **headers: str) -> bytes:
+        return self._request("GET", path, headers, b"")
+
+    def post(self, path: str, body: bytes, **headers: str) -> bytes:
+        described = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+        return self._request("POST", path, described | headers, body)
+
+    def _request(self, method: str, path: str, headers: dict[str, str], body: bytes) -> bytes:
+        told = "".join(f"{name.replace('_', '-')}: {text}\r\n" for name, text in headers.items())
+        head = f"{method} {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n{told}\r\n"
+        return head.encode() + body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Load:
     """`due_ms`: from when a request was due to its answer, so waiting for a connection counts;
-    `sent_ms`: from when it was sent."""
+    `sent_ms`: from when it was sent. `answered`: requests by the status of their answer.
+    """
 
-    due_ms: tuple[float, ...]
-    sent_ms: tuple[float, ...]
-    elapsed_s: float
+    due_ms: list[float] = field(default_factory=list)
+    sent_ms: list[float] = field(default_factory=list)
+    answered: dict[int, int] = field(default_factory=dict)
+    elapsed_s: float = 0.0
 
     @property
     def per_second(self) -> float:
         return len(self.sent_ms) / self.elapsed_s
 
 
-Ask = Callable[[], Awaitable[None]]
-Clock = Iterator[float]
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Kept open. One request at a time."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    @classmethod
+    async def to(cls, server: Server) -> Self:
+        return cls(*await asyncio.open_connection(server.host, server.port))
+
+    async def ask(self, request: bytes) -> int:
+        """The answer's status; its body is read and dropped."""
+        self.writer.write(request)
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        await self.reader.readexactly(_length(head))
+        return int(head.split(b" ", 2)[1])
+
+    async def close(self) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
 
 
-async def steady(target: Target, per_second: int, seconds: float) -> Load:
+async def steady(server: Server, requests: Iterator[bytes], per_second: int) -> Load:
     """Requests fall due evenly, whether or not earlier ones are answered."""
     start_s = time.perf_counter() + 0.1
-    return await _run(target, (start_s + i / per_second for i in range(int(per_second * seconds))))
+    due = ((start_s + i / per_second, request) for i, request in enumerate(requests))
+    return await _run(server, due)
 
 
-async def flat_out(target: Target, requests: int) -> Load:
+async def flat_out(server: Server, requests: Iterator[bytes]) -> Load:
     """Every connection asks again as soon as it is answered."""
-    return await _run(target, (0.0 for _ in range(requests)))
+    return await _run(server, ((0.0, request) for request in requests))
 
 
-async def _run(target: Target, due: Clock) -> Load:
-    due_ms: list[float] = []
-    sent_ms: list[float] = []
+async def _run(server: Server, due: Iterator[tuple[float, bytes]]) -> Load:
+    load = Load()
     start_s = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
         for _ in range(CONNECTIONS):
-            tasks.create_task(_connection(target, due, due_ms, sent_ms))
-    elapsed_s = time.perf_counter() - start_s
-    return Load(due_ms=tuple(due_ms), sent_ms=tuple(sent_ms), elapsed_s=elapsed_s)
+            tasks.create_task(_connection(server, due, load))
+    load.elapsed_s = time.perf_counter() - start_s
+    return load
 
 
-async def _connection(
-    target: Target, due: Clock, due_ms: list[float], sent_ms: list[float]
-) -> None:
-    async with _asking(target) as ask:
-        for due_s in due:
-            await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
-            sent_s = time.perf_counter()
-            await ask()
-            answered_s = time.perf_counter()
-            due_ms.append((answered_s - (due_s or sent_s)) * 1e3)
-            sent_ms.append((answered_s - sent_s) * 1e3)
-
-
-@asynccontextmanager
-async def _asking(target: Target) -> AsyncIterator[Ask]:
-    reader, writer = await asyncio.open_connection(target.host, target.port)
-
-    async def ask() -> None:
-        writer.write(target.request)
-        head = await reader.readuntil(b"\r\n\r\n")
-        if not head.startswith(OK):
-            raise CannotMeasure(f"{target.path} answered {head[: len(OK)].decode()}")
-        await reader.readexactly(_length(head))
-
-    yield ask
-    writer.close()
-    await writer.wait_closed()
+async def _connection(server: Server, due: Iterator[tuple[float, bytes]], load: Load) -> None:
+    connection = await Connection.to(server)
+    for due_s, request in due:
+        await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
+        sent_s = time.perf_counter()
+        status = await connection.ask(request)
+        answered_s = time.perf_counter()
+        if status >= 400:
+            raise CannotMeasure(f"{request.split(maxsplit=2)[1].decode()} answered {status}")
+        load.due_ms.append((answered_s - (due_s or sent_s)) * 1e3)
+        load.sent_ms.append((answered_s - sent_s) * 1e3)
+        load.answered[status] = load.answered.get(status, 0) + 1
+    await connection.close()
 
 
 def _length(head: bytes) -> int:
+    """0 where an answer has no body, as 304 has none."""
     name = b"content-length:"
     lines = head.lower().split(b"\r\n")
-    return next(int(line[len(name) :]) for line in lines if line.startswith(name))
+    return next((int(line[len(name) :]) for line in lines if line.startswith(name)), 0)

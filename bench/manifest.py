@@ -6,24 +6,20 @@ it costs.
 """
 
 import asyncio
-import os
-import time
 from argparse import Namespace
-from urllib.parse import quote, urlsplit
-
-import psutil
+from itertools import repeat
+from urllib.parse import quote
 
 from bench.busy import Usage
-from bench.fresh_stack import fresh_stack
-from bench.load import Load, Target, flat_out, steady
+from bench.fresh_stack import await_compiled, fresh_stack, gateway_apart
+from bench.load import Load, Server, flat_out, steady
 from bench.options import parser, run
-from bench.report import CannotMeasure, Cell, Claim, Report, machine
+from bench.report import Cell, Claim, Report, machine
 from bench.samples import percentile
 from bench.workloads import PAPER
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
-from services.gateway.wire.jobs import Job
 
 WORKLOAD = PAPER[0].workload
 KINDS = (TargetKind.WASM, TargetKind.WEBGPU)
@@ -36,7 +32,6 @@ PER_SECOND = 1000
 SECONDS = 10.0
 FLAT_OUT_REQUESTS = 20_000
 P50_MS, P99_MS = 2.0, 10.0
-COMPILED_WITHIN_S = 60.0
 
 
 def main() -> None:
@@ -47,51 +42,36 @@ def main() -> None:
 
 def measure(options: Namespace) -> Report:
     with fresh_stack() as stack:
-        target = _warm_manifest(stack)
-        described = machine(gateway_on_core=_apart(stack))
+        server, request = Server.at(stack.url), _warm_manifest(stack)
+        described = machine(gateway_on_core=gateway_apart(stack))
         before = Usage.now()
+        load = asyncio.run(flat_out(server, repeat(request, FLAT_OUT_REQUESTS)))
+        due = repeat(request, int(PER_SECOND * options.seconds))
         rows = [
-            _row("flat out", asyncio.run(flat_out(target, FLAT_OUT_REQUESTS))),
-            _row(f"{PER_SECOND}/s", asyncio.run(steady(target, PER_SECOND, options.seconds))),
+            row("flat out", load),
+            row(f"{PER_SECOND}/s", asyncio.run(steady(server, due, PER_SECOND))),
         ]
         described["others_busy"] = Usage.now().others_since(before)
-    return Report(name="manifest", machine=described, rows=rows, claims=_claims(*rows))
+    return Report(name="manifest", machine=described, rows=rows, claims=claims(*rows))
 
 
-def _warm_manifest(stack: Stack) -> Target:
+def _warm_manifest(stack: Stack) -> bytes:
     """Waits until all candidates are compiled, so that nothing else is going on."""
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         for kind in KINDS:
-            _await_compiled(gateway, gateway.register(WORKLOAD, kind))
+            await_compiled(gateway, gateway.register(WORKLOAD, kind))
         (entry,) = gateway.manifest(WORKLOAD.key, *DEVICE_CLASSES).entries
         assert entry.wasm is not None
         assert entry.webgpu is not None
-    address = urlsplit(stack.url)
-    classes = "/".join(quote(each, safe=":+") for each in DEVICE_CLASSES)
-    path = f"/v1/zoo/{quote(WORKLOAD.key, safe=':')}/{classes}"
-    return Target(host=str(address.hostname), port=int(address.port or 80), path=path)
+    return Server.at(stack.url).get(manifest_path(WORKLOAD.key, *DEVICE_CLASSES))
 
 
-def _await_compiled(gateway: GatewayClient, job: Job) -> None:
-    deadline_s = time.monotonic() + COMPILED_WITHIN_S
-    while job.candidates == 0 or job.compiled + job.failed < job.candidates:
-        if time.monotonic() > deadline_s:
-            raise CannotMeasure(f"{job.compiled} of {job.candidates} candidates were compiled")
-        time.sleep(0.2)
-        job = gateway.job(job.job)
+def manifest_path(name: str, *device_classes: str) -> str:
+    classes = "/".join(quote(each, safe=":+") for each in device_classes)
+    return f"/v1/zoo/{quote(name, safe=':')}/{classes}"
 
 
-def _apart(stack: Stack) -> int:
-    """Holds the gateway to the last core and this process to the others, if there are any."""
-    *others, last = sorted(os.sched_getaffinity(0))
-    gateway = psutil.Process(stack.children["gateway"].process.pid)
-    for process in (gateway, *gateway.children(recursive=True)):
-        process.cpu_affinity([last])
-    os.sched_setaffinity(0, others or [last])
-    return last
-
-
-def _row(what: str, load: Load) -> dict[str, Cell]:
+def row(what: str, load: Load) -> dict[str, Cell]:
     """`p50_ms` and `p99_ms` count from when a request was due, the others from its sending."""
     return {
         "load": what,
@@ -104,7 +84,7 @@ def _row(what: str, load: Load) -> dict[str, Cell]:
     }
 
 
-def _claims(flat_out_row: dict[str, Cell], steady_row: dict[str, Cell]) -> list[Claim]:
+def claims(flat_out_row: dict[str, Cell], steady_row: dict[str, Cell]) -> list[Claim]:
     rate, p50_ms, p99_ms = (
         float(row[name] or 0)
         for row, name in (

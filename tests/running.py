@@ -1,6 +1,5 @@
 """The whole stack as `kernelzoo up` runs it, in a directory of the test's own."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ import psycopg
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import StackOptions
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port
-from kernelzoo.cli.stack.supervisor import Stack, running
+from kernelzoo.cli.stack.supervisor import Stack, running, tended
 
 OVERRIDES = (
     ("KERNELZOO_QUORUM", "1"),
@@ -28,25 +27,8 @@ def running_stack(directory: Path) -> Iterator[Stack]:
     options = StackOptions(
         host=LOOPBACK, port=free_port(), redis_port=free_port(), overrides=OVERRIDES
     )
-    with running(Place.at(directory), options) as stack, _tended(stack):
+    with running(Place.at(directory), options) as stack, tended(stack):
         yield stack
-
-
-@contextmanager
-def _tended(stack: Stack) -> Iterator[None]:
-    over = threading.Event()
-
-    def tend() -> None:
-        while not over.wait(0.1):
-            stack.tend()
-
-    thread = threading.Thread(target=tend)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def eventually(condition: Callable[[], bool], what: str, within_s: float = 45) -> None:

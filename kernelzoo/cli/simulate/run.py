@@ -75,10 +75,8 @@ def _outcome(stack: Stack, rule: Rule, scenario: Scenario) -> Outcome:
     started_s = time.monotonic()
     crowd = Crowd(url=stack.url, scenario=scenario)
     asyncio.run(crowd.vote())
+    settle(stack)
     with connected(stack.postgres.url) as db:
-        until_s = time.monotonic() + SETTLE_S
-        while (left := fetch_one(db, ballots.unsettled())) and left.rows:
-            _wait(until_s, f"{left.rows} rows are not settled; read {stack.log('aggregate')}")
         fates = tuple(_fates(db, rule, crowd))
     return Outcome(
         scenario=scenario,
@@ -88,6 +86,14 @@ def _outcome(stack: Stack, rule: Rule, scenario: Scenario) -> Outcome:
         turned_away=crowd.turned_away,
         elapsed_s=time.monotonic() - started_s,
     )
+
+
+def settle(stack: Stack) -> None:
+    """Waits until all that was told is verified and counted. Raises StackError."""
+    until_s = time.monotonic() + SETTLE_S
+    with connected(stack.postgres.url) as db:
+        while (left := fetch_one(db, ballots.unsettled())) and left.rows:
+            _wait(until_s, f"{left.rows} rows are not settled; read {stack.log('aggregate')}")
 
 
 def _fates(db: Database, rule: Rule, crowd: Crowd) -> Iterator[Fate]:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from threading import Event, Thread
 
 import httpx2
 
@@ -35,6 +36,7 @@ from kernelzoo.errors import StackError
 from kernelzoo.store.migrate import migrate
 
 READY_S = 60.0
+TEND_S = 0.1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,6 +136,24 @@ def running(place: Place, options: StackOptions) -> Iterator[Stack]:
         finally:
             with uninterrupted():
                 stack.stop()
+
+
+@contextmanager
+def tended(stack: Stack) -> Iterator[None]:
+    """Restarts what dies while the block goes on."""
+    over = Event()
+
+    def tend() -> None:
+        while not over.wait(TEND_S):
+            stack.tend()
+
+    tending = Thread(target=tend)
+    tending.start()
+    try:
+        yield
+    finally:
+        over.set()
+        tending.join()
 
 
 def _start(stack: Stack, options: StackOptions) -> None:

@@ -144,13 +144,10 @@ async def report(
     async with state.pool.connection() as db, db.transaction():
         row = await fetch_one(db, leases.lease(int(lease)))
         _refuse_unfit(row, session, body.nonce, found)
-        for measurement in found:
-            await execute(
-                db,
-                measurements.accept(
-                    int(lease), session.identity_id, str(session.device_class), measurement
-                ),
-            )
+        await execute(
+            db,
+            measurements.accept(int(lease), session.identity_id, str(session.device_class), found),
+        )
     after.add_task(state.send, jobs.verify_lease(int(lease)))
     return ReportAccepted(accepted=len(found))
 

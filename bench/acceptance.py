@@ -1,0 +1,234 @@
+"""Measurements accepted durably by one gateway process, and none lost when PostgreSQL is killed.
+
+Agents answer leases that were granted beforehand, eight measurements a report, as fast as they are
+accepted; the aggregator verifies them at the same time. In a second load PostgreSQL is killed with
+SIGKILL: whatever was acknowledged must be stored when it is back.
+"""
+
+import asyncio
+import time
+from argparse import Namespace
+from dataclasses import dataclass
+from http import HTTPStatus
+from itertools import cycle, islice
+
+import psutil
+
+from bench.busy import Usage
+from bench.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_processes
+from bench.load import Connection, Server, flat_out
+from bench.options import parser, run
+from bench.report import CannotMeasure, Cell, Claim, Report, machine
+from kernelzoo.cli.gateway_client import GatewayClient
+from kernelzoo.cli.simulate.members import Member, session_of
+from kernelzoo.cli.simulate.stranger import stranger
+from kernelzoo.cli.stack.supervisor import Stack, tended
+from kernelzoo.domain.measurement import Outcome
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.store import leases
+from kernelzoo.store.blocking import Database, connected, fetch_one
+from services.aggregator.verification import expected_entries
+from services.gateway.tokens import Tokens
+from services.gateway.wire.leases import Lease, MeasurementWire
+from services.gateway.wire.leases import Report as LeaseReport
+
+WORKLOAD = Workload.parse("matmul:f32:m16k16n16")
+AGENTS = 16
+PER_REPORT = 8
+REPORTS = 4000
+PER_SECOND = 2000
+SEED = 1
+NONCE = "bench"
+LEASE_S = 3600
+SAMPLES = 7
+BACK_WITHIN_S = 60.0
+AGAIN_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """An open session; `lease` tells which kernels there are."""
+
+    token: str
+    job_id: int
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A report and the lease that it answers."""
+
+    lease_id: int
+    request: bytes
+
+
+def main() -> None:
+    options = parser("Measurements accepted durably a second, and after a kill of PostgreSQL.")
+    options.add_argument("--reports", type=int, default=REPORTS)
+    run(options, measure)
+
+
+def measure(options: Namespace) -> Report:
+    with fresh_stack() as stack, tended(stack):
+        agents = [_agent(stack, number) for number in range(AGENTS)]
+        described = machine(gateway_on_core=gateway_apart(stack))
+        before = Usage.now()
+        rows = [
+            _rate(stack, _granted(stack, agents, options.reports)),
+            _killed(stack, _granted(stack, agents, options.reports)),
+        ]
+        described["others_busy"] = Usage.now().others_since(before)
+    rate, lost = float(rows[0]["per_second"] or 0), float(rows[1]["lost"] or 0)
+    claims = [
+        Claim.at_least("measurements accepted durably", rate, "per second", PER_SECOND),
+        Claim.at_most("acknowledged and lost to a kill of PostgreSQL", lost, "measurements", 0),
+    ]
+    return Report(name="acceptance", machine=described, rows=rows, claims=claims)
+
+
+def _agent(stack: Stack, number: int) -> Agent:
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        job = await_compiled(gateway, gateway.register(WORKLOAD, TargetKind.WASM))
+    member = Member(device="bench", name="", address=f"127.1.{number}.1", lies=False)
+
+    async def opened() -> Agent:
+        async with stranger(stack.url, member.address, session_of(member)) as one:
+            lease = await one.lease() if one else None
+            if one is None or lease is None:
+                raise CannotMeasure("an agent was turned away, or lent nothing")
+            return Agent(token=one.token, job_id=job.job, lease=lease)
+
+    return asyncio.run(opened())
+
+
+def _granted(stack: Stack, agents: list[Agent], reports: int) -> list[Sent]:
+    """Leases for the agents in turn, granted past the scheduler, and reports that answer them."""
+    server, tokens = Server.at(stack.url), Tokens(secret=stack.keys.token_secret, session_s=3600)
+    with connected(stack.postgres.url) as db, db.transaction():
+        return [_sent(db, server, tokens, agent) for agent in islice(cycle(agents), reports)]
+
+
+def _sent(db: Database, server: Server, tokens: Tokens, agent: Agent) -> Sent:
+    session = tokens.session(agent.token)
+    lent = [kernel.candidate for kernel in agent.lease.candidates[:PER_REPORT]]
+    granted = fetch_one(
+        db,
+        leases.grant(
+            session_id=session.session_id,
+            identity_id=session.identity_id,
+            device_class=session.device_class,
+            job_id=agent.job_id,
+            reference_id=agent.lease.reference.candidate,
+            candidate_ids=lent,
+            seed=SEED,
+            nonce=NONCE,
+            duration_s=LEASE_S,
+        ),
+    )
+    assert granted is not None
+    request = server.post(
+        f"/v1/leases/{granted.id}/measurements",
+        _report(lent),
+        Authorization=f"Bearer {agent.token}",
+    )
+    return Sent(lease_id=granted.id, request=request)
+
+
+def _report(lent: list[str]) -> bytes:
+    measurements = [
+        MeasurementWire(
+            candidate=candidate,
+            outcome=Outcome.OK,
+            samples_ns=[1e3 + place for place in range(SAMPLES)],
+            reference_ns=[1e3 + place for place in range(SAMPLES)],
+            calls_per_sample=1,
+            sampled_entries=[float(entry) for entry in expected_entries(WORKLOAD, SEED)],
+            detail="",
+        )
+        for candidate in lent
+    ]
+    return LeaseReport(nonce=NONCE, measurements=measurements).model_dump_json().encode()
+
+
+def _rate(stack: Stack, sent: list[Sent]) -> dict[str, Cell]:
+    used_s = _gateway_s(stack)
+    load = asyncio.run(flat_out(Server.at(stack.url), (each.request for each in sent)))
+    used_s = _gateway_s(stack) - used_s
+    return _row("as fast as accepted", sent, load.elapsed_s, _lost(stack, sent), used_s)
+
+
+def _killed(stack: Stack, sent: list[Sent]) -> dict[str, Cell]:
+    started_s, used_s = time.perf_counter(), _gateway_s(stack)
+    acknowledged = asyncio.run(_insist(stack, sent))
+    elapsed_s = time.perf_counter() - started_s
+    used_s = _gateway_s(stack) - used_s
+    lost = _lost(stack, acknowledged)
+    return _row("PostgreSQL killed", acknowledged, elapsed_s, lost, used_s)
+
+
+def _row(
+    load: str, acknowledged: list[Sent], elapsed_s: float, lost: int, gateway_s: float
+) -> dict[str, Cell]:
+    measurements = len(acknowledged) * PER_REPORT
+    return {
+        "load": load,
+        "reports": len(acknowledged),
+        "measurements": measurements,
+        "per_second": measurements / elapsed_s,
+        "gateway_busy": gateway_s / elapsed_s,
+        "lost": lost,
+    }
+
+
+def _gateway_s(stack: Stack) -> float:
+    """Processor time of the gateway so far."""
+    times = (process.cpu_times() for process in gateway_processes(stack))
+    return sum(each.user + each.system for each in times)
+
+
+def _lost(stack: Stack, acknowledged: list[Sent]) -> int:
+    """Measurements that were acknowledged and are not stored."""
+    with connected(stack.postgres.url) as db:
+        found = (fetch_one(db, leases.lease(each.lease_id)) for each in acknowledged)
+        stored = sum(len(row.answered_ids) for row in found if row is not None)
+    return len(acknowledged) * PER_REPORT - stored
+
+
+async def _insist(stack: Stack, sent: list[Sent]) -> list[Sent]:
+    """Those that were acknowledged, each tried until it was. PostgreSQL is killed in the middle."""
+    server, waiting, acknowledged = Server.at(stack.url), iter(sent), list[Sent]()
+
+    async def agent() -> None:
+        for each in waiting:
+            if await _until_answered(server, each.request) == HTTPStatus.ACCEPTED:
+                acknowledged.append(each)
+                if len(acknowledged) == len(sent) // 2:
+                    _kill(psutil.Process(stack.postgres.pid))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AGENTS):
+            group.create_task(agent())
+    return acknowledged
+
+
+async def _until_answered(server: Server, request: bytes) -> int:
+    """202, or 409 where the report was stored and its acknowledgement lost."""
+    deadline_s = time.monotonic() + BACK_WITHIN_S
+    while time.monotonic() < deadline_s:
+        connection = await Connection.to(server)
+        status = await connection.ask(request)
+        await connection.close()
+        if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return status
+        await asyncio.sleep(AGAIN_S)
+    raise CannotMeasure(f"the gateway was not back within {BACK_WITHIN_S:g} s")
+
+
+def _kill(server: psutil.Process) -> None:
+    for process in (server, *server.children(recursive=True)):
+        process.kill()
+
+
+if __name__ == "__main__":
+    main()

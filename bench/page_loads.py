@@ -1,0 +1,121 @@
+"""A million page loads from 200 device classes, replayed against the gateway as fast as it goes.
+
+First a simulated crowd votes in every class through the real gateway, so that each is served a
+winner of its own. Then visitors ask for the manifest: their classes follow Zipf's law, and some
+have an earlier answer and ask whether it is still good. Both kinds of requests count alike.
+"""
+
+import asyncio
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from random import Random
+
+import httpx2
+
+from bench.busy import Usage
+from bench.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_processes
+from bench.load import Load, Server, flat_out, steady
+from bench.manifest import PER_SECOND, claims, manifest_path, row
+from bench.memory import Resident, watched
+from bench.options import parser, run
+from bench.report import Cell, Claim, Report, machine
+from kernelzoo.cli.gateway_client import GatewayClient
+from kernelzoo.cli.simulate.crowd import Crowd
+from kernelzoo.cli.simulate.run import settle
+from kernelzoo.cli.simulate.scenario import Attack, Scenario
+from kernelzoo.cli.stack.supervisor import Stack
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+
+CLASSES = 200
+LOADS = 1_000_000
+STEADY_S = 30
+WORKLOAD = "matmul:f32:m16k16n16"
+VOTERS = 5
+"""Of each class: the quorum."""
+RETURNING = 0.3
+"""Share of the visitors who have the manifest and ask whether it changed."""
+MAX_GROWTH = 0.05
+NOT_MODIFIED = 304
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What visitors of a class send: the first time, and when they have an answer."""
+
+    first: bytes
+    again: bytes
+
+
+def main() -> None:
+    options = parser(
+        "Page loads from many device classes: latency, rate, and the gateway's memory."
+    )
+    options.add_argument("--loads", type=int, default=LOADS)
+    options.add_argument("--classes", type=int, default=CLASSES)
+    run(options, measure)
+
+
+def measure(options: Namespace) -> Report:
+    with fresh_stack() as stack:
+        server = Server.at(stack.url)
+        pages = [_page(stack.url, server, each) for each in _voted(stack, options.classes)]
+        visits = _visits(pages)
+        described = machine(gateway_on_core=gateway_apart(stack), classes=len(pages))
+        before = Usage.now()
+        with watched(gateway_processes(stack)) as memory:
+            load = asyncio.run(flat_out(server, islice(visits, options.loads)))
+        due = islice(visits, PER_SECOND * STEADY_S)
+        paced = asyncio.run(steady(server, due, PER_SECOND))
+        described["others_busy"] = Usage.now().others_since(before)
+    rows = [_row("flat out", load, memory), _row(f"{PER_SECOND}/s", paced, memory)]
+    growth = Claim.at_most("growth of the gateway's memory", memory.growth, "of it", MAX_GROWTH)
+    return Report(name="page_loads", machine=described, rows=rows, claims=[*claims(*rows), growth])
+
+
+def _row(what: str, load: Load, memory: Resident) -> dict[str, Cell]:
+    return {
+        **row(what, load),
+        "unchanged": load.answered.get(NOT_MODIFIED, 0),
+        "start_mib": memory.start_mib,
+        "end_mib": memory.end_mib,
+    }
+
+
+def _voted(stack: Stack, classes: int) -> list[str]:
+    """The device classes, each with a confirmed entry."""
+    scenario = Scenario(
+        attack=Attack.RANDOM,
+        liars=0,
+        classes=classes,
+        identities=VOTERS,
+        workloads=(WORKLOAD,),
+        seed=0,
+    )
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        await_compiled(gateway, gateway.register(Workload.parse(WORKLOAD), TargetKind.WASM))
+    crowd = Crowd(url=stack.url, scenario=scenario)
+    asyncio.run(crowd.vote())
+    settle(stack)
+    return sorted({key.device_class for key in crowd.keys.values()})
+
+
+def _page(url: str, server: Server, device_class: str) -> Page:
+    path = manifest_path(WORKLOAD, device_class)
+    etag = httpx2.get(url + path).raise_for_status().headers["ETag"]
+    return Page(first=server.get(path), again=server.get(path, If_None_Match=etag))
+
+
+def _visits(pages: list[Page]) -> Iterator[bytes]:
+    """Without end, and the same in every run."""
+    chance = Random(0)
+    shares = list(accumulate(1 / rank for rank in range(1, len(pages) + 1)))
+    while True:
+        for page in chance.choices(pages, cum_weights=shares, k=1000):
+            yield page.again if chance.random() < RETURNING else page.first
+
+
+if __name__ == "__main__":
+    main()
