@@ -4,9 +4,12 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from hypothesis import settings
 from psycopg import sql
 
 from tests.postgres import Postgres
+
+settings.register_profile("long", max_examples=1500)
 
 
 @pytest.fixture(scope="session")
