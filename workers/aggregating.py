@@ -12,11 +12,13 @@ from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.settings import WorkerSettings
-from kernelzoo.store import ballots, leases, measurements, trust, wake, zoo
+from kernelzoo.store import ballots, denials, leases, measurements, trust, wake, zoo
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from kernelzoo.store.measurements import PendingRow
+from services.aggregator.denial import without
 from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, Rule, decide
 from services.aggregator.verification import Judgement, expected_entries, judge
+from workers.denying import deny_failing, roll_back
 from workers.suspecting import settle, times_fault, verdict_of
 
 log = structlog.get_logger(__name__)
@@ -71,13 +73,18 @@ def tally(db: Database, workload_key: str, device_class: str, rule: Rule) -> Non
     with db.transaction():
         execute(db, ballots.lock_key(workload_key, device_class))
         execute(db, ballots.tallied(workload_key, device_class))
+        if Defence.DENIALS in rule.defences:
+            changed = deny_failing(db, workload_key, device_class, rule.liars)
+            if roll_back(db, workload_key, device_class) or changed:
+                execute(db, wake.zoo_changed())
         filed = fetch_all(db, ballots.countable(workload_key, device_class))
+        denied = fetch_all(db, denials.denied_of(workload_key, device_class))
         live = fetch_one(db, zoo.live_entry(workload_key, device_class))
         default = fetch_one(db, zoo.default_of(workload_key, DeviceClass.parse(device_class)))
         if default is None:
             return
         decision = decide(
-            tuple(row.to_cast() for row in filed),
+            without([row.to_cast() for row in filed], frozenset(d.candidate_id for d in denied)),
             _champion(live),
             default_id=default.candidate_id,
             rule=rule,
