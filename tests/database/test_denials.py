@@ -202,9 +202,7 @@ def test_what_the_operator_allowed_no_crowd_denies(http: TestClient, db: Connect
     assert (listed["denied"], listed["operated"]) == (False, True)
 
 
-def page_failure(
-    settings: Settings, network: int, artifact: str, **changes: Any
-) -> tuple[int, Any]:
+def page_failure(settings: Settings, network: int, sha256: str, **changes: Any) -> tuple[int, Any]:
     body = {
         "workload": WORKLOAD.key,
         "device_class": str(CLASS),
