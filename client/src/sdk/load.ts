@@ -48,7 +48,10 @@ async function bestOf<Made>(
   try {
     return await loaded(kernel, null);
   } catch (thrown) {
-    failures.note({ workload: entry.workload, device_class: deviceClass, artifact: kernel.sha256 }, thrown);
+    failures.note(
+      { workload: entry.workload, device_class: deviceClass, artifact: kernel.sha256 },
+      thrown,
+    );
     if (!(thrown instanceof KernelZooError) || kernel.sha256 === fallback.sha256) throw thrown;
     return loaded(fallback, thrown.message);
   }
@@ -99,7 +102,11 @@ async function bound<Inputs>(request: LoadRequest, parts: KernelParts): Promise<
     const known = thrown instanceof KernelZooError && wasm !== null;
     if (!known || wasm.used.sha256 === wasm.served.fallback.sha256) throw thrown;
     const { failures, entry, deviceClass } = request;
-    const failed = { workload: entry.workload, device_class: deviceClass, artifact: wasm.used.sha256 };
+    const failed = {
+      workload: entry.workload,
+      device_class: deviceClass,
+      artifact: wasm.used.sha256,
+    };
     failures.note(failed, thrown);
     const usual = await loadWasm({ ...request, use: "fallback" });
     return new Kernel<Inputs>({
