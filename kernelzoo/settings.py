@@ -45,4 +45,5 @@ class Settings(WorkerSettings):
     session_s: int = Field(default=3600, ge=60)
     lease_s: int = Field(default=60, ge=1)
     identities_per_network_per_day: int = Field(default=20, ge=1)
+    failures_per_network_per_day: int = Field(default=50, ge=1)
     max_request_bytes: int = Field(default=1 << 20, ge=1024)

@@ -1,7 +1,7 @@
 """Finds rows whose message was lost, whatever lost it, and names the jobs to send again."""
 
 from kernelzoo import jobs
-from kernelzoo.store import ballots, candidates, measurements, tuning
+from kernelzoo.store import ballots, candidates, denials, measurements, tuning
 from kernelzoo.store.blocking import Database, fetch_all
 
 MAX_CANDIDATES = 1024
@@ -23,6 +23,11 @@ def stalled(db: Database, stalled_s: float, batch: int) -> tuple[jobs.Job, ...]:
             ),
             *(
                 jobs.tally(row.workload_key, row.device_class)
-                for row in fetch_all(db, ballots.ring_waiting(stalled_s))
+                for row in dict.fromkeys(
+                    (
+                        *fetch_all(db, ballots.ring_waiting(stalled_s)),
+                        *fetch_all(db, denials.ring_waiting(stalled_s)),
+                    )
+                )
             ),
         )

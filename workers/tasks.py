@@ -67,7 +67,7 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
         from workers import aggregating  # noqa: PLC0415 - imports NumPy
 
         with database() as db:
-            tallies = aggregating.verify_lease(db, lease_id)
+            tallies = aggregating.verify_lease(db, lease_id, settings.defences)
         for job in tallies:
             send(job)
 

@@ -5,7 +5,7 @@ import { build } from "esbuild";
 import { sdk } from "../bundles.js";
 import { KernelZoo, type KernelZooError } from "../src/sdk/index.js";
 import { registerCommand } from "../src/sdk/names.js";
-import type { KernelWire, Manifest } from "../src/wire/types.js";
+import type { FailureReport, KernelWire, Manifest } from "../src/wire/types.js";
 import { bytesOf, type Tiny, tinyKernel, tinyPackedKernel } from "./kernels.js";
 
 const ELEMENTS = 8;
@@ -52,6 +52,8 @@ function serve(t: TestContext, manifest: Response | Manifest): string[] {
   });
   return asked;
 }
+
+const filled = (value: number): number[] => new Array(ELEMENTS).fill(value);
 
 const open = (): Promise<KernelZoo> =>
   KernelZoo.open("http://zoo.test/somewhere", { deviceClass: CLASS });
@@ -102,6 +104,64 @@ test("a kernel that does not load is replaced by the default, with the reason", 
   assert.equal(kernel.info.sha256, tinyKernel("add", ELEMENTS).sha256);
 });
 
+/** Bodies of the failures that a page tells. */
+function toldTo(t: TestContext, manifest: Manifest): FailureReport[] {
+  serve(t, manifest);
+  const served = globalThis.fetch;
+  const told: FailureReport[] = [];
+  t.mock.method(globalThis, "fetch", async (url: URL, init?: RequestInit) => {
+    if (url.pathname !== "/v1/failures") return served(url, init);
+    told.push(JSON.parse(String(init?.body)) as FailureReport);
+    throw new TypeError("the zoo is away");
+  });
+  return told;
+}
+
+test("a kernel that traps is told to the zoo once and is the default from then on", async (t) => {
+  const told = toldTo(t, manifestOf(tinyKernel("trap", ELEMENTS)));
+  const zoo = await open();
+  const kernel = await zoo.kernel(KEY);
+  assert.throws(() => kernel.run(), /trapped/);
+  assert.throws(() => kernel.run(), /trapped/);
+  const again = await zoo.kernel(KEY);
+  assert.match(again.info.fallbackReason ?? "", /trapped/);
+  assert.equal(again.run({ a: filled(1), b: filled(2) })[0], 3);
+  const { sha256 } = tinyKernel("trap", ELEMENTS);
+  assert.deepEqual(
+    told.map(({ detail, ...rest }) => rest),
+    [{ workload: KEY, device_class: CLASS, artifact: sha256, stage: "run" }],
+  );
+});
+
+for (const [name, stage] of [
+  ["trap", "run"],
+  ["subtract", "compare"],
+] as const) {
+  test(`a page that wants kernels verified is handed the default for one that fails (${name})`, async (t) => {
+    const told = toldTo(t, manifestOf(tinyKernel(name, ELEMENTS)));
+    const kernel = await (await open()).kernel(KEY, { verify: true });
+    assert.equal(kernel.run({ a: filled(1), b: filled(2) })[0], 3);
+    assert.notEqual(kernel.info.fallbackReason, null);
+    assert.deepEqual(
+      told.map((each) => each.stage),
+      [stage],
+    );
+  });
+}
+
+test("a kernel that is right is handed out verified, and nothing is told", async (t) => {
+  const told = toldTo(t, manifestOf(tinyKernel("add", ELEMENTS)));
+  const kernel = await (await open()).kernel(KEY, { verify: true });
+  assert.deepEqual([kernel.info.fallbackReason, told.length], [null, 0]);
+});
+
+test("what the network or the page did wrong is told to nobody", async (t) => {
+  const told = toldTo(t, manifestOf({ ...tinyKernel("add", ELEMENTS), sha256: "0".repeat(64) }));
+  const kernel = await (await open()).kernel(KEY);
+  assert.throws(() => kernel.run({ a: [1] }), /1 entries/);
+  assert.equal(told.length, 0);
+});
+
 test("a set comes in one request, by workload", async (t) => {
   const asked = serve(t, manifestOf(tinyKernel("add", ELEMENTS)));
   const kernels = await (await open()).set("my-model");
@@ -116,8 +176,6 @@ function manifestOfBoth(): Manifest {
   assert.ok(entry !== undefined);
   return { ...plain, entries: [...plain.entries, { ...entry, workload: `${KEY}:constant=b` }] };
 }
-
-const filled = (value: number): number[] => new Array(ELEMENTS).fill(value);
 
 test("weights that stay the same are packed once for the kernel that wants them so", async (t) => {
   const asked = serve(t, manifestOfBoth());

@@ -14,6 +14,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, StackError
 from services.gateway.wire.artifacts import Kernel
+from services.gateway.wire.denials import Decision, DecisionList, DenialRequest
 from services.gateway.wire.jobs import Job, JobList, JobRequest
 from services.gateway.wire.model import Problem
 from services.gateway.wire.models import CostModelList, CostModelWire, TrainingAccepted
@@ -68,6 +69,12 @@ class GatewayClient:
 
     def devices(self) -> tuple[Device, ...]:
         return tuple(self._ask(DeviceList, "GET", "/v1/devices").devices)
+
+    def decisions(self) -> tuple[Decision, ...]:
+        return tuple(self._ask(DecisionList, "GET", "/v1/denied").decisions)
+
+    def decide(self, request: DenialRequest) -> Decision:
+        return self._ask(Decision, "PUT", "/v1/denied", body=request.model_dump(mode="json"))
 
     def results(self, workload_key: str) -> tuple[Results, ...]:
         path = f"/v1/results?workload={quote(workload_key, safe=':')}"

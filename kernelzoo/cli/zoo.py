@@ -1,4 +1,4 @@
-"""`kernelzoo zoo list|show|export|import`: what the zoo of a running stack holds."""
+"""`kernelzoo zoo …`: what the zoo of a running stack holds, and what it must not serve."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ import typer
 from pydantic import BaseModel
 from rich.table import Table
 
+from kernelzoo.cli.denials import allow, denied, deny, rollback
 from kernelzoo.cli.exports import (
     READERS,
     ExportFormat,
@@ -35,6 +36,8 @@ from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.zoo import ZooEntry
 
 app = typer.Typer(help="What the zoo holds.", no_args_is_help=True)
+for command in (deny, allow, rollback, denied):
+    app.command()(command)
 
 
 class ExportedEntry(BaseModel):

@@ -26,12 +26,14 @@ class CastBallot:
     """A ballot with what is known of who cast it.
 
     `network`: keyed hash of where the identity first came from; '' for the operator's agents.
-    `measured`: every kernel of the key that it measured, with a verified output.
+    `measured`: every kernel of the key that it measured, with a verified output. `valid_in_row`:
+    its valid leases since one failed a check.
     """
 
     network: str
     ballot: Ballot
     measured: tuple[BallotLine, ...]
+    valid_in_row: int = 1
 
     @property
     def relative_times(self) -> dict[str, float]:

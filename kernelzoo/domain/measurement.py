@@ -16,11 +16,15 @@ class Outcome(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What the server's recomputation of sampled entries says."""
+    """What the server's recomputation of sampled entries says, and whether its author is believed.
+
+    `QUARANTINED`: right, but of an identity that failed a check. Only `VERIFIED` counts.
+    """
 
     PENDING = "pending"
     VERIFIED = "verified"
     REJECTED = "rejected"
+    QUARANTINED = "quarantined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,26 @@
 """What stands between strangers and the zoo. docs/trust.md says what each is for."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Defence(StrEnum):
     """CHALLENGE: the sequential test before a kernel takes a champion's place; without it whoever
-    leads the vote is served. NETWORKS: few ballots of one network count."""
+    leads the vote is served. NETWORKS: few ballots of one network count. ENVELOPE: times that the
+    device cannot reach. CONTROLS: kernels whose time is known, hidden in leases; and ballots that
+    say what their measurements do not. REPLAYS: measurements of an earlier lease. QUARANTINE: who
+    fails a check is not counted for a while; without it that lease alone is not. PROOF: a ballot
+    counts after one whole valid lease. DENIALS: kernels that fail on a class are never served.
+    """
 
     CHALLENGE = "challenge"
     NETWORKS = "networks"
+    ENVELOPE = "envelope"
+    CONTROLS = "controls"
+    REPLAYS = "replays"
+    QUARANTINE = "quarantine"
+    PROOF = "proof"
+    DENIALS = "denials"
 
 
 ALL_DEFENCES = frozenset(Defence)
@@ -16,7 +28,24 @@ ALL_DEFENCES = frozenset(Defence)
 PROVEN = 10
 """Valid leases in a row before an identity is checked less than always (BOINC, sched_send.cpp)."""
 
+RELEASING = 3
+"""Valid leases in a row that end a quarantine: as many as a key takes, so that who leaves it has
+answered a control for every ballot that counts again. A phone that was disturbed is back within
+minutes; who makes times up passes three controls in a row as seldom as docs/trust.md says."""
+
 
 def recheck_probability(valid_in_row: int) -> float:
     """Share of an identity's leases that carry a hidden control."""
     return 1.0 if valid_in_row < PROVEN else 1 / valid_in_row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Of an identity: whole leases that were valid since one failed; whether any ever did."""
+
+    valid_in_row: int
+    failed: bool
+
+    @property
+    def quarantined(self) -> bool:
+        return self.failed and self.valid_in_row < RELEASING

@@ -24,6 +24,7 @@ class BallotRow:
 
     identity_id: UUID
     network: str
+    valid_in_row: int
     candidate_ids: list[str]
     relative_times: list[float]
     measured_ids: list[str]
@@ -33,6 +34,7 @@ class BallotRow:
         lines = _lines(self.candidate_ids, self.relative_times)
         return CastBallot(
             network=self.network,
+            valid_in_row=self.valid_in_row,
             ballot=Ballot(identity=str(self.identity_id), lines=lines),
             measured=_lines(self.measured_ids, self.measured_times),
         )
@@ -92,6 +94,7 @@ def countable(workload_key: str, device_class: str) -> Query[BallotRow]:
                 FROM verified GROUP BY identity_id
             )
             SELECT b.identity_id, CASE WHEN i.operated THEN '' ELSE i.network END AS network,
+                   i.valid_in_row,
                    array_agg(line.candidate_id ORDER BY line.rank) AS candidate_ids,
                    array_agg(line.relative_time ORDER BY line.rank) AS relative_times,
                    measured.ids AS measured_ids, measured.times AS measured_times

@@ -16,6 +16,14 @@ class PendingRow:
     candidate_id: str
     outcome: str
     sampled_entries: list[float]
+    samples_ns: list[float]
+    reference_ns: list[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedRow:
+    samples_ns: list[float]
+    reference_ns: list[float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +87,10 @@ def trials(workload_key: str, device_class: str | None) -> Query[TrialRow]:
 
 
 def fastest(job_id: int, identity_id: UUID, device_class: str, limit: int) -> Query[RankedRow]:
-    """An identity's fastest candidates of a job, fastest first, each by its best measurement."""
+    """An identity's fastest candidates of a job, fastest first, each by its best measurement.
+
+    Whatever the verdict: what an agent is told of its own must not tell whether it is believed.
+    """
     return Query(
         sql="""
             SELECT m.candidate_id, min(m.best_ns / reference.best_ns) AS relative_time
@@ -87,8 +98,7 @@ def fastest(job_id: int, identity_id: UUID, device_class: str, limit: int) -> Qu
             JOIN space_point p ON p.candidate_id = m.candidate_id
             CROSS JOIN LATERAL (SELECT min(ns) AS best_ns FROM unnest(m.reference_ns) ns) reference
             WHERE p.job_id = %(job_id)s AND m.identity_id = %(identity)s::uuid
-              AND m.device_class = %(device_class)s
-              AND m.outcome = 'ok' AND m.verdict <> 'rejected'
+              AND m.device_class = %(device_class)s AND m.outcome = 'ok'
             GROUP BY m.candidate_id ORDER BY relative_time, m.candidate_id LIMIT %(limit)s
         """,
         parameters={
@@ -142,11 +152,24 @@ def _literal(numbers: Sequence[float]) -> str:
 def pending(lease_id: int) -> Query[PendingRow]:
     return Query(
         sql="""
-            SELECT candidate_id, outcome, sampled_entries FROM measurement
+            SELECT candidate_id, outcome, sampled_entries, samples_ns, reference_ns
+            FROM measurement
             WHERE lease_id = %(lease_id)s AND verdict = 'pending' FOR UPDATE
         """,
         parameters={"lease_id": lease_id},
         row=PendingRow,
+    )
+
+
+def timed(lease_id: int) -> Query[TimedRow]:
+    """All samples of a lease so far."""
+    return Query(
+        sql="""
+            SELECT samples_ns, reference_ns FROM measurement
+            WHERE lease_id = %(lease_id)s AND outcome = 'ok'
+        """,
+        parameters={"lease_id": lease_id},
+        row=TimedRow,
     )
 
 
@@ -187,14 +210,16 @@ def ring_pending(stalled_s: float) -> Query[LeaseId]:
 def measured(
     identity_id: UUID, workload_key: str, device_class: str, candidate_ids: list[str]
 ) -> Query[CandidateIdRow]:
-    """Those of the candidates, of this workload, that the identity has measured and not in vain."""
+    """Those of the candidates, of this workload, that the identity has timed; whatever the verdict,
+    as in `fastest`.
+    """
     return Query(
         sql="""
             SELECT DISTINCT m.candidate_id FROM measurement m
             JOIN candidate c ON c.candidate_id = m.candidate_id
             WHERE m.identity_id = %(identity)s::uuid AND m.device_class = %(device_class)s
               AND m.candidate_id = ANY (%(candidates)s) AND c.workload_key = %(key)s
-              AND m.outcome = 'ok' AND m.verdict <> 'rejected'
+              AND m.outcome = 'ok'
         """,
         parameters={
             "identity": str(identity_id),

@@ -93,13 +93,16 @@ CREATE TABLE identity (
     network text NOT NULL,
     operated boolean NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
-    valid_in_row integer NOT NULL DEFAULT 0 CHECK (valid_in_row >= 0)
+    valid_in_row integer NOT NULL DEFAULT 0 CHECK (valid_in_row >= 0),
+    failed_at timestamptz
 );
 COMMENT ON TABLE identity IS 'One browser profile. One identity has one ballot per key.';
 COMMENT ON COLUMN identity.network IS 'Keyed hash of the network it first came from; no address is stored.';
 COMMENT ON COLUMN identity.operated IS 'Opened with the operator''s key: network caps do not apply.';
 COMMENT ON COLUMN identity.valid_in_row IS
     'Leases since its last one that failed a check; see kernelzoo.domain.trust.';
+COMMENT ON COLUMN identity.failed_at IS
+    'When a lease of its last failed a check; in quarantine until enough in a row are valid again.';
 CREATE INDEX identity_network ON identity (network, created_at);
 
 CREATE TABLE agent_session (
@@ -158,17 +161,22 @@ CREATE TABLE measurement (
     calls_per_sample integer NOT NULL,
     sampled_entries double precision[] NOT NULL,
     detail text NOT NULL,
-    verdict text NOT NULL DEFAULT 'pending' CHECK (verdict IN ('pending', 'verified', 'rejected')),
+    verdict text NOT NULL DEFAULT 'pending'
+        CONSTRAINT measurement_verdict_check
+        CHECK (verdict IN ('pending', 'verified', 'rejected', 'quarantined')),
     best_ns double precision,
     created_at timestamptz NOT NULL DEFAULT now(),
     rung_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (lease_id, candidate_id),
     FOREIGN KEY (lease_id, candidate_id) REFERENCES lease_item
 );
-COMMENT ON COLUMN measurement.verdict IS 'Of the recomputed sampled entries; a failure is verified as told.';
+COMMENT ON COLUMN measurement.verdict IS
+    'rejected: its sampled entries are wrong; quarantined: right, of an identity that failed a check. '
+    'Only what is verified counts; a failure is verified as told.';
 COMMENT ON COLUMN measurement.best_ns IS 'Smallest of samples_ns; null for a failure.';
 CREATE INDEX measurement_identity ON measurement (identity_id, device_class, candidate_id);
 CREATE INDEX measurement_candidate ON measurement (candidate_id, device_class);
+CREATE INDEX measurement_best ON measurement (candidate_id, best_ns);
 CREATE INDEX measurement_pending ON measurement (rung_at) WHERE verdict = 'pending';
 
 CREATE TABLE ballot (
@@ -199,11 +207,57 @@ CREATE TABLE zoo_entry (
     total_weight integer NOT NULL,
     relative_time double precision NOT NULL,
     published_at timestamptz NOT NULL DEFAULT now(),
+    reason text NOT NULL DEFAULT '',
+    served boolean NOT NULL DEFAULT false,
     PRIMARY KEY (workload_key, device_class, version)
 );
 COMMENT ON TABLE zoo_entry IS 'The kernel dataset of nnJIT section 5.3, with its history.';
+COMMENT ON COLUMN zoo_entry.reason IS 'Why the version before it was rolled back; '''' for a vote.';
+COMMENT ON COLUMN zoo_entry.served IS 'Published as confirmed: pages were served it, while it lived.';
 CREATE UNIQUE INDEX zoo_entry_live ON zoo_entry (workload_key, device_class)
     WHERE state <> 'retired';
+
+CREATE TABLE denied (
+    artifact_sha256 text NOT NULL REFERENCES artifact,
+    device_class text NOT NULL,
+    denied boolean NOT NULL,
+    stage text NOT NULL,
+    evidence text NOT NULL,
+    operated boolean NOT NULL,
+    decided_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (artifact_sha256, device_class)
+);
+COMMENT ON TABLE denied IS
+    'Artifacts that a class of devices is never served or lent; and those that the operator allowed, '
+    'which no crowd may deny again.';
+COMMENT ON COLUMN denied.operated IS 'Decided by the operator, not by failures that were counted.';
+CREATE INDEX denied_class ON denied (device_class) WHERE denied;
+
+CREATE TABLE page_failure (
+    artifact_sha256 text NOT NULL REFERENCES artifact,
+    device_class text NOT NULL,
+    network text NOT NULL,
+    workload_key text NOT NULL REFERENCES workload,
+    stage text NOT NULL
+        CHECK (stage IN ('validate', 'compile', 'run', 'compare', 'timeout')),
+    detail text NOT NULL,
+    reported_at timestamptz NOT NULL DEFAULT now(),
+    rung_at timestamptz NOT NULL DEFAULT now(),
+    tallied boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (artifact_sha256, device_class, network)
+);
+COMMENT ON TABLE page_failure IS
+    'Served kernels that failed in a visitor''s page; a network has one voice for each.';
+CREATE INDEX page_failure_network ON page_failure (network, reported_at);
+CREATE INDEX page_failure_waiting ON page_failure (rung_at) WHERE NOT tallied;
+
+CREATE FUNCTION is_denied(candidate_id text, device_class text)
+    RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (
+        SELECT FROM candidate c JOIN denied d ON d.artifact_sha256 = c.artifact_sha256
+        WHERE c.candidate_id = $1 AND d.device_class = $2 AND d.denied)
+$$;
+COMMENT ON FUNCTION is_denied IS 'Whether devices of this class must never run this kernel.';
 
 CREATE FUNCTION space_of(kind text, device_id text) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN kind = 'wasm' THEN ''
@@ -219,6 +273,10 @@ CREATE FUNCTION default_kernel(workload_key text, kind text, device_id text, fea
         SELECT c.candidate_id, c.state
         FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
         WHERE p.job_id = j.id AND c.state <> 'failed' AND c.requires <@ $4
+          AND NOT EXISTS (
+            SELECT FROM denied d
+            WHERE d.artifact_sha256 = c.artifact_sha256 AND d.denied
+              AND split_part(d.device_class, ':', 1) = $3)
         ORDER BY p.ordinal LIMIT 1
     ) first
     WHERE j.workload_key = $1 AND j.kind = $2 AND j.state = 'planned'
@@ -226,9 +284,10 @@ CREATE FUNCTION default_kernel(workload_key text, kind text, device_id text, fea
     ORDER BY first.state <> 'compiled', j.space = 'any' LIMIT 1
 $$;
 COMMENT ON FUNCTION default_kernel IS
-    'The most promising candidate that these features can run and that did not fail: of the space of '
-    'the device, or of any GPU until its own is compiled. Leases name it as reference, ballots are '
-    'relative to it, and a device unknown to the zoo is served it once it is compiled.';
+    'The most promising candidate that these features can run, that did not fail and that is denied '
+    'to no class of the device: of its space, or of any GPU until its own is compiled. Leases name '
+    'it as reference, ballots are relative to it, and a device unknown to the zoo is served it once '
+    'it is compiled.';
 
 CREATE FUNCTION unmeasured(job_id bigint, identity_id uuid, device_class text, features text[])
     RETURNS TABLE (candidate_id text, ordinal integer, state text) LANGUAGE sql STABLE AS $$
@@ -242,10 +301,11 @@ CREATE FUNCTION unmeasured(job_id bigint, identity_id uuid, device_class text, f
         SELECT FROM lease l JOIN lease_item i ON i.lease_id = l.id
         WHERE l.identity_id = $2 AND l.device_class = $3 AND l.expires_at > now()
           AND i.candidate_id = c.candidate_id)
+      AND NOT is_denied(c.candidate_id, $3)
 $$;
 COMMENT ON FUNCTION unmeasured IS
     'Candidates of a job that these features can run, compiled or not, which an identity has neither '
-    'reported for a device class nor holds on an open lease.';
+    'reported for a device class nor holds on an open lease, and that are not denied to the class.';
 
 CREATE FUNCTION kernel_time(candidate_id text, device_class text)
     RETURNS TABLE (best_ns double precision, identities bigint) LANGUAGE sql STABLE AS $$

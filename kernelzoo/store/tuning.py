@@ -162,7 +162,8 @@ def progress(
             LEFT JOIN LATERAL (
                 SELECT count(*) AS measurements,
                        count(DISTINCT m.identity_id) AS agents,
-                       min(m.best_ns) FILTER (WHERE m.verdict <> 'rejected') AS best_ns
+                       min(m.best_ns) FILTER (WHERE m.verdict IN ('pending', 'verified'))
+                           AS best_ns
                 FROM measurement m JOIN lease l ON l.id = m.lease_id
                 WHERE m.candidate_id = c.candidate_id AND l.job_id = j.id
             ) m ON true

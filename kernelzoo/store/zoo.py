@@ -23,6 +23,37 @@ class LiveEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeniedEntry:
+    """A live entry that its class must not run any more."""
+
+    version: int
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierEntry:
+    candidate_id: str
+    ballots: int
+    weight: int
+    total_weight: int
+    relative_time: float
+
+    @property
+    def evidence(self) -> Evidence:
+        return Evidence(
+            ballots=self.ballots,
+            weight=self.weight,
+            total_weight=self.total_weight,
+            relative_time=self.relative_time,
+        )
+
+
+NO_EVIDENCE = Evidence(ballots=0, weight=0, total_weight=0, relative_time=1.0)
+"""Of the default kernel, which nobody needs to vote for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRow:
     """An entry of a key, live or retired."""
 
@@ -94,6 +125,37 @@ def live_entry(workload_key: str, device_class: str) -> Query[LiveEntry]:
     )
 
 
+def denied_entry(workload_key: str, device_class: str) -> Query[DeniedEntry]:
+    """The live entry of a key, if it is denied."""
+    return Query(
+        sql="""
+            SELECT e.version, e.state, concat_ws(': ', nullif(d.stage, ''), d.evidence) AS reason
+            FROM zoo_entry e
+            JOIN candidate c ON c.candidate_id = e.candidate_id
+            JOIN denied d ON d.artifact_sha256 = c.artifact_sha256
+                AND d.device_class = e.device_class AND d.denied
+            WHERE e.workload_key = %(key)s AND e.device_class = %(class)s
+              AND e.state <> 'retired'
+        """,
+        parameters={"key": workload_key, "class": device_class},
+        row=DeniedEntry,
+    )
+
+
+def earlier(workload_key: str, device_class: str) -> Query[EarlierEntry]:
+    """The latest version of a key that pages were served and that is not denied."""
+    return Query(
+        sql="""
+            SELECT candidate_id, ballots, weight, total_weight, relative_time FROM zoo_entry
+            WHERE workload_key = %(key)s AND device_class = %(class)s AND served
+              AND NOT is_denied(candidate_id, device_class)
+            ORDER BY version DESC LIMIT 1
+        """,
+        parameters={"key": workload_key, "class": device_class},
+        row=EarlierEntry,
+    )
+
+
 def default_of(workload_key: str, device_class: DeviceClass) -> Query[CandidateIdRow]:
     """The kernel that relative times of this key are relative to."""
     return Query(
@@ -122,14 +184,20 @@ def publish(
     candidate_id: str,
     state: EntryState,
     evidence: Evidence,
+    *,
+    reason: str = "",
 ) -> Statement:
-    """The next version of a key. The live one must have been retired before."""
+    """The next version of a key. The live one must have been retired before. `reason` is for what
+    no vote decided.
+    """
     return Statement(
         sql="""
             INSERT INTO zoo_entry (workload_key, device_class, version, candidate_id, state,
-                                   ballots, weight, total_weight, relative_time)
+                                   ballots, weight, total_weight, relative_time, reason,
+                                   served)
             SELECT %(key)s, %(class)s, coalesce(max(version), 0) + 1, %(candidate)s, %(state)s,
-                   %(ballots)s, %(weight)s, %(total_weight)s, %(relative_time)s
+                   %(ballots)s, %(weight)s, %(total_weight)s, %(relative_time)s,
+                   %(reason)s, %(state)s::text = 'confirmed'
             FROM zoo_entry WHERE workload_key = %(key)s AND device_class = %(class)s
         """,
         parameters={
@@ -137,6 +205,7 @@ def publish(
             "class": device_class,
             "candidate": candidate_id,
             "state": state,
+            "reason": reason,
             "ballots": evidence.ballots,
             "weight": evidence.weight,
             "total_weight": evidence.total_weight,
@@ -179,7 +248,7 @@ def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedR
                 JOIN kernel ON kernel.candidate_id = d.candidate_id
             ) f ON true
             LEFT JOIN zoo_entry e ON e.workload_key = w.key AND e.device_class = %(class)s
-                AND e.state = 'confirmed'
+                AND e.state = 'confirmed' AND NOT is_denied(e.candidate_id, %(class)s)
             LEFT JOIN LATERAL (
                 SELECT to_jsonb(kernel) AS described FROM kernel
                 WHERE kernel.candidate_id = e.candidate_id

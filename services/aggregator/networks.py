@@ -1,23 +1,33 @@
-"""How much one network may weigh in a vote."""
+"""How much one network may weigh."""
 
 from collections import Counter
-
-from kernelzoo.domain.ballot import CastBallot
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 IDENTITIES_PER_NETWORK = 2
 """An identity costs a page load; addresses of another network cost more. The devices of a household
 or an office speak for themselves, and no more loudly than two strangers."""
 
 
-def capped(cast: tuple[CastBallot, ...]) -> tuple[CastBallot, ...]:
-    """The first ballots of each network, so that new identities never displace older ones.
+class OfNetwork(Protocol):
+    """`network`: keyed hash of where somebody came from; '' for the operator's agents."""
 
-    Ballots without a network are of the operator's own agents and count without limit.
+    @property
+    def network(self) -> str: ...
+
+
+Voice = TypeVar("Voice", bound=OfNetwork)
+
+
+def capped(voices: Sequence[Voice], of_each: int = IDENTITIES_PER_NETWORK) -> tuple[Voice, ...]:
+    """The first of each network, so that new identities never displace older ones.
+
+    Those of the operator's own agents count without limit.
     """
     seen: Counter[str] = Counter()
     counted = []
-    for each in cast:
-        seen[each.network] += 1
-        if not each.network or seen[each.network] <= IDENTITIES_PER_NETWORK:
-            counted.append(each)
+    for voice in voices:
+        seen[voice.network] += 1
+        if not voice.network or seen[voice.network] <= of_each:
+            counted.append(voice)
     return tuple(counted)

@@ -13,7 +13,7 @@ from kernelzoo.domain.ballot import CastBallot
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.domain.zoo import EntryState, Evidence
 from services.aggregator.challenge import MARGIN, Challenge, passes, preferences
-from services.aggregator.networks import capped
+from services.aggregator.credibility import credible
 from services.aggregator.vote import Standing, standings
 
 
@@ -68,7 +68,7 @@ def decide(
     """`cast`: the countable ballots, those of older identities first. `default_id`: the kernel
     that relative times are relative to.
     """
-    ballots = capped(cast) if Defence.NETWORKS in rule.defences else cast
+    ballots = credible(cast, rule.defences)
     counted = standings(tuple(each.ballot for each in ballots))
     served = _served(ballots, counted, live, default_id, rule) if counted else None
     if served is None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import psycopg
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
@@ -52,6 +53,21 @@ WITH_CONSTANT_WEIGHTS = """async ([url, key]) => {
     inputs: Object.keys(kernel.inputs),
     verified: await kernel.verify(),
     output: [...kernel.output],
+    a: [...a],
+    b: [...b],
+  };
+}"""
+
+VERIFIED = """async ([url, key]) => {
+  const { KernelZoo } = await import(`${url}/client/sdk.js`);
+  const zoo = await KernelZoo.open(url);
+  const b = Float32Array.from({ length: 33 * 40 }, (_, i) => Math.cos(i));
+  const a = Float32Array.from({ length: 48 * 33 }, (_, i) => Math.sin(i));
+  const kernel = await zoo.kernel(key, { constant: { b }, verify: true });
+  return {
+    output: [...kernel.run({ a })],
+    info: kernel.info,
+    deviceClass: zoo.deviceClass,
     a: [...a],
     b: [...b],
   };
@@ -149,6 +165,30 @@ def test_weights_that_a_page_calls_constant_are_packed_once(stack: Stack, page: 
     layouts = {entry["workload"]: entry["wasm"]["kernel"]["layouts"] for entry in manifest}
     assert layouts[KEY] == []
     assert [layout["tensor"] for layout in layouts[CONSTANT_KEY]] == ["b"], "else nothing is tested"
+
+
+def test_a_kernel_that_is_wrong_here_gives_way_to_the_default_and_the_zoo_hears_of_it(
+    stack: Stack, page: Page
+) -> None:
+    """No output is as exact as the manifest demands then, so that the served kernel is wrong."""
+    failed = []
+
+    def demand(route: Any) -> None:
+        manifest = route.fetch().json()
+        plain, packed = (entry["wasm"] for entry in manifest["entries"])
+        packed.update(tolerance=-1, fallback=plain["kernel"])
+        failed.append(packed["kernel"]["sha256"])
+        route.fulfill(json=manifest)
+
+    page.route("**/v1/zoo/**", demand)
+    used = page.evaluate(VERIFIED, [stack.url, KEY])
+    assert is_product(used)
+    assert used["info"]["sha256"] != failed[0]
+    assert "is right" in used["info"]["fallbackReason"]
+    told = (CONSTANT_KEY, used["deviceClass"], failed[0], "compare")
+    asked = "SELECT workload_key, device_class, artifact_sha256, stage FROM page_failure"
+    with psycopg.connect(stack.postgres.url) as db:
+        eventually(lambda: db.execute(asked).fetchall() == [told], "the failure in the zoo")
 
 
 def test_rows_of_a_table_are_gathered_by_whole_numbers(stack: Stack, page: Page) -> None:

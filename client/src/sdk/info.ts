@@ -14,6 +14,7 @@ import type {
   ServedKernel,
   TargetKind,
 } from "../wire/types.js";
+import type { Failures } from "./failures.js";
 import type { GpuKernel } from "./gpu-kernel.js";
 
 /** What is running, and why. Times in milliseconds. */
@@ -67,6 +68,9 @@ export interface KernelParts {
   readonly entry: ManifestEntry;
   /** Names of inputs that stay the same. */
   readonly constants: readonly string[];
+  /** Device classes of the targets. */
+  readonly classes: Readonly<Record<TargetKind, string>>;
+  readonly failures: Failures;
   /** Null where the zoo has no kernel of it. */
   readonly wasm: Loaded<LoadedKernel> | null;
   /** Null where it is not to run on the GPU, for `backendReason`. */

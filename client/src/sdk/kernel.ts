@@ -5,7 +5,7 @@ import { plainTensors } from "../engine/packing.js";
 import { elementsOf, type Region } from "../engine/plan.js";
 import type { TensorView } from "../engine/views.js";
 import { loadProgram } from "../gpu/load.js";
-import type { ServedKernel } from "../wire/types.js";
+import type { ServedKernel, TargetKind } from "../wire/types.js";
 import { Constants } from "./constants.js";
 import type { GpuKernel } from "./gpu-kernel.js";
 import { describe, type GpuPart, type KernelInfo, type KernelParts, type Loaded } from "./info.js";
@@ -113,7 +113,13 @@ export class Kernel<Inputs = InputViews> {
    */
   run(inputs: InputValues<Inputs> = {}): Float32Array {
     this.#prepare(inputs);
-    this.#bound().run();
+    const bound = this.#bound();
+    try {
+      bound.run();
+    } catch (thrown) {
+      this.#note("wasm", thrown);
+      throw thrown;
+    }
     return this.output;
   }
 
@@ -127,9 +133,13 @@ export class Kernel<Inputs = InputViews> {
   async runAsync(inputs: InputValues<Inputs> = {}): Promise<Float32Array> {
     this.#prepare(inputs);
     this.#running = true;
+    const target = this.#gpu === null ? "wasm" : "webgpu";
     try {
       if (this.#gpu === null) await this.#runWasm();
       else await this.#runGpu(this.#gpu, Object.keys(inputs));
+    } catch (thrown) {
+      this.#note(target, thrown);
+      throw thrown;
     } finally {
       this.#running = false;
       if (this.#disposed) this.#release();
@@ -139,10 +149,44 @@ export class Kernel<Inputs = InputViews> {
 
   /**
    * Compares this kernel with the default one in every entry. `inputs` and `output` are left
-   * as they are. Rejects with KernelZooError as loading does.
+   * as they are. A kernel that differs is told to the zoo, and is the default when it is opened
+   * again. Rejects with KernelZooError as loading does.
    */
   async verify(): Promise<Verification> {
     this.#refuseUnusable();
+    const found = await this.#compared();
+    if (!found.ok) {
+      const message = `Its output is off by ${found.maxError}; ${found.tolerance} is right.`;
+      this.#note(this.#info.backend, new KernelZooError("compare", message));
+    }
+    return found;
+  }
+
+  /** Whether it runs and computes what the default does; what fails is noted. */
+  async works(): Promise<boolean> {
+    try {
+      return (await this.verify()).ok || this.#isDefault;
+    } catch (thrown) {
+      this.#note(this.#info.backend, thrown);
+      if (this.#isDefault) throw thrown;
+      return false;
+    }
+  }
+
+  get #isDefault(): boolean {
+    const running = (this.#gpu ?? this.#parts.wasm) as Loaded<unknown>;
+    return running.used.sha256 === running.served.fallback.sha256;
+  }
+
+  /** Tells the zoo of a failure of the kernel that runs on `target`. */
+  #note(target: TargetKind, thrown: unknown): void {
+    const { classes, entry, failures } = this.#parts;
+    const artifact = this.#parts[target === "wasm" ? "wasm" : "gpu"]?.used.sha256;
+    if (artifact === undefined) return;
+    failures.note({ workload: entry.workload, device_class: classes[target], artifact }, thrown);
+  }
+
+  async #compared(): Promise<Verification> {
     const own = await this.#verified();
     const maxError = maxDifference(own, await this.#expected());
     const { tolerance } = ((this.#gpu ?? this.#parts.wasm) as Loaded<unknown>).served;
@@ -185,6 +229,7 @@ export class Kernel<Inputs = InputViews> {
       output.set(await kernel.read());
     } catch (thrown) {
       if (kernel.loss === null || this.#parts.wasm === null) throw thrown;
+      this.#note("webgpu", thrown);
       this.#gpu = null;
       this.#info = describe(this.#parts, null, sentence(thrown));
       await this.#runWasm();

@@ -6,6 +6,7 @@ import type { Threads } from "../threads/threads.js";
 import { now } from "../timing/clock.js";
 import type { KernelWire, ManifestEntry, ServedKernel } from "../wire/types.js";
 import { type Backend, chooseTarget, type Gpu, type GpuSide } from "./backend.js";
+import type { Failures } from "./failures.js";
 import { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
 import type { GpuPart, KernelParts, Loaded } from "./info.js";
 import { Kernel } from "./kernel.js";
@@ -21,14 +22,19 @@ export interface LoadRequest {
   /** Names of inputs that stay the same. */
   readonly constants: readonly string[];
   readonly manifestMs: number;
+  readonly deviceClass: string;
+  readonly failures: Failures;
   readonly use: "best" | "fallback";
+  /** Compare the kernel with the default before it is handed out. */
+  readonly verify: boolean;
   readonly buffers: GpuBuffers | undefined;
   readonly signal: AbortSignal | undefined;
 }
 
 /** The zoo's kernel, or the default with the reason where the zoo's does not work here. */
 async function bestOf<Made>(
-  { use }: LoadRequest,
+  { use, entry, failures }: LoadRequest,
+  deviceClass: string,
   served: ServedKernel,
   load: (used: KernelWire) => Promise<Made>,
 ): Promise<Loaded<Made>> {
@@ -37,28 +43,34 @@ async function bestOf<Made>(
     return { made: await load(used), served, used, fallbackReason };
   };
   if (use === "fallback") return loaded(fallback, "It was asked for.");
+  const failed = failures.reason(kernel.sha256);
+  if (failed !== null && kernel.sha256 !== fallback.sha256) return loaded(fallback, failed);
   try {
     return await loaded(kernel, null);
   } catch (thrown) {
+    failures.note(
+      { workload: entry.workload, device_class: deviceClass, artifact: kernel.sha256 },
+      thrown,
+    );
     if (!(thrown instanceof KernelZooError) || kernel.sha256 === fallback.sha256) throw thrown;
     return loaded(fallback, thrown.message);
   }
 }
 
 async function loadWasm(request: LoadRequest): Promise<Loaded<LoadedKernel> | null> {
-  const { origin, entry, signal } = request;
+  const { origin, entry, signal, deviceClass } = request;
   if (entry.wasm === null) return null;
-  return bestOf(request, entry.wasm, (used) => loadWhole(origin, used, signal));
+  return bestOf(request, deviceClass, entry.wasm, (used) => loadWhole(origin, used, signal));
 }
 
 async function loadGpu(
   request: LoadRequest,
   served: ServedKernel,
-  { owner }: Gpu,
+  { owner, deviceClass }: Gpu,
 ): Promise<Loaded<GpuPart>> {
   const { origin, buffers, signal } = request;
   const open = await owner.device();
-  return bestOf(request, served, async (used) => {
+  return bestOf(request, deviceClass, served, async (used) => {
     const program = await loadProgram(open, origin, used, signal);
     return { program, kernel: await GpuKernel.make(program, buffers) };
   });
@@ -89,6 +101,13 @@ async function bound<Inputs>(request: LoadRequest, parts: KernelParts): Promise<
     const { wasm } = parts;
     const known = thrown instanceof KernelZooError && wasm !== null;
     if (!known || wasm.used.sha256 === wasm.served.fallback.sha256) throw thrown;
+    const { failures, entry, deviceClass } = request;
+    const failed = {
+      workload: entry.workload,
+      device_class: deviceClass,
+      artifact: wasm.used.sha256,
+    };
+    failures.note(failed, thrown);
     const usual = await loadWasm({ ...request, use: "fallback" });
     return new Kernel<Inputs>({
       ...parts,
@@ -97,12 +116,23 @@ async function bound<Inputs>(request: LoadRequest, parts: KernelParts): Promise<
   }
 }
 
+/** The kernel, once it has shown that it computes what the default does; else the default. */
 export async function loadKernel<Inputs>(request: LoadRequest): Promise<Kernel<Inputs>> {
-  const { origin, arena, threads, entry, constants, manifestMs } = request;
+  const kernel = await loadUnverified<Inputs>(request);
+  if (!request.verify || (await kernel.works())) return kernel;
+  kernel.dispose();
+  // It is known by now as one that failed, so that its default is loaded.
+  return loadUnverified(request);
+}
+
+async function loadUnverified<Inputs>(request: LoadRequest): Promise<Kernel<Inputs>> {
+  const { origin, arena, threads, entry, constants, manifestMs, deviceClass, failures } = request;
   const start = now();
   const [wasm, chosen] = await Promise.all([loadWasm(request), chosenGpu(request)]);
   const loadMs = now() - start;
-  const origins = { origin, arena, threads, entry, constants };
+  const gpuClass = request.gpu.kind === "gpu" ? request.gpu.deviceClass : "";
+  const classes = { wasm: deviceClass, webgpu: gpuClass };
+  const origins = { origin, arena, threads, entry, constants, classes, failures };
   const parts = { ...origins, wasm, ...chosen, manifestMs, loadMs };
   return bound(request, parts);
 }

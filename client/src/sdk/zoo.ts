@@ -5,6 +5,7 @@ import { KernelZooError } from "../engine/error.js";
 import { startThreads, type ThreadCount, type Threads } from "../threads/threads.js";
 import type { ManifestEntry } from "../wire/types.js";
 import { type Backend, chooseTarget, type GpuSide, openGpu } from "./backend.js";
+import { Failures } from "./failures.js";
 import type { GpuBuffers } from "./gpu-kernel.js";
 import type { Kernel } from "./kernel.js";
 import { loadKernel } from "./load.js";
@@ -35,6 +36,11 @@ export interface KernelOptions {
   readonly use?: "best" | "fallback";
   /** The page's own buffers for some tensors on WebGPU, such as another kernel's output. */
   readonly buffers?: GpuBuffers;
+  /**
+   * Runs the kernel and the default once each on the same inputs before it is handed out, and
+   * loads the default where their outputs differ. Costs two runs; false unless told.
+   */
+  readonly verify?: boolean;
 }
 
 export interface ConstantOptions<Names extends PropertyKey> extends KernelOptions {
@@ -70,6 +76,7 @@ interface ZooParts extends Device {
   readonly threads: Threads;
   readonly backend: Backend;
   readonly gpu: GpuSide;
+  readonly failures: Failures;
 }
 
 /**
@@ -125,7 +132,9 @@ export class KernelZoo {
     const gpu = await openGpu(backend, deviceId, own);
     // After the probes, which want the processor for themselves.
     const started = await startThreads(arena, threads);
-    return new KernelZoo({ ...device, origin, signal, arena, threads: started, backend, gpu });
+    const failures = new Failures(origin);
+    const parts = { origin, signal, arena, threads: started, backend, gpu, failures };
+    return new KernelZoo({ ...device, ...parts });
   }
 
   /**
@@ -188,10 +197,10 @@ export class KernelZoo {
     { elapsedMs }: TimedManifest,
     entry: ManifestEntry,
     promised: readonly string[],
-    { use = "best", buffers }: KernelOptions,
+    { use = "best", buffers, verify = false }: KernelOptions,
   ): Promise<Kernel<Inputs>> {
     const constants = [...new Set([...promised, ...constantsOf(entry.workload)])];
-    const request = { entry, constants, manifestMs: elapsedMs, use, buffers };
+    const request = { entry, constants, manifestMs: elapsedMs, use, buffers, verify };
     return loadKernel<Inputs>({ ...this.#parts, ...request });
   }
 }

@@ -44,6 +44,30 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/denied": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * List Denied
+         * @description Artifacts that a class of devices is never served, and those that the operator allowed.
+         */
+        readonly get: operations["list_denied_v1_denied_get"];
+        /**
+         * Decide
+         * @description Deny an artifact to a class, or allow it. What is served of it is rolled back at once.
+         */
+        readonly put: operations["decide_v1_denied_put"];
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/devices": {
         readonly parameters: {
             readonly query?: never;
@@ -78,6 +102,26 @@ export interface paths {
          * @description Take what a file of another tuner says as a hint of what to measure first, and no more.
          */
         readonly post: operations["claim_v1_evidence_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/failures": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Report Failure
+         * @description Say that a served kernel failed in this page. A network has one voice for each kernel.
+         */
+        readonly post: operations["report_failure_v1_failures_post"];
         readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
@@ -459,6 +503,49 @@ export interface components {
          */
         readonly DType: "f32" | "i32" | "i8";
         /**
+         * Decision
+         * @description `stage`: where it failed; '' where the operator decided. `candidates` have these bytes.
+         */
+        readonly Decision: {
+            /** Artifact */
+            readonly artifact: string;
+            /** Candidates */
+            readonly candidates: readonly string[];
+            /** Decided At */
+            readonly decided_at: string;
+            /** Denied */
+            readonly denied: boolean;
+            /** Device Class */
+            readonly device_class: string;
+            /** Evidence */
+            readonly evidence: string;
+            /** Operated */
+            readonly operated: boolean;
+            /** Stage */
+            readonly stage: string;
+            /** Workloads */
+            readonly workloads: readonly string[];
+        };
+        /** DecisionList */
+        readonly DecisionList: {
+            /** Decisions */
+            readonly decisions: readonly components["schemas"]["Decision"][];
+        };
+        /**
+         * DenialRequest
+         * @description Of the operator; `denied` is false to allow an artifact whatever the crowd says.
+         */
+        readonly DenialRequest: {
+            /** Artifact */
+            readonly artifact: string;
+            /** Denied */
+            readonly denied: boolean;
+            /** Device Class */
+            readonly device_class: string;
+            /** Reason */
+            readonly reason: string;
+        };
+        /**
          * Device
          * @description A device that ran an agent, with the engines seen on it and what was probed: the
          *     register-only limits of one core and of the whole GPU, null where nothing was.
@@ -537,6 +624,37 @@ export interface components {
             readonly total_weight: number;
             /** Weight */
             readonly weight: number;
+        };
+        /** FailureNoted */
+        readonly FailureNoted: {
+            /**
+             * Noted
+             * @default true
+             * @constant
+             */
+            readonly noted: true;
+        };
+        /**
+         * FailureReport
+         * @description A served kernel that failed in a page: at `stage`, on a device of this class.
+         */
+        readonly FailureReport: {
+            /** Artifact */
+            readonly artifact: string;
+            /** Detail */
+            readonly detail: string;
+            /** Device Class */
+            readonly device_class: string;
+            /**
+             * Stage
+             * @enum {string}
+             */
+            readonly stage: "validate" | "compile" | "run" | "compare" | "timeout";
+            /**
+             * Workload
+             * @example matmul:f32:m384k768n768
+             */
+            readonly workload: string;
         };
         /**
          * HardwareWire
@@ -1143,6 +1261,70 @@ export interface operations {
             };
         };
     };
+    readonly list_denied_v1_denied_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["DecisionList"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly decide_v1_denied_put: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["DenialRequest"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Decision"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly list_devices_v1_devices_get: {
         readonly parameters: {
             readonly query?: never;
@@ -1194,6 +1376,39 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["ClaimsAccepted"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly report_failure_v1_failures_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["FailureReport"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 202: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["FailureNoted"];
                 };
             };
             /** @description Refused: what, why, what to do */

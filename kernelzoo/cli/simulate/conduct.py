@@ -13,6 +13,8 @@ FINAL_NOISE = 0.004
 """The same of the best of seven to twenty rounds."""
 DISTURBED = 0.03
 """Share of measurements that something else on the device makes longer."""
+LONGER = 0.5
+"""By how much, as a share, on the average; falling off exponentially."""
 CLAIM = 0.4
 """Relative time that a liar claims for the kernel it pushes."""
 
@@ -26,7 +28,7 @@ class Timing:
 
 
 def honest_timing(chance: Random, call_ns: float, reference_ns: float) -> Timing:
-    load = 1 + chance.expovariate(2) if chance.random() < DISTURBED else 1.0
+    load = 1 + chance.expovariate(1 / LONGER) if chance.random() < DISTURBED else 1.0
     return Timing(
         samples_ns=_samples(chance, call_ns * load), reference_ns=_samples(chance, reference_ns)
     )

@@ -1,0 +1,232 @@
+"""Kernels that a class of devices is never served, and the failures that say so."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from kernelzoo.domain.measurement import Outcome
+from kernelzoo.store.ballots import KeyRow
+from kernelzoo.store.candidates import CandidateIdRow
+from kernelzoo.store.query import Query, Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoiceRow:
+    """What an identity, or the pages of a network, last saw of an artifact; '' where it ran."""
+
+    sha256: str
+    network: str
+    stage: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeniedRow:
+    sha256: str
+    device_class: str
+    denied: bool
+    stage: str
+    evidence: str
+    operated: bool
+    decided_at: datetime
+    candidate_ids: list[str]
+    workload_keys: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedRow:
+    """`known`: the artifact is a kernel of the workload. `allowed`: the network is below a cap."""
+
+    known: bool
+    allowed: bool
+
+
+def voices(workload_key: str, device_class: str) -> Query[VoiceRow]:
+    """Of every artifact of a key that failed somewhere on the class and is not decided yet; by
+    artifact, those of older identities first.
+
+    A failure counts where the identity has timed another kernel of the class, so that its device
+    works; what quarantine or a wrong output took out of the count does not.
+    """
+    return Query(
+        sql="""
+            WITH failing AS (
+                SELECT c.artifact_sha256 AS sha256
+                FROM tuning_job j
+                JOIN space_point p ON p.job_id = j.id
+                JOIN candidate c ON c.candidate_id = p.candidate_id
+                JOIN measurement m ON m.candidate_id = c.candidate_id
+                WHERE j.workload_key = %(key)s AND m.device_class = %(class)s
+                  AND m.outcome <> 'ok' AND m.verdict = 'verified'
+                UNION
+                SELECT artifact_sha256 FROM page_failure
+                WHERE workload_key = %(key)s AND device_class = %(class)s
+            ), undecided AS (
+                SELECT sha256 FROM failing f
+                WHERE NOT EXISTS (SELECT FROM denied d WHERE d.artifact_sha256 = f.sha256
+                                  AND d.device_class = %(class)s)
+            ), agents AS (
+                SELECT DISTINCT ON (u.sha256, i.id) u.sha256,
+                       CASE WHEN i.operated THEN '' ELSE i.network END AS network,
+                       CASE WHEN m.outcome = 'ok' THEN '' ELSE m.outcome END AS stage,
+                       i.created_at AS since
+                FROM undecided u
+                JOIN candidate c ON c.artifact_sha256 = u.sha256
+                JOIN measurement m ON m.candidate_id = c.candidate_id
+                    AND m.device_class = %(class)s AND m.verdict = 'verified'
+                JOIN identity i ON i.id = m.identity_id
+                WHERE (i.operated OR i.valid_in_row > 0)
+                  AND EXISTS (SELECT FROM measurement w
+                              WHERE w.identity_id = i.id AND w.device_class = %(class)s
+                                AND w.outcome = 'ok' AND w.verdict = 'verified')
+                ORDER BY u.sha256, i.id, m.created_at DESC
+            ), pages AS (
+                SELECT u.sha256, f.network, f.stage, f.reported_at AS since
+                FROM undecided u JOIN page_failure f
+                  ON f.artifact_sha256 = u.sha256 AND f.device_class = %(class)s
+            )
+            SELECT sha256, network, stage
+            FROM (SELECT * FROM agents UNION ALL SELECT * FROM pages) voice
+            ORDER BY sha256, since
+        """,
+        parameters={"key": workload_key, "class": device_class},
+        row=VoiceRow,
+    )
+
+
+def decide(
+    sha256: str, device_class: str, *, denied: bool, stage: str, evidence: str, operated: bool
+) -> Statement:
+    """The operator's decision replaces any; the crowd's stands only where there is none."""
+    return Statement(
+        sql="""
+            INSERT INTO denied (artifact_sha256, device_class, denied, stage, evidence, operated)
+            SELECT a.sha256, %(class)s, %(denied)s, %(stage)s, %(evidence)s, %(operated)s
+            FROM artifact a WHERE a.sha256 = %(sha256)s
+            ON CONFLICT (artifact_sha256, device_class) DO UPDATE SET
+                denied = EXCLUDED.denied, stage = EXCLUDED.stage, evidence = EXCLUDED.evidence,
+                operated = true, decided_at = now()
+            WHERE EXCLUDED.operated
+        """,
+        parameters={
+            "sha256": sha256,
+            "class": device_class,
+            "denied": denied,
+            "stage": stage,
+            "evidence": evidence,
+            "operated": operated,
+        },
+    )
+
+
+def decisions() -> Query[DeniedRow]:
+    """What is denied, and what the operator allowed; the latest first."""
+    return Query(
+        sql="""
+            SELECT d.artifact_sha256 AS sha256, d.device_class, d.denied, d.stage, d.evidence,
+                   d.operated, d.decided_at,
+                   array_agg(c.candidate_id ORDER BY c.candidate_id) AS candidate_ids,
+                   array_agg(DISTINCT c.workload_key) AS workload_keys
+            FROM denied d JOIN candidate c ON c.artifact_sha256 = d.artifact_sha256
+            GROUP BY d.artifact_sha256, d.device_class
+            ORDER BY d.decided_at DESC LIMIT 1000
+        """,
+        row=DeniedRow,
+    )
+
+
+def denied_of(workload_key: str, device_class: str) -> Query[CandidateIdRow]:
+    return Query(
+        sql="""
+            SELECT c.candidate_id FROM denied d
+            JOIN candidate c ON c.artifact_sha256 = d.artifact_sha256
+            WHERE d.device_class = %(class)s AND d.denied AND c.workload_key = %(key)s
+        """,
+        parameters={"key": workload_key, "class": device_class},
+        row=CandidateIdRow,
+    )
+
+
+def keys_of(sha256: str, device_class: str) -> Query[KeyRow]:
+    """Keys of the class to whose workloads the artifact belongs, live or not."""
+    return Query(
+        sql="""
+            SELECT DISTINCT workload_key, %(class)s AS device_class
+            FROM candidate WHERE artifact_sha256 = %(sha256)s
+        """,
+        parameters={"sha256": sha256, "class": device_class},
+        row=KeyRow,
+    )
+
+
+def note_failure(
+    workload_key: str,
+    device_class: str,
+    sha256: str,
+    network: str,
+    stage: Outcome,
+    detail: str,
+    *,
+    daily_cap: int,
+) -> Query[NotedRow]:
+    """What a page says; told again, it says the same."""
+    return Query(
+        sql="""
+            WITH known AS (
+                SELECT artifact_sha256 FROM candidate
+                WHERE artifact_sha256 = %(sha256)s AND workload_key = %(key)s LIMIT 1
+            ), capped AS (
+                SELECT count(*) >= %(daily_cap)s AS full FROM page_failure
+                WHERE network = %(network)s AND reported_at > now() - interval '1 day'
+            ), noted AS (
+                INSERT INTO page_failure
+                    (artifact_sha256, device_class, network, workload_key, stage, detail)
+                SELECT artifact_sha256, %(class)s, %(network)s, %(key)s, %(stage)s, %(detail)s
+                FROM known, capped WHERE NOT capped.full
+                ON CONFLICT DO NOTHING
+            )
+            SELECT EXISTS (SELECT FROM known) AS known, NOT capped.full AS allowed FROM capped
+        """,
+        parameters={
+            "key": workload_key,
+            "class": device_class,
+            "sha256": sha256,
+            "network": network,
+            "stage": stage,
+            "detail": detail,
+            "daily_cap": daily_cap,
+        },
+        row=NotedRow,
+    )
+
+
+def heard(workload_key: str, device_class: str) -> Statement:
+    """Marks the pages' failures of a key as counted; run it before `voices`."""
+    return Statement(
+        sql="""
+            UPDATE page_failure SET tallied = true
+            WHERE workload_key = %(key)s AND device_class = %(class)s AND NOT tallied
+        """,
+        parameters={"key": workload_key, "class": device_class},
+    )
+
+
+def ring_waiting(stalled_s: float) -> Query[KeyRow]:
+    """Keys with failures of pages that nobody counted yet, and keys whose live entry is denied."""
+    return Query(
+        sql="""
+            WITH rung AS (
+                UPDATE page_failure SET rung_at = now()
+                WHERE NOT tallied AND rung_at < now() - make_interval(secs => %(stalled_s)s)
+                RETURNING workload_key, device_class
+            )
+            SELECT workload_key, device_class FROM rung
+            UNION
+            SELECT e.workload_key, e.device_class
+            FROM denied d
+            JOIN candidate c ON c.artifact_sha256 = d.artifact_sha256
+            JOIN zoo_entry e ON e.candidate_id = c.candidate_id
+                AND e.device_class = d.device_class AND e.state <> 'retired'
+            WHERE d.denied
+        """,
+        parameters={"stalled_s": stalled_s},
+        row=KeyRow,
+    )

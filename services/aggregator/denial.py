@@ -1,0 +1,69 @@
+"""Which kernels a class of devices must not run: those that fail where others work.
+
+That a kernel fails is a claim like its time, and a crowd that may take kernels away is as much of
+a target as one that promotes them. So the test is the same: failures against successes, in a
+proportion that liars cannot have made up.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kernelzoo.domain.ballot import Ballot, CastBallot
+from services.aggregator.challenge import Preferences, passes
+from services.aggregator.networks import capped
+
+DENIERS = 3
+"""Networks of strangers at least, however few liars a zoo expects; of the operator's agents one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voice:
+    """Of one identity, or of one network's pages, its latest on an artifact. `stage` is '' where
+    the kernel ran; `network` is '' for the operator's agents."""
+
+    network: str
+    stage: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """`stage`: where most of them failed."""
+
+    stage: str
+    failed: int
+    ran: int
+    operated: bool
+
+
+def denial(voices: Sequence[Voice], liars: float) -> Denial | None:
+    """`voices`: those of older identities first. What the operator's own agents say is decisive."""
+    own = [voice for voice in voices if not voice.network]
+    counted = own or capped(voices, of_each=1)
+    stages = Counter(voice.stage for voice in counted if voice.stage)
+    failed = stages.total()
+    found = Preferences(challenger=failed, champion=len(counted) - failed)
+    enough = failed > found.champion if own else failed >= DENIERS and passes(found, liars)
+    if not enough:
+        return None
+    return Denial(
+        stage=stages.most_common(1)[0][0],
+        failed=failed,
+        ran=found.champion,
+        operated=bool(own),
+    )
+
+
+def without(cast: Sequence[CastBallot], denied_ids: frozenset[str]) -> tuple[CastBallot, ...]:
+    """Ballots as if nobody had measured what is denied; empty ones are left out."""
+    kept = tuple(_without(each, denied_ids) for each in cast)
+    return tuple(each for each in kept if each.ballot.lines)
+
+
+def _without(cast: CastBallot, denied_ids: frozenset[str]) -> CastBallot:
+    lines = tuple(line for line in cast.ballot.lines if line.candidate_id not in denied_ids)
+    return replace(
+        cast,
+        ballot=Ballot(identity=cast.ballot.identity, lines=lines),
+        measured=tuple(line for line in cast.measured if line.candidate_id not in denied_ids),
+    )

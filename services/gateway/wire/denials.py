@@ -1,0 +1,51 @@
+"""Kernels that a class of devices is never served, and what pages report of failures."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from services.gateway.wire.model import STORABLE, CandidateId, Sha256, WireModel, WorkloadKey
+
+ClassText = Annotated[str, Field(max_length=256, pattern=STORABLE)]
+Stage = Literal["validate", "compile", "run", "compare", "timeout"]
+
+
+class FailureReport(WireModel):
+    """A served kernel that failed in a page: at `stage`, on a device of this class."""
+
+    workload: WorkloadKey
+    device_class: ClassText
+    artifact: Sha256
+    stage: Stage
+    detail: Annotated[str, Field(max_length=500, pattern=STORABLE)]
+
+
+class FailureNoted(WireModel):
+    noted: Literal[True] = True
+
+
+class DenialRequest(WireModel):
+    """Of the operator; `denied` is false to allow an artifact whatever the crowd says."""
+
+    artifact: Sha256
+    device_class: ClassText
+    denied: bool
+    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=STORABLE)]
+
+
+class Decision(WireModel):
+    """`stage`: where it failed; '' where the operator decided. `candidates` have these bytes."""
+
+    artifact: Sha256
+    device_class: str
+    denied: bool
+    stage: str
+    evidence: str
+    operated: bool
+    decided_at: str
+    candidates: list[CandidateId]
+    workloads: list[WorkloadKey]
+
+
+class DecisionList(WireModel):
+    decisions: list[Decision]

@@ -1,0 +1,273 @@
+"""Kernels that fail on a class: claimed by strangers and pages, decided, taken back."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.zoo import EntryState, Evidence
+from kernelzoo.settings import Settings
+from kernelzoo.store import wake, zoo
+from kernelzoo.store.blocking import execute
+from services.aggregator.publishing import Rule
+from services.gateway.app import application
+from tests.database.client import OPERATOR, Agent, open_agent
+from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
+from tests.database.strangers import Crowd, crowd_of, timed
+from tests.reports import failure
+from tests.running import eventually
+from workers.aggregating import tally, verify_lease
+from workers.ringing import stalled
+
+pytestmark = pytest.mark.usefixtures("job_id")
+
+CLASS = DeviceClass.parse("0123456789abcdef:r1-0:wasm+relaxed-simd+simd128")
+DEFAULT, SECOND, THIRD = (
+    candidate.candidate_id
+    for candidate in (make_candidate(0), make_candidate(1), make_candidate(2, RELAXED))
+)
+EVIDENCE = Evidence(ballots=5, weight=25, total_weight=30, relative_time=0.5)
+RULE = Rule(quorum=5, liars=0.2)
+
+
+@pytest.fixture
+def come(settings: Settings) -> Iterator[Crowd]:
+    with crowd_of(settings) as crowd:
+        yield crowd
+
+
+def artifact_of(db: Connection, candidate_id: str) -> str:
+    row = db.execute(
+        "SELECT artifact_sha256 FROM candidate WHERE candidate_id = %s", (candidate_id,)
+    ).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def publish(db: Connection, *candidates: str, state: EntryState = EntryState.CONFIRMED) -> None:
+    for candidate in candidates:
+        execute(db, zoo.retire(WORKLOAD.key, str(CLASS)))
+        execute(db, zoo.publish(WORKLOAD.key, str(CLASS), candidate, state, EVIDENCE))
+    execute(db, wake.zoo_changed())
+
+
+def served(http: TestClient, device_class: str = str(CLASS)) -> dict[str, Any]:
+    (entry,) = http.get(f"/v1/zoo/{WORKLOAD.key}/{device_class}").json()["entries"]
+    return dict(entry["wasm"])
+
+
+def decide(http: TestClient, artifact: str, *, denied: bool) -> dict[str, Any]:
+    body = {
+        "artifact": artifact,
+        "device_class": str(CLASS),
+        "denied": denied,
+        "reason": "it crashed a phone",
+    }
+    answer = http.put("/v1/denied", json=body, headers=OPERATOR)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def history(db: Connection) -> list[tuple[str, str, str]]:
+    rows = db.execute("SELECT candidate_id, state, reason FROM zoo_entry ORDER BY version")
+    return rows.fetchall()
+
+
+def test_a_denied_entry_gives_way_to_the_version_that_was_served_before(
+    http: TestClient, db: Connection
+) -> None:
+    publish(db, SECOND, THIRD)
+    eventually(lambda: served(http)["kernel"]["candidate"] == THIRD, "the winner")
+    decision = decide(http, artifact_of(db, THIRD), denied=True)
+    assert decision["candidates"] == [THIRD]
+    # At once, before any worker ran:
+    eventually(lambda: served(http)["kernel"]["candidate"] == DEFAULT, "the default")
+    (job,) = [job for job in stalled(db, 0, 16) if job.name == "tally"]
+    assert job.arguments == (WORKLOAD.key, str(CLASS))
+    tally(db, WORKLOAD.key, str(CLASS), RULE)
+    eventually(lambda: served(http)["kernel"]["candidate"] == SECOND, "the version before")
+    assert served(http)["version"] == 3
+    assert history(db)[-1] == (
+        SECOND,
+        "confirmed",
+        "version 2 is denied: it crashed a phone",
+    )
+    assert [job for job in stalled(db, 0, 16) if job.name == "tally"] == []
+
+
+def test_what_was_never_served_is_not_rolled_back_to(http: TestClient, db: Connection) -> None:
+    publish(db, SECOND, state=EntryState.PROVISIONAL)
+    publish(db, THIRD)
+    decide(http, artifact_of(db, THIRD), denied=True)
+    tally(db, WORKLOAD.key, str(CLASS), RULE)
+    assert [(kernel, state) for kernel, state, _ in history(db)][-1] == (DEFAULT, "confirmed")
+
+
+def test_two_denied_versions_are_stepped_over(http: TestClient, db: Connection) -> None:
+    publish(db, DEFAULT, SECOND, THIRD)
+    decide(http, artifact_of(db, SECOND), denied=True)
+    decide(http, artifact_of(db, THIRD), denied=True)
+    tally(db, WORKLOAD.key, str(CLASS), RULE)
+    assert history(db)[-1][0] == DEFAULT
+
+
+def test_a_denied_default_is_replaced_by_the_next_that_the_device_can_run(
+    http: TestClient, db: Connection
+) -> None:
+    assert served(http)["kernel"]["candidate"] == DEFAULT
+    decide(http, artifact_of(db, DEFAULT), denied=True)
+    eventually(lambda: served(http)["fallback"]["candidate"] == SECOND, "another default")
+    other = "fedcba9876543210:r1-0:wasm+relaxed-simd+simd128"
+    assert served(http, other)["kernel"]["candidate"] == DEFAULT
+
+
+def test_a_denied_kernel_is_not_lent_and_an_allowed_one_is_again(
+    http: TestClient, db: Connection
+) -> None:
+    agent = open_agent(http)
+    for denied, lent in ((True, [DEFAULT, SECOND]), (False, [THIRD])):
+        body = {
+            "artifact": artifact_of(db, THIRD),
+            "device_class": agent.device_class,
+            "denied": denied,
+            "reason": "a test",
+        }
+        assert http.put("/v1/denied", json=body, headers=OPERATOR).status_code == 200
+        lease = agent.lease().json()
+        assert [kernel["candidate"] for kernel in lease["candidates"]] == lent
+
+
+def fail(agent: Agent, db: Connection, candidate: str) -> None:
+    """Everything else of the lease works."""
+    lease = agent.lease().json()
+    salt = int(lease["lease"])
+    report = [
+        failure(each["candidate"], "run")
+        if each["candidate"] == candidate
+        else timed(lease, each["candidate"], 1000.0, salt)
+        for each in lease["candidates"]
+    ]
+    assert agent.report(lease, report).status_code == 202
+    verify_lease(db, int(lease["lease"]))
+    tally(db, WORKLOAD.key, agent.device_class, RULE)
+
+
+def denied(db: Connection) -> list[tuple[str, str, str]]:
+    return db.execute("SELECT artifact_sha256, stage, evidence FROM denied").fetchall()
+
+
+def test_strangers_deny_a_kernel_that_fails_for_all_of_them_and_one_does_not(
+    come: Crowd, db: Connection
+) -> None:
+    for network in range(5):
+        assert denied(db) == []
+        fail(come(network), db, THIRD)
+    assert denied(db) == [(artifact_of(db, THIRD), "run", "failed for 5 of 5 networks")]
+
+
+def test_many_of_one_network_deny_nothing(come: Crowd, db: Connection) -> None:
+    for _ in range(2):
+        fail(come(1), db, THIRD)
+    db.execute("UPDATE identity SET network = 'one'")
+    assert denied(db) == []
+
+
+def test_one_of_the_operators_agents_denies(http: TestClient, db: Connection) -> None:
+    fail(open_agent(http), db, THIRD)
+    assert denied(db) == [(artifact_of(db, THIRD), "run", "failed for 1 of 1 operated agents")]
+
+
+def test_a_device_on_which_nothing_works_says_nothing(http: TestClient, db: Connection) -> None:
+    agent = open_agent(http)
+    lease = agent.lease().json()
+    agent.report(lease, [failure(each["candidate"], "run") for each in lease["candidates"]])
+    verify_lease(db, int(lease["lease"]))
+    tally(db, WORKLOAD.key, agent.device_class, RULE)
+    assert denied(db) == []
+
+
+def test_what_the_operator_allowed_no_crowd_denies(http: TestClient, db: Connection) -> None:
+    agent = open_agent(http)
+    body = {
+        "artifact": artifact_of(db, THIRD),
+        "device_class": agent.device_class,
+        "denied": False,
+        "reason": "a broken driver of one phone",
+    }
+    http.put("/v1/denied", json=body, headers=OPERATOR)
+    fail(agent, db, THIRD)
+    (listed,) = http.get("/v1/denied").json()["decisions"]
+    assert (listed["denied"], listed["operated"]) == (False, True)
+
+
+def page_failure(settings: Settings, network: int, sha256: str, **changes: Any) -> tuple[int, Any]:
+    body = {
+        "workload": WORKLOAD.key,
+        "device_class": str(CLASS),
+        "artifact": sha256,
+        "stage": "run",
+        "detail": "RuntimeError: unreachable",
+    }
+    with TestClient(application(settings), client=(f"10.1.{network}.1", 5000)) as http:
+        answer = http.post("/v1/failures", json={**body, **changes})
+        return answer.status_code, answer.json()
+
+
+def test_pages_of_many_networks_take_a_served_kernel_back(
+    settings: Settings, db: Connection
+) -> None:
+    publish(db, SECOND)
+    artifact = artifact_of(db, SECOND)
+    for network in (1, 1, 1, 2, 3, 4):
+        assert page_failure(settings, network, artifact) == (202, {"noted": True})
+        if any(job.name == "tally" for job in stalled(db, 0, 16)):
+            tally(db, WORKLOAD.key, str(CLASS), RULE)
+    assert denied(db) == []
+    page_failure(settings, 5, artifact)
+    tally(db, WORKLOAD.key, str(CLASS), RULE)
+    assert denied(db) == [(artifact, "run", "failed for 5 of 5 networks")]
+    assert history(db)[-1][0] == DEFAULT
+
+
+def test_a_network_that_reports_without_end_is_told_to_wait(
+    settings: Settings, db: Connection
+) -> None:
+    few = settings.model_copy(update={"failures_per_network_per_day": 1})
+    assert page_failure(few, 1, artifact_of(db, SECOND))[0] == 202
+    status, problem = page_failure(few, 1, artifact_of(db, THIRD))
+    assert status == 429
+    assert "1 failures within a day" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({"artifact": "0" * 64}, 404, "read the manifest again"),
+        ({"workload": "relu:f32:n4"}, 404, "read the manifest again"),
+        ({"device_class": "nonsense"}, 422, "is malformed"),
+        ({"stage": "network"}, 422, "stage"),
+        ({"detail": "\0"}, 422, "detail"),
+    ],
+)
+def test_a_report_of_no_sense_is_refused_with_the_reason(
+    settings: Settings, db: Connection, changes: dict[str, Any], status: int, words: str
+) -> None:
+    found = page_failure(settings, 1, artifact_of(db, SECOND), **changes)
+    assert found[0] == status
+    assert words in found[1]["detail"]
+    assert db.execute("SELECT count(*) FROM page_failure").fetchone() == (0,)
+
+
+def test_strangers_cannot_decide(http: TestClient, db: Connection) -> None:
+    body = {
+        "artifact": artifact_of(db, SECOND),
+        "device_class": str(CLASS),
+        "denied": True,
+        "reason": "mischief",
+    }
+    assert http.put("/v1/denied", json=body).status_code == 401
+    assert denied(db) == []
+    unknown = {**body, "artifact": "0" * 64}
+    assert http.put("/v1/denied", json=unknown, headers=OPERATOR).status_code == 404
