@@ -457,7 +457,7 @@ export interface components {
          * DType
          * @enum {string}
          */
-        readonly DType: "f32" | "i32" | "i8";
+        readonly DType: "f32" | "f16" | "i32" | "i8";
         /**
          * Device
          * @description A device that ran an agent, with the engines seen on it and what was probed: the
