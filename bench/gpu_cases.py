@@ -10,7 +10,8 @@ class GpuCase:
     """`speedup` is wanted against the better peer, `of_limit` of the register-only limit; None
     where nothing is.
 
-    `reads_once` says that memory is the limit, not arithmetic: every weight is used once.
+    `reads_once` says that memory is the limit, not arithmetic: every weight is used once. `moves`
+    says that it is, and that a copy of the output's size is what is to be held against.
     """
 
     name: str
@@ -18,6 +19,7 @@ class GpuCase:
     speedup: float | None = None
     of_limit: float | None = None
     reads_once: bool = False
+    moves: bool = False
 
 
 def case(
@@ -27,6 +29,7 @@ def case(
     *,
     of_limit: float | None = None,
     reads_once: bool = False,
+    moves: bool = False,
 ) -> GpuCase:
     return GpuCase(
         name=name,
@@ -34,6 +37,7 @@ def case(
         speedup=speedup,
         of_limit=of_limit,
         reads_once=reads_once,
+        moves=moves,
     )
 
 
@@ -46,8 +50,22 @@ GPU_CASES = (
     case("decode", "matmul:f32:m1k768n3072", reads_once=True),
     case("logits", "matmul:f32:m1k768n50257", reads_once=True),
     case("conv", "conv2d:f32:b1h56w56c64o64r3q3s1p1"),
+    case("stem", "conv2d:f32:b1h224w224c3o64r7q7s2p3"),
+    case("softmax", "softmax:f32:m16384n1024", moves=True),
+    case("layer-norm", "layer_norm:f32:m16384n1024", moves=True),
+    case("gelu", "gelu:f32:n16777216", moves=True),
+    case("add", "add:f32:n16777216", moves=True),
+    case("K0-f16", "matmul:f16:m384k768n768"),
+    case("K1-f16", "matmul:f16:m640k768n3072"),
+    case("K2-f16", "batch_matmul:f16:b12m384k384n64"),
+    case("K3-f16", "batch_matmul:f16:b120m64k64n64"),
+    case("4096-f16", "matmul:f16:m4096k4096n4096"),
+    case("decode-f16", "matmul:f16:m1k768n3072", reads_once=True),
+    case("logits-f16", "matmul:f16:m1k768n50257", reads_once=True),
+    case("softmax-f16", "softmax:f16:m16384n1024", moves=True),
 )
-"""K0 to K3 are of nnJIT's section 7.3, conv is of ResNet-50's first stage."""
+"""K0 to K3 are of nnJIT's section 7.3, conv and stem of ResNet-50. What moves is 64 MiB each way
+in f32, more than the 50 MB that an H200 keeps in its second-level cache."""
 
 QUICK = ("K0", "K3")
 """What an adapter that is a CPU can do in a minute or two."""

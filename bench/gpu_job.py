@@ -34,6 +34,7 @@ class JobCase(_Camel):
     configs: dict[str, str]
     compile_ms: float
     reads_once: int | None
+    moves: bool
 
 
 class JobRounds(_Camel):
@@ -120,7 +121,11 @@ def _case(space: GpuSpace) -> JobCase:
     moved = made.model_copy(update={"reference": kernels[0], "candidates": kernels})
     reads_once = 1 if space.case.reads_once else None
     return JobCase(
-        lease=moved, configs=space.configs, compile_ms=space.compile_ms, reads_once=reads_once
+        lease=moved,
+        configs=space.configs,
+        compile_ms=space.compile_ms,
+        reads_once=reads_once,
+        moves=space.case.moves,
     )
 
 

@@ -5,7 +5,14 @@ from dataclasses import replace
 
 from bench.gpu_answer import Answer
 from bench.gpu_cases import GPU_CASES, GpuCase
-from bench.gpu_standings import LIMIT, OURS, READING, GpuStanding, GpuStandings, gpu_standings
+from bench.gpu_standings import (
+    LIMIT,
+    OURS,
+    READING,
+    GpuStanding,
+    GpuStandings,
+    gpu_standings,
+)
 from bench.report import Cell, Claim, Report
 
 ON_CPU = ("google", "swiftshader")
@@ -73,7 +80,7 @@ def _notes(held: GpuStandings) -> dict[str, str]:
 
 COLUMNS = (
     *("workload", "what", "kernel_us", "call_us", "batch_us", "profile_us", "spread"),
-    *("gflops", "of_limit", "gb_s", "kernel_x", "call_x", "note"),
+    *("gflops", "of_limit", "gb_s", "of_memory", "kernel_x", "call_x", "note"),
 )
 
 
@@ -95,6 +102,7 @@ def _row(held: GpuStandings, name: str, standing: GpuStanding) -> dict[str, Cell
         "gflops": standing.gflops or None,
         "of_limit": standing.gflops / limit if limit and standing.gflops else None,
         "gb_s": _bandwidth(held, standing),
+        "of_memory": _of_memory(held, standing),
         "kernel_x": _kernel_ratio(held, standing),
         "call_x": _call_ratio(held, standing),
         "note": _note(held) if name == OURS else "",
@@ -110,15 +118,26 @@ def _note(held: GpuStandings) -> str:
     space = held.space
     if space is None:
         return held.ours.config
-    return f"{held.ours.config}; best of {space.tried}, median {space.median_share:.0%}"
+    shares = f"first {space.default_share:.0%}, median {space.median_share:.0%}"
+    return f"{held.ours.config}; best of {space.tried}, {shares}"
 
 
 def _bandwidth(held: GpuStandings, standing: GpuStanding) -> float | None:
-    """10^9 bytes of weights a second, where memory is the limit."""
-    reading = held.found.get(READING)
-    if reading is None or standing.result.name.startswith(LIMIT):
+    """10^9 bytes a second, where memory is the limit: of weights, or of all that is moved."""
+    memory = held.memory
+    if memory is None or standing.result.name.startswith(LIMIT):
         return None
-    return reading.result.bytes / standing.kernel_ns
+    if memory.result.name == READING or standing is memory:
+        return memory.result.bytes / standing.kernel_ns
+    return CASES[held.contest.case].workload.bytes_moved / standing.kernel_ns
+
+
+def _of_memory(held: GpuStandings, standing: GpuStanding) -> float | None:
+    """Share of the bandwidth of a loop that reads, or copies, and does nothing else."""
+    own = _bandwidth(held, standing)
+    if held.memory is None or own is None:
+        return None
+    return own / (held.memory.result.bytes / held.memory.kernel_ns)
 
 
 def _kernel_ratio(held: GpuStandings, standing: GpuStanding) -> float | None:

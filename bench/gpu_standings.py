@@ -8,6 +8,7 @@ from bench.gpu_answer import Contest, Result, Screened
 PEERS = ("tfjs", "ort")
 LIMIT = "limit-"
 READING = "reading"
+COPYING = "copying"
 OURS = "ours"
 FIRST = 40
 """Candidates after which the best found should be near the best of all."""
@@ -42,12 +43,13 @@ class GpuStanding:
 class GpuSpaceFigures:
     """Of the candidates that the adapter may run, in the order of the space.
 
-    `median_share` is the median candidate's speed over the best one's, `first_share` that of the
-    best of the first 40.
+    `default_share` is the speed of the first candidate over the best one's, 0 where it failed;
+    `median_share` that of the median one, `first_share` that of the best of the first 40.
     """
 
     tried: int
     failed: int
+    default_share: float
     median_share: float
     first_share: float
 
@@ -75,6 +77,11 @@ class GpuStandings:
         return max((each.flops / min(each.kernel_ns) for each in limits), default=0.0)
 
     @property
+    def memory(self) -> GpuStanding | None:
+        """The loop that memory limits, where that is the limit of the case."""
+        return self.found.get(READING) or self.found.get(COPYING)
+
+    @property
     def space(self) -> GpuSpaceFigures | None:
         return space_figures(self.contest.screened)
 
@@ -100,6 +107,7 @@ def space_figures(screened: tuple[Screened, ...]) -> GpuSpaceFigures | None:
     return GpuSpaceFigures(
         tried=len(times),
         failed=len(times) - len(timed),
+        default_share=0.0 if times[0] is None else min(timed) / times[0],
         median_share=min(timed) / median(timed),
         first_share=min(timed) / min(first),
     )

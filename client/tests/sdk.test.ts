@@ -295,6 +295,8 @@ test("the command that registers a workload follows from its key", () => {
   );
   const constant = "matmul:f32:m1k2n3:constant=b";
   assert.equal(registerCommand(constant), `kernelzoo tune ${constant}`);
+  const half = "matmul:f16:m1k2n3:constant=b";
+  assert.equal(registerCommand(half), `kernelzoo tune ${half} --target webgpu`);
 });
 
 test("SDK, engine and probe are at most 20 kB gzip, in one file but for the probes of GPUs", async () => {

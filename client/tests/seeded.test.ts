@@ -7,7 +7,7 @@ interface Case {
   readonly seed: number;
   readonly values: readonly { tensor: number; index: number; value: number }[];
   readonly whole: readonly {
-    dtype: "i8" | "i32";
+    dtype: "f16" | "i8" | "i32";
     limit: number;
     tensor: number;
     index: number;
@@ -31,8 +31,8 @@ for (const { seed, values, whole, output_elements, positions } of golden.cases) 
       assert.equal(filled[index], value);
     }
     for (const { dtype, limit, tensor, index, value } of whole) {
-      const filled = dtype === "i8" ? new Int8Array(index + 1) : new Int32Array(index + 1);
-      fillSeeded(filled, seed, tensor, limit);
+      const filled = new { f16: Float32Array, i8: Int8Array, i32: Int32Array }[dtype](index + 1);
+      fillSeeded(filled, seed, tensor, { dtype, limit });
       assert.equal(filled[index], value);
     }
     assert.deepEqual(sampledPositions(seed, output_elements), positions);

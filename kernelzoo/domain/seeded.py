@@ -1,12 +1,14 @@
 """Seeded inputs, identical in Python and in the browser, computable entry by entry.
 
 Element `i` of input tensor `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32,
-24 bits scaled to [-0.5, 0.5), which is exact; for i8, its highest byte from -128 on; for an index,
-its remainder below the limit. `mix` is the 32-bit finaliser of MurmurHash3. The client implements
+24 bits scaled to [-0.5, 0.5), which is exact; for f16, that rounded to the nearest; for i8, its
+highest byte from -128 on; for an index, its remainder below the limit. `mix` is the 32-bit
+finaliser of MurmurHash3. The client implements
 the same in `client/src/engine/seeded.ts`; both are held to `tests/golden/seeded.json`.
 """
 
 from math import sqrt
+from struct import pack, unpack
 
 from kernelzoo.domain.operators import Family
 from kernelzoo.domain.target import TargetKind
@@ -19,6 +21,9 @@ SAMPLED_ENTRIES = 64
 UNIT = {TargetKind.WASM: 2.0**-24, TargetKind.WEBGPU: 2.0**-23}
 """Largest relative error of one rounding to float32. WebAssembly rounds to nearest; WGSL lets sums
 and products be rounded up or down (section 15.7.4), reassociated and fused (15.7.5)."""
+HALF_UNIT, HALF_STEP = 2.0**-10, 2.0**-24
+"""The same of a result that is stored as f16, which WGSL rounds in either direction (15.7.6), and
+the step of the smallest f16."""
 FUNCTION_ROUNDINGS = 16
 """More units than any function of the compiler, or the arithmetic around it, takes. In WebAssembly
 all are polynomials, within 3 ulp. In WGSL exp is the device's, within 3 + 2·|x| ulp: 5 in softmax,
@@ -48,6 +53,9 @@ def input_value(
     match dtype:
         case DType.F32:
             return (bits >> 8) * 2.0**-24 - 0.5
+        case DType.F16:
+            (value,) = unpack("<e", pack("<e", (bits >> 8) * 2.0**-24 - 0.5))
+            return float(value)
         case DType.I8:
             return (bits >> 24) - 128
         case DType.I32:
@@ -62,8 +70,18 @@ def sampled_positions(seed: int, output_elements: int) -> tuple[int, ...]:
 
 
 def comparison_tolerance(workload: Workload, kind: TargetKind = TargetKind.WASM) -> float:
-    """Largest absolute difference between two right float32 results under seeded inputs."""
-    unit = UNIT[kind]
+    """Largest absolute difference between two right results under seeded inputs.
+
+    Of f16 are inputs, which are exact, and the entry that is stored, which is rounded once.
+    """
+    tolerance = _of_computing(workload, UNIT[kind])
+    if workload.dtype is not DType.F16:
+        return tolerance
+    return tolerance + 2 * (HALF_UNIT * _largest(workload) + HALF_STEP)
+
+
+def _of_computing(workload: Workload, unit: float) -> float:
+    """In float32."""
     match workload.operator.family:
         case Family.CONTRACTION | Family.CONVOLUTION:
             return _of_sums(workload, unit)
@@ -108,3 +126,25 @@ def _of_rows(workload: Workload, unit: float) -> float:
         case "layer_norm" | "rms_norm":
             return 2 * roundings * (12 if n >= FEW_COLUMNS else 320)
     return 2 * roundings * (n / 2 if workload.operator.name == "row_sum" else 1)
+
+
+def _largest(workload: Workload) -> float:
+    """No entry is larger under seeded inputs; a sum of products is six deviations, √n/12 each."""
+    n = workload.reduction_length
+    match workload.operator.family:
+        case Family.CONTRACTION | Family.CONVOLUTION if len(workload.operator.inputs) > 1:
+            scale = I8_SCALE if any(t.dtype is DType.I8 for t in workload.tensors) else 1
+            return scale * min(n / 4, sqrt(n) / 2) + len(workload.epilogue)
+        case Family.ROWS:
+            return _largest_of_rows(workload.operator.name, workload.extent["n"])
+    return 2.0
+
+
+def _largest_of_rows(name: str, n: int) -> float:
+    """An entry is at most two deviations from its mean, or √n where a row has few columns."""
+    match name:
+        case "softmax":
+            return min(1, 3 / n)
+        case "row_sum":
+            return min(n / 2, 2 * sqrt(n))
+    return 3.0

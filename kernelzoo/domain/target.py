@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
+from kernelzoo.domain.workload import DType, Workload
 from kernelzoo.errors import InvalidInput
 
 
@@ -22,6 +23,20 @@ FEATURES = {
 """Of webgpu, limits above those that every adapter has are features in steps: bytes of a storage
 binding, invocations and bytes of memory of a workgroup. An adapter has each step that it reaches.
 """
+
+DTYPES = {TargetKind.WASM: (DType.F32,), TargetKind.WEBGPU: (DType.F32, DType.F16)}
+"""What keys may name for a target: WebAssembly has no instruction that reads or rounds an f16."""
+
+
+def refuse_unsupported(workload: Workload, kind: TargetKind) -> None:
+    """Raises InvalidInput for a workload that has no kernels for the target."""
+    if workload.dtype not in DTYPES[kind]:
+        names = ", ".join(DTYPES[kind])
+        others = " or ".join(other for other in TargetKind if workload.dtype in DTYPES[other])
+        raise InvalidInput(
+            f"{kind} has kernels of {names} alone, not of {workload.dtype} as in "
+            f"{workload.key}; tune it for {others} (--target {others}), or write {names}"
+        )
 
 
 def parse_kind(text: str) -> TargetKind:

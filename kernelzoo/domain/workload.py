@@ -16,22 +16,26 @@ from kernelzoo.domain.operators import EPILOGUES, OPERATORS, EpilogueKind, Opera
 from kernelzoo.errors import InvalidInput
 
 MAX_EXTENT = 65_536
+MAX_ENTRIES = 1 << 26
+"""Of an operator with one axis, whose extent is all there is of a tensor."""
 MAX_TENSOR_BYTES = 1 << 28
 MAX_FLOPS = 1 << 40
 
 
 class DType(StrEnum):
     F32 = "f32"
+    F16 = "f16"
     I32 = "i32"
     I8 = "i8"
 
     @property
     def size_bytes(self) -> int:
-        return {DType.F32: 4, DType.I32: 4, DType.I8: 1}[self]
+        return {DType.F32: 4, DType.F16: 2, DType.I32: 4, DType.I8: 1}[self]
 
 
-KEY_DTYPES = (DType.F32,)
-"""What a key may name; the others belong to single inputs of certain operators."""
+KEY_DTYPES = (DType.F32, DType.F16)
+"""What a key may name; the others belong to single inputs of certain operators. Of f16 are the
+tensors alone: kernels compute in f32 and round what they store."""
 
 
 class Role(StrEnum):
@@ -144,10 +148,11 @@ class Workload:
         operator = self.operator
         for axis, extent in zip(operator.axes, self.extents, strict=True):
             least = 0 if axis in operator.attributes else 1
-            if not least <= extent <= MAX_EXTENT:
+            most = MAX_ENTRIES if len(operator.axes) == 1 else MAX_EXTENT
+            if not least <= extent <= most:
                 raise InvalidInput(
                     f"extent {axis}={extent} of {operator.name} is out of range; "
-                    f"it must be from {least} to {MAX_EXTENT}"
+                    f"it must be from {least} to {most}"
                 )
         if operator.strided:
             self._refuse_windows()

@@ -33,6 +33,9 @@ def input_values(seed: int, number: int, index: Indices, tensor: Tensor) -> Floa
     match tensor.dtype:
         case DType.F32:
             return (x >> 8).astype(np.float64) * 2.0**-24 - 0.5
+        case DType.F16:
+            exact = (x >> 8).astype(np.float64) * 2.0**-24 - 0.5
+            return exact.astype(np.float16).astype(np.float64)
         case DType.I8:
             return (x >> 24).astype(np.float64) - 128
         case DType.I32:

@@ -17,6 +17,7 @@ from services.tuner.families import planned
 from services.tuner.frontend.contraction import packing_program
 from services.tuner.frontend.expressions import Node
 from services.tuner.frontend.lowering import plain_program
+from services.tuner.halves import halves_of
 from services.tuner.ir.kinds import LANES
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.pipeline import Freedom, run_gpu_passes, run_passes
@@ -176,7 +177,8 @@ def gpu_compilation(candidate: Candidate) -> GpuCompilation:
     try:
         scheduled = gpu_programs(candidate)
         optimised = tuple(map(run_gpu_passes, scheduled))
-        module = printed(optimised, tuple(tensor.name for tensor in tensors))
+        names = tuple(tensor.name for tensor in tensors)
+        module = printed(optimised, names, halves_of(candidate))
     except UnsupportedProgram as error:
         raise UnsupportedProgram(f"{candidate.workload.key}: {error}") from error
     manifest = ArtifactManifest(

@@ -7,6 +7,7 @@ from kernelzoo.domain.candidate import Candidate, Setting
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
+from services.tuner.halves import SETTING, SHADER_F16, Halves, has_halves
 
 BASE = ("simd128",)
 RELAXED = ("relaxed-simd", "simd128")
@@ -26,6 +27,8 @@ class Settings:
         if candidate.kind is not kind:
             raise InvalidSchedule(f"a {candidate.kind} candidate is no schedule for {kind}")
         known = tuple(field.name for field in fields(kind_of_config))
+        if has_halves(candidate.workload):
+            known = (*known, SETTING)
         names = [name for name, _ in candidate.config]
         if names != sorted(known):
             strange = sorted(set(names) ^ set(known)) or names
@@ -33,8 +36,12 @@ class Settings:
                 f"config setting {str(strange[0])[:40]!r} is unknown, missing, repeated or out of "
                 f"order; give exactly {', '.join(sorted(known))}, sorted"
             )
-        self._values = dict(candidate.config)
         self._candidate = candidate
+        self._values = dict(candidate.config)
+        self._halves = Halves.PACKED
+        if SETTING in self._values:
+            self._halves = Halves(self.choice(SETTING, tuple(Halves)))
+            del self._values[SETTING]
 
     def whole(self, name: str) -> int:
         value = self._values[name]
@@ -68,7 +75,10 @@ class Settings:
             raise InvalidSchedule(f"config of {self._candidate.workload.key} is refused: {fault}")
 
     def refuse_features(self, wanted: tuple[str, ...]) -> None:
-        """Raises InvalidSchedule where the candidate requires anything else."""
+        """Raises InvalidSchedule where the candidate requires anything else, besides the type of
+        halves."""
+        if self._halves is Halves.NATIVE:
+            wanted = tuple(sorted((*wanted, SHADER_F16)))
         said = self._candidate.requires
         if said != wanted:
             raise InvalidSchedule(
@@ -85,7 +95,9 @@ def candidate_of(workload: Workload, settings: Mapping[str, Setting], *, fma: bo
 def gpu_candidate(
     workload: Workload, settings: Mapping[str, Setting], wanted: tuple[str, ...]
 ) -> Candidate:
-    """A candidate for webgpu that requires what is `wanted`, sorted."""
+    """A candidate for webgpu that requires what is `wanted`, sorted; halves are packed."""
+    if has_halves(workload):
+        settings = {**settings, SETTING: Halves.PACKED}
     return _candidate(workload, TargetKind.WEBGPU, settings, wanted)
 
 

@@ -17,6 +17,7 @@ from tests.database.conftest import WORKLOAD, Connection
         ("matmul:f32:mXk768n768", "malformed"),
         ("matmul:f32:m004k768n768", "did you mean"),
         ("matmul:f64:m4k4n4", "dtype 'f64' is unknown"),
+        ("matmul:f16:m4k4n4", "wasm has kernels of f32 alone, not of f16 as in matmul:f16:m4k4n4"),
         ("conv9d:f32:m4k4n4", "operator 'conv9d' is unknown"),
         ("matmul:f32:m4k4", "takes 3 extents"),
         ("", "at least 1"),

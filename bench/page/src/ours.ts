@@ -97,8 +97,9 @@ export async function threadedEntrant(
   const { start: base } = arena.allocate(plan.totalBytes);
   const inputs = plan.regions.slice(0, -1);
   for (const [i, region] of inputs.entries()) {
-    const { limit } = region.tensor;
-    writeInput(arena, loaded, region, base, (view) => fillSeeded(view, lease.seed, i, limit));
+    writeInput(arena, loaded, region, base, (view) =>
+      fillSeeded(view, lease.seed, i, region.tensor),
+    );
   }
   const { offset, elements } = plan.regions[inputs.length] as Region;
   const output = arena.floats(base + offset, elements);

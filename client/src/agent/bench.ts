@@ -50,7 +50,7 @@ export class Bench {
   reset(): void {
     for (const [i, region] of this.#plan.regions.entries()) {
       const { tensor } = region;
-      if (tensor.role === "input") fillSeeded(this.#view(region), this.#seed, i, tensor.limit);
+      if (tensor.role === "input") fillSeeded(this.#view(region), this.#seed, i, tensor);
     }
     for (const packed of this.#packed.values()) this.#pack(packed);
   }

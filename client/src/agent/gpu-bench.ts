@@ -1,23 +1,22 @@
-import { tensorBytes, zerosOf } from "../engine/plan.js";
+import { zerosOf } from "../engine/plan.js";
 import { fillSeeded } from "../engine/seeded.js";
 import { BoundProgram } from "../gpu/bound.js";
-import { padded, storageBuffer, writeEntries } from "../gpu/buffers.js";
+import { filledBuffer, storageBuffer, writeEntries } from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
 import type { Program } from "../gpu/program.js";
 import { readBuffer } from "../gpu/read.js";
+import { stored, storedBytes, viewOfStored } from "../gpu/stored.js";
 import type { KernelWire, Lease, TensorWire } from "../wire/types.js";
 
 /** Allocation and upload of the largest tensors take a slow machine a second. */
 const LIMIT_MS = 10_000;
 
+/** No number as float32, and none as two float16. */
+const NOT_A_NUMBER = 0xffff_ffff;
+
 /** What is copied over output and scratch before a kernel is verified. */
-function notANumbers(device: GPUDevice, bytes: number): GPUBuffer {
-  const usage = GPUBufferUsage.COPY_SRC;
-  const buffer = device.createBuffer({ size: padded(bytes), usage, mappedAtCreation: true });
-  new Float32Array(buffer.getMappedRange()).fill(Number.NaN);
-  buffer.unmap();
-  return buffer;
-}
+const notANumbers = (device: GPUDevice, bytes: number): GPUBuffer =>
+  filledBuffer(device, bytes, GPUBufferUsage.COPY_SRC, (words) => words.fill(NOT_A_NUMBER));
 
 interface Buffers {
   readonly inputs: readonly GPUBuffer[];
@@ -41,12 +40,12 @@ function allocate(device: GPUDevice, sizes: readonly number[], scratch: number):
 export class GpuBench {
   readonly open: OpenDevice;
   readonly #buffers: Buffers;
-  readonly #outputBytes: number;
+  readonly #made: TensorWire;
 
-  private constructor(open: OpenDevice, buffers: Buffers, outputBytes: number) {
+  private constructor(open: OpenDevice, buffers: Buffers, made: TensorWire) {
     this.open = open;
     this.#buffers = buffers;
-    this.#outputBytes = outputBytes;
+    this.#made = made;
   }
 
   /** Uploads the lease's inputs. Throws KernelZooError: memory, or run when the device is lost. */
@@ -56,16 +55,16 @@ export class GpuBench {
     kernels: readonly KernelWire[],
   ): Promise<GpuBench> {
     const { tensors } = lease.reference;
-    const sizes = tensors.map(tensorBytes);
+    const sizes = tensors.map(storedBytes);
     const scratch = Math.max(...kernels.map(({ scratch_bytes }) => scratch_bytes));
     const buffers = await open.scoped(() => allocate(open.device, sizes, scratch), LIMIT_MS);
     for (const [i, buffer] of buffers.inputs.entries()) {
       const tensor = tensors[i] as TensorWire;
       const values = zerosOf(tensor);
-      fillSeeded(values, lease.seed, i, tensor.limit);
-      writeEntries(open.device, buffer, values);
+      fillSeeded(values, lease.seed, i, tensor);
+      writeEntries(open.device, buffer, stored(tensor, values));
     }
-    return new GpuBench(open, buffers, sizes.at(-1) ?? 0);
+    return new GpuBench(open, buffers, tensors.at(-1) as TensorWire);
   }
 
   /** Throws KernelZooError: validate where the device refuses the bindings. */
@@ -85,9 +84,11 @@ export class GpuBench {
     this.open.device.queue.submit([encoder.finish()]);
   }
 
+  /** Its entries; the output of every operator is of floats. */
   async output(limitMs: number): Promise<Float32Array> {
     const { output } = this.#buffers;
-    return new Float32Array(await readBuffer(this.open, output, this.#outputBytes, limitMs));
+    const bytes = await readBuffer(this.open, output, storedBytes(this.#made), limitMs);
+    return viewOfStored(this.#made, bytes) as Float32Array;
   }
 
   dispose(): void {

@@ -1,8 +1,11 @@
 /**
  * Seeded inputs, equal to those of `kernelzoo/domain/seeded.py` to the bit. Element `i` of input
  * tensor `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32, 24 bits scaled to
- * [-0.5, 0.5); for i8, the highest byte from -128 on; for an index, the remainder below its limit.
+ * [-0.5, 0.5); for f16, that rounded to the nearest; for i8, the highest byte from -128 on; for an
+ * index, the remainder below its limit.
  */
+import type { TensorWire } from "../wire/types.js";
+import { roundedToHalf } from "./half.js";
 import type { TensorView } from "./views.js";
 
 const GOLDEN = 0x9e3779b9;
@@ -28,11 +31,24 @@ function fill(into: TensorView, seed: number, tensor: number, value: (bits: numb
   }
 }
 
-/** Fills `into` with input tensor number `tensor` under `seed`; `limit` is that of an index. */
-export function fillSeeded(into: TensorView, seed: number, tensor: number, limit = 0): void {
-  if (into instanceof Int8Array) fill(into, seed, tensor, (bits) => (bits >>> 24) - 128);
-  else if (into instanceof Int32Array) fill(into, seed, tensor, (bits) => (bits >>> 0) % limit);
-  else fill(into, seed, tensor, (bits) => (bits >>> 8) * 2 ** -24 - 0.5);
+const fraction = (bits: number): number => (bits >>> 8) * 2 ** -24 - 0.5;
+
+type Seeded = Pick<TensorWire, "dtype" | "limit">;
+
+/** Fills `into` with input number `number` under `seed`; it is of f32 unless told. */
+export function fillSeeded(
+  into: TensorView,
+  seed: number,
+  number: number,
+  { dtype, limit }: Seeded = { dtype: "f32", limit: 0 },
+): void {
+  const values = {
+    f32: fraction,
+    f16: (bits: number) => roundedToHalf(fraction(bits)),
+    i8: (bits: number) => (bits >>> 24) - 128,
+    i32: (bits: number) => (bits >>> 0) % limit,
+  } satisfies Record<TensorWire["dtype"], (bits: number) => number>;
+  fill(into, seed, number, values[dtype]);
 }
 
 /** The 64 flat output positions whose values an agent reports. */

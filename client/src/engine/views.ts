@@ -13,13 +13,15 @@ interface ViewType {
 
 const VIEWS: Readonly<Record<DType, ViewType>> = {
   f32: Float32Array,
+  // Of the float16 of a GPU a page sees the value.
+  f16: Float32Array,
   i32: Int32Array,
   i8: Int8Array,
 };
 
 export const bytesPerElement = (dtype: DType): number => VIEWS[dtype].BYTES_PER_ELEMENT;
 
-export const isViewOf = (dtype: DType, view: TensorView): boolean =>
+export const isViewOf = (dtype: DType, view: { readonly [Symbol.toStringTag]: string }): boolean =>
   view[Symbol.toStringTag] === VIEWS[dtype].name;
 
 /** `length` entries from address `start` on. */

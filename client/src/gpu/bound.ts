@@ -53,8 +53,8 @@ export class BoundProgram {
   #firstWorkgroups(device: GPUDevice): GPUBuffer {
     const { firsts } = this.#plan;
     const step = this.#stride / Uint32Array.BYTES_PER_ELEMENT;
-    const words = new Uint32Array(firsts.length * step);
-    for (const [i, first] of firsts.entries()) words[i * step] = first;
-    return filledBuffer(device, words, GPUBufferUsage.UNIFORM);
+    return filledBuffer(device, firsts.length * this.#stride, GPUBufferUsage.UNIFORM, (words) => {
+      for (const [i, first] of firsts.entries()) words[i * step] = first;
+    });
   }
 }

@@ -1,4 +1,4 @@
-import type { TensorView } from "../engine/views.js";
+import type { GpuEntries } from "./stored.js";
 
 /** Bindings may be of vec4: every buffer is padded to one. */
 const PADDING_BYTES = 16;
@@ -13,7 +13,7 @@ export function storageBuffer(device: GPUDevice, bytes: number): GPUBuffer {
 }
 
 /** Copies entries to the start of a buffer, in whole words as WebGPU wants them. */
-export function writeEntries(device: GPUDevice, buffer: GPUBuffer, entries: TensorView): void {
+export function writeEntries(device: GPUDevice, buffer: GPUBuffer, entries: GpuEntries): void {
   const { byteLength, byteOffset } = entries;
   if (byteLength % Uint32Array.BYTES_PER_ELEMENT === 0) {
     device.queue.writeBuffer(buffer, 0, entries);
@@ -30,11 +30,15 @@ export function stagingBuffer(device: GPUDevice, bytes: number): GPUBuffer {
   return device.createBuffer({ size: padded(bytes), usage });
 }
 
-/** A buffer that holds `words` from the start, for the given usage. */
-export function filledBuffer(device: GPUDevice, words: Uint32Array, usage: number): GPUBuffer {
-  const size = padded(words.byteLength);
-  const buffer = device.createBuffer({ size, usage, mappedAtCreation: true });
-  new Uint32Array(buffer.getMappedRange()).set(words);
+/** A buffer for the given usage that `fill` has filled before anything uses it. */
+export function filledBuffer(
+  device: GPUDevice,
+  bytes: number,
+  usage: number,
+  fill: (words: Uint32Array) => void,
+): GPUBuffer {
+  const buffer = device.createBuffer({ size: padded(bytes), usage, mappedAtCreation: true });
+  fill(new Uint32Array(buffer.getMappedRange()));
   buffer.unmap();
   return buffer;
 }

@@ -1,10 +1,11 @@
 import { KernelZooError } from "../engine/error.js";
-import { elementsOf, tensorBytes } from "../engine/plan.js";
-import { isViewOf, type TensorView, viewOf } from "../engine/views.js";
+import { elementsOf } from "../engine/plan.js";
+import { isViewOf, type TensorView } from "../engine/views.js";
 import { BoundProgram } from "../gpu/bound.js";
 import { padded, stagingBuffer, storageBuffer, writeEntries } from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
 import type { Program } from "../gpu/program.js";
+import { type GpuEntries, stored, storedBytes, suitsHalf, viewOfStored } from "../gpu/stored.js";
 import { runInSlices } from "../gpu/submit.js";
 import { now } from "../timing/clock.js";
 import type { TensorWire } from "../wire/types.js";
@@ -59,7 +60,7 @@ export class GpuKernel {
         return buffer;
       };
       const tensors = kernel.tensors.map(
-        (tensor) => given[tensor.name] ?? own(tensorBytes(tensor)),
+        (tensor) => given[tensor.name] ?? own(storedBytes(tensor)),
       );
       const scratch = kernel.scratch_bytes > 0 ? [own(kernel.scratch_bytes)] : [];
       const bound = new BoundProgram(program, [...tensors, ...scratch]);
@@ -83,14 +84,18 @@ export class GpuKernel {
     }
   }
 
-  /** Copies entries to a tensor, in order with the runs that are submitted before and after. */
-  write(name: string, entries: TensorView): void {
+  /**
+   * Copies entries to a tensor, in order with the runs that are submitted before and after. One of
+   * f16 takes a Float32Array, which is rounded, or halves: a Uint16Array of bits, a Float16Array.
+   */
+  write(name: string, entries: GpuEntries): void {
     const { buffer, tensor } = this.#tensor(name);
-    if (entries.length !== elementsOf(tensor) || !isViewOf(tensor.dtype, entries)) {
+    const suits = isViewOf(tensor.dtype, entries) || suitsHalf(tensor, entries);
+    if (entries.length !== elementsOf(tensor) || !suits) {
       const wanted = `${elementsOf(tensor)} entries of ${tensor.dtype}`;
       throw new KernelZooError("run", `${name} has ${wanted}, not ${entries.length} of these.`);
     }
-    writeEntries(this.device, buffer, entries);
+    writeEntries(this.device, buffer, stored(tensor, entries));
   }
 
   /** Runs once on what the buffers hold then, without waiting for it. */
@@ -111,7 +116,7 @@ export class GpuKernel {
   async read(name: string): Promise<TensorView>;
   async read(name = this.#tensors.at(-1)?.name ?? ""): Promise<TensorView> {
     const { buffer, tensor } = this.#tensor(name);
-    const bytes = tensorBytes(tensor);
+    const bytes = storedBytes(tensor);
     const staging = this.#free(bytes).pop() ?? stagingBuffer(this.device, bytes);
     const encoder = this.device.createCommandEncoder();
     encoder.copyBufferToBuffer(buffer, 0, staging, 0, padded(bytes));
@@ -120,7 +125,7 @@ export class GpuKernel {
     const copied = staging.getMappedRange().slice(0, bytes);
     staging.unmap();
     this.#free(bytes).push(staging);
-    return viewOf(copied, tensor.dtype, 0, elementsOf(tensor));
+    return viewOfStored(tensor, copied);
   }
 
   /** Gives the kernel's own buffers back. */

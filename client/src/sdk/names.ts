@@ -55,8 +55,9 @@ const EXTENT = /[a-z](\d+)/g;
 
 /** The command that registers a workload, as in `kernelzoo tune matmul 384x768x768`. */
 export function registerCommand(key: string): string {
+  const [operator = key, dtype, extents = ""] = key.split(":");
+  if (dtype === "f16") return `kernelzoo tune ${key} --target webgpu`;
   if (key.includes(CONSTANT)) return `kernelzoo tune ${key}`;
-  const [operator = key, , extents = ""] = key.split(":");
   const sizes = [...extents.matchAll(EXTENT)].map(([, size]) => size);
   return `kernelzoo tune ${operator} ${sizes.join("x")}`.trimEnd();
 }

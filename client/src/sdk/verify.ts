@@ -16,8 +16,7 @@ export function wasmOutput(arena: Arena, made: LoadedKernel): Float32Array {
   const tensors = new Tensors(arena, made);
   try {
     for (const [i, region] of tensors.plan.regions.slice(0, -1).entries()) {
-      const { limit } = region.tensor;
-      tensors.write(region, (view) => fillSeeded(view, VERIFICATION_SEED, i, limit));
+      tensors.write(region, (view) => fillSeeded(view, VERIFICATION_SEED, i, region.tensor));
     }
     tensors.output.fill(Number.NaN);
     new WasmKernel(made, arena, tensors).run();
@@ -33,7 +32,7 @@ export async function gpuOutput(program: Program, used: KernelWire): Promise<Flo
   try {
     for (const [i, tensor] of used.tensors.entries()) {
       const values = zerosOf(tensor);
-      if (tensor.role === "input") fillSeeded(values, VERIFICATION_SEED, i, tensor.limit);
+      if (tensor.role === "input") fillSeeded(values, VERIFICATION_SEED, i, tensor);
       else values.fill(Number.NaN);
       kernel.write(tensor.name, values);
     }

@@ -501,7 +501,7 @@ export interface components {
          * DType
          * @enum {string}
          */
-        readonly DType: "f32" | "i32" | "i8";
+        readonly DType: "f32" | "f16" | "i32" | "i8";
         /**
          * Decision
          * @description `stage`: where it failed; '' where the operator decided. `candidates` have these bytes.

@@ -7,7 +7,7 @@ from fastapi import APIRouter, BackgroundTasks, Path, Response
 
 from kernelzoo import jobs
 from kernelzoo.domain.gpu import first_space
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import TargetKind, refuse_unsupported
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
@@ -32,6 +32,7 @@ async def open_job(
     """Tune a workload for a target kind. Asking again answers 200 with the job that exists."""
     refuse_stranger(operated=operated)
     workload, kind = Workload.parse(body.workload), TargetKind(body.kind)
+    refuse_unsupported(workload, kind)
     async with state.pool.connection() as db:
         async with db.transaction():
             await execute(db, tuning.register_workload(workload))

@@ -19,8 +19,8 @@ VARIANCE_FLOOR = 1e-5
 LOWEST = -3.4028234663852886e38
 """The smallest f32: what the largest of no values is."""
 
-DTYPES = {DType.F32: "float32", DType.I32: "int32", DType.I8: "int8"}
-"""What TVM calls them."""
+DTYPES = {DType.F32: "float32", DType.F16: "float32", DType.I32: "int32", DType.I8: "int8"}
+"""What TVM calls them. It is not told that tensors are kept as f16: what is computed is f32."""
 
 Extents = Mapping[str, int]
 Inputs = tuple[Node, ...]

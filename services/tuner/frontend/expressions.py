@@ -105,7 +105,7 @@ class Expressions:
         return found
 
     def stored(self, node: Node, element: Element) -> Expression:
-        return self.value(node) if element is Element.F32 else self.integer(node)
+        return self.value(node) if element.loaded is Element.F32 else self.integer(node)
 
     def value(self, node: Node) -> Expression:
         """An f32."""

@@ -5,6 +5,7 @@ from tvm import IRModule, s_tir
 from services.tuner.frontend.expressions import Node
 from services.tuner.frontend.symbols import Shape
 from services.tuner.frontend.visit import Visit
+from services.tuner.ir.kinds import Element
 from services.tuner.ir.nodes import Program
 
 _LOWERING = (
@@ -26,9 +27,11 @@ def visited(function: Node, shapes: tuple[Shape, ...], range_extent: int) -> Pro
     return Visit(function, shapes).program(range_extent)
 
 
-def plain_program(function: Node) -> Program:
-    """Any PrimFunc, its loops as they stand, in a range of one iteration."""
-    return Visit(lowered(IRModule({"main": function.with_attr("global_symbol", "main")}))).whole()
+def plain_program(function: Node, held: tuple[Element, ...] = ()) -> Program:
+    """Any PrimFunc, its loops as they stand, in a range of one iteration. `held` are the elements
+    of its parameters where they are not what it states."""
+    module = IRModule({"main": function.with_attr("global_symbol", "main")})
+    return Visit(lowered(module), held=held).whole()
 
 
 def lowered(module: Node) -> Node:

@@ -30,6 +30,8 @@ class Product:
             return Store(buffer=self.parameters[-1], index=self.place(at), value=value)
         places = dict(zip(self.axes, self._named(at), strict=True))
 
+        held = {buffer.name: buffer for buffer in self.parameters}
+
         def moved(index: Affine) -> Affine:
             for var, place in places.items():
                 index = index.substitute(var, place)
@@ -40,11 +42,11 @@ class Product:
                 case Load(buffer=buffer) if buffer == self.total:
                     return value
                 case Load(buffer=buffer, index=index):
-                    return Load(buffer=buffer, index=moved(index))
+                    return Load(buffer=held.get(buffer.name, buffer), index=moved(index))
             return with_operands(part, inside)
 
         return Store(
-            buffer=self.entry.buffer,
+            buffer=held[self.entry.buffer.name],
             index=moved(self.entry.index),
             value=inside(self.entry.value),
         )

@@ -18,6 +18,15 @@ ELEMENTS = {
 }
 
 
+def element_of_dtype(name: str, dtype: str) -> Element:
+    """Raises UnsupportedProgram for a dtype that the loop IR does not have."""
+    if dtype not in ELEMENTS:
+        raise UnsupportedProgram(
+            f"buffer {name} of {dtype} is not lowered; use {', '.join(ELEMENTS)}"
+        )
+    return ELEMENTS[dtype]
+
+
 class Symbols:
     """Grows during one visit. Keys are the front end's own objects; names are unique."""
 
@@ -48,21 +57,12 @@ class Symbols:
         name: str,
         scope: Scope,
         *,
-        dtype: str,
+        element: Element,
         shape: Shape,
         stated: Shape,
     ) -> Buffer:
-        """A buffer of `shape`, which the program was `stated` on as if it were larger.
-
-        Raises UnsupportedProgram for a dtype that the loop IR does not have.
-        """
-        if dtype not in ELEMENTS:
-            raise UnsupportedProgram(
-                f"buffer {name} of {dtype} is not lowered; use {', '.join(ELEMENTS)}"
-            )
-        buffer = Buffer(
-            name=self._fresh(name), scope=scope, element=ELEMENTS[dtype], size=flat_size(shape)
-        )
+        """A buffer of `shape`, which the program was `stated` on as if it were larger."""
+        buffer = Buffer(name=self._fresh(name), scope=scope, element=element, size=flat_size(shape))
         self._buffers[key] = (buffer, shape, stated)
         return buffer
 

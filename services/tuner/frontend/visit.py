@@ -7,14 +7,15 @@ variable of its own (`Let`) around the store.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import repeat
 
 from tvm import tirx
 
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.frontend.clip import Access, guarded
 from services.tuner.frontend.expressions import Expressions, Node, Pending, Step
-from services.tuner.frontend.symbols import ELEMENTS, Shape, Symbols
-from services.tuner.ir.kinds import LoopKind, Scope
+from services.tuner.frontend.symbols import ELEMENTS, Shape, Symbols, element_of_dtype
+from services.tuner.ir.kinds import Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
     Allocate,
     Block,
@@ -37,9 +38,15 @@ _SCOPES = {"global": Scope.GLOBAL, "local": Scope.LOCAL, "shared": Scope.WORKGRO
 
 
 class Visit:
-    """`shapes` are the true ones of the parameters, which may be stated larger."""
+    """`shapes` are the true ones of the parameters, which may be stated larger, and `held` their
+    elements where they are not what is stated."""
 
-    def __init__(self, function: Node, shapes: tuple[Shape, ...] | None = None) -> None:
+    def __init__(
+        self,
+        function: Node,
+        shapes: tuple[Shape, ...] | None = None,
+        held: tuple[Element, ...] = (),
+    ) -> None:
         self._body = function.body
         self._symbols = Symbols()
         self._expressions = Expressions(self._symbols)
@@ -49,12 +56,12 @@ class Visit:
                 parameter,
                 parameter.name,
                 Scope.PARAMETER,
-                dtype=str(parameter.ty.dtype),
+                element=element or element_of_dtype(parameter.name, str(parameter.ty.dtype)),
                 shape=shape,
                 stated=rounded,
             )
-            for parameter, shape, rounded in zip(
-                function.params, shapes or stated, stated, strict=True
+            for parameter, shape, rounded, element in zip(
+                function.params, shapes or stated, stated, held or repeat(None), strict=False
             )
         )
 
@@ -100,7 +107,7 @@ class Visit:
             )
         shape = tuple(int(extent) for extent in node.shape)
         return self._symbols.declare(
-            node, node.name, _SCOPES[scope], dtype=dtype, shape=shape, stated=shape
+            node, node.name, _SCOPES[scope], element=ELEMENTS[dtype], shape=shape, stated=shape
         )
 
     def _statement(self, node: Node) -> Block:

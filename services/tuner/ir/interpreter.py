@@ -49,6 +49,7 @@ Value = NDArray[np.generic]
 
 _TYPES: dict[Element, type[np.generic]] = {
     Element.F32: np.float32,
+    Element.F16: np.float16,
     Element.I32: np.int32,
     Element.I8: np.int8,
     Element.I64: np.int64,

@@ -9,20 +9,22 @@ LANES = 4
 
 
 class Element(StrEnum):
-    """What a buffer holds. Values are F32 or I32: the other two are I32 once they are loaded.
+    """What a buffer holds. Values are F32 or I32: an F16 is an F32 once it is loaded, and rounded
+    where it is stored; the other two are I32.
 
     Of an I64 the low half is read, so that it must be a number of 32 bits. A comparison is an I32,
     0 or 1 in a single lane, no bits or all of them in one of four.
     """
 
     F32 = "f32"
+    F16 = "f16"
     I32 = "i32"
     I8 = "i8"
     I64 = "i64"
 
     @property
     def size_bytes(self) -> int:
-        return {Element.I8: 1, Element.I64: 8}.get(self, 4)
+        return {Element.F16: 2, Element.I8: 1, Element.I64: 8}.get(self, 4)
 
     @property
     def range(self) -> Range:
@@ -32,7 +34,7 @@ class Element(StrEnum):
     @property
     def loaded(self) -> "Element":
         """The element of a value that was loaded from such a buffer."""
-        return Element.F32 if self is Element.F32 else Element.I32
+        return Element.F32 if self in (Element.F32, Element.F16) else Element.I32
 
 
 class Scope(StrEnum):

@@ -52,9 +52,8 @@ def _begins(start: If, loops: list[Loop]) -> bool:
 
 def _local(first: Store, step: Store, loops: list[Loop], lanes: int, lane: Affine) -> Statement:
     target = first.buffer
-    total = Buffer(
-        name=f"{target.name}.total", scope=Scope.LOCAL, element=target.element, size=lanes
-    )
+    element = target.element.loaded
+    total = Buffer(name=f"{target.name}.total", scope=Scope.LOCAL, element=element, size=lanes)
     here = Load(buffer=total, index=lane)
 
     def inside(value: Expression) -> Expression:

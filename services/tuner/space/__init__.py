@@ -3,7 +3,7 @@
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU, GpuModel
 from kernelzoo.domain.operators import Family
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import TargetKind, refuse_unsupported
 from kernelzoo.domain.workload import Workload
 from services.tuner.config import ContractionConfig, Pack
 from services.tuner.extents import Extents, is_pointwise
@@ -26,8 +26,10 @@ def lite_space(
     """Valid candidates, none twice, at least one, ordered by promise.
 
     The first that requires simd128 alone, or nothing of webgpu, is the default of devices that
-    nothing is known about. A space of webgpu belongs to a model of GPU.
+    nothing is known about. A space of webgpu belongs to a model of GPU. Raises InvalidInput for a
+    workload that the target has no kernels for.
     """
+    refuse_unsupported(workload, kind)
     if kind is TargetKind.WEBGPU:
         return gpu_space(workload, gpu)
     family = workload.operator.family

@@ -11,7 +11,7 @@ from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import DType, Workload
+from kernelzoo.domain.workload import KEY_DTYPES, Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.extents import Extents
 from services.tuner.ir.kinds import LANES
@@ -151,8 +151,8 @@ class TilesConfig:
         counts = [value for value in asdict(self).values() if type(value) is int]
         if min(counts) < 1 or max(counts) > 1 << 16:
             return "every count of a config is from 1 to 65536"
-        if extents.b_dtype is not DType.F32:
-            return "b is read in vectors of f32; use a thread for each entry"
+        if extents.b_dtype not in KEY_DTYPES:
+            return "b is read in vectors of f32 or f16; use a thread for each entry"
         return self._tile_fault() or self._block_fault(extents)
 
     def _tile_fault(self) -> str:

@@ -13,12 +13,15 @@ from services.tuner.ir.nodes import Program
 from services.tuner.passes.stages import staged
 from services.tuner.passes.threads import Threads, threaded
 from services.tuner.webgpu.entries import EntriesConfig
+from services.tuner.webgpu.parameters import ELEMENTS
 
 
 def plain_programs(candidate: Candidate) -> tuple[Program, ...]:
     entries = EntriesConfig.of(candidate)
     threads = Threads(count=entries.threads, vectors=entries.vectors, wide=entries.wide)
-    plain = plain_program(stated(_padded(candidate.workload)))
+    workload = _padded(candidate.workload)
+    held = tuple(ELEMENTS[tensor.dtype] for tensor in workload.tensors)
+    plain = plain_program(stated(workload), held)
     return tuple(threaded(program, threads) for program in staged(plain))
 
 

@@ -30,6 +30,7 @@ def product_extents(workload: Workload) -> Extents:
         m=e["b"] * e["y"] * e["x"],
         k=e["r"] * e["q"] * e["c"],
         n=e["o"],
+        b_dtype=workload.dtype,
         epilogue=workload.epilogue,
     )
 

@@ -4,9 +4,12 @@ from dataclasses import dataclass, replace
 
 from kernelzoo.domain.artifact import Dispatch
 from kernelzoo.errors import UnsupportedProgram
+from services.tuner.halves import Halves
 from services.tuner.ir.kinds import Element, LoopKind, Scope
 from services.tuner.ir.nodes import Allocate, Buffer, Loop, Program
 from services.tuner.ir.rewrite import statements
+from services.tuner.wgsl.halves import ENABLE as ENABLE_HALVES
+from services.tuner.wgsl.halves import KEPT, PACKED, UNPACKED, keeping, packing, unpacking
 from services.tuner.wgsl.indices import Indices
 from services.tuner.wgsl.memory import SCRATCH, Memory, scratch_offsets
 from services.tuner.wgsl.names import Names
@@ -19,7 +22,7 @@ from services.tuner.wgsl.writer import Writer
 MAX_TEXT_BYTES = 1 << 18
 MAX_SCRATCH_BYTES = 1 << 28
 GROUP, FIRST = "workgroup", "first"
-_OURS = (GROUP, FIRST, THREAD, BITS, SUBGROUP, "four")
+_OURS = (GROUP, FIRST, THREAD, BITS, SUBGROUP, "four", UNPACKED, PACKED, KEPT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +35,9 @@ class Module:
     workgroup_bytes: int
 
 
-def printed(programs: tuple[Program, ...], tensors: tuple[str, ...]) -> Module:
+def printed(
+    programs: tuple[Program, ...], tensors: tuple[str, ...], halves: Halves = Halves.PACKED
+) -> Module:
     """The programs in their order; `tensors` are the names of their bindings, the output last.
 
     Raises UnsupportedProgram for a node that WGSL does not have and for a module too large.
@@ -45,7 +50,13 @@ def printed(programs: tuple[Program, ...], tensors: tuple[str, ...]) -> Module:
     if not scalar.isdisjoint(offsets):
         scalar |= {SCRATCH}
     names = Names((*_OURS, *entries))
-    memory = Memory(indices=Indices(names=names), scalar=scalar, offsets=offsets)
+    memory = Memory(
+        indices=Indices(names=names),
+        scalar=scalar,
+        offsets=offsets,
+        halves=halves,
+        output=tensors[-1],
+    )
     writer = Writer()
     _bindings(writer, memory, tensors, buffers)
     bodies = [
@@ -54,6 +65,8 @@ def printed(programs: tuple[Program, ...], tensors: tuple[str, ...]) -> Module:
     ]
     head = f"var<private> {BITS}: u32;\n" if any(bodies) else ""
     enabled = ENABLE if any(own.reductions for own in uses) else ""
+    if _halves(writer, memory, buffers) and halves is Halves.NATIVE:
+        enabled = ENABLE_HALVES + enabled
     text = enabled + head + writer.text()
     if len(text) > MAX_TEXT_BYTES or Element.F32.size_bytes * scratch > MAX_SCRATCH_BYTES:
         raise UnsupportedProgram(
@@ -116,6 +129,22 @@ def _bindings(
         head = f"@group(0) @binding({len(tensors)}) var<storage, read_write>"
         writer.line(f"{head} {names.of('binding', SCRATCH)}: {kind};")
     writer.line(f"@group(1) @binding(0) var<uniform> {FIRST}: u32;")
+
+
+def _halves(writer: Writer, memory: Memory, buffers: tuple[Buffer, ...]) -> bool:
+    """Whether there are any f16; packed, with the functions that they need."""
+    held = [buffer for buffer in buffers if buffer.element is Element.F16]
+    if held and memory.halves is Halves.PACKED:
+        if any(map(memory.wide, held)):
+            unpacking(writer)
+        for buffer in held:
+            if buffer.name != memory.output:
+                continue
+            if memory.wide(buffer):
+                packing(writer)
+            else:
+                keeping(writer, memory.indices.names.of("buffer", buffer.name))
+    return bool(held)
 
 
 def _entry(writer: Writer, memory: Memory, uses: Uses, program: Program, entry: str) -> bool:

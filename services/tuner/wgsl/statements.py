@@ -65,13 +65,13 @@ class Statements:
         value = self.values.text(store.value)
         lanes = lanes_of(store.value)
         if lanes == 1 or self._memory.wide(store.buffer):
-            self._writer.line(f"{self._memory.place(store.buffer, store.index)} = {value};")
+            self._writer.line(f"{self._memory.store(store.buffer, store.index, value)};")
             return
         with self._writer.block():
             self._writer.line(f"let four = {value};")
-            places = self._memory.places(store.buffer, store.index, lanes)
-            for lane, place in zip(LANE, places, strict=True):
-                self._writer.line(f"{place} = four.{lane};")
+            parts = [f"four.{lane}" for lane in LANE[:lanes]]
+            for text in self._memory.stores(store.buffer, store.index, parts):
+                self._writer.line(f"{text};")
 
     def _named(self, statement: Let | Allocate) -> None:
         """What holds for the rest of its block."""

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelzoo.domain.operators import OPERATORS
+from kernelzoo.domain.target import TargetKind, refuse_unsupported
 from kernelzoo.domain.workload import MAX_EXTENT, DType, Role, Workload
 from kernelzoo.errors import InvalidInput
 
@@ -97,7 +98,7 @@ def test_shapes_follow_from_extents_and_attributes(
         ("max_pool2d:f32:b1h4w4c1r2q3s1p2", "p=2 of max_pool2d must be smaller than its window"),
         ("conv2d:f32:b1h4w4c1o1r2q3s1p3", "p=3 of conv2d must be smaller than its window, 3"),
         ("max_pool2d:f32:b1h4w4c1r9q9s1p70000", "p=70000 of max_pool2d is out of range"),
-        ("matmul:i8:m4k4n4", "dtype 'i8' is unknown; use one of f32"),
+        ("matmul:i8:m4k4n4", "dtype 'i8' is unknown; use one of f32, f16"),
         ("matmul:f32:m4k4n4:constant=a", "gains nothing from constant 'a'; write constant=b"),
         ("matmul:f32:m4k4n4:constant=b+b", "gains nothing from constant 'b.b'; write constant=b"),
         ("softmax:f32:m4n4:constant=a", "gains nothing from constant 'a'; leave constant= out"),
@@ -122,6 +123,20 @@ def test_an_input_may_have_a_type_of_its_own_and_an_index_a_limit() -> None:
         "b": (DType.I8, 0, 48),
         "scales": (DType.F32, 0, 24),
     }
+
+
+def test_halves_are_half_the_bytes_and_for_webgpu_alone() -> None:
+    workload = Workload.parse("matmul_i8+scales:f16:m4k8n6")
+    assert workload.key == "matmul_i8+scales:f16:m4k8n6"
+    assert {t.name: t.size_bytes for t in workload.tensors} == {
+        "a": 64,
+        "b": 48,
+        "scales": 12,
+        "c": 48,
+    }
+    refuse_unsupported(workload, TargetKind.WEBGPU)
+    with pytest.raises(InvalidInput, match=r"tune it for webgpu \(--target webgpu\), or write f32"):
+        refuse_unsupported(workload, TargetKind.WASM)
 
 
 def test_a_constant_input_makes_another_workload() -> None:

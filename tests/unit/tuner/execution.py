@@ -20,7 +20,12 @@ from services.tuner.wasm.lowering import lower
 
 Floats = NDArray[np.float32]
 Values = NDArray[np.generic]
-NUMPY = {DType.F32: np.float32, DType.I32: np.int32, DType.I8: np.int8}
+NUMPY = {
+    DType.F32: np.float32,
+    DType.F16: np.float16,
+    DType.I32: np.int32,
+    DType.I8: np.int8,
+}
 
 ALIGNMENT_BYTES = 64
 PAGE_BYTES = 65_536
@@ -77,7 +82,7 @@ class Kernel:
 
 
 def inputs_of(workload: Workload, seed: int = 7) -> list[Floats]:
-    """One array for each input: float32 in [-0.5, 0.5), any int8, indices below their limit.
+    """One array for each input: floats in [-0.5, 0.5], any int8, indices below their limit.
 
     The type says float32 throughout, as all inputs of nearly all workloads are.
     """
@@ -87,8 +92,9 @@ def inputs_of(workload: Workload, seed: int = 7) -> list[Floats]:
 
 def _drawn(random: np.random.Generator, tensor: Tensor) -> Any:
     match tensor.dtype:
-        case DType.F32:
-            return random.random(tensor.shape, dtype=np.float32) - np.float32(0.5)
+        case DType.F32 | DType.F16:
+            drawn = random.random(tensor.shape, dtype=np.float32) - np.float32(0.5)
+            return drawn.astype(NUMPY[tensor.dtype])
         case DType.I8:
             return random.integers(-128, 128, tensor.shape).astype(np.int8)
         case DType.I32:

@@ -10,7 +10,7 @@ import pytest
 
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.workload import Role
-from tests.unit.tuner.execution import Floats
+from tests.unit.tuner.execution import NUMPY, Floats
 
 LLVMPIPE = sorted(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json"))
 SLICE_STEP_BYTES = 256
@@ -68,7 +68,8 @@ def execute_gpu(artifact: Artifact, inputs: list[Floats], slices: int = 1) -> Fl
     output = manifest.tensors[-1]
     held = device().queue.read_buffer(buffers[len(manifest.tensors) - 1])
     assert output.role is Role.OUTPUT
-    return np.frombuffer(held, np.float32)[: output.elements].reshape(output.shape).copy()
+    entries = np.frombuffer(held, NUMPY[output.dtype])[: output.elements]
+    return entries.astype(np.float32).reshape(output.shape)
 
 
 def _run(artifact: Artifact, buffers: list[Device], slices: int) -> None:
@@ -91,7 +92,7 @@ def _run(artifact: Artifact, buffers: list[Device], slices: int) -> None:
         ),
     ]
     layout = gpu.create_pipeline_layout(bind_group_layouts=layouts)
-    module = gpu.create_shader_module(code=artifact.body.decode().removeprefix(UNKNOWN_TO_NAGA))
+    module = gpu.create_shader_module(code=artifact.body.decode().replace(UNKNOWN_TO_NAGA, ""))
     tensors = gpu.create_bind_group(
         layout=layouts[0],
         entries=[

@@ -4,6 +4,7 @@ import numpy as np
 
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.interpreter import interpret
+from services.tuner.ir.kinds import Element
 from services.tuner.ir.nodes import Program
 from tests.unit.tuner.execution import Floats
 
@@ -11,7 +12,9 @@ from tests.unit.tuner.execution import Floats
 def interpreted(programs: tuple[Program, ...], workload: Workload, inputs: list[Floats]) -> Floats:
     """The output: every program in turn, on buffers that start as NaN."""
     arrays = {
-        buffer.name: np.full(buffer.size, np.nan, np.float32)
+        buffer.name: np.full(
+            buffer.size, np.nan, np.float16 if buffer.element is Element.F16 else np.float32
+        )
         for program in programs
         for buffer in program.parameters
     }
@@ -20,4 +23,4 @@ def interpreted(programs: tuple[Program, ...], workload: Workload, inputs: list[
     for program in programs:
         interpret(program, arrays, low=0, high=program.body.extent)
     output = workload.output
-    return arrays[output.name][: output.elements].reshape(output.shape)
+    return np.asarray(arrays[output.name][: output.elements].reshape(output.shape))

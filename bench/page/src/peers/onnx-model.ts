@@ -28,6 +28,10 @@ export interface Node {
 }
 
 export interface Graph {
+  /** The release of ONNX's operators that has this one. */
+  readonly operatorSet: number;
+  /** Inputs and output are of float16; there are no constants then. */
+  readonly half: boolean;
   readonly node: Node;
   readonly inputs: readonly Value[];
   readonly constants: readonly Constant[];
@@ -35,8 +39,8 @@ export interface Graph {
 }
 
 const IR_VERSION = 8;
-const OPERATOR_SET = 17;
 const FLOAT = 1;
+const FLOAT16 = 10;
 /** Of AttributeProto. */
 const REAL_ATTRIBUTE = 1;
 const WHOLE_ATTRIBUTE = 2;
@@ -84,9 +88,9 @@ const attributeOf = (attribute: Attribute): Bytes =>
   message(5, text(1, attribute.name), ...attributeValue(attribute));
 
 /** ValueInfoProto: a dense tensor of floats. */
-function valueInfo(field: number, { name, shape }: Value): Bytes {
+function valueInfo(field: number, { name, shape }: Value, half: boolean): Bytes {
   const extents = shape.map((extent) => message(1, whole(1, extent)));
-  const tensor = message(1, whole(1, FLOAT), message(2, ...extents));
+  const tensor = message(1, whole(1, half ? FLOAT16 : FLOAT), message(2, ...extents));
   return message(field, text(1, name), bytes(2, tensor));
 }
 
@@ -98,7 +102,8 @@ function initializer({ name, shape, data }: Constant): Bytes {
   return message(5, ...extents, whole(2, FLOAT), text(8, name), bytes(9, raw));
 }
 
-export function onnxModel({ node, inputs, constants, output }: Graph): Bytes {
+export function onnxModel(graph: Graph): Bytes {
+  const { node, inputs, constants, output, half, operatorSet } = graph;
   const operator = message(
     1,
     ...node.inputs.map((name) => text(1, name)),
@@ -106,13 +111,13 @@ export function onnxModel({ node, inputs, constants, output }: Graph): Bytes {
     text(4, node.operator),
     ...node.attributes.map(attributeOf),
   );
-  const graph = message(
+  const content = message(
     7,
     operator,
     text(2, "bench"),
     ...constants.map(initializer),
-    ...inputs.map((value) => valueInfo(11, value)),
-    valueInfo(12, output),
+    ...inputs.map((value) => valueInfo(11, value, half)),
+    valueInfo(12, output, half),
   );
-  return joined([whole(1, IR_VERSION), message(8, whole(2, OPERATOR_SET)), graph]);
+  return joined([whole(1, IR_VERSION), message(8, whole(2, operatorSet)), content]);
 }

@@ -8,10 +8,14 @@ type Given = Task["given"];
 /** ONNX's name of an operator; its inputs are the workload's, in order. */
 interface Operator {
   readonly name: string;
+  /** The first release of ONNX's operators that has it, where that is late. */
+  readonly since?: number;
   readonly attributes: (given: Given) => readonly Attribute[];
   /** Orders of the inputs' axes where ONNX has others, and from its output's axes to ours. */
   readonly orders?: { readonly inputs: readonly (readonly number[])[]; readonly output: number[] };
 }
+
+const OPERATOR_SET = 17;
 
 const product: Operator = { name: "MatMul", attributes: () => [] };
 
@@ -35,6 +39,8 @@ const OPERATORS: Readonly<Record<string, Operator>> = {
   matmul: product,
   batch_matmul: product,
   conv2d: convolution,
+  add: { name: "Add", attributes: () => [] },
+  gelu: { name: "Gelu", since: 20, attributes: () => [] },
   softmax: { name: "Softmax", attributes: () => [{ name: "axis", whole: 1 }] },
   layer_norm: {
     name: "LayerNormalization",
@@ -77,7 +83,8 @@ export function model(problem: Task, { operator, inputs, outputShape }: Laid, co
     output: problem.output.name,
   };
   const output = { name: problem.output.name, shape: outputShape };
-  return { bytes: onnxModel({ node, inputs: fed, constants: held, output }), fed };
+  const graph = { node, inputs: fed, constants: held, output, half: problem.half };
+  return { bytes: onnxModel({ ...graph, operatorSet: operator.since ?? OPERATOR_SET }), fed };
 }
 
 /** Its output with our order of axes. */

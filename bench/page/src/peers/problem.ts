@@ -11,6 +11,8 @@ export interface Task {
   readonly operator: string;
   /** Extents and attributes by the letters of the key. */
   readonly given: Readonly<Record<string, number>>;
+  /** Tensors are of float16; `data` has its values as float32. */
+  readonly half: boolean;
   readonly inputs: readonly PeerTensor[];
   readonly output: { readonly name: string; readonly shape: readonly number[] };
 }
@@ -24,9 +26,9 @@ export interface Problem extends Task {
 /** Added to a variance before its root, as our layer norm does. */
 export const VARIANCE_FLOOR = 1e-5;
 
-/** Reads operator and extents of a key such as `conv2d:f32:b1h56w56c64o64r3q3s1p1`. */
-export function parsedKey(key: string): Pick<Problem, "operator" | "given"> {
-  const [operator = "", , extents = ""] = key.split(":");
+/** Reads operator, dtype and extents of a key such as `conv2d:f32:b1h56w56c64o64r3q3s1p1`. */
+export function parsedKey(key: string): Pick<Problem, "operator" | "given" | "half"> {
+  const [operator = "", dtype, extents = ""] = key.split(":");
   const pairs = [...extents.matchAll(/([a-z])(\d+)/g)].map(([, axis, n]) => [axis, Number(n)]);
-  return { operator, given: Object.fromEntries(pairs) };
+  return { operator, given: Object.fromEntries(pairs), half: dtype === "f16" };
 }

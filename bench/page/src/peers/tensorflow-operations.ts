@@ -18,10 +18,19 @@ const layerNorm: Operation = ([a, gain, shift]) =>
     return tf.add(tf.mul(tf.mul(rest, root), gain as tf.Tensor), shift as tf.Tensor);
   });
 
+/** It has no such kernel either. */
+const gelu: Operation = ([a]) =>
+  tf.tidy(() => {
+    const x = a as tf.Tensor;
+    return tf.mul(tf.mul(x, 0.5), tf.add(tf.erf(tf.mul(x, Math.SQRT1_2)), 1));
+  });
+
 export const OPERATIONS: Readonly<Record<string, Operation>> = {
   matmul: product,
   batch_matmul: product,
   conv2d: convolution,
+  add: ([a, b]) => tf.add(a as tf.Tensor, b as tf.Tensor),
+  gelu,
   softmax: ([a]) => tf.softmax(a as tf.Tensor),
   layer_norm: layerNorm,
 };

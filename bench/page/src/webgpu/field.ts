@@ -2,10 +2,11 @@
 import { maxDifference } from "../../../../client/src/engine/compare.js";
 import { sentence } from "../../../../client/src/engine/error.js";
 import type { OpenDevice } from "../../../../client/src/gpu/device.js";
+import { storedBytes } from "../../../../client/src/gpu/stored.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { Task } from "../peers/problem.js";
 import { contest, type GpuEntrant, type GpuSamples } from "./entrant.js";
-import { fmaLimit, readingLimit } from "./limit.js";
+import { fmaLimit, memoryLimit } from "./limit.js";
 import { onnxRuntimePeer } from "./onnxruntime.js";
 import { fastest, type GpuStand, kernelEntrant, setUp, tearDown, tune } from "./ours.js";
 import { type Peer, peerEntrant } from "./peer.js";
@@ -31,36 +32,41 @@ interface Field {
   expected: Float32Array | null;
 }
 
+/** The output, once entries of it were found right. */
+function right({ case: { lease }, task }: Field, output: Float32Array): Float32Array {
+  const off = sampledDifference(task, output);
+  if (!(off <= lease.tolerance)) throw new Error(`its output is wrong by ${off}`);
+  return output;
+}
+
 async function addPeer(field: Field, name: string): Promise<void> {
-  const { lease } = field.case;
   const peer = await (PEERS[name] as (typeof PEERS)[string])(field.task);
   const output = await peer.output();
   if (field.expected === null) {
-    const off = sampledDifference(field.task, output);
-    if (!(off <= lease.tolerance)) throw new Error(`its output is wrong by ${off}`);
-    field.expected = output;
+    field.expected = right(field, output);
   }
   if (output.length !== field.expected.length) throw new Error("its output has another length");
   const difference = maxDifference(output, field.expected);
-  field.entrants.push(await peerEntrant(name, peer, lease.flops, difference));
+  field.entrants.push(await peerEntrant(name, peer, field.case.lease.flops, difference));
 }
 
 async function addOurs(field: Field, stand: GpuStand, tuneLimitMs: number): Promise<void> {
   field.screened = await tune(stand, field.case.configs, now() + tuneLimitMs);
-  if (field.expected === null) throw new Error("no peer has a right output to compare with");
+  if (field.expected === null) field.expected = right(field, stand.reference.output);
   for (const candidate of fastest(field.screened, FINALISTS)) {
     field.entrants.push(await kernelEntrant(stand, candidate, field.expected));
   }
 }
 
 async function addLimits(field: Field, { open, reference }: GpuStand): Promise<void> {
-  const scalar = field.case.lease.workload.split(":")[1] === "f16" ? "f16" : "f32";
-  field.entrants.push(await fmaLimit(open, reference.timer, scalar));
-  const { readsOnce } = field.case;
-  const read = readsOnce === null ? undefined : field.task.inputs[readsOnce];
-  if (read !== undefined) {
-    const data = read.data as Float32Array<ArrayBuffer>;
-    field.entrants.push(await readingLimit(open, reference.timer, data));
+  field.entrants.push(await fmaLimit(open, reference.timer));
+  const { readsOnce, moves } = field.case;
+  const bytes = field.case.lease.reference.tensors.map(storedBytes);
+  const read = readsOnce === null ? undefined : bytes[readsOnce];
+  if (read !== undefined) field.entrants.push(await memoryLimit(open, reference.timer, read));
+  const written = moves ? bytes.at(-1) : undefined;
+  if (written !== undefined) {
+    field.entrants.push(await memoryLimit(open, reference.timer, written, { copies: true }));
   }
 }
 

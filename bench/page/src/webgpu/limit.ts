@@ -18,18 +18,16 @@ const VECTORS = 8;
 const SINK_BYTES = 1024;
 const LIMIT_MS = 30_000;
 
-export type Scalar = "f32" | "f16";
-
 const chains = (each: (i: number) => string): string =>
   Array.from({ length: CHAINS }, (_, i) => each(i)).join("");
 
 /** Sixteen independent chains of vectors, so that neither latency nor memory counts. */
-const fmaLoop = (scalar: Scalar): string => `${scalar === "f16" ? "enable f16;" : ""}
-alias Vector = vec4<${scalar}>;
+const FMA_LOOP = `
+alias Vector = vec4<f32>;
 @group(0) @binding(0) var<storage, read_write> sink: array<Vector>;
 @compute @workgroup_size(${THREADS})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-  let a = Vector(${scalar}(id.x % 64u) * 0.001 + 1.0);
+  let a = Vector(f32(id.x % 64u) * 0.001 + 1.0);
   let m = Vector(0.999, 0.998, 0.997, 0.996);
   ${chains((i) => `var x${i} = a + ${i}.0;\n`)}
   for (var i = 0u; i < ${STEPS}u; i++) {
@@ -39,26 +37,28 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   if (all.x == 12345.0) { sink[id.x % 64u] = all; }
 }`;
 
-const readingLoop = (vectors: number, threads: number): string => `
+/** Reads the source once; where it copies, the sink is as large. */
+const memoryLoop = (vectors: number, threads: number, copies: boolean): string => `
 @group(0) @binding(0) var<storage, read_write> sink: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> source: array<vec4<f32>>;
 @compute @workgroup_size(${THREADS})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   var sum = vec4<f32>();
-  for (var i = id.x; i < ${vectors}u; i += ${threads}u) { sum += source[i]; }
+  for (var i = id.x; i < ${vectors}u; i += ${threads}u) {
+    ${copies ? "sink[i] = source[i];" : "sum += source[i];"}
+  }
   if (sum.x == 12345.0) { sink[id.x % 64u] = sum; }
 }`;
 
-/** A pipeline with a sink and `sources` bound, for any number of workgroups. */
+/** A pipeline with `buffers` bound, for any number of workgroups. */
 async function loopOn(
   { device }: OpenDevice,
   code: string,
-  sources: readonly GPUBuffer[],
+  buffers: readonly GPUBuffer[],
 ): Promise<(workgroups: number) => Sliced> {
   const module = device.createShaderModule({ code });
   const pipeline = await device.createComputePipelineAsync({ layout: "auto", compute: { module } });
-  const sink = device.createBuffer({ size: SINK_BYTES, usage: GPUBufferUsage.STORAGE });
-  const entries = [sink, ...sources].map((buffer, binding) => ({ binding, resource: { buffer } }));
+  const entries = buffers.map((buffer, binding) => ({ binding, resource: { buffer } }));
   const group = device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries });
   const encode = (pass: GPUComputePassEncoder, workgroups: number): void => {
     pass.setPipeline(pipeline);
@@ -72,16 +72,14 @@ const NO_CALLS = { dispatches: [], profiledNs: null, difference: null, callers: 
 
 /** A dispatch that any adapter is done with soon. */
 export async function shortWork(open: OpenDevice): Promise<Sliced> {
-  return (await loopOn(open, fmaLoop("f32"), []))(FIRST_WORKGROUPS);
+  const sink = storageBuffer(open.device, SINK_BYTES);
+  return (await loopOn(open, FMA_LOOP, [sink]))(FIRST_WORKGROUPS);
 }
 
-/** The register-only limit. */
-export async function fmaLimit(
-  open: OpenDevice,
-  timer: GpuTimer,
-  scalar: Scalar,
-): Promise<GpuEntrant> {
-  const loop = await loopOn(open, fmaLoop(scalar), []);
+/** The register-only limit, which is that of kernels of float16 too: they compute in float32. */
+export async function fmaLimit(open: OpenDevice, timer: GpuTimer): Promise<GpuEntrant> {
+  const sink = storageBuffer(open.device, SINK_BYTES);
+  const loop = await loopOn(open, FMA_LOOP, [sink]);
   let workgroups = FIRST_WORKGROUPS;
   for (; workgroups < MOST_WORKGROUPS; workgroups *= 2) {
     const { encode } = loop(workgroups);
@@ -89,33 +87,38 @@ export async function fmaLimit(
   }
   return {
     ...NO_CALLS,
-    name: `limit-${scalar}`,
+    name: "limit-f32",
     flops: workgroups * FLOPS_PER_WORKGROUP,
     bytes: 0,
     timer,
     kernel: async () => loop(workgroups),
-    dispose: () => undefined,
+    dispose: () => sink.destroy(),
   };
 }
 
-/** Reads `data` once: a thread's vectors are as far apart as there are threads. */
-export async function readingLimit(
+/** Moves so many bytes once: a thread's vectors are as far apart as there are threads. */
+export async function memoryLimit(
   open: OpenDevice,
   timer: GpuTimer,
-  data: Float32Array<ArrayBuffer>,
+  bytes: number,
+  { copies = false } = {},
 ): Promise<GpuEntrant> {
-  const vectors = Math.ceil(data.length / 4);
+  const vectors = Math.ceil(bytes / 16);
   const workgroups = Math.min(Math.ceil(vectors / VECTORS / THREADS), 65_535);
-  const source = storageBuffer(open.device, data.byteLength);
-  open.device.queue.writeBuffer(source, 0, data);
-  const loop = await loopOn(open, readingLoop(vectors, workgroups * THREADS), [source]);
+  const source = storageBuffer(open.device, bytes);
+  const sink = storageBuffer(open.device, copies ? bytes : SINK_BYTES);
+  const code = memoryLoop(vectors, workgroups * THREADS, copies);
+  const loop = await loopOn(open, code, [sink, source]);
   return {
     ...NO_CALLS,
-    name: "reading",
+    name: copies ? "copying" : "reading",
     flops: 0,
-    bytes: data.byteLength,
+    bytes: (copies ? 2 : 1) * bytes,
     timer,
     kernel: async () => loop(workgroups),
-    dispose: () => source.destroy(),
+    dispose: () => {
+      source.destroy();
+      sink.destroy();
+    },
   };
 }

@@ -1,4 +1,5 @@
 import * as ort from "onnxruntime-web/jspi";
+import { floatsOf, halvesOf } from "../../../../client/src/engine/half.js";
 import { asOurs, laid, model } from "../peers/onnx-operators.js";
 import type { PeerTensor, Task } from "../peers/problem.js";
 import type { Peer } from "./peer.js";
@@ -14,18 +15,27 @@ export function setOnnxRuntime(): void {
   ort.env.logLevel = "error";
 }
 
-function bufferOf(device: GPUDevice, data: Float32Array): GPUBuffer {
+type Data = Float32Array<ArrayBuffer> | Uint16Array<ArrayBuffer>;
+
+function bufferOf(device: GPUDevice, data: Data): GPUBuffer {
   const { STORAGE, COPY_DST, COPY_SRC } = GPUBufferUsage;
   const size = Math.ceil(data.byteLength / 16) * 16;
   const buffer = device.createBuffer({ size, usage: STORAGE | COPY_DST | COPY_SRC });
-  device.queue.writeBuffer(buffer, 0, data as Float32Array<ArrayBuffer>);
+  device.queue.writeBuffer(buffer, 0, data);
   return buffer;
 }
 
-function tensorOn(device: GPUDevice, { data, shape }: PeerTensor): ort.Tensor {
-  const options = { dataType: "float32", dims: [...shape] } as const;
-  return ort.Tensor.fromGpuBuffer(bufferOf(device, data), options);
+function tensorOn(device: GPUDevice, { data, shape }: PeerTensor, half: boolean): ort.Tensor {
+  const dims = [...shape];
+  const buffer = bufferOf(device, half ? halvesOf(data) : (data as Float32Array<ArrayBuffer>));
+  return half
+    ? ort.Tensor.fromGpuBuffer(buffer, { dataType: "float16", dims })
+    : ort.Tensor.fromGpuBuffer(buffer, { dataType: "float32", dims });
 }
+
+/** Where a browser has `Float16Array`, halves come as one. */
+const floats = (data: unknown): Float32Array =>
+  data instanceof Uint16Array ? floatsOf(data) : Float32Array.from(data as ArrayLike<number>);
 
 const run = async (session: ort.InferenceSession, feeds: Feeds): Promise<ort.Tensor> =>
   Object.values(await session.run(feeds))[0] as ort.Tensor;
@@ -39,14 +49,20 @@ export async function onnxRuntimePeer(task: Task): Promise<Peer> {
     preferredOutputLocation: "gpu-buffer",
   });
   const device = (await ort.env.webgpu.device) as GPUDevice;
-  const feeds = Object.fromEntries(fed.map((each) => [each.name, tensorOn(device, each)]));
+  if (task.half && !device.features.has("shader-f16")) {
+    await session.release();
+    throw new Error("onnxruntime-web computes in float16 by shader-f16, which this adapter lacks");
+  }
+  const feeds = Object.fromEntries(
+    fed.map((each) => [each.name, tensorOn(device, each, task.half)]),
+  );
   return {
     device,
     call: async () => (await run(session, feeds)).dispose(),
     settle: () => device.queue.onSubmittedWorkDone(),
     output: async () => {
       const result = await run(session, feeds);
-      return asOurs((await result.getData(true)) as Float32Array, own);
+      return asOurs(floats(await result.getData(true)), own);
     },
     dispose: () => {
       for (const tensor of Object.values(feeds)) (tensor.gpuBuffer as GPUBuffer).destroy();

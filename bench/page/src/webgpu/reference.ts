@@ -1,12 +1,14 @@
 /**
  * The right output. No kernel of ours is its judge: an output of a peer is taken, once entries of
- * it, spread over all, were found equal to sums in double precision.
+ * it, spread over all, were found equal to those of double precision; of ours, equally held to
+ * them, only where no peer has one.
  */
-import type { PeerTensor, Task } from "../peers/problem.js";
+import { type PeerTensor, type Task, VARIANCE_FLOOR } from "../peers/problem.js";
 
 const ENTRIES = 1024;
 /** A prime above most extents, so that entries fall into all rows and columns. */
 const STRIDE = 7_368_787;
+const ERF_TERMS = 12;
 
 type Entry = (task: Task, index: number) => number;
 
@@ -28,6 +30,47 @@ const productEntry: Entry = (task, index) => {
     sum += (left.data[row * k + i] as number) * (right.data[other] as number);
   }
   return sum;
+};
+
+const rowOf = ({ inputs }: Task, index: number): [Float32Array, number] => {
+  const { data, shape } = inputs[0] as PeerTensor;
+  const n = shape.at(-1) as number;
+  const start = Math.floor(index / n) * n;
+  return [data.subarray(start, start + n), index - start];
+};
+
+const sumOf = (row: Float32Array, term: (value: number) => number): number =>
+  row.reduce((sum, value) => sum + term(value), 0);
+
+const softmaxEntry: Entry = (task, index) => {
+  const [row, at] = rowOf(task, index);
+  return Math.exp(row[at] as number) / sumOf(row, Math.exp);
+};
+
+const layerNormEntry: Entry = (task, index) => {
+  const [row, at] = rowOf(task, index);
+  const mean = sumOf(row, (value) => value) / row.length;
+  const variance = sumOf(row, (value) => (value - mean) ** 2) / row.length;
+  const [gain, shift] = task.inputs.slice(1).map(({ data }) => data[at] as number);
+  const scaled = ((row[at] as number) - mean) / Math.sqrt(variance + VARIANCE_FLOOR);
+  return scaled * (gain ?? 1) + (shift ?? 0);
+};
+
+const addEntry: Entry = (task, index) => {
+  const [left, right] = twoOf(task);
+  return (left.data[index] as number) + (right.data[index] as number);
+};
+
+/** By the series of erf, which seeded inputs of at most 1/2 need few terms of. */
+const geluEntry: Entry = ({ inputs }, index) => {
+  const x = (inputs[0] as PeerTensor).data[index] as number;
+  const z = x * Math.SQRT1_2;
+  let [term, sum] = [z, z];
+  for (let i = 1; i < ERF_TERMS; i++) {
+    term *= -(z * z) / i;
+    sum += term / (2 * i + 1);
+  }
+  return 0.5 * x * (1 + (2 / Math.sqrt(Math.PI)) * sum);
 };
 
 /** One entry of a convolution: image [b, h, w, c], weights [r, q, c, o], zeros around. */
@@ -60,6 +103,10 @@ const ENTRIES_OF: Readonly<Record<string, Entry>> = {
   matmul: productEntry,
   batch_matmul: productEntry,
   conv2d: convolutionEntry,
+  softmax: softmaxEntry,
+  layer_norm: layerNormEntry,
+  add: addEntry,
+  gelu: geluEntry,
 };
 
 /** Largest difference of the sampled entries; NaN when one is not a number. */

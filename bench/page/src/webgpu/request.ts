@@ -11,6 +11,8 @@ export interface GpuCase {
   readonly compileMs: number;
   /** The input that is read once, where memory is the limit, else null. */
   readonly readsOnce: number | null;
+  /** Memory is the limit, and the output is as large as what is read: a copy is what it takes. */
+  readonly moves: boolean;
 }
 
 export interface GpuJob {

@@ -3,7 +3,8 @@
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.operators import Family
-from kernelzoo.domain.workload import DType, Workload
+from kernelzoo.domain.workload import KEY_DTYPES, Workload
+from services.tuner.halves import has_halves, natively
 from services.tuner.space.gpu.contractions import contraction_configs
 from services.tuner.space.gpu.entries import entries_configs, square_configs
 from services.tuner.space.gpu.pixels import pixels_configs
@@ -15,20 +16,27 @@ from services.tuner.webgpu.rows import TeamConfig
 from services.tuner.webgpu.transpose import SquareConfig
 from services.tuner.webgpu.windows import contracts
 
+MOST_OF_HALVES = 40
+"""Configs, so that the space has at most 80 points."""
+
 Config = TilesConfig | TeamConfig | PixelsConfig | SquareConfig | EntriesConfig
 
 
 def gpu_space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
     """The first requires nothing that not every adapter has.
 
-    Constant weights have the space of all others: no kernel wants them in panels.
+    Constant weights have the space of all others: no kernel wants them in panels. Of f16, each
+    config is there in both ways to hold them, packed first.
     """
-    return tuple(config.candidate(workload) for config in _configs(workload, gpu))
+    plain = tuple(config.candidate(workload) for config in _configs(workload, gpu))
+    if not has_halves(workload):
+        return plain
+    return tuple(way for one in plain[:MOST_OF_HALVES] for way in (one, natively(one)))
 
 
 def _configs(workload: Workload, gpu: GpuModel) -> tuple[Config, ...]:
-    # Tiles read b as vectors of f32.
-    if contracts(workload) and workload.tensors[1].dtype is DType.F32:
+    # Tiles read b as vectors.
+    if contracts(workload) and workload.tensors[1].dtype in KEY_DTYPES:
         return contraction_configs(workload, gpu)
     match workload.operator.family:
         case Family.CONVOLUTION:

@@ -1,0 +1,57 @@
+enable f16;
+@group(0) @binding(0) var<storage, read> a: array<f16>;
+@group(0) @binding(1) var<storage, read_write> c: array<vec4<f16>>;
+@group(0) @binding(2) var<storage, read_write> scratch: array<f32>;
+@group(1) @binding(0) var<uniform> first: u32;
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) invocation: u32) {
+  let group = workgroup.x + first;
+  let thread = invocation;
+  var c_1_total_0: f32;
+  if (group * 64u + thread < 4u) {
+    c_1_total_0 = -3.4028234663852886e+38f;
+    for (var k = 0u; k < 8u; k++) {
+      c_1_total_0 = max(c_1_total_0, f32(a[group * 512u + k + thread * 8u]));
+    }
+    scratch[group * 64u + thread] = c_1_total_0;
+  }
+}
+@compute @workgroup_size(64)
+fn then_1(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) invocation: u32) {
+  let group = workgroup.x + first;
+  let thread = invocation;
+  if (group * 64u + thread < 8u) {
+    let j = ((group * 64u + thread) % 2u);
+    let i_1_up = ((group * 64u + thread) / 2u);
+    {
+      let four = exp((vec4<f32>(f32(a[i_1_up * 8u + j * 4u]), f32(a[i_1_up * 8u + j * 4u + 1u]), f32(a[i_1_up * 8u + j * 4u + 2u]), f32(a[i_1_up * 8u + j * 4u + 3u])) - vec4<f32>(scratch[i_1_up])));
+      scratch[i_1_up * 8u + j * 4u + 4u] = four.x;
+      scratch[i_1_up * 8u + j * 4u + 5u] = four.y;
+      scratch[i_1_up * 8u + j * 4u + 6u] = four.z;
+      scratch[i_1_up * 8u + j * 4u + 7u] = four.w;
+    }
+  }
+}
+@compute @workgroup_size(64)
+fn then_2(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) invocation: u32) {
+  let group = workgroup.x + first;
+  let thread = invocation;
+  var c_2_total_0: f32;
+  if (group * 64u + thread < 4u) {
+    c_2_total_0 = 0.0f;
+    for (var k_1 = 0u; k_1 < 8u; k_1++) {
+      c_2_total_0 = (c_2_total_0 + scratch[group * 512u + k_1 + thread * 8u + 4u]);
+    }
+    scratch[group * 64u + thread + 36u] = c_2_total_0;
+  }
+}
+@compute @workgroup_size(64)
+fn then_3(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) invocation: u32) {
+  let group = workgroup.x + first;
+  let thread = invocation;
+  if (group * 64u + thread < 8u) {
+    let j_1 = ((group * 64u + thread) % 2u);
+    let i_3_up = ((group * 64u + thread) / 2u);
+    c[i_3_up * 2u + j_1] = vec4<f16>((vec4<f32>(scratch[i_3_up * 8u + j_1 * 4u + 4u], scratch[i_3_up * 8u + j_1 * 4u + 5u], scratch[i_3_up * 8u + j_1 * 4u + 6u], scratch[i_3_up * 8u + j_1 * 4u + 7u]) / vec4<f32>(scratch[i_3_up + 36u])));
+  }
+}

@@ -1,0 +1,101 @@
+"""Kernels of f16: what they compute, packed and by the type of the adapter, and how they read."""
+
+import numpy as np
+import pytest
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.gpu import ANY_GPU, GPU_MODELS
+from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidSchedule
+from services.tuner.compile import gpu_compilation
+from services.tuner.halves import Halves, halves_of, natively
+from services.tuner.settings import gpu_candidate
+from services.tuner.space import lite_space
+from services.tuner.webgpu.entries import EntriesConfig
+from tests.snapshots import Golden
+from tests.unit.tuner.execution import inputs_of
+from tests.unit.tuner.gpu_checks import right
+from tests.unit.tuner.gpu_execution import device
+from tests.unit.tuner.gpu_reference import interpreted
+from tests.unit.tuner.reference import EXAMPLES, reference
+
+KEYS = tuple(key.replace(":f32:", ":f16:") for key in EXAMPLES if not key.endswith(":n7"))
+EACH = [Halves.PACKED, Halves.NATIVE]
+
+
+def held(candidate: Candidate, halves: Halves) -> Candidate:
+    """Skips the test where the adapter lacks the type."""
+    if halves is Halves.PACKED:
+        return candidate
+    if "shader-f16" not in device().features:
+        pytest.skip("this adapter has no shader-f16; llvmpipe has (mesa-vulkan-drivers)")
+    return natively(candidate)
+
+
+@pytest.mark.parametrize("halves", EACH)
+@pytest.mark.parametrize("key", KEYS[::2])
+def test_operators_are_right_as_they_are_stated(key: str, halves: Halves) -> None:
+    config = EntriesConfig(threads=64, vectors=1, wide=halves is Halves.NATIVE)
+    right(held(config.candidate(Workload.parse(key)), halves))
+
+
+@pytest.mark.parametrize(
+    ("model", "halves"), [("nvidia", h) for h in EACH] + [("swiftshader", h) for h in EACH[:1]]
+)
+@pytest.mark.parametrize("key", KEYS)
+def test_the_best_of_every_space_is_right(key: str, model: str, halves: Halves) -> None:
+    space = lite_space(Workload.parse(key), TargetKind.WEBGPU, GPU_MODELS[model])
+    right(held(space[0], halves))
+
+
+@pytest.mark.parametrize(
+    "key", ["softmax:f16:m3n6", "matmul+bias:f16:m5k6n7", "max_pool2d:f16:b1h5w5c4r3q3s1p1"]
+)
+def test_the_interpreter_rounds_as_the_kernel_does(key: str) -> None:
+    workload = Workload.parse(key)
+    steps = gpu_compilation(lite_space(workload, TargetKind.WEBGPU)[0])
+    inputs = inputs_of(workload)
+    wanted = reference(workload, inputs)
+    for programs in (steps.scheduled, steps.optimised):
+        output = interpreted(programs, workload, inputs)
+        assert output.dtype == np.float16
+        assert np.abs(output - wanted).max() <= comparison_tolerance(workload)
+
+
+GOLDEN = {
+    "halves-matmul": "matmul+bias:f16:m6k4n8",
+    "halves-odd": "matmul:f16:m3k5n7",
+    "halves-softmax": "softmax:f16:m4n8",
+}
+
+
+@pytest.mark.parametrize("halves", EACH)
+@pytest.mark.parametrize("name", GOLDEN)
+def test_kernels_read_as_recorded(name: str, halves: Halves, golden: Golden) -> None:
+    config = EntriesConfig(threads=64, vectors=1, wide=True)
+    candidate = held(config.candidate(Workload.parse(GOLDEN[name])), halves)
+    golden(f"{name}-{halves}.wgsl", right(candidate).artifact.body.decode())
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_space_has_each_config_both_ways_and_its_first_needs_nothing(key: str) -> None:
+    workload = Workload.parse(key)
+    space = lite_space(workload, TargetKind.WEBGPU, ANY_GPU)
+    assert len({each.candidate_id for each in space}) == len(space) <= 80
+    assert "shader-f16" not in space[0].requires
+    for packed, native in zip(space[::2], space[1::2], strict=True):
+        assert natively(packed) == native
+        assert (halves_of(packed), halves_of(native)) == (Halves.PACKED, Halves.NATIVE)
+
+
+def test_a_candidate_that_hides_what_it_needs_is_refused() -> None:
+    workload = Workload.parse("relu:f16:n64")
+    native = natively(EntriesConfig(threads=64, vectors=1, wide=True).candidate(workload))
+    hidden = gpu_candidate(workload, dict(native.config), ())
+    assert gpu_compilation(hidden), "gpu_candidate packs halves whatever it is given"
+    with pytest.raises(InvalidSchedule, match="must say shader-f16"):
+        gpu_compilation(
+            Candidate(workload=workload, kind=TargetKind.WEBGPU, config=native.config, requires=())
+        )
