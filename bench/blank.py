@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from playwright.sync_api import sync_playwright
 
-from bench.firefox import find_firefox, firefox_page
 from bench.report import CannotMeasure
 from workers.fleet.chromium import find_chromium, own_flags
+from workers.fleet.firefox import find_firefox, firefox_page
 
 HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",

@@ -14,12 +14,12 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from bench.firefox import find_firefox, firefox_page
 from bench.report import CannotMeasure
 from kernelzoo.domain.device import Hardware
 from services.gateway.middleware import HEADERS
 from services.gateway.wire.sessions import SessionRequest
 from workers.fleet.chromium import find_chromium, own_flags
+from workers.fleet.firefox import find_firefox, firefox_page
 
 DIST = Path(__file__).parent.parent / "client" / "dist"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}

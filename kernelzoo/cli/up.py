@@ -27,7 +27,7 @@ TEND_S = 0.2
 
 
 def up(
-    agents: Annotated[int, typer.Option(min=0, max=64, help="Browser agents to run here.")] = 0,
+    agents: Annotated[int, typer.Option(min=0, max=64, help="Agents in Chromium to run here.")] = 0,
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other devices in.")] = LOOPBACK,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = DEFAULT_PORT,
     target: TargetsOption = None,
@@ -35,7 +35,7 @@ def up(
     state: StateOption = STATE,
 ) -> None:
     """Run the stack and stay. Ctrl-C stops every process; the data stays for the next time."""
-    fleet = FleetPlan(agents=agents, targets=parse_targets(target), gpu=gpu)
+    fleet = FleetPlan.chromium(agents, parse_targets(target), gpu)
     place = Place.at(state)
     refuse_running(place)
     options = StackOptions(

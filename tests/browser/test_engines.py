@@ -11,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 from bench.blank import BROWSERS, blank_site
-from bench.firefox import find_firefox
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS
@@ -24,6 +23,7 @@ from services.tuner.space import lite_space
 from tests.unit.tuner.candidates import schedule
 from tests.unit.tuner.execution import Floats, inputs_of, packed_inputs
 from tests.unit.tuner.reference import EXAMPLES, reference
+from workers.fleet.firefox import find_firefox
 
 KEYS = (*EXAMPLES, "matmul+sigmoid:f32:m5k6n7", "matmul:f32:m61k31n67")
 PACKED = Workload.parse("matmul:f32:m29k31n67:constant=b")

@@ -28,7 +28,7 @@ def gateway(stack: Stack) -> Iterator[GatewayClient]:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as client:
         for kind in BOTH:
             client.register(WORKLOAD, kind)
-        fleet = FleetPlan(agents=1, targets=BOTH, gpu=Gpu.SOFTWARE)
+        fleet = FleetPlan.chromium(1, BOTH, Gpu.SOFTWARE)
         stack.launch(plan_fleet(stack.place, stack.keys, stack.url, fleet))
         yield client
 

@@ -4,7 +4,8 @@ Run again on the same directory it adds a pass: fresh profiles, everything measu
 run ends by writing the data set. Names of devices behind the directory record these alone, and the
 name `none` writes the data set alone.
 
-Each device is a browser of this machine with a fresh profile. Flags that take instructions or the
+Each device is a browser of this machine with a fresh profile, told that it is automated, which is
+what lets the agent page start without a click. Flags that take instructions or the
 optimising tier away from an engine make code as an older processor or a hurried browser runs it;
 they are named so, and are no other machines.
 """
@@ -24,7 +25,6 @@ import msgspec
 import psycopg
 from playwright.sync_api import sync_playwright
 
-from bench.firefox import find_firefox
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import StackOptions
@@ -35,6 +35,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from tests.recorded.dataset import Dataset, RecordedCandidate, RecordedDevice, write
 from workers.fleet.chromium import find_chromium, own_flags
+from workers.fleet.firefox import find_firefox
 
 WORKLOADS = Path(__file__).parent / "workloads.txt"
 AT_MOST_S = 600.0
@@ -72,11 +73,15 @@ def command(device: Device, profile: Path, url: str) -> list[str]:
         program = find_firefox()
         assert program is not None, "install firefox-esr"
         (profile / "user.js").write_text("\n".join(device.preferences))
-        return [str(program), "--headless", "--no-remote", "--profile", str(profile), url]
+        return [
+            *(str(program), "--headless", "--no-remote", "--remote-debugging-port=0"),
+            *("--profile", str(profile), url),
+        ]
     with sync_playwright() as playwright:
         program = find_chromium(Path(playwright.chromium.executable_path))
     return [
-        *(str(program), "--headless=new", f"--user-data-dir={profile}", *own_flags()),
+        *(str(program), "--headless=new", "--enable-automation"),
+        *(f"--user-data-dir={profile}", *own_flags()),
         *((f"--js-flags={' '.join(device.v8)}",) if device.v8 else ()),
         url,
     ]

@@ -1,5 +1,7 @@
-"""`python -m workers.fleet --url U --agents N --target T --gpu G --state DIR`; the operator's key
-comes from the environment variable KERNELZOO_OPERATOR_KEY, which keeps it out of the process list.
+"""`python -m workers.fleet --url U --browser B=N --target T --gpu G --state DIR`.
+
+The operator's key comes from the environment variable KERNELZOO_OPERATOR_KEY, which keeps it out of
+the process list.
 """
 
 import argparse
@@ -12,17 +14,23 @@ from pathlib import Path
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import KernelZooError, StackError
 from kernelzoo.telemetry import configure_logging
+from workers.fleet.browsers import BrowserKind, parse_shares
 from workers.fleet.gpu import Gpu
+from workers.fleet.installed import insist_on
 from workers.fleet.run import FleetOptions, run_fleet
 
 
 def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
     parser = argparse.ArgumentParser(prog="python -m workers.fleet", description=__doc__)
     parser.add_argument("--url", required=True, help="origin of the gateway")
-    parser.add_argument("--agents", type=int, default=1, help="browsers to run")
+    parser.add_argument(
+        "--browser", action="append", help="chromium, firefox or webkit, as in firefox=2"
+    )
+    parser.add_argument("--agents", type=int, default=1, help="of each browser without a number")
     parser.add_argument("--target", type=TargetKind, action="append", help="wasm, webgpu or both")
     parser.add_argument("--gpu", type=Gpu, default=Gpu.AUTO, help="adapter of webgpu")
     parser.add_argument("--state", type=Path, required=True, help="directory of the profiles")
+    parser.add_argument("--fresh", action="store_true", help="take profiles of this run alone")
     parser.add_argument(
         "--without-sandbox",
         action="store_true",
@@ -35,19 +43,22 @@ def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
         raise StackError("set KERNELZOO_OPERATOR_KEY to the operator's key of the gateway")
     return FleetOptions(
         url=values.url.rstrip("/"),
-        agents=values.agents,
+        shares=parse_shares(values.browser or (BrowserKind.CHROMIUM,), values.agents),
         targets=tuple(values.target or (TargetKind.WASM,)),
         gpu=values.gpu,
         directory=values.state.expanduser().resolve(),
         operator_key=operator_key,
         sandbox=not values.without_sandbox,
+        fresh=values.fresh,
     )
 
 
 def main() -> int:
     configure_logging(as_json=True)
     try:
-        asyncio.run(run_fleet(parse(sys.argv[1:], os.environ.get("KERNELZOO_OPERATOR_KEY"))))
+        options = parse(sys.argv[1:], os.environ.get("KERNELZOO_OPERATOR_KEY"))
+        insist_on(options.shares)
+        asyncio.run(run_fleet(options))
     except KernelZooError as error:
         print(f"the fleet did not start: {error}", file=sys.stderr)
         return 1

@@ -3,14 +3,23 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import structlog
+from playwright.async_api import BrowserType, ConsoleMessage, Error, Page
 from playwright.sync_api import sync_playwright
 
 from kernelzoo.errors import StackError
+from workers.fleet.browsers import Launch, PageLost, Tab
 from workers.fleet.gpu import Gpu, gpu_flags
 
+log = structlog.get_logger(__name__)
+
+PACKAGE = "chromium"
 SYSTEM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 # A headless page counts as hidden to the scheduler; without the last three its timers are
@@ -61,6 +70,60 @@ def _is_snap(program: Path) -> bool:
         return True
     with program.open("rb") as handle:
         return b"/snap/bin/" in handle.read(8192)
+
+
+@dataclass(frozen=True, slots=True)
+class ChromiumTab:
+    page: Page
+
+    async def goto(self, url: str) -> None:
+        try:
+            response = await self.page.goto(url, wait_until="commit")
+        except Error as error:
+            raise PageLost(error.message) from error
+        if response is None or not response.ok:
+            raise PageLost(f"{url} answered {response.status if response else 'nothing'}")
+
+    async def evaluate(self, function: str, argument: object) -> Any:
+        try:
+            return await self.page.evaluate(function, argument)
+        except Error as error:
+            raise PageLost(error.message) from error
+
+
+@asynccontextmanager
+async def chromium_tab(browser: BrowserType, launch: Launch) -> AsyncIterator[Tab]:
+    """Through Playwright, whose driver runs already."""
+    own = own_flags(launch.gpu, sandbox=launch.sandbox)
+    try:
+        context = await browser.launch_persistent_context(
+            launch.profile,
+            executable_path=find_chromium(Path(browser.executable_path)),
+            headless=True,
+            args=own,
+            chromium_sandbox="--no-sandbox" not in own,
+            handle_sigint=False,
+            handle_sigterm=False,
+            handle_sighup=False,
+        )
+    except Error as error:
+        raise PageLost(error.message) from error
+    try:
+        page = context.pages[0] if context.pages else await context.new_page()
+        _log_page(page, launch.profile.name)
+        yield ChromiumTab(page)
+    finally:
+        with suppress(Error):
+            await context.close()
+
+
+def _log_page(page: Page, agent: str) -> None:
+    def complained(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            log.warning("page console", agent=agent, text=message.text)
+
+    page.on("pageerror", lambda error: log.error("page error", agent=agent, error=str(error)))
+    page.on("console", complained)
 
 
 def main() -> None:

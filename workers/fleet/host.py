@@ -1,50 +1,125 @@
-"""What a page finds in `globalThis.kernelzooHost`: the operator's key and the turn to time."""
+"""What a page finds in `globalThis.kernelzooHost`, and the talk that carries it.
 
-import json
+Engines differ in how a page may call its driver; all of them let the driver call the page. So the
+page's wishes for the turn wait in the page until the driver asks for them, which it always does.
+"""
+
+import asyncio
+from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.async_api import BrowserContext, Frame, Page
+from pydantic import ConfigDict, ValidationError
 
+from workers.fleet.browsers import PageLost, Tab
+from workers.fleet.snapshot import Snapshot
 from workers.fleet.turn import TimingTurn
 
-_ACQUIRE = "__kernelzooAcquireTurn"
-_RELEASE = "__kernelzooReleaseTurn"
+TALK_S = 0.5
+ANSWER_S = 20
+OPEN_S = 30
+
+# The page's script may still be on its way when its document is there.
+OFFER = """async ({ origin, operatorKey }) => {
+  if (location.origin !== origin) throw new Error(`this is ${location.origin}, not ${origin}`);
+  const until = performance.now() + 20_000;
+  while (!globalThis.kernelzooStart) {
+    if (performance.now() > until) throw new Error("the agent page's script did not run");
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  const wishes = [];
+  let heard = () => {};
+  let grant = () => {};
+  let read;
+  const wish = (name) => { wishes.push(name); heard(); };
+  globalThis.kernelzooHost = Object.freeze({
+    operatorKey,
+    acquireTurn: () => new Promise((resolve) => { grant = resolve; wish("acquire"); }),
+    releaseTurn: async () => wish("release"),
+  });
+  globalThis.kernelzooTalk = async (granted, waitMs) => {
+    if (granted) grant();
+    if (wishes.length === 0 && waitMs > 0) {
+      await new Promise((resolve) => { heard = resolve; setTimeout(resolve, waitMs); });
+    }
+    const { events, state } = globalThis.kernelzooAgent;
+    // The page forgets its oldest events: the last one read is remembered, not its number.
+    const fresh = events.slice(events.lastIndexOf(read) + 1);
+    read = events.at(-1);
+    const { phase, error } = state;
+    return { wishes: wishes.splice(0), state: phase, error: error?.message ?? "", events: fresh };
+  };
+  globalThis.kernelzooStart();
+}"""
+TALK = "async ({ granted, waitMs }) => globalThis.kernelzooTalk(granted, waitMs)"
 
 
-async def offer_host(
-    context: BrowserContext, agent: str, turn: TimingTurn, *, url: str, operator_key: str
-) -> None:
-    """Applies to pages opened later. Only pages of the gateway's origin see the key."""
+class Words(Snapshot):
+    """A snapshot, and what the page wishes in the order of wishing: to `acquire`, to `release`."""
 
-    async def acquire(_source: object) -> None:
-        await turn.acquire(agent)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
-    def release(_source: object) -> None:
-        turn.release(agent)
-
-    await context.expose_binding(_ACQUIRE, acquire)
-    await context.expose_binding(_RELEASE, release)
-    await context.add_init_script(host_script(url, operator_key))
+    wishes: tuple[str, ...]
 
 
-def host_script(url: str, operator_key: str) -> str:
+async def offer_host(tab: Tab, url: str, operator_key: str) -> None:
+    """Starts the agent. Only a page of the gateway's origin sees the key."""
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
-    return f"""if (location.origin === {json.dumps(origin)}) {{
-  globalThis.kernelzooHost = Object.freeze({{
-    operatorKey: {json.dumps(operator_key)},
-    acquireTurn: () => globalThis.{_ACQUIRE}(),
-    releaseTurn: () => globalThis.{_RELEASE}(),
-  }});
-}}"""
+    offered = {"origin": origin, "operatorKey": operator_key}
+    await within(OPEN_S, tab.evaluate(OFFER, offered))
 
 
-def forfeit_with_page(page: Page, agent: str, turn: TimingTurn) -> None:
-    """A page that crashes, closes or loads again gives the turn back."""
+class Talk:
+    """With one page: takes its wishes to the turn and the turn's grants back to it."""
 
-    def navigated(frame: Frame) -> None:
-        if frame == page.main_frame:
-            turn.forfeit(agent)
+    def __init__(self, tab: Tab, agent: str, turn: TimingTurn) -> None:
+        self._tab, self._agent, self._turn = tab, agent, turn
+        self._asking: asyncio.Task[None] | None = None
 
-    page.on("crash", lambda _page: turn.forfeit(agent))
-    page.on("close", lambda _page: turn.forfeit(agent))
-    page.on("framenavigated", navigated)
+    async def listen(self) -> Snapshot:
+        """Returns after `TALK_S` at the latest. Raises PageLost."""
+        granted = await self._granted()
+        wait_ms = 0 if self._asking is not None else 1e3 * TALK_S
+        answer = await within(
+            ANSWER_S, self._tab.evaluate(TALK, {"granted": granted, "waitMs": wait_ms})
+        )
+        words = _parse(answer)
+        for wish in words.wishes:
+            self._take(wish)
+        return words
+
+    def end(self) -> None:
+        """The page is gone, and its turn passes on."""
+        self._turn.forfeit(self._agent)
+        if self._asking is not None:
+            self._asking.cancel()
+
+    async def _granted(self) -> bool:
+        """Whether the turn that the page waits for has come, once for each."""
+        if self._asking is None:
+            return False
+        await asyncio.wait((self._asking,), timeout=TALK_S)
+        if not self._asking.done():
+            return False
+        self._asking = None
+        return True
+
+    def _take(self, wish: str) -> None:
+        if wish == "release":
+            self._turn.release(self._agent)
+        else:
+            self._asking = asyncio.create_task(self._turn.acquire(self._agent))
+
+
+def _parse(answer: Any) -> Words:
+    try:
+        return Words.model_validate(answer)
+    except ValidationError as error:
+        raise PageLost(f"the page's words cannot be read: {error}") from error
+
+
+async def within(limit_s: float, answer: Any) -> Any:
+    try:
+        async with asyncio.timeout(limit_s):
+            return await answer
+    except TimeoutError as error:
+        raise PageLost(f"the page did not answer within {limit_s} s") from error

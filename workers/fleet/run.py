@@ -1,23 +1,29 @@
-"""A fleet: N agents started one after another, so that the first is at work early."""
+"""A fleet: agents started one after another, so that the first is at work early."""
 
 import asyncio
 import fcntl
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import structlog
-from playwright.async_api import BrowserType, async_playwright
+from playwright.async_api import async_playwright
 
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import StackError
 from workers.fleet.agent import AgentSpec, run_agent
-from workers.fleet.chromium import find_chromium
+from workers.fleet.browsers import BrowserKind, Launch, Opener, Share
+from workers.fleet.chromium import chromium_tab
+from workers.fleet.firefox import start_firefox
 from workers.fleet.gpu import Gpu
 from workers.fleet.status import AgentStatus, FleetStatus, write_status
+from workers.fleet.threaded import threaded_tab
 from workers.fleet.turn import TimingTurn
+from workers.fleet.webkit import start_webkit
 
 log = structlog.get_logger(__name__)
 
@@ -26,31 +32,38 @@ OPENING_S = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """`directory` holds the browser profiles and the status file."""
+    """`directory` holds the browser profiles and the status file. With `fresh`, profiles of this
+    run alone take the place of those that are kept there.
+    """
 
     url: str
-    agents: int
+    shares: tuple[Share, ...]
     targets: tuple[TargetKind, ...]
     gpu: Gpu
     directory: Path
     operator_key: str = field(repr=False)
     sandbox: bool
+    fresh: bool = False
 
 
-def plan_agents(options: FleetOptions) -> tuple[AgentSpec, ...]:
-    on_gpu = TargetKind.WEBGPU in options.targets
-    names = (f"agent-{number}" for number in range(1, options.agents + 1))
+def plan_agents(options: FleetOptions, profiles: Path) -> tuple[AgentSpec, ...]:
+    """The first of each browser come before the second."""
+    gpu = options.gpu if TargetKind.WEBGPU in options.targets else None
+    most = max((share.agents for share in options.shares), default=0)
     return tuple(
         AgentSpec(
-            name=name,
-            profile=options.directory / name,
+            name=f"{share.browser}-{number}",
+            browser=share.browser,
+            launch=Launch(
+                profile=profiles / f"{share.browser}-{number}", gpu=gpu, sandbox=options.sandbox
+            ),
             url=options.url,
             targets=options.targets,
-            gpu=options.gpu if on_gpu else None,
             operator_key=options.operator_key,
-            sandbox=options.sandbox,
         )
-        for name in names
+        for number in range(1, most + 1)
+        for share in options.shares
+        if number <= share.agents
     )
 
 
@@ -60,14 +73,33 @@ async def run_fleet(options: FleetOptions) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    with _only_fleet(options.directory):
-        async with async_playwright() as playwright:
-            await _run_until(stop, options, playwright.chromium)
+    with _only_fleet(options.directory), _profiles(options) as profiles:
+        plan = plan_agents(options, profiles)
+        async with _openers(options.shares) as openers:
+            await _run_until(stop, options, plan, openers)
 
 
-async def _run_until(stop: asyncio.Event, options: FleetOptions, browser: BrowserType) -> None:
-    log.info("browser found", path=str(find_chromium(Path(browser.executable_path))))
-    agents = asyncio.create_task(_run_agents(options, browser))
+@asynccontextmanager
+async def _openers(shares: tuple[Share, ...]) -> AsyncIterator[Mapping[BrowserKind, Opener]]:
+    """How each browser is started; Playwright's driver runs where there is Chromium to drive."""
+    openers: dict[BrowserKind, Opener] = {
+        BrowserKind.FIREFOX: partial(threaded_tab, start_firefox),
+        BrowserKind.WEBKIT: partial(threaded_tab, start_webkit),
+    }
+    if all(share.browser is not BrowserKind.CHROMIUM for share in shares):
+        yield openers
+        return
+    async with async_playwright() as playwright:
+        yield {**openers, BrowserKind.CHROMIUM: partial(chromium_tab, playwright.chromium)}
+
+
+async def _run_until(
+    stop: asyncio.Event,
+    options: FleetOptions,
+    plan: tuple[AgentSpec, ...],
+    openers: Mapping[BrowserKind, Opener],
+) -> None:
+    agents = asyncio.create_task(_run_agents(options, plan, openers))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((agents, stopping), return_when=asyncio.FIRST_COMPLETED)
     log.info("closing browsers")
@@ -78,7 +110,9 @@ async def _run_until(stop: asyncio.Event, options: FleetOptions, browser: Browse
         raise error
 
 
-async def _run_agents(options: FleetOptions, browser: BrowserType) -> None:
+async def _run_agents(
+    options: FleetOptions, plan: tuple[AgentSpec, ...], openers: Mapping[BrowserKind, Opener]
+) -> None:
     """Never returns by itself; cancelling it closes the browsers."""
     turn = TimingTurn()
     statuses: dict[str, AgentStatus] = {}
@@ -90,9 +124,10 @@ async def _run_agents(options: FleetOptions, browser: BrowserType) -> None:
         )
 
     async with asyncio.TaskGroup() as group:
-        for spec in plan_agents(options):
+        for spec in plan:
             opened = asyncio.Event()
-            group.create_task(run_agent(spec, browser, turn, report, opened), name=spec.name)
+            work = run_agent(spec, openers[spec.browser], turn, report, opened)
+            group.create_task(work, name=spec.name)
             await _soon(opened)
 
 
@@ -119,3 +154,17 @@ def _only_fleet(directory: Path) -> Iterator[None]:
             ) from error
         (directory / "status.json").unlink(missing_ok=True)
         yield
+
+
+def _profiles(options: FleetOptions) -> AbstractContextManager[Path]:
+    if not options.fresh:
+        return nullcontext(options.directory)
+    return _fresh_profiles(options.directory)
+
+
+@contextmanager
+def _fresh_profiles(directory: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(
+        prefix="fresh-", dir=directory, ignore_cleanup_errors=True
+    ) as profiles:
+        yield Path(profiles)

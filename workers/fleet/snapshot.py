@@ -6,15 +6,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from workers.fleet.status import AgentStatus
 
-# Gives the events since the last reading. The page forgets its oldest events, so the last one
-# that was read is remembered by itself, not by its number.
-READ_SNAPSHOT = """() => {
-  const agent = globalThis.kernelzooAgent;
-  if (!agent) return null;
-  const fresh = agent.events.slice(agent.events.lastIndexOf(globalThis.kernelzooRead) + 1);
-  globalThis.kernelzooRead = agent.events.at(-1);
-  return JSON.stringify({ state: agent.state.phase, events: fresh });
-}"""
+
+class EngineWords(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str
+    version: str
 
 
 class AgentEvent(BaseModel):
@@ -26,12 +23,19 @@ class AgentEvent(BaseModel):
     outcome: str = "ok"
     final: bool = False
     first_timed_ms: float | None = Field(default=None, alias="firstTimedMs")
+    device_class: str = Field(default="", alias="deviceClass")
+    engine: EngineWords | None = None
+    workload: str = ""
+    reason: str = ""
 
 
 class Snapshot(BaseModel):
+    """`events` are those since the last one; `error` is what keeps the agent from its work now."""
+
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     state: str
+    error: str = ""
     events: tuple[AgentEvent, ...]
 
 
@@ -42,11 +46,23 @@ def advance(status: AgentStatus, snapshot: Snapshot) -> AgentStatus:
     ballots = [event for event in snapshot.events if event.type == "ballot"]
     first = next((e.first_timed_ms for e in snapshot.events if e.first_timed_ms is not None), None)
     return replace(
-        status,
+        _described(status, snapshot),
         state=snapshot.state,
+        trouble=snapshot.error,
         measured=status.measured + len(succeeded),
         failed=status.failed + len(measured) - len(succeeded),
         ballots=status.ballots + len(ballots),
         final_ballots=status.final_ballots + sum(event.final for event in ballots),
         first_timed_ms=first if status.first_timed_ms is None else status.first_timed_ms,
     )
+
+
+def _described(status: AgentStatus, snapshot: Snapshot) -> AgentStatus:
+    """Who measures what, as the last events say."""
+    for event in snapshot.events:
+        if event.type == "session" and event.engine is not None:
+            engine = f"{event.engine.name} {event.engine.version}".strip()
+            status = replace(status, engine=engine, device_class=event.device_class)
+        elif event.workload:
+            status = replace(status, workload=event.workload)
+    return status

@@ -1,3 +1,4 @@
+import type { Engine } from "../device/engine.js";
 import type { Outcome, TargetKind } from "../wire/types.js";
 
 /**
@@ -10,6 +11,7 @@ export type AgentEvent =
       readonly target: TargetKind;
       readonly deviceId: string;
       readonly deviceClass: string;
+      readonly engine: Engine;
       /** Register-only limit of one core, or of the whole GPU. */
       readonly peakGflops: number;
       readonly isolated: boolean;

@@ -3,7 +3,7 @@ import { storedNotebook, storedNotes } from "../device/notebook.js";
 import { sentence } from "../engine/error.js";
 import type { TargetKind } from "../wire/types.js";
 import type { AgentEvent } from "./events.js";
-import { type KernelzooHost, pageHost } from "./host.js";
+import { type KernelzooHost, type PageHost, pageHost } from "./host.js";
 import type { FromWorker, ToWorker } from "./messages.js";
 import { render } from "./render.js";
 import { type AgentState, INITIAL_STATE, reduce } from "./state.js";
@@ -13,6 +13,8 @@ declare global {
   var kernelzooAgent: { readonly events: readonly AgentEvent[]; readonly state: AgentState };
   /** What a driver lends to the page before it starts; absent in ordinary visits. */
   var kernelzooHost: KernelzooHost | undefined;
+  /** For drivers: starts without a click. */
+  var kernelzooStart: () => void;
 }
 
 /** Old events are forgotten, so that a page may stay open for days. */
@@ -25,7 +27,10 @@ const TARGETS: readonly TargetKind[] = ["wasm", "webgpu"];
 
 const worker = new Worker("/client/agent-worker.js", { type: "module" });
 const notebook = storedNotebook();
-const host = pageHost();
+let host: PageHost = { turns: undefined, operatorKey: null };
+let started = false;
+/** A link to `?start=1` is no consent; who drives the browser has given it. */
+const automated = navigator.webdriver;
 let pausedByHand = false;
 /** What the worker was told last. */
 let paused = false;
@@ -97,6 +102,9 @@ function askedTargets(): readonly TargetKind[] {
 }
 
 function start(): void {
+  if (started) return;
+  started = true;
+  host = pageHost();
   const { events, state } = globalThis.kernelzooAgent;
   publish(events, { ...state, phase: "starting" });
   post({
@@ -125,4 +133,5 @@ function listen(): void {
 publish([], INITIAL_STATE);
 draw();
 listen();
-if (new URLSearchParams(location.search).get("start") === "1") start();
+globalThis.kernelzooStart = start;
+if (automated && new URLSearchParams(location.search).get("start") === "1") start();

@@ -83,6 +83,7 @@ function sessionOf(world: World, measurer: Measurer): Session {
       target: measurer.request.target,
       deviceId: answer.device_id,
       deviceClass: answer.device_class,
+      engine: world.profile.engine,
       peakGflops: measurer.peakGflops,
       isolated: world.isolated,
       clockStepMs: world.stepMs,

@@ -59,7 +59,7 @@ def demo(
 ) -> None:
     """Tune a kernel from an empty zoo and serve it to a page, in about a minute."""
     scale = SHORT if short else FULL
-    fleet = FleetPlan(agents=scale.agents, targets=(parse_kind(target),), gpu=gpu)
+    fleet = FleetPlan.chromium(scale.agents, (parse_kind(target),), gpu)
     place = Place.at(state)
     empty(place, "demo")
     options = StackOptions(

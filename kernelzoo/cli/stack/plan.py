@@ -4,11 +4,13 @@ import sys
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
+from typing import Self
 
 from kernelzoo.cli.stack.keys import Keys
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.ports import LOOPBACK, local_url
 from kernelzoo.domain.target import TargetKind
+from workers.fleet.browsers import BrowserKind, Share
 from workers.fleet.gpu import Gpu
 
 Environment = tuple[tuple[str, str], ...]
@@ -41,11 +43,22 @@ class ProcessSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan:
-    """How many browsers, what they measure, and what webgpu runs on."""
+    """Which browsers and how many, what they measure, and what webgpu runs on."""
 
-    agents: int
+    shares: tuple[Share, ...]
     targets: tuple[TargetKind, ...] = (TargetKind.WASM,)
     gpu: Gpu = Gpu.AUTO
+    fresh: bool = False
+
+    @classmethod
+    def chromium(
+        cls,
+        agents: int,
+        targets: tuple[TargetKind, ...] = (TargetKind.WASM,),
+        gpu: Gpu = Gpu.AUTO,
+    ) -> Self:
+        share = Share(browser=BrowserKind.CHROMIUM, agents=agents)
+        return cls(shares=(share,), targets=targets, gpu=gpu)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +100,11 @@ def plan_fleet(place: Place, keys: Keys, url: str, fleet: FleetPlan) -> ProcessS
         tier=Tier.FLEET,
         command=(
             *_python("workers.fleet"),
-            *("--url", url, "--agents", str(fleet.agents), "--state", str(place.fleet)),
+            *("--url", url, "--state", str(place.fleet)),
+            *(word for share in fleet.shares for word in ("--browser", str(share))),
             *(word for target in fleet.targets for word in ("--target", target.value)),
             *("--gpu", fleet.gpu.value),
+            *(("--fresh",) if fleet.fresh else ()),
         ),
         env=(("KERNELZOO_OPERATOR_KEY", keys.operator),),
         log=place.log("fleet"),

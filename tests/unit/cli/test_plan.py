@@ -17,7 +17,7 @@ def _plan(agents: int = 0, host: str = "127.0.0.1") -> tuple[ProcessSpec, ...]:
         host=host,
         port=8787,
         redis_port=7000,
-        fleet=FleetPlan(agents=agents) if agents else None,
+        fleet=FleetPlan.chromium(agents) if agents else None,
         overrides=(("KERNELZOO_QUORUM", "2"),),
     )
     return plan_stack(PLACE, KEYS, "postgresql:///x", options)

@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.errors import StackError
+from kernelzoo.errors import InvalidInput, StackError
 from workers.fleet.__main__ import parse
-from workers.fleet.agent import LONGEST_DELAY_S, restart_delay_s
+from workers.fleet.agent import AgentSpec
+from workers.fleet.browsers import BrowserKind, Share, parse_shares
 from workers.fleet.chromium import find_chromium, flags, own_flags
 from workers.fleet.gpu import Gpu, gpu_flags
-from workers.fleet.host import host_script
+from workers.fleet.installed import insist_on
+from workers.fleet.restarts import (
+    LONGEST_DELAY_S,
+    STEADY_S,
+    Losses,
+    longest_delay_s,
+    restart_delay_s,
+)
 from workers.fleet.run import plan_agents
 from workers.fleet.snapshot import Snapshot, advance
 from workers.fleet.status import AgentStatus, FleetStatus, read_status, write_status
@@ -20,17 +28,21 @@ from workers.fleet.status import AgentStatus, FleetStatus, read_status, write_st
 COMMAND = ("--url", "http://127.0.0.1:8787/", "--agents", "3", "--state", "/s")
 
 
+def plan(*told: str) -> tuple[AgentSpec, ...]:
+    return plan_agents(parse((*COMMAND, *told), "the key"), Path("/s"))
+
+
 def test_agents_measure_wasm_unless_told_and_start_no_gpu_then() -> None:
-    (spec, *_) = plan_agents(parse(COMMAND, "k"))
-    assert spec.address == "http://127.0.0.1:8787/agent?start=1&target=wasm"
-    assert spec.gpu is None
+    (spec, *_) = plan()
+    assert spec.address == "http://127.0.0.1:8787/agent?target=wasm"
+    assert spec.launch.gpu is None
 
 
 def test_agents_are_told_their_targets_and_the_adapter() -> None:
     told = ("--target", "wasm", "--target", "webgpu", "--gpu", "software")
-    (spec, *_) = plan_agents(parse((*COMMAND, *told), "k"))
-    assert spec.address == "http://127.0.0.1:8787/agent?start=1&target=wasm&target=webgpu"
-    assert spec.gpu is Gpu.SOFTWARE
+    (spec, *_) = plan(*told)
+    assert spec.address == "http://127.0.0.1:8787/agent?target=wasm&target=webgpu"
+    assert spec.launch.gpu is Gpu.SOFTWARE
 
 
 @pytest.mark.parametrize("node", ["dri/renderD128", "nvidia0"])
@@ -53,14 +65,53 @@ def test_features_are_enabled_by_one_flag_as_chromium_takes_the_last() -> None:
 
 
 def test_each_agent_has_a_profile_of_its_own() -> None:
-    plan = plan_agents(parse(COMMAND, "the key"))
-    assert [spec.profile for spec in plan] == [Path(f"/s/agent-{n}") for n in (1, 2, 3)]
-    assert {spec.url for spec in plan} == {"http://127.0.0.1:8787"}
+    profiles = [spec.launch.profile for spec in plan()]
+    assert profiles == [Path(f"/s/chromium-{n}") for n in (1, 2, 3)]
+    assert {spec.url for spec in plan()} == {"http://127.0.0.1:8787"}
+
+
+def test_browsers_come_in_turn_so_that_each_engine_is_at_work_early() -> None:
+    names = [spec.name for spec in plan("--browser", "chromium=2", "--browser", "firefox=1")]
+    assert names == ["chromium-1", "firefox-1", "chromium-2"]
+
+
+def test_a_browser_without_a_number_has_as_many_agents_as_are_asked_for() -> None:
+    assert parse_shares(("firefox", "webkit=1"), 4) == (
+        Share(browser=BrowserKind.FIREFOX, agents=4),
+        Share(browser=BrowserKind.WEBKIT, agents=1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "remedy"),
+    [
+        (("opera",), "take chromium, firefox, webkit"),
+        (("firefox=none",), "as firefox=3"),
+        (("firefox=0",), "as firefox=3"),
+        (("webkit", "webkit=2"), "as webkit=2"),
+    ],
+)
+def test_a_share_that_means_nothing_is_refused_with_the_remedy(
+    told: tuple[str, ...], remedy: str
+) -> None:
+    with pytest.raises(InvalidInput, match=remedy):
+        parse_shares(told, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "package"),
+    [("firefox", "firefox-esr"), ("webkit", "webkit2gtk-driver")],
+)
+def test_a_browser_that_is_not_there_is_named_with_its_package(
+    kind: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(StackError, match=f"{kind} cannot .* `apt-get install {package}`"):
+        insist_on(parse_shares((kind,), 1))
 
 
 def test_the_operators_key_is_not_in_any_text_of_the_plan() -> None:
-    options = parse(COMMAND, "the key")
-    assert "the key" not in repr(options) + repr(plan_agents(options))
+    assert "the key" not in repr(parse(COMMAND, "the key")) + repr(plan())
 
 
 @pytest.mark.parametrize("key", [None, ""])
@@ -82,9 +133,8 @@ def test_only_root_runs_without_the_sandbox() -> None:
 
 def test_a_container_may_stand_in_for_the_sandbox() -> None:
     assert "--no-sandbox" in own_flags(sandbox=False)
-    assert all(spec.sandbox for spec in plan_agents(parse(COMMAND, "the key")))
-    contained = plan_agents(parse((*COMMAND, "--without-sandbox"), "the key"))
-    assert not any(spec.sandbox for spec in contained)
+    assert all(spec.launch.sandbox for spec in plan())
+    assert not any(spec.launch.sandbox for spec in plan("--without-sandbox"))
 
 
 def _program(directory: Path, name: str, text: str = "\x7fELF") -> Path:
@@ -114,15 +164,14 @@ def test_without_any_chromium_the_sentence_says_how_to_get_one(tmp_path: Path) -
         find_chromium(tmp_path / "absent", _on_path())
 
 
-def test_the_key_is_shown_to_the_gateways_origin_alone() -> None:
-    script = host_script("http://127.0.0.1:8787/path", 'k"ey')
-    assert 'location.origin === "http://127.0.0.1:8787"' in script
-    assert json.dumps('k"ey') in script
-
-
 def test_events_add_up_to_a_status() -> None:
     events = [
-        {"type": "session", "deviceId": "0"},
+        {
+            "type": "session",
+            "deviceClass": "0/r2-1/wasm",
+            "engine": {"name": "Firefox", "version": "153"},
+        },
+        {"type": "lease", "workload": "matmul:f32:m5k7n3"},
         {"type": "measured", "outcome": "ok", "gflops": 40.0},
         {"type": "firstTimed", "firstTimedMs": 812.5},
         {"type": "measured", "outcome": "compare"},
@@ -134,6 +183,9 @@ def test_events_add_up_to_a_status() -> None:
     assert status == AgentStatus(
         agent="agent-1",
         state="measuring",
+        engine="Firefox 153",
+        device_class="0/r2-1/wasm",
+        workload="matmul:f32:m5k7n3",
         measured=1,
         failed=1,
         ballots=2,
@@ -158,6 +210,17 @@ def test_a_status_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_keeps_dying_is_restarted_ever_later() -> None:
-    delays_s = [restart_delay_s(n) for n in range(1, 10)]
+    delays_s = [longest_delay_s(n) for n in range(1, 10)]
     assert delays_s == sorted(delays_s)
     assert (delays_s[0], delays_s[-1]) == (1, LONGEST_DELAY_S)
+
+
+def test_agents_do_not_come_back_in_step() -> None:
+    assert restart_delay_s(3, share=0.0) == longest_delay_s(3)
+    assert restart_delay_s(3, share=1.0) == longest_delay_s(3) / 2
+
+
+def test_an_agent_that_worked_for_a_while_comes_back_soon() -> None:
+    losses = Losses().after(1).after(1)
+    assert losses.in_a_row == 2
+    assert losses.after(STEADY_S).in_a_row == 1

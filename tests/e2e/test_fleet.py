@@ -1,0 +1,164 @@
+"""`kernelzoo fleet` as people run it, in every browser that this machine has."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kernelzoo.cli.gateway_client import GatewayClient
+from kernelzoo.cli.stack.place import Place
+from kernelzoo.cli.stack.supervisor import Stack
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from tests.running import eventually, rows
+from workers.fleet.browsers import BrowserKind
+from workers.fleet.installed import MISSING
+from workers.fleet.status import AgentStatus, read_status
+
+pytestmark = pytest.mark.timeout(300)
+
+WORKLOAD = Workload.parse("matmul:f32:m5k7n3")
+PATIENCE_S = 120
+ENGINES = {
+    BrowserKind.CHROMIUM: "Chromium",
+    BrowserKind.FIREFOX: "Firefox",
+    BrowserKind.WEBKIT: "Safari",
+}
+Start = Callable[..., psutil.Popen]
+
+
+@pytest.fixture
+def start(stack: Stack, tmp_path: Path) -> Iterator[Start]:
+    """Starts fleets of the stack, each with a state directory of its own."""
+    fleets: list[psutil.Popen] = []
+
+    def started(*arguments: str, url: str = stack.url) -> psutil.Popen:
+        command = (sys.executable, "-m", "kernelzoo.cli", "fleet", "--url", url)
+        fleet = psutil.Popen(
+            (*command, "--state", str(tmp_path / "fleet"), *arguments),
+            env={**os.environ, "KERNELZOO_OPERATOR_KEY": stack.keys.operator},
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        fleets.append(fleet)
+        return fleet
+
+    yield started
+    for fleet in fleets:
+        if fleet.poll() is None:
+            end(fleet)
+
+
+def end(fleet: psutil.Popen) -> list[psutil.Process]:
+    """Ctrl-C; what lives still of what it had started."""
+    tree = fleet.children(recursive=True)
+    fleet.send_signal(signal.SIGINT)
+    fleet.wait(60)
+    return psutil.wait_procs(tree, timeout=2)[1]
+
+
+def agents(directory: Path) -> dict[str, AgentStatus]:
+    status = read_status(Place.at(directory / "fleet").fleet)
+    return {} if status is None else {agent.agent: agent for agent in status.agents}
+
+
+def missing(kinds: Sequence[BrowserKind]) -> str | None:
+    """Why a test that needs them cannot be run here."""
+    lacking = [f"`apt-get install {package}`" for kind in kinds if (package := MISSING[kind]())]
+    return f"these browsers are not installed: {', '.join(lacking)}" if lacking else None
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [(BrowserKind.CHROMIUM, BrowserKind.FIREFOX), (BrowserKind.WEBKIT,)],
+    ids=lambda kinds: "-".join(kinds),
+)
+def test_a_fleet_measures_a_workload_to_the_end_in_every_engine(
+    stack: Stack, start: Start, tmp_path: Path, kinds: tuple[BrowserKind, ...]
+) -> None:
+    if (why := missing(kinds)) is not None:
+        pytest.skip(why)
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        gateway.register(WORKLOAD, TargetKind.WASM)
+    fleet = start(*(word for kind in kinds for word in ("--browser", f"{kind}=1")))
+
+    def decided() -> bool:
+        known = agents(tmp_path)
+        return len(known) == len(kinds) and all(each.final_ballots for each in known.values())
+
+    eventually(decided, "a final ballot of each engine", PATIENCE_S)
+    wanted = [(name,) for name in sorted(ENGINES[kind] for kind in kinds)]
+    measured = """
+        SELECT DISTINCT s.engine_name FROM agent_session s
+        JOIN lease l ON l.session_id = s.id JOIN measurement m ON m.lease_id = l.id
+        WHERE m.outcome = 'ok' ORDER BY 1
+        """
+    assert rows(stack, measured) == wanted
+    assert rows(stack, "SELECT bool_and(isolated) FROM agent_session") == [(True,)]
+    verdicts = "SELECT DISTINCT outcome, verdict FROM measurement"
+    eventually(lambda: rows(stack, verdicts) == [("ok", "verified")], "verified measurements")
+    assert end(fleet) == [], "it left processes behind"
+
+
+def browsers(fleet: psutil.Popen, words: tuple[str, ...]) -> list[psutil.Process]:
+    """The browsers themselves, not the processes that they start for their tabs."""
+    return [
+        process
+        for process in fleet.children(recursive=True)
+        if process.name().startswith(words) and "--type=" not in " ".join(process.cmdline())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (BrowserKind.CHROMIUM, ("chromium", "chrome")),
+        (BrowserKind.FIREFOX, ("firefox",)),
+        (BrowserKind.WEBKIT, ("MiniBrowser",)),
+    ],
+)
+def test_a_killed_browser_comes_back_as_the_same_identity(
+    stack: Stack, start: Start, tmp_path: Path, kind: BrowserKind, names: tuple[str, ...]
+) -> None:
+    if (why := missing((kind,))) is not None:
+        pytest.skip(why)
+    fleet = start("--browser", f"{kind}=1")
+    sessions = "SELECT count(*) FROM agent_session"
+    eventually(lambda: rows(stack, sessions) == [(1,)], "a session", PATIENCE_S)
+    # Firefox writes what a page keeps after a while, as it does at anyone's desk.
+    eventually(lambda: agents(tmp_path)[f"{kind}-1"].state == "waiting", "an idle agent")
+    for process in browsers(fleet, names):
+        process.kill()
+    eventually(lambda: agents(tmp_path)[f"{kind}-1"].restarts == 1, "the restart")
+    eventually(lambda: rows(stack, sessions)[0][0] >= 2, "a second session", PATIENCE_S)
+    assert end(fleet) == []
+
+
+def test_a_fleet_without_its_gateway_starts_no_browser_and_waits(
+    start: Start, tmp_path: Path
+) -> None:
+    fleet = start("--browser", "chromium=1", url="http://127.0.0.1:9")
+    eventually(lambda: bool(agents(tmp_path)), "a status", PATIENCE_S)
+    agent = agents(tmp_path)["chromium-1"]
+    assert (agent.state, agent.restarts) == ("no gateway", 0)
+    assert "does not answer" in agent.trouble
+    assert browsers(fleet, ("chromium", "chrome")) == []
+    assert end(fleet) == []
+
+
+def test_a_browser_that_is_not_installed_is_named_with_its_package(tmp_path: Path) -> None:
+    said = subprocess.run(
+        (sys.executable, "-m", "kernelzoo.cli", "fleet", "--browser", "firefox"),
+        env={**os.environ, "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert said.returncode == 1
+    assert "apt-get install firefox-esr" in said.stderr
