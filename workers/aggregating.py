@@ -8,6 +8,7 @@ from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
+from kernelzoo.metrics import PROMOTIONS, VERDICTS
 from kernelzoo.settings import WorkerSettings
 from kernelzoo.store import ballots, leases, measurements, wake, zoo
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
@@ -31,6 +32,7 @@ def verify_lease(db: Database, lease_id: int) -> tuple[jobs.Job, ...]:
         for row in pending:
             found = judge(Outcome(row.outcome), tuple(row.sampled_entries), expected, tolerance)
             execute(db, measurements.judge(lease_id, row.candidate_id, found.verdict, found.detail))
+            VERDICTS.labels(found.verdict).inc()
     return (jobs.tally(lease.workload_key, lease.device_class),)
 
 
@@ -72,6 +74,7 @@ def _carry_out(db: Database, workload_key: str, device_class: str, decision: Dec
         case Publish(candidate_id=candidate_id, state=state, evidence=evidence):
             execute(db, zoo.retire(workload_key, device_class))
             execute(db, zoo.publish(workload_key, device_class, candidate_id, state, evidence))
+            PROMOTIONS.labels(state).inc()
             log.info(
                 "published",
                 workload=workload_key,

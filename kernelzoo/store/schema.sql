@@ -134,6 +134,7 @@ CREATE TABLE lease (
     expires_at timestamptz NOT NULL
 );
 CREATE INDEX lease_identity ON lease (identity_id, expires_at);
+CREATE INDEX lease_recent ON lease (created_at);
 
 CREATE TABLE lease_item (
     lease_id bigint NOT NULL REFERENCES lease,
@@ -296,3 +297,14 @@ CREATE TABLE outside_evidence (
 COMMENT ON TABLE outside_evidence IS 'What files of other tuners claim. It seeds the order of evaluation and is never counted.';
 COMMENT ON COLUMN outside_evidence.relative_time IS 'Over the fastest that the source names for the workload.';
 CREATE INDEX outside_evidence_candidate ON outside_evidence (candidate_id);
+
+CREATE TABLE page_load (
+    name text NOT NULL,
+    device_class text NOT NULL,
+    loads bigint NOT NULL,
+    last_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (name, device_class)
+);
+COMMENT ON TABLE page_load IS
+    'Manifests that gateways answered, those lost in a crash or kept by caches not among them.';
+COMMENT ON COLUMN page_load.name IS 'A workload set or a workload''s key, as the page asked.';
