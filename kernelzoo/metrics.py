@@ -233,6 +233,9 @@ def begin_at_zero(metrics: Iterable[MetricWrapperBase]) -> None:
     with 1 for one that has always been 1, and would miss the first event of each kind.
     """
     for metric in metrics:
+        if isinstance(metric, Gauge):
+            # A process may find the file of an earlier one of its number.
+            metric.set(0)
         names = metric._labelnames  # noqa: SLF001 - the library has no public way to ask
         if names and all(name in LABEL_VALUES for name in names):
             for values in product(*(LABEL_VALUES[name] for name in names)):
