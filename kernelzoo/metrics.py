@@ -82,7 +82,7 @@ LABEL_VALUES: Mapping[str, tuple[str, ...]] = {
     "source": tuple(Source),
     "level": (*HitLevel, MISSING),
     "state": tuple(EntryState),
-    "job": JOBS,
+    "task": JOBS,
     "queue": QUEUES,
     "engine": (*ENGINES, OTHER),
     "status": ("1xx", "2xx", "3xx", "4xx", "5xx"),
@@ -148,23 +148,23 @@ POOL_TIMEOUTS = Counter(
 
 # Of everybody who sends jobs.
 
-JOBS_SENT = Counter("kernelzoo_jobs_sent", "Messages handed to the broker", ("job",))
+JOBS_SENT = Counter("kernelzoo_jobs_sent", "Messages handed to the broker", ("task",))
 JOBS_LOST = Counter(
     "kernelzoo_jobs_lost", "Messages that the broker did not take; the ring finds their rows",
-    ("job",),
+    ("task",),
 )  # fmt: skip
 
 # The workers'.
 
 QUEUE_WAIT_SECONDS = Histogram(
-    "kernelzoo_queue_wait_seconds", "From sending a message to the start of its task", ("job",),
+    "kernelzoo_queue_wait_seconds", "From sending a message to the start of its task", ("task",),
     buckets=_WAIT,
 )  # fmt: skip
 TASK_SECONDS = Histogram(
-    "kernelzoo_task_seconds", "Of a task, from its start to its end", ("job",), buckets=_WAIT
+    "kernelzoo_task_seconds", "Of a task, from its start to its end", ("task",), buckets=_WAIT
 )
 TASK_FAILURES = Counter(
-    "kernelzoo_task_failures", "Tasks that ended in an error, after their retries", ("job",)
+    "kernelzoo_task_failures", "Tasks that ended in an error, after their retries", ("task",)
 )
 COMPILE_SECONDS = Histogram(
     "kernelzoo_compile_seconds", "Of one candidate, by stage", ("target", "stage"), buckets=_MS
@@ -237,8 +237,9 @@ def begin_at_zero(metrics: Iterable[MetricWrapperBase]) -> None:
             # A process may find the file of an earlier one of its number.
             metric.set(0)
         names = metric._labelnames  # noqa: SLF001 - the library has no public way to ask
-        if names and all(name in LABEL_VALUES for name in names):
-            for values in product(*(LABEL_VALUES[name] for name in names)):
+        if names:
+            # Routes come as they are asked for.
+            for values in product(*(LABEL_VALUES.get(name, (NO_ROUTE,)) for name in names)):
                 metric.labels(*values)
 
 

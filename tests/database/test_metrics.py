@@ -61,7 +61,7 @@ def test_what_agents_do_is_counted(http: TestClient, job_id: int, port: int) -> 
     assert since.of('kernelzoo_measurements_refused_total{reason="nonce"}') == 2
     assert since.of("kernelzoo_ballots_total") == 1
     assert since.of("kernelzoo_ballots_refused_total") == 1
-    assert since.of('kernelzoo_jobs_lost_total{job="verify_lease"}') == 1, "no broker is there"
+    assert since.of('kernelzoo_jobs_lost_total{task="verify_lease"}') == 1, "no broker is there"
     assert since.of("kernelzoo_pool_wait_seconds_count") > 5
 
 

@@ -112,7 +112,8 @@ def test_without_grafana_it_is_said_what_works(install: Install) -> None:
     plan = find_monitoring()
     assert plan.grafana is None
     said = dict(_watching(plan))
-    assert "dashboards/grafana can be imported" in said["Grafana"]
+    assert "import" in said["Grafana"]
+    assert "dashboards/grafana/*.json" in said["Grafana"]
     assert said["Prometheus"] == plan.url
 
 

@@ -83,7 +83,7 @@ def test_every_job_has_its_label() -> None:
         for name, function in inspect.getmembers(jobs, inspect.isfunction)
         if inspect.signature(function).return_annotation is jobs.Job
     }
-    assert named == set(LABEL_VALUES["job"])
+    assert named == set(LABEL_VALUES["task"])
 
 
 def test_engines_that_nobody_knows_share_one_label() -> None:
@@ -150,7 +150,7 @@ def test_processes_of_a_service_and_their_forks_are_added_up_and_the_dead_forgot
     directory = tmp_path / "made by the first of them"
     processes = [_count(directory, 3), _count(directory, 4)]
     both = _sum(directory)
-    assert both['kernelzoo_jobs_sent_total{job="ring"}'] == 3 + 100 + 4 + 100
+    assert both['kernelzoo_jobs_sent_total{task="ring"}'] == 3 + 100 + 4 + 100
     assert both['kernelzoo_compile_seconds_count{stage="kernel",target="wasm"}'] == 2
     assert both["kernelzoo_polls_waiting"] == 2
 
@@ -158,7 +158,7 @@ def test_processes_of_a_service_and_their_forks_are_added_up_and_the_dead_forgot
     processes[0].communicate()
     one = _sum(directory)
     assert one["kernelzoo_polls_waiting"] == 1, "a poll of a dead process waits no more"
-    assert one['kernelzoo_jobs_sent_total{job="ring"}'] == 3 + 100 + 4 + 100, "what was, was"
+    assert one['kernelzoo_jobs_sent_total{task="ring"}'] == 3 + 100 + 4 + 100, "what was, was"
     processes[1].communicate("")
 
 
