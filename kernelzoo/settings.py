@@ -16,7 +16,8 @@ _REPOSITORY = Path(__file__).parents[1]
 class WorkerSettings(BaseSettings):
     """What workers read: no key of the gateway's. Durations are in seconds.
 
-    `alive_file` is touched while a worker's loop turns; unset, it is not.
+    `alive_file` is touched while a worker's loop turns; unset, it is not. Prometheus reads metrics
+    from `metrics_port`; unset, they are not served.
     """
 
     model_config = SettingsConfigDict(env_prefix="KERNELZOO_", frozen=True)
@@ -25,6 +26,8 @@ class WorkerSettings(BaseSettings):
     redis_url: str
     log_json: bool = True
     alive_file: Path | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
 
     quorum: int = Field(default=5, ge=1)
     # Largest share of identities that may collude; 0 where all agents are one's own.

@@ -8,6 +8,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
+from kernelzoo.cli.stack.monitoring import MonitoringPlan
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import StackOptions
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port
@@ -22,10 +23,14 @@ OVERRIDES = (
 
 
 @contextmanager
-def running_stack(directory: Path) -> Iterator[Stack]:
+def running_stack(directory: Path, monitoring: MonitoringPlan | None = None) -> Iterator[Stack]:
     """Restarts what dies, as `up` does, while the test goes on."""
     options = StackOptions(
-        host=LOOPBACK, port=free_port(), redis_port=free_port(), overrides=OVERRIDES
+        host=LOOPBACK,
+        port=free_port(),
+        redis_port=free_port(),
+        monitoring=monitoring,
+        overrides=OVERRIDES,
     )
     with running(Place.at(directory), options) as stack, tended(stack):
         yield stack

@@ -11,6 +11,7 @@ from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
+from kernelzoo.metrics import PROMOTIONS, VERDICTS
 from kernelzoo.settings import WorkerSettings
 from kernelzoo.store import ballots, denials, leases, measurements, trust, wake, zoo
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
@@ -43,6 +44,7 @@ def verify_lease(
             verdict = verdict_of(each.verdict, settlement)
             detail = fault if verdict is Verdict.QUARANTINED else each.detail
             execute(db, measurements.judge(lease_id, candidate_id, verdict, detail))
+            VERDICTS.labels(verdict).inc()
     if fault:
         log.info("failed a check", lease=lease_id, identity=str(lease.identity_id), why=fault)
     own = jobs.tally(lease.workload_key, lease.device_class)
@@ -111,6 +113,7 @@ def _carry_out(db: Database, workload_key: str, device_class: str, decision: Dec
         case Publish(candidate_id=candidate_id, state=state, evidence=evidence):
             execute(db, zoo.retire(workload_key, device_class))
             execute(db, zoo.publish(workload_key, device_class, candidate_id, state, evidence))
+            PROMOTIONS.labels(state).inc()
             log.info(
                 "published",
                 workload=workload_key,

@@ -9,7 +9,7 @@ from celery.signals import celeryd_after_setup, setup_logging, worker_process_in
 from kernelzoo import jobs
 from kernelzoo.settings import WorkerSettings
 from kernelzoo.telemetry import configure_logging
-from workers import heartbeat
+from workers import heartbeat, metering
 from workers.tasks import register
 
 EVERY_S = ((jobs.ring(), 2.0), (jobs.order_spaces(), 15.0), (jobs.train_model(), 300.0))
@@ -21,6 +21,7 @@ def create() -> Celery:
     celery = jobs.broker(settings.redis_url)
     register(celery, settings)
     heartbeat.install(celery, settings.alive_file)
+    metering.install(celery, settings)
     celery.conf.beat_schedule = {
         job.name: {
             "task": job.name,

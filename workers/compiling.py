@@ -1,6 +1,8 @@
 """Database flows of the `compile` queue: enumerate a lite space, compile its candidates."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import structlog
 
@@ -11,6 +13,7 @@ from kernelzoo.domain.gpu import model_of_space
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import KernelZooError
+from kernelzoo.metrics import CANDIDATES, COMPILE_SECONDS, Compiled, CompileStage
 from kernelzoo.store import candidates, tuning, wake
 from kernelzoo.store.blocking import Database, execute, fetch_one
 from services.tuner.compile import compile_candidate, pack_kernels
@@ -69,17 +72,30 @@ def compile_batch(db: Database, candidate_ids: list[str]) -> None:
 
 def _compile(db: Database, row: candidates.CandidateRow) -> None:
     if row.attempts > candidates.MAX_ATTEMPTS:
-        _give_up(db, row, f"its worker died {candidates.MAX_ATTEMPTS} times while compiling it")
+        detail = f"its worker died {candidates.MAX_ATTEMPTS} times while compiling it"
+        _give_up(db, row, detail, Compiled.ABANDONED)
         return
     start_ns = time.perf_counter_ns()
     candidate = row.to_candidate()
     try:
-        artifact = compile_candidate(candidate)
-        packs = pack_kernels(candidate, artifact.manifest)
+        with _timed(row, CompileStage.KERNEL):
+            artifact = compile_candidate(candidate)
+        with _timed(row, CompileStage.PACKS):
+            packs = pack_kernels(candidate, artifact.manifest)
     except KernelZooError as error:
-        _give_up(db, row, str(error))
+        _give_up(db, row, str(error), Compiled.REFUSED)
         return
-    _store(db, row, artifact, packs, start_ns)
+    with _timed(row, CompileStage.STORE):
+        _store(db, row, artifact, packs, start_ns)
+    CANDIDATES.labels(row.kind, Compiled.COMPILED).inc()
+
+
+@contextmanager
+def _timed(row: candidates.CandidateRow, stage: CompileStage) -> Iterator[None]:
+    """A stage that raises is not timed: it ends early."""
+    start_s = time.perf_counter()
+    yield
+    COMPILE_SECONDS.labels(row.kind, stage).observe(time.perf_counter() - start_s)
 
 
 def _store(
@@ -98,7 +114,8 @@ def _store(
         execute(db, wake.candidates_compiled())
 
 
-def _give_up(db: Database, row: candidates.CandidateRow, detail: str) -> None:
+def _give_up(db: Database, row: candidates.CandidateRow, detail: str, result: Compiled) -> None:
+    CANDIDATES.labels(row.kind, result).inc()
     log.warning("candidate failed to compile", candidate=row.candidate_id, detail=detail)
     with db.transaction():
         execute(db, candidates.failed(row.candidate_id, detail))

@@ -13,6 +13,7 @@ from kernelzoo.cli.options import (
     TargetsOption,
     parse_targets,
 )
+from kernelzoo.cli.stack.monitoring import DASHBOARDS, MonitoringPlan, find_monitoring
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import FleetPlan, StackOptions
 from kernelzoo.cli.stack.ports import ANY_ADDRESS, LOOPBACK, free_port, lan_address, listening_port
@@ -32,6 +33,10 @@ def up(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = DEFAULT_PORT,
     target: TargetsOption = None,
     gpu: GpuOption = Gpu.AUTO,
+    with_monitoring: Annotated[
+        bool,
+        typer.Option("--with-monitoring", help="Prometheus too, and Grafana where installed."),
+    ] = False,
     state: StateOption = STATE,
 ) -> None:
     """Run the stack and stay. Ctrl-C stops every process; the data stays for the next time."""
@@ -43,6 +48,7 @@ def up(
         port=listening_port(host, port),
         redis_port=free_port(),
         fleet=fleet if agents else None,
+        monitoring=find_monitoring() if with_monitoring else None,
     )
     with interruptible():
         try:
@@ -67,5 +73,20 @@ def _addresses(stack: Stack, options: StackOptions) -> Table:
         table.add_row(what, f"{stack.url}{path}")
     if options.host == ANY_ADDRESS and (address := lan_address()) is not None:
         table.add_row("agents on this network", f"http://{address}:{options.port}/agent")
+    for what, where in _watching(options.monitoring) if options.monitoring else ():
+        table.add_row(what, where)
     table.add_row("logs", str(stack.place.logs))
     return table
+
+
+def _watching(plan: MonitoringPlan) -> tuple[tuple[str, str], ...]:
+    if plan.grafana is not None:
+        return ("Prometheus", plan.url), ("Grafana", f"http://{LOOPBACK}:{plan.grafana.port}")
+    return (
+        ("Prometheus", plan.url),
+        ("alerts", f"{plan.url}/alerts"),
+        (
+            "Grafana",
+            f"is not installed; import {DASHBOARDS / 'grafana'}/*.json into one of yours",
+        ),
+    )

@@ -5,23 +5,24 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
-from psycopg_pool import AsyncConnectionPool
 from starlette.middleware.cors import CORSMiddleware
 
-from kernelzoo import __version__, jobs
+from kernelzoo import __version__, jobs, metrics
+from kernelzoo.exporter import exporting
 from kernelzoo.settings import Settings
 from kernelzoo.telemetry import configure_logging
 from services.gateway import problems
+from services.gateway.census import Census
 from services.gateway.manifests import ManifestCache
-from services.gateway.middleware import BodyLimit, StandardHeaders
+from services.gateway.middleware import BodyLimit, Counted, StandardHeaders
+from services.gateway.page_loads import PageLoads
+from services.gateway.pool import measured_pool
 from services.gateway.routes import denials, leases, models, pages, results, sessions, zoo
 from services.gateway.routes import jobs as job_routes
 from services.gateway.state import State
 from services.gateway.tokens import Tokens
 from services.gateway.wake import Wake
 from services.gateway.wire.model import Problem
-
-POOL_SIZE = 16
 
 
 def create() -> FastAPI:
@@ -58,6 +59,7 @@ def application(settings: Settings) -> FastAPI:
         max_age=86_400,
     )
     app.add_middleware(StandardHeaders)
+    app.add_middleware(Counted)
     return app
 
 
@@ -65,26 +67,23 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         wake = Wake(settings.database_url)
-        pool = AsyncConnectionPool(
-            settings.database_url,
-            min_size=2,
-            max_size=POOL_SIZE,
-            kwargs={"autocommit": True},
-            check=AsyncConnectionPool.check_connection,
-            timeout=10,
-            open=False,
-        )
-        async with pool, wake.listening():
-            app.state.kernelzoo = State(
-                settings=settings,
-                pool=pool,
-                send=jobs.celery_sender(jobs.broker(settings.redis_url)),
-                tokens=Tokens(
-                    secret=settings.token_secret.get_secret_value(), session_s=settings.session_s
-                ),
-                wake=wake,
-                manifests=ManifestCache(wake),
-            )
-            yield
+        pool = measured_pool(settings.database_url)
+        page_loads = PageLoads(pool)
+        metrics.begin_at_zero(metrics.GATEWAY)
+        with exporting(settings, Census(settings.database_url)):
+            async with pool, wake.listening(), page_loads.writing():
+                app.state.kernelzoo = State(
+                    settings=settings,
+                    pool=pool,
+                    send=jobs.celery_sender(jobs.broker(settings.redis_url)),
+                    tokens=Tokens(
+                        secret=settings.token_secret.get_secret_value(),
+                        session_s=settings.session_s,
+                    ),
+                    wake=wake,
+                    manifests=ManifestCache(wake),
+                    page_loads=page_loads,
+                )
+                yield
 
     return lifespan

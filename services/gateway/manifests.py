@@ -1,5 +1,6 @@
 """Manifests as they are served: built from rows, remembered until rows change."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -10,6 +11,7 @@ from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState, HitLevel
+from kernelzoo.metrics import MISSING
 from kernelzoo.store.candidates import KernelRow
 from kernelzoo.store.zoo import ServedRow
 from services.gateway.advice import advise
@@ -34,8 +36,11 @@ CAPACITY = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedManifest:
+    """`levels`: how many of its kernels came from each step of the fallback chain."""
+
     body: bytes
     etag: str
+    levels: tuple[tuple[str, int], ...]
 
 
 class ManifestCache:
@@ -123,7 +128,15 @@ def manifest(
 
 def encode(document: Manifest) -> ServedManifest:
     body = document.model_dump_json().encode()
-    return ServedManifest(body=body, etag=f'"{sha256(body).hexdigest()[:32]}"')
+    etag = f'"{sha256(body).hexdigest()[:32]}"'
+    return ServedManifest(body=body, etag=etag, levels=_levels(document))
+
+
+def _levels(document: Manifest) -> tuple[tuple[str, int], ...]:
+    targets = (target for entry in document.entries for target in (entry.wasm, entry.webgpu))
+    counts = Counter(str(target.level) for target in targets if target is not None)
+    counts[MISSING] += len(document.missing)
+    return tuple(counts.items())
 
 
 def _entry(row_by_kind: dict[TargetKind, ServedRow], quorum: int) -> ManifestEntry | None:

@@ -1,10 +1,12 @@
-"""What every request passes: a limit on its body, and the headers of every answer."""
+"""What every request passes: a count, a limit on its body, and the headers of every answer."""
 
+import time
 from http import HTTPStatus
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kernelzoo.metrics import HTTP_REQUESTS, HTTP_SECONDS, NO_ROUTE
 from services.gateway.problems import problem
 
 HEADERS = {
@@ -40,6 +42,49 @@ class StandardHeaders:
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+
+
+class Counted:
+    """Counts and times answers by the template of their route."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start_s = time.perf_counter()
+        status = int(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+            # Background tasks follow the last byte, and are no part of the answer.
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                _count(scope, status, time.perf_counter() - start_s)
+
+        try:
+            await self._app(scope, receive, send_counted)
+        except Exception:
+            _count(scope, status, time.perf_counter() - start_s)
+            raise
+
+
+def _count(scope: Scope, status: int, seconds: float) -> None:
+    route = route_template(scope)
+    HTTP_REQUESTS.labels(route, f"{status // 100}xx").inc()
+    HTTP_SECONDS.labels(route).observe(seconds)
+
+
+def route_template(scope: Scope) -> str:
+    """Of the route that answered; of mounted files, where they are mounted."""
+    if route := scope.get("route"):
+        template: str = route.path
+        return template
+    return "/client" if scope.get("root_path") == "/client" else NO_ROUTE
 
 
 class BodyLimit:

@@ -11,6 +11,7 @@ from psycopg_pool import AsyncConnectionPool
 from kernelzoo.jobs import Sender
 from kernelzoo.settings import Settings
 from services.gateway.manifests import ManifestCache
+from services.gateway.page_loads import PageLoads
 from services.gateway.tokens import Session, Tokens, is_operator
 from services.gateway.wake import Wake
 
@@ -23,6 +24,7 @@ class State:
     tokens: Tokens
     wake: Wake
     manifests: ManifestCache
+    page_loads: PageLoads
 
 
 def _state(request: Request) -> State:

@@ -137,6 +137,14 @@ FEATURES = {
             if monitor["metadata"]["labels"]["release"] == "p"
         ],
     ),
+    "workers are scraped": Feature(
+        on={"monitoring": {"serviceMonitor": {"enabled": True, "labels": {"release": "p"}}}},
+        shows=lambda r: [
+            monitor
+            for monitor in r.of("PodMonitor").values()
+            if monitor["metadata"]["labels"]["release"] == "p"
+        ],
+    ),
     "traffic is forbidden": Feature(
         on={"networkPolicy": {"enabled": True, **PEERS}},
         shows=lambda r: "" in r.of("NetworkPolicy"),
@@ -185,6 +193,28 @@ def test_compile_workers_reach_names_the_database_and_the_broker_and_nothing_els
     assert [ports for _, ports in allowed] == [[53, 53], [5432], [6380]]
     assert allowed[1][0] == PEERS["database"]["peers"]
     assert allowed[2][0] == PEERS["redis"]["peers"]
+
+
+def test_metrics_have_a_port_that_no_visitor_reaches() -> None:
+    monitoring = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    rendered = render(
+        {
+            "networkPolicy": {**PEERS, "monitoringPeers": monitoring},
+            "monitoring": {"serviceMonitor": {"enabled": True}},
+        }
+    )
+    for component in ("gateway", "compile", "aggregate"):
+        ports = {
+            p["name"]: p["containerPort"] for p in container(rendered.pods()[component])["ports"]
+        }
+        assert ports["metrics"] == 9464
+        rules = rendered.of("NetworkPolicy")[component]["spec"]["ingress"]
+        assert [r["from"] for r in rules if r["ports"] == [{"protocol": "TCP", "port": 9464}]] == [
+            monitoring
+        ]
+    services = rendered.of("Service")
+    assert [port["name"] for port in services["gateway"]["spec"]["ports"]] == ["http"]
+    assert services["gateway-metrics"]["spec"]["clusterIP"] == "None"
 
 
 @pytest.mark.parametrize(

@@ -49,13 +49,13 @@ REFUSALS: dict[str, tuple[Values, str, Values]] = {
         "networkPolicy.gatewayPeers is empty, so the ingress controller",
         {"networkPolicy": {"gatewayPeers": PEERS["gatewayPeers"]}},
     ),
-    "a Prometheus that may not reach the gateway": (
+    "a Prometheus that may not reach any pod": (
         {
             "monitoring": {"serviceMonitor": {"enabled": True}},
             "networkPolicy": {"database": PEERS["database"], "redis": PEERS["redis"]},
         },
-        "networkPolicy.gatewayPeers is empty, so Prometheus",
-        {"networkPolicy": {"gatewayPeers": PEERS["gatewayPeers"]}},
+        "networkPolicy.monitoringPeers is empty, so Prometheus",
+        {"networkPolicy": {"monitoringPeers": PEERS["gatewayPeers"]}},
     ),
     "policies that do not know the database": (
         {"networkPolicy": {"redis": PEERS["redis"]}},

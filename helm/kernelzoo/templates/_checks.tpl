@@ -22,8 +22,8 @@
       {{- fail (printf "networkPolicy.enabled, but networkPolicy.%s.peers is empty, so no pod could reach it: say where it lies, for example [{ipBlock: {cidr: 10.0.0.5/32}}], or set networkPolicy.enabled=false" $service) -}}
     {{- end -}}
   {{- end -}}
-  {{- if and .Values.monitoring.serviceMonitor.enabled (not $policy.gatewayPeers) -}}
-    {{- fail "monitoring.serviceMonitor.enabled, but networkPolicy.gatewayPeers is empty, so Prometheus cannot reach the gateway: name its pods there, or set networkPolicy.enabled=false" -}}
+  {{- if and .Values.monitoring.serviceMonitor.enabled (not $policy.monitoringPeers) -}}
+    {{- fail "monitoring.serviceMonitor.enabled, but networkPolicy.monitoringPeers is empty, so Prometheus cannot reach any pod: name its pods there, or set networkPolicy.enabled=false" -}}
   {{- end -}}
 {{- end -}}
 {{- if .Values.gateway.autoscaling.enabled -}}

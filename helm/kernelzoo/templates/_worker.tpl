@@ -40,6 +40,9 @@ spec:
             {{- include "kernelzoo.environment" $top | nindent 12 }}
             - name: CELERY_WORKER_CONCURRENCY
               value: {{ $values.processes | quote }}
+          ports:
+            - name: metrics
+              containerPort: 9464
           {{- include "kernelzoo.aliveProbes" $top | nindent 10 }}
           volumeMounts:
             - name: temporary

@@ -17,8 +17,9 @@ from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.live import Show, live_display
 from kernelzoo.cli.options import GpuOption, TargetOption
 from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import Environment, FleetPlan, StackOptions, plan_fleet
+from kernelzoo.cli.stack.plan import FleetPlan, StackOptions, plan_fleet
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port, listening_port
+from kernelzoo.cli.stack.process import Environment
 from kernelzoo.cli.stack.scratch import empty
 from kernelzoo.cli.stack.signals import interruptible
 from kernelzoo.cli.stack.supervisor import Stack, running

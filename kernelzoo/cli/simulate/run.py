@@ -13,8 +13,9 @@ from kernelzoo.cli.simulate.judge import Fate, Verdict, fate, verdict
 from kernelzoo.cli.simulate.scenario import Scenario
 from kernelzoo.cli.simulate.world import World
 from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import Environment, StackOptions
+from kernelzoo.cli.stack.plan import StackOptions
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port
+from kernelzoo.cli.stack.process import Environment
 from kernelzoo.cli.stack.supervisor import Stack, running
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.trust import Defence

@@ -6,7 +6,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from kernelzoo.cli.stack.plan import ProcessSpec
+from kernelzoo.cli.stack.process import ProcessSpec
 from kernelzoo.errors import StackError
 
 

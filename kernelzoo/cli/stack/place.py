@@ -41,6 +41,11 @@ class Place:
         return self.root / "fleet"
 
     @property
+    def metrics(self) -> Path:
+        """What each service's processes count, in a folder of its name."""
+        return self.root / "metrics"
+
+    @property
     def record(self) -> Path:
         return self.root / "stack.json"
 

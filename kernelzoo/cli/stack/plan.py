@@ -1,44 +1,17 @@
 """What a stack consists of, as a value. `supervisor` carries it out."""
 
 import sys
-from dataclasses import dataclass, field
-from enum import IntEnum
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Self
 
 from kernelzoo.cli.stack.keys import Keys
+from kernelzoo.cli.stack.monitoring import MonitoringPlan, exported, plan_monitoring
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.ports import LOOPBACK, local_url
+from kernelzoo.cli.stack.process import Environment, ProcessSpec, Tier
 from kernelzoo.domain.target import TargetKind
 from workers.fleet.browsers import BrowserKind, Share
 from workers.fleet.gpu import Gpu
-
-Environment = tuple[tuple[str, str], ...]
-
-
-class Tier(IntEnum):
-    """Processes start in ascending and stop in descending order of their tier."""
-
-    BROKER = 0
-    SERVICE = 1
-    FLEET = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessSpec:
-    """`env` is added to the environment of the supervisor; it holds secrets.
-
-    `grace_s` is how long the process may take to end after SIGTERM. `ready_text` appears in its
-    log when it has started; with '' there is nothing to wait for.
-    """
-
-    name: str
-    tier: Tier
-    command: tuple[str, ...]
-    env: Environment = field(repr=False)
-    log: Path
-    grace_s: float
-    ready_text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +42,7 @@ class StackOptions:
     port: int
     redis_port: int
     fleet: FleetPlan | None = None
+    monitoring: MonitoringPlan | None = None
     compile_processes: int = 2
     overrides: Environment = ()
 
@@ -83,14 +57,17 @@ def plan_stack(
     """Every process of the stack but PostgreSQL, in the order in which they start."""
     env = _environment(keys, database_url, options)
     services = (
-        _redis(place, options.redis_port),
         _gateway(place, env, options),
         _compile_worker(place, env, options.compile_processes),
         _aggregate_worker(place, env),
     )
-    if options.fleet is None:
-        return services
-    return (*services, plan_fleet(place, keys, options.url, options.fleet))
+    watched = options.monitoring
+    return (
+        _redis(place, options.redis_port),
+        *(exported(each, place, watched) if watched else each for each in services),
+        *(plan_monitoring(place, database_url, watched) if watched else ()),
+        *([plan_fleet(place, keys, options.url, options.fleet)] if options.fleet else []),
+    )
 
 
 def plan_fleet(place: Place, keys: Keys, url: str, fleet: FleetPlan) -> ProcessSpec:

@@ -16,6 +16,14 @@ def free_port(host: str = LOOPBACK) -> int:
         return port
 
 
+def preferred_port(port: int, host: str = LOOPBACK) -> int:
+    """`port` where nobody listens on it, else a free one."""
+    try:
+        return listening_port(host, port)
+    except StackError:
+        return free_port(host)
+
+
 def listening_port(host: str, port: int) -> int:
     """`port`, or a free one for 0. Raises StackError when it cannot be listened on."""
     with closing(socket.socket()) as probe:

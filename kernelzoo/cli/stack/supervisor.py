@@ -1,5 +1,6 @@
 """Carries out a plan: starts the processes, restarts those that die, stops them all."""
 
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +21,9 @@ from kernelzoo.cli.stack.descendants import (
 )
 from kernelzoo.cli.stack.keys import Keys, read_or_make_keys
 from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import ProcessSpec, StackOptions, Tier, plan_stack
+from kernelzoo.cli.stack.plan import StackOptions, plan_stack
 from kernelzoo.cli.stack.postgres import Postgres, start_postgres
+from kernelzoo.cli.stack.process import ProcessSpec, Tier
 from kernelzoo.cli.stack.record import (
     ProcessMark,
     StackRecord,
@@ -52,6 +54,9 @@ class Stack:
 
     def launch(self, spec: ProcessSpec) -> None:
         _keep_previous_log(spec.log)
+        for file, text in spec.files:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
         self.children[spec.name] = spawn(spec)
         self._record()
 
@@ -158,6 +163,8 @@ def tended(stack: Stack) -> Iterator[None]:
 
 def _start(stack: Stack, options: StackOptions) -> None:
     migrate(stack.postgres.url)
+    # What processes of an earlier stack counted.
+    shutil.rmtree(stack.place.metrics, ignore_errors=True)
     plan = plan_stack(stack.place, stack.keys, stack.postgres.url, options)
     for tier, specs in groupby(plan, key=lambda spec: spec.tier):
         for spec in specs:

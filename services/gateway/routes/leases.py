@@ -15,6 +15,16 @@ from kernelzoo.domain.measurement import Measurement, Outcome
 from kernelzoo.domain.seeded import SAMPLED_ENTRIES, comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from kernelzoo.metrics import (
+    BALLOTS,
+    BALLOTS_REFUSED,
+    LEASED_CANDIDATES,
+    LEASES,
+    MEASUREMENTS_ACCEPTED,
+    MEASUREMENTS_REFUSED,
+    POLLS_WAITING,
+    Refused,
+)
 from kernelzoo.store import ballots, candidates, leases, measurements, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.manifests import kernel_of
@@ -37,6 +47,14 @@ router = APIRouter(tags=["agents"])
 # A notification can be missed while the listening connection is renewed; then this finds the rows.
 POLL_S = 2.0
 
+REFUSALS = {
+    HTTPStatus.NOT_FOUND: Refused.NO_LEASE,
+    HTTPStatus.FORBIDDEN: Refused.NONCE,
+    HTTPStatus.GONE: Refused.EXPIRED,
+    HTTPStatus.CONFLICT: Refused.ANSWERED,
+    HTTPStatus.UNPROCESSABLE_ENTITY: Refused.UNFIT,
+}
+
 # As many as an agent measures again before its final ballot.
 FASTEST = 8
 
@@ -52,11 +70,19 @@ async def lend(
         lease = await _try_to_lend(state, session, body.limit)
         remaining_s = deadline - time.monotonic()
         if lease is not None:
+            _count_lease(session, lease)
             return lease
         if remaining_s <= 0:
             break
-        await state.wake.wait(min(remaining_s, POLL_S))
+        with POLLS_WAITING.track_inprogress():
+            await state.wake.wait(min(remaining_s, POLL_S))
     return Response(status_code=HTTPStatus.NO_CONTENT)  # type: ignore[return-value]
+
+
+def _count_lease(session: Session, lease: Lease) -> None:
+    target = session.device_class.target.kind
+    LEASES.labels(target).inc()
+    LEASED_CANDIDATES.labels(target).inc(len(lease.candidates))
 
 
 async def _open_jobs(state: State, session: Session) -> None:
@@ -140,16 +166,30 @@ async def report(
     after: BackgroundTasks,
 ) -> ReportAccepted:
     """Answer a lease, in one report or in several. Accepted is stored durably."""
+    try:
+        found = await _accept(int(lease), body, state, session)
+    except Refusal as refusal:
+        MEASUREMENTS_REFUSED.labels(REFUSALS[refusal.status]).inc(len(body.measurements))
+        raise
+    for measurement in found:
+        MEASUREMENTS_ACCEPTED.labels(measurement.outcome).inc()
+    after.add_task(state.send, jobs.verify_lease(int(lease)))
+    return ReportAccepted(accepted=len(found))
+
+
+async def _accept(
+    lease_id: int, body: Report, state: State, session: Session
+) -> tuple[Measurement, ...]:
+    """Stores all of them, or raises Refusal."""
     found = tuple(_measurement(wire) for wire in body.measurements)
     async with state.pool.connection() as db, db.transaction():
-        row = await fetch_one(db, leases.lease(int(lease)))
+        row = await fetch_one(db, leases.lease(lease_id))
         _refuse_unfit(row, session, body.nonce, found)
         await execute(
             db,
-            measurements.accept(int(lease), session.identity_id, str(session.device_class), found),
+            measurements.accept(lease_id, session.identity_id, str(session.device_class), found),
         )
-    after.add_task(state.send, jobs.verify_lease(int(lease)))
-    return ReportAccepted(accepted=len(found))
+    return found
 
 
 def _refuse_unfit(
@@ -227,11 +267,13 @@ async def vote(
             db, measurements.measured(session.identity_id, workload.key, device_class, named)
         )
         if unknown := set(named) - {row.candidate_id for row in found}:
+            BALLOTS_REFUSED.inc()
             raise Refusal(
                 HTTPStatus.UNPROCESSABLE_ENTITY,
                 f"this agent has no successful measurement of candidate {min(unknown)} "
                 f"for {workload.key}",
             )
         await execute(db, ballots.file(workload.key, device_class, ballot))
+    BALLOTS.inc()
     after.add_task(state.send, jobs.tally(workload.key, device_class))
     return BallotAccepted(lines=len(ballot.lines))

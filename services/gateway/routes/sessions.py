@@ -16,6 +16,7 @@ from kernelzoo.domain.device import (
     ProbeLevels,
 )
 from kernelzoo.domain.target import Target
+from kernelzoo.metrics import SESSIONS, engine_label
 from kernelzoo.settings import Settings
 from kernelzoo.store import agents
 from kernelzoo.store.asynchronous import execute, fetch_one
@@ -60,6 +61,7 @@ async def open_session(
             ),
         )
     assert row is not None
+    SESSIONS.labels(engine_label(body.engine.name), body.target).inc()
     session = Session(session_id=row.id, identity_id=identity_id, device_class=device_class)
     return SessionResponse(
         token=state.tokens.issue_session(session),

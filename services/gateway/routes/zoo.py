@@ -1,5 +1,6 @@
 """What the zoo serves: manifests, artifacts, and lists for people."""
 
+import time
 from http import HTTPStatus
 from typing import Annotated
 
@@ -8,6 +9,7 @@ from fastapi import APIRouter, Header, Path, Response
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState
+from kernelzoo.metrics import ARTIFACT_BYTES, MANIFEST_KERNELS, MANIFEST_SECONDS, Source
 from kernelzoo.store import agents, candidates, tuning, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway import manifests
@@ -64,9 +66,14 @@ async def get_manifest_of_both(
 
 
 async def _serve(state: State, if_none_match: str | None, name: str, *class_texts: str) -> Response:
-    served = state.manifests.get(name, *class_texts)
-    if served is None:
-        served = await _build(state, name, *class_texts)
+    start_s = time.perf_counter()
+    remembered = state.manifests.get(name, *class_texts)
+    served = remembered or await _build(state, name, *class_texts)
+    source = Source.REMEMBERED if remembered else Source.BUILT
+    MANIFEST_SECONDS.labels(source).observe(time.perf_counter() - start_s)
+    for level, kernels in served.levels:
+        MANIFEST_KERNELS.labels(level).inc(kernels)
+    state.page_loads.count(name, *class_texts)
     headers = {"ETag": served.etag, "Cache-Control": MANIFEST_CACHE}
     if if_none_match is not None and served.etag in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -118,6 +125,7 @@ async def get_artifact(
         row = await fetch_one(db, candidates.artifact_body(sha256, kind))
     if row is None:
         raise Refusal(HTTPStatus.NOT_FOUND, "no artifact has this hash; read the manifest again")
+    ARTIFACT_BYTES.labels(kind).inc(len(row.body))
     headers = {"Cache-Control": ARTIFACT_CACHE, "ETag": f'"{sha256}"'}
     return Response(row.body, media_type=MEDIA_TYPES[kind], headers=headers)
 

@@ -6,7 +6,8 @@ import pytest
 
 from kernelzoo.cli.stack.keys import Keys
 from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import FleetPlan, ProcessSpec, StackOptions, Tier, plan_stack
+from kernelzoo.cli.stack.plan import FleetPlan, StackOptions, plan_stack
+from kernelzoo.cli.stack.process import ProcessSpec, Tier
 
 PLACE = Place(root=Path("/state"))
 KEYS = Keys(operator="operator-secret", token_secret="token-secret")

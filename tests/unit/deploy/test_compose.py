@@ -111,3 +111,26 @@ def test_grafana_and_prometheus_look_where_the_files_are() -> None:
     config = yaml.safe_load((ROOT / "docker/prometheus/prometheus.yaml").read_text())
     (rules,) = config["rule_files"]
     assert f"./dashboards/alerts:{Path(rules).parent}:ro" in SERVICES["prometheus"]["volumes"]
+
+
+def test_prometheus_scrapes_every_process_that_exports_where_its_image_listens() -> None:
+    config = yaml.safe_load((ROOT / "docker/prometheus/prometheus.yaml").read_text())
+    found = {
+        (name, discovery["port"])
+        for job in config["scrape_configs"]
+        for discovery in job.get("dns_sd_configs", [])
+        for name in discovery["names"]
+    }
+    ports = re.findall(r"KERNELZOO_METRICS_PORT=(\d+)", (ROOT / "docker/Dockerfile").read_text())
+    assert found == {(name, int(ports[0])) for name in ("gateway", "compile", "aggregate")}
+    assert len(ports) == len(found)
+    assert not any(
+        port in str(service.get("ports")) for service in SERVICES.values() for port in ports
+    )
+
+
+def test_what_prometheus_is_told_is_valid() -> None:
+    file = ROOT / "docker/prometheus/prometheus.yaml"
+    command = ["promtool", "check", "config", "--syntax-only", file]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stdout + said.stderr

@@ -1,0 +1,103 @@
+"""Device coverage: which classes of devices have which kernels, and how much it matters."""
+
+from dashboards.model import Dashboard, Panel, Rows
+
+COVERAGE = Dashboard(
+    uid="kernelzoo-coverage",
+    title="Device coverage",
+    text="From PostgreSQL. Page loads are those that reached a gateway, not a cache before it.",
+    panels=(
+        Panel(
+            title="Page loads with a confirmed kernel",
+            text="Of all kernels that pages asked for, the share that a quorum has confirmed.",
+            kind="stat",
+            unit="percentunit",
+            width=6,
+            height=6,
+            ask=(
+                Rows(
+                    query="""
+                    SELECT coalesce(sum(loads) FILTER (WHERE state = 'confirmed')
+                                    / nullif(sum(loads), 0), 0)::float8 AS share
+                    FROM coverage
+                    """
+                ),
+            ),
+        ),
+        Panel(
+            title="Keys by state",
+            text="Workloads times classes of devices.",
+            kind="table",
+            width=6,
+            height=6,
+            ask=(
+                Rows(
+                    query="""
+                    SELECT state, count(*) AS keys, sum(loads)::bigint AS page_loads
+                    FROM coverage GROUP BY state ORDER BY state
+                    """
+                ),
+            ),
+        ),
+        Panel(
+            title="Devices",
+            text="Devices that ran an agent within the last 30 days, by architecture.",
+            kind="table",
+            width=12,
+            height=6,
+            ask=(
+                Rows(
+                    query="""
+                    SELECT d.cpu_architecture AS cpu, d.gpu_vendor, d.gpu_architecture AS gpu,
+                           count(DISTINCT d.device_id) AS devices,
+                           count(DISTINCT s.device_class) AS classes,
+                           count(DISTINCT s.identity_id) AS agents
+                    FROM device d JOIN agent_session s ON s.device_id = d.device_id
+                    WHERE s.created_at > now() - interval '30 days'
+                    GROUP BY 1, 2, 3 ORDER BY agents DESC LIMIT 50
+                    """
+                ),
+            ),
+        ),
+        Panel(
+            title="Classes × workloads",
+            text="The forty classes and forty workloads that pages ask for most.",
+            kind="table",
+            width=24,
+            height=12,
+            matrix=("workload_key", "device_class", "state"),
+            ask=(
+                Rows(
+                    query="""
+                    WITH class AS (
+                        SELECT device_class FROM coverage GROUP BY 1
+                        ORDER BY sum(loads) DESC, 1 LIMIT 40
+                    ), workload AS (
+                        SELECT workload_key FROM coverage GROUP BY 1
+                        ORDER BY sum(loads) DESC, 1 LIMIT 40
+                    )
+                    SELECT device_class, workload_key, state FROM coverage
+                    JOIN class USING (device_class) JOIN workload USING (workload_key)
+                    ORDER BY device_class, workload_key
+                    """
+                ),
+            ),
+        ),
+        Panel(
+            title="What to tune next",
+            text="Keys without a confirmed kernel, those that most pages ask for first.",
+            kind="table",
+            width=24,
+            height=9,
+            ask=(
+                Rows(
+                    query="""
+                    SELECT workload_key, device_class, state, loads::bigint AS page_loads
+                    FROM coverage WHERE state <> 'confirmed'
+                    ORDER BY loads DESC, workload_key, device_class LIMIT 50
+                    """
+                ),
+            ),
+        ),
+    ),
+)

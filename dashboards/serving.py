@@ -1,0 +1,166 @@
+"""Serving: what pages get, how fast, and what it is worth to them."""
+
+from dashboards.model import Dashboard, Metric, Panel, Rows
+
+NO_REQUESTS = "no request came within the interval"
+
+SERVING = Dashboard(
+    uid="kernelzoo-serving",
+    title="Serving",
+    text="Manifests and kernels as pages get them. Answers of a cache before the gateway are not "
+    "seen here.",
+    panels=(
+        Panel(
+            title="Exact hits",
+            text="Of kernels named in manifests, the share that the page's own class voted for.",
+            kind="stat",
+            unit="percentunit",
+            width=6,
+            height=6,
+            ask=(
+                Metric(
+                    query='sum(increase(kernelzoo_manifest_kernels_total{level="exact"}[$__range]))'
+                    " / sum(increase(kernelzoo_manifest_kernels_total[$__range]))",
+                ),
+            ),
+        ),
+        Panel(
+            title="Speed-up served",
+            text="Of confirmed kernels over the default kernel, as ballots say it; each key weighs "
+            "as much as pages ask for it.",
+            kind="stat",
+            unit="x",
+            width=6,
+            height=6,
+            ask=(
+                Rows(
+                    query="""
+                    SELECT coalesce(sum(loads) / nullif(sum(loads * relative_time), 0), 1)::float8
+                               AS speed_up
+                    FROM coverage WHERE state = 'confirmed' AND loads > 0
+                    """
+                ),
+            ),
+        ),
+        Panel(
+            title="Estimated seconds saved",
+            text="If every page load had run each kernel that it was served once: the least that "
+            "it can be, for nobody tells how often a page runs one.",
+            kind="stat",
+            unit="s",
+            width=6,
+            height=6,
+            ask=(
+                Rows(
+                    query="""
+                    SELECT coalesce(
+                        sum(c.loads * t.best_ns * (1 / c.relative_time - 1)) / 1e9, 0)::float8
+                               AS seconds
+                    FROM coverage c
+                    CROSS JOIN LATERAL kernel_time(c.candidate_id, c.device_class) t
+                    WHERE c.state = 'confirmed' AND c.loads > 0 AND c.relative_time > 0
+                    """
+                ),
+            ),
+        ),
+        Panel(
+            title="Page loads",
+            text="Manifests answered since counting began, by workload set or workload.",
+            kind="table",
+            width=6,
+            height=6,
+            ask=(
+                Rows(
+                    query="""
+                    SELECT name, sum(loads)::bigint AS page_loads,
+                           count(*) AS classes, max(last_at) AS last
+                    FROM page_load GROUP BY name ORDER BY page_loads DESC LIMIT 50
+                    """
+                ),
+            ),
+        ),
+        Panel(
+            title="Kernels by hit level",
+            text="The step of the fallback chain that each kernel in a manifest came from.",
+            unit="cps",
+            stacked=True,
+            ask=(
+                Metric(
+                    query="sum by (level) "
+                    "(rate(kernelzoo_manifest_kernels_total[$__rate_interval]))",
+                    legend="{{level}}",
+                ),
+            ),
+        ),
+        Panel(
+            title="Manifest latency",
+            text="To find a manifest in memory, or to build it from rows.",
+            unit="s",
+            ask=tuple(
+                Metric(
+                    query=f"histogram_quantile({quantile}, sum by (le, source) "
+                    "(rate(kernelzoo_manifest_seconds_bucket[$__rate_interval])))",
+                    legend=f"{{{{source}}}} {name}",
+                    empty=NO_REQUESTS,
+                )
+                for quantile, name in ((0.5, "p50"), (0.99, "p99"))
+            ),
+        ),
+        Panel(
+            title="Answer latency by route",
+            text="99 of 100 answers took no longer. Polls for a lease wait on purpose.",
+            unit="s",
+            ask=(
+                Metric(
+                    query="histogram_quantile(0.99, sum by (le, route) "
+                    '(rate(kernelzoo_http_seconds_bucket{route!="/v1/leases"}'
+                    "[$__rate_interval])))",
+                    legend="{{route}}",
+                    empty=NO_REQUESTS,
+                ),
+            ),
+        ),
+        Panel(
+            title="Requests by status",
+            text="Of all routes.",
+            unit="reqps",
+            stacked=True,
+            ask=(
+                Metric(
+                    query="sum by (status) (rate(kernelzoo_http_requests_total[$__rate_interval]))",
+                    legend="{{status}}",
+                ),
+            ),
+        ),
+        Panel(
+            title="Bytes of kernels",
+            text="Sent by gateways.",
+            unit="Bps",
+            stacked=True,
+            ask=(
+                Metric(
+                    query="sum by (target) "
+                    "(rate(kernelzoo_artifact_bytes_total[$__rate_interval]))",
+                    legend="{{target}}",
+                ),
+            ),
+        ),
+        Panel(
+            title="Wait for a connection to PostgreSQL",
+            text="99 of 100 requests waited no longer for one of the gateway's 16.",
+            unit="s",
+            ask=(
+                Metric(
+                    query="histogram_quantile(0.99, sum by (le) "
+                    "(rate(kernelzoo_pool_wait_seconds_bucket[$__rate_interval])))",
+                    legend="p99",
+                    empty=NO_REQUESTS,
+                ),
+                Metric(
+                    query="sum(rate(kernelzoo_pool_timeouts_total[$__rate_interval]))",
+                    legend="timeouts a second",
+                ),
+            ),
+        ),
+    ),
+)

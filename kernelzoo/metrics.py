@@ -1,0 +1,248 @@
+"""Every metric that kernelzoo exports: its name, its help text and the values of its labels.
+
+A label takes the values of an enumeration or of a table of this module, never text that came from
+outside. `route` alone is told by the gateway: the templates of its routes.
+
+Where PROMETHEUS_MULTIPROC_DIR is set, processes that were forked count in files there, and
+`kernelzoo.exporter` adds them up; the directory must exist before the first metric does.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+from pathlib import Path
+
+from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from kernelzoo.domain.measurement import Outcome, Verdict
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.zoo import EntryState, HitLevel
+
+DIRECTORY = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+if DIRECTORY:
+    Path(DIRECTORY).mkdir(parents=True, exist_ok=True)
+
+
+class CompileStage(StrEnum):
+    """From a candidate to its bytes; kernels that lay its weights out; the rows of both."""
+
+    KERNEL = "kernel"
+    PACKS = "packs"
+    STORE = "store"
+
+
+class Compiled(StrEnum):
+    """What became of a candidate. Abandoned: every worker that tried it died."""
+
+    COMPILED = "compiled"
+    REFUSED = "refused"
+    ABANDONED = "abandoned"
+
+
+class Refused(StrEnum):
+    """Why a report of measurements was not taken."""
+
+    NO_LEASE = "no_lease"
+    NONCE = "nonce"
+    EXPIRED = "expired"
+    ANSWERED = "answered"
+    UNFIT = "unfit"
+
+
+class Source(StrEnum):
+    """Whether a manifest was remembered or built from rows."""
+
+    REMEMBERED = "remembered"
+    BUILT = "built"
+
+
+MISSING = "missing"
+"""In place of a hit level: the zoo has no kernel for a workload, not even a default one."""
+
+JOBS = (
+    *("plan_space", "compile_batch", "verify_lease", "tally"),
+    *("ring", "train_model", "order_spaces"),
+)
+QUEUES = ("compile", "aggregate")
+ENGINES = ("Chromium", "Firefox", "Safari", "WebKit")
+OTHER = "other"
+NO_ROUTE = "none"
+"""Of a request that no route answers."""
+
+LABEL_VALUES: Mapping[str, tuple[str, ...]] = {
+    "target": tuple(TargetKind),
+    "stage": tuple(CompileStage),
+    "result": tuple(Compiled),
+    "outcome": tuple(Outcome),
+    "verdict": tuple(Verdict),
+    "reason": tuple(Refused),
+    "source": tuple(Source),
+    "level": (*HitLevel, MISSING),
+    "state": tuple(EntryState),
+    "task": JOBS,
+    "queue": QUEUES,
+    "engine": (*ENGINES, OTHER),
+    "status": ("1xx", "2xx", "3xx", "4xx", "5xx"),
+}
+"""Every label but `route`."""
+
+_MS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_WAIT = (0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
+
+# The gateway's.
+
+HTTP_REQUESTS = Counter(
+    "kernelzoo_http_requests", "Requests answered, by template of their route", ("route", "status")
+)
+HTTP_SECONDS = Histogram(
+    "kernelzoo_http_seconds",
+    "From a request to the last byte of its answer; a poll for a lease waits up to 25 s",
+    ("route",),
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0, 30.0),
+)
+MANIFEST_SECONDS = Histogram(
+    "kernelzoo_manifest_seconds",
+    "To find a manifest in memory or to build it from rows",
+    ("source",),
+    buckets=(0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5),
+)
+MANIFEST_KERNELS = Counter(
+    "kernelzoo_manifest_kernels",
+    "Kernels named in manifests, by the step of the fallback chain that they came from",
+    ("level",),
+)
+ARTIFACT_BYTES = Counter(
+    "kernelzoo_artifact_bytes", "Bytes of kernels sent; caches before the gateway send more",
+    ("target",),
+)  # fmt: skip
+PAGE_LOADS_LOST = Counter(
+    "kernelzoo_page_loads_lost", "Page loads that had no place in memory to be counted in"
+)
+SESSIONS = Counter("kernelzoo_sessions", "Sessions of agents opened", ("engine", "target"))
+LEASES = Counter("kernelzoo_leases", "Leases granted", ("target",))
+LEASED_CANDIDATES = Counter("kernelzoo_leased_candidates", "Candidates lent", ("target",))
+POLLS_WAITING = Gauge(
+    "kernelzoo_polls_waiting",
+    "Agents whose request for a lease waits for a candidate",
+    multiprocess_mode="livesum",
+)
+MEASUREMENTS_ACCEPTED = Counter(
+    "kernelzoo_measurements_accepted", "Measurements stored, by what the agent says", ("outcome",)
+)
+MEASUREMENTS_REFUSED = Counter(
+    "kernelzoo_measurements_refused", "Measurements refused, by the fault of their report",
+    ("reason",),
+)  # fmt: skip
+BALLOTS = Counter("kernelzoo_ballots", "Ballots filed; a later one replaces its identity's earlier")
+BALLOTS_REFUSED = Counter("kernelzoo_ballots_refused", "Ballots that name what was not measured")
+POOL_WAIT_SECONDS = Histogram(
+    "kernelzoo_pool_wait_seconds", "For a connection to PostgreSQL from the gateway's pool",
+    buckets=(0.0005, 0.002, 0.01, 0.05, 0.25, 1.0, 5.0, 10.0),
+)  # fmt: skip
+POOL_TIMEOUTS = Counter(
+    "kernelzoo_pool_timeouts", "Requests that got no connection to PostgreSQL in time"
+)
+
+# Of everybody who sends jobs.
+
+JOBS_SENT = Counter("kernelzoo_jobs_sent", "Messages handed to the broker", ("task",))
+JOBS_LOST = Counter(
+    "kernelzoo_jobs_lost", "Messages that the broker did not take; the ring finds their rows",
+    ("task",),
+)  # fmt: skip
+
+# The workers'.
+
+QUEUE_WAIT_SECONDS = Histogram(
+    "kernelzoo_queue_wait_seconds", "From sending a message to the start of its task", ("task",),
+    buckets=_WAIT,
+)  # fmt: skip
+TASK_SECONDS = Histogram(
+    "kernelzoo_task_seconds", "Of a task, from its start to its end", ("task",), buckets=_WAIT
+)
+TASK_FAILURES = Counter(
+    "kernelzoo_task_failures", "Tasks that ended in an error, after their retries", ("task",)
+)
+COMPILE_SECONDS = Histogram(
+    "kernelzoo_compile_seconds", "Of one candidate, by stage", ("target", "stage"), buckets=_MS
+)
+CANDIDATES = Counter(
+    "kernelzoo_candidates", "Candidates that a worker is done with", ("target", "result")
+)
+VERDICTS = Counter(
+    "kernelzoo_verdicts", "Measurements judged by recomputing entries of their output", ("verdict",)
+)
+PROMOTIONS = Counter(
+    "kernelzoo_promotions", "Versions of zoo entries published, by their state", ("state",)
+)
+ROLLBACKS = Counter("kernelzoo_rollbacks", "Zoo entries brought back to an earlier version")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A gauge that is asked of PostgreSQL when the gateway is scraped; all gateways say the same,
+    so take the `max` over them.
+    """
+
+    name: str
+    help: str
+    label: str = ""
+
+
+ROWS_WAITING = Asked(
+    name="kernelzoo_rows_waiting", help="Rows that wait for a worker", label="queue"
+)
+OLDEST_WAITING_SECONDS = Asked(
+    name="kernelzoo_oldest_waiting_seconds",
+    help="Age of the oldest row that waits for a worker",
+    label="queue",
+)
+AGENTS_ONLINE = Asked(
+    name="kernelzoo_agents_online",
+    help="Identities that opened a session or were lent candidates within ten minutes",
+    label="engine",
+)
+ZOO_ENTRIES = Asked(name="kernelzoo_zoo_entries", help="Versions of zoo entries", label="state")
+DATABASE_ANSWERS = Asked(
+    name="kernelzoo_database_answers", help="1 where PostgreSQL answers the gateway, else 0"
+)
+
+ASKED = (ROWS_WAITING, OLDEST_WAITING_SECONDS, AGENTS_ONLINE, ZOO_ENTRIES, DATABASE_ANSWERS)
+
+GATEWAY: tuple[MetricWrapperBase, ...] = (
+    *(HTTP_REQUESTS, HTTP_SECONDS, MANIFEST_SECONDS, MANIFEST_KERNELS, ARTIFACT_BYTES),
+    *(PAGE_LOADS_LOST, SESSIONS, LEASES, LEASED_CANDIDATES, POLLS_WAITING),
+    *(MEASUREMENTS_ACCEPTED, MEASUREMENTS_REFUSED, BALLOTS, BALLOTS_REFUSED),
+    *(POOL_WAIT_SECONDS, POOL_TIMEOUTS, JOBS_SENT, JOBS_LOST),
+)
+COMPILE: tuple[MetricWrapperBase, ...] = (
+    *(JOBS_SENT, JOBS_LOST, QUEUE_WAIT_SECONDS, TASK_SECONDS, TASK_FAILURES),
+    *(COMPILE_SECONDS, CANDIDATES),
+)
+AGGREGATE: tuple[MetricWrapperBase, ...] = (
+    *(JOBS_SENT, JOBS_LOST, QUEUE_WAIT_SECONDS, TASK_SECONDS, TASK_FAILURES),
+    *(VERDICTS, PROMOTIONS, ROLLBACKS),
+)
+
+
+def begin_at_zero(metrics: Iterable[MetricWrapperBase]) -> None:
+    """Exports every combination of labels from the start: Prometheus takes a series that appears
+    with 1 for one that has always been 1, and would miss the first event of each kind.
+    """
+    for metric in metrics:
+        if isinstance(metric, Gauge):
+            # A process may find the file of an earlier one of its number.
+            metric.set(0)
+        names = metric._labelnames  # noqa: SLF001 - the library has no public way to ask
+        if names:
+            # Routes come as they are asked for.
+            for values in product(*(LABEL_VALUES.get(name, (NO_ROUTE,)) for name in names)):
+                metric.labels(*values)
+
+
+def engine_label(name: str) -> str:
+    """The engine's name where it is one that our client tells, else `other`."""
+    return name if name in ENGINES else OTHER

@@ -1,0 +1,71 @@
+"""How much there is and how much waits: what monitoring asks every few seconds."""
+
+from dataclasses import dataclass
+
+from kernelzoo.store.query import Query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRow:
+    """`oldest_s`: age of the oldest row; 0 without any."""
+
+    queue: str
+    rows: int
+    oldest_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRow:
+    engine: str
+    identities: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateRow:
+    state: str
+    rows: int
+
+
+def waiting() -> Query[WaitingRow]:
+    """Of each queue. A candidate is as old as the first job that brought it."""
+    return Query(
+        sql="""
+            SELECT queue, count(*) AS rows,
+                   coalesce(extract(epoch FROM now() - min(since)), 0)::float8 AS oldest_s
+            FROM (
+                SELECT 'compile' AS queue, (
+                    SELECT min(j.created_at) FROM space_point p JOIN tuning_job j ON j.id = p.job_id
+                    WHERE p.candidate_id = candidate.candidate_id) AS since
+                FROM candidate WHERE state = 'waiting'
+                UNION ALL
+                SELECT 'compile', created_at FROM tuning_job WHERE state = 'waiting'
+                UNION ALL
+                SELECT 'aggregate', created_at FROM measurement WHERE verdict = 'pending'
+                UNION ALL
+                SELECT 'aggregate', filed_at FROM ballot WHERE NOT tallied
+            ) AS rows GROUP BY queue
+        """,
+        row=WaitingRow,
+    )
+
+
+def agents_online() -> Query[EngineRow]:
+    """Identities that opened a session or were lent candidates within ten minutes."""
+    return Query(
+        sql="""
+            SELECT s.engine_name AS engine, count(DISTINCT s.identity_id) AS identities
+            FROM agent_session s
+            WHERE s.created_at > now() - interval '10 minutes'
+               OR s.id IN (SELECT session_id FROM lease
+                           WHERE created_at > now() - interval '10 minutes')
+            GROUP BY s.engine_name
+        """,
+        row=EngineRow,
+    )
+
+
+def entries() -> Query[StateRow]:
+    return Query(
+        sql="SELECT state, count(*) AS rows FROM zoo_entry GROUP BY state",
+        row=StateRow,
+    )

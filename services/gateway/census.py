@@ -1,0 +1,70 @@
+"""What PostgreSQL says of the whole service, asked when the gateway is scraped.
+
+A connection of its own: a scrape must see how the service fares when the pool is exhausted.
+"""
+
+from collections.abc import Iterable
+
+import structlog
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from psycopg import OperationalError
+
+from kernelzoo import metrics
+from kernelzoo.metrics import LABEL_VALUES, Asked, engine_label
+from kernelzoo.store import census
+from kernelzoo.store.blocking import connected, fetch_all
+
+log = structlog.get_logger(__name__)
+
+
+class Census(Collector):
+    def __init__(self, database_url: str) -> None:
+        self._database_url = database_url
+
+    def describe(self) -> Iterable[Metric]:
+        """Named without asking, so that a gateway starts while its database is away."""
+        return [_gauge(asked) for asked in metrics.ASKED]
+
+    def collect(self) -> Iterable[Metric]:
+        try:
+            yield from self._ask()
+        except OperationalError as error:
+            log.warning("no census", error=str(error))
+            yield _answers(0)
+
+    def _ask(self) -> list[Metric]:
+        with connected(self._database_url) as db:
+            waiting = fetch_all(db, census.waiting())
+            agents = fetch_all(db, census.agents_online())
+            entries = fetch_all(db, census.entries())
+        online: dict[str, float] = {}
+        for row in agents:
+            engine = engine_label(row.engine)
+            online[engine] = online.get(engine, 0) + row.identities
+        return [
+            _family(metrics.ROWS_WAITING, {row.queue: row.rows for row in waiting}),
+            _family(metrics.OLDEST_WAITING_SECONDS, {row.queue: row.oldest_s for row in waiting}),
+            _family(metrics.AGENTS_ONLINE, online),
+            _family(metrics.ZOO_ENTRIES, {row.state: row.rows for row in entries}),
+            _answers(1),
+        ]
+
+
+def _gauge(asked: Asked) -> GaugeMetricFamily:
+    return GaugeMetricFamily(asked.name, asked.help, labels=[asked.label] if asked.label else [])
+
+
+def _family(asked: Asked, found: dict[str, float] | dict[str, int]) -> Metric:
+    """Every value of the label, 0 for those of which there are none."""
+    family = _gauge(asked)
+    for value in LABEL_VALUES[asked.label]:
+        family.add_metric([value], found.get(value, 0))
+    return family
+
+
+def _answers(value: float) -> Metric:
+    family = _gauge(metrics.DATABASE_ANSWERS)
+    family.add_metric([], value)
+    return family

@@ -1,0 +1,128 @@
+"""What the gateway counts of requests, and what it asks of the database when it is scraped."""
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kernelzoo.cli.stack.ports import free_port
+from kernelzoo.exporter import registry
+from kernelzoo.settings import Settings
+from services.gateway.app import application
+from services.gateway.census import Census
+from tests.database.client import open_agent
+from tests.database.conftest import WORKLOAD, Connection
+from tests.reports import all_ok, failure
+from tests.scraping import scrape
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def http(settings: Settings, port: int) -> Iterator[TestClient]:
+    exported = settings.model_copy(update={"metrics_port": port})
+    with TestClient(application(exported), client=("127.0.0.1", 5000)) as client:
+        yield client
+
+
+class Growth:
+    """How much each value has grown since: this process has counted other tests before."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._before = scrape(port)
+
+    def of(self, name: str) -> float:
+        return scrape(self._port)[name] - self._before.get(name, 0)
+
+
+def test_what_agents_do_is_counted(http: TestClient, job_id: int, port: int) -> None:
+    since = Growth(port)
+    agent = open_agent(http)
+    lease = agent.lease(limit=2).json()
+    reports = all_ok(lease)
+    agent.report(lease, [reports[0], failure(lease["candidates"][1]["candidate"], "timeout")])
+    agent.report(lease, reports[:1])
+    agent.report({**lease, "nonce": "guessed"}, reports)
+    agent.vote(WORKLOAD.key, [reports[0]["candidate"]])
+    agent.vote(WORKLOAD.key, ["0" * 32])
+    assert job_id
+    assert since.of('kernelzoo_sessions_total{engine="Chromium",target="wasm"}') == 1
+    assert since.of('kernelzoo_leases_total{target="wasm"}') == 1
+    assert since.of('kernelzoo_leased_candidates_total{target="wasm"}') == 2
+    assert since.of('kernelzoo_measurements_accepted_total{outcome="ok"}') == 1
+    assert since.of('kernelzoo_measurements_accepted_total{outcome="timeout"}') == 1
+    assert since.of('kernelzoo_measurements_refused_total{reason="answered"}') == 1
+    assert since.of('kernelzoo_measurements_refused_total{reason="nonce"}') == 2
+    assert since.of("kernelzoo_ballots_total") == 1
+    assert since.of("kernelzoo_ballots_refused_total") == 1
+    assert since.of('kernelzoo_jobs_lost_total{task="verify_lease"}') == 1, "no broker is there"
+    assert since.of("kernelzoo_pool_wait_seconds_count") > 5
+
+
+def test_manifests_are_counted_by_level_and_source_and_requests_by_route(
+    http: TestClient, job_id: int, port: int
+) -> None:
+    assert job_id
+    since = Growth(port)
+    path = f"/v1/zoo/{WORKLOAD.key}/{open_agent(http).device_class}"
+    manifest = http.get(path).json()
+    http.get(path)
+    kernel = manifest["entries"][0]["wasm"]["kernel"]
+    http.get(kernel["url"])
+    http.get("/v1/nothing/here")
+    route = 'route="/v1/zoo/{name}/{device_class}"'
+    assert since.of('kernelzoo_manifest_kernels_total{level="default"}') == 2
+    assert since.of('kernelzoo_manifest_seconds_count{source="built"}') == 1
+    assert since.of('kernelzoo_manifest_seconds_count{source="remembered"}') == 1
+    assert since.of(f'kernelzoo_http_requests_total{{{route},status="2xx"}}') == 2
+    assert since.of(f"kernelzoo_http_seconds_count{{{route}}}") == 2
+    assert since.of('kernelzoo_http_requests_total{route="none",status="4xx"}') == 1
+    assert since.of('kernelzoo_artifact_bytes_total{target="wasm"}') == kernel["size_bytes"]
+
+
+def test_page_loads_are_written_by_key_and_added_up(
+    settings: Settings, db: Connection, job_id: int
+) -> None:
+    assert job_id
+    device_class = "0123456789abcdef:r1-0:wasm+simd128"
+    for _ in range(2):
+        with TestClient(application(settings), client=("127.0.0.1", 5000)) as http:
+            for _ in range(3):
+                assert http.get(f"/v1/zoo/{WORKLOAD.key}/{device_class}").is_success
+            assert http.get(f"/v1/zoo/unknown/{device_class}").status_code == 404
+    rows = db.execute("SELECT name, device_class, loads FROM page_load").fetchall()
+    assert rows == [(WORKLOAD.key, device_class, 6)]
+
+
+def test_what_waits_and_who_is_online_is_asked_when_scraped(
+    http: TestClient, job_id: int, port: int
+) -> None:
+    assert job_id
+    agent = open_agent(http)
+    open_agent(http, identity=agent.identity, engine={"name": "Homemade", "version": "1"})
+    lease = agent.lease(limit=2).json()
+    agent.report(lease, all_ok(lease))
+    said = scrape(port)
+    assert said['kernelzoo_rows_waiting{queue="compile"}'] == 1, "one candidate of the fixture"
+    assert said['kernelzoo_rows_waiting{queue="aggregate"}'] == 2, "both measurements"
+    assert said['kernelzoo_oldest_waiting_seconds{queue="compile"}'] > 0
+    assert said['kernelzoo_agents_online{engine="Chromium"}'] == 1
+    assert said['kernelzoo_agents_online{engine="other"}'] == 1
+    assert said['kernelzoo_agents_online{engine="Safari"}'] == 0
+    assert said['kernelzoo_zoo_entries{state="confirmed"}'] == 0
+    assert said["kernelzoo_database_answers"] == 1
+
+
+def test_a_database_that_is_away_is_said_and_the_rest_still_exported() -> None:
+    away = Census("postgresql://127.0.0.1:1/nowhere?connect_timeout=2")
+    text = generate_latest(registry(away)).decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert families["kernelzoo_database_answers"].samples[0].value == 0
+    assert "kernelzoo_rows_waiting" not in families
+    assert "kernelzoo_ballots" in families

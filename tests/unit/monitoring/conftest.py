@@ -1,0 +1,10 @@
+"""Ports for exporters under test."""
+
+import pytest
+
+from kernelzoo.cli.stack import ports
+
+
+@pytest.fixture
+def free_port() -> int:
+    return ports.free_port()
