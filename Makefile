@@ -27,7 +27,7 @@ compose:  ## Run the images under Docker Compose, with Prometheus and Grafana
 	@docker/keys.sh
 	@docker compose up --build --detach --wait $(ARGS)
 
-test: setup tests/chart/schemas/node_modules/.installed  ## All tests: unit, database, browser, end to end, client
+test: setup .venv/.monitoring tests/chart/schemas/node_modules/.installed  ## All tests: unit, database, browser, end to end, client
 	@$(BIN)/python -m pytest $(ARGS)
 	@npm --prefix client test --silent
 
@@ -40,7 +40,7 @@ static: .venv/.installed client/node_modules/.installed
 	@$(BIN)/lint-imports --no-logo
 	@npm --prefix client run --silent check
 
-unit: .venv/.installed
+unit: .venv/.installed .venv/.monitoring
 	@$(BIN)/python -m pytest tests/unit --quiet $(ARGS)
 
 bench: setup bench-page  ## Benchmarks beside their peers (ten minutes); BENCHES=compile runs one
@@ -65,6 +65,9 @@ clean:  ## Remove what was built and installed here; the data in .kernelzoo stay
 
 setup: .venv/.installed .venv/.system client/dist/.built
 
+dashboards/grafana: $(wildcard dashboards/*.py) .venv/.installed
+	@$(BIN)/python -m dashboards.generate
+
 helm/kernelzoo/README.md: helm/kernelzoo/values.yaml helm/readme.py .venv/.installed
 	@$(BIN)/python -m helm.readme
 
@@ -73,6 +76,9 @@ helm/kernelzoo/README.md: helm/kernelzoo/values.yaml helm/readme.py .venv/.insta
 
 .venv/.system: .venv/.installed $(SETUP)
 	@$(SETUP) system
+
+.venv/.monitoring: .venv/.installed $(SETUP)
+	@$(SETUP) monitoring
 
 client/node_modules/.installed: client/package-lock.json $(SETUP)
 	@$(SETUP) node

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One part of the set-up: python, system, node or client. Each may run again at any time.
+# One part of the set-up: python, system, monitoring, node or client. Each may run again at any time.
 # Prints a line per step; the output of a step is shown only when it fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -101,6 +101,15 @@ install_system() {
   touch .venv/.system
 }
 
+# Tests ask Prometheus itself, and its promtool. Debian's package starts a server on port 9090.
+install_monitoring() {
+  if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then
+    may_become_root
+    step "installing prometheus" apt_install prometheus
+  fi
+  touch .venv/.monitoring
+}
+
 # Ubuntu has no Chromium package that runs outside a snap.
 own_chromium() {
   local deps=
@@ -129,7 +138,8 @@ build_client() {
 case "${1:-}" in
   python) install_python ;;
   system) install_system ;;
+  monitoring) install_monitoring ;;
   node) install_node ;;
   client) build_client ;;
-  *) fail "usage: scripts/setup.sh python|system|node|client" ;;
+  *) fail "usage: scripts/setup.sh python|system|monitoring|node|client" ;;
 esac

@@ -137,7 +137,6 @@ CREATE TABLE lease (
     expires_at timestamptz NOT NULL
 );
 CREATE INDEX lease_identity ON lease (identity_id, expires_at);
-CREATE INDEX lease_recent ON lease (created_at);
 
 CREATE TABLE lease_item (
     lease_id bigint NOT NULL REFERENCES lease,

@@ -1,6 +1,8 @@
 """`kernelzoo up` as people run it: started, disturbed, stopped and started again."""
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,14 +47,14 @@ class Up:
 
 
 @pytest.fixture
-def start_up(tmp_path: Path) -> Iterator[Callable[[], Up]]:
+def start_up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
     started: list[Up] = []
 
-    def start() -> Up:
+    def start(*options: str) -> Up:
         output = tmp_path / f"up-{len(started)}.txt"
         with output.open("w") as handle:
             process = subprocess.Popen(
-                (*COMMAND, "up", "--port", "0", "--state", str(tmp_path / "state")),
+                (*COMMAND, "up", "--port", "0", "--state", str(tmp_path / "state"), *options),
                 stdout=handle,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -103,6 +105,19 @@ def test_ctrl_c_leaves_no_process_and_the_next_up_continues(start_up: Callable[[
     second = start_up()
     assert _jobs(second.record().url) == [K0]
     assert second.end(signal.SIGTERM) == []
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Prometheus")
+def test_with_monitoring_it_says_where_prometheus_is_and_ends_it_too(
+    start_up: Callable[..., Up],
+) -> None:
+    up = start_up("--with-monitoring")
+    found = re.search(r"Prometheus\W+(http://127\.0\.0\.1:\d+)", up.output.read_text())
+    assert found is not None, up.output.read_text()
+    asked = f"{found[1]}/api/v1/query?query=sum(up)"
+    _until(lambda: httpx2.get(asked).json()["data"]["result"][0:1] != [])
+    _until(lambda: httpx2.get(asked).json()["data"]["result"][0]["value"][1] == "3")
+    assert up.end(signal.SIGINT) == []
 
 
 def test_a_process_that_dies_is_named_and_started_again(start_up: Callable[[], Up]) -> None:

@@ -1,4 +1,4 @@
--- What monitoring needs to know: which keys pages ask for, and who was lent something lately.
+-- What monitoring needs to know: which keys pages ask for.
 
 CREATE TABLE page_load (
     name text NOT NULL,
@@ -29,5 +29,3 @@ CREATE VIEW coverage AS
 COMMENT ON VIEW coverage IS
     'Every workload on every class of devices that ran an agent or asked for it: its live entry or '
     '''missing'' in its place, and the page loads that asked for it.';
-
-CREATE INDEX lease_recent ON lease (created_at);
