@@ -225,7 +225,7 @@ test("a refusal costs a wait and is shown until the next lease", async () => {
 
 test("what a paused agent still says does not end its pause", () => {
   const events: readonly AgentEvent[] = [
-    { type: "paused" },
+    { type: "paused", why: "hand" },
     { type: "measuring", target: "wasm", workload: "w", candidate: "c" },
     { type: "idle" },
   ];

@@ -69,6 +69,7 @@ def test_a_visitor_who_consents_measures_every_candidate_rightly_and_votes(
 ) -> None:
     page, complaints, _ = watched(context, f"{stack.url}/agent")
     page.get_by_role("button", name="Start").click()
+    page.get_by_role("button", name="Send this and start").click()
     eventually(lambda: len(final_ballots(page)) == len(WORKLOADS), "a final ballot for each job")
     session = page.evaluate("kernelzooAgent.state.session")
     assert session["isolated"] is True

@@ -76,7 +76,7 @@ def missing(kinds: Sequence[BrowserKind]) -> str | None:
 @pytest.mark.parametrize(
     "kinds",
     [(BrowserKind.CHROMIUM, BrowserKind.FIREFOX), (BrowserKind.WEBKIT,)],
-    ids=lambda kinds: "-".join(kinds),
+    ids="-".join,
 )
 def test_a_fleet_measures_a_workload_to_the_end_in_every_engine(
     stack: Stack, start: Start, tmp_path: Path, kinds: tuple[BrowserKind, ...]
@@ -130,12 +130,12 @@ def test_a_killed_browser_comes_back_as_the_same_identity(
     fleet = start("--browser", f"{kind}=1")
     sessions = "SELECT count(*) FROM agent_session"
     eventually(lambda: rows(stack, sessions) == [(1,)], "a session", PATIENCE_S)
-    # Firefox writes what a page keeps after a while, as it does at anyone's desk.
     eventually(lambda: agents(tmp_path)[f"{kind}-1"].state == "waiting", "an idle agent")
     for process in browsers(fleet, names):
         process.kill()
     eventually(lambda: agents(tmp_path)[f"{kind}-1"].restarts == 1, "the restart")
     eventually(lambda: rows(stack, sessions)[0][0] >= 2, "a second session", PATIENCE_S)
+    assert rows(stack, "SELECT count(DISTINCT identity_id) FROM agent_session") == [(1,)]
     assert end(fleet) == []
 
 

@@ -101,9 +101,9 @@ async def _attempt(
 @asynccontextmanager
 async def _talk(spec: AgentSpec, tab: Tab, turn: TimingTurn) -> AsyncIterator[Talk]:
     await within(OPEN_S, tab.goto(spec.address))
-    await offer_host(tab, spec.url, spec.operator_key)
+    await offer_host(tab, spec.launch.profile, spec.url, spec.operator_key)
     log.info("page opened", agent=spec.name)
-    talk = Talk(tab, spec.name, turn)
+    talk = Talk(tab, spec.launch.profile, spec.name, turn)
     try:
         yield talk
     finally:

@@ -5,12 +5,14 @@ page's wishes for the turn wait in the page until the driver asks for them, whic
 """
 
 import asyncio
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, ValidationError
 
 from workers.fleet.browsers import PageLost, Tab
+from workers.fleet.notes import read_notes, write_notes
 from workers.fleet.snapshot import Snapshot
 from workers.fleet.turn import TimingTurn
 
@@ -19,14 +21,18 @@ ANSWER_S = 20
 OPEN_S = 30
 
 # The page's script may still be on its way when its document is there.
-OFFER = """async ({ origin, operatorKey }) => {
+OFFER = """async ({ origin, operatorKey, notes }) => {
   if (location.origin !== origin) throw new Error(`this is ${location.origin}, not ${origin}`);
   const until = performance.now() + 20_000;
   while (!globalThis.kernelzooStart) {
     if (performance.now() > until) throw new Error("the agent page's script did not run");
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
+  for (const [key, note] of Object.entries(notes)) {
+    if (localStorage.getItem(key) === null) localStorage.setItem(key, note);
+  }
   const wishes = [];
+  let kept = "";
   let heard = () => {};
   let grant = () => {};
   let read;
@@ -46,7 +52,12 @@ OFFER = """async ({ origin, operatorKey }) => {
     const fresh = events.slice(events.lastIndexOf(read) + 1);
     read = events.at(-1);
     const { phase, error } = state;
-    return { wishes: wishes.splice(0), state: phase, error: error?.message ?? "", events: fresh };
+    const all = JSON.stringify({ ...localStorage });
+    const notes = all === kept ? null : all;
+    kept = all;
+    return {
+      wishes: wishes.splice(0), notes, state: phase, error: error?.message ?? "", events: fresh,
+    };
   };
   globalThis.kernelzooStart();
 }"""
@@ -54,25 +65,28 @@ TALK = "async ({ granted, waitMs }) => globalThis.kernelzooTalk(granted, waitMs)
 
 
 class Words(Snapshot):
-    """A snapshot, and what the page wishes in the order of wishing: to `acquire`, to `release`."""
+    """A snapshot, what the page wishes in the order of wishing (to `acquire`, to `release`), and
+    what it keeps, as JSON, where that has changed.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     wishes: tuple[str, ...]
+    notes: str | None
 
 
-async def offer_host(tab: Tab, url: str, operator_key: str) -> None:
+async def offer_host(tab: Tab, profile: Path, url: str, operator_key: str) -> None:
     """Starts the agent. Only a page of the gateway's origin sees the key."""
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
-    offered = {"origin": origin, "operatorKey": operator_key}
+    offered = {"origin": origin, "operatorKey": operator_key, "notes": read_notes(profile)}
     await within(OPEN_S, tab.evaluate(OFFER, offered))
 
 
 class Talk:
     """With one page: takes its wishes to the turn and the turn's grants back to it."""
 
-    def __init__(self, tab: Tab, agent: str, turn: TimingTurn) -> None:
-        self._tab, self._agent, self._turn = tab, agent, turn
+    def __init__(self, tab: Tab, profile: Path, agent: str, turn: TimingTurn) -> None:
+        self._tab, self._profile, self._agent, self._turn = tab, profile, agent, turn
         self._asking: asyncio.Task[None] | None = None
 
     async def listen(self) -> Snapshot:
@@ -85,6 +99,8 @@ class Talk:
         words = _parse(answer)
         for wish in words.wishes:
             self._take(wish)
+        if words.notes is not None:
+            write_notes(self._profile, words.notes)
         return words
 
     def end(self) -> None:

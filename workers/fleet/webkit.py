@@ -1,9 +1,6 @@
 """WebKitGTK's MiniBrowser over WebDriver, on a display of its own where the machine has none.
 
 https://www.w3.org/TR/webdriver2/
-
-An automated MiniBrowser forgets everything when it ends (2.50.6), so what the page keeps in
-localStorage is kept in the profile here, and given back to the page at its next start.
 """
 
 import json
@@ -33,11 +30,8 @@ _HOST = "127.0.0.1"
 _ENGINE = {"JSC_useSharedArrayBuffer": "1"}
 
 _CALL = """const [argument, done] = arguments;
-(FUNCTION)(argument).then((value) => done({ value, notes: { ...localStorage } }),
+(FUNCTION)(argument).then((value) => done({ value }),
   (reason) => done({ error: String(reason) }));"""
-_RESTORE = """async (notes) => {
-  for (const [key, value] of Object.entries(notes)) localStorage.setItem(key, value);
-}"""
 
 
 def find_minibrowser(roots: tuple[Path, ...] = _BROWSERS) -> Path | None:
@@ -60,7 +54,6 @@ class WebKit:
     def __init__(self, profile: Path) -> None:
         profile.mkdir(parents=True, exist_ok=True)
         self._profile = profile
-        self._notes = profile / "notes.json"
         self._port = _free_port()
         self._session = ""
         self._display = _own_display(profile)
@@ -80,15 +73,12 @@ class WebKit:
 
     def goto(self, url: str) -> None:
         self._in_session("POST", "/url", {"url": url})
-        with suppress(OSError, ValueError):
-            self.evaluate(_RESTORE, json.loads(self._notes.read_text()))
 
     def evaluate(self, function: str, argument: object = None) -> Any:
         script = {"script": _CALL.replace("FUNCTION", function), "args": [argument]}
         answer = self._in_session("POST", "/execute/async", script)
         if "error" in answer:
             raise PageLost(answer["error"])
-        self._keep(answer["notes"])
         return answer.get("value")
 
     def close(self) -> None:
@@ -98,13 +88,6 @@ class WebKit:
         for process in (self._driver, self._display):
             if process is not None:
                 process.kill()
-
-    def _keep(self, notes: dict[str, str]) -> None:
-        text = json.dumps(notes)
-        if not self._notes.exists() or self._notes.read_text() != text:
-            draft = self._notes.with_suffix(".draft")
-            draft.write_text(text)
-            draft.rename(self._notes)
 
     def _listens(self) -> bool:
         with suppress(PageLost):

@@ -1,5 +1,6 @@
 import type { Engine } from "../device/engine.js";
 import type { Outcome, TargetKind } from "../wire/types.js";
+import type { Pause } from "./pauses.js";
 
 /**
  * What an agent tells its page. Rates are GFLOP/s, of one thread for wasm; a relative time is the
@@ -18,6 +19,8 @@ export type AgentEvent =
       /** Step of the page's clock. */
       readonly clockStepMs: number;
     }
+  /** What the first request is going to hold, as JSON; it waits until the visitor agrees. */
+  | { readonly type: "profile"; readonly body: string }
   /** This browser cannot run the target; the agent measures the others. */
   | { readonly type: "unavailable"; readonly target: TargetKind; readonly reason: string }
   | {
@@ -58,7 +61,9 @@ export type AgentEvent =
     }
   | { readonly type: "firstTimed"; readonly firstTimedMs: number }
   | { readonly type: "idle" }
-  | { readonly type: "paused" }
+  /** This browser can run nothing that it was asked for, and the agent has ended. */
+  | { readonly type: "refused"; readonly reason: string }
+  | { readonly type: "paused"; readonly why: Pause }
   | { readonly type: "resumed" }
   | {
       readonly type: "error";

@@ -2,6 +2,7 @@
 import { readGpuProfile } from "../device/gpu-profile.js";
 import type { Notebook } from "../device/notebook.js";
 import { type DeviceProfile, peakOf, readLevels } from "../device/profile.js";
+import { KernelZooError } from "../engine/error.js";
 import { DeviceOwner } from "../gpu/owner.js";
 import { quarterOctave } from "../probe/levels.js";
 import type { SessionRequest, TargetKind } from "../wire/types.js";
@@ -10,6 +11,10 @@ import { type Instrument, wasmInstrument } from "./instrument.js";
 import { cachedLoader } from "./module-cache.js";
 import { cachedPrograms } from "./program-cache.js";
 import type { WithTurn } from "./turn.js";
+
+const NO_SIMD =
+  "The WebAssembly of this browser has no 128-bit SIMD (simd128), which every kernel uses; " +
+  "a newer browser has it.";
 
 /** Where an agent runs. */
 export interface Surroundings {
@@ -31,8 +36,10 @@ export interface Measurer {
   readonly instrument: Instrument;
 }
 
+/** Rejects with KernelZooError (profile) where there is no SIMD, which every kernel uses. */
 async function wasmMeasurer(around: Surroundings): Promise<Measurer> {
   const { origin, signal, notebook, withTurn, profile, stepMs, isolated } = around;
+  if (!profile.wasmFeatures.includes("simd128")) throw new KernelZooError("profile", NO_SIMD);
   // Without isolation the clock is too coarse for them.
   const probe = isolated ? await readLevels(notebook, profile, withTurn) : null;
   const peakGflops = peakOf(profile.peaks);

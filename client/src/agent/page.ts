@@ -1,12 +1,20 @@
 /** Entry of the agent page: consent, the worker, and what it says. */
-import { storedNotebook, storedNotes } from "../device/notebook.js";
+import { forgetNotes, storedNotebook, storedNotes } from "../device/notebook.js";
 import { sentence } from "../engine/error.js";
+import { byId, show } from "../page/elements.js";
 import type { TargetKind } from "../wire/types.js";
+import { showBudget, watchBudgetForm } from "./budget-view.js";
 import type { AgentEvent } from "./events.js";
 import { type KernelzooHost, type PageHost, pageHost } from "./host.js";
+import { type Lending, storedLending, unlimitedLending } from "./lending.js";
 import type { FromWorker, ToWorker } from "./messages.js";
+import { obstacles, thisBrowser } from "./obstacles.js";
+import { mainPause, type Pause, pauses } from "./pauses.js";
 import { render } from "./render.js";
+import { NOTHING_SENT, type SentLog, withSent } from "./sent.js";
+import { renderSent } from "./sent-view.js";
 import { type AgentState, INITIAL_STATE, reduce } from "./state.js";
+import { watchStrain } from "./strain.js";
 
 declare global {
   /** What a driver or a test reads: every event so far, and the state that they make. */
@@ -21,23 +29,35 @@ declare global {
 const EVENTS_KEPT = 5_000;
 /** Drawing takes processor time beside the measurement. */
 const DRAW_EVERY_MS = 150;
+/** A new day brings a new budget. */
+const LOOK_AT_CLOCK_MS = 30_000;
+const CONSENT = "consent";
 
 /** In the order in which they are measured. */
 const TARGETS: readonly TargetKind[] = ["wasm", "webgpu"];
 
-const worker = new Worker("/client/agent-worker.js", { type: "module" });
 const notebook = storedNotebook();
-let host: PageHost = { turns: undefined, operatorKey: null };
-let started = false;
 /** A link to `?start=1` is no consent; who drives the browser has given it. */
 const automated = navigator.webdriver;
-let pausedByHand = false;
+const agreed = (): boolean => notebook.read(CONSENT) !== null;
+
+let worker: Worker | null = null;
+let host: PageHost = { turns: undefined, operatorKey: null };
+let lending: Lending = storedLending(notebook);
+let sent: SentLog = NOTHING_SENT;
 /** What the worker was told last. */
-let paused = false;
+let pausedBy: Pause | null = null;
 let _drawing: ReturnType<typeof setTimeout> | null = null;
 
+const reasons = pauses(() => {
+  const main = mainPause(reasons.because);
+  if (main === pausedBy) return;
+  pausedBy = main;
+  post(main === null ? { type: "resume" } : { type: "pause", why: main });
+});
+
 function post(message: ToWorker): void {
-  worker.postMessage(message);
+  worker?.postMessage(message);
 }
 
 function publish(events: readonly AgentEvent[], state: AgentState): void {
@@ -48,6 +68,8 @@ function publish(events: readonly AgentEvent[], state: AgentState): void {
 function draw(): void {
   _drawing = null;
   render(globalThis.kernelzooAgent.state);
+  renderSent(sent);
+  showBudget(lending);
 }
 
 function take(event: AgentEvent): void {
@@ -64,34 +86,54 @@ async function acquireTurn(): Promise<void> {
   }
 }
 
-worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
+/** Tells the worker, which stops by itself, and the visitor what is left. */
+function lookAtBudget(): void {
+  const { allowed } = lending;
+  post({ type: "allow", allowed });
+  reasons.set("budget", allowed.leftMs <= 0);
+  _drawing ??= setTimeout(draw, DRAW_EVERY_MS);
+}
+
+function spend(ms: number): void {
+  lending.spend(ms);
+  reasons.set("budget", lending.allowed.leftMs <= 0);
+}
+
+function heard({ data }: MessageEvent<FromWorker>): void {
   switch (data.type) {
     case "event":
-      return take(data.event);
+      take(data.event);
+      return;
+    case "sent":
+      sent = withSent(sent, data.request, new Date());
+      return;
+    case "spent":
+      spend(data.ms);
+      return;
     case "note":
-      return notebook.write(data.key, data.value);
+      notebook.write(data.key, data.value);
+      return;
     case "acquire-turn":
-      return void acquireTurn();
+      void acquireTurn();
+      return;
     case "release-turn":
-      return void host.turns?.releaseTurn();
+      void host.turns?.releaseTurn();
+      return;
     default:
       data satisfies never;
   }
-};
+}
 
-worker.onerror = (event) =>
-  take({
-    type: "error",
-    message: `The worker stopped: ${event.message || "it could not be loaded"}. Reload the page.`,
-    retryInMs: null,
-  });
-
-/** Runs unless the page is hidden or the visitor has paused it. */
-function pauseOrResume(): void {
-  const wanted = pausedByHand || document.hidden;
-  if (wanted === paused) return;
-  paused = wanted;
-  post({ type: paused ? "pause" : "resume" });
+function startWorker(): Worker {
+  const started = new Worker("/client/agent-worker.js", { type: "module" });
+  started.onmessage = heard;
+  started.onerror = (event) =>
+    take({
+      type: "error",
+      message: `The worker stopped: ${event.message || "it could not be loaded"}. Reload the page.`,
+      retryInMs: null,
+    });
+  return started;
 }
 
 /** As `?target=webgpu` says; all of them unless it names one. */
@@ -101,12 +143,12 @@ function askedTargets(): readonly TargetKind[] {
   return known.length > 0 ? known : TARGETS;
 }
 
+/** Nothing was asked of the gateway and nothing was measured before. */
 function start(): void {
-  if (started) return;
-  started = true;
+  if (worker !== null) return;
+  worker = startWorker();
   host = pageHost();
-  const { events, state } = globalThis.kernelzooAgent;
-  publish(events, { ...state, phase: "starting" });
+  publish([], { ...INITIAL_STATE, phase: "starting" });
   post({
     type: "start",
     options: {
@@ -115,23 +157,91 @@ function start(): void {
       openedAt: performance.timeOrigin,
       operatorKey: host.operatorKey,
       hostTurns: host.turns !== undefined,
+      approved: agreed() || lending === unlimitedLending,
+      allowed: lending.allowed,
       notes: storedNotes(),
     },
   });
-  pauseOrResume();
-  document.addEventListener("visibilitychange", pauseOrResume);
+  pausedBy = null;
+  reasons.set("budget", lending.allowed.leftMs <= 0);
+  reasons.set("hidden", document.hidden);
+  const main = mainPause(reasons.because);
+  if (main !== null && pausedBy !== main) post({ type: "pause", why: main });
+  pausedBy = main;
+}
+
+/** For drivers, whose owner has agreed to everything. */
+function startDriven(): void {
+  if (!agreed()) lending = unlimitedLending;
+  start();
+}
+
+function approve(): void {
+  notebook.write(CONSENT, new Date().toISOString());
+  post({ type: "approve" });
+  const { events, state } = globalThis.kernelzooAgent;
+  publish(events, { ...state, phase: "starting" });
+  byId("status").focus();
+}
+
+/** Ends the agent, and with it the session, whose token nobody else has. */
+function stop(): void {
+  worker?.terminate();
+  worker = null;
+  sent = NOTHING_SENT;
+  byId("sent").replaceChildren();
+  publish([], INITIAL_STATE);
+}
+
+function forget(): void {
+  stop();
+  forgetNotes();
+  show("forgotten", true);
+  byId("forgotten").focus();
 }
 
 function listen(): void {
-  document.getElementById("start")?.addEventListener("click", start);
-  document.getElementById("pause")?.addEventListener("click", () => {
-    pausedByHand = !pausedByHand;
-    pauseOrResume();
+  byId("start").addEventListener("click", () => {
+    show("forgotten", false);
+    start();
   });
+  byId("approve").addEventListener("click", approve);
+  byId("decline").addEventListener("click", stop);
+  byId("forget").addEventListener("click", forget);
+  byId("pause").addEventListener("click", () => {
+    reasons.set("hand", !reasons.because.has("hand"));
+  });
+  document.addEventListener("visibilitychange", () => reasons.set("hidden", document.hidden));
+  // Another tab was told to forget this browser, or its visitor has changed the budget there.
+  addEventListener("storage", () => {
+    if (worker !== null && !agreed() && lending !== unlimitedLending && pastConsent()) stop();
+    else lookAtBudget();
+  });
+  watchBudgetForm((budget) => {
+    lending.choose(budget);
+    lookAtBudget();
+  });
+  setInterval(lookAtBudget, LOOK_AT_CLOCK_MS);
+}
+
+const pastConsent = (): boolean => {
+  const { phase } = globalThis.kernelzooAgent.state;
+  return phase !== "consent" && phase !== "starting" && phase !== "asking";
+};
+
+function tellObstacles(): boolean {
+  const found = obstacles(thisBrowser());
+  for (const { id } of found) show(id, true);
+  const blocked = found.some(({ blocks }) => blocks);
+  (byId("start") as HTMLButtonElement).disabled = blocked;
+  return blocked;
 }
 
 publish([], INITIAL_STATE);
 draw();
 listen();
-globalThis.kernelzooStart = start;
-if (automated && new URLSearchParams(location.search).get("start") === "1") start();
+const blocked = tellObstacles();
+globalThis.kernelzooStart = startDriven;
+if (automated && new URLSearchParams(location.search).get("start") === "1") startDriven();
+else if (agreed() && !blocked) start();
+if (!automated) watchStrain(reasons);

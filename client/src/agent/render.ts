@@ -1,22 +1,41 @@
 import { byId, element, setText, show } from "../page/elements.js";
 import { count, milliseconds, rate, short, speedup } from "../page/text.js";
 import type { TargetKind } from "../wire/types.js";
+import { PAUSES } from "./pauses.js";
+import { renderProfile } from "./sent-view.js";
 import type { AgentState, Bar, SessionEvent, WorkloadState } from "./state.js";
 
 const BARS_SHOWN = 96;
+const SVG = "http://www.w3.org/2000/svg";
 
 const PHASES = {
   consent: "Not started",
   starting: "Getting to know this device…",
+  asking: "Waiting for your answer",
   waiting: "Waiting for candidates",
   measuring: "Measuring",
   paused: "Paused",
+  refused: "Nothing can be measured in this browser",
 } as const satisfies Record<AgentState["phase"], string>;
 
-function status({ phase, current, error }: AgentState): string {
+function status({ phase, current, error, pausedBy }: AgentState): string {
+  if (phase === "paused" && pausedBy !== null) return PAUSES[pausedBy];
   if (phase === "starting" && error !== null) return "Waiting for the gateway";
   if (phase !== "measuring" || current === null) return PHASES[phase];
   return `${PHASES[phase]} candidate ${short(current.candidate)}`;
+}
+
+/**
+ * What a screen reader is told: what changes a few times in a visit, and no candidate. Errors are
+ * an alert of their own.
+ */
+function announcement(state: AgentState): string {
+  const { phase, pausedBy, workloads } = state;
+  if (phase === "paused" && pausedBy !== null) return PAUSES[pausedBy];
+  if (phase !== "measuring" && phase !== "waiting") return PHASES[phase];
+  const decided = workloads.filter(({ ballot }) => ballot?.final === true).length;
+  const done = decided === 0 ? "" : ` ${count(decided, "workload")} decided.`;
+  return `Measuring in the background.${done}`;
 }
 
 /** A bar as high as its share of `full` GFLOP/s; a failure is a short red one. */
@@ -26,6 +45,34 @@ function bar({ candidate, outcome, gflops, detail }: Bar, full: number, best: nu
   made.style.height = `${(100 * share).toFixed(1)}%`;
   made.title = `${short(candidate)}: ${outcome === "ok" ? rate(gflops) : `${outcome}. ${detail}`}`;
   return made;
+}
+
+/** The best rate so far, candidate by candidate, over the bars. */
+function bestCurve(bars: readonly Bar[], full: number): SVGElement {
+  let best = 0;
+  const points = bars.map(({ gflops }, i) => {
+    best = Math.max(best, gflops ?? 0);
+    return `${i},${(1 - best / full).toFixed(4)} ${i + 1},${(1 - best / full).toFixed(4)}`;
+  });
+  const curve = document.createElementNS(SVG, "svg");
+  curve.setAttribute("viewBox", `0 0 ${Math.max(bars.length, 1)} 1`);
+  curve.setAttribute("preserveAspectRatio", "none");
+  const line = document.createElementNS(SVG, "polyline");
+  line.setAttribute("points", points.join(" "));
+  curve.append(line);
+  return curve;
+}
+
+/** The candidate that was timed last, against the reference and the best. */
+function lastTimed({ bars, bestGflops, referenceGflops }: WorkloadState): string {
+  const last = bars.at(-1);
+  if (last === undefined) return "Nothing timed yet.";
+  // Of the best rates of both: a reference that was disturbed beside one candidate counts less.
+  const known = bestGflops !== null && referenceGflops !== null;
+  const best = known ? `; best so far ${speedup(referenceGflops / bestGflops)}` : "";
+  const { candidate, outcome, relativeTime } = last;
+  const result = relativeTime === null ? `failed (${outcome})` : speedup(relativeTime);
+  return `Last: ${short(candidate)} ${result} the reference${best}.`;
 }
 
 function limitLine(share: number): HTMLElement {
@@ -63,7 +110,7 @@ function workloadCard(state: WorkloadState, peakGflops: number): HTMLElement {
   const full = Math.max(peakGflops, state.bestGflops ?? 0, 1e-9);
   const shown = state.bars.slice(-BARS_SHOWN);
   const chart = element("div", "bars", ...shown.map((each) => bar(each, full, state.bestGflops)));
-  chart.append(limitLine(peakGflops / full));
+  chart.append(bestCurve(shown, full), limitLine(peakGflops / full));
   chart.setAttribute("role", "img");
   chart.setAttribute("aria-label", `${progress(state)}; best ${rate(state.bestGflops)}`);
   return element(
@@ -72,8 +119,13 @@ function workloadCard(state: WorkloadState, peakGflops: number): HTMLElement {
     element("h2", "", element("code", "", state.workload), ` ${state.target}`),
     element("p", "figure", rate(state.bestGflops)),
     element("p", "quiet", `best; reference ${rate(state.referenceGflops)}. ${progress(state)}.`),
+    element("p", "last", lastTimed(state)),
     chart,
-    element("p", "quiet axis", `Dashed: ${rate(peakGflops)}, ${LIMITS[state.target]}`),
+    element(
+      "p",
+      "quiet axis",
+      `Dashed: ${rate(peakGflops)}, ${LIMITS[state.target]}. Line: the best so far.`,
+    ),
     ballotList(state),
   );
 }
@@ -102,15 +154,19 @@ function renderDevice(state: AgentState): void {
   setText("peak", limitText(state, "wasm"));
   setText("gpu-peak", limitText(state, "webgpu"));
   setText("first", firstTimedMs === null ? "…" : milliseconds(firstTimedMs));
-  show("not-isolated", session !== null && !session.isolated);
 }
 
 /** Shows `state` in the agent page. */
 export function render(state: AgentState): void {
   show("consent", state.phase === "consent");
-  show("live", state.phase !== "consent");
+  show("asking", state.phase === "asking");
+  const begun = state.phase !== "consent" && state.phase !== "asking";
+  for (const id of ["live", "ledger", "leave"]) show(id, begun);
+  if (state.phase === "asking" && state.profile !== null) renderProfile(state.profile);
+  setText("announce", announcement(state));
   setText("status", status(state));
-  setText("pause", state.phase === "paused" ? "Resume" : "Pause");
+  setText("pause", state.pausedBy === "hand" ? "Resume" : "Pause");
+  show("pause", state.phase !== "refused");
   setText("error", errorText(state));
   show("error", state.error !== null);
   renderDevice(state);

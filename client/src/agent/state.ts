@@ -1,5 +1,6 @@
 import type { Outcome, TargetKind } from "../wire/types.js";
 import type { AgentEvent } from "./events.js";
+import type { Pause } from "./pauses.js";
 
 /** One measured candidate, in the order of measuring. */
 export interface Bar {
@@ -7,6 +8,8 @@ export interface Bar {
   readonly outcome: Outcome;
   readonly gflops: number | null;
   readonly detail: string;
+  /** Of the best sample over the reference's; null unless the outcome is ok. */
+  readonly relativeTime: number | null;
 }
 
 export interface WorkloadState {
@@ -25,7 +28,18 @@ export type SessionEvent = Extract<AgentEvent, { type: "session" }>;
 
 /** What the agent page shows and drivers read at `kernelzooAgent.state`. */
 export interface AgentState {
-  readonly phase: "consent" | "starting" | "waiting" | "measuring" | "paused";
+  readonly phase:
+    | "consent"
+    | "starting"
+    /** The profile is shown and not sent. */
+    | "asking"
+    | "waiting"
+    | "measuring"
+    | "paused"
+    | "refused";
+  /** What the first request is going to hold, as JSON. */
+  readonly profile: string | null;
+  readonly pausedBy: Pause | null;
   /** The first one; agents that measure two targets have two. */
   readonly session: SessionEvent | null;
   readonly sessions: readonly SessionEvent[];
@@ -40,6 +54,8 @@ export interface AgentState {
 
 export const INITIAL_STATE: AgentState = {
   phase: "consent",
+  profile: null,
+  pausedBy: null,
   session: null,
   sessions: [],
   unavailable: [],
@@ -97,10 +113,10 @@ function measured(
   state: WorkloadState,
   event: Extract<AgentEvent, { type: "measured" }>,
 ): WorkloadState {
-  const { candidate, outcome, gflops, detail } = event;
+  const { candidate, outcome, gflops, detail, relativeTime } = event;
   return {
     ...state,
-    bars: [...state.bars, { candidate, outcome, gflops, detail }],
+    bars: [...state.bars, { candidate, outcome, gflops, detail, relativeTime }],
     bestGflops: event.bestGflops ?? state.bestGflops,
     referenceGflops: greater(state.referenceGflops, event.referenceGflops),
     remaining: Math.max((state.remaining ?? 1) - 1, 0),
@@ -117,6 +133,14 @@ export function reduce(state: AgentState, event: AgentEvent): AgentState {
   switch (event.type) {
     case "session":
       return inPhase(withSession(state, event), "waiting");
+    case "profile":
+      return { ...state, phase: "asking", profile: event.body, error: null };
+    case "refused":
+      return {
+        ...state,
+        phase: "refused",
+        error: { type: "error", message: event.reason, retryInMs: null },
+      };
     case "unavailable":
       return { ...state, unavailable: [...state.unavailable, event] };
     case "lease":
@@ -137,9 +161,9 @@ export function reduce(state: AgentState, event: AgentEvent): AgentState {
     case "idle":
       return inPhase({ ...state, current: null, error: null }, "waiting");
     case "paused":
-      return { ...state, phase: "paused" };
+      return { ...state, phase: "paused", pausedBy: event.why };
     case "resumed":
-      return { ...state, phase: "waiting" };
+      return { ...state, phase: "waiting", pausedBy: null };
     case "error":
       return { ...state, error: event };
     default:

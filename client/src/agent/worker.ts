@@ -7,7 +7,8 @@ import { backoffMs, sleep } from "../gateway/backoff.js";
 import { type Gateway, httpGateway } from "../gateway/gateway.js";
 import { type RetryPorts, retried } from "../gateway/retry.js";
 import { clockStepMs } from "../timing/clock.js";
-import type { SessionResponse, TargetKind } from "../wire/types.js";
+import type { SessionRequest, SessionResponse, TargetKind } from "../wire/types.js";
+import { Allowance } from "./allowance.js";
 import type { Emit } from "./events.js";
 import { gate } from "./gate.js";
 import { remoteTurns } from "./host-turns.js";
@@ -30,8 +31,34 @@ const post = (message: FromWorker): void => scope.postMessage(message);
 const emit: Emit = (event) => post({ type: "event", event });
 /** Never aborted: the page ends the agent by ending the worker. */
 const { signal } = new AbortController();
+/** Open while the page has not paused the agent and there is budget left. */
 const opened = gate();
 const host = remoteTurns(post);
+const retries: RetryPorts = {
+  sleep: (ms) => sleep(ms, signal),
+  waiting: (message, retryInMs) => emit({ type: "error", message, retryInMs }),
+};
+const allowance = new Allowance({ leftMs: 0, share: 1 }, { sleep: retries.sleep, spent });
+/** Closed until the visitor lets the profile be sent. */
+const approval = gate();
+approval.close();
+let paused = false;
+
+function openOrClose(): void {
+  if (!paused && allowance.isLeft) opened.open();
+  else opened.close();
+}
+
+function spent(ms: number): void {
+  post({ type: "spent", ms });
+  openOrClose();
+}
+
+/** Shows the visitor what the first request holds, and waits. */
+async function approved(request: SessionRequest): Promise<void> {
+  if (!approval.isOpen) emit({ type: "profile", body: JSON.stringify(request) });
+  await approval.pass();
+}
 
 /** Notes of the page, kept there: what is written here is posted back. */
 function pageNotebook(notes: StartOptions["notes"]): Notebook {
@@ -61,9 +88,15 @@ async function openSession(
 ): Promise<SessionResponse> {
   const { hardware, engine } = profile;
   const device = { hardware, engine, isolated };
+  const as = (identity: string | null): SessionRequest => ({
+    ...device,
+    ...measurer.request,
+    identity,
+  });
   const openAs = (identity: string | null): Promise<Answer<SessionResponse>> =>
-    retried(() => gateway.openSession({ ...device, ...measurer.request, identity }), retries);
+    retried(() => gateway.openSession(as(identity)), retries);
   const known = notebook.read("identity");
+  await approved(as(known));
   let answer = await openAs(known);
   // The gateway does not take what it once gave: its secret was changed. Come as somebody new.
   if (known !== null && isUnauthorized(answer)) answer = await openAs(null);
@@ -92,6 +125,9 @@ function sessionOf(world: World, measurer: Measurer): Session {
   });
 }
 
+/** Why targets are not measured here. */
+const unavailable: string[] = [];
+
 /** Null, and told, where this browser has not what the target needs, or it fails the probe. */
 async function setUp(world: World, target: TargetKind): Promise<AgentPorts | null> {
   try {
@@ -112,22 +148,20 @@ async function setUp(world: World, target: TargetKind): Promise<AgentPorts | nul
   } catch (thrown) {
     if (!(thrown instanceof KernelZooError)) throw thrown;
     emit({ type: "unavailable", target, reason: thrown.message });
+    unavailable.push(thrown.message);
     return null;
   }
 }
 
 function turnsOf(options: StartOptions): WithTurn {
-  return turns(navigator.locks, options.hostTurns ? host.turns : undefined);
+  return allowance.counted(turns(navigator.locks, options.hostTurns ? host.turns : undefined));
 }
 
 async function start(options: StartOptions): Promise<void> {
+  await opened.pass();
   const notebook = pageNotebook(options.notes);
   const origin = new URL(options.origin);
   const withTurn = turnsOf(options);
-  const retries: RetryPorts = {
-    sleep: (ms) => sleep(ms, signal),
-    waiting: (message, retryInMs) => emit({ type: "error", message, retryInMs }),
-  };
   const world: World = {
     origin,
     signal,
@@ -138,15 +172,22 @@ async function start(options: StartOptions): Promise<void> {
     stepMs: clockStepMs(),
     isolated: scope.crossOriginIsolated,
     openedAt: options.openedAt,
-    gateway: httpGateway(origin, options.operatorKey, signal),
+    gateway: httpGateway(origin, options.operatorKey, signal, (method, path, body) =>
+      post({ type: "sent", request: { method, path, body } }),
+    ),
   };
   const targets = options.targets.map((target) => () => setUp(world, target));
   await runAgent(targets, signal);
+  emit({ type: "refused", reason: unavailable.join(" ") });
 }
 
 /** Starts again until the device could be described; then the agent takes care of itself. */
 async function startUntilRunning(options: StartOptions): Promise<void> {
+  allowance.allow(options.allowed);
+  openOrClose();
+  if (options.approved) approval.open();
   for (let attempt = 0; ; attempt++) {
+    unavailable.length = 0;
     try {
       return await start(options);
     } catch (thrown) {
@@ -162,12 +203,21 @@ scope.onmessage = ({ data }) => {
     case "start":
       void startUntilRunning(data.options);
       return;
+    case "approve":
+      approval.open();
+      return;
+    case "allow":
+      allowance.allow(data.allowed);
+      openOrClose();
+      return;
     case "pause":
-      opened.close();
-      emit({ type: "paused" });
+      paused = true;
+      openOrClose();
+      emit({ type: "paused", why: data.why });
       return;
     case "resume":
-      opened.open();
+      paused = false;
+      openOrClose();
       emit({ type: "resumed" });
       return;
     case "turn":

@@ -36,6 +36,16 @@ export function storedNotebook(): Notebook {
   };
 }
 
+/** Forgets every note that this browser keeps, the identity among them. */
+export function forgetNotes(): void {
+  try {
+    const keys = Object.keys(localStorage).filter((key) => key.startsWith(PREFIX));
+    for (const key of keys) localStorage.removeItem(key);
+  } catch {
+    // A browser that denies the storage has kept nothing.
+  }
+}
+
 /** All notes in localStorage, to hand to a worker, which has none. */
 export function storedNotes(): Readonly<Record<string, string>> {
   try {

@@ -18,23 +18,34 @@ export interface Gateway {
 
 const OPERATOR_HEADER = "X-Kernelzoo-Operator";
 
-function json(method: string, body: unknown, headers: Record<string, string>): RequestInit {
+function json(method: string, body: string, headers: Record<string, string>): RequestInit {
   return {
     method,
-    body: JSON.stringify(body),
+    body,
     headers: { "Content-Type": "application/json", ...headers },
   };
 }
 
+/** Told of each request with the JSON text that goes out. */
+export type Sending = (method: string, path: string, body: string) => void;
+
 /** A gateway at `origin`. `operatorKey` is the fleet's, sent with sessions alone. */
-export function httpGateway(origin: URL, operatorKey: string | null, signal: AbortSignal): Gateway {
+export function httpGateway(
+  origin: URL,
+  operatorKey: string | null,
+  signal: AbortSignal,
+  sending: Sending = () => undefined,
+): Gateway {
   const send = <T>(
     method: string,
     path: string,
-    body: unknown,
+    value: unknown,
     headers: Record<string, string>,
-  ): Promise<Answer<T>> =>
-    ask<T>(new URL(path, origin), { ...json(method, body, headers), signal });
+  ): Promise<Answer<T>> => {
+    const body = JSON.stringify(value);
+    sending(method, path, body);
+    return ask<T>(new URL(path, origin), { ...json(method, body, headers), signal });
+  };
   const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
   const operator = operatorKey === null ? {} : { [OPERATOR_HEADER]: operatorKey };
   return {

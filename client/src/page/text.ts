@@ -16,3 +16,13 @@ export const milliseconds = (ms: number): string =>
   ms < 1000 ? `${whole.format(Math.round(ms))} ms` : `${decimal.format(ms / 1000)} s`;
 
 export const short = (id: string): string => id.slice(0, 8);
+
+export const kilobytes = (bytes: number): string =>
+  bytes < 1000 ? `${whole.format(bytes)} B` : `${decimal.format(bytes / 1000)} kB`;
+
+/** `42000` as `42 s`, `210000` as `3.5 min`. */
+export const duration = (ms: number): string => {
+  if (ms < 60_000) return `${whole.format(Math.round(ms / 1000))} s`;
+  const minutes = ms / 60_000;
+  return `${Number.isInteger(minutes) ? whole.format(minutes) : decimal.format(minutes)} min`;
+};

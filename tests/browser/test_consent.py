@@ -1,0 +1,252 @@
+"""What a visitor of the agent page is asked, told and promised, in real Chromium."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, Request
+
+from kernelzoo.cli.gateway_client import GatewayClient
+from kernelzoo.cli.stack.supervisor import Stack
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from tests.running import eventually, rows
+
+WORKLOAD = Workload.parse("matmul:f32:m64k48n96")
+NO_SIMD = """WebAssembly.validate = () => false"""
+DENIED = "Object.defineProperty(navigator, 'webdriver', { value: false })"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def job(stack: Stack) -> None:
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        gateway.register(WORKLOAD, TargetKind.WASM)
+
+
+@pytest.fixture
+def page(stack: Stack, context: BrowserContext) -> Iterator[Page]:
+    """The agent page of a visitor who has never been here."""
+    opened = context.new_page()
+    opened.goto(f"{stack.url}/agent?target=wasm")
+    yield opened
+    opened.close()
+
+
+def phase(page: Page) -> str:
+    return str(page.evaluate("kernelzooAgent.state.phase"))
+
+
+def requests_of(page: Page) -> list[Request]:
+    """What the page and its worker ask of the gateway's interface from now on."""
+    asked: list[Request] = []
+    page.context.on("request", lambda r: asked.append(r) if "/v1/" in r.url else None)
+    return asked
+
+
+def see_profile(page: Page) -> dict[str, Any]:
+    page.get_by_role("button", name="Start").click()
+    page.get_by_role("heading", name="This would be sent").wait_for()
+    shown: dict[str, Any] = json.loads(page.locator("#profile").inner_text())
+    return shown
+
+
+def agree(page: Page) -> None:
+    see_profile(page)
+    page.get_by_role("button", name="Send this and start").click()
+
+
+def measured(page: Page) -> int:
+    return int(page.evaluate("kernelzooAgent.events.filter((e) => e.type === 'measured').length"))
+
+
+def notes(page: Page) -> dict[str, str]:
+    kept: dict[str, str] = page.evaluate("({ ...localStorage })")
+    return kept
+
+
+def test_nothing_is_asked_of_the_gateway_before_the_visitor_agrees(
+    stack: Stack, page: Page
+) -> None:
+    asked = requests_of(page)
+    ((before,),) = rows(stack, "SELECT count(*) FROM agent_session")
+    assert notes(page) == {}
+    shown = see_profile(page)
+    page.wait_for_timeout(500)
+    assert phase(page) == "asking"
+    assert asked == []
+    assert rows(stack, "SELECT count(*) FROM agent_session") == [(before,)]
+    page.get_by_role("button", name="Send this and start").click()
+    eventually(lambda: len(asked) > 1, "the first requests")
+    assert asked[0].url == f"{stack.url}/v1/sessions"
+    assert asked[0].post_data_json == shown, "what was sent is not what was shown"
+
+
+def test_a_visitor_who_declines_sends_nothing_and_is_asked_again(page: Page) -> None:
+    asked = requests_of(page)
+    see_profile(page)
+    page.get_by_role("button", name="No, stop").click()
+    page.wait_for_timeout(300)
+    assert phase(page) == "consent"
+    assert asked == []
+    page.reload()
+    page.wait_for_timeout(300)
+    assert phase(page) == "consent"
+    assert asked == []
+
+
+def test_a_link_that_starts_the_agent_is_no_consent(stack: Stack, context: BrowserContext) -> None:
+    """Only a browser that is automated starts by its address."""
+    context.add_init_script(DENIED)
+    page = context.new_page()
+    asked = requests_of(page)
+    page.goto(f"{stack.url}/agent?start=1")
+    page.wait_for_timeout(500)
+    assert phase(page) == "consent"
+    assert asked == []
+
+
+def test_who_has_agreed_is_not_asked_again(page: Page) -> None:
+    agree(page)
+    eventually(lambda: measured(page) > 0, "a measurement")
+    page.reload()
+    eventually(lambda: phase(page) in ("waiting", "measuring"), "the agent at work")
+
+
+def test_every_request_is_shown_as_it_was_sent(page: Page) -> None:
+    asked = requests_of(page)
+    agree(page)
+    eventually(lambda: measured(page) > 3, "some measurements")
+    page.get_by_role("button", name="Pause").click()
+    entries = page.locator("#sent details")
+    eventually(lambda: entries.count() == len(asked) > 4, "a line for each request")
+    entries.evaluate_all("(all) => all.forEach((one) => { one.open = true })")
+    eventually(lambda: page.locator("#sent pre").count() == len(asked), "what each held")
+    shown = [json.loads(text) for text in page.locator("#sent pre").all_inner_texts()]
+    assert shown == [request.post_data_json for request in reversed(asked)]
+    assert page.get_by_role("button", name="Copy").count() == len(asked)
+
+
+def test_what_is_copied_is_the_text_that_was_sent(page: Page, context: BrowserContext) -> None:
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    asked = requests_of(page)
+    agree(page)
+    eventually(lambda: page.locator("#sent details").count() > 0, "a line for a request")
+    first = page.locator("#sent details").last
+    first.locator("summary").click()
+    first.get_by_role("button", name="Copy").click()
+    first.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == asked[0].post_data
+
+
+def spend(page: Page, *, minutes: float, spent_ms: int) -> None:
+    """Leaves a visitor with that much, as if the day had gone so."""
+    today = "new Date().toLocaleDateString('sv-SE')"
+    page.evaluate(
+        f"""([minutes, ms]) => {{
+          localStorage.setItem("kernelzoo:budget", JSON.stringify({{ minutes, intensity: "full" }}));
+          localStorage.setItem("kernelzoo:spent", JSON.stringify({{ day: {today}, ms }}));
+        }}""",
+        [minutes, spent_ms],
+    )
+
+
+def test_the_budget_stops_the_loop_and_a_larger_one_lets_it_go_on(page: Page) -> None:
+    spend(page, minutes=5, spent_ms=5 * 60_000 - 400)
+    agree(page)
+    eventually(lambda: page.evaluate("kernelzooAgent.state.pausedBy") == "budget", "the end")
+    page.get_by_text("Done for today: the budget is spent").first.wait_for()
+    count = measured(page)
+    page.wait_for_timeout(1_000)
+    assert measured(page) == count, "it went on without a budget"
+    bar = page.get_by_role("progressbar", name="Measuring today")
+    eventually(
+        lambda: bar.evaluate("(bar) => bar.value / bar.max") == 1, "a bar that is full", within_s=5
+    )
+    page.get_by_label("A day").select_option("1 hour")
+    eventually(lambda: phase(page) in ("waiting", "measuring"), "the agent at work again")
+    eventually(lambda: measured(page) > count, "another measurement")
+
+
+def test_a_spent_budget_is_spent_after_a_reload_too(page: Page) -> None:
+    agree(page)
+    eventually(lambda: measured(page) > 0, "a measurement")
+    spend(page, minutes=5, spent_ms=5 * 60_000)
+    asked = requests_of(page)
+    page.reload()
+    eventually(lambda: page.evaluate("kernelzooAgent.state.pausedBy") == "budget", "the end")
+    page.wait_for_timeout(500)
+    assert asked == []
+
+
+def test_stop_and_forget_clears_everything_and_ends_the_agent(stack: Stack, page: Page) -> None:
+    agree(page)
+    eventually(lambda: measured(page) > 0, "a measurement")
+    assert "kernelzoo:identity" in notes(page)
+    page.get_by_role("button", name="Stop and forget me").click()
+    page.get_by_text("Stopped and forgotten").wait_for()
+    asked = requests_of(page)
+    page.wait_for_timeout(1_000)
+    assert notes(page) == {}
+    assert (phase(page), asked) == ("consent", [])
+    identities = "SELECT count(DISTINCT identity_id) FROM agent_session"
+    ((before,),) = rows(stack, identities)
+    assert see_profile(page)["identity"] is None
+    page.get_by_role("button", name="Send this and start").click()
+    eventually(lambda: rows(stack, identities) == [(before + 1,)], "a new identity")
+
+
+def test_a_browser_without_simd_is_told_and_asked_for_nothing(
+    stack: Stack, context: BrowserContext
+) -> None:
+    context.add_init_script(NO_SIMD)
+    page = context.new_page()
+    page.goto(f"{stack.url}/agent")
+    page.get_by_text("has no 128-bit SIMD").wait_for()
+    assert page.get_by_role("button", name="Start").is_disabled()
+
+
+def _hidden(page: Page) -> None:
+    page.evaluate("Object.defineProperty(document, 'hidden', { configurable: true, value: true })")
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def _by_hand(page: Page) -> None:
+    page.get_by_role("button", name="Pause").click()
+
+
+@pytest.mark.parametrize(("pause", "why"), [(_hidden, "hidden"), (_by_hand, "hand")])
+def test_measuring_stops_while_there_is_a_reason(
+    page: Page, pause: Callable[[Page], None], why: str
+) -> None:
+    agree(page)
+    eventually(lambda: measured(page) > 0, "a measurement")
+    pause(page)
+    eventually(lambda: page.evaluate("kernelzooAgent.state.pausedBy") == why, "the pause")
+    page.wait_for_timeout(500)
+    count = measured(page)
+    page.wait_for_timeout(1_000)
+    assert measured(page) == count
+
+
+def test_a_screen_reader_is_told_of_changes_and_of_no_candidate(page: Page) -> None:
+    page.evaluate(
+        """globalThis.said = [];
+        new MutationObserver(() => said.push(document.getElementById("announce").textContent))
+          .observe(document.getElementById("announce"), { childList: true, characterData: true,
+            subtree: true });"""
+    )
+    agree(page)
+    eventually(lambda: measured(page) > 8, "some measurements")
+    said = page.evaluate("said")
+    assert 0 < len(said) <= 6, said
+    assert not any("candidate" in text for text in said)
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_no_width_makes_the_page_scroll_sideways(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    agree(page)
+    eventually(lambda: measured(page) > 0, "a measurement")
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
