@@ -137,6 +137,7 @@ CREATE TABLE lease (
     expires_at timestamptz NOT NULL
 );
 CREATE INDEX lease_identity ON lease (identity_id, expires_at);
+CREATE INDEX lease_reference ON lease (device_class, reference_id);
 
 CREATE TABLE lease_item (
     lease_id bigint NOT NULL REFERENCES lease,

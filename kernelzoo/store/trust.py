@@ -5,6 +5,7 @@ from uuid import UUID
 
 from kernelzoo.domain.measurement import Verdict
 from kernelzoo.domain.trust import Record
+from kernelzoo.store.agents import IdentityRow
 from kernelzoo.store.ballots import KeyRow
 from kernelzoo.store.query import Query, Statement
 
@@ -186,6 +187,10 @@ def keep_record(identity_id: UUID, record: Record, *, failed_now: bool) -> State
             "failed_now": failed_now,
         },
     )
+
+
+def ever_failed() -> Query[IdentityRow]:
+    return Query(sql="SELECT id FROM identity WHERE failed_at IS NOT NULL", row=IdentityRow)
 
 
 def withdraw(identity_id: UUID) -> Statement:

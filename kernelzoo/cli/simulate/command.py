@@ -72,7 +72,17 @@ def _progress(outcome: Outcome, scenarios: int, number: int) -> str:
 
 def _table(outcomes: list[Outcome]) -> Table:
     table = Table(title=f"defences: {', '.join(sorted(outcomes[0].defences)) or 'none'}")
-    for column in ("attack", "liars", "keys", "promoted", "wrongly", "regret", "of the default"):
+    for column in (
+        "attack",
+        "liars",
+        "keys",
+        "promoted",
+        "wrongly",
+        "regret",
+        "of the default",
+        "caught",
+        "wronged",
+    ):
         table.add_column(column, justify="left" if column == "attack" else "right")
     for outcome in outcomes:
         found = outcome.verdict
@@ -84,5 +94,7 @@ def _table(outcomes: list[Outcome]) -> Table:
             f"{found.wrongly_promoted:.1%}",
             f"{found.served_regret:.1%}",
             f"{found.default_regret:.1%}",
+            f"{outcome.caught:.0%}",
+            f"{outcome.wronged:.0%}",
         )
     return table

@@ -50,7 +50,10 @@ class Crowd:
     keys: dict[tuple[str, str], Key] = field(default_factory=dict)
     measurements: int = 0
     turned_away: int = 0
+    honest: set[str] = field(default_factory=set)
+    liars: set[str] = field(default_factory=set)
     _replayed: dict[str, list[float]] = field(default_factory=dict)
+    _measured: dict[tuple[str, str], Timing] = field(default_factory=dict)
 
     async def vote(self) -> None:
         """All members of all classes, in an order of chance, a few at a time."""
@@ -64,6 +67,7 @@ class Crowd:
             if one is None:
                 self.turned_away += 1
                 return
+            (self.liars if member.lies else self.honest).add(one.identity)
             while (lease := await one.lease()) is not None:
                 await self._answer(member, one, lease)
 
@@ -75,9 +79,7 @@ class Crowd:
         times = {name: world.call_ns(member.device, name) for name in key.candidate_ids}
         claims = self._claims(member, lease.workload, times, chance)
         timings = {
-            name: claimed_timing(chance, claims[name], reference_ns)
-            if name in claims
-            else honest_timing(chance, times[name], reference_ns)
+            name: self._timing(member, name, claims, chance, times[name], reference_ns)
             for name in (kernel.candidate for kernel in lease.candidates)
         }
         await one.report(lease, _report(lease, timings, self._entries(member, lease)))
@@ -86,6 +88,23 @@ class Crowd:
             relative = {name: time / reference_ns for name, time in times.items()}
             lines = fastest(claims) if claims else honest_lines(chance, relative)
             await one.vote(_ballot(lease.workload, lines))
+
+    def _timing(
+        self,
+        member: Member,
+        candidate: str,
+        claims: dict[str, float],
+        chance: Random,
+        call_ns: float,
+        reference_ns: float,
+    ) -> Timing:
+        """What a member reports of a candidate; a copier what the first of them did."""
+        measured = honest_timing(chance, call_ns, reference_ns)
+        if member.lies and self.scenario.attack is Attack.COPY:
+            return self._measured.setdefault((member.device, candidate), measured)
+        if candidate in claims:
+            return claimed_timing(chance, claims[candidate], reference_ns)
+        return measured
 
     def _see(self, member: Member, one: Stranger, lease: Lease) -> Key:
         """The key of a lease; a second lease of it adds its candidates."""

@@ -21,7 +21,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.trust import Defence
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import StackError
-from kernelzoo.store import ballots, zoo
+from kernelzoo.store import ballots, trust, zoo
 from kernelzoo.store.blocking import Database, connected, fetch_all, fetch_one
 from services.aggregator.publishing import Rule
 
@@ -32,13 +32,17 @@ SETTLE_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a scenario came to under the given defences."""
+    """What a scenario came to under the given defences. `caught`: share of the liars that ever
+    failed a check, `wronged`: of the honest.
+    """
 
     scenario: Scenario
     defences: frozenset[Defence]
     verdict: Verdict
     measurements: int
     turned_away: int
+    caught: float
+    wronged: float
     elapsed_s: float
 
 
@@ -79,12 +83,15 @@ def _outcome(stack: Stack, rule: Rule, scenario: Scenario) -> Outcome:
     settle(stack)
     with connected(stack.postgres.url) as db:
         fates = tuple(_fates(db, rule, crowd))
+        failed = {str(row.id) for row in fetch_all(db, trust.ever_failed())}
     return Outcome(
         scenario=scenario,
         defences=rule.defences,
         verdict=verdict(fates),
         measurements=crowd.measurements,
         turned_away=crowd.turned_away,
+        caught=_share(crowd.liars, failed),
+        wronged=_share(crowd.honest, failed),
         elapsed_s=time.monotonic() - started_s,
     )
 
@@ -95,6 +102,10 @@ def settle(stack: Stack) -> None:
     with connected(stack.postgres.url) as db:
         while (left := fetch_one(db, ballots.unsettled())) and left.rows:
             _wait(until_s, f"{left.rows} rows are not settled; read {stack.log('aggregate')}")
+
+
+def _share(members: set[str], failed: set[str]) -> float:
+    return len(members & failed) / len(members) if members else 0.0
 
 
 def _fates(db: Database, rule: Rule, crowd: Crowd) -> Iterator[Fate]:

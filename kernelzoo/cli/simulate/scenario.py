@@ -9,7 +9,9 @@ class Attack(StrEnum):
 
     RANDOM reports times at random. COLLUDE pushes the slowest kernel, all of them the same one.
     OWN pushes a kernel of each one's own choice. SYBIL is COLLUDE by identities of two networks.
-    REPLAY is COLLUDE with the output of an earlier lease. SLOW is honest in every key but the last.
+    REPLAY is COLLUDE with the output of an earlier lease. In COPY one of them measures, the others
+    report the same times, and all push in their ballots alone. SLOW is honest in every key but the
+    last.
     """
 
     RANDOM = "random"
@@ -17,6 +19,7 @@ class Attack(StrEnum):
     OWN = "own"
     SYBIL = "sybil"
     REPLAY = "replay"
+    COPY = "copy"
     SLOW = "slow"
 
 

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import httpx2
+import jwt
 
 from kernelzoo.errors import StackError
 from services.gateway.wire.leases import BallotRequest, Lease, LeaseRequest, Report
@@ -20,6 +21,7 @@ class Stranger:
 
     http: httpx2.AsyncClient = field(repr=False)
     device_class: str
+    identity: str
     token: str = field(repr=False)
 
     async def lease(self) -> Lease | None:
@@ -49,7 +51,14 @@ async def stranger(
             yield None
             return
         opened = SessionResponse.model_validate_json(answer.content)
-        yield Stranger(http=http, device_class=opened.device_class, token=opened.token)
+        # Its id is no secret of the token's: a simulation only wants to know who is who.
+        claims = jwt.decode(opened.identity, options={"verify_signature": False})
+        yield Stranger(
+            http=http,
+            device_class=opened.device_class,
+            identity=claims["sub"],
+            token=opened.token,
+        )
 
 
 async def _send(

@@ -11,6 +11,7 @@ COMMENT ON COLUMN measurement.verdict IS
     'rejected: its sampled entries are wrong; quarantined: right, of an identity that failed a check. '
     'Only what is verified counts; a failure is verified as told.';
 CREATE INDEX measurement_best ON measurement (candidate_id, best_ns);
+CREATE INDEX lease_reference ON lease (device_class, reference_id);
 
 ALTER TABLE zoo_entry ADD COLUMN reason text NOT NULL DEFAULT '';
 ALTER TABLE zoo_entry ADD COLUMN served boolean NOT NULL DEFAULT false;
