@@ -18,7 +18,7 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
 from services.tuner.space import lite_space
 from tests.browser.sites import site
-from tests.unit.tuner.execution import Floats, inputs_of
+from tests.unit.tuner.execution import NUMPY, Floats, inputs_of
 from tests.unit.tuner.reference import reference
 from workers.fleet.chromium import find_chromium, own_flags
 
@@ -76,9 +76,9 @@ RUN = """async ({ text, dispatches, inputs, output, scratch }) => {
   encoder.copyBufferToBuffer(result, 0, read, 0, padded(output));
   device.queue.submit([encoder.finish()]);
   await read.mapAsync(GPUMapMode.READ);
-  const entries = [...new Float32Array(read.getMappedRange(0, padded(output)))];
+  const bytes = [...new Uint8Array(read.getMappedRange(0, padded(output)))];
   device.destroy();
-  return entries.slice(0, output / 4);
+  return bytes.slice(0, output);
 }"""
 
 KEYS = (
@@ -92,6 +92,9 @@ KEYS = (
     "gelu:f32:n301",
     "concat:f32:m5n6k7",
     "transpose:f32:m20n36",
+    "matmul+bias:f16:m35k18n66",
+    "matmul:f16:m9k7n5",
+    "softmax:f16:m5n36",
 )
 CACHED_KEY = "matmul:f32:m64k32n64"
 
@@ -110,7 +113,7 @@ def page() -> Iterator[Page]:
 
 def in_page(page: Page, artifact: Artifact, inputs: list[Floats]) -> Floats:
     manifest = artifact.manifest
-    entries: Any = page.evaluate(
+    held: Any = page.evaluate(
         RUN,
         {
             "text": artifact.body.decode(),
@@ -120,9 +123,11 @@ def in_page(page: Page, artifact: Artifact, inputs: list[Floats]) -> Floats:
             "scratch": manifest.scratch_bytes,
         },
     )
-    if entries is None:
+    if held is None:
         pytest.skip("this Chromium has no SwiftShader adapter for WebGPU")
-    return np.array(entries, np.float32).reshape(manifest.tensors[-1].shape)
+    output = manifest.tensors[-1]
+    entries = np.array(held, np.uint8).view(NUMPY[output.dtype])
+    return entries.astype(np.float32).reshape(output.shape)
 
 
 @pytest.mark.parametrize("key", KEYS)

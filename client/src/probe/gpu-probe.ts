@@ -4,7 +4,7 @@ import { storageBuffer } from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
 import { compileProgram, type Program } from "../gpu/program.js";
 import { type GpuTimer, gpuTimer } from "../gpu/timer.js";
-import { bit, doubtful } from "./bits.js";
+import { faster } from "./duel.js";
 import { GPU_SUITE } from "./gpu-suite.js";
 import { type Entrant, type RaceLimits, race } from "./race.js";
 
@@ -30,41 +30,27 @@ export interface GpuProbeResult {
 const LIMIT_MS = 10_000;
 /** Timed as whole calls; of the others a sample may be any number of workgroups. */
 const WHOLE: ReadonlySet<Name> = new Set(["whole", "split", "nothing"]);
-const TILES = ["direct", "staged", "scalar", "whole", "split", "peak"] as const;
+/** A comparison that takes longer has its bit by what was seen until then, and is not settled. */
+const DUEL_MS = 500;
 /** Steps of the timer in a sample, so that its shortest is wrong by 5 %. */
 const STEPS = 40;
 
 /** The rates of settings, in the order of `names`. */
 type Rates = ReadonlyMap<Name, number>;
 
-const ratioOf = (rates: Rates, base: Name, advanced: Name): number =>
-  (rates.get(advanced) ?? 0) / (rates.get(base) || 1);
-
-function inDoubt({ GPU_PRIMITIVES }: Suite, rates: Rates): boolean {
-  return GPU_PRIMITIVES.some(({ base, advanced, margin }) =>
-    doubtful(ratioOf(rates, base, advanced), margin),
-  );
-}
-
 const named = (names: readonly Name[], rates: readonly number[]): Rates =>
   new Map(names.map((name, i) => [name, rates[i] ?? 0]));
 
-/** For ρ and the peak; the limit is for software renderers. */
-const fine =
-  (suite: Suite) =>
-  (stepMs: number): RaceLimits => ({
-    sampleMs: Math.max(1, STEPS * stepMs),
-    sameWithin: 1.1,
-    quietRounds: (rates) => (inDoubt(suite, named(TILES, rates)) ? 8 : 3),
-    limitMs: 1_000,
-  });
+/** Whether the device has what a setting requires. */
+const offered = ({ features }: OpenDevice, { GPU_SETTINGS }: Suite, name: Name): boolean =>
+  GPU_SETTINGS[name].requires.every((feature) => features.includes(feature));
 
 async function compiled(open: OpenDevice, suite: Suite, name: Name): Promise<Program> {
   const { code, dispatches, scratchBytes } = suite.GPU_SETTINGS[name];
   const tensor = { dtype: "f32", shape: [], limit: 0 } as const;
   const kernel = {
     candidate: name,
-    requires: [],
+    requires: suite.GPU_SETTINGS[name].requires,
     dispatches,
     scratch_bytes: scratchBytes,
     tensors: [
@@ -158,6 +144,38 @@ async function ratesOf(
   }
 }
 
+/** One bit for each primitive, by a comparison of its own. */
+async function bitsOf(
+  open: OpenDevice,
+  suite: Suite,
+): Promise<{ readonly bits: string; readonly settled: boolean }> {
+  const compared = suite.GPU_PRIMITIVES.filter(
+    ({ base, advanced }) => offered(open, suite, base) && offered(open, suite, advanced),
+  );
+  const names = [...new Set(compared.flatMap(({ base, advanced }) => [base, advanced]))];
+  const track = await Track.make(open, suite, names);
+  const timer = await track.timer("direct");
+  try {
+    const limits = { sampleMs: Math.max(1, STEPS * timer.stepMs), limitMs: DUEL_MS };
+    let [bits, settled] = ["", true];
+    for (const primitive of suite.GPU_PRIMITIVES) {
+      if (!compared.includes(primitive)) {
+        bits += "0";
+        continue;
+      }
+      const { base, advanced, margin } = primitive;
+      const pair = [track.entrant(base, timer), track.entrant(advanced, timer)] as const;
+      const found = await faster(...pair, margin, limits);
+      bits += found.faster ? "1" : "0";
+      settled &&= found.settled;
+    }
+    return { bits, settled };
+  } finally {
+    timer.dispose();
+    track.dispose();
+  }
+}
+
 /** For levels: whatever the memory and the driver's queue are asked to do beside it. */
 const rough = (stepMs: number): RaceLimits => ({
   sampleMs: Math.max(0.5, STEPS * stepMs),
@@ -166,12 +184,20 @@ const rough = (stepMs: number): RaceLimits => ({
   limitMs: 150,
 });
 
-/** Slower than any GPU: a software renderer, whose memory the probe of wasm has measured. */
-const SOFTWARE_GFLOPS = 64;
+/** For the limit of the GPU. */
+const fine = (stepMs: number): RaceLimits => ({
+  sampleMs: Math.max(1, STEPS * stepMs),
+  sameWithin: 1.1,
+  quietRounds: () => 3,
+  limitMs: 500,
+});
+
+/** Browsers that do not tell have no such adapter. */
+const isSoftware = ({ adapterInfo }: Partial<GPUDevice>): boolean =>
+  adapterInfo?.isFallbackAdapter ?? false;
 
 /** 0 where the buffer does not fit, or takes too long to fill with zeros. */
-async function bandwidthGbps(open: OpenDevice, suite: Suite, peakGflops: number): Promise<number> {
-  if (peakGflops < SOFTWARE_GFLOPS) return 0;
+async function bandwidthGbps(open: OpenDevice, suite: Suite): Promise<number> {
   try {
     return (await ratesOf(open, suite, ["stream"], rough)).rates.get("stream") ?? 0;
   } catch (thrown) {
@@ -181,23 +207,23 @@ async function bandwidthGbps(open: OpenDevice, suite: Suite, peakGflops: number)
 }
 
 /**
- * Measures ρ and the levels of a GPU. Most of the time is compiling: under a second on a GPU, a few
- * on a software renderer. Throws KernelZooError.
+ * Measures ρ and the levels of a GPU. Most of the time is compiling: under a second on a GPU. An
+ * adapter that the browser falls back to is a processor, which has other work: its bits are all 0,
+ * and its memory is what the probe of wasm has measured. Throws KernelZooError.
  */
 export async function probeGpu(open: OpenDevice): Promise<GpuProbeResult> {
   const suite = await loadSuite();
-  const { rates, settled } = await ratesOf(open, suite, TILES, fine(suite));
+  const software = isSoftware(open.device);
+  const none = { bits: suite.GPU_PRIMITIVES.map(() => "0").join(""), settled: true };
+  const { bits, settled } = software ? none : await bitsOf(open, suite);
+  const peak = await ratesOf(open, suite, ["peak"], fine);
   const dispatches = await ratesOf(open, suite, ["nothing"], rough);
-  const bits = suite.GPU_PRIMITIVES.map(({ base, advanced, margin }) =>
-    bit(rates.get(base) ?? 0, rates.get(advanced) ?? 0, margin),
-  );
   const perNs = dispatches.rates.get("nothing") ?? 0;
-  const peakGflops = rates.get("peak") ?? 0;
   return {
-    rho: `r${GPU_SUITE}-${bits.join("")}`,
-    peakGflops,
-    bandwidthGbps: await bandwidthGbps(open, suite, peakGflops),
+    rho: `r${GPU_SUITE}-${bits}`,
+    peakGflops: peak.rates.get("peak") ?? 0,
+    bandwidthGbps: software ? 0 : await bandwidthGbps(open, suite),
     dispatchUs: perNs > 0 ? 1 / (1e3 * perNs) : 0,
-    settled,
+    settled: settled && peak.settled,
   };
 }

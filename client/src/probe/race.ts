@@ -45,6 +45,18 @@ const LONGEST_STRETCH_MS = 8;
 const FIRST_COUNT = 1;
 const MOST_ITERATIONS = 2 ** 31;
 
+/** A sample of `count` iterations, or of twice as many as long as it is too short. */
+export async function filledMs(
+  entrant: Entrant,
+  count: number,
+  sampleMs: number,
+): Promise<{ readonly count: number; readonly elapsedMs: number }> {
+  for (let tried = count; ; tried *= 2) {
+    const elapsedMs = await entrant.timed(tried);
+    if (elapsedMs >= sampleMs / 2 || tried >= MOST_ITERATIONS) return { count: tried, elapsedMs };
+  }
+}
+
 /** The two best samples of one entrant, and how many iterations fill a sample. */
 class Runner {
   best = 0;
@@ -62,23 +74,15 @@ class Runner {
 
   /** Takes one sample and answers whether it is faster than all before. */
   async sample({ sampleMs, sameWithin }: RaceLimits): Promise<boolean> {
-    const elapsedMs = await this.#filled(sampleMs);
-    const rate = (this.#entrant.work * this.#count) / (elapsedMs * 1e6);
+    const { count, elapsedMs } = await filledMs(this.#entrant, this.#count, sampleMs);
+    this.#count = count;
+    const rate = (this.#entrant.work * count) / (elapsedMs * 1e6);
     const faster = rate > sameWithin * this.best;
     if (rate > this.best) {
       this.#second = this.best;
       this.best = rate;
     } else this.#second = Math.max(this.#second, rate);
     return faster;
-  }
-
-  /** Milliseconds of a sample, with twice the iterations as long as it is too short. */
-  async #filled(sampleMs: number): Promise<number> {
-    for (;;) {
-      const elapsed = await this.#entrant.timed(this.#count);
-      if (elapsed >= sampleMs / 2 || this.#count >= MOST_ITERATIONS) return elapsed;
-      this.#count *= 2;
-    }
   }
 }
 

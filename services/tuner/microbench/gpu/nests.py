@@ -33,9 +33,10 @@ GROUPS = 4096
 ZERO = Const(value=0.0, element=Element.F32, lanes=LANES)
 
 
-def source(size: int) -> Buffer:
+def source(size: int, *, half: bool = False) -> Buffer:
     """`size` counts elements."""
-    return Buffer(name=SOURCE, scope=Scope.PARAMETER, element=Element.F32, size=size)
+    element = Element.F16 if half else Element.F32
+    return Buffer(name=SOURCE, scope=Scope.PARAMETER, element=element, size=size)
 
 
 def sink(threads: int) -> Buffer:

@@ -5,13 +5,15 @@ a stream, and a dispatch of nothing. docs/adr/0013 says which primitives are not
 from dataclasses import dataclass
 
 from kernelzoo.domain.artifact import Dispatch
+from services.tuner.halves import SHADER_F16, Halves
 from services.tuner.ir.nodes import Program
-from services.tuner.microbench.gpu import registers, splits, streams
+from services.tuner.microbench.gpu import registers, splits, streams, teams
 from services.tuner.microbench.gpu.nests import GROUPS, SINK, SOURCE
 from services.tuner.microbench.gpu.tiles import TileLoop
+from services.tuner.webgpu.rows import SUBGROUPS
 from services.tuner.wgsl.module import printed
 
-SUITE = 101
+SUITE = 102
 """Version of the suite: raise it when a probe, a margin, or the order of the list changes. Those of
 GPUs begin at 101."""
 
@@ -23,6 +25,7 @@ class GpuSetting:
     """
 
     text: str
+    requires: tuple[str, ...]
     dispatches: tuple[Dispatch, ...]
     source_bytes: int
     sink_bytes: int
@@ -51,6 +54,10 @@ def settings() -> dict[str, GpuSetting]:
         "scalar": _tile(TileLoop(wide=False)),
         "whole": _setting(splits.whole(), splits.FLOPS),
         "split": _setting(splits.split(), splits.FLOPS),
+        "packed": _tile(TileLoop(half=True)),
+        "native": _tile(TileLoop(half=True), Halves.NATIVE, (SHADER_F16,)),
+        "levels": _sums(teams.levels()),
+        "subgroups": _sums(teams.subgroups(), (SUBGROUPS,)),
         "peak": _setting((registers.sums_of_products(),), _peak_flops()),
         "stream": _setting((streams.stream(),), streams.BYTES),
         "nothing": _setting((streams.nothing(),), 1),
@@ -58,7 +65,8 @@ def settings() -> dict[str, GpuSetting]:
 
 
 def suite() -> tuple[GpuProbe, ...]:
-    """In the order of the bits of the primitive vector.
+    """In the order of the bits of the primitive vector. The bit of a setting that requires what a
+    device lacks is 0.
 
     Margins lie between a tie, as software renderers on busy machines show it, and the H200.
     """
@@ -66,6 +74,8 @@ def suite() -> tuple[GpuProbe, ...]:
         GpuProbe(primitive="cache_read", margin=1.3, base="direct", advanced="staged"),
         GpuProbe(primitive="vec4", margin=1.4, base="scalar", advanced="direct"),
         GpuProbe(primitive="split_k", margin=2.0, base="whole", advanced="split"),
+        GpuProbe(primitive="native_halves", margin=1.2, base="packed", advanced="native"),
+        GpuProbe(primitive="subgroups", margin=1.2, base="levels", advanced="subgroups"),
     )
 
 
@@ -73,18 +83,33 @@ def _peak_flops() -> int:
     return registers.FLOPS * registers.THREADS * GROUPS
 
 
-def _tile(loop: TileLoop) -> GpuSetting:
-    return _setting((loop.program(),), loop.flops * loop.groups)
+def _tile(
+    loop: TileLoop, halves: Halves = Halves.PACKED, requires: tuple[str, ...] = ()
+) -> GpuSetting:
+    work = loop.flops * loop.groups
+    return _setting((loop.program(),), work, halves=halves, requires=requires)
 
 
-def _setting(programs: tuple[Program, ...], work: int) -> GpuSetting:
-    module = printed(programs, (SOURCE, SINK))
-    sizes = {buffer.name: 4 * buffer.size for p in programs for buffer in p.parameters}
+def _sums(programs: tuple[Program, ...], requires: tuple[str, ...] = ()) -> GpuSetting:
+    return _setting(programs, teams.FLOPS, requires=requires, tensors=teams.TENSORS)
+
+
+def _setting(
+    programs: tuple[Program, ...],
+    work: int,
+    *,
+    halves: Halves = Halves.PACKED,
+    requires: tuple[str, ...] = (),
+    tensors: tuple[str, ...] = (SOURCE, SINK),
+) -> GpuSetting:
+    module = printed(programs, tensors, halves)
+    sizes = {b.name: b.element.size_bytes * b.size for p in programs for b in p.parameters}
     return GpuSetting(
         text=module.text,
+        requires=requires,
         dispatches=module.dispatches,
-        source_bytes=sizes[SOURCE],
-        sink_bytes=sizes[SINK],
+        source_bytes=sizes[tensors[0]],
+        sink_bytes=sizes[tensors[-1]],
         scratch_bytes=module.scratch_bytes,
         work=work,
     )

@@ -56,12 +56,14 @@ class TileLoop:
     """c[32, 32] += a[32, k]·b[k, 32] by 8 by 8 threads. All workgroups read the same a and b, which
     stay in the first cache that there is.
 
-    `wide` loads vectors, and `staged` copies eight of k at a time into workgroup memory.
+    `wide` loads vectors, and `staged` copies eight of k at a time into workgroup memory. a and b
+    are of f16 where they are `half`.
     """
 
     k: int = 64
     wide: bool = True
     staged: bool = False
+    half: bool = False
     groups: int = GROUPS
 
     @property
@@ -76,7 +78,7 @@ class TileLoop:
 
     def program(self, into: Buffer | None = None) -> Program:
         """Stores to the sink, or to another buffer of its size."""
-        data, written = source(self.elements), into or sink(self.groups * THREADS)
+        data, written = source(self.elements, half=self.half), into or sink(self.groups * THREADS)
         totals = [vector(f"total{row}") for row in range(ROWS)]
         zeros: Block = tuple(assign(total, ZERO) for total in totals)
         own = _tiles() if self.staged else ()

@@ -23,9 +23,10 @@ def typescript() -> str:
 
 def _setting(setting: GpuSetting) -> str:
     dispatches = ", ".join(map(_dispatch, setting.dispatches))
+    requires = ", ".join(map(dumps, setting.requires))
     sizes = f"sourceBytes: {setting.source_bytes}, sinkBytes: {setting.sink_bytes}"
     return (
-        f"{{ work: {setting.work}, {sizes}, scratchBytes: {setting.scratch_bytes}, "
+        f"{{ work: {setting.work}, requires: [{requires}], {sizes}, scratchBytes: {setting.scratch_bytes}, "
         f"dispatches: [{dispatches}], code: {dumps(setting.text)} }}"
     )
 
