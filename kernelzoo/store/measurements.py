@@ -81,10 +81,9 @@ def fastest(job_id: int, identity_id: UUID, device_class: str, limit: int) -> Qu
     """An identity's fastest candidates of a job, fastest first, each by its best measurement."""
     return Query(
         sql="""
-            SELECT m.candidate_id, min(m.best_ns / reference.best_ns) AS relative_time
+            SELECT m.candidate_id, min(m.relative_time) AS relative_time
             FROM measurement m
             JOIN space_point p ON p.candidate_id = m.candidate_id
-            CROSS JOIN LATERAL (SELECT min(ns) AS best_ns FROM unnest(m.reference_ns) ns) reference
             WHERE p.job_id = %(job_id)s AND m.identity_id = %(identity)s::uuid
               AND m.device_class = %(device_class)s
               AND m.outcome = 'ok' AND m.verdict <> 'rejected'
@@ -107,10 +106,11 @@ def accept(
         sql="""
             INSERT INTO measurement
                 (lease_id, candidate_id, identity_id, device_class, outcome, samples_ns,
-                 reference_ns, calls_per_sample, sampled_entries, detail, best_ns)
+                 reference_ns, calls_per_sample, sampled_entries, detail, best_ns,
+                 relative_time)
             VALUES (%(lease_id)s, %(candidate)s, %(identity)s::uuid, %(device_class)s,
                     %(outcome)s, %(samples)s, %(reference)s, %(calls)s, %(entries)s, %(detail)s,
-                    %(best)s)
+                    %(best)s, %(relative_time)s)
         """,
         parameters={
             "lease_id": lease_id,
@@ -124,6 +124,7 @@ def accept(
             "entries": list(measurement.sampled_entries),
             "detail": measurement.detail,
             "best": min(measurement.samples_ns, default=None),
+            "relative_time": measurement.relative_time,
         },
     )
 
