@@ -60,7 +60,7 @@ def plan(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> Plan
     waiting = _unsettled(prospects, share, terms)
     wanted = _once(
         (
-            *((p, Role.CHAMPION) for p in _free(prospects) if p.champion),
+            *((p, Role.CHAMPION) for p in _free(prospects) if p.champion and _stands(p, waiting)),
             *_explored(share, terms.limit),
             *(() if waiting or terms.closed else _to_close(prospects, share)),
         )
@@ -113,6 +113,11 @@ def _unsettled(
     if terms.closed:
         return []
     return [p for p in prospects if not p.mine and p.answered < terms.cover and p not in share]
+
+
+def _stands(champion: ProspectRow, waiting: list[ProspectRow]) -> bool:
+    """While a space is explored the first champions follow one another as it goes."""
+    return not waiting or champion.known_by >= KNOWN_BY
 
 
 def _to_close(prospects: Sequence[ProspectRow], share: list[ProspectRow]) -> list[Item]:

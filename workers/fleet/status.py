@@ -10,7 +10,7 @@ import msgspec
 class AgentStatus:
     """`first_timed_ms` counts from the opening of the agent's page; None until then.
 
-    A final ballot is filed after every candidate was measured.
+    A final ballot is filed once the agent has measured its share of a space.
     """
 
     agent: str

@@ -1,6 +1,7 @@
 """The crowd of a scenario: who comes from where, and what each one does in every key."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -59,7 +60,8 @@ class Visit:
 class Crowd:
     """Runs a scenario against the gateway at `url`; remembers the keys that it saw.
 
-    `at_once` members are there at a time. A measurement takes each `cost_s`.
+    `at_once` members are there at a time. A measurement takes each `cost_s`. `reports`: which
+    candidate was reported when, in seconds from the start.
     """
 
     url: str
@@ -67,17 +69,28 @@ class Crowd:
     at_once: int = AT_ONCE
     cost_s: float = 0.0
     keys: dict[tuple[str, str], Key] = field(default_factory=dict)
-    measurements: int = 0
     turned_away: int = 0
+    elapsed_s: float = 0.0
+    reports: list[tuple[float, str]] = field(default_factory=list)
+    _started_s: float = 0.0
     _replayed: dict[str, list[float]] = field(default_factory=dict)
     _pushed: dict[tuple[str, str], str] = field(default_factory=dict)
 
+    @property
+    def measurements(self) -> int:
+        return len(self.reports)
+
+    def _since_start_s(self) -> float:
+        return time.monotonic() - self._started_s
+
     async def vote(self) -> None:
         """All members of all classes, in an order of chance, a few at a time."""
+        self._started_s = time.monotonic()
         door = asyncio.Semaphore(self.at_once)
         async with asyncio.TaskGroup() as group:
             for member in members_of(self.scenario):
                 group.create_task(self._visit(member, door))
+        self.elapsed_s = self._since_start_s()
 
     async def _visit(self, member: Member, door: asyncio.Semaphore) -> None:
         async with door, stranger(self.url, member.address, session_of(member)) as one:
@@ -108,7 +121,7 @@ class Crowd:
         await asyncio.sleep(self.cost_s * len(lent))
         if lent:
             await one.report(lease, _report(lease, timings, self._entries(member, lease)))
-        self.measurements += len(lent)
+        self.reports += [(self._since_start_s(), name) for name in lent]
         visit.told |= {name: timing.relative_time for name, timing in timings.items()}
         visit.closed |= lease.complete
         told = visit.told

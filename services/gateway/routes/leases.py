@@ -43,6 +43,7 @@ async def lend(
     """Borrow candidates to measure. Waits until there is one that others are not measuring."""
     deadline = time.monotonic() + body.wait_s
     while not await request.is_disconnected():
+        generation = state.wake.generation
         await _open_jobs(state, session)
         lease = await try_to_lend(state, session, body.limit)
         remaining_s = deadline - time.monotonic()
@@ -50,7 +51,7 @@ async def lend(
             return lease
         if remaining_s <= 0:
             break
-        await state.wake.wait(min(remaining_s, POLL_S))
+        await state.wake.wait(generation, min(remaining_s, POLL_S))
     return Response(status_code=HTTPStatus.NO_CONTENT)  # type: ignore[return-value]
 
 

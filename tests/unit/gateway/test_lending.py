@@ -121,9 +121,16 @@ def test_the_champion_is_lent_to_who_has_not_measured_it_even_after_its_share() 
     closed = replace(ALONE, closed=True)
     assert planned(space, closed).items == (("k00", Role.CHAMPION),)
     assert planned(space, closed).closing
-    assert planned([replace(SPACE[9], champion=True), *SPACE], ALONE).items[0][1] is Role.CHAMPION
     space[0] = replace(space[0], mine=True)
     assert plan(space, closed, Random(1)) is None
+
+
+def test_a_champion_of_a_space_that_is_still_explored_is_lent_once_enough_know_it() -> None:
+    first, *rest = SPACE
+    known = replace(first, champion=True, answered=KNOWN_BY, known_by=KNOWN_BY)
+    assert planned([known, *rest], ALONE).items[0] == ("k00", Role.CHAMPION)
+    guessed = replace(known, answered=1, known_by=1)
+    assert names(planned([guessed, *rest], ALONE), Role.CHAMPION) == []
 
 
 def test_a_tenth_of_a_lease_are_winners_of_similar_devices_the_most_similar_first() -> None:
