@@ -134,7 +134,8 @@ def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Quer
     """The candidates of a job that the device's features can run and that did not fail to compile,
     in the order in which the class is to measure them.
 
-    What is too old to count is to be left out in `reported`, and nowhere else.
+    What is too old to count is to be left out in `reported`; a closing lease of that age in
+    `next_job`.
     """
     return Query(
         sql="""
