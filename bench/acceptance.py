@@ -23,6 +23,7 @@ from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.simulate.members import Member, session_of
 from kernelzoo.cli.simulate.stranger import stranger
 from kernelzoo.cli.stack.supervisor import Stack, tended
+from kernelzoo.domain.lease import Role
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -94,7 +95,7 @@ def _agent(stack: Stack, number: int) -> Agent:
 
     async def opened() -> Agent:
         async with stranger(stack.url, member.address, session_of(member)) as one:
-            lease = await one.lease() if one else None
+            lease = await one.lease(0) if one else None
             if one is None or lease is None:
                 raise CannotMeasure("an agent was turned away, or lent nothing")
             return Agent(token=one.token, job_id=job.job, lease=lease)
@@ -120,7 +121,8 @@ def _sent(db: Database, server: Server, tokens: Tokens, agent: Agent) -> Sent:
             device_class=session.device_class,
             job_id=agent.job_id,
             reference_id=agent.lease.reference.candidate,
-            candidate_ids=lent,
+            items=dict.fromkeys(lent, Role.EXPLORE),
+            closing=False,
             seed=SEED,
             nonce=NONCE,
             duration_s=LEASE_S,

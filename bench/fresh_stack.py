@@ -14,6 +14,7 @@ from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import StackOptions
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port
+from kernelzoo.cli.stack.process import Environment
 from kernelzoo.cli.stack.supervisor import Stack, running
 from kernelzoo.errors import StackError
 from services.gateway.wire.jobs import Job
@@ -22,9 +23,11 @@ COMPILED_WITHIN_S = 60.0
 
 
 @contextmanager
-def fresh_stack() -> Iterator[Stack]:
+def fresh_stack(overrides: Environment = ()) -> Iterator[Stack]:
     """In a directory that is removed with its data. Raises CannotMeasure."""
-    options = StackOptions(host=LOOPBACK, port=free_port(), redis_port=free_port())
+    options = StackOptions(
+        host=LOOPBACK, port=free_port(), redis_port=free_port(), overrides=overrides
+    )
     with tempfile.TemporaryDirectory() as folder:
         try:
             with running(Place.at(Path(folder)), options) as stack:

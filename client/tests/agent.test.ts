@@ -147,6 +147,16 @@ test("results of several leases meet in one ballot, and only the last one is fin
   assert.equal(state.workloads.length, 1);
 });
 
+test("an empty lease that closes a shared space makes the final ballot of what was measured", async () => {
+  const { ballots, sent, state } = await play({
+    leases: [ok(lease(["a", "b"], { complete: false })), ok(lease([]))],
+    times: { a: 90, b: 80 },
+  });
+  assert.deepEqual(reported(sent), ["a", "b"]);
+  assert.equal(ballots.length, 3);
+  assert.equal(state.workloads[0]?.ballot?.final, true);
+});
+
 test("what this browser reported before this page takes part in the ballot", async () => {
   const measured = [{ kernel: kernel("z"), relative_time: 0.85 }];
   const { ballots } = await play({

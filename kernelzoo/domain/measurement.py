@@ -43,3 +43,13 @@ class Measurement:
     calls_per_sample: int
     sampled_entries: tuple[float, ...]
     detail: str
+
+    @property
+    def relative_time(self) -> float | None:
+        """Best sample over the best of the reference beside it; None for a failure.
+
+        The minimum of interleaved samples ranks better than their median: noise only adds time.
+        """
+        if not (self.samples_ns and self.reference_ns):
+            return None
+        return min(self.samples_ns) / min(self.reference_ns)

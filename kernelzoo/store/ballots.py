@@ -80,12 +80,10 @@ def countable(workload_key: str, device_class: str) -> Query[BallotRow]:
     return Query(
         sql="""
             WITH verified AS (
-                SELECT m.identity_id, m.candidate_id,
-                       min(m.best_ns / (SELECT min(r) FROM unnest(m.reference_ns) r)) AS time
-                FROM measurement m
-                JOIN lease l ON l.id = m.lease_id
-                JOIN tuning_job j ON j.id = l.job_id
-                WHERE j.workload_key = %(key)s AND m.device_class = %(class)s
+                SELECT m.identity_id, m.candidate_id, min(m.relative_time) AS time
+                FROM candidate c
+                JOIN measurement m ON m.candidate_id = c.candidate_id
+                WHERE c.workload_key = %(key)s AND m.device_class = %(class)s
                   AND m.outcome = 'ok' AND m.verdict = 'verified'
                 GROUP BY m.identity_id, m.candidate_id
             ), measured AS (

@@ -1,23 +1,14 @@
-"""Leases: which candidates an agent measures next, and for how long they are its own."""
+"""Leases: which candidates were lent to an agent, why, and what became of them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.lease import Role
 from kernelzoo.store.query import Query, Statement
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LendableRow:
-    """`reference_id` is the default kernel of the job for this agent's target."""
-
-    job_id: int
-    workload_key: str
-    candidate_id: str
-    reference_id: str
-    unmeasured: int
-    complete: bool
+from kernelzoo.store.wake import CANDIDATES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,61 +30,6 @@ class LeaseRow:
     answered_ids: list[str]
 
 
-def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[LendableRow]:
-    """Compiled candidates of the oldest job in which this identity has any left to measure, of
-    the jobs of its device's space.
-
-    Nothing is lent before the job's reference kernel is compiled, so that relative times of one
-    job share their base. Candidates come in the device class's order of evaluation, else in that
-    of their promise. `unmeasured` counts what is left after these rows, compiled or not.
-    """
-    return Query(
-        sql="""
-            WITH job AS MATERIALIZED (
-                SELECT j.id, j.workload_key, reference.candidate_id AS reference_id
-                FROM tuning_job j
-                CROSS JOIN LATERAL (
-                    SELECT FROM unmeasured(
-                        j.id, %(identity)s::uuid, %(class)s, %(features)s::text[])
-                    WHERE state = 'compiled' LIMIT 1
-                ) left_over
-                CROSS JOIN LATERAL
-                    default_kernel(j.workload_key, j.kind, %(device_id)s, %(features)s::text[])
-                    AS reference
-                WHERE j.kind = %(kind)s AND j.space = space_of(%(kind)s, %(device_id)s)
-                  AND reference.job_id = j.id AND reference.state = 'compiled'
-                ORDER BY j.id LIMIT 1
-            ), remaining AS (
-                SELECT job.*, u.candidate_id, u.ordinal, u.state
-                FROM job CROSS JOIN LATERAL
-                    unmeasured(job.id, %(identity)s::uuid, %(class)s, %(features)s::text[]) u
-            ), chosen AS (
-                SELECT remaining.*,
-                       array_position(o.candidate_ids, remaining.candidate_id) AS place
-                FROM remaining LEFT JOIN evaluation_order o
-                  ON o.job_id = remaining.id AND o.device_class = %(class)s
-                WHERE state = 'compiled' ORDER BY place, ordinal LIMIT %(limit)s
-            )
-            SELECT chosen.id AS job_id, chosen.workload_key, chosen.candidate_id,
-                   chosen.reference_id,
-                   (SELECT count(*) FROM remaining) - (SELECT count(*) FROM chosen) AS unmeasured,
-                   NOT EXISTS (
-                       SELECT FROM space_point p JOIN candidate w USING (candidate_id)
-                       WHERE p.job_id = chosen.id AND w.state = 'waiting') AS complete
-            FROM chosen ORDER BY chosen.place, chosen.ordinal
-        """,
-        parameters={
-            "kind": device_class.target.kind,
-            "device_id": device_class.device_id,
-            "features": list(device_class.target.features),
-            "identity": str(identity_id),
-            "class": str(device_class),
-            "limit": limit,
-        },
-        row=LendableRow,
-    )
-
-
 def grant(
     *,
     session_id: int,
@@ -101,23 +37,26 @@ def grant(
     device_class: DeviceClass,
     job_id: int,
     reference_id: str,
-    candidate_ids: list[str],
+    items: Mapping[str, Role],
+    closing: bool,
     seed: int,
     nonce: str,
     duration_s: int,
 ) -> Query[NewLease]:
+    """`items`: candidates with their roles. A lease of none is answered from the start."""
     return Query(
         sql="""
             WITH granted AS (
                 INSERT INTO lease (session_id, identity_id, device_class, job_id, reference_id,
-                                   seed, nonce, expires_at)
+                                   closing, answered, seed, nonce, expires_at)
                 VALUES (%(session_id)s, %(identity)s::uuid, %(device_class)s, %(job_id)s,
-                        %(reference)s, %(seed)s, %(nonce)s,
-                        now() + make_interval(secs => %(duration_s)s))
+                        %(reference)s, %(closing)s, cardinality(%(candidates)s::text[]) = 0,
+                        %(seed)s, %(nonce)s, now() + make_interval(secs => %(duration_s)s))
                 RETURNING id
             ), items AS (
-                INSERT INTO lease_item (lease_id, candidate_id)
-                SELECT granted.id, unnest(%(candidates)s::text[]) FROM granted
+                INSERT INTO lease_item (lease_id, candidate_id, role)
+                SELECT granted.id, item.* FROM granted
+                CROSS JOIN unnest(%(candidates)s::text[], %(roles)s::text[]) AS item
             )
             SELECT id FROM granted
         """,
@@ -127,7 +66,9 @@ def grant(
             "device_class": str(device_class),
             "job_id": job_id,
             "reference": reference_id,
-            "candidates": candidate_ids,
+            "candidates": list(items),
+            "roles": [role.value for role in items.values()],
+            "closing": closing,
             "seed": seed,
             "nonce": nonce,
             "duration_s": duration_s,
@@ -154,9 +95,20 @@ def lease(lease_id: int) -> Query[LeaseRow]:
     )
 
 
-def lock_identity(identity_id: UUID) -> Statement:
-    """Loans to one identity take turns until the transaction ends."""
+def answered(lease_id: int) -> Statement:
+    """Everything on the lease was reported. Wakes the agents of its class where none of them is
+    still measuring: what they wait for can have changed then, and not before.
+    """
     return Statement(
-        sql="SELECT pg_advisory_xact_lock(hashtextextended(%(identity)s, 1))",
-        parameters={"identity": str(identity_id)},
+        sql="""
+            WITH answered AS (
+                UPDATE lease SET answered = true WHERE id = %(id)s
+                RETURNING id, job_id, device_class
+            )
+            SELECT pg_notify(%(channel)s, '') FROM answered WHERE NOT EXISTS (
+                SELECT FROM lease o
+                WHERE o.device_class = answered.device_class AND o.job_id = answered.job_id
+                  AND NOT o.answered AND o.expires_at > now() AND o.id <> answered.id)
+        """,
+        parameters={"id": lease_id, "channel": CANDIDATES},
     )

@@ -1,6 +1,6 @@
 """Measurements as reported, and what the server's recomputation says of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -93,10 +93,9 @@ def fastest(job_id: int, identity_id: UUID, device_class: str, limit: int) -> Qu
     """
     return Query(
         sql="""
-            SELECT m.candidate_id, min(m.best_ns / reference.best_ns) AS relative_time
+            SELECT m.candidate_id, min(m.relative_time) AS relative_time
             FROM measurement m
             JOIN space_point p ON p.candidate_id = m.candidate_id
-            CROSS JOIN LATERAL (SELECT min(ns) AS best_ns FROM unnest(m.reference_ns) ns) reference
             WHERE p.job_id = %(job_id)s AND m.identity_id = %(identity)s::uuid
               AND m.device_class = %(device_class)s AND m.outcome = 'ok'
             GROUP BY m.candidate_id ORDER BY relative_time, m.candidate_id LIMIT %(limit)s
@@ -119,15 +118,17 @@ def accept(
         sql="""
             INSERT INTO measurement
                 (lease_id, candidate_id, identity_id, device_class, outcome, samples_ns,
-                 reference_ns, calls_per_sample, sampled_entries, detail, best_ns)
+                 reference_ns, calls_per_sample, sampled_entries, detail, best_ns,
+                 relative_time)
             SELECT %(lease_id)s, candidate_id, %(identity)s::uuid, %(device_class)s, outcome,
                    samples::double precision[], reference::double precision[], calls,
-                   entries::double precision[], detail,
-                   (SELECT min(ns) FROM unnest(samples::double precision[]) ns)
+                   entries::double precision[], detail, best_ns, relative_time
             FROM unnest(%(candidates)s::text[], %(outcomes)s::text[], %(samples)s::text[],
                         %(reference)s::text[], %(calls)s::integer[], %(entries)s::text[],
-                        %(details)s::text[])
-                AS found (candidate_id, outcome, samples, reference, calls, entries, detail)
+                        %(details)s::text[], %(best)s::double precision[],
+                        %(relative_times)s::double precision[])
+                AS found (candidate_id, outcome, samples, reference, calls, entries, detail,
+                          best_ns, relative_time)
         """,
         parameters={
             "lease_id": lease_id,
@@ -140,13 +141,15 @@ def accept(
             "calls": [each.calls_per_sample for each in found],
             "entries": [_literal(each.sampled_entries) for each in found],
             "details": [each.detail for each in found],
+            "best": _literal(min(each.samples_ns, default=None) for each in found),
+            "relative_times": _literal(each.relative_time for each in found),
         },
     )
 
 
-def _literal(numbers: Sequence[float]) -> str:
+def _literal(numbers: Iterable[float | None]) -> str:
     """An array in PostgreSQL's own text: arrays of several lengths do not fit into one array."""
-    return "{" + ",".join(map(repr, numbers)) + "}"
+    return "{" + ",".join("NULL" if each is None else repr(each) for each in numbers) + "}"
 
 
 def pending(lease_id: int) -> Query[PendingRow]:

@@ -61,6 +61,7 @@ CREATE TABLE candidate (
 COMMENT ON COLUMN candidate.attempts IS 'Compilations begun. A candidate that kills its worker is given up.';
 COMMENT ON COLUMN candidate.manifest IS 'How to run its artifact; other candidates may have the same bytes.';
 CREATE INDEX candidate_waiting ON candidate (rung_at) WHERE state = 'waiting';
+CREATE INDEX candidate_workload ON candidate (workload_key);
 
 CREATE TABLE space_point (
     job_id bigint NOT NULL REFERENCES tuning_job,
@@ -123,6 +124,7 @@ COMMENT ON COLUMN agent_session.probe IS
     'ProbeLevels or GpuProbeLevels of kernelzoo.domain.device; null where not told.';
 CREATE INDEX agent_session_device ON agent_session (device_id);
 CREATE INDEX agent_session_recent ON agent_session (created_at);
+CREATE INDEX agent_session_class ON agent_session (device_class, created_at);
 
 CREATE TABLE lease (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -134,21 +136,25 @@ CREATE TABLE lease (
     seed bigint NOT NULL CHECK (seed BETWEEN 0 AND 4294967295),
     nonce text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
-    expires_at timestamptz NOT NULL
+    expires_at timestamptz NOT NULL,
+    answered boolean NOT NULL DEFAULT false,
+    closing boolean NOT NULL DEFAULT false
 );
+COMMENT ON COLUMN lease.answered IS 'Everything on it was reported.';
+COMMENT ON COLUMN lease.closing IS 'Once answered, its agent has done its share of the job.';
 CREATE INDEX lease_identity ON lease (identity_id, expires_at);
 CREATE INDEX lease_reference ON lease (device_class, reference_id);
+CREATE INDEX lease_unanswered ON lease (device_class, expires_at) WHERE NOT answered;
+CREATE INDEX lease_closing ON lease (identity_id, job_id, device_class) WHERE closing;
 
 CREATE TABLE lease_item (
     lease_id bigint NOT NULL REFERENCES lease,
     candidate_id text NOT NULL REFERENCES candidate,
     role text NOT NULL DEFAULT 'explore'
-        CHECK (role IN ('explore', 'champion', 'control', 'validate')),
+        CHECK (role IN ('explore', 'leader', 'champion', 'control', 'validate')),
     PRIMARY KEY (lease_id, candidate_id)
 );
-COMMENT ON COLUMN lease_item.role IS
-    'Why it was lent; no agent is told. champion: for pairing; control: a kernel whose time is known; '
-    'validate: a winner of similar devices.';
+COMMENT ON COLUMN lease_item.role IS 'Why it was lent; see kernelzoo.domain.lease. No agent is told.';
 
 CREATE TABLE measurement (
     lease_id bigint NOT NULL,
@@ -168,6 +174,7 @@ CREATE TABLE measurement (
     best_ns double precision,
     created_at timestamptz NOT NULL DEFAULT now(),
     rung_at timestamptz NOT NULL DEFAULT now(),
+    relative_time double precision,
     PRIMARY KEY (lease_id, candidate_id),
     FOREIGN KEY (lease_id, candidate_id) REFERENCES lease_item
 );
@@ -175,9 +182,11 @@ COMMENT ON COLUMN measurement.verdict IS
     'rejected: its sampled entries are wrong; quarantined: right, of an identity that failed a check. '
     'Only what is verified counts; a failure is verified as told.';
 COMMENT ON COLUMN measurement.best_ns IS 'Smallest of samples_ns; null for a failure.';
+COMMENT ON COLUMN measurement.relative_time IS
+    'best_ns over the smallest of reference_ns; null for a failure.';
 CREATE INDEX measurement_identity ON measurement (identity_id, device_class, candidate_id);
-CREATE INDEX measurement_candidate ON measurement (candidate_id, device_class);
 CREATE INDEX measurement_best ON measurement (candidate_id, best_ns);
+CREATE INDEX measurement_candidate ON measurement (candidate_id, device_class, created_at);
 CREATE INDEX measurement_pending ON measurement (rung_at) WHERE verdict = 'pending';
 
 CREATE TABLE ballot (
@@ -289,24 +298,6 @@ COMMENT ON FUNCTION default_kernel IS
     'to no class of the device: of its space, or of any GPU until its own is compiled. Leases name '
     'it as reference, ballots are relative to it, and a device unknown to the zoo is served it once '
     'it is compiled.';
-
-CREATE FUNCTION unmeasured(job_id bigint, identity_id uuid, device_class text, features text[])
-    RETURNS TABLE (candidate_id text, ordinal integer, state text) LANGUAGE sql STABLE AS $$
-    SELECT c.candidate_id, p.ordinal, c.state
-    FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
-    WHERE p.job_id = $1 AND c.state <> 'failed' AND c.requires <@ $4
-      AND NOT EXISTS (
-        SELECT FROM measurement m
-        WHERE m.identity_id = $2 AND m.device_class = $3 AND m.candidate_id = c.candidate_id)
-      AND NOT EXISTS (
-        SELECT FROM lease l JOIN lease_item i ON i.lease_id = l.id
-        WHERE l.identity_id = $2 AND l.device_class = $3 AND l.expires_at > now()
-          AND i.candidate_id = c.candidate_id)
-      AND NOT is_denied(c.candidate_id, $3)
-$$;
-COMMENT ON FUNCTION unmeasured IS
-    'Candidates of a job that these features can run, compiled or not, which an identity has neither '
-    'reported for a device class nor holds on an open lease, and that are not denied to the class.';
 
 CREATE FUNCTION kernel_time(candidate_id text, device_class text)
     RETURNS TABLE (best_ns double precision, identities bigint) LANGUAGE sql STABLE AS $$

@@ -23,8 +23,13 @@ class Wake:
         self.connected = False
         self.generation = 0
 
-    async def wait(self, timeout_s: float) -> None:
-        """Until the next notification, or for `timeout_s`."""
+    async def wait(self, since: int, timeout_s: float) -> None:
+        """Until there is a notification after the generation `since`, or for `timeout_s`.
+
+        Who looks at rows remembers the generation first: what changes meanwhile is not missed.
+        """
+        if self.generation != since:
+            return
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), timeout_s)
 

@@ -81,14 +81,21 @@ def plan(db: Connection, job_id: int, space: list[Candidate]) -> list[str]:
     return [row.candidate_id for row in added if row is not None]
 
 
+def open_space(db: Connection, space: list[Candidate]) -> int:
+    """The job of a new workload, planned; none of its candidates is compiled."""
+    workload = space[0].workload
+    execute(db, tuning.register_workload(workload))
+    opened = fetch_one(db, tuning.open_job(workload, TargetKind.WASM))
+    assert opened is not None
+    plan(db, opened.id, space)
+    return opened.id
+
+
 @pytest.fixture
 def job_id(db: Connection) -> int:
     """A planned job of four candidates, in order: two plain, one relaxed, one not compiled."""
-    execute(db, tuning.register_workload(WORKLOAD))
-    opened = fetch_one(db, tuning.open_job(WORKLOAD, TargetKind.WASM))
-    assert opened is not None
     space = [make_candidate(0), make_candidate(1), make_candidate(2, RELAXED), make_candidate(3)]
-    plan(db, opened.id, space)
+    opened = open_space(db, space)
     for candidate in space[:3]:
         compile_row(db, candidate)
-    return opened.id
+    return opened

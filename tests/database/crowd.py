@@ -1,13 +1,14 @@
 """Measurements of devices on paper, stored as honest agents of theirs would have them stored."""
 
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.lease import Role
 from kernelzoo.domain.measurement import Measurement, Outcome, Verdict
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.store import agents, leases, measurements, tuning
+from kernelzoo.store import agents, leases, measurements
 from kernelzoo.store.blocking import execute, fetch_one
 from services.tuner.space import lite_space
-from tests.database.conftest import Connection, plan
+from tests.database.conftest import Connection, open_space
 from tests.unit.cost_model.analytic import CORES, PaperCore
 
 SHAPES = tuple(Workload.of("matmul", (m, 768, n)) for m in (32, 128) for n in (96, 768, 1024))
@@ -16,13 +17,9 @@ FIRST = 12
 REFERENCE_NS = 1e6
 
 
-def open_space(db: Connection, workload: Workload) -> tuple[int, tuple[Candidate, ...]]:
-    execute(db, tuning.register_workload(workload))
-    opened = fetch_one(db, tuning.open_job(workload, TargetKind.WASM))
-    assert opened is not None
+def open_paper_space(db: Connection, workload: Workload) -> tuple[int, tuple[Candidate, ...]]:
     space = lite_space(workload, TargetKind.WASM)[:FIRST]
-    plan(db, opened.id, list(space))
-    return opened.id, space
+    return open_space(db, list(space)), space
 
 
 def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate, ...]) -> None:
@@ -56,7 +53,8 @@ def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate
             device_class=device_class,
             job_id=job_id,
             reference_id=ids[0],
-            candidate_ids=ids,
+            items=dict.fromkeys(ids, Role.EXPLORE),
+            closing=False,
             seed=1,
             nonce="",
             duration_s=60,
@@ -80,7 +78,7 @@ def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate
 
 def paper_crowd(db: Connection) -> dict[int, tuple[Candidate, ...]]:
     """Six devices measure six shapes. Spaces by job."""
-    spaces = dict(open_space(db, workload) for workload in SHAPES)
+    spaces = dict(open_paper_space(db, workload) for workload in SHAPES)
     with db.transaction():
         for core in CORES[:6]:
             for job_id, space in spaces.items():

@@ -10,9 +10,10 @@ import msgspec
 class AgentStatus:
     """`first_timed_ms` counts from the opening of the agent's page; None until then.
 
-    A final ballot is filed after every candidate was measured. `engine` is the browser's with its
-    version, as the page tells it to the gateway; it, the device class (of the target opened last)
-    and the workload are '' until they are known. `trouble` is why the agent does not work now.
+    A final ballot is filed once the agent has measured its share of a space. `engine` is the
+    browser's with its version, as the page tells it to the gateway; it, the device class (of the
+    target opened last) and the workload are '' until they are known. `trouble` is why the agent does
+    not work now.
     """
 
     agent: str

@@ -56,7 +56,7 @@ export type AgentEvent =
       readonly target: TargetKind;
       readonly workload: string;
       readonly lines: readonly { readonly candidate: string; readonly relativeTime: number }[];
-      /** Filed after every candidate was measured and the best were measured again. */
+      /** Filed once the agent's share is measured and the best were measured again. */
       readonly final: boolean;
     }
   | { readonly type: "firstTimed"; readonly firstTimedMs: number }

@@ -83,7 +83,9 @@ function limitLine(share: number): HTMLElement {
 
 function progress({ bars, remaining }: WorkloadState): string {
   const measured = `${count(bars.length, "candidate")} measured`;
-  return remaining === null || remaining === 0 ? measured : `${measured}, ${remaining} to go`;
+  return remaining === null || remaining === 0
+    ? measured
+    : `${measured}, at most ${remaining} to go`;
 }
 
 function ballotList({ ballot }: WorkloadState): Node {

@@ -19,7 +19,7 @@ export interface WorkloadState {
   readonly bestGflops: number | null;
   /** The best of the reference kernel's rates. */
   readonly referenceGflops: number | null;
-  /** Candidates still to come, those on lease included; null before the first lease. */
+  /** Candidates still to come, to this agent or to others; null before the first lease. */
   readonly remaining: number | null;
   readonly ballot: Extract<AgentEvent, { type: "ballot" }> | null;
 }

@@ -175,8 +175,9 @@ async function measureLease(ports: AgentPorts, lease: Lease, results: Results): 
 }
 
 /**
- * Measures what the lease lends, reports each measurement, and files a ballot. When the whole
- * space is measured, the fastest take part in one more comparison, which makes the final ballot.
+ * Measures what the lease lends, reports each measurement, and files a ballot. Once its class has
+ * measured the whole space and this agent the fastest of it, which the last lease may find done,
+ * its own fastest take part in one more comparison, which makes the final ballot.
  * Rejects when the network or the memory fails.
  */
 export async function workLease(ports: AgentPorts, lease: Lease, results: Results): Promise<void> {

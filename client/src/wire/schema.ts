@@ -183,7 +183,7 @@ export interface paths {
         readonly put?: never;
         /**
          * Lend
-         * @description Borrow candidates to measure. Waits for the first one to be compiled.
+         * @description Borrow candidates to measure. Waits until there is one that others are not measuring.
          */
         readonly post: operations["lend_v1_leases_post"];
         readonly delete?: never;
@@ -795,9 +795,10 @@ export interface components {
          *
          *     Inputs follow from `seed` (`kernelzoo/domain/seeded.py`); a right output differs from the
          *     reference's by at most `tolerance` in every entry. `measured` are the fastest that this
-         *     identity has reported before, so that a restarted agent still ranks all. `unmeasured` counts
-         *     the candidates of this job that this agent has yet to be lent after this lease; when it is 0
-         *     and `complete` is true, the agent re-measures its best and files its final ballot.
+         *     identity has reported before, so that a restarted agent still ranks all. Agents of one device
+         *     class share the candidates of a job: `unmeasured` counts those left after this lease that
+         *     nobody holds yet. `complete`: all are measured, and with this lease, which may be empty, so
+         *     are the fastest by this agent; then it re-measures its best and files its final ballot.
          */
         readonly Lease: {
             /** Candidates */
@@ -829,7 +830,7 @@ export interface components {
         };
         /**
          * LeaseRequest
-         * @description At most `limit` candidates; wait up to `wait_s` for the first to be compiled.
+         * @description At most `limit` candidates; wait up to `wait_s` until there is one.
          */
         readonly LeaseRequest: {
             /**

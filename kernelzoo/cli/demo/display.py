@@ -12,6 +12,7 @@ from kernelzoo.cli.demo.page import PageResult
 from kernelzoo.cli.demo.steps import outstanding
 from kernelzoo.cli.demo.watch import Sight
 from kernelzoo.cli.figures import ABSENT, gflops, number, progress
+from kernelzoo.domain.lease import LEADERS
 from kernelzoo.domain.target import TargetKind
 from workers.fleet.status import FleetStatus
 
@@ -34,11 +35,20 @@ def panel(sight: Sight) -> RenderableType:
         _bar(job.compiled, job.candidates),
         f"{job.compiled}/{job.candidates}, {number(job.compile_ms_median, 'ms')} each",
     )
-    wanted = job.candidates * _agents(sight.fleet)
-    table.add_row("measured", _bar(job.measurements, wanted), f"{job.measurements}/{wanted}")
+    wanted = shared_work(job.candidates, _agents(sight.fleet))
+    table.add_row(
+        "measured", _bar(job.measurements, wanted), f"{job.measurements} of about {wanted}"
+    )
     best = number(gflops(job.flops, job.best_ns), "GFLOP/s")
     table.add_row("votes", _bar(job.ballots, _agents(sight.fleet)), f"{job.ballots}, best {best}")
     return Group(table, Text(f"{sight.elapsed_s:.1f} s · {_now(sight)}", style="dim"))
+
+
+def shared_work(candidates: int, agents: int) -> int:
+    """Measurements of agents that share a space: each candidate once, and the leaders by all. Where
+    times vary, and with them who leads, there are a few more.
+    """
+    return candidates + min(LEADERS, candidates) * max(agents - 1, 0)
 
 
 def _bar(done: int, wanted: int) -> ProgressBar:
@@ -68,6 +78,7 @@ def summary(sight: Sight, result: PageResult) -> Table:
     for what, figure in (
         ("workload", f"{job.workload} ({job.kind})"),
         ("candidates", f"{job.compiled} compiled, {job.failed} failed"),
+        ("measurements", f"{job.measurements} by {job.agents} agents"),
         ("compile, median", number(job.compile_ms_median, "ms")),
         ("best kernel, from the zoo", number(result.zoo_gflops, "GFLOP/s")),
         ("default kernel", number(result.default_gflops, "GFLOP/s")),

@@ -6,6 +6,7 @@ from math import exp
 from random import Random
 
 from kernelzoo.domain.ballot import RANK_WEIGHTS
+from kernelzoo.domain.lease import LEADERS
 
 NOISE = 0.02
 """Deviation of one sample's logarithm, above the best; as of three rounds in a busy page."""
@@ -26,6 +27,10 @@ class Timing:
     samples_ns: tuple[float, ...]
     reference_ns: tuple[float, ...]
 
+    @property
+    def relative_time(self) -> float:
+        return min(self.samples_ns) / min(self.reference_ns)
+
 
 def honest_timing(chance: Random, call_ns: float, reference_ns: float) -> Timing:
     load = 1 + chance.expovariate(1 / LONGER) if chance.random() < DISTURBED else 1.0
@@ -41,14 +46,20 @@ def claimed_timing(chance: Random, relative: float, reference_ns: float) -> Timi
     )
 
 
-def honest_lines(chance: Random, relative: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    """The five fastest by their true relative times, measured again with care."""
-    again = {name: true * exp(abs(chance.gauss(0, FINAL_NOISE))) for name, true in relative.items()}
-    return fastest(again)
+def measured_again(
+    chance: Random, relative: Mapping[str, float], times: Mapping[str, float]
+) -> dict[str, float]:
+    """The fastest of `relative`, as first measured, by their true `times`, measured with care."""
+    return {
+        name: times[name] * exp(abs(chance.gauss(0, FINAL_NOISE)))
+        for name, _ in fastest(relative, LEADERS)
+    }
 
 
-def fastest(relative: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    return tuple(sorted(relative.items(), key=lambda line: line[1])[: len(RANK_WEIGHTS)])
+def fastest(
+    relative: Mapping[str, float], limit: int = len(RANK_WEIGHTS)
+) -> tuple[tuple[str, float], ...]:
+    return tuple(sorted(relative.items(), key=lambda line: line[1])[:limit])
 
 
 def _samples(chance: Random, best_ns: float) -> tuple[float, ...]:

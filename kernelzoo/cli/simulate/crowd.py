@@ -1,6 +1,8 @@
 """The crowd of a scenario: who comes from where, and what each one does in every key."""
 
 import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -9,8 +11,8 @@ from kernelzoo.cli.simulate.conduct import (
     Timing,
     claimed_timing,
     fastest,
-    honest_lines,
     honest_timing,
+    measured_again,
 )
 from kernelzoo.cli.simulate.members import Member, members_of, session_of
 from kernelzoo.cli.simulate.scenario import Attack, Scenario
@@ -18,6 +20,7 @@ from kernelzoo.cli.simulate.stranger import Stranger, stranger
 from kernelzoo.cli.simulate.world import World
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import StackError
 from services.aggregator.verification import expected_entries
 from services.gateway.wire.leases import (
     BallotLineWire,
@@ -28,6 +31,9 @@ from services.gateway.wire.leases import (
 )
 
 AT_ONCE = 16
+WAIT_S = 2.0
+PATIENCE = 30
+"""Waits in vain before a member gives up: others may hold what it waits for, but not for long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,25 +48,52 @@ class Key:
 
 
 @dataclass(slots=True, kw_only=True)
+class Visit:
+    """What one member has said of one workload: the relative times that it reported."""
+
+    chance: Random
+    told: dict[str, float] = field(default_factory=dict)
+    closed: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
 class Crowd:
-    """Runs a scenario against the gateway at `url`; remembers the keys that it saw."""
+    """Runs a scenario against the gateway at `url`; remembers the keys that it saw.
+
+    `at_once` members are there at a time. A measurement takes each `cost_s`. `reports`: which
+    candidate was reported when, in seconds from the start.
+    """
 
     url: str
     scenario: Scenario
+    at_once: int = AT_ONCE
+    cost_s: float = 0.0
     keys: dict[tuple[str, str], Key] = field(default_factory=dict)
-    measurements: int = 0
     turned_away: int = 0
     honest: set[str] = field(default_factory=set)
     liars: set[str] = field(default_factory=set)
+    elapsed_s: float = 0.0
+    reports: list[tuple[float, str]] = field(default_factory=list)
+    _started_s: float = 0.0
     _replayed: dict[str, list[float]] = field(default_factory=dict)
     _measured: dict[tuple[str, str], Timing] = field(default_factory=dict)
+    _pushed: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @property
+    def measurements(self) -> int:
+        return len(self.reports)
+
+    def _since_start_s(self) -> float:
+        return time.monotonic() - self._started_s
 
     async def vote(self) -> None:
         """All members of all classes, in an order of chance, a few at a time."""
-        door = asyncio.Semaphore(AT_ONCE)
+        self._started_s = time.monotonic()
+        door = asyncio.Semaphore(self.at_once)
         async with asyncio.TaskGroup() as group:
             for member in members_of(self.scenario):
                 group.create_task(self._visit(member, door))
+        self.elapsed_s = self._since_start_s()
 
     async def _visit(self, member: Member, door: asyncio.Semaphore) -> None:
         async with door, stranger(self.url, member.address, session_of(member)) as one:
@@ -68,26 +101,38 @@ class Crowd:
                 self.turned_away += 1
                 return
             (self.liars if member.lies else self.honest).add(one.identity)
-            while (lease := await one.lease()) is not None:
-                await self._answer(member, one, lease)
+            visits = {
+                workload: Visit(chance=Random(f"{self.scenario.seed}/{member.name}/{workload}"))
+                for workload in self.scenario.workloads
+            }
+            async for lease in _leases(one, visits):
+                await self._answer(member, one, lease, visits[lease.workload])
 
-    async def _answer(self, member: Member, one: Stranger, lease: Lease) -> None:
+    async def _answer(self, member: Member, one: Stranger, lease: Lease, visit: Visit) -> None:
+        """Reports what was lent, whatever for: nobody is told. Votes after each lease."""
         key = self._see(member, one, lease)
         world = World(seed=self.scenario.seed, flops=lease.flops)
-        chance = Random(f"{self.scenario.seed}/{member.name}/{lease.workload}")
         reference_ns = world.call_ns(member.device, key.reference_id)
-        times = {name: world.call_ns(member.device, name) for name in key.candidate_ids}
-        claims = self._claims(member, lease.workload, times, chance)
+        lent = [kernel.candidate for kernel in lease.candidates]
+        times = {name: world.call_ns(member.device, name) for name in {*lent, *visit.told}}
+        claims = self._claims(member, key, {name: times[name] for name in lent}, visit)
         timings = {
-            name: self._timing(member, name, claims, chance, times[name], reference_ns)
-            for name in (kernel.candidate for kernel in lease.candidates)
+            name: self._timing(member, name, claims, visit.chance, times[name], reference_ns)
+            for name in lent
         }
-        await one.report(lease, _report(lease, timings, self._entries(member, lease)))
-        self.measurements += len(timings)
-        if lease.unmeasured == 0:
+        await asyncio.sleep(self.cost_s * len(lent))
+        if lent:
+            await one.report(lease, _report(lease, timings, self._entries(member, lease)))
+        self.reports += [(self._since_start_s(), name) for name in lent]
+        visit.told |= {name: timing.relative_time for name, timing in timings.items()}
+        visit.closed |= lease.complete
+        told = visit.told
+        if lease.complete and not member.lies:
             relative = {name: time / reference_ns for name, time in times.items()}
-            lines = fastest(claims) if claims else honest_lines(chance, relative)
-            await one.vote(_ballot(lease.workload, lines))
+            told = measured_again(visit.chance, visit.told, relative)
+            await asyncio.sleep(self.cost_s * len(told))
+        if told:
+            await one.vote(_ballot(lease.workload, fastest(told)))
 
     def _timing(
         self,
@@ -121,19 +166,24 @@ class Crowd:
         return self.keys[place]
 
     def _claims(
-        self, member: Member, workload: str, times: dict[str, float], chance: Random
+        self, member: Member, key: Key, times: dict[str, float], visit: Visit
     ) -> dict[str, float]:
-        """Relative times that a liar makes up; none of who reports what was measured."""
-        if not member.lies:
+        """Relative times that a liar makes up of what it was lent, whose true `times` it knows;
+        none of who reports what was measured.
+        """
+        if not member.lies or not times:
             return {}
+        slowest = max(times, key=lambda name: times[name])
         match self.scenario.attack:
             case Attack.RANDOM:
-                return {name: chance.uniform(CLAIM, 2) for name in times}
+                return {name: visit.chance.uniform(CLAIM, 2) for name in times}
             case Attack.OWN:
-                return {chance.choice(sorted(times)): CLAIM}
-            case Attack.SLOW if workload != self.scenario.workloads[-1]:
+                first = not visit.told
+                return {visit.chance.choice(sorted(times)): CLAIM} if first else {}
+            case Attack.SLOW if key.workload != self.scenario.workloads[-1]:
                 return {}
-        return {max(times, key=lambda name: times[name]): CLAIM}
+        pushed = self._pushed.setdefault((key.device_class, key.workload), slowest)
+        return {pushed: CLAIM} if pushed in times else {}
 
     def _entries(self, member: Member, lease: Lease) -> list[float]:
         """The sampled entries of a right output; a replayer's are of somebody else's lease."""
@@ -147,6 +197,25 @@ class Crowd:
         right = [float(entry) for entry in found]
         self._replayed[lease.workload] = right
         return right
+
+
+async def _leases(one: Stranger, visits: Mapping[str, Visit]) -> AsyncIterator[Lease]:
+    """Until it has done its share of every workload and nothing new is served.
+
+    Raises StackError when it waits in vain.
+    """
+    vain = 0
+    while vain < PATIENCE:
+        closed = all(visit.closed for visit in visits.values())
+        lease = await one.lease(0 if closed else WAIT_S)
+        if lease is not None:
+            vain = 0
+            yield lease
+        elif closed:
+            return
+        else:
+            vain += 1
+    raise StackError(f"a member of the crowd waited {PATIENCE * WAIT_S:.0f} s for its next lease")
 
 
 def _report(lease: Lease, timings: dict[str, Timing], entries: list[float]) -> Report:

@@ -49,15 +49,17 @@ class Outcome:
 def simulated(place: Place, rule: Rule, scenarios: Iterable[Scenario]) -> Iterator[Outcome]:
     """Raises StackError where a service fails or does not come to an end."""
     options = StackOptions(
-        host=LOOPBACK, port=free_port(), redis_port=free_port(), overrides=_environment(rule)
+        host=LOOPBACK, port=free_port(), redis_port=free_port(), overrides=environment_of(rule)
     )
     with running(place, options) as stack:
         for scenario in scenarios:
-            _compile(stack, scenario)
-            yield _outcome(stack, rule, scenario)
+            compile_spaces(stack, scenario)
+            crowd = Crowd(url=stack.url, scenario=scenario)
+            yield outcome_of(stack, rule, crowd)
 
 
-def _environment(rule: Rule) -> Environment:
+def environment_of(rule: Rule) -> Environment:
+    """The settings of a zoo with this rule."""
     return (
         ("KERNELZOO_QUORUM", str(rule.quorum)),
         ("KERNELZOO_LIARS", str(rule.liars)),
@@ -65,7 +67,7 @@ def _environment(rule: Rule) -> Environment:
     )
 
 
-def _compile(stack: Stack, scenario: Scenario) -> None:
+def compile_spaces(stack: Stack, scenario: Scenario) -> None:
     """Every member finds the whole space compiled."""
     until_s = time.monotonic() + COMPILE_S
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
@@ -76,16 +78,16 @@ def _compile(stack: Stack, scenario: Scenario) -> None:
                 job = gateway.job(job.job)
 
 
-def _outcome(stack: Stack, rule: Rule, scenario: Scenario) -> Outcome:
+def outcome_of(stack: Stack, rule: Rule, crowd: Crowd) -> Outcome:
+    """Lets the crowd vote, and waits until all of it is counted."""
     started_s = time.monotonic()
-    crowd = Crowd(url=stack.url, scenario=scenario)
     asyncio.run(crowd.vote())
     settle(stack)
     with connected(stack.postgres.url) as db:
         fates = tuple(_fates(db, rule, crowd))
         failed = {str(row.id) for row in fetch_all(db, trust.ever_failed())}
     return Outcome(
-        scenario=scenario,
+        scenario=crowd.scenario,
         defences=rule.defences,
         verdict=verdict(fates),
         measurements=crowd.measurements,

@@ -13,6 +13,8 @@ from services.gateway.wire.model import WireModel
 from services.gateway.wire.sessions import SessionRequest, SessionResponse
 
 TIMEOUT_S = 60
+LIMIT = 8
+"""Candidates that a browser's agent asks for, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,8 @@ class Stranger:
     identity: str
     token: str = field(repr=False)
 
-    async def lease(self) -> Lease | None:
-        request = LeaseRequest(limit=16, wait_s=0)
+    async def lease(self, wait_s: float) -> Lease | None:
+        request = LeaseRequest(limit=LIMIT, wait_s=wait_s)
         answer = await _send(self.http, "POST", "/v1/leases", request, self.token)
         if answer.status_code == httpx2.codes.NO_CONTENT:
             return None

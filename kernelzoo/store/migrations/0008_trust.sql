@@ -85,21 +85,3 @@ COMMENT ON FUNCTION default_kernel IS
     'to no class of the device: of its space, or of any GPU until its own is compiled. Leases name '
     'it as reference, ballots are relative to it, and a device unknown to the zoo is served it once '
     'it is compiled.';
-
-CREATE OR REPLACE FUNCTION unmeasured(job_id bigint, identity_id uuid, device_class text, features text[])
-    RETURNS TABLE (candidate_id text, ordinal integer, state text) LANGUAGE sql STABLE AS $$
-    SELECT c.candidate_id, p.ordinal, c.state
-    FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
-    WHERE p.job_id = $1 AND c.state <> 'failed' AND c.requires <@ $4
-      AND NOT EXISTS (
-        SELECT FROM measurement m
-        WHERE m.identity_id = $2 AND m.device_class = $3 AND m.candidate_id = c.candidate_id)
-      AND NOT EXISTS (
-        SELECT FROM lease l JOIN lease_item i ON i.lease_id = l.id
-        WHERE l.identity_id = $2 AND l.device_class = $3 AND l.expires_at > now()
-          AND i.candidate_id = c.candidate_id)
-      AND NOT is_denied(c.candidate_id, $3)
-$$;
-COMMENT ON FUNCTION unmeasured IS
-    'Candidates of a job that these features can run, compiled or not, which an identity has neither '
-    'reported for a device class nor holds on an open lease, and that are not denied to the class.';

@@ -3,16 +3,15 @@
 import secrets
 import time
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from psycopg import AsyncConnection
 
 from kernelzoo import jobs
 from kernelzoo.domain.ballot import Ballot, BallotLine
 from kernelzoo.domain.measurement import Measurement, Outcome
-from kernelzoo.domain.seeded import SAMPLED_ENTRIES, comparison_tolerance
+from kernelzoo.domain.seeded import SAMPLED_ENTRIES
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.metrics import (
@@ -25,9 +24,9 @@ from kernelzoo.metrics import (
     POLLS_WAITING,
     Refused,
 )
-from kernelzoo.store import ballots, candidates, leases, measurements, tuning
+from kernelzoo.store import ballots, leases, measurements, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
-from services.gateway.manifests import kernel_of
+from services.gateway.loans import try_to_lend
 from services.gateway.problems import Refusal
 from services.gateway.state import CurrentSession, Shared, State
 from services.gateway.tokens import Session
@@ -36,7 +35,6 @@ from services.gateway.wire.leases import (
     BallotRequest,
     Lease,
     LeaseRequest,
-    MeasuredKernel,
     MeasurementWire,
     Report,
     ReportAccepted,
@@ -55,19 +53,17 @@ REFUSALS = {
     HTTPStatus.UNPROCESSABLE_ENTITY: Refused.UNFIT,
 }
 
-# As many as an agent measures again before its final ballot.
-FASTEST = 8
-
 
 @router.post("/v1/leases", responses={HTTPStatus.NO_CONTENT: {"description": "Nothing to do"}})
 async def lend(
     body: LeaseRequest, request: Request, state: Shared, session: CurrentSession
 ) -> Lease:
-    """Borrow candidates to measure. Waits for the first one to be compiled."""
+    """Borrow candidates to measure. Waits until there is one that others are not measuring."""
     deadline = time.monotonic() + body.wait_s
     while not await request.is_disconnected():
+        generation = state.wake.generation
         await _open_jobs(state, session)
-        lease = await _try_to_lend(state, session, body.limit)
+        lease = await try_to_lend(state, session, body.limit)
         remaining_s = deadline - time.monotonic()
         if lease is not None:
             _count_lease(session, lease)
@@ -75,7 +71,7 @@ async def lend(
         if remaining_s <= 0:
             break
         with POLLS_WAITING.track_inprogress():
-            await state.wake.wait(min(remaining_s, POLL_S))
+            await state.wake.wait(generation, min(remaining_s, POLL_S))
     return Response(status_code=HTTPStatus.NO_CONTENT)  # type: ignore[return-value]
 
 
@@ -94,67 +90,6 @@ async def _open_jobs(state: State, session: Session) -> None:
     for job in opened:
         # Sending may block for seconds where the broker is away.
         await run_in_threadpool(state.send, jobs.plan_space(job.id))
-
-
-async def _try_to_lend(state: State, session: Session, limit: int) -> Lease | None:
-    async with state.pool.connection() as db, db.transaction():
-        # Two polls of one identity must not be lent the same candidates.
-        await execute(db, leases.lock_identity(session.identity_id))
-        found = await fetch_all(
-            db, leases.lendable(session.identity_id, session.device_class, limit)
-        )
-        return await _grant(db, state, session, found) if found else None
-
-
-async def _grant(
-    db: AsyncConnection[Any],
-    state: State,
-    session: Session,
-    lendable: list[leases.LendableRow],
-) -> Lease:
-    first = lendable[0]
-    lent = [row.candidate_id for row in lendable]
-    seed, nonce = secrets.randbits(32), secrets.token_urlsafe(16)
-    granted = await fetch_one(
-        db,
-        leases.grant(
-            session_id=session.session_id,
-            identity_id=session.identity_id,
-            device_class=session.device_class,
-            job_id=first.job_id,
-            reference_id=first.reference_id,
-            candidate_ids=lent,
-            seed=seed,
-            nonce=nonce,
-            duration_s=state.settings.lease_s,
-        ),
-    )
-    assert granted is not None
-    ranked = await fetch_all(
-        db,
-        measurements.fastest(first.job_id, session.identity_id, str(session.device_class), FASTEST),
-    )
-    named = [first.reference_id, *lent, *(row.candidate_id for row in ranked)]
-    described = await fetch_all(db, candidates.kernels(named))
-    kernels = {row.candidate_id: kernel_of(row) for row in described}
-    workload = Workload.parse(first.workload_key)
-    return Lease(
-        lease=str(granted.id),
-        nonce=nonce,
-        expires_in_s=state.settings.lease_s,
-        workload=workload.key,
-        flops=workload.flops,
-        seed=seed,
-        tolerance=comparison_tolerance(workload, session.device_class.target.kind),
-        reference=kernels[first.reference_id],
-        candidates=[kernels[candidate_id] for candidate_id in lent],
-        measured=[
-            MeasuredKernel(kernel=kernels[row.candidate_id], relative_time=row.relative_time)
-            for row in ranked
-        ],
-        unmeasured=first.unmeasured,
-        complete=first.complete,
-    )
 
 
 @router.post("/v1/leases/{lease}/measurements", status_code=HTTPStatus.ACCEPTED)
@@ -183,21 +118,23 @@ async def _accept(
     """Stores all of them, or raises Refusal."""
     found = tuple(_measurement(wire) for wire in body.measurements)
     async with state.pool.connection() as db, db.transaction():
-        row = await fetch_one(db, leases.lease(lease_id))
-        _refuse_unfit(row, session, body.nonce, found)
+        known = await fetch_one(db, leases.lease(lease_id))
+        row = _fit(known, session, body.nonce, found)
         await execute(
             db,
             measurements.accept(lease_id, session.identity_id, str(session.device_class), found),
         )
+        if len(row.answered_ids) + len(found) == len(row.candidate_ids):
+            await execute(db, leases.answered(lease_id))
     return found
 
 
-def _refuse_unfit(
+def _fit(
     row: leases.LeaseRow | None,
     session: Session,
     nonce: str,
     found: tuple[Measurement, ...],
-) -> None:
+) -> leases.LeaseRow:
     """Raises Refusal unless all of them answer this agent's open lease for the first time."""
     if row is None or row.identity_id != session.identity_id:
         raise Refusal(HTTPStatus.NOT_FOUND, "this agent holds no such lease; ask for a new one")
@@ -217,6 +154,7 @@ def _refuse_unfit(
         )
     if answered := set(named) & set(row.answered_ids):
         raise Refusal(HTTPStatus.CONFLICT, f"candidate {min(answered)} was reported before")
+    return row
 
 
 def _measurement(wire: MeasurementWire) -> Measurement:

@@ -13,7 +13,7 @@ Samples = Annotated[list[Nanoseconds], Field(max_length=64)]
 
 
 class LeaseRequest(WireModel):
-    """At most `limit` candidates; wait up to `wait_s` for the first to be compiled."""
+    """At most `limit` candidates; wait up to `wait_s` until there is one."""
 
     limit: Annotated[int, Field(ge=1, le=16)] = 8
     wait_s: Annotated[float, Field(ge=0, le=25)] = 20
@@ -31,9 +31,10 @@ class Lease(WireModel):
 
     Inputs follow from `seed` (`kernelzoo/domain/seeded.py`); a right output differs from the
     reference's by at most `tolerance` in every entry. `measured` are the fastest that this
-    identity has reported before, so that a restarted agent still ranks all. `unmeasured` counts
-    the candidates of this job that this agent has yet to be lent after this lease; when it is 0
-    and `complete` is true, the agent re-measures its best and files its final ballot.
+    identity has reported before, so that a restarted agent still ranks all. Agents of one device
+    class share the candidates of a job: `unmeasured` counts those left after this lease that
+    nobody holds yet. `complete`: all are measured, and with this lease, which may be empty, so
+    are the fastest by this agent; then it re-measures its best and files its final ballot.
     """
 
     lease: str

@@ -11,7 +11,7 @@ Pair = tuple[Times, Times]
 
 def lease(seed: int, candidates: int, step: float, noise: float) -> list[Pair]:
     """Samples near 1 with a deviation of `noise`, on a clock of this `step`."""
-    chance = Random(seed)  # noqa: S311 - the same numbers in every run
+    chance = Random(seed)
 
     def samples() -> Times:
         taken = (1 + abs(chance.gauss(0, noise)) for _ in range(3))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.cli.demo.display import _speed_up, summary
+from kernelzoo.cli.demo.display import _speed_up, shared_work, summary
 from kernelzoo.cli.demo.page import PageFailed, PageResult, accept, console_picture
 from kernelzoo.cli.demo.steps import (
     COMPILE,
@@ -109,6 +109,12 @@ def test_waiting_ends_early_when_nothing_can_come_of_it() -> None:
     assert hopeless(_job()) is None
     assert hopeless(_job(state="failed", detail="no space")) == "the job failed: no space"
     assert hopeless(_job(compiled=0, failed=40)) == "all 40 candidates failed to compile"
+
+
+def test_agents_share_the_space_but_for_its_leaders() -> None:
+    assert shared_work(40, agents=0) == shared_work(40, agents=1) == 40
+    assert shared_work(40, agents=5) == 40 + 4 * 8
+    assert shared_work(3, agents=2) == 6
 
 
 def test_a_page_must_get_a_hit_with_right_output() -> None:

@@ -1,0 +1,32 @@
+"""Why a candidate is lent. docs/adr/0025 tells how a lease is filled."""
+
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """No agent is told.
+
+    EXPLORE: too few of its device class have measured it. LEADER: one of the fastest of the class,
+    which every voter measures. CHAMPION: what the zoo serves, to be preferred or not. CONTROL: a
+    kernel whose time on the class is known. VALIDATE: a winner of similar devices.
+    """
+
+    EXPLORE = "explore"
+    LEADER = "leader"
+    CHAMPION = "champion"
+    CONTROL = "control"
+    VALIDATE = "validate"
+
+
+LEADERS = 8
+"""As many as an agent measures again before its final ballot, and more than a ballot holds: three
+samples may leave one of the best five in sixth place."""
+
+
+def cover(liars: float) -> int:
+    """How many identities of a class are to measure each candidate.
+
+    Among strangers two, of whom the faster is believed until a third has measured it: so one liar
+    can bury no kernel by calling it slow, and calling it fast only has it measured by more.
+    """
+    return 2 if liars else 1

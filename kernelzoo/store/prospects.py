@@ -1,0 +1,236 @@
+"""What an agent may be lent: the jobs that it has a share in, and what is known of their space."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.store.query import Parameter, Query, Statement
+
+RECENT = 32
+"""Measurements of a candidate on a class that are looked at: the latest. It bounds what a poll
+costs on a class that many thousands have measured."""
+
+PRESENT = 100
+"""Identities of a class that are told apart by number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BorrowerRow:
+    """`sharers`: identities of its class with an open session, itself among them."""
+
+    valid_in_row: int
+    sharers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """`reference_id` is the default kernel of the job for this agent's target. `closed`: the agent
+    has done its share before; only what is served since then is left."""
+
+    job_id: int
+    workload_key: str
+    reference_id: str
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProspectRow:
+    """A candidate of a job as one identity may be lent it.
+
+    `mine`: this identity has reported it. `held`: it is on an open lease of this identity. Of the
+    others of its class, `answered` have reported it, `lent` hold it on open leases, and `known_by`
+    have a verified time. `relative_time` is the median over the class of what each found at best,
+    of two the lower. `similar`: 0 where it is served to the same device with another ρ, 1 where to
+    devices of the same architecture, else null.
+    """
+
+    candidate_id: str
+    compiled: bool
+    mine: bool
+    held: bool
+    answered: int
+    lent: int
+    known_by: int
+    relative_time: float | None
+    champion: bool
+    similar: int | None
+
+
+def lock_class(device_class: DeviceClass) -> Statement:
+    """Loans to one device class take turns until the transaction ends, so that two agents who ask
+    at one moment are not lent the same.
+    """
+    return Statement(
+        sql="SELECT pg_advisory_xact_lock(hashtextextended(%(class)s, 1))",
+        parameters={"class": str(device_class)},
+    )
+
+
+def borrower(identity_id: UUID, device_class: DeviceClass, session_s: int) -> Query[BorrowerRow]:
+    return Query(
+        sql="""
+            SELECT i.valid_in_row, (
+                SELECT count(DISTINCT s.identity_id) FROM (
+                    SELECT identity_id FROM agent_session
+                    WHERE device_class = %(class)s
+                      AND created_at > now() - make_interval(secs => %(session_s)s)
+                    ORDER BY created_at DESC LIMIT %(present)s
+                ) s) AS sharers
+            FROM identity i WHERE i.id = %(identity)s::uuid
+        """,
+        parameters={
+            "identity": str(identity_id),
+            "class": str(device_class),
+            "session_s": session_s,
+            "present": PRESENT,
+        },
+        row=BorrowerRow,
+    )
+
+
+def next_job(identity_id: UUID, device_class: DeviceClass, after_id: int) -> Query[JobRow]:
+    """The oldest job after `after_id`, of the space of its device, in which an identity may have
+    anything to do: its share, or what is served since it did that.
+
+    Nothing is lent before the job's reference kernel is compiled, so that relative times of one
+    job share their base.
+    """
+    return Query(
+        sql="""
+            WITH open AS MATERIALIZED (
+                SELECT j.id, j.workload_key, share.closed_at
+                FROM tuning_job j
+                CROSS JOIN LATERAL (
+                    SELECT max(l.created_at) AS closed_at FROM lease l
+                    WHERE l.identity_id = %(identity)s::uuid AND l.job_id = j.id
+                      AND l.device_class = %(class)s
+                      AND l.closing AND (l.answered OR l.expires_at > now())
+                ) share
+                WHERE j.kind = %(kind)s AND j.space = space_of(%(kind)s, %(device_id)s)
+                  AND j.state = 'planned' AND j.id > %(after)s
+                  AND (share.closed_at IS NULL OR EXISTS (
+                    SELECT FROM zoo_entry e
+                    WHERE e.workload_key = j.workload_key AND e.device_class = %(class)s
+                      AND e.state <> 'retired' AND e.published_at > share.closed_at
+                      AND NOT EXISTS (
+                        SELECT FROM measurement m
+                        WHERE m.identity_id = %(identity)s::uuid AND m.device_class = %(class)s
+                          AND m.candidate_id = e.candidate_id)))
+            )
+            SELECT open.id AS job_id, open.workload_key, reference.candidate_id AS reference_id,
+                   open.closed_at IS NOT NULL AS closed
+            FROM open CROSS JOIN LATERAL
+                default_kernel(open.workload_key, %(kind)s, %(device_id)s, %(features)s::text[])
+                AS reference
+            WHERE reference.job_id = open.id AND reference.state = 'compiled'
+            ORDER BY open.id LIMIT 1
+        """,
+        parameters={**_of(identity_id, device_class), "after": after_id},
+        row=JobRow,
+    )
+
+
+def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Query[ProspectRow]:
+    """The candidates of a job that the device's features can run, that did not fail to compile and
+    are not denied to the class, in the order in which the class is to measure them.
+
+    What is too old to count is to be left out in `reported`; a closing lease of that age in
+    `next_job`.
+    """
+    return Query(
+        sql="""
+            WITH job AS (
+                SELECT id, workload_key FROM tuning_job WHERE id = %(job_id)s
+            ), space AS MATERIALIZED (
+                SELECT c.candidate_id, c.state, p.ordinal,
+                       array_position(o.candidate_ids, c.candidate_id) AS place
+                FROM space_point p
+                JOIN candidate c ON c.candidate_id = p.candidate_id
+                LEFT JOIN evaluation_order o
+                  ON o.job_id = p.job_id AND o.device_class = %(class)s
+                WHERE p.job_id = %(job_id)s AND c.state <> 'failed'
+                  AND c.requires <@ %(features)s::text[]
+                  AND NOT is_denied(c.candidate_id, %(class)s)
+            ), reported AS MATERIALIZED (
+                SELECT space.candidate_id, m.identity_id, m.verdict, m.relative_time
+                FROM space CROSS JOIN LATERAL (
+                    (SELECT identity_id, verdict, relative_time FROM measurement
+                     WHERE candidate_id = space.candidate_id AND device_class = %(class)s
+                     ORDER BY created_at DESC LIMIT %(recent)s)
+                    UNION
+                    (SELECT identity_id, verdict, relative_time FROM measurement
+                     WHERE identity_id = %(identity)s::uuid AND device_class = %(class)s
+                       AND candidate_id = space.candidate_id)
+                ) m
+            ), found AS (
+                SELECT candidate_id, identity_id,
+                       min(relative_time) FILTER (
+                           WHERE verdict IN ('pending', 'verified')) AS relative_time,
+                       bool_or(verdict IN ('pending', 'verified')) AS counts,
+                       bool_or(verdict = 'verified' AND relative_time IS NOT NULL) AS known
+                FROM reported GROUP BY candidate_id, identity_id
+            ), known AS (
+                SELECT candidate_id,
+                       bool_or(identity_id = %(identity)s::uuid) AS mine,
+                       count(*) FILTER (
+                           WHERE counts AND identity_id <> %(identity)s::uuid) AS answered,
+                       count(*) FILTER (
+                           WHERE known AND identity_id <> %(identity)s::uuid) AS known_by,
+                       percentile_disc(0.5) WITHIN GROUP (ORDER BY relative_time) AS relative_time
+                FROM found GROUP BY candidate_id
+            ), borrowed AS (
+                SELECT i.candidate_id,
+                       bool_or(l.identity_id = %(identity)s::uuid) AS held,
+                       count(DISTINCT l.identity_id) FILTER (
+                           WHERE l.identity_id <> %(identity)s::uuid) AS lent
+                FROM lease l JOIN lease_item i ON i.lease_id = l.id
+                WHERE l.device_class = %(class)s AND l.job_id = %(job_id)s
+                  AND NOT l.answered AND l.expires_at > now()
+                  AND NOT EXISTS (
+                    SELECT FROM measurement m
+                    WHERE m.lease_id = l.id AND m.candidate_id = i.candidate_id)
+                GROUP BY i.candidate_id
+            ), served AS (
+                SELECT e.candidate_id,
+                       min((theirs.device_id <> ours.device_id)::integer) AS nearness
+                FROM job
+                JOIN zoo_entry e ON e.workload_key = job.workload_key
+                JOIN device theirs ON theirs.device_id = split_part(e.device_class, ':', 1)
+                JOIN device ours ON ours.device_id = %(device_id)s
+                WHERE e.state <> 'retired' AND e.device_class <> %(class)s
+                  AND CASE WHEN theirs.device_id = ours.device_id THEN true
+                           WHEN %(kind)s = 'wasm'
+                           THEN theirs.cpu_architecture = nullif(ours.cpu_architecture, '')
+                           ELSE (theirs.gpu_vendor, theirs.gpu_architecture)
+                                = (nullif(ours.gpu_vendor, ''), ours.gpu_architecture) END
+                GROUP BY e.candidate_id
+            )
+            SELECT space.candidate_id, space.state = 'compiled' AS compiled,
+                   coalesce(known.mine, false) AS mine, coalesce(borrowed.held, false) AS held,
+                   coalesce(known.answered, 0) AS answered, coalesce(borrowed.lent, 0) AS lent,
+                   coalesce(known.known_by, 0) AS known_by, known.relative_time,
+                   champion.candidate_id IS NOT NULL AS champion, served.nearness AS similar
+            FROM space
+            LEFT JOIN known ON known.candidate_id = space.candidate_id
+            LEFT JOIN borrowed ON borrowed.candidate_id = space.candidate_id
+            LEFT JOIN served ON served.candidate_id = space.candidate_id
+            LEFT JOIN (
+                SELECT e.candidate_id FROM job JOIN zoo_entry e
+                  ON e.workload_key = job.workload_key
+                 AND e.device_class = %(class)s AND e.state <> 'retired'
+            ) champion ON champion.candidate_id = space.candidate_id
+            ORDER BY space.place, space.ordinal
+        """,
+        parameters={**_of(identity_id, device_class), "job_id": job_id, "recent": RECENT},
+        row=ProspectRow,
+    )
+
+
+def _of(identity_id: UUID, device_class: DeviceClass) -> dict[str, Parameter]:
+    return {
+        "identity": str(identity_id),
+        "class": str(device_class),
+        "kind": device_class.target.kind,
+        "device_id": device_class.device_id,
+        "features": list(device_class.target.features),
+    }

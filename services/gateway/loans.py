@@ -1,0 +1,118 @@
+"""Carries out what `lending` plans."""
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from kernelzoo.domain.lease import LEADERS, cover
+from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.trust import recheck_probability
+from kernelzoo.domain.workload import Workload
+from kernelzoo.store import candidates, leases, measurements, prospects
+from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
+from services.gateway.lending import Plan, Terms, plan
+from services.gateway.manifests import kernel_of
+from services.gateway.state import State
+from services.gateway.tokens import Session
+from services.gateway.wire.leases import Lease, MeasuredKernel
+
+CHANCE = secrets.SystemRandom()
+
+Connection = AsyncConnection[Any]
+
+
+async def try_to_lend(state: State, session: Session, limit: int) -> Lease | None:
+    """Of the oldest job that has anything for this agent. None where no job has."""
+    identity, device_class = session.identity_id, session.device_class
+    async with state.pool.connection() as db:
+        borrower = await fetch_one(
+            db, prospects.borrower(identity, device_class, state.settings.session_s)
+        )
+        assert borrower is not None, "a session outlived its identity"
+        after = 0
+        while job := await fetch_one(db, prospects.next_job(identity, device_class, after)):
+            terms = Terms(
+                limit=limit,
+                cover=cover(state.settings.liars),
+                sharers=max(borrower.sharers, 1),
+                recheck=recheck_probability(borrower.valid_in_row),
+                closed=job.closed,
+            )
+            if (loan := await _borrowed(db, state, session, job, terms)) is not None:
+                return await _described(db, state, session, job, loan)
+            after = job.job_id
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loan:
+    """A plan that is stored."""
+
+    lease_id: int
+    seed: int
+    nonce: str
+    plan: Plan
+
+
+async def _borrowed(
+    db: Connection, state: State, session: Session, job: prospects.JobRow, terms: Terms
+) -> _Loan | None:
+    """While it runs nobody else of the class is lent anything, so it does no more than it must."""
+    seed, nonce = secrets.randbits(32), secrets.token_urlsafe(16)
+    identity, device_class = session.identity_id, session.device_class
+    async with db.transaction():
+        await execute(db, prospects.lock_class(device_class))
+        found = await fetch_all(db, prospects.prospects(job.job_id, identity, device_class))
+        if (planned := plan(found, terms, CHANCE)) is None:
+            return None
+        granted = await fetch_one(
+            db,
+            leases.grant(
+                session_id=session.session_id,
+                identity_id=identity,
+                device_class=device_class,
+                job_id=job.job_id,
+                reference_id=job.reference_id,
+                items=dict(planned.items),
+                closing=planned.closing,
+                seed=seed,
+                nonce=nonce,
+                duration_s=state.settings.lease_s,
+            ),
+        )
+    assert granted is not None
+    return _Loan(lease_id=granted.id, seed=seed, nonce=nonce, plan=planned)
+
+
+async def _described(
+    db: Connection, state: State, session: Session, job: prospects.JobRow, loan: _Loan
+) -> Lease:
+    """As the agent is told of it: without roles."""
+    ranked = await fetch_all(
+        db,
+        measurements.fastest(job.job_id, session.identity_id, str(session.device_class), LEADERS),
+    )
+    lent = [candidate_id for candidate_id, _ in loan.plan.items]
+    named = [job.reference_id, *lent, *(row.candidate_id for row in ranked)]
+    described = await fetch_all(db, candidates.kernels(named))
+    kernels = {row.candidate_id: kernel_of(row) for row in described}
+    workload = Workload.parse(job.workload_key)
+    return Lease(
+        lease=str(loan.lease_id),
+        nonce=loan.nonce,
+        expires_in_s=state.settings.lease_s,
+        workload=workload.key,
+        flops=workload.flops,
+        seed=loan.seed,
+        tolerance=comparison_tolerance(workload, session.device_class.target.kind),
+        reference=kernels[job.reference_id],
+        candidates=[kernels[candidate_id] for candidate_id in lent],
+        measured=[
+            MeasuredKernel(kernel=kernels[row.candidate_id], relative_time=row.relative_time)
+            for row in ranked
+        ],
+        unmeasured=loan.plan.unmeasured,
+        complete=loan.plan.closing,
+    )

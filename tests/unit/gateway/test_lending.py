@@ -1,0 +1,261 @@
+"""What a lease is filled with, by role."""
+
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelzoo.domain.lease import LEADERS, Role
+from kernelzoo.store.prospects import ProspectRow
+from services.gateway.lending import KNOWN_BY, Plan, Terms, plan
+
+ALONE = Terms(limit=8, cover=1, sharers=1, recheck=0, closed=False)
+STRANGERS = replace(ALONE, cover=2)
+
+
+def new(place: int) -> ProspectRow:
+    return ProspectRow(
+        candidate_id=f"k{place:02}",
+        compiled=True,
+        mine=False,
+        held=False,
+        answered=0,
+        lent=0,
+        known_by=0,
+        relative_time=None,
+        champion=False,
+        similar=None,
+    )
+
+
+def measured(place: int, by: int = 1, *, mine: bool = False) -> ProspectRow:
+    """By others of the class; later ones are faster."""
+    return replace(new(place), answered=by, known_by=by, mine=mine, relative_time=1 - place / 100)
+
+
+SPACE = [new(place) for place in range(20)]
+COVERED = [measured(place) for place in range(20)]
+
+
+def planned(space: list[ProspectRow], terms: Terms) -> Plan:
+    found = plan(space, terms, Random(1))
+    assert found is not None
+    return found
+
+
+def names(found: Plan, role: Role) -> list[str]:
+    return [name for name, given in found.items if given is role]
+
+
+def test_who_is_alone_is_lent_the_first_of_the_space() -> None:
+    found = planned(SPACE, ALONE)
+    assert names(found, Role.EXPLORE) == [f"k{place:02}" for place in range(8)]
+    assert (found.unmeasured, found.closing) == (12, False)
+
+
+def test_who_shares_is_lent_an_equal_part() -> None:
+    assert len(planned(SPACE, replace(ALONE, sharers=5)).items) == 4
+    assert len(planned(SPACE, replace(STRANGERS, sharers=5)).items) == 8
+    assert len(planned(SPACE, replace(ALONE, sharers=100)).items) == 2
+
+
+def test_what_the_fewest_have_comes_first_and_what_enough_have_not_at_all() -> None:
+    first, second, *rest = SPACE[:5]
+    space = [replace(first, lent=1), replace(second, answered=1, lent=1), *rest]
+    assert names(planned(space, STRANGERS), Role.EXPLORE) == ["k02", "k03", "k04", "k00"]
+
+
+def test_who_finds_all_in_the_hands_of_others_waits() -> None:
+    assert plan([replace(each, lent=1) for each in SPACE], ALONE, Random(1)) is None
+
+
+def test_an_expired_share_of_another_is_lent_again() -> None:
+    space = [*COVERED[:19], SPACE[19]]
+    assert names(planned(space, ALONE), Role.EXPLORE) == ["k19"]
+
+
+def test_the_leaders_wait_for_what_is_still_compiled() -> None:
+    space = [*COVERED[:19], replace(SPACE[19], compiled=False)]
+    assert plan(space, ALONE, Random(1)) is None
+
+
+def test_on_a_covered_space_a_newcomer_measures_the_leaders_and_one_that_does_not_lead() -> None:
+    found = planned(COVERED, replace(ALONE, limit=16))
+    assert names(found, Role.LEADER) == [f"k{place}" for place in range(19, 11, -1)]
+    assert names(found, Role.EXPLORE) == ["k00"]
+    assert (found.unmeasured, found.closing) == (0, True)
+
+
+def test_leaders_that_do_not_fit_come_with_the_next_lease_which_closes() -> None:
+    found = planned(COVERED, ALONE)
+    assert (len(found.items), found.unmeasured, found.closing) == (8, 1, False)
+
+
+def test_who_has_explored_measures_the_leaders_alone() -> None:
+    space = [measured(0, mine=True), *COVERED[1:]]
+    found = planned(space, ALONE)
+    assert [role for _, role in found.items] == [Role.LEADER] * LEADERS
+    assert found.closing
+
+
+def test_the_last_part_of_the_space_comes_with_the_leaders() -> None:
+    space = [replace(new(0)), *(measured(place, mine=place > 1) for place in range(1, 20))]
+    found = planned(space, ALONE)
+    assert found.items == (("k00", Role.EXPLORE),)
+    assert found.closing
+
+
+def test_who_has_measured_all_that_it_must_closes_with_an_empty_lease_once() -> None:
+    space = [replace(each, mine=True) for each in COVERED]
+    assert planned(space, ALONE) == Plan(items=(), unmeasured=0, closing=True)
+    assert plan(space, replace(ALONE, closed=True), Random(1)) is None
+
+
+def test_who_measured_what_nobody_else_can_closes_although_one_more_was_wanted() -> None:
+    assert planned([measured(place, 0, mine=True) for place in range(9)], STRANGERS).closing
+
+
+def test_the_champion_is_lent_to_who_has_not_measured_it_even_after_its_share() -> None:
+    space = [replace(COVERED[0], champion=True), *COVERED[1:]]
+    closed = replace(ALONE, closed=True)
+    assert planned(space, closed).items == (("k00", Role.CHAMPION),)
+    assert planned(space, closed).closing
+    space[0] = replace(space[0], mine=True)
+    assert plan(space, closed, Random(1)) is None
+
+
+def test_a_champion_of_a_space_that_is_still_explored_is_lent_once_enough_know_it() -> None:
+    first, *rest = SPACE
+    known = replace(first, champion=True, answered=KNOWN_BY, known_by=KNOWN_BY)
+    assert planned([known, *rest], ALONE).items[0] == ("k00", Role.CHAMPION)
+    guessed = replace(known, answered=1, known_by=1)
+    assert names(planned([guessed, *rest], ALONE), Role.CHAMPION) == []
+
+
+def test_a_tenth_of_a_lease_are_winners_of_similar_devices_the_most_similar_first() -> None:
+    space = [*SPACE[:17], *(replace(new(17 + place), similar=1 - place // 2) for place in range(3))]
+    found = planned(space, ALONE)
+    assert names(found, Role.VALIDATE) == ["k19"]
+    assert found.items[0] == ("k19", Role.VALIDATE)
+    assert len(names(planned(space, replace(ALONE, limit=16)), Role.VALIDATE)) == 2
+
+
+def test_a_control_is_any_whose_time_enough_others_know() -> None:
+    space = [*(measured(place, KNOWN_BY) for place in range(10)), *SPACE[10:]]
+    always = replace(ALONE, recheck=1)
+    plans = [plan(space, always, Random(seed)) for seed in range(200)]
+    drawn = [names(each, Role.CONTROL) for each in plans if each is not None]
+    assert all(len(each) == 1 for each in drawn)
+    assert {name for (name,) in drawn} == {f"k{place:02}" for place in range(10)}
+    at = {[role for _, role in each.items].index(Role.CONTROL) for each in plans if each}
+    assert at == set(range(8)), "a control is found by its place"
+    assert all(len(each.items) == 8 for each in plans if each)
+
+
+def test_what_too_few_know_is_no_control() -> None:
+    space = [*(measured(place, KNOWN_BY - 1) for place in range(10)), *SPACE[10:]]
+    assert names(planned(space, replace(STRANGERS, recheck=1)), Role.CONTROL) == []
+
+
+def test_a_control_is_one_that_was_measured_before_only_where_no_other_is_known() -> None:
+    mine = [measured(place, KNOWN_BY, mine=True) for place in range(10)]
+    always = replace(ALONE, recheck=1)
+    (again,) = names(planned([*mine, *SPACE[10:]], always), Role.CONTROL)
+    assert again < "k10"
+    space = [*mine, measured(10, KNOWN_BY), *SPACE[11:]]
+    assert names(planned(space, always), Role.CONTROL) == ["k10"]
+
+
+def test_controls_are_drawn_as_often_as_they_are_asked_for() -> None:
+    space = [*(measured(place, KNOWN_BY) for place in range(10)), *SPACE[10:]]
+    plans = [plan(space, replace(ALONE, recheck=0.1), Random(seed)) for seed in range(400)]
+    drawn = sum(bool(each and names(each, Role.CONTROL)) for each in plans)
+    assert 15 < drawn < 80
+
+
+def test_no_lease_is_made_for_a_control_alone() -> None:
+    space = [measured(place, KNOWN_BY, mine=True) for place in range(9)]
+    assert planned(space, replace(ALONE, recheck=1)).items == ()
+
+
+prospects = st.lists(
+    st.builds(
+        ProspectRow,
+        candidate_id=st.sampled_from([f"k{place:02}" for place in range(40)]),
+        compiled=st.booleans(),
+        mine=st.booleans(),
+        held=st.booleans(),
+        answered=st.integers(0, 5),
+        lent=st.integers(0, 3),
+        known_by=st.integers(0, 5),
+        relative_time=st.none() | st.floats(0.1, 3),
+        champion=st.booleans(),
+        similar=st.sampled_from([None, 0, 1]),
+    ),
+    unique_by=lambda p: p.candidate_id,
+    max_size=40,
+)
+terms = st.builds(
+    Terms,
+    limit=st.integers(1, 16),
+    cover=st.sampled_from([1, 2]),
+    sharers=st.integers(1, 30),
+    recheck=st.sampled_from([0.0, 0.3, 1.0]),
+    closed=st.booleans(),
+)
+
+
+@given(space=prospects, terms=terms, seed=st.integers(0, 1000))
+def test_a_plan_lends_what_can_be_lent_once_within_the_limit_and_closes_when_nothing_is_left(
+    space: list[ProspectRow], terms: Terms, seed: int
+) -> None:
+    found = plan(space, terms, Random(seed))
+    if found is None:
+        return
+    rows = {each.candidate_id: each for each in space}
+    lent = [name for name, _ in found.items]
+    assert len(set(lent)) == len(lent) <= terms.limit
+    assert len(names(found, Role.CONTROL)) <= 1
+    for name, role in found.items:
+        row = rows[name]
+        assert row.compiled
+        assert not row.held
+        assert not row.mine or role is Role.CONTROL
+        assert role is not Role.CHAMPION or row.champion
+        assert role is not Role.CONTROL or row.known_by >= KNOWN_BY
+    assert not (found.closing and found.unmeasured)
+    if found.closing and not terms.closed:
+        after = [row for row in space if not row.mine and row.candidate_id not in lent]
+        assert all(row.answered >= terms.cover for row in after)
+
+
+@given(size=st.integers(1, 40), agents=st.integers(1, 12), cover=st.sampled_from([1, 2]))
+def test_a_crowd_measures_all_of_a_space_and_every_member_the_leaders(
+    size: int, agents: int, cover: int
+) -> None:
+    """In turn, each answering at once; a kernel's time is its place."""
+    measured_by: list[set[int]] = [set() for _ in range(size)]
+    closed: set[int] = set()
+    for turn in range(agents * (2 * size + 3)):
+        one = turn % agents
+        if one in closed:
+            continue
+        space = [
+            replace(
+                new(place),
+                mine=one in by,
+                answered=len(by - {one}),
+                relative_time=1 + place if by else None,
+            )
+            for place, by in enumerate(measured_by)
+        ]
+        terms = replace(ALONE, cover=cover, sharers=agents)
+        found = plan(space, terms, Random(turn))
+        assert found is not None, "nobody holds anything"
+        for name, _ in found.items:
+            measured_by[int(name[1:])].add(one)
+        closed |= {one} if found.closing else set()
+    assert closed == set(range(agents))
+    assert all(len(by) >= min(cover, agents) for by in measured_by)
+    assert all(len(by) == agents for by in measured_by[: min(LEADERS, size) - 1])
