@@ -44,7 +44,7 @@ REACH = {2: 1.6, 5: 2.5, 20: 4.0}
 
 def main() -> None:
     options = parser("Time to a winner with n agents that share one space.")
-    options.add_argument("--agents", type=int, nargs="+", default=SIMULATED)
+    options.add_argument("--agents", type=int, nargs="*", default=SIMULATED)
     options.add_argument("--browsers", type=int, nargs="+", default=(), help="as 1 2 5")
     run(options, measure)
 

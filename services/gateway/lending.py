@@ -89,9 +89,10 @@ def _to_explore(prospects: Sequence[ProspectRow], cover: int) -> list[ProspectRo
 
 
 def _share(exploring: list[ProspectRow], terms: Terms) -> list[ProspectRow]:
-    """An equal share of what is left, so that all who are there have some to the end."""
+    """Half of an equal share of what is left: more agents may come, and some are slower."""
     slots = sum(terms.cover - p.answered - p.lent for p in exploring)
-    size = max(FEWEST, ceil(slots / terms.sharers))
+    parts = 2 * terms.sharers if terms.sharers > 1 else 1
+    size = max(FEWEST, ceil(slots / parts))
     similar = sorted((p for p in exploring if p.similar is not None), key=lambda p: p.similar or 0)
     first = similar[: ceil(EXPLOITED * terms.limit)]
     return [*first, *(p for p in exploring if p not in first)][: min(size, terms.limit)]

@@ -98,7 +98,7 @@ def serve(db: Connection, device_class: str, candidate: str, version: int = 1) -
 def test_agents_of_one_class_divide_the_space(http: TestClient) -> None:
     leases = [take(agent) for agent in [open_agent(http) for _ in range(4)]]
     explored = [candidate for lease in leases for candidate in lent(lease)]
-    assert len(set(explored)) == len(explored) == 6 + 5 + 4 + 3
+    assert len(set(explored)) == len(explored) == 3 + 3 + 3 + 2
 
 
 def test_agents_of_two_classes_do_not(http: TestClient) -> None:

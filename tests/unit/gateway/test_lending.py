@@ -54,9 +54,9 @@ def test_who_is_alone_is_lent_the_first_of_the_space() -> None:
     assert (found.unmeasured, found.closing) == (12, False)
 
 
-def test_who_shares_is_lent_an_equal_part() -> None:
-    assert len(planned(SPACE, replace(ALONE, sharers=5)).items) == 4
-    assert len(planned(SPACE, replace(STRANGERS, sharers=5)).items) == 8
+def test_who_shares_is_lent_half_of_an_equal_part() -> None:
+    assert len(planned(SPACE, replace(ALONE, sharers=3)).items) == 4
+    assert len(planned(SPACE, replace(STRANGERS, sharers=3)).items) == 7
     assert len(planned(SPACE, replace(ALONE, sharers=100)).items) == 2
 
 
