@@ -111,13 +111,19 @@ def class_rates(lease_id: int) -> Query[RatesRow]:
 
 
 def class_reference(lease_id: int) -> Query[TimeRow]:
-    """The best time of the lease's reference kernel on its class, by other network."""
+    """The best time of the lease's reference kernel on its class, by other network; from the first
+    leases of it, which later ones cannot push out.
+    """
     return Query(
         sql="""
             SELECT min(ns) AS best_ns
             FROM lease l
             JOIN identity own ON own.id = l.identity_id
-            JOIN lease o ON o.reference_id = l.reference_id AND o.device_class = l.device_class
+            CROSS JOIN LATERAL (
+                SELECT id, identity_id FROM lease
+                WHERE reference_id = l.reference_id AND device_class = l.device_class
+                ORDER BY id LIMIT 256
+            ) o
             JOIN identity i ON i.id = o.identity_id
             JOIN measurement m ON m.lease_id = o.id AND m.verdict = 'verified'
             CROSS JOIN LATERAL unnest(m.reference_ns) AS ns
