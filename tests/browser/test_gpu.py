@@ -1,6 +1,5 @@
 """WebGPU engine, timer, instrument and probe of the client in Chromium, on a software adapter."""
 
-import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
