@@ -243,3 +243,16 @@ test("what a paused agent still says does not end its pause", () => {
   assert.equal(paused.phase, "paused");
   assert.equal(reduce(paused, { type: "resumed" }).phase, "waiting");
 });
+
+test("what a lease has no time left for is said and left, and nothing is decided yet", async () => {
+  const { sent, ballots, events } = await play({
+    leases: [ok(lease(["a", "b"], { expires_in_s: -1 })), ok(lease(["a", "b"]))],
+    times: { a: 90, b: 80 },
+  });
+  assert.deepEqual(reported(sent), ["a", "b"]);
+  const said = events.flatMap((event) => (event.type === "error" ? [event.message] : []));
+  assert.deepEqual(said, [
+    "The lease ended before 2 of 2 candidates were measured; they are lent again.",
+  ]);
+  assert.equal(ballots.length, 2);
+});

@@ -45,9 +45,11 @@ def _measured(stack: Stack, browser: Browser, address: str) -> Page:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         gateway.register(Workload.parse(KEY), TargetKind.WEBGPU)
     agent = browser.new_page()
-    agent.goto(f"{stack.url}/agent")
+    agent.goto(f"{stack.url}/agent?start=1")
     found = "SELECT DISTINCT outcome, verdict FROM measurement"
-    eventually(lambda: rows(stack, found) == [("ok", "verified")], "a verified measurement")
+    eventually(
+        lambda: rows(stack, found) == [("ok", "verified")], "verified measurements", within_s=90
+    )
     agent.close()
     page = browser.new_page()
     page.goto(address)

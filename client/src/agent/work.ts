@@ -88,18 +88,32 @@ async function inOneTurn(
   }
 }
 
+/**
+ * Measures until `over`, or until another turn as long as the longest would end after the lease,
+ * which takes no reports then. Answers how many candidates are left: they are lent again.
+ */
 async function measureAll(
   ports: AgentPorts,
   lease: Lease,
   instrument: LeaseInstrument,
   done: (made: MeasurementWire) => void,
   over: () => boolean,
-): Promise<void> {
+): Promise<number> {
+  const untilMs = now() + 1000 * lease.expires_in_s;
   const queue = await prepare(instrument, lease.candidates);
-  while (queue.length > 0 && !over()) {
+  for (let longestMs = 0; queue.length > 0 && !over() && now() + longestMs <= untilMs; ) {
     await ports.gate.pass();
+    const begunMs = now();
     await ports.withTurn(() => inOneTurn(ports, queue, lease.workload, done));
+    longestMs = Math.max(longestMs, now() - begunMs);
   }
+  return queue.length;
+}
+
+function tellLeft(ports: AgentPorts, { candidates }: Lease, left: number): void {
+  const count = `${left} of ${candidates.length} candidates`;
+  const message = `The lease ended before ${count} were measured; they are lent again.`;
+  ports.emit({ type: "error", message, retryInMs: null });
 }
 
 async function fileBallot(
@@ -155,7 +169,8 @@ function rank(known: WorkloadResults, lease: Lease, accepted: readonly Measureme
   }
 }
 
-async function measureLease(ports: AgentPorts, lease: Lease, results: Results): Promise<void> {
+/** Answers how many candidates are left. */
+async function measureLease(ports: AgentPorts, lease: Lease, results: Results): Promise<number> {
   const known = resultsOf(results, lease);
   const accepted: MeasurementWire[] = [];
   const reports = reportQueue(ports, lease, (made) => accepted.push(made));
@@ -166,7 +181,9 @@ async function measureLease(ports: AgentPorts, lease: Lease, results: Results): 
     reports.add(made);
   };
   try {
-    await measureAll(ports, lease, instrument, done, () => reports.over);
+    const left = await measureAll(ports, lease, instrument, done, () => reports.over);
+    if (left > 0) tellLeft(ports, lease, left);
+    return left;
   } finally {
     instrument.dispose();
     await reports.settled();
@@ -185,10 +202,10 @@ export async function workLease(ports: AgentPorts, lease: Lease, results: Result
   const { target } = ports;
   const candidates = lease.candidates.length;
   ports.emit({ type: "lease", target, workload, candidates, unmeasured });
-  if (lease.candidates.length > 0) await measureLease(ports, lease, results);
+  const left = candidates > 0 ? await measureLease(ports, lease, results) : 0;
   const { ranked } = resultsOf(results, lease);
   await fileBallot(ports, workload, fastest(ranked.values()), false);
-  if (unmeasured > 0 || !complete) return;
+  if (left > 0 || unmeasured > 0 || !complete) return;
   const finalists = fastest(ranked.values(), FINALISTS);
   await fileBallot(ports, workload, await measureAgain(ports, lease, finalists), true);
 }

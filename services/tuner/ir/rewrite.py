@@ -75,13 +75,17 @@ def _same(expression: Expression, _: Rebuild) -> Expression:
     return expression
 
 
+_WITHOUT_BLOCKS = frozenset((Store, Assign))
+"""Asked of every statement; a union of types would be made anew each time."""
+
 _LEAVES = frozenset((Const, IndexValue, Load, Read))
 _REBUILT: dict[type[Expression], Callable[..., Expression]] = {
     **dict.fromkeys((Const, IndexValue, Load, Read), _same),
     **dict.fromkeys(
         (Binary, Compare), lambda e, f: type(e)(op=e.op, left=f(e.left), right=f(e.right))
     ),
-    **dict.fromkeys((ExtractLane, Cast, Bitcast), lambda e, f: replace(e, value=f(e.value))),
+    **dict.fromkeys((Cast, Bitcast), lambda e, f: type(e)(value=f(e.value), element=e.element)),
+    ExtractLane: lambda e, f: ExtractLane(value=f(e.value), lane=e.lane),
     Shuffle: lambda e, f: replace(e, left=f(e.left), right=f(e.right)),
     MultiplyAdd: lambda e, f: MultiplyAdd(left=f(e.left), right=f(e.right), addend=f(e.addend)),
     Broadcast: lambda e, f: Broadcast(value=f(e.value), lanes=e.lanes),
@@ -135,7 +139,7 @@ def statements(block: Block) -> Iterator[Statement]:
     while waiting:
         statement = waiting.pop()
         yield statement
-        if not isinstance(statement, Store | Assign):
+        if type(statement) not in _WITHOUT_BLOCKS:
             for inner in reversed(inner_blocks(statement)):
                 waiting.extend(reversed(inner))
 

@@ -15,6 +15,7 @@ from services.tuner.ir.nodes import (
     Assign,
     Barrier,
     Block,
+    Bound,
     Broadcast,
     Const,
     Expression,
@@ -53,7 +54,8 @@ class _Expansion:
         self._names: dict[int, tuple[str, ...]] = {}
         self._indices: dict[tuple[int | None, ...], Affine] = {}
         self._loads: dict[tuple[str, int, bool, bool], Expression] = {}
-        self._alive: list[Affine] = []
+        self._made: dict[tuple[int | str | None, ...], Expression] = {}
+        self._alive: list[Affine | Load] = []
         self._stores = 0
         self._shapes: dict[int, tuple[tuple[Store, ...], bool]] = {}
 
@@ -93,7 +95,8 @@ class _Expansion:
         self, statement: If, at: Constants, ranges: Mapping[str, Range]
     ) -> Iterator[Statement]:
         bounds = tuple(
-            replace(bound, index=self._index(bound.index, at)) for bound in statement.bounds
+            Bound(index=self._index(bound.index, at), limit=bound.limit)
+            for bound in statement.bounds
         )
         spans = [(bound, *bound.index.bounds(ranges)) for bound in bounds]
         body = self.block(statement.body, at, ranges)
@@ -178,7 +181,8 @@ class _Expansion:
             if type(part) is Load:
                 return self._load(part, at, vector)
             if type(part) is Const:
-                return replace(part, lanes=LANES) if vector else part
+                wide = vector is not None
+                return Const(value=part.value, element=part.element, lanes=LANES) if wide else part
             if type(part) is IndexValue:
                 same = IndexValue(index=self._index(part.index, at))
                 return Broadcast(value=same, lanes=LANES) if vector else same
@@ -187,6 +191,14 @@ class _Expansion:
         return expanded(expression)
 
     def _load(self, load: Load, at: Constants, vector: str | None) -> Expression:
+        key = (id(load), vector, *map(at.get, self._names_in(load.index)))
+        known = self._made.get(key)
+        if known is None:
+            known = self._made[key] = self._new_load(load, at, vector)
+            self._alive.append(load)
+        return known
+
+    def _new_load(self, load: Load, at: Constants, vector: str | None) -> Expression:
         """Four lanes where the index moves with the vector loop, else one lane in all four."""
         factor = load.index.coefficient(vector) if vector is not None else 0
         if vector is not None and factor not in (0, 1):
@@ -205,13 +217,16 @@ class _Expansion:
             self._loads[key] = known
         return known
 
-    def _index(self, index: Affine, at: Constants) -> Affine:
-        """The index with unrolled variables replaced; the same object for the same values."""
+    def _names_in(self, index: Affine) -> tuple[str, ...]:
         names = self._names.get(id(index))
         if names is None:
             names = self._names[id(index)] = tuple([var for var, _ in index.terms])
             self._alive.append(index)
-        key = (id(index), *map(at.get, names))
+        return names
+
+    def _index(self, index: Affine, at: Constants) -> Affine:
+        """The index with unrolled variables replaced; the same object for the same values."""
+        key = (id(index), *map(at.get, self._names_in(index)))
         known = self._indices.get(key)
         if known is None:
             fixed = sum(c * at[var] for var, c in index.terms if var in at)

@@ -47,7 +47,7 @@ def to_registers(program: Program, *, gathers: bool = False, replaces: bool = Fa
     return replace(program, body=replace(program.body, body=body))
 
 
-LoadKey = tuple[str, int, tuple[tuple[str, int], ...], int, Element]
+LoadKey = tuple[str, int, tuple[tuple[str, int], ...], int, Element | None]
 Known = dict[LoadKey, Read]
 Held = dict[str, Slots]
 """The local buffers that are registers here."""
@@ -146,13 +146,12 @@ class _Registers:
 
 
 def _key(expression: Expression) -> LoadKey | None:
-    """What a load reads, and as what; a splat of it counts lanes below zero, to be told from four
-    lanes."""
+    """What a load reads, and as what it is cast; a splat of it counts lanes below zero, to be told
+    from four lanes."""
     if type(expression) is Load:
-        return _key_of(expression, expression.lanes, expression.buffer.element.loaded)
+        return _key_of(expression, expression.lanes, None)
     if type(expression) is Broadcast and type(expression.value) is Load:
-        load = expression.value
-        return _key_of(load, -expression.lanes, load.buffer.element.loaded)
+        return _key_of(expression.value, -expression.lanes, None)
     if type(expression) is Cast and type(expression.value) is Load:
         load = expression.value
         if load.buffer.scope is not Scope.LOCAL:
@@ -160,7 +159,7 @@ def _key(expression: Expression) -> LoadKey | None:
     return None
 
 
-def _key_of(load: Load, lanes: int, element: Element) -> LoadKey:
+def _key_of(load: Load, lanes: int, element: Element | None) -> LoadKey:
     return load.buffer.name, load.index.constant, load.index.terms, lanes, element
 
 

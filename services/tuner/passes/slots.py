@@ -44,7 +44,7 @@ def slots_of(
     """
     uses = {buffer.name: _Use() for buffer in buffers}
     for statement in statements(body):
-        if isinstance(statement, Store | Assign | Let):
+        if isinstance(statement, _WITH_VALUES):
             _note(statement, uses)
     return {
         buffer.name: slots
@@ -52,6 +52,9 @@ def slots_of(
         if (slots := _slots(buffer, uses[buffer.name], gathers=gathers, replaces=replaces))
         is not None
     }
+
+
+_WITH_VALUES = (Store, Assign, Let)
 
 
 @dataclass(slots=True)

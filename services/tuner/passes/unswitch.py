@@ -29,7 +29,7 @@ def _statement(statement: Statement) -> Statement:
         case Let(body=body) | Allocate(body=body):
             return replace(statement, body=_block(body))
         case If(body=body, otherwise=otherwise):
-            return replace(statement, body=_block(body), otherwise=_block(otherwise))
+            return If(bounds=statement.bounds, body=_block(body), otherwise=_block(otherwise))
     return statement
 
 

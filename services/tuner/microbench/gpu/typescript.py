@@ -26,7 +26,8 @@ def _setting(setting: GpuSetting) -> str:
     requires = ", ".join(map(dumps, setting.requires))
     sizes = f"sourceBytes: {setting.source_bytes}, sinkBytes: {setting.sink_bytes}"
     return (
-        f"{{ work: {setting.work}, requires: [{requires}], {sizes}, scratchBytes: {setting.scratch_bytes}, "
+        f"{{ work: {setting.work}, requires: [{requires}], {sizes}, "
+        f"scratchBytes: {setting.scratch_bytes}, "
         f"dispatches: [{dispatches}], code: {dumps(setting.text)} }}"
     )
 
