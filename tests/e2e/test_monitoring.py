@@ -19,6 +19,7 @@ from dashboards.generate import ALL
 from dashboards.model import Metric, Panel, Rows
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.monitoring import find_monitoring
+from kernelzoo.cli.stack.ports import free_port
 from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -59,7 +60,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    plan = replace(find_monitoring(), scrape_s=SCRAPE_S, grafana=None)
+    plan = replace(find_monitoring(), port=free_port(), scrape_s=SCRAPE_S, grafana=None)
     with running_stack(tmp_path_factory.mktemp("watched"), plan) as stack:
         _work(stack)
         yield Watched(stack, plan.url)

@@ -130,7 +130,7 @@ def test_prometheus_scrapes_every_process_that_exports_where_its_image_listens()
 
 
 def test_what_prometheus_is_told_is_valid() -> None:
-    file = ROOT / "docker/prometheus/prometheus.yaml"
+    file = str(ROOT / "docker/prometheus/prometheus.yaml")
     command = ["promtool", "check", "config", "--syntax-only", file]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stdout + said.stderr
