@@ -13,9 +13,20 @@ class EntryState(StrEnum):
 
 
 class HitLevel(StrEnum):
-    """The step of the fallback chain that an answer came from."""
+    """The step of the fallback chain that an answer came from, in the order of the chain.
+
+    EXACT: this class voted. DEVICE: another class of the same device did. ARCHITECTURE, VENDOR,
+    COMMON: the best on average of the classes of such devices. SHAPE: this class voted on the
+    nearest shape. MODEL: the cost model's first choice. DEFAULT: nothing is known.
+    """
 
     EXACT = "exact"
+    DEVICE = "device"
+    ARCHITECTURE = "architecture"
+    VENDOR = "vendor"
+    COMMON = "common"
+    SHAPE = "shape"
+    MODEL = "model"
     DEFAULT = "default"
 
 

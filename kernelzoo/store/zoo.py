@@ -109,7 +109,7 @@ def default_of(workload_key: str, device_class: DeviceClass) -> Query[CandidateI
 def retire(workload_key: str, device_class: str) -> Statement:
     return Statement(
         sql="""
-            UPDATE zoo_entry SET state = 'retired'
+            UPDATE zoo_entry SET state = 'retired', pooled = false
             WHERE workload_key = %(key)s AND device_class = %(class)s AND state <> 'retired'
         """,
         parameters={"key": workload_key, "class": device_class},
@@ -149,7 +149,8 @@ def update_evidence(workload_key: str, device_class: str, evidence: Evidence) ->
     return Statement(
         sql="""
             UPDATE zoo_entry SET ballots = %(ballots)s, weight = %(weight)s,
-                   total_weight = %(total_weight)s, relative_time = %(relative_time)s
+                   total_weight = %(total_weight)s, relative_time = %(relative_time)s,
+                   pooled = false
             WHERE workload_key = %(key)s AND device_class = %(class)s AND state <> 'retired'
         """,
         parameters={

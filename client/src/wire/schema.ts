@@ -539,6 +539,27 @@ export interface components {
             readonly weight: number;
         };
         /**
+         * GroundsWire
+         * @description What a step of the fallback chain rests on: `identities` in `classes` device classes.
+         *
+         *     `relative_time`: mean over these classes of the kernel's time over that of the best known there.
+         *     `rho_distance`: bits in which their primitive vector differs from that of this class, 65 where
+         *     the two cannot be compared. `neighbour`: the workload that the kernel's settings won. Each is
+         *     null where the step knows no such thing; the cost model's has no identities of its own.
+         */
+        readonly GroundsWire: {
+            /** Classes */
+            readonly classes: number;
+            /** Identities */
+            readonly identities: number;
+            /** Neighbour */
+            readonly neighbour: string | null;
+            /** Relative Time */
+            readonly relative_time: number | null;
+            /** Rho Distance */
+            readonly rho_distance: number | null;
+        };
+        /**
          * HardwareWire
          * @description Unknown text is ''.
          */
@@ -554,10 +575,14 @@ export interface components {
         };
         /**
          * HitLevel
-         * @description The step of the fallback chain that an answer came from.
+         * @description The step of the fallback chain that an answer came from, in the order of the chain.
+         *
+         *     EXACT: this class voted. DEVICE: another class of the same device did. ARCHITECTURE, VENDOR,
+         *     COMMON: the best on average of the classes of such devices. SHAPE: this class voted on the
+         *     nearest shape. MODEL: the cost model's first choice. DEFAULT: nothing is known.
          * @enum {string}
          */
-        readonly HitLevel: "exact" | "default";
+        readonly HitLevel: "exact" | "device" | "architecture" | "vendor" | "common" | "shape" | "model" | "default";
         /**
          * Job
          * @description `space` is the model of GPU for webgpu, '' for wasm.
@@ -865,8 +890,9 @@ export interface components {
          * ServedKernel
          * @description What one class of devices is served for a workload.
          *
-         *     `level` is the step of the fallback chain. `fallback` is the default kernel, to be used when
-         *     `kernel` fails on this page; `state`, `version` and `evidence` are null at `default`.
+         *     `level` is the step of the fallback chain, and `grounds` what it rests on, null at `default`.
+         *     `fallback` is the default kernel, to be used when `kernel` fails on this page; `state`,
+         *     `version` and `evidence` are of this class's own entry, null at every step but `exact`.
          *     `timing` is null while nobody has measured `kernel` on this class. A right output on seeded
          *     inputs differs by at most `tolerance` in every entry from that of the default kernel of wasm,
          *     or of webgpu where there is none of wasm.
@@ -874,6 +900,7 @@ export interface components {
         readonly ServedKernel: {
             readonly evidence: components["schemas"]["EvidenceWire"] | null;
             readonly fallback: components["schemas"]["Kernel"];
+            readonly grounds: components["schemas"]["GroundsWire"] | null;
             readonly kernel: components["schemas"]["Kernel"];
             readonly level: components["schemas"]["HitLevel"];
             readonly state: components["schemas"]["EntryState"] | null;
@@ -1578,7 +1605,10 @@ export interface operations {
     };
     readonly get_manifest_v1_zoo__name___device_class__get: {
         readonly parameters: {
-            readonly query?: never;
+            readonly query?: {
+                /** @description The hardware that the device id is the hash of, as JSON: so a device that never ran an agent is served what its architecture's others found. It is refused where the hash is another. */
+                readonly hardware?: string | null;
+            };
             readonly header?: {
                 readonly "if-none-match"?: string | null;
             };
@@ -1612,7 +1642,10 @@ export interface operations {
     };
     readonly get_manifest_of_both_v1_zoo__name___wasm_class___webgpu_class__get: {
         readonly parameters: {
-            readonly query?: never;
+            readonly query?: {
+                /** @description The hardware that the device id is the hash of, as JSON: so a device that never ran an agent is served what its architecture's others found. It is refused where the hash is another. */
+                readonly hardware?: string | null;
+            };
             readonly header?: {
                 readonly "if-none-match"?: string | null;
             };
