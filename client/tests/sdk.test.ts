@@ -31,7 +31,10 @@ function manifestOf(kernel: KernelWire, missing: string[] = []): Manifest {
           fallback: tinyKernel("add", ELEMENTS),
           state: "confirmed",
           version: 3,
-          evidence: { ballots: 5, weight: 20, total_weight: 25, relative_time: 0.6 },
+          evidence: {
+            ...{ ballots: 5, weight: 20, total_weight: 25, relative_time: 0.6 },
+            engines: [{ name: "Chromium", major: 156, ballots: 5 }],
+          },
           timing: null,
           grounds: { ...NO_GROUNDS, identities: 5, rho_distance: 0 },
         },

@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 
+from kernelzoo.domain.device import Engine
+
 RANK_WEIGHTS = (5, 4, 3, 2, 1)
+
+UNTOLD = Engine(name="", version="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +30,14 @@ class CastBallot:
     """A ballot with what is known of who cast it.
 
     `network`: keyed hash of where the identity first came from; '' for the operator's agents.
-    `measured`: every kernel of the key that it measured, with a verified output.
+    `engine`: the browser that it was cast in. `measured`: every kernel of the key that it measured
+    in this major version of it, with a verified output.
     """
 
     network: str
     ballot: Ballot
     measured: tuple[BallotLine, ...]
+    engine: Engine = UNTOLD
 
     @property
     def relative_times(self) -> dict[str, float]:

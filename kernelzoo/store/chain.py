@@ -68,13 +68,18 @@ def offers(
     return Query(
         sql="""
             WITH fit AS MATERIALIZED (
-                SELECT asked.key, s.candidate_id, s.config
+                SELECT asked.key, s.candidate_id, s.config, operation_of(asked.key) AS operation
                 FROM unnest(%(keys)s::text[]) AS asked (key)
                 CROSS JOIN LATERAL servable(asked.key, %(class)s, %(space)s) s
             ), own AS MATERIALIZED (
                 SELECT e.workload_key, e.candidate_id, e.device_class, e.ballots FROM zoo_entry e
                 WHERE split_part(e.device_class, ':', 1) = %(device_id)s
                   AND e.state = 'confirmed' AND e.ballots >= %(quorum)s
+            ), learned AS MATERIALIZED (
+                SELECT own.workload_key, operation_of(own.workload_key) AS operation, c.config,
+                       own.ballots
+                FROM own JOIN candidate c ON c.candidate_id = own.candidate_id
+                WHERE own.device_class = %(class)s
             ), device AS (
                 SELECT DISTINCT ON (fit.key)
                        fit.key AS workload_key, 'device' AS level, fit.candidate_id,
@@ -97,15 +102,11 @@ def offers(
                 JOIN fit ON fit.key = k.workload_key AND fit.candidate_id = k.candidate_id
                 ORDER BY fit.key, k.scope, rho_distance, k.relative_time, fit.candidate_id
             ), shape AS (
-                SELECT fit.key, 'shape', fit.candidate_id, own.workload_key, NULL::integer,
-                       NULL::double precision, 1, own.ballots
-                FROM own
-                JOIN candidate c ON c.candidate_id = own.candidate_id
-                JOIN fit ON fit.config = c.config AND fit.key <> own.workload_key
-                 AND split_part(fit.key, ':', 1) = split_part(own.workload_key, ':', 1)
-                 AND split_part(fit.key, ':', 2) = split_part(own.workload_key, ':', 2)
-                 AND split_part(fit.key, ':', 4) = split_part(own.workload_key, ':', 4)
-                WHERE own.device_class = %(class)s
+                SELECT fit.key, 'shape', fit.candidate_id, l.workload_key, NULL::integer,
+                       NULL::double precision, 1, l.ballots
+                FROM learned l
+                JOIN fit ON fit.operation = l.operation AND fit.config = l.config
+                WHERE fit.key <> l.workload_key
             ), model AS (
                 SELECT DISTINCT ON (fit.key)
                        fit.key, 'model', fit.candidate_id, '', NULL::integer,

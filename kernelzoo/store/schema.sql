@@ -119,6 +119,7 @@ COMMENT ON COLUMN agent_session.peak_gflops IS
 COMMENT ON COLUMN agent_session.probe IS
     'ProbeLevels or GpuProbeLevels of kernelzoo.domain.device; null where not told.';
 CREATE INDEX agent_session_device ON agent_session (device_id);
+CREATE INDEX agent_session_identity ON agent_session (identity_id, device_class);
 CREATE INDEX agent_session_recent ON agent_session (created_at);
 
 CREATE TABLE lease (
@@ -200,10 +201,15 @@ CREATE TABLE zoo_entry (
     relative_time double precision NOT NULL,
     published_at timestamptz NOT NULL DEFAULT now(),
     pooled boolean NOT NULL DEFAULT false,
+    engines jsonb NOT NULL DEFAULT '[]',
+    reason text NOT NULL DEFAULT '',
     PRIMARY KEY (workload_key, device_class, version)
 );
 COMMENT ON TABLE zoo_entry IS 'The kernel dataset of nnJIT section 5.3, with its history.';
 COMMENT ON COLUMN zoo_entry.pooled IS 'Whether common_kernel knows of this state of the entry.';
+COMMENT ON COLUMN zoo_entry.engines IS
+    'Of the counted ballots: engines, their major versions, and how many ballots of each.';
+COMMENT ON COLUMN zoo_entry.reason IS 'Why this version replaced the one before, where it is known.';
 CREATE UNIQUE INDEX zoo_entry_live ON zoo_entry (workload_key, device_class)
     WHERE state <> 'retired';
 CREATE INDEX zoo_entry_unpooled ON zoo_entry (workload_key) WHERE NOT pooled;
@@ -235,6 +241,34 @@ COMMENT ON FUNCTION default_kernel IS
     'the device, or of any GPU until its own is compiled. Leases name it as reference, ballots are '
     'relative to it, and a device unknown to the zoo is served it once it is compiled.';
 
+CREATE FUNCTION engine_major(version text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(substring($1 FROM '^[0-9]{1,6}')::integer, 0)
+$$;
+COMMENT ON FUNCTION engine_major IS 'As kernelzoo.domain.device.Engine.major; 0 where it has none.';
+
+CREATE FUNCTION stands(lease_id bigint, candidate_id text) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT NOT EXISTS (
+        SELECT FROM lease l
+        JOIN tuning_job j ON j.id = l.job_id
+        JOIN agent_session s ON s.id = l.session_id
+        JOIN agent_session n ON n.identity_id = s.identity_id
+         AND n.device_class = s.device_class AND n.engine_name = s.engine_name
+         AND engine_major(n.engine_version) > engine_major(s.engine_version)
+        WHERE l.id = $1 AND ($2 = l.reference_id
+           OR $2 IN (
+            SELECT e.candidate_id FROM zoo_entry e
+            WHERE e.workload_key = j.workload_key AND e.device_class = l.device_class
+              AND e.state <> 'retired')
+           OR $2 IN (
+            SELECT unnest(b.candidate_ids) FROM ballot b
+            WHERE b.identity_id = l.identity_id AND b.workload_key = j.workload_key
+              AND b.device_class = l.device_class)))
+$$;
+COMMENT ON FUNCTION stands IS
+    'Whether what a lease found of a candidate still counts as measured. Under a newer major version '
+    'of its engine an identity measures the champion, the default kernel and those of its own ballot '
+    'again; what else it has measured is left alone.';
+
 CREATE FUNCTION unmeasured(job_id bigint, identity_id uuid, device_class text, features text[])
     RETURNS TABLE (candidate_id text, ordinal integer, state text) LANGUAGE sql STABLE AS $$
     SELECT c.candidate_id, p.ordinal, c.state
@@ -242,7 +276,8 @@ CREATE FUNCTION unmeasured(job_id bigint, identity_id uuid, device_class text, f
     WHERE p.job_id = $1 AND c.state <> 'failed' AND c.requires <@ $4
       AND NOT EXISTS (
         SELECT FROM measurement m
-        WHERE m.identity_id = $2 AND m.device_class = $3 AND m.candidate_id = c.candidate_id)
+        WHERE m.identity_id = $2 AND m.device_class = $3 AND m.candidate_id = c.candidate_id
+          AND stands(m.lease_id, m.candidate_id))
       AND NOT EXISTS (
         SELECT FROM lease l JOIN lease_item i ON i.lease_id = l.id
         WHERE l.identity_id = $2 AND l.device_class = $3 AND l.expires_at > now()
@@ -302,6 +337,11 @@ COMMENT ON TABLE outside_evidence IS 'What files of other tuners claim. It seeds
 COMMENT ON COLUMN outside_evidence.relative_time IS 'Over the fastest that the source names for the workload.';
 CREATE INDEX outside_evidence_candidate ON outside_evidence (candidate_id);
 
+CREATE FUNCTION operation_of(workload_key text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT split_part($1, ':', 1) || ':' || split_part($1, ':', 2) || ':' || split_part($1, ':', 4)
+$$;
+COMMENT ON FUNCTION operation_of IS 'A workload key without its extents.';
+
 CREATE FUNCTION rho_distance(one text, other text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN split_part($1, '-', 1) = split_part($2, '-', 1) AND length($1) = length($2)
                 THEN bit_count(split_part($1, '-', 2)::varbit # split_part($2, '-', 2)::varbit)
@@ -332,7 +372,7 @@ CREATE TABLE common_kernel (
     relative_time double precision NOT NULL CHECK (relative_time >= 1),
     classes integer NOT NULL CHECK (classes > 0),
     identities integer NOT NULL CHECK (identities > 0),
-    PRIMARY KEY (workload_key, scope, family, rho, candidate_id)
+    PRIMARY KEY (workload_key, candidate_id, scope, family, rho)
 );
 COMMENT ON TABLE common_kernel IS
     'Winners of some class by how they do on all classes of a family that have the same primitive '

@@ -5,7 +5,7 @@ Steps are tried in the order of `HitLevel`; the store says what each of them off
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from math import hypot, inf, log2
 
 from kernelzoo.domain.workload import Workload
@@ -14,6 +14,10 @@ from kernelzoo.store.chain import OfferRow, TimedKernelRow
 from kernelzoo.store.zoo import ServedRow
 
 ORDER = tuple(HitLevel)
+
+NEAR = 3.0
+"""Octaves. From four on, the settings of the nearest winner lost more than the default did, by the
+recorded measurements (docs/chain.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,7 @@ class Answer:
 def choose(offers: Iterable[OfferRow]) -> dict[str, OfferRow]:
     """By workload: of the first step that offers anything the offer of the nearest shape."""
     near = ((_rank(offer), offer) for offer in offers)
-    ranked = sorted((each for each in near if each[0][1] < inf), key=lambda each: each[0])
+    ranked = sorted((each for each in near if each[0][1] <= NEAR), key=lambda each: each[0])
     best: dict[str, OfferRow] = {}
     for _, offer in ranked:
         best.setdefault(offer.workload_key, offer)
@@ -61,18 +65,17 @@ def answers(
     return [Answer(row=row, borrowed=borrowed(row)) for row in rows]
 
 
-@cache
-def _parsed(key: str) -> Workload:
-    return Workload.parse(key)
-
-
+@lru_cache(maxsize=1 << 16)
 def shape_distance(one_key: str, other_key: str) -> float:
     """Between two shapes of one operator, in octaves: the root of the sum of squares over the
     extents. What is no extent, as a stride, must be equal: else they are infinitely far.
     """
-    one, other = _parsed(one_key), _parsed(other_key)
+    one, other = _workload(one_key), _workload(other_key)
     attributes = one.operator.attributes
     if any(one.given[name] != other.given[name] for name in attributes):
         return inf
     extents = (axis for axis in one.operator.axes if axis not in attributes)
     return hypot(*(log2(one.given[axis] / other.given[axis]) for axis in extents))
+
+
+_workload = lru_cache(maxsize=1 << 12)(Workload.parse)

@@ -24,6 +24,7 @@ from services.gateway.wire.artifacts import (
     TensorWire,
 )
 from services.gateway.wire.zoo import (
+    EngineVotesWire,
     EvidenceWire,
     GroundsWire,
     Manifest,
@@ -198,6 +199,7 @@ def _evidence(row: ServedRow) -> EvidenceWire | None:
         or row.weight is None
         or row.total_weight is None
         or row.relative_time is None
+        or row.engines is None
     ):
         return None
     return EvidenceWire(
@@ -205,4 +207,5 @@ def _evidence(row: ServedRow) -> EvidenceWire | None:
         weight=row.weight,
         total_weight=row.total_weight,
         relative_time=row.relative_time,
+        engines=[EngineVotesWire.model_validate(votes) for votes in row.engines],
     )

@@ -31,8 +31,8 @@ export interface KernelInfo {
   readonly advice: Advice;
   /**
    * `exact` was voted for by devices like this one, `device`, `architecture`, `vendor` and `common`
-   * by devices that are less and less like it; `shape` by devices like this one for a similar
-   * workload; `model` is a forecast, `default` what every device gets.
+   * by devices that are less and less like it; `model` is a forecast, `shape` was voted for by
+   * devices like this one for a similar workload; `default` is what every device gets.
    */
   readonly level: HitLevel;
   /** How many identities and device classes stand behind `level`; null for the default. */

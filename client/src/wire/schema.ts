@@ -503,6 +503,18 @@ export interface components {
             /** Workgroups */
             readonly workgroups: number;
         };
+        /**
+         * EngineVotesWire
+         * @description Ballots that were cast in one major version of an engine.
+         */
+        readonly EngineVotesWire: {
+            /** Ballots */
+            readonly ballots: number;
+            /** Major */
+            readonly major: number;
+            /** Name */
+            readonly name: string;
+        };
         /** EngineWire */
         readonly EngineWire: {
             /** Name */
@@ -526,11 +538,14 @@ export interface components {
         };
         /**
          * EvidenceWire
-         * @description `weight` of `total_weight`: the share of rank weights given to the winner.
+         * @description `weight` of `total_weight`: the share of rank weights given to the winner. `engines`: what
+         *     the counted ballots were cast in.
          */
         readonly EvidenceWire: {
             /** Ballots */
             readonly ballots: number;
+            /** Engines */
+            readonly engines: readonly components["schemas"]["EngineVotesWire"][];
             /** Relative Time */
             readonly relative_time: number;
             /** Total Weight */
@@ -578,11 +593,11 @@ export interface components {
          * @description The step of the fallback chain that an answer came from, in the order of the chain.
          *
          *     EXACT: this class voted. DEVICE: another class of the same device did. ARCHITECTURE, VENDOR,
-         *     COMMON: the best on average of the classes of such devices. SHAPE: this class voted on the
-         *     nearest shape. MODEL: the cost model's first choice. DEFAULT: nothing is known.
+         *     COMMON: the best on average of the classes of such devices. MODEL: the cost model's first
+         *     choice. SHAPE: this class voted on the nearest shape. DEFAULT: nothing is known.
          * @enum {string}
          */
-        readonly HitLevel: "exact" | "device" | "architecture" | "vendor" | "common" | "shape" | "model" | "default";
+        readonly HitLevel: "exact" | "device" | "architecture" | "vendor" | "common" | "model" | "shape" | "default";
         /**
          * Job
          * @description `space` is the model of GPU for webgpu, '' for wasm.
@@ -1059,7 +1074,8 @@ export interface components {
         };
         /**
          * ZooEntry
-         * @description `best_ns` and `gflops`: the median over identities of each one's best sample.
+         * @description `best_ns` and `gflops`: the median over identities of each one's best sample. `reason`: why
+         *     this version replaced the one before it, '' where the vote alone says it.
          */
         readonly ZooEntry: {
             /** Artifact */
@@ -1080,6 +1096,8 @@ export interface components {
             readonly kind: components["schemas"]["TargetKind"];
             /** Published At */
             readonly published_at: string;
+            /** Reason */
+            readonly reason: string;
             /** Requires */
             readonly requires: readonly string[];
             readonly state: components["schemas"]["EntryState"];

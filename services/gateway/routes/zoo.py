@@ -23,6 +23,7 @@ from services.gateway.wire.sessions import HardwareWire
 from services.gateway.wire.zoo import (
     Device,
     DeviceList,
+    EngineVotesWire,
     EvidenceWire,
     Manifest,
     ZooEntry,
@@ -211,7 +212,9 @@ def _entry(row: zoo.EntryRow) -> ZooEntry:
             weight=row.weight,
             total_weight=row.total_weight,
             relative_time=row.relative_time,
+            engines=[EngineVotesWire.model_validate(votes) for votes in row.engines],
         ),
+        reason=row.reason,
         best_ns=row.best_ns,
         gflops=row.flops / row.best_ns if row.best_ns else None,
     )

@@ -8,13 +8,24 @@ from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.model import WireModel, WorkloadKey
 
 
+class EngineVotesWire(WireModel):
+    """Ballots that were cast in one major version of an engine."""
+
+    name: str
+    major: int
+    ballots: int
+
+
 class EvidenceWire(WireModel):
-    """`weight` of `total_weight`: the share of rank weights given to the winner."""
+    """`weight` of `total_weight`: the share of rank weights given to the winner. `engines`: what
+    the counted ballots were cast in.
+    """
 
     ballots: int
     weight: int
     total_weight: int
     relative_time: float
+    engines: list[EngineVotesWire]
 
 
 class TimingWire(WireModel):
@@ -100,7 +111,9 @@ class Manifest(WireModel):
 
 
 class ZooEntry(WireModel):
-    """`best_ns` and `gflops`: the median over identities of each one's best sample."""
+    """`best_ns` and `gflops`: the median over identities of each one's best sample. `reason`: why
+    this version replaced the one before it, '' where the vote alone says it.
+    """
 
     workload: WorkloadKey
     device_class: str
@@ -113,6 +126,7 @@ class ZooEntry(WireModel):
     requires: list[str]
     artifact: str
     evidence: EvidenceWire
+    reason: str
     best_ns: float | None
     gflops: float | None
 
