@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 import psycopg
 
@@ -89,19 +90,41 @@ def _open(db: Database, space: tuple[Observation, ...]) -> int:
 
 def _vote(db: Database, world: World, race: Race, job_id: int) -> None:
     """What an honest agent has stored, and the entry of its class."""
-    identity = fetch_one(db, agents.new_identity("", operated=True, daily_cap=1))
-    assert identity is not None
-    device, device_class = race.device, race.device.device_class
+    times = {each.candidate.candidate_id: each.relative_time for each in race.observations}
+    identity_id, lease_id = _lease(db, world, race, job_id, list(times))
+    device_class = str(race.device.device_class)
+    for candidate_id, time in times.items():
+        found = _measurement(candidate_id, time)
+        execute(db, measurements.accept(lease_id, identity_id, device_class, found))
+        execute(db, measurements.judge(lease_id, candidate_id, Verdict.VERIFIED, ""))
+    default, *_ = times
+    best = min(times, key=times.__getitem__)
+    winner = best if times[best] < times[default] * (1 - MARGIN) else default
+    evidence = Evidence(
+        ballots=QUORUM, weight=1, total_weight=1, relative_time=times[winner] / times[default]
+    )
+    confirmed = EntryState.CONFIRMED
+    execute(db, zoo.publish(race.workload_key, device_class, winner, confirmed, evidence))
+
+
+def _lease(
+    db: Database, world: World, race: Race, job_id: int, candidate_ids: list[str]
+) -> tuple[UUID, int]:
+    """An identity of its own with a lease of all."""
+    device = race.device
+    # The ids of these devices are names, not hashes of their hardware.
     db.execute(
         "INSERT INTO device (device_id, cpu_architecture, logical_cores, gpu_vendor,"
         " gpu_architecture, gpu_model) VALUES (%s, %s, 4, '', '', 'any') ON CONFLICT DO NOTHING",
-        (device_class.device_id, world.architectures[device.hardware]),
+        (device.device_class.device_id, world.architectures[device.hardware]),
     )
+    identity = fetch_one(db, agents.new_identity("", operated=True, daily_cap=1))
+    assert identity is not None
     session = fetch_one(
         db,
         agents.open_session(
             identity.id,
-            device_class,
+            device.device_class,
             device.engine,
             peak_gflops=device.peak_gflops,
             isolated=True,
@@ -109,43 +132,33 @@ def _vote(db: Database, world: World, race: Race, job_id: int) -> None:
         ),
     )
     assert session is not None
-    times = {each.candidate.candidate_id: each.relative_time for each in race.observations}
-    default, *_ = times
     lease = fetch_one(
         db,
         leases.grant(
             session_id=session.id,
             identity_id=identity.id,
-            device_class=device_class,
+            device_class=device.device_class,
             job_id=job_id,
-            reference_id=default,
-            candidate_ids=list(times),
+            reference_id=candidate_ids[0],
+            candidate_ids=candidate_ids,
             seed=1,
             nonce="",
             duration_s=60,
         ),
     )
     assert lease is not None
-    for candidate_id, time in times.items():
-        found = Measurement(
-            candidate_id=candidate_id,
-            outcome=Outcome.OK,
-            samples_ns=(time * UNIT_NS,),
-            reference_ns=(UNIT_NS,),
-            calls_per_sample=1,
-            sampled_entries=(),
-            detail="",
-        )
-        execute(db, measurements.accept(lease.id, identity.id, str(device_class), found))
-        execute(db, measurements.judge(lease.id, candidate_id, Verdict.VERIFIED, ""))
-    best = min(times, key=times.__getitem__)
-    winner = best if times[best] < times[default] * (1 - MARGIN) else default
-    evidence = Evidence(
-        ballots=QUORUM, weight=1, total_weight=1, relative_time=times[winner] / times[default]
-    )
-    execute(
-        db,
-        zoo.publish(race.workload_key, str(device_class), winner, EntryState.CONFIRMED, evidence),
+    return identity.id, lease.id
+
+
+def _measurement(candidate_id: str, relative_time: float) -> Measurement:
+    return Measurement(
+        candidate_id=candidate_id,
+        outcome=Outcome.OK,
+        samples_ns=(relative_time * UNIT_NS,),
+        reference_ns=(UNIT_NS,),
+        calls_per_sample=1,
+        sampled_entries=(),
+        detail="",
     )
 
 
