@@ -68,6 +68,11 @@ def tally(workload_key: str, device_class: str) -> Job:
     return Job(name="tally", queue=AGGREGATE_QUEUE, arguments=(workload_key, device_class))
 
 
+def pool_winners() -> Job:
+    """Bring what the classes of a workload have in common up to date."""
+    return Job(name="pool_winners", queue=AGGREGATE_QUEUE, arguments=())
+
+
 def ring() -> Job:
     """Send again the jobs of rows that have waited too long."""
     return Job(name="ring", queue=AGGREGATE_QUEUE, arguments=())

@@ -110,9 +110,11 @@ def _carry_out(db: Database, workload_key: str, device_class: str, decision: Dec
             return
         case Keep(evidence=evidence):
             execute(db, zoo.update_evidence(workload_key, device_class, evidence))
-        case Publish(candidate_id=candidate_id, state=state, evidence=evidence):
+        case Publish(candidate_id=candidate_id, state=state, evidence=evidence, reason=reason):
             execute(db, zoo.retire(workload_key, device_class))
-            execute(db, zoo.publish(workload_key, device_class, candidate_id, state, evidence))
+            execute(
+                db, zoo.publish(workload_key, device_class, candidate_id, state, evidence, reason)
+            )
             PROMOTIONS.labels(state).inc()
             log.info(
                 "published",
@@ -121,5 +123,6 @@ def _carry_out(db: Database, workload_key: str, device_class: str, decision: Dec
                 candidate=candidate_id,
                 state=state,
                 ballots=evidence.ballots,
+                reason=reason,
             )
     execute(db, wake.zoo_changed())

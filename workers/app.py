@@ -12,7 +12,12 @@ from kernelzoo.telemetry import configure_logging
 from workers import heartbeat, metering
 from workers.tasks import register
 
-EVERY_S = ((jobs.ring(), 2.0), (jobs.order_spaces(), 15.0), (jobs.train_model(), 300.0))
+EVERY_S = (
+    (jobs.ring(), 2.0),
+    (jobs.order_spaces(), 15.0),
+    (jobs.pool_winners(), 15.0),
+    (jobs.train_model(), 300.0),
+)
 """The periodic jobs. One that nobody took before its next is worth nothing, and expires."""
 
 

@@ -6,6 +6,7 @@ import structlog
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.zoo import EntryState
+from kernelzoo.metrics import ROLLBACKS
 from kernelzoo.store import denials, rollbacks, zoo
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.aggregator.denial import Denial, Voice, denial
@@ -54,6 +55,7 @@ def roll_back(db: Database, workload_key: str, device_class: str) -> bool:
     execute(db, zoo.retire(workload_key, device_class))
     if denied.state == EntryState.CONFIRMED:
         _publish_earlier(db, workload_key, device_class, denied)
+    ROLLBACKS.inc()
     log.warning("rolled back", workload=workload_key, device_class=device_class, why=denied.reason)
     return True
 
@@ -69,6 +71,4 @@ def _publish_earlier(
     evidence = earlier.evidence if earlier else rollbacks.NO_EVIDENCE
     state = EntryState.CONFIRMED
     reason = f"version {denied.version} is denied: {denied.reason}"
-    execute(
-        db, zoo.publish(workload_key, device_class, candidate_id, state, evidence, reason=reason)
-    )
+    execute(db, zoo.publish(workload_key, device_class, candidate_id, state, evidence, reason))

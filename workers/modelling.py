@@ -4,8 +4,9 @@ import msgspec
 import structlog
 
 from kernelzoo.domain.device import DeviceClass, Engine, GpuProbeLevels, ProbeLevels
+from kernelzoo.domain.kinship import STRANGER
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.store import evidence, models, orders
+from kernelzoo.store import evidence, models, orders, wake
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.tuner.cost_model.learning import Lesson, learn
 from services.tuner.cost_model.model import CostModel
@@ -56,13 +57,16 @@ def order(db: Database, unordered: list[orders.UnorderedRow]) -> None:
                     list(evaluation_order(ranked, claimed)),
                 ),
             )
+            if model is not None:
+                execute(db, wake.zoo_changed())
 
 
 def _ranked(db: Database, row: orders.UnorderedRow, model: CostModel | None) -> list[str]:
     """Candidate ids by the model, or by promise where there is no model."""
     space = [each.to_candidate() for each in fetch_all(db, orders.orderable(row.job_id))]
     if model is not None:
-        device = _device(fetch_all(db, models.probes(row.device_class))[-1])
+        probed = fetch_all(db, models.probes(row.device_class))
+        device = _device(probed[-1]) if probed else _stranger(row.device_class)
         space = list(model.order(space, device))
     return [candidate.candidate_id for candidate in space]
 
@@ -91,6 +95,15 @@ def _device(row: models.ProbeRow) -> ProbedDevice:
         engine=Engine(name=row.engine_name, version=row.engine_version),
         peak_gflops=row.peak_gflops,
         probe=None if row.probe is None else msgspec.convert(row.probe, levels),
+    )
+
+
+def _stranger(device_class: str) -> ProbedDevice:
+    """Nothing is known but the features and the primitive vector."""
+    return ProbedDevice(
+        hardware=STRANGER,
+        device_class=DeviceClass.parse(device_class),
+        engine=Engine(name="", version=""),
     )
 
 

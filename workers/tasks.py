@@ -79,6 +79,13 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
             aggregating.tally(db, workload_key, device_class, aggregating.rule_of(settings))
 
     @task
+    def pool_winners() -> None:
+        from workers import pooling  # noqa: PLC0415 - like the others
+
+        with database() as db:
+            pooling.pool_winners(db, settings.quorum)
+
+    @task
     def ring() -> None:
         from workers import ringing  # noqa: PLC0415 - like the others
 

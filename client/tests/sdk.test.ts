@@ -13,6 +13,8 @@ const KEY = `add:f32:n${ELEMENTS}`;
 const CLASS = "0123456789abcdef:r1-0:wasm+simd128";
 const TINY: readonly Tiny[] = ["add", "subtract", "trap", "negate"];
 
+const NO_GROUNDS = { classes: 1, relative_time: null, neighbour: null } as const;
+
 function manifestOf(kernel: KernelWire, missing: string[] = []): Manifest {
   return {
     manifest: 1,
@@ -29,8 +31,12 @@ function manifestOf(kernel: KernelWire, missing: string[] = []): Manifest {
           fallback: tinyKernel("add", ELEMENTS),
           state: "confirmed",
           version: 3,
-          evidence: { ballots: 5, weight: 20, total_weight: 25, relative_time: 0.6 },
+          evidence: {
+            ...{ ballots: 5, weight: 20, total_weight: 25, relative_time: 0.6 },
+            engines: [{ name: "Chromium", major: 156, ballots: 5 }],
+          },
           timing: null,
+          grounds: { ...NO_GROUNDS, identities: 5, rho_distance: 0 },
         },
         webgpu: null,
         advice: { target: "wasm", basis: "none" },
@@ -67,6 +73,7 @@ test("a kernel runs on its inputs and says what it is", async (t) => {
   assert.equal(output, kernel.output);
   assert.deepEqual(kernel.shapes.c, [ELEMENTS]);
   assert.equal(kernel.info.level, "exact");
+  assert.equal(kernel.info.grounds?.identities, 5);
   assert.equal(kernel.info.evidence?.ballots, 5);
   assert.equal(kernel.info.fallbackReason, null);
   assert.equal(asked[0], `/v1/zoo/${KEY}/${CLASS}`);

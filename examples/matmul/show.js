@@ -26,7 +26,13 @@ function fact(name, text) {
 
 const STEPS = {
   exact: "voted for by devices like this one",
-  default: "the default; this device class has not voted yet",
+  device: "voted for in another browser on this device",
+  architecture: "best on devices of this architecture",
+  vendor: "best on devices of this vendor",
+  common: "best on average of all devices",
+  shape: "voted for by devices like this one, for a similar shape",
+  model: "foretold by the cost model; nobody has voted on it yet",
+  default: "the default; nobody has voted on it yet",
 };
 
 const LIMITS = { wasm: "Limit of the core", webgpu: "Limit of the GPU" };

@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 
+from kernelzoo.domain.device import Engine
+
 RANK_WEIGHTS = (5, 4, 3, 2, 1)
+
+UNTOLD = Engine(name="", version="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +30,15 @@ class CastBallot:
     """A ballot with what is known of who cast it.
 
     `network`: keyed hash of where the identity first came from; '' for the operator's agents.
-    `measured`: every kernel of the key that it measured, with a verified output. `valid_in_row`:
-    its valid leases since one failed a check.
+    `engine`: the browser that it was cast in. `measured`: every kernel of the key that it measured
+    in this major version of it, with a verified output. `valid_in_row`: its valid leases since one
+    failed a check.
     """
 
     network: str
     ballot: Ballot
     measured: tuple[BallotLine, ...]
+    engine: Engine = UNTOLD
     valid_in_row: int = 1
 
     @property

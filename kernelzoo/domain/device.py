@@ -10,6 +10,7 @@ from kernelzoo.domain.target import Target
 from kernelzoo.errors import InvalidInput
 
 _ID = re.compile(r"[0-9a-f]{16}")
+_MAJOR = re.compile(r"[0-9]{1,6}")
 _RHO = re.compile(r"r(?P<suite>[0-9]{1,4})-(?P<bits>[01]{1,64})")
 
 
@@ -35,6 +36,12 @@ class Engine:
 
     name: str
     version: str
+
+    @property
+    def major(self) -> int:
+        """0 where the version does not begin with a number."""
+        match = _MAJOR.match(self.version)
+        return int(match[0]) if match else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

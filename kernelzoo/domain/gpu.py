@@ -7,6 +7,7 @@ or an Xe core; `warp` a wavefront or a SIMD group.
 
 from dataclasses import dataclass
 
+from kernelzoo.domain.device import Hardware
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidInput
 
@@ -155,6 +156,13 @@ GPU_MODELS = {model.name: model for model in (ANY_GPU, *_MODELS.values())}
 def first_space(kind: TargetKind) -> str:
     """The space of a job that is opened without a device in view; of wasm there is one."""
     return {TargetKind.WASM: "", TargetKind.WEBGPU: ANY_GPU.name}[kind]
+
+
+def space_of(kind: TargetKind, hardware: Hardware | None) -> str:
+    """The space in which a device is measured; a stranger's GPU is any."""
+    if kind is TargetKind.WASM or hardware is None:
+        return first_space(kind)
+    return gpu_model(hardware.gpu_vendor, hardware.gpu_architecture).name
 
 
 def model_of_space(space: str) -> GpuModel:

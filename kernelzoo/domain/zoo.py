@@ -13,9 +13,20 @@ class EntryState(StrEnum):
 
 
 class HitLevel(StrEnum):
-    """The step of the fallback chain that an answer came from."""
+    """The step of the fallback chain that an answer came from, in the order of the chain.
+
+    EXACT: this class voted. DEVICE: another class of the same device did. ARCHITECTURE, VENDOR,
+    COMMON: the best on average of the classes of such devices. MODEL: the cost model's first
+    choice. SHAPE: this class voted on the nearest shape. DEFAULT: nothing is known.
+    """
 
     EXACT = "exact"
+    DEVICE = "device"
+    ARCHITECTURE = "architecture"
+    VENDOR = "vendor"
+    COMMON = "common"
+    MODEL = "model"
+    SHAPE = "shape"
     DEFAULT = "default"
 
 
@@ -27,10 +38,22 @@ class AdviceBasis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineVotes:
+    """Ballots that were cast in one major version of an engine."""
+
+    name: str
+    major: int
+    ballots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """`weight` of `total_weight` is the share of rank weights that the winner received."""
+    """`weight` of `total_weight` is the share of rank weights that the winner received. `engines`
+    are those of the counted ballots.
+    """
 
     ballots: int
     weight: int
     total_weight: int
     relative_time: float
+    engines: tuple[EngineVotes, ...] = ()

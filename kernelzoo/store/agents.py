@@ -85,6 +85,18 @@ def see_device(hardware: Hardware) -> Statement:
     )
 
 
+def hardware(device_id: str) -> Query[Hardware]:
+    """No row for a device that never opened a session."""
+    return Query(
+        sql="""
+            SELECT cpu_architecture, logical_cores, gpu_vendor, gpu_architecture
+            FROM device WHERE device_id = %(id)s
+        """,
+        parameters={"id": device_id},
+        row=Hardware,
+    )
+
+
 def open_session(
     identity_id: UUID,
     device_class: DeviceClass,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
+from kernelzoo.domain.device import Engine
 from kernelzoo.store.query import Query, Statement
 
 
@@ -29,6 +30,8 @@ class BallotRow:
     relative_times: list[float]
     measured_ids: list[str]
     measured_times: list[float]
+    engine_name: str
+    engine_version: str
 
     def to_cast(self) -> CastBallot:
         lines = _lines(self.candidate_ids, self.relative_times)
@@ -37,6 +40,7 @@ class BallotRow:
             valid_in_row=self.valid_in_row,
             ballot=Ballot(identity=str(self.identity_id), lines=lines),
             measured=_lines(self.measured_ids, self.measured_times),
+            engine=Engine(name=self.engine_name, version=self.engine_version),
         )
 
 
@@ -76,13 +80,30 @@ def lock_key(workload_key: str, device_class: str) -> Statement:
 
 
 def countable(workload_key: str, device_class: str) -> Query[BallotRow]:
-    """Ballots of a key, those of older identities first; lines not verified are left out."""
+    """Ballots of a key, those of older identities first; lines not verified are left out, and so
+    are measurements in another major version of the engine than the ballot was cast in.
+    """
     return Query(
         sql="""
-            WITH verified AS (
+            WITH filed AS MATERIALIZED (
+                SELECT b.*, s.engine_name, s.engine_version
+                FROM ballot b
+                CROSS JOIN LATERAL (
+                    SELECT engine_name, engine_version FROM agent_session s
+                    WHERE s.identity_id = b.identity_id AND s.device_class = b.device_class
+                      AND s.created_at <= b.filed_at
+                    ORDER BY s.id DESC LIMIT 1
+                ) s
+                WHERE b.workload_key = %(key)s AND b.device_class = %(class)s
+            ), verified AS (
                 SELECT m.identity_id, m.candidate_id, min(m.relative_time) AS time
                 FROM candidate c
                 JOIN measurement m ON m.candidate_id = c.candidate_id
+                JOIN lease l ON l.id = m.lease_id
+                JOIN agent_session s ON s.id = l.session_id
+                JOIN filed ON filed.identity_id = m.identity_id
+                 AND filed.engine_name = s.engine_name
+                 AND engine_major(filed.engine_version) = engine_major(s.engine_version)
                 WHERE c.workload_key = %(key)s AND m.device_class = %(class)s
                   AND m.outcome = 'ok' AND m.verdict = 'verified'
                 GROUP BY m.identity_id, m.candidate_id
@@ -95,15 +116,16 @@ def countable(workload_key: str, device_class: str) -> Query[BallotRow]:
                    i.valid_in_row,
                    array_agg(line.candidate_id ORDER BY line.rank) AS candidate_ids,
                    array_agg(line.relative_time ORDER BY line.rank) AS relative_times,
-                   measured.ids AS measured_ids, measured.times AS measured_times
-            FROM ballot b
+                   measured.ids AS measured_ids, measured.times AS measured_times,
+                   b.engine_name, b.engine_version
+            FROM filed b
             JOIN identity i ON i.id = b.identity_id
             JOIN measured ON measured.identity_id = b.identity_id
             CROSS JOIN LATERAL unnest(b.candidate_ids, b.relative_times) WITH ORDINALITY
                 AS line (candidate_id, relative_time, rank)
-            WHERE b.workload_key = %(key)s AND b.device_class = %(class)s
-              AND line.candidate_id = ANY (measured.ids)
-            GROUP BY b.identity_id, i.id, measured.ids, measured.times
+            WHERE line.candidate_id = ANY (measured.ids)
+            GROUP BY b.identity_id, i.id, measured.ids, measured.times, b.engine_name,
+                     b.engine_version
             ORDER BY i.created_at, i.id
         """,
         parameters={"key": workload_key, "class": device_class},

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kernelzoo.domain.kinship import STRANGER
 from kernelzoo.store.candidates import Configured
 from kernelzoo.store.query import Query, Statement
 
@@ -15,7 +16,8 @@ class UnorderedRow:
 def unordered(limit: int) -> Query[UnorderedRow]:
     """Planned jobs of its space that a device class with an open session has no order for by the
     model that is served, the latest devices first. Without a model there are those that a source
-    claims to know.
+    claims to know. With one there are also those of strangers who differ from such a class in
+    nothing but the device id: what the chain serves devices that never opened a session.
     """
     return Query(
         sql="""
@@ -26,8 +28,14 @@ def unordered(limit: int) -> Query[UnorderedRow]:
                        split_part(split_part(device_class, ':', 3), '+', 1) AS kind
                 FROM agent_session WHERE created_at > now() - interval '1 hour'
                 GROUP BY device_class, device_id
-            ), measuring AS MATERIALIZED (
+            ), known AS MATERIALIZED (
                 SELECT *, space_of(kind, device_id) AS space FROM opened
+            ), measuring AS (
+                SELECT device_class, kind, space, latest FROM known
+                UNION ALL
+                SELECT %(stranger)s || substr(device_class, length(%(stranger)s) + 1), kind,
+                       space, max(latest)
+                FROM known CROSS JOIN served WHERE served.version > 0 GROUP BY 1, 2, 3
             )
             SELECT j.id AS job_id, s.device_class
             FROM served CROSS JOIN measuring s
@@ -41,7 +49,7 @@ def unordered(limit: int) -> Query[UnorderedRow]:
                     WHERE p.job_id = j.id))
             ORDER BY s.latest DESC, j.id LIMIT %(limit)s
         """,
-        parameters={"limit": limit},
+        parameters={"limit": limit, "stranger": STRANGER},
         row=UnorderedRow,
     )
 

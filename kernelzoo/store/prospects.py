@@ -105,6 +105,7 @@ def next_job(identity_id: UUID, device_class: DeviceClass, after_id: int) -> Que
                     WHERE l.identity_id = %(identity)s::uuid AND l.job_id = j.id
                       AND l.device_class = %(class)s
                       AND l.closing AND (l.answered OR l.expires_at > now())
+                      AND NOT is_outdated(l.session_id)
                 ) share
                 WHERE j.kind = %(kind)s AND j.space = space_of(%(kind)s, %(device_id)s)
                   AND j.state = 'planned' AND j.id > %(after)s
@@ -134,8 +135,7 @@ def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Quer
     """The candidates of a job that the device's features can run, that did not fail to compile and
     are not denied to the class, in the order in which the class is to measure them.
 
-    What is too old to count is to be left out in `reported`; a closing lease of that age in
-    `next_job`.
+    Of its own measurements only those count that stand under its browser of today.
     """
     return Query(
         sql="""
@@ -156,11 +156,13 @@ def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Quer
                 FROM space CROSS JOIN LATERAL (
                     (SELECT identity_id, verdict, relative_time FROM measurement
                      WHERE candidate_id = space.candidate_id AND device_class = %(class)s
+                       AND (identity_id <> %(identity)s::uuid OR stands(lease_id, candidate_id))
                      ORDER BY created_at DESC LIMIT %(recent)s)
                     UNION
                     (SELECT identity_id, verdict, relative_time FROM measurement
                      WHERE identity_id = %(identity)s::uuid AND device_class = %(class)s
-                       AND candidate_id = space.candidate_id)
+                       AND candidate_id = space.candidate_id
+                       AND stands(lease_id, candidate_id))
                 ) m
             ), found AS (
                 SELECT candidate_id, identity_id,

@@ -50,6 +50,7 @@ class ServedRow:
     weight: int | None
     total_weight: int | None
     relative_time: float | None
+    engines: list[dict[str, object]] | None
     best_ns: float | None
     identities: int
 
@@ -77,6 +78,8 @@ class EntryRow:
     weight: int
     total_weight: int
     relative_time: float
+    engines: list[dict[str, object]]
+    reason: str
     best_ns: float | None
 
     def artifact_manifest(self) -> ArtifactManifest:
@@ -109,7 +112,7 @@ def default_of(workload_key: str, device_class: DeviceClass) -> Query[CandidateI
 def retire(workload_key: str, device_class: str) -> Statement:
     return Statement(
         sql="""
-            UPDATE zoo_entry SET state = 'retired'
+            UPDATE zoo_entry SET state = 'retired', pooled = false
             WHERE workload_key = %(key)s AND device_class = %(class)s AND state <> 'retired'
         """,
         parameters={"key": workload_key, "class": device_class},
@@ -122,7 +125,6 @@ def publish(
     candidate_id: str,
     state: EntryState,
     evidence: Evidence,
-    *,
     reason: str = "",
 ) -> Statement:
     """The next version of a key. The live one must have been retired before. `reason` is for what
@@ -131,11 +133,11 @@ def publish(
     return Statement(
         sql="""
             INSERT INTO zoo_entry (workload_key, device_class, version, candidate_id, state,
-                                   ballots, weight, total_weight, relative_time, reason,
-                                   served)
+                                   ballots, weight, total_weight, relative_time, engines,
+                                   reason, served)
             SELECT %(key)s, %(class)s, coalesce(max(version), 0) + 1, %(candidate)s, %(state)s,
                    %(ballots)s, %(weight)s, %(total_weight)s, %(relative_time)s,
-                   %(reason)s, %(state)s::text = 'confirmed'
+                   %(engines)s::jsonb, %(reason)s, %(state)s::text = 'confirmed'
             FROM zoo_entry WHERE workload_key = %(key)s AND device_class = %(class)s
         """,
         parameters={
@@ -144,10 +146,7 @@ def publish(
             "candidate": candidate_id,
             "state": state,
             "reason": reason,
-            "ballots": evidence.ballots,
-            "weight": evidence.weight,
-            "total_weight": evidence.total_weight,
-            "relative_time": evidence.relative_time,
+            **_evidence(evidence),
         },
     )
 
@@ -156,18 +155,26 @@ def update_evidence(workload_key: str, device_class: str, evidence: Evidence) ->
     return Statement(
         sql="""
             UPDATE zoo_entry SET ballots = %(ballots)s, weight = %(weight)s,
-                   total_weight = %(total_weight)s, relative_time = %(relative_time)s
+                   total_weight = %(total_weight)s, relative_time = %(relative_time)s,
+                   engines = %(engines)s::jsonb, pooled = false
             WHERE workload_key = %(key)s AND device_class = %(class)s AND state <> 'retired'
         """,
         parameters={
             "key": workload_key,
             "class": device_class,
-            "ballots": evidence.ballots,
-            "weight": evidence.weight,
-            "total_weight": evidence.total_weight,
-            "relative_time": evidence.relative_time,
+            **_evidence(evidence),
         },
     )
+
+
+def _evidence(evidence: Evidence) -> dict[str, Parameter]:
+    return {
+        "ballots": evidence.ballots,
+        "weight": evidence.weight,
+        "total_weight": evidence.total_weight,
+        "relative_time": evidence.relative_time,
+        "engines": msgspec.json.encode(evidence.engines).decode(),
+    }
 
 
 def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedRow]:
@@ -177,6 +184,7 @@ def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedR
             SELECT w.key AS workload_key, w.flops,
                    f.described AS fallback_kernel, k.described AS entry_kernel,
                    e.state, e.version, e.ballots, e.weight, e.total_weight, e.relative_time,
+                   e.engines,
                    t.best_ns, t.identities
             FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS asked (key, position)
             JOIN workload w ON w.key = asked.key
@@ -231,7 +239,7 @@ def entries(workload_key: str | None = None) -> Query[EntryRow]:
         sql="""
             SELECT e.workload_key, w.flops, e.device_class, e.version, e.state, e.published_at,
                    e.candidate_id, a.kind, c.config, a.sha256, c.manifest, e.ballots, e.weight,
-                   e.total_weight, e.relative_time, t.best_ns
+                   e.total_weight, e.relative_time, e.engines, e.reason, t.best_ns
             FROM zoo_entry e
             JOIN workload w ON w.key = e.workload_key
             JOIN candidate c ON c.candidate_id = e.candidate_id

@@ -14,6 +14,7 @@ from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.domain.zoo import EntryState, Evidence
 from services.aggregator.challenge import MARGIN, Challenge, passes, preferences
 from services.aggregator.credibility import credible
+from services.aggregator.drift import electorate, engines
 from services.aggregator.vote import Standing, standings
 
 
@@ -31,11 +32,15 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publish:
-    """A new version: another winner, or the same one in another state."""
+    """A new version: another winner, or the same one in another state.
+
+    `reason`: the engine versions whose voters alone decided, '' where all did.
+    """
 
     candidate_id: str
     state: EntryState
     evidence: Evidence
+    reason: str = ""
 
 
 Decision = Nothing | Keep | Publish
@@ -68,7 +73,9 @@ def decide(
     """`cast`: the countable ballots, those of older identities first. `default_id`: the kernel
     that relative times are relative to.
     """
-    ballots = credible(cast, rule.defences)
+    known = credible(cast, rule.defences)
+    today = electorate(known, quorum=rule.quorum, liars=rule.liars)
+    ballots, rule = today.ballots, replace(rule, liars=today.liars)
     counted = standings(tuple(each.ballot for each in ballots))
     served = _served(ballots, counted, live, default_id, rule) if counted else None
     if served is None:
@@ -79,10 +86,14 @@ def decide(
         weight=standing.weight,
         total_weight=sum(each.weight for each in counted),
         relative_time=standing.relative_time,
+        engines=engines(ballots),
     )
     if live == Champion(candidate_id=standing.candidate_id, state=state):
         return Keep(evidence=evidence)
-    return Publish(candidate_id=standing.candidate_id, state=state, evidence=evidence)
+    reason = f"measured again in {', '.join(today.renewed)}" if today.renewed else ""
+    return Publish(
+        candidate_id=standing.candidate_id, state=state, evidence=evidence, reason=reason
+    )
 
 
 def _served(

@@ -13,8 +13,10 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState, HitLevel
 from kernelzoo.metrics import MISSING
 from kernelzoo.store.candidates import KernelRow
+from kernelzoo.store.chain import OfferRow
 from kernelzoo.store.zoo import ServedRow
 from services.gateway.advice import advise
+from services.gateway.chain import Answer
 from services.gateway.wake import Wake
 from services.gateway.wire.artifacts import (
     ArtifactWire,
@@ -24,7 +26,9 @@ from services.gateway.wire.artifacts import (
     TensorWire,
 )
 from services.gateway.wire.zoo import (
+    EngineVotesWire,
     EvidenceWire,
+    GroundsWire,
     Manifest,
     ManifestEntry,
     ServedKernel,
@@ -107,15 +111,15 @@ def kernel_of(row: KernelRow) -> Kernel:
 def manifest(
     name: str,
     device_classes: tuple[DeviceClass, ...],
-    rows_by_class: Sequence[list[ServedRow]],
+    answers_by_class: Sequence[list[Answer]],
     *,
     quorum: int,
 ) -> Manifest:
-    """`rows_by_class`: of each class the same workloads in the same order."""
+    """`answers_by_class`: of each class the same workloads in the same order."""
     kinds = [device_class.target.kind for device_class in device_classes]
     pairs = [
-        (rows[0].workload_key, _entry(dict(zip(kinds, rows, strict=True)), quorum))
-        for rows in zip(*rows_by_class, strict=True)
+        (answers[0].row.workload_key, _entry(dict(zip(kinds, answers, strict=True)), quorum))
+        for answers in zip(*answers_by_class, strict=True)
     ]
     return Manifest(
         manifest=1,
@@ -139,12 +143,12 @@ def _levels(document: Manifest) -> tuple[tuple[str, int], ...]:
     return tuple(counts.items())
 
 
-def _entry(row_by_kind: dict[TargetKind, ServedRow], quorum: int) -> ManifestEntry | None:
-    served = {kind: _served(row, kind) for kind, row in row_by_kind.items()}
+def _entry(answer_by_kind: dict[TargetKind, Answer], quorum: int) -> ManifestEntry | None:
+    served = {kind: _served(answer, kind) for kind, answer in answer_by_kind.items()}
     wasm, webgpu = served.get(TargetKind.WASM), served.get(TargetKind.WEBGPU)
     if wasm is None and webgpu is None:
         return None
-    row = next(iter(row_by_kind.values()))
+    row = next(iter(answer_by_kind.values())).row
     return ManifestEntry(
         workload=row.workload_key,
         flops=row.flops,
@@ -154,27 +158,52 @@ def _entry(row_by_kind: dict[TargetKind, ServedRow], quorum: int) -> ManifestEnt
     )
 
 
-def _served(row: ServedRow, kind: TargetKind) -> ServedKernel | None:
+def _served(answer: Answer, kind: TargetKind) -> ServedKernel | None:
+    row, borrowed = answer.row, answer.borrowed
     fallback = row.fallback()
     if fallback is None:
         return None
     winner = row.winner()
+    timed = borrowed.kernel if borrowed else row
     return ServedKernel(
         tolerance=comparison_tolerance(Workload.parse(row.workload_key), kind),
-        level=HitLevel.EXACT if winner else HitLevel.DEFAULT,
-        kernel=kernel_of(winner or fallback),
+        level=_level(answer),
+        kernel=kernel_of(borrowed.kernel if borrowed else winner or fallback),
         fallback=kernel_of(fallback),
         state=EntryState(row.state) if row.state else None,
         version=row.version,
         evidence=_evidence(row),
-        timing=_timing(row),
+        timing=_timing(timed.best_ns, timed.identities),
+        grounds=_borrowed_grounds(borrowed.offer) if borrowed else _own_grounds(row),
     )
 
 
-def _timing(row: ServedRow) -> TimingWire | None:
-    if row.best_ns is None:
+def _level(answer: Answer) -> HitLevel:
+    if answer.borrowed is not None:
+        return HitLevel(answer.borrowed.offer.level)
+    return HitLevel.EXACT if answer.row.entry_kernel else HitLevel.DEFAULT
+
+
+def _timing(best_ns: float | None, identities: int) -> TimingWire | None:
+    return None if best_ns is None else TimingWire(best_ns=best_ns, identities=identities)
+
+
+def _borrowed_grounds(offer: OfferRow) -> GroundsWire:
+    return GroundsWire(
+        identities=offer.identities,
+        classes=offer.classes,
+        relative_time=offer.relative_time,
+        rho_distance=offer.rho_distance,
+        neighbour=offer.neighbour or None,
+    )
+
+
+def _own_grounds(row: ServedRow) -> GroundsWire | None:
+    if row.ballots is None:
         return None
-    return TimingWire(best_ns=row.best_ns, identities=row.identities)
+    return GroundsWire(
+        identities=row.ballots, classes=1, relative_time=None, rho_distance=0, neighbour=None
+    )
 
 
 def _evidence(row: ServedRow) -> EvidenceWire | None:
@@ -183,6 +212,7 @@ def _evidence(row: ServedRow) -> EvidenceWire | None:
         or row.weight is None
         or row.total_weight is None
         or row.relative_time is None
+        or row.engines is None
     ):
         return None
     return EvidenceWire(
@@ -190,4 +220,5 @@ def _evidence(row: ServedRow) -> EvidenceWire | None:
         weight=row.weight,
         total_weight=row.total_weight,
         relative_time=row.relative_time,
+        engines=[EngineVotesWire.model_validate(votes) for votes in row.engines],
     )

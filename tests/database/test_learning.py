@@ -91,6 +91,18 @@ def test_a_device_measures_first_what_the_model_expects_of_it(
     assert sum(lost) / len(lost) < 0.05
 
 
+def test_strangers_have_an_order_for_each_primitive_vector_once_there_is_a_model(
+    db: Connection, crowd: dict[int, tuple[Candidate, ...]]
+) -> None:
+    learning.order_spaces(db)
+    count = "SELECT count(*) FROM evaluation_order WHERE device_class LIKE '0000000000000000:%'"
+    assert db.execute(count).fetchone() == (0,)
+    learning.train(db, at_once=True)
+    learning.order_spaces(db)
+    vectors = {core.probed.device_class.rho for core in CORES[:6]}
+    assert db.execute(count).fetchone() == (len(vectors) * len(crowd),)
+
+
 @pytest.fixture
 def compiled_job(db: Connection, job_id: int) -> int:
     compile_row(db, make_candidate(3))

@@ -12,8 +12,8 @@ class AgentStatus:
 
     A final ballot is filed once the agent has measured its share of a space. `engine` is the
     browser's with its version, as the page tells it to the gateway; it, the device class (of the
-    target opened last) and the workload are '' until they are known. `trouble` is why the agent does
-    not work now.
+    target opened last) and the workload are '' until they are known. `trouble` is why the agent
+    does not work now.
     """
 
     agent: str

@@ -8,6 +8,7 @@ import type {
   Advice,
   EntryState,
   Evidence,
+  Grounds,
   HitLevel,
   KernelWire,
   ManifestEntry,
@@ -29,8 +30,14 @@ export interface KernelInfo {
   readonly backendReason: string | null;
   /** Which target the zoo advises, and what that rests on. */
   readonly advice: Advice;
-  /** `exact` was voted for by devices like this one; `default` is what every device gets. */
+  /**
+   * `exact` was voted for by devices like this one, `device`, `architecture`, `vendor` and `common`
+   * by devices that are less and less like it; `model` is a forecast, `shape` was voted for by
+   * devices like this one for a similar workload; `default` is what every device gets.
+   */
   readonly level: HitLevel;
+  /** How many identities and device classes stand behind `level`; null for the default. */
+  readonly grounds: Grounds | null;
   readonly state: EntryState | null;
   readonly version: number | null;
   readonly evidence: Evidence | null;
@@ -88,7 +95,7 @@ export function describe(
   const { entry, wasm, threads, manifestMs, loadMs } = parts;
   const running = gpu ?? wasm;
   if (running === null) throw new KernelZooError("manifest", `${entry.workload} has no kernel.`);
-  const { level, state, version, evidence } = running.served;
+  const { level, grounds, state, version, evidence } = running.served;
   const { candidate, sha256 } = running.used;
   return {
     workload: entry.workload,
@@ -96,7 +103,7 @@ export function describe(
     backend: gpu === null ? "wasm" : "webgpu",
     backendReason: reason,
     advice: entry.advice,
-    ...{ level, state, version, evidence, candidate, sha256 },
+    ...{ level, grounds, state, version, evidence, candidate, sha256 },
     fallbackReason: running.fallbackReason,
     threads: threads.kind === "pool" ? threads.pool.size : 1,
     singleThreadReason: threads.kind === "pool" ? null : threads.reason,

@@ -1,3 +1,4 @@
+import type { Hardware } from "../device/hardware.js";
 import { KernelZooError } from "../engine/error.js";
 import { type Answer, ask } from "../gateway/answer.js";
 import { now } from "../timing/clock.js";
@@ -32,19 +33,27 @@ async function fresh(url: URL, init: RequestInit): Promise<Answer<Manifest>> {
   return kept.kind === "ok" ? kept : answer;
 }
 
+/** Whose kernels are asked for: the classes of one device, wasm's first. */
+export interface Asker {
+  readonly deviceClasses: readonly string[];
+  /** What the device id is made from, so that unknown devices get what their like found. */
+  readonly hardware: Hardware | null;
+}
+
 /**
- * One request for a workload or a set of them; the classes are those of one device, wasm's first.
+ * One request for a workload or a set of them.
  * Throws KernelZooError: network, manifest (unknown or malformed name).
  */
 export async function requestManifest(
   origin: URL,
   name: string,
-  deviceClasses: readonly string[],
+  { deviceClasses, hardware }: Asker,
   signal?: AbortSignal,
 ): Promise<TimedManifest> {
   const start = now();
   const path = [name, ...deviceClasses].map(segment).join("/");
   const url = new URL(`/v1/zoo/${path}`, origin);
+  if (hardware !== null) url.searchParams.set("hardware", JSON.stringify(hardware));
   const answer = await fresh(url, signal === undefined ? {} : { signal });
   switch (answer.kind) {
     case "ok":

@@ -1,3 +1,4 @@
+import type { Hardware } from "../device/hardware.js";
 import { storedNotebook } from "../device/notebook.js";
 import { peakOf, readProfile } from "../device/profile.js";
 import { Arena } from "../engine/arena.js";
@@ -60,12 +61,15 @@ function originOf(url: string | URL): URL {
   }
 }
 
-type Device = Pick<KernelZoo, "deviceClass" | "peakGflops">;
+interface Device extends Pick<KernelZoo, "deviceClass" | "peakGflops"> {
+  /** Null when the device class was given. */
+  readonly hardware: Hardware | null;
+}
 
 async function deviceOf(told: string | undefined): Promise<Device> {
-  if (told !== undefined) return { deviceClass: told, peakGflops: null };
-  const { deviceClass, peaks } = await readProfile(storedNotebook());
-  return { deviceClass, peakGflops: peakOf(peaks) };
+  if (told !== undefined) return { deviceClass: told, peakGflops: null, hardware: null };
+  const { deviceClass, peaks, hardware } = await readProfile(storedNotebook());
+  return { deviceClass, peakGflops: peakOf(peaks), hardware };
 }
 
 /** What a zoo is made from. */
@@ -186,8 +190,9 @@ export class KernelZoo {
   #manifest(name: string): Promise<TimedManifest> {
     const kept = this.#manifests.get(name);
     if (kept !== undefined) return kept;
+    const { origin, hardware, signal } = this.#parts;
     const classes = [this.deviceClass, this.gpuDeviceClass].filter((each) => each !== null);
-    const requested = requestManifest(this.#parts.origin, name, classes, this.#parts.signal);
+    const requested = requestManifest(origin, name, { deviceClasses: classes, hardware }, signal);
     this.#manifests.set(name, requested);
     requested.catch(() => this.#manifests.delete(name));
     return requested;

@@ -590,6 +590,18 @@ export interface components {
             /** Workgroups */
             readonly workgroups: number;
         };
+        /**
+         * EngineVotesWire
+         * @description Ballots that were cast in one major version of an engine.
+         */
+        readonly EngineVotesWire: {
+            /** Ballots */
+            readonly ballots: number;
+            /** Major */
+            readonly major: number;
+            /** Name */
+            readonly name: string;
+        };
         /** EngineWire */
         readonly EngineWire: {
             /** Name */
@@ -613,11 +625,14 @@ export interface components {
         };
         /**
          * EvidenceWire
-         * @description `weight` of `total_weight`: the share of rank weights given to the winner.
+         * @description `weight` of `total_weight`: the share of rank weights given to the winner. `engines`: what
+         *     the counted ballots were cast in.
          */
         readonly EvidenceWire: {
             /** Ballots */
             readonly ballots: number;
+            /** Engines */
+            readonly engines: readonly components["schemas"]["EngineVotesWire"][];
             /** Relative Time */
             readonly relative_time: number;
             /** Total Weight */
@@ -657,6 +672,27 @@ export interface components {
             readonly workload: string;
         };
         /**
+         * GroundsWire
+         * @description What a step of the fallback chain rests on: `identities` in `classes` device classes.
+         *
+         *     `relative_time`: mean over these classes of the kernel's time over that of the best known there.
+         *     `rho_distance`: bits in which their primitive vector differs from that of this class, 65 where
+         *     the two cannot be compared. `neighbour`: the workload that the kernel's settings won. Each is
+         *     null where the step knows no such thing; the cost model's has no identities of its own.
+         */
+        readonly GroundsWire: {
+            /** Classes */
+            readonly classes: number;
+            /** Identities */
+            readonly identities: number;
+            /** Neighbour */
+            readonly neighbour: string | null;
+            /** Relative Time */
+            readonly relative_time: number | null;
+            /** Rho Distance */
+            readonly rho_distance: number | null;
+        };
+        /**
          * HardwareWire
          * @description Unknown text is ''.
          */
@@ -672,10 +708,14 @@ export interface components {
         };
         /**
          * HitLevel
-         * @description The step of the fallback chain that an answer came from.
+         * @description The step of the fallback chain that an answer came from, in the order of the chain.
+         *
+         *     EXACT: this class voted. DEVICE: another class of the same device did. ARCHITECTURE, VENDOR,
+         *     COMMON: the best on average of the classes of such devices. MODEL: the cost model's first
+         *     choice. SHAPE: this class voted on the nearest shape. DEFAULT: nothing is known.
          * @enum {string}
          */
-        readonly HitLevel: "exact" | "default";
+        readonly HitLevel: "exact" | "device" | "architecture" | "vendor" | "common" | "model" | "shape" | "default";
         /**
          * Job
          * @description `space` is the model of GPU for webgpu, '' for wasm.
@@ -984,8 +1024,9 @@ export interface components {
          * ServedKernel
          * @description What one class of devices is served for a workload.
          *
-         *     `level` is the step of the fallback chain. `fallback` is the default kernel, to be used when
-         *     `kernel` fails on this page; `state`, `version` and `evidence` are null at `default`.
+         *     `level` is the step of the fallback chain, and `grounds` what it rests on, null at `default`.
+         *     `fallback` is the default kernel, to be used when `kernel` fails on this page; `state`,
+         *     `version` and `evidence` are of this class's own entry, null at every step but `exact`.
          *     `timing` is null while nobody has measured `kernel` on this class. A right output on seeded
          *     inputs differs by at most `tolerance` in every entry from that of the default kernel of wasm,
          *     or of webgpu where there is none of wasm.
@@ -993,6 +1034,7 @@ export interface components {
         readonly ServedKernel: {
             readonly evidence: components["schemas"]["EvidenceWire"] | null;
             readonly fallback: components["schemas"]["Kernel"];
+            readonly grounds: components["schemas"]["GroundsWire"] | null;
             readonly kernel: components["schemas"]["Kernel"];
             readonly level: components["schemas"]["HitLevel"];
             readonly state: components["schemas"]["EntryState"] | null;
@@ -1151,7 +1193,8 @@ export interface components {
         };
         /**
          * ZooEntry
-         * @description `best_ns` and `gflops`: the median over identities of each one's best sample.
+         * @description `best_ns` and `gflops`: the median over identities of each one's best sample. `reason`: why
+         *     this version replaced the one before it, '' where the vote alone says it.
          */
         readonly ZooEntry: {
             /** Artifact */
@@ -1172,6 +1215,8 @@ export interface components {
             readonly kind: components["schemas"]["TargetKind"];
             /** Published At */
             readonly published_at: string;
+            /** Reason */
+            readonly reason: string;
             /** Requires */
             readonly requires: readonly string[];
             readonly state: components["schemas"]["EntryState"];
@@ -1794,7 +1839,10 @@ export interface operations {
     };
     readonly get_manifest_v1_zoo__name___device_class__get: {
         readonly parameters: {
-            readonly query?: never;
+            readonly query?: {
+                /** @description The hardware that the device id is the hash of, as JSON: so a device that never ran an agent is served what its architecture's others found. It is refused where the hash is another. */
+                readonly hardware?: string | null;
+            };
             readonly header?: {
                 readonly "if-none-match"?: string | null;
             };
@@ -1828,7 +1876,10 @@ export interface operations {
     };
     readonly get_manifest_of_both_v1_zoo__name___wasm_class___webgpu_class__get: {
         readonly parameters: {
-            readonly query?: never;
+            readonly query?: {
+                /** @description The hardware that the device id is the hash of, as JSON: so a device that never ran an agent is served what its architecture's others found. It is refused where the hash is another. */
+                readonly hardware?: string | null;
+            };
             readonly header?: {
                 readonly "if-none-match"?: string | null;
             };

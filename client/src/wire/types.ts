@@ -11,6 +11,7 @@ export type Device = Schemas["Device"];
 export type DeviceList = Schemas["DeviceList"];
 export type Evidence = Schemas["EvidenceWire"];
 export type FailureReport = Schemas["FailureReport"];
+export type Grounds = Schemas["GroundsWire"];
 export type HitLevel = Schemas["HitLevel"];
 export type EntryState = Schemas["EntryState"];
 export type Job = Schemas["Job"];

@@ -2,23 +2,30 @@
 
 import time
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Response
+from fastapi import APIRouter, Header, Path, Query, Response
+from psycopg import AsyncConnection
+from pydantic import ValidationError
 
-from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.device import DeviceClass, Hardware
+from kernelzoo.domain.gpu import space_of
+from kernelzoo.domain.kinship import families
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.metrics import ARTIFACT_BYTES, MANIFEST_KERNELS, MANIFEST_SECONDS, Source
-from kernelzoo.store import agents, candidates, tuning, zoo
+from kernelzoo.store import agents, candidates, chain, tuning, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway import manifests
+from services.gateway.chain import Answer, answers, choose
 from services.gateway.problems import Refusal
 from services.gateway.state import Shared, State
 from services.gateway.wire.model import WorkloadKey
+from services.gateway.wire.sessions import HardwareWire
 from services.gateway.wire.zoo import (
     Device,
     DeviceList,
+    EngineVotesWire,
     EvidenceWire,
     Manifest,
     ZooEntry,
@@ -31,6 +38,15 @@ MANIFEST_CACHE = "public, max-age=60, stale-while-revalidate=86400, stale-if-err
 ARTIFACT_CACHE = "public, max-age=31536000, immutable"
 ClassText = Annotated[str, Path(max_length=256)]
 IfNoneMatch = Annotated[str | None, Header()]
+Told = Annotated[
+    str | None,
+    Query(
+        max_length=512,
+        description="The hardware that the device id is the hash of, as JSON: so a device that "
+        "never ran an agent is served what its architecture's others found. It is refused where "
+        "the hash is another.",
+    ),
+]
 MEDIA_TYPES = {TargetKind.WASM: "application/wasm", TargetKind.WEBGPU: "text/wgsl"}
 
 
@@ -48,9 +64,10 @@ async def get_manifest(
     device_class: ClassText,
     state: Shared,
     if_none_match: IfNoneMatch = None,
+    hardware: Told = None,
 ) -> Response:
     """The kernels of a workload set, or of one workload by its key, for a class of devices."""
-    return await _serve(state, if_none_match, name, device_class)
+    return await _serve(state, if_none_match, hardware, name, device_class)
 
 
 @router.get("/v1/zoo/{name}/{wasm_class}/{webgpu_class}", response_model=Manifest)
@@ -60,15 +77,22 @@ async def get_manifest_of_both(
     webgpu_class: ClassText,
     state: Shared,
     if_none_match: IfNoneMatch = None,
+    hardware: Told = None,
 ) -> Response:
     """As for one class, with the kernels of both targets of one device and the faster named."""
-    return await _serve(state, if_none_match, name, wasm_class, webgpu_class)
+    return await _serve(state, if_none_match, hardware, name, wasm_class, webgpu_class)
 
 
-async def _serve(state: State, if_none_match: str | None, name: str, *class_texts: str) -> Response:
+async def _serve(
+    state: State, if_none_match: str | None, told: str | None, name: str, *class_texts: str
+) -> Response:
     start_s = time.perf_counter()
-    remembered = state.manifests.get(name, *class_texts)
-    served = remembered or await _build(state, name, *class_texts)
+    asked = (*class_texts, told or "")
+    remembered = state.manifests.get(name, *asked)
+    generation = state.wake.generation
+    served = remembered or await _build(state, told, name, *class_texts)
+    if remembered is None:
+        state.manifests.put(name, *asked, served=served, generation=generation)
     source = Source.REMEMBERED if remembered else Source.BUILT
     MANIFEST_SECONDS.labels(source).observe(time.perf_counter() - start_s)
     for level, kernels in served.levels:
@@ -80,10 +104,13 @@ async def _serve(state: State, if_none_match: str | None, name: str, *class_text
     return Response(served.body, media_type="application/json", headers=headers)
 
 
-async def _build(state: State, name: str, *class_texts: str) -> manifests.ServedManifest:
+async def _build(
+    state: State, told: str | None, name: str, *class_texts: str
+) -> manifests.ServedManifest:
     classes = tuple(DeviceClass.parse(text) for text in class_texts)
     _refuse_odd_pair(classes)
-    generation = state.wake.generation
+    known = _hardware(told, classes[0].device_id)
+    quorum = state.settings.quorum
     async with state.pool.connection() as db:
         members = await fetch_all(db, tuning.workloads_of(name))
         if not members:
@@ -93,11 +120,50 @@ async def _build(state: State, name: str, *class_texts: str) -> manifests.Served
                 "the operator registers one with `kernelzoo tune`",
             )
         keys = [member.workload_key for member in members]
-        rows = [await fetch_all(db, zoo.served(keys, each)) for each in classes]
-    quorum = state.settings.quorum
-    served = manifests.encode(manifests.manifest(name, classes, rows, quorum=quorum))
-    state.manifests.put(name, *class_texts, served=served, generation=generation)
-    return served
+        if known is None:
+            known = await fetch_one(db, agents.hardware(classes[0].device_id))
+        found = [await _answers(db, keys, each, known, quorum) for each in classes]
+    return manifests.encode(manifests.manifest(name, classes, found, quorum=quorum))
+
+
+async def _answers(
+    db: AsyncConnection[Any],
+    keys: list[str],
+    device_class: DeviceClass,
+    hardware: Hardware | None,
+    quorum: int,
+) -> list[Answer]:
+    """The class's own entries; where it has none, what the chain offers."""
+    rows = await fetch_all(db, zoo.served(keys, device_class))
+    lacking = [row.workload_key for row in rows if row.entry_kernel is None]
+    if not lacking:
+        return answers(rows, {}, ())
+    kind = device_class.target.kind
+    space, kin = space_of(kind, hardware), families(hardware, kind)
+    offered = chain.offers(lacking, device_class, space=space, families=kin, quorum=quorum)
+    chosen = choose(await fetch_all(db, offered))
+    named = [offer.candidate_id for offer in chosen.values()]
+    return answers(rows, chosen, await fetch_all(db, chain.kernels(named, device_class)))
+
+
+def _hardware(told: str | None, device_id: str) -> Hardware | None:
+    """Raises Refusal unless what is told is what the device id was made from."""
+    if told is None:
+        return None
+    try:
+        hardware = Hardware(**HardwareWire.model_validate_json(told).model_dump())
+    except ValidationError as error:
+        raise Refusal(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "hardware must be JSON as the `hardware` of POST /v1/sessions",
+        ) from error
+    if hardware.device_id != device_id:
+        raise Refusal(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            f"this hardware has the device id {hardware.device_id}, not {device_id}; "
+            "ask for its own class, or leave hardware out",
+        )
+    return hardware
 
 
 def _refuse_odd_pair(classes: tuple[DeviceClass, ...]) -> None:
@@ -155,7 +221,9 @@ def _entry(row: zoo.EntryRow) -> ZooEntry:
             weight=row.weight,
             total_weight=row.total_weight,
             relative_time=row.relative_time,
+            engines=[EngineVotesWire.model_validate(votes) for votes in row.engines],
         ),
+        reason=row.reason,
         best_ns=row.best_ns,
         gflops=row.flops / row.best_ns if row.best_ns else None,
     )

@@ -8,13 +8,24 @@ from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.model import WireModel, WorkloadKey
 
 
+class EngineVotesWire(WireModel):
+    """Ballots that were cast in one major version of an engine."""
+
+    name: str
+    major: int
+    ballots: int
+
+
 class EvidenceWire(WireModel):
-    """`weight` of `total_weight`: the share of rank weights given to the winner."""
+    """`weight` of `total_weight`: the share of rank weights given to the winner. `engines`: what
+    the counted ballots were cast in.
+    """
 
     ballots: int
     weight: int
     total_weight: int
     relative_time: float
+    engines: list[EngineVotesWire]
 
 
 class TimingWire(WireModel):
@@ -26,11 +37,28 @@ class TimingWire(WireModel):
     identities: int
 
 
+class GroundsWire(WireModel):
+    """What a step of the fallback chain rests on: `identities` in `classes` device classes.
+
+    `relative_time`: mean over these classes of the kernel's time over that of the best known there.
+    `rho_distance`: bits in which their primitive vector differs from that of this class, 65 where
+    the two cannot be compared. `neighbour`: the workload that the kernel's settings won. Each is
+    null where the step knows no such thing; the cost model's has no identities of its own.
+    """
+
+    identities: int
+    classes: int
+    relative_time: float | None
+    rho_distance: int | None
+    neighbour: WorkloadKey | None
+
+
 class ServedKernel(WireModel):
     """What one class of devices is served for a workload.
 
-    `level` is the step of the fallback chain. `fallback` is the default kernel, to be used when
-    `kernel` fails on this page; `state`, `version` and `evidence` are null at `default`.
+    `level` is the step of the fallback chain, and `grounds` what it rests on, null at `default`.
+    `fallback` is the default kernel, to be used when `kernel` fails on this page; `state`,
+    `version` and `evidence` are of this class's own entry, null at every step but `exact`.
     `timing` is null while nobody has measured `kernel` on this class. A right output on seeded
     inputs differs by at most `tolerance` in every entry from that of the default kernel of wasm,
     or of webgpu where there is none of wasm.
@@ -44,6 +72,7 @@ class ServedKernel(WireModel):
     version: int | None
     evidence: EvidenceWire | None
     timing: TimingWire | None
+    grounds: GroundsWire | None
 
 
 class Advice(WireModel):
@@ -82,7 +111,9 @@ class Manifest(WireModel):
 
 
 class ZooEntry(WireModel):
-    """`best_ns` and `gflops`: the median over identities of each one's best sample."""
+    """`best_ns` and `gflops`: the median over identities of each one's best sample. `reason`: why
+    this version replaced the one before it, '' where the vote alone says it.
+    """
 
     workload: WorkloadKey
     device_class: str
@@ -95,6 +126,7 @@ class ZooEntry(WireModel):
     requires: list[str]
     artifact: str
     evidence: EvidenceWire
+    reason: str
     best_ns: float | None
     gflops: float | None
 

@@ -23,7 +23,10 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Celery:
 
 def test_every_periodic_job_is_a_task_on_a_queue_that_is_served(app: Celery) -> None:
     schedule = app.conf.beat_schedule
-    assert set(schedule) == {jobs.ring().name, jobs.order_spaces().name, jobs.train_model().name}
+    assert set(schedule) == {
+        job.name
+        for job in (jobs.ring(), jobs.order_spaces(), jobs.pool_winners(), jobs.train_model())
+    }
     for name, entry in schedule.items():
         assert entry["task"] in app.tasks, name
         assert entry["options"]["queue"] in SERVED, name

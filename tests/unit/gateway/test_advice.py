@@ -35,6 +35,7 @@ def served(kind: TargetKind, timing: TimingWire | None) -> ServedKernel:
         version=None,
         evidence=None,
         timing=timing,
+        grounds=None,
     )
 
 

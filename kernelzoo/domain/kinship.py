@@ -1,0 +1,34 @@
+"""Which devices are alike: the families in which a device without an entry looks for one."""
+
+from collections.abc import Mapping
+
+from kernelzoo.domain.device import Hardware
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.zoo import HitLevel
+
+Families = Mapping[HitLevel, str]
+"""By the step of the chain that looks there; a step without a family is left out."""
+
+
+def families(hardware: Hardware | None, kind: TargetKind) -> Families:
+    """Of a processor for wasm, of a GPU for webgpu. Text that the browser did not tell is no kin.
+
+    Wasm has no vendor: no browser tells who made its processor.
+    """
+    known = {HitLevel.COMMON: ""}
+    if hardware is None:
+        return known
+    match kind:
+        case TargetKind.WASM:
+            architecture, vendor = hardware.cpu_architecture, ""
+        case TargetKind.WEBGPU:
+            vendor = hardware.gpu_vendor
+            architecture = f"{vendor} {hardware.gpu_architecture}"
+            if not vendor or not hardware.gpu_architecture:
+                architecture = ""
+    told = {HitLevel.ARCHITECTURE: architecture, HitLevel.VENDOR: vendor}
+    return {level: family for level, family in told.items() if family} | known
+
+
+STRANGER = "0" * 16
+"""The device id that stands for all devices that the zoo has never seen."""

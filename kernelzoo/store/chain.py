@@ -1,0 +1,261 @@
+"""What the zoo offers a class for workloads on which it has not voted. docs/chain.md."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.kinship import STRANGER, Families
+from kernelzoo.store.candidates import KernelRow
+from kernelzoo.store.query import Query, Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferRow:
+    """A kernel that a step of the chain would serve.
+
+    `neighbour`: the workload that it was chosen for, '' for this one. `rho_distance` is null where
+    no other class speaks. `identities` measured it or voted on it, in `classes` device classes.
+    """
+
+    workload_key: str
+    level: str
+    candidate_id: str
+    neighbour: str
+    rho_distance: int | None
+    relative_time: float | None
+    classes: int
+    identities: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedKernelRow(KernelRow):
+    """`best_ns` as `zoo.ServedRow` has it."""
+
+    best_ns: float | None
+    identities: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnpooledRow:
+    workload_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassTimeRow:
+    """A kernel on a class: the median over `identities` of its time over the reference's."""
+
+    device_class: str
+    cpu_architecture: str
+    logical_cores: int
+    gpu_vendor: str
+    gpu_architecture: str
+    candidate_id: str
+    relative_time: float
+    identities: int
+
+
+def offers(
+    workload_keys: list[str],
+    device_class: DeviceClass,
+    *,
+    space: str,
+    families: Families,
+    quorum: int,
+) -> Query[OfferRow]:
+    """Of each workload the best kernel of each step that has any, and all that nearby shapes of
+    this class would give it; in no order. Only of entries that `quorum` identities confirmed.
+    """
+    return Query(
+        sql="""
+            WITH fit AS MATERIALIZED (
+                SELECT asked.key, s.candidate_id, s.config, operation_of(asked.key) AS operation
+                FROM unnest(%(keys)s::text[]) AS asked (key)
+                CROSS JOIN LATERAL servable(asked.key, %(class)s, %(space)s) s
+            ), own AS MATERIALIZED (
+                SELECT e.workload_key, e.candidate_id, e.device_class, e.ballots FROM zoo_entry e
+                WHERE split_part(e.device_class, ':', 1) = %(device_id)s
+                  AND e.state = 'confirmed' AND e.ballots >= %(quorum)s
+            ), learned AS MATERIALIZED (
+                SELECT own.workload_key, operation_of(own.workload_key) AS operation, c.config,
+                       own.ballots
+                FROM own JOIN candidate c ON c.candidate_id = own.candidate_id
+                WHERE own.device_class = %(class)s
+            ), device AS (
+                SELECT DISTINCT ON (fit.key)
+                       fit.key AS workload_key, 'device' AS level, fit.candidate_id,
+                       '' AS neighbour,
+                       rho_distance(split_part(own.device_class, ':', 2), %(rho)s) AS rho_distance,
+                       NULL::double precision AS relative_time, 1 AS classes,
+                       own.ballots AS identities
+                FROM own JOIN fit
+                  ON fit.key = own.workload_key AND fit.candidate_id = own.candidate_id
+                WHERE own.device_class <> %(class)s
+                ORDER BY fit.key, rho_distance, own.ballots DESC, own.device_class
+            ), pooled AS (
+                SELECT DISTINCT ON (fit.key, k.scope)
+                       fit.key, k.scope, fit.candidate_id, '',
+                       rho_distance(k.rho, %(rho)s) AS rho_distance, k.relative_time, k.classes,
+                       k.identities
+                FROM unnest(%(scopes)s::text[], %(families)s::text[]) AS mine (scope, family)
+                JOIN common_kernel k ON k.workload_key = ANY (%(keys)s)
+                 AND k.scope = mine.scope AND k.family = mine.family
+                JOIN fit ON fit.key = k.workload_key AND fit.candidate_id = k.candidate_id
+                ORDER BY fit.key, k.scope, rho_distance, k.relative_time, fit.candidate_id
+            ), shape AS (
+                SELECT fit.key, 'shape', fit.candidate_id, l.workload_key, NULL::integer,
+                       NULL::double precision, 1, l.ballots
+                FROM learned l
+                JOIN fit ON fit.operation = l.operation AND fit.config = l.config
+                WHERE fit.key <> l.workload_key
+            ), model AS (
+                SELECT DISTINCT ON (fit.key)
+                       fit.key, 'model', fit.candidate_id, '', NULL::integer,
+                       NULL::double precision, 0, 0
+                FROM tuning_job j
+                JOIN evaluation_order o ON o.job_id = j.id
+                 AND o.device_class IN (%(class)s, %(stranger)s) AND o.model_version > 0
+                CROSS JOIN LATERAL unnest(o.candidate_ids) WITH ORDINALITY
+                    AS foretold (candidate_id, place)
+                JOIN fit ON fit.key = j.workload_key AND fit.candidate_id = foretold.candidate_id
+                WHERE j.workload_key = ANY (%(keys)s) AND j.space IN (%(space)s, 'any')
+                ORDER BY fit.key, o.device_class <> %(class)s, j.space = 'any', foretold.place
+            )
+            SELECT * FROM device UNION ALL SELECT * FROM pooled
+            UNION ALL SELECT * FROM shape UNION ALL SELECT * FROM model
+        """,
+        parameters={
+            "keys": workload_keys,
+            "class": str(device_class),
+            "stranger": stranger_of(device_class),
+            "device_id": device_class.device_id,
+            "rho": str(device_class.rho),
+            "space": space,
+            "scopes": [str(level) for level in families],
+            "families": list(families.values()),
+            "quorum": quorum,
+        },
+        row=OfferRow,
+    )
+
+
+def stranger_of(device_class: DeviceClass) -> str:
+    """The class of all unknown devices with these features and this primitive vector."""
+    return f"{STRANGER}:{device_class.rho}:{device_class.target}"
+
+
+def kernels(candidate_ids: list[str], device_class: DeviceClass) -> Query[TimedKernelRow]:
+    """As a page is told of them, with what is known of their time on this class."""
+    return Query(
+        sql="""
+            SELECT kernel.*, t.best_ns, t.identities
+            FROM kernel CROSS JOIN LATERAL kernel_time(kernel.candidate_id, %(class)s) t
+            WHERE kernel.candidate_id = ANY (%(ids)s)
+        """,
+        parameters={"ids": candidate_ids, "class": str(device_class)},
+        row=TimedKernelRow,
+    )
+
+
+def unpooled(limit: int) -> Query[UnpooledRow]:
+    """Workloads of which some confirmed entry is new, has new evidence, or has gone."""
+    return Query(
+        sql="""
+            SELECT DISTINCT workload_key FROM zoo_entry
+            WHERE NOT pooled AND state <> 'provisional' ORDER BY workload_key LIMIT %(limit)s
+        """,
+        parameters={"limit": limit},
+        row=UnpooledRow,
+    )
+
+
+def lock_pool(workload_key: str) -> Statement:
+    """Poolings of one workload take turns until the transaction ends."""
+    return Statement(
+        sql="SELECT pg_advisory_xact_lock(hashtextextended(%(key)s, 3))",
+        parameters={"key": workload_key},
+    )
+
+
+def pooled(workload_key: str) -> Statement:
+    """Marks the workload's entries as pooled. Run it before reading: what is published between
+    the two is then pooled twice rather than not at all.
+    """
+    return Statement(
+        sql="""
+            UPDATE zoo_entry SET pooled = true
+            WHERE workload_key = %(key)s AND NOT pooled AND state <> 'provisional'
+        """,
+        parameters={"key": workload_key},
+    )
+
+
+def class_times(workload_key: str, quorum: int) -> Query[ClassTimeRow]:
+    """Of the winners of all classes, on each class that has a winner, where a quorum of its
+    identities measured them.
+    """
+    return Query(
+        sql="""
+            WITH confirmed AS MATERIALIZED (
+                SELECT device_class, candidate_id FROM zoo_entry
+                WHERE workload_key = %(key)s AND state = 'confirmed' AND ballots >= %(quorum)s
+            ), timed AS (
+                SELECT m.device_class, m.candidate_id,
+                       min(m.best_ns / (SELECT min(r) FROM unnest(m.reference_ns) r)) AS time
+                FROM (SELECT DISTINCT candidate_id FROM confirmed) AS winner
+                JOIN measurement m ON m.candidate_id = winner.candidate_id
+                 AND m.device_class IN (SELECT device_class FROM confirmed)
+                WHERE m.outcome = 'ok' AND m.verdict = 'verified'
+                GROUP BY m.device_class, m.candidate_id, m.identity_id
+            ), known AS (
+                SELECT device_class, candidate_id, count(*) AS identities,
+                       percentile_cont(0.5) WITHIN GROUP (ORDER BY time) AS relative_time
+                FROM timed GROUP BY device_class, candidate_id HAVING count(*) >= %(quorum)s
+            )
+            SELECT known.*, d.cpu_architecture, d.logical_cores, d.gpu_vendor, d.gpu_architecture
+            FROM known JOIN device d ON d.device_id = split_part(known.device_class, ':', 1)
+            ORDER BY device_class, candidate_id
+        """,
+        parameters={"key": workload_key, "quorum": quorum},
+        row=ClassTimeRow,
+    )
+
+
+def forget(workload_key: str) -> Statement:
+    return Statement(
+        sql="DELETE FROM common_kernel WHERE workload_key = %(key)s",
+        parameters={"key": workload_key},
+    )
+
+
+def put_common(
+    workload_key: str,
+    *,
+    scopes: Sequence[str],
+    families: Sequence[str],
+    rhos: Sequence[str],
+    candidate_ids: Sequence[str],
+    relative_times: Sequence[float],
+    classes: Sequence[int],
+    identities: Sequence[int],
+) -> Statement:
+    """One row for each place of these columns."""
+    return Statement(
+        sql="""
+            INSERT INTO common_kernel (workload_key, scope, family, rho, candidate_id,
+                                       relative_time, classes, identities)
+            SELECT %(key)s, * FROM unnest(
+                %(scopes)s::text[], %(families)s::text[], %(rhos)s::text[],
+                %(candidates)s::text[], %(times)s::double precision[], %(classes)s::integer[],
+                %(identities)s::integer[])
+        """,
+        parameters={
+            "key": workload_key,
+            "scopes": list(scopes),
+            "families": list(families),
+            "rhos": list(rhos),
+            "candidates": list(candidate_ids),
+            "times": list(relative_times),
+            "classes": list(classes),
+            "identities": list(identities),
+        },
+    )

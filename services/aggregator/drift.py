@@ -1,0 +1,65 @@
+"""Whose ballots count when a browser has a new major version: docs/trust.md, "Drift".
+
+A new version may compile a kernel to other code, so that what was true of the old one is history.
+Once enough identities have voted in the new one, no older ballots of this engine count.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelzoo.domain.ballot import CastBallot
+from kernelzoo.domain.zoo import EngineVotes
+
+MOST_LIARS = 0.45
+"""As a share of voters; near one half a test would need hundreds of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Electorate:
+    """The ballots that count, the largest share of liars among them, and the versions that have
+    replaced older ones.
+    """
+
+    ballots: tuple[CastBallot, ...]
+    liars: float
+    renewed: tuple[str, ...] = ()
+
+
+def electorate(cast: tuple[CastBallot, ...], *, quorum: int, liars: float) -> Electorate:
+    """Without the ballots that a newer major version has replaced.
+
+    A version is what a browser says of itself: all liars could tell one that does not exist, and
+    be alone in it. So of the ballots that are left the liars may be as many as of all before. Where
+    that were too large a share for any test, nothing is replaced yet.
+    """
+    newest = _newest(cast, quorum)
+    left = tuple(each for each in cast if each.engine.major >= newest[each.engine.name])
+    replaced = {each.engine.name for each in cast if each not in left}
+    share = liars * len(cast) / len(left) if left else 1.0
+    if not replaced or share > MOST_LIARS:
+        return Electorate(ballots=cast, liars=liars)
+    renewed = tuple(f"{name} {newest[name]}" for name in sorted(replaced))
+    return Electorate(ballots=left, liars=share, renewed=renewed)
+
+
+def _newest(cast: Sequence[CastBallot], quorum: int) -> dict[str, int]:
+    """By engine: the latest major version such that a quorum voted in it or in later ones; 0
+    without a quorum.
+    """
+    majors: dict[str, list[int]] = defaultdict(list)
+    for each in cast:
+        majors[each.engine.name].append(each.engine.major)
+    return {
+        name: sorted(found, reverse=True)[quorum - 1] if len(found) >= quorum else 0
+        for name, found in majors.items()
+    }
+
+
+def engines(cast: Sequence[CastBallot]) -> tuple[EngineVotes, ...]:
+    """What these ballots were cast in, the latest version of each engine first."""
+    counted = Counter((each.engine.name, each.engine.major) for each in cast)
+    return tuple(
+        EngineVotes(name=name, major=major, ballots=counted[name, major])
+        for name, major in sorted(counted, key=lambda engine: (engine[0], -engine[1]))
+    )

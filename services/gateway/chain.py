@@ -1,0 +1,81 @@
+"""What a class is served for a workload on which it has not voted: the rule of the chain.
+
+Steps are tried in the order of `HitLevel`; the store says what each of them offers. docs/chain.md.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import hypot, inf, log2
+
+from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.zoo import HitLevel
+from kernelzoo.store.chain import OfferRow, TimedKernelRow
+from kernelzoo.store.zoo import ServedRow
+
+ORDER = tuple(HitLevel)
+
+NEAR = 3.0
+"""Octaves. From four on, the settings of the nearest winner lost more than the default did, by the
+recorded measurements (docs/chain.md)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Borrowed:
+    """A kernel that others chose, and what speaks for it."""
+
+    offer: OfferRow
+    kernel: TimedKernelRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a class is served for one workload; `borrowed` where it has no entry of its own."""
+
+    row: ServedRow
+    borrowed: Borrowed | None = None
+
+
+def choose(offers: Iterable[OfferRow]) -> dict[str, OfferRow]:
+    """By workload: of the first step that offers anything the offer of the nearest shape."""
+    near = ((_rank(offer), offer) for offer in offers)
+    ranked = sorted((each for each in near if each[0][1] <= NEAR), key=lambda each: each[0])
+    best: dict[str, OfferRow] = {}
+    for _, offer in ranked:
+        best.setdefault(offer.workload_key, offer)
+    return best
+
+
+def _rank(offer: OfferRow) -> tuple[int, float, str]:
+    far = shape_distance(offer.workload_key, offer.neighbour) if offer.neighbour else 0.0
+    return ORDER.index(HitLevel(offer.level)), far, offer.neighbour
+
+
+def answers(
+    rows: Iterable[ServedRow], chosen: dict[str, OfferRow], kernels: Iterable[TimedKernelRow]
+) -> list[Answer]:
+    """In the order of `rows`. `kernels`: those of the chosen offers."""
+    by_id = {kernel.candidate_id: kernel for kernel in kernels}
+
+    def borrowed(row: ServedRow) -> Borrowed | None:
+        offer = chosen.get(row.workload_key)
+        kernel = by_id.get(offer.candidate_id) if offer else None
+        return Borrowed(offer=offer, kernel=kernel) if offer and kernel else None
+
+    return [Answer(row=row, borrowed=borrowed(row)) for row in rows]
+
+
+@lru_cache(maxsize=1 << 16)
+def shape_distance(one_key: str, other_key: str) -> float:
+    """Between two shapes of one operator, in octaves: the root of the sum of squares over the
+    extents. What is no extent, as a stride, must be equal: else they are infinitely far.
+    """
+    one, other = _workload(one_key), _workload(other_key)
+    attributes = one.operator.attributes
+    if any(one.given[name] != other.given[name] for name in attributes):
+        return inf
+    extents = (axis for axis in one.operator.axes if axis not in attributes)
+    return hypot(*(log2(one.given[axis] / other.given[axis]) for axis in extents))
+
+
+_workload = lru_cache(maxsize=1 << 12)(Workload.parse)
