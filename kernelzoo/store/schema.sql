@@ -134,6 +134,7 @@ CREATE TABLE lease (
     expires_at timestamptz NOT NULL
 );
 CREATE INDEX lease_identity ON lease (identity_id, expires_at);
+CREATE INDEX lease_recent ON lease (created_at);
 
 CREATE TABLE lease_item (
     lease_id bigint NOT NULL REFERENCES lease,
@@ -204,6 +205,7 @@ CREATE TABLE zoo_entry (
 COMMENT ON TABLE zoo_entry IS 'The kernel dataset of nnJIT section 5.3, with its history.';
 CREATE UNIQUE INDEX zoo_entry_live ON zoo_entry (workload_key, device_class)
     WHERE state <> 'retired';
+CREATE INDEX zoo_entry_recent ON zoo_entry (published_at);
 
 CREATE FUNCTION space_of(kind text, device_id text) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN kind = 'wasm' THEN ''

@@ -14,8 +14,8 @@ from kernelzoo.telemetry import configure_logging
 from services.gateway import problems
 from services.gateway.manifests import ManifestCache
 from services.gateway.middleware import BodyLimit, StandardHeaders
+from services.gateway.routes import console, leases, models, pages, results, sessions, zoo
 from services.gateway.routes import jobs as job_routes
-from services.gateway.routes import leases, models, pages, results, sessions, zoo
 from services.gateway.state import State
 from services.gateway.tokens import Tokens
 from services.gateway.wake import Wake
@@ -46,7 +46,7 @@ def application(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     problems.install(app)
-    for module in (sessions, leases, job_routes, zoo, results, models, pages):
+    for module in (sessions, leases, job_routes, zoo, results, models, console, pages):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
     app.add_middleware(
