@@ -33,6 +33,7 @@ class PublishedRow:
     relative_time: float
     published_at: datetime
     previous_candidate_id: str | None
+    previous_state: str | None
     previous_ballots: int | None
 
 
@@ -88,7 +89,7 @@ def published(limit: int) -> Query[PublishedRow]:
         sql="""
             SELECT e.workload_key, e.device_class, e.version, e.state, e.candidate_id, e.ballots,
                    e.relative_time, e.published_at, before.candidate_id AS previous_candidate_id,
-                   before.ballots AS previous_ballots
+                   before.state AS previous_state, before.ballots AS previous_ballots
             FROM (SELECT * FROM zoo_entry ORDER BY published_at DESC LIMIT %(limit)s) e
             LEFT JOIN zoo_entry before ON before.workload_key = e.workload_key
                 AND before.device_class = e.device_class AND before.version = e.version - 1

@@ -1,6 +1,9 @@
 """Why each version of a key came: told by what it differs in from the one before it."""
 
+from dataclasses import dataclass
 from enum import StrEnum
+
+from kernelzoo.domain.zoo import EntryState
 
 
 class Reason(StrEnum):
@@ -14,12 +17,24 @@ class Reason(StrEnum):
     CHALLENGE = "challenge"
 
 
-def reason(ballots: int, ballots_before: int | None, *, quorum: int) -> Reason:
-    """`ballots_before`: of the version before, null for the first. A retired entry does not say
-    whether it was confirmed, but its last evidence does: it was if it had a quorum.
-    """
-    if ballots_before is None:
-        return Reason.QUORUM if ballots >= quorum else Reason.FIRST
-    if ballots < quorum:
-        return Reason.LEAD
-    return Reason.CHALLENGE if ballots_before >= quorum else Reason.QUORUM
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a version tells of itself."""
+
+    state: EntryState
+    ballots: int
+
+    def was_confirmed(self, quorum: int) -> bool:
+        """A retired entry does not say it, but its last evidence does: it had a quorum."""
+        if self.state is EntryState.RETIRED:
+            return self.ballots >= quorum
+        return self.state is EntryState.CONFIRMED
+
+
+def reason(version: Standing, before: Standing | None, *, quorum: int) -> Reason:
+    """`before`: the version before it, none for the first."""
+    if not version.was_confirmed(quorum):
+        return Reason.LEAD if before else Reason.FIRST
+    if before is not None and before.was_confirmed(quorum):
+        return Reason.CHALLENGE
+    return Reason.QUORUM

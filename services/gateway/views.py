@@ -12,7 +12,7 @@ from kernelzoo.store.curves import ImprovementRow, ProgressOfClassRow
 from kernelzoo.store.keys import FoundKeyRow, VersionOfKeyRow, VotesRow
 from kernelzoo.store.measurements import TrialRow
 from kernelzoo.store.overview import CellRow, ClassRow, CoveredWorkloadRow, PublishedRow, TotalsRow
-from services.gateway.history import reason
+from services.gateway.history import Standing, reason
 from services.gateway.wire.console import (
     CandidateStanding,
     ClassOfDevices,
@@ -76,12 +76,16 @@ def overview(
 
 
 def promotion(row: PublishedRow, *, quorum: int) -> Promotion:
+    version = Standing(state=EntryState(row.state), ballots=row.ballots)
+    before = None
+    if row.previous_state is not None and row.previous_ballots is not None:
+        before = Standing(state=EntryState(row.previous_state), ballots=row.previous_ballots)
     return Promotion(
         workload=row.workload_key,
         device_class=row.device_class,
         version=row.version,
         state=EntryState(row.state),
-        reason=reason(row.ballots, row.previous_ballots, quorum=quorum),
+        reason=reason(version, before, quorum=quorum),
         candidate=row.candidate_id,
         previous=row.previous_candidate_id,
         ballots=row.ballots,
@@ -158,13 +162,13 @@ def _standing(row: TrialRow, votes: list[int], flops: int) -> CandidateStanding:
 
 
 def history(rows: Sequence[VersionOfKeyRow], *, quorum: int) -> list[Version]:
-    """`rows`: the latest first."""
-    befores = [*(row.ballots for row in rows[1:]), None]
+    """`rows`: all versions of a key, the latest first."""
+    standings = [Standing(state=EntryState(row.state), ballots=row.ballots) for row in rows]
     return [
         Version(
             version=row.version,
             state=EntryState(row.state),
-            reason=reason(row.ballots, before, quorum=quorum),
+            reason=reason(standing, before, quorum=quorum),
             candidate=row.candidate_id,
             evidence=EvidenceWire(
                 ballots=row.ballots,
@@ -174,7 +178,7 @@ def history(rows: Sequence[VersionOfKeyRow], *, quorum: int) -> list[Version]:
             ),
             published_at=row.published_at.isoformat(),
         )
-        for row, before in zip(rows, befores, strict=True)
+        for row, standing, before in zip(rows, standings, [*standings[1:], None], strict=True)
     ]
 
 

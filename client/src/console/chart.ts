@@ -19,13 +19,16 @@ const LEFT = 52;
 const TOP = 26;
 const BOTTOM = 44;
 
-/** As wide as a phone or as a page, so that text is never scaled down. */
-const width = (): number => (matchMedia("(max-width: 44rem)").matches ? 340 : 760);
+/** About as wide as its card, so that text keeps its size. */
+function width(): number {
+  if (matchMedia("(max-width: 44rem)").matches) return 340;
+  return matchMedia("(max-width: 75rem)").matches ? 760 : 1140;
+}
 
 /** `summary` is what a screen reader says of the picture; a table tells the rest. */
 export function frame(summary: string, across: Axis, up: Axis): Frame {
   const right = width() - 12;
-  const x = fromZero(across.most, LEFT, right, 6);
+  const x = fromZero(across.most, LEFT, right, { about: 6, round: false });
   const y = fromZero(up.most, HEIGHT - BOTTOM, TOP);
   const picture = svg("svg", {
     class: "chart",

@@ -14,7 +14,7 @@ export const MEANING = [
 ] as const;
 
 const GAP = 2;
-const CHARACTER = 6.2;
+const CHARACTER = 6.8;
 
 /** The fewer, the larger; small ones still have a mark that can be told. */
 const sideFor = (columns: number): number => (columns <= 12 ? 26 : columns <= 40 ? 18 : 13);
@@ -46,7 +46,7 @@ export function coverageMap(coverage: Coverage): HTMLElement {
     cursor.setAttribute("y", String(place.row * side));
     said.textContent = describe(coverage, place);
   });
-  return element("div", "", key(), map, said);
+  return element("div", "", key(), said, map);
 }
 
 /** Calls `visit` with each cell that is pointed at or walked to; Enter or a click opens its key. */

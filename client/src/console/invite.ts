@@ -8,7 +8,10 @@ const QUIET_ZONE = 4;
 
 /** Whether a name means the machine itself, so that another device cannot reach it. */
 export const isLoopback = (host: string): boolean =>
-  host === "localhost" || host.endsWith(".localhost") || host === "[::1]" || /^127\./.test(host);
+  host === "localhost" ||
+  host.endsWith(".localhost") ||
+  host === "[::1]" ||
+  /^127(\.\d+){3}$/.test(host);
 
 export function inviteView(): readonly HTMLElement[] {
   return [here(), phone()];

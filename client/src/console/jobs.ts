@@ -1,6 +1,6 @@
 /** Jobs as a table. */
 import { element } from "../page/elements.js";
-import { count, integer, rate } from "../page/text.js";
+import { integer, rate } from "../page/text.js";
 import type { Job } from "../wire/types.js";
 import { type Column, code, empty, link, table } from "./pieces.js";
 import { address } from "./route.js";
@@ -41,7 +41,3 @@ export function jobTable(jobs: readonly Job[], caption: string): HTMLElement {
     code("kernelzoo tune matmul 384x768x768"),
   );
 }
-
-export const jobSummary = (job: Job): string =>
-  `${count(job.agents, "agent")}, ${count(job.measurements, "measurement")}, ` +
-  `${count(job.ballots, "ballot")}`;

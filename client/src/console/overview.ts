@@ -1,6 +1,6 @@
 /** What the zoo holds, who is at work, what was published last. */
 import { element } from "../page/elements.js";
-import { ago, count, integer } from "../page/text.js";
+import { ago, count, integer, speedup } from "../page/text.js";
 import type { JobList, Overview, Promotion } from "../wire/types.js";
 import { followed } from "./followed.js";
 import { jobTable } from "./jobs.js";
@@ -9,12 +9,12 @@ import {
   type Cell,
   type Column,
   card,
+  classDetail,
   code,
   empty,
   facts,
   keyLink,
   link,
-  promotionChange,
   table,
   why,
 } from "./pieces.js";
@@ -33,7 +33,7 @@ export function overviewView(signal: AbortSignal): readonly HTMLElement[] {
     },
     signal,
   );
-  const all = element("p", "", link(address("tuning"), "All jobs and their curves"));
+  const all = element("p", "below", link(address("tuning"), "All jobs and their curves"));
   return [totals, card("Latest jobs", jobs, all)];
 }
 
@@ -64,12 +64,21 @@ function waiting({ candidates_waiting, jobs_unplanned, quorum }: Overview): HTML
   return element("p", "quiet below", parts.filter(Boolean).join(" "));
 }
 
+function reasonText({ reason, ballots, candidate, previous }: Promotion): string {
+  return `${why(reason, ballots)}${candidate === previous ? ", same kernel" : ""}`;
+}
+
 const PROMOTIONS: readonly Column<Promotion>[] = [
   { title: "Workload", cell: ({ workload, device_class }) => keyLink(workload, device_class) },
+  { title: "Device class", cell: ({ device_class }) => classDetail(device_class) },
   { title: "Version", numeric: true, cell: ({ version }) => String(version) },
   { title: "State", cell: ({ state }) => badge(state) },
-  { title: "Speed", cell: promotionChange },
-  { title: "Why", cell: ({ reason, ballots }) => why(reason, ballots) },
+  {
+    title: "Against reference",
+    numeric: true,
+    cell: ({ relative_time }) => speedup(relative_time),
+  },
+  { title: "Why", cell: reasonText },
   { title: "When", numeric: true, cell: ({ published_at }) => ago(published_at, Date.now()) },
 ];
 

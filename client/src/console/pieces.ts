@@ -1,7 +1,7 @@
 /** Pieces that several views are made of. */
 import { element } from "../page/elements.js";
-import { speedup } from "../page/text.js";
-import type { EntryState, Hardware, Promotion, Reason } from "../wire/types.js";
+import { count } from "../page/text.js";
+import type { EntryState, Hardware, Reason } from "../wire/types.js";
 import { address } from "./route.js";
 
 export type Cell = Node | string;
@@ -13,28 +13,37 @@ export interface Column<Row> {
   readonly numeric?: true;
 }
 
+/** Its roles are said in so many words, as a phone shows it as a list of cards. */
 export function table<Row>(
   caption: string,
   columns: readonly Column<Row>[],
   rows: readonly Row[],
 ): HTMLElement {
   const align = ({ numeric }: Column<Row>): string => (numeric ? "number" : "");
-  const head = columns.map((column) => {
-    const cell = element("th", align(column), column.title);
-    cell.scope = "col";
-    return cell;
-  });
-  const body = rows.map((row) =>
-    element("tr", "", ...columns.map((column) => element("td", align(column), column.cell(row)))),
+  const head = columns.map((column) =>
+    withRole("columnheader", element("th", align(column), column.title)),
   );
+  const body = rows.map((row) => {
+    const cells = columns.map((column) => {
+      const cell = withRole("cell", element("td", align(column), column.cell(row)));
+      cell.dataset.title = column.title;
+      return cell;
+    });
+    return withRole("row", element("tr", "", ...cells));
+  });
   const made = element(
     "table",
     "",
     element("caption", "hidden", caption),
-    element("thead", "", element("tr", "", ...head)),
-    element("tbody", "", ...body),
+    withRole("rowgroup", element("thead", "", withRole("row", element("tr", "", ...head)))),
+    withRole("rowgroup", element("tbody", "", ...body)),
   );
-  return scrolling(caption, made);
+  return scrolling(caption, withRole("table", made));
+}
+
+function withRole<T extends HTMLElement>(role: string, made: T): T {
+  made.setAttribute("role", role);
+  return made;
 }
 
 /** Wider than a phone: it scrolls by itself, with the keyboard too. */
@@ -113,23 +122,18 @@ export function classCell(hardware: Hardware, deviceClass: string): HTMLElement 
 export const keyLink = (workload: string, deviceClass: string): HTMLElement =>
   link(address("zoo", [workload, deviceClass]), code(workload));
 
-/** Why a version came, as a sentence without its end. */
+/** Why a version came. */
 export function why(reason: Reason, ballots: number): string {
   switch (reason) {
     case "first":
-      return "the first ballot names it";
+      return "first ballot";
     case "lead":
-      return "it leads the vote, the quorum is not there yet";
+      return "leads before the quorum";
     case "quorum":
-      return `${ballots} ballots are a quorum`;
+      return `quorum of ${count(ballots, "ballot")}`;
     case "challenge":
-      return "it won the challenge against the champion";
+      return "won the challenge";
     default:
       return reason satisfies never;
   }
-}
-
-export function promotionChange({ relative_time, candidate, previous }: Promotion): string {
-  const speed = `${speedup(relative_time)} the reference`;
-  return previous === candidate ? `${speed}, same kernel` : speed;
 }

@@ -5,11 +5,21 @@ export interface Scale {
   readonly ticks: readonly number[];
 }
 
-/** From 0 to a round value at or above `most`; `from` and `to` are places in the picture. */
-export function fromZero(most: number, from: number, to: number, about = 4): Scale {
-  const step = roundStep((most > 0 ? most : 1) / about);
-  const end = step * Math.ceil((most > 0 ? most : 1) / step - 1e-9);
-  const ticks = Array.from({ length: Math.round(end / step) + 1 }, (_, i) => i * step);
+/**
+ * From 0 to `most`, or with `round` to the round value at or above it. `from` and `to` are places in
+ * the picture, `about` says how many ticks there are.
+ */
+export function fromZero(
+  most: number,
+  from: number,
+  to: number,
+  { about = 4, round = true } = {},
+): Scale {
+  const last = most > 0 ? most : 1;
+  const step = roundStep(last / about);
+  const steps = round ? Math.ceil(last / step - 1e-9) : Math.floor(last / step + 1e-9);
+  const end = round ? step * steps : last;
+  const ticks = Array.from({ length: steps + 1 }, (_, i) => Number((i * step).toPrecision(12)));
   return { at: (value) => from + ((to - from) * value) / end, ticks };
 }
 

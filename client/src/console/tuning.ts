@@ -4,7 +4,7 @@ import { count, integer, milliseconds, rate } from "../page/text.js";
 import type { Curve, Job, JobList, OutcomeCount, Progress } from "../wire/types.js";
 import { curveChart, type Horizontal } from "./curve-chart.js";
 import { followed } from "./followed.js";
-import { compiledBar, jobSummary, jobTable, jobTarget } from "./jobs.js";
+import { compiledBar, jobTable, jobTarget } from "./jobs.js";
 import { keptBack } from "./operator.js";
 import {
   type Cell,
@@ -12,7 +12,6 @@ import {
   card,
   classCell,
   code,
-  deviceName,
   empty,
   facts,
   keyLink,
@@ -69,7 +68,9 @@ function summary(job: Job): readonly HTMLElement[] {
       ["Compiled", compiledBar(job)],
       ["Compile time, median", compile === null ? "–" : milliseconds(compile)],
       ["Best of all classes", rate(best)],
-      ["Taking part", jobSummary(job)],
+      ["Agents", integer(job.agents)],
+      ["Measurements", integer(job.measurements)],
+      ["Ballots", integer(job.ballots)],
     ]),
   ];
 }
@@ -139,7 +140,7 @@ function outcomes(curves: readonly Curve[]): Cell {
   const seen = all.filter(({ measurements }) => measurements > 0);
   if (seen.length === 0) return empty("Nothing has been measured yet.");
   const columns: readonly Column<(typeof seen)[number]>[] = [
-    { title: "Device", cell: ({ device }) => deviceName(device.hardware, device.device_class) },
+    { title: "Device", cell: ({ device }) => classCell(device.hardware, device.device_class) },
     { title: "Stage", cell: ({ outcome }) => outcome },
     { title: "Meaning", cell: ({ outcome }) => STAGES[outcome] },
     { title: "Measurements", numeric: true, cell: ({ measurements }) => integer(measurements) },
