@@ -175,7 +175,7 @@ def test_a_hidden_console_asks_for_nothing(tuned: Tuned, context: BrowserContext
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{tuned.url}/console#/tuning/{tuned.job}")
-    page.locator(".step").first.wait_for()
+    page.locator(".step").first.wait_for(state="attached")
     with page.expect_request("**/progress"):
         page.clock.run_for(3_000)
     page.wait_for_load_state("networkidle")
@@ -190,7 +190,7 @@ def test_a_hidden_console_asks_for_nothing(tuned: Tuned, context: BrowserContext
 
 
 def test_what_is_kept_back_is_shown_with_the_operators_key(
-    tuned: Tuned, context: BrowserContext
+    stack: Stack, tuned: Tuned, context: BrowserContext
 ) -> None:
     """The gateway's part is tested on a database; here it plays one that keeps back."""
 
@@ -205,7 +205,11 @@ def test_what_is_kept_back_is_shown_with_the_operators_key(
     page.route("**/v1/keys/**", keep_back)
     page.goto(f"{tuned.url}/console{tuned.key}")
     page.get_by_text("Details are shown from 1 on").wait_for()
-    page.get_by_label("Operator's key").fill("a key")
+    page.get_by_label("Operator's key").fill("a wrong key")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("alert")).to_contain_text("the operator key is wrong")
+    page.get_by_role("button", name="Try again").click()
+    page.get_by_label("Operator's key").fill(stack.keys.operator)
     page.get_by_role("button", name="Show").click()
     page.locator(".served-mark").first.wait_for()
     page.reload()

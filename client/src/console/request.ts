@@ -2,6 +2,7 @@
 import { type Answer, ask } from "../gateway/answer.js";
 
 const KEY = "kernelzoo.operator";
+const WRONG_KEY = 403;
 
 export const operatorKey = (): string => sessionStorage.getItem(KEY) ?? "";
 
@@ -10,8 +11,11 @@ export function keepOperatorKey(key: string): void {
   else sessionStorage.setItem(KEY, key);
 }
 
-export function get<T>(path: string, signal: AbortSignal): Promise<Answer<T>> {
+/** A wrong key is forgotten, so that the next request shows what strangers see. */
+export async function get<T>(path: string, signal: AbortSignal): Promise<Answer<T>> {
   const key = operatorKey();
   const headers: HeadersInit = key === "" ? {} : { "X-Kernelzoo-Operator": key };
-  return ask<T>(new URL(path, location.origin), { headers, signal });
+  const answer = await ask<T>(new URL(path, location.origin), { headers, signal });
+  if (answer.kind === "refused" && answer.status === WRONG_KEY) keepOperatorKey("");
+  return answer;
 }
