@@ -14,7 +14,7 @@ export function compiledBar({ compiled, failed, candidates }: Job): HTMLElement 
   bar.value = compiled + failed;
   bar.setAttribute("aria-label", "Compiled candidates");
   const text = failed > 0 ? `${compiled} + ${failed} failed` : `${compiled}`;
-  return element("span", "", bar, ` ${text} of ${candidates}`);
+  return element("span", "compiled", bar, ` ${text} of ${candidates}`);
 }
 
 const COLUMNS: readonly Column<Job>[] = [
