@@ -12,7 +12,7 @@ BENCHES := compile kernels_wasm ablation manifest cold
 IMAGES := gateway compile aggregate fleet
 ARGS ?=
 
-.PHONY: help demo up compose test check static unit bench bench-page build lock clean setup
+.PHONY: help demo up compose test check static unit bench bench-page build generate lock clean setup
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ bench: setup bench-page  ## Benchmarks beside their peers (ten minutes); BENCHES
 bench-page: bench/page/dist/.built
 
 build: setup  ## Everything that demo and test need, without running them
+
+generate: .venv/.installed client/node_modules/.installed  ## Write the HTTP interface and the client's types of it
+	@$(BIN)/python -m services.gateway.openapi > docs/api/openapi.json
+	@npm --prefix client run --silent generate
 
 lock: .venv/.installed  ## Write requirements.lock from pyproject.toml; ARGS=--upgrade raises versions
 	@$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes \

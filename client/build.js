@@ -18,4 +18,8 @@ for (const file of ["swagger-ui-bundle.js", "swagger-ui.css"]) {
 execFileSync(process.execPath, [TYPESCRIPT, "--project", "tsconfig.declarations.json"], {
   stdio: "inherit",
 });
-writeFileSync("dist/sdk.d.ts", 'export * from "./types/sdk/index.js";\n');
+// Interfaces of WebGPU are not in every TypeScript's own library.
+writeFileSync(
+  "dist/sdk.d.ts",
+  '/// <reference types="@webgpu/types" />\nexport * from "./types/sdk/index.js";\n',
+);

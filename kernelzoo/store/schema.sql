@@ -147,6 +147,7 @@ CREATE INDEX lease_identity ON lease (identity_id, expires_at);
 CREATE INDEX lease_reference ON lease (device_class, reference_id);
 CREATE INDEX lease_unanswered ON lease (device_class, expires_at) WHERE NOT answered;
 CREATE INDEX lease_closing ON lease (identity_id, job_id, device_class) WHERE closing;
+CREATE INDEX lease_recent ON lease (created_at);
 
 CREATE TABLE lease_item (
     lease_id bigint NOT NULL REFERENCES lease,
@@ -236,6 +237,7 @@ CREATE UNIQUE INDEX zoo_entry_live ON zoo_entry (workload_key, device_class)
 CREATE INDEX zoo_entry_unpooled ON zoo_entry (workload_key) WHERE NOT pooled;
 CREATE INDEX zoo_entry_device ON zoo_entry (split_part(device_class, ':', 1), workload_key)
     WHERE state = 'confirmed';
+CREATE INDEX zoo_entry_recent ON zoo_entry (published_at);
 
 CREATE TABLE denied (
     artifact_sha256 text NOT NULL REFERENCES artifact,

@@ -17,7 +17,7 @@ from services.gateway.manifests import ManifestCache
 from services.gateway.middleware import BodyLimit, Counted, StandardHeaders
 from services.gateway.page_loads import PageLoads
 from services.gateway.pool import measured_pool
-from services.gateway.routes import denials, leases, models, pages, results, sessions, zoo
+from services.gateway.routes import console, denials, leases, models, pages, results, sessions, zoo
 from services.gateway.routes import jobs as job_routes
 from services.gateway.state import State
 from services.gateway.tokens import Tokens
@@ -47,7 +47,7 @@ def application(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     problems.install(app)
-    for module in (sessions, leases, job_routes, zoo, denials, results, models, pages):
+    for module in (sessions, leases, job_routes, zoo, denials, results, models, console, pages):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
     app.add_middleware(

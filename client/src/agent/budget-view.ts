@@ -1,5 +1,5 @@
 import { byId, setText } from "../page/elements.js";
-import { duration } from "../page/text.js";
+import { span } from "../page/text.js";
 import { type Budget, budgetMs, type Intensity } from "./budget.js";
 import type { Lending } from "./lending.js";
 
@@ -30,5 +30,5 @@ export function showBudget({ budget, spent }: Lending): void {
   select("intensity", budget.intensity);
   bar.max = budgetMs(budget);
   bar.value = Math.min(spent.ms, bar.max);
-  setText("spent-text", `${duration(spent.ms)} of ${duration(bar.max)}`);
+  setText("spent-text", `${span(spent.ms)} of ${span(bar.max)}`);
 }

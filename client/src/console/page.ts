@@ -1,47 +1,68 @@
-/** Entry of the console: the zoo, the jobs and the devices, read again every two seconds. */
-import { ask } from "../gateway/answer.js";
-import { byId, setText, show } from "../page/elements.js";
-import type { DeviceList, JobList, ZooList } from "../wire/types.js";
-import { deviceTable, jobTable, zooTable } from "./tables.js";
+/** Entry of the console: draws the view that the address names. */
+import { byId, element } from "../page/elements.js";
+import { coverageView } from "./coverage.js";
+import { devicesView } from "./devices.js";
+import { inviteView } from "./invite.js";
+import { keyView } from "./key.js";
+import { overviewView } from "./overview.js";
+import { card, link } from "./pieces.js";
+import { address, parseRoute, type Route, type ViewName } from "./route.js";
+import { tuningView } from "./tuning.js";
+import { zooView } from "./zoo.js";
 
-const REFRESH_MS = 2_000;
+const TITLES = {
+  overview: "Overview",
+  zoo: "Zoo",
+  coverage: "Coverage",
+  tuning: "Tuning",
+  devices: "Devices",
+  invite: "Tune this device",
+} as const satisfies Record<ViewName, string>;
 
-interface Part<T> {
-  readonly id: string;
-  readonly path: string;
-  readonly draw: (value: T) => Node;
+function viewOf(route: Route, signal: AbortSignal): readonly HTMLElement[] {
+  switch (route.view) {
+    case "overview":
+      return overviewView(signal);
+    case "zoo":
+      return route.path.length === 2 ? keyView(route, signal) : zooView(route, signal);
+    case "coverage":
+      return coverageView(route, signal);
+    case "tuning":
+      return tuningView(route, signal);
+    case "devices":
+      return devicesView(signal);
+    case "invite":
+      return inviteView();
+    default:
+      return route.view satisfies never;
+  }
 }
 
-/** Draws one part; answers what went wrong, or ''. An unchanged part is left alone. */
-function part<T>({ id, path, draw }: Part<T>): () => Promise<string> {
-  let shown = "";
-  return async () => {
-    const answer = await ask<T>(new URL(path, location.origin));
-    if (answer.kind === "empty") return "";
-    if (answer.kind !== "ok") return answer.detail;
-    const text = JSON.stringify(answer.value);
-    if (text !== shown) byId(id).replaceChildren(draw(answer.value));
-    shown = text;
-    return "";
-  };
+function unknownView(): readonly HTMLElement[] {
+  const text = element("p", "", "There is no such view. ", link(address("overview"), "Overview"));
+  return [card("Not found", text)];
 }
 
-const parts = [
-  part<ZooList>({ id: "zoo", path: "/v1/zoo", draw: ({ entries }) => zooTable(entries) }),
-  part<JobList>({ id: "jobs", path: "/v1/jobs", draw: ({ jobs }) => jobTable(jobs) }),
-  part<DeviceList>({
-    id: "devices",
-    path: "/v1/devices",
-    draw: ({ devices }) => deviceTable(devices),
-  }),
-];
+let current = new AbortController();
 
-async function refresh(): Promise<void> {
-  const problems = document.hidden ? [] : await Promise.all(parts.map((each) => each()));
-  const problem = problems.find((detail) => detail !== "") ?? "";
-  setText("error", problem);
-  show("error", problem !== "");
-  setTimeout(() => void refresh(), REFRESH_MS);
+/** `moved`: by a link or the back button; then the heading has the focus, as after a page load. */
+function show(moved: boolean): void {
+  current.abort();
+  current = new AbortController();
+  const route = parseRoute(location.hash);
+  const title = route === null ? "Not found" : TITLES[route.view];
+  const heading = element("h1", "", title);
+  heading.tabIndex = -1;
+  const parts = route === null ? unknownView() : viewOf(route, current.signal);
+  byId("view").replaceChildren(heading, ...parts);
+  document.title = `${title} · kernelzoo`;
+  for (const each of document.querySelectorAll("nav a[data-view]")) {
+    const here = each.getAttribute("data-view") === route?.view;
+    if (here) each.setAttribute("aria-current", "page");
+    else each.removeAttribute("aria-current");
+  }
+  if (moved) heading.focus();
 }
 
-void refresh();
+addEventListener("hashchange", () => show(true));
+show(false);

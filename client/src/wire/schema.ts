@@ -44,6 +44,27 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/coverage": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Coverage
+         * @description Which workloads have an entry on which classes. `workload` and `device` narrow the map to
+         *     those that contain the text, `workloads` and `classes` limit its sides.
+         */
+        readonly get: operations["get_coverage_v1_coverage_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/denied": {
         readonly parameters: {
             readonly query?: never;
@@ -172,6 +193,69 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/jobs/{job}/progress": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Progress
+         * @description How far a job has come, and for each class the best rate over rounds and time, with the
+         *     failures by stage.
+         */
+        readonly get: operations["get_progress_v1_jobs__job__progress_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/keys": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Search Keys
+         * @description Keys with a live entry, the latest first. `device` is looked for in the device class, the
+         *     processor's architecture, and the vendor, architecture and model of the GPU.
+         */
+        readonly get: operations["search_keys_v1_keys_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/keys/{workload}/{device_class}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Key
+         * @description A workload on a device class: its candidates in the order of their times, their votes, and
+         *     the history of what was served.
+         */
+        readonly get: operations["get_key_v1_keys__workload___device_class__get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/leases": {
         readonly parameters: {
             readonly query?: never;
@@ -230,6 +314,46 @@ export interface paths {
          * @description Train a model now. It is published if it is no worse than the one before.
          */
         readonly post: operations["train_v1_models_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/overview": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Overview
+         * @description What the zoo holds, who is at work, and what was published last.
+         */
+        readonly get: operations["get_overview_v1_overview_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/promotions": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * List Promotions
+         * @description Versions of all keys, the latest first, each with the reason why it came.
+         */
+        readonly get: operations["list_promotions_v1_promotions_get"];
+        readonly put?: never;
+        readonly post?: never;
         readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
@@ -433,6 +557,33 @@ export interface components {
             readonly workload: string;
         };
         /**
+         * CandidateStanding
+         * @description `best_ns`: the median over `identities` of each one's best time, null for a failure.
+         *     `votes`: in how many ballots it has each of the five ranks, the first rank first.
+         */
+        readonly CandidateStanding: {
+            /** Best Ns */
+            readonly best_ns: number | null;
+            /** Candidate */
+            readonly candidate: string;
+            /** Compile Ms */
+            readonly compile_ms: number;
+            /** Config */
+            readonly config: {
+                readonly [key: string]: boolean | number | string;
+            };
+            /** Gflops */
+            readonly gflops: number | null;
+            /** Identities */
+            readonly identities: number;
+            /** Outcome */
+            readonly outcome: string;
+            /** Requires */
+            readonly requires: readonly string[];
+            /** Votes */
+            readonly votes: readonly number[];
+        };
+        /**
          * ClaimWire
          * @description `time` is in any unit: only its ratio to others of the same workload counts.
          */
@@ -473,6 +624,14 @@ export interface components {
             /** Source */
             readonly source: string;
         };
+        /** ClassOfDevices */
+        readonly ClassOfDevices: {
+            /** Device Class */
+            readonly device_class: string;
+            readonly hardware: components["schemas"]["HardwareWire"];
+            /** Identities */
+            readonly identities: number;
+        };
         /** CostModelList */
         readonly CostModelList: {
             /** Models */
@@ -496,6 +655,51 @@ export interface components {
             readonly trained_at: string;
             /** Version */
             readonly version: number;
+        };
+        /**
+         * Coverage
+         * @description Classes of most identities and workloads of most entries first. The totals count what the
+         *     limits left out, too.
+         */
+        readonly Coverage: {
+            /** Classes */
+            readonly classes: readonly components["schemas"]["CoverageRow"][];
+            /** Total Classes */
+            readonly total_classes: number;
+            /** Total Workloads */
+            readonly total_workloads: number;
+            /** Workloads */
+            readonly workloads: readonly string[];
+        };
+        /**
+         * CoverageRow
+         * @description `marks` has one letter for each workload of the map, in its order: `c` confirmed, `p`
+         *     provisional, `m` missing, `-` not registered for the target of this class.
+         */
+        readonly CoverageRow: {
+            readonly device: components["schemas"]["ClassOfDevices"];
+            /** Marks */
+            readonly marks: string;
+        };
+        /**
+         * Curve
+         * @description How a class came to its best kernel in `elapsed_s` from its first lease to its last
+         *     measurement. Where `told` is false, `points` are kept back.
+         */
+        readonly Curve: {
+            /** Candidates */
+            readonly candidates: number;
+            readonly device: components["schemas"]["ClassOfDevices"];
+            /** Elapsed S */
+            readonly elapsed_s: number;
+            /** Last At */
+            readonly last_at: string;
+            /** Outcomes */
+            readonly outcomes: readonly components["schemas"]["OutcomeCount"][];
+            /** Points */
+            readonly points: readonly components["schemas"]["Improvement"][];
+            /** Told */
+            readonly told: boolean;
         };
         /**
          * DType
@@ -672,6 +876,39 @@ export interface components {
             readonly workload: string;
         };
         /**
+         * FoundKey
+         * @description A key with a live entry.
+         */
+        readonly FoundKey: {
+            /** Ballots */
+            readonly ballots: number;
+            /** Device Class */
+            readonly device_class: string;
+            readonly hardware: components["schemas"]["HardwareWire"];
+            /** Published At */
+            readonly published_at: string;
+            /** Relative Time */
+            readonly relative_time: number;
+            readonly state: components["schemas"]["EntryState"];
+            /** Version */
+            readonly version: number;
+            /**
+             * Workload
+             * @example matmul:f32:m384k768n768
+             */
+            readonly workload: string;
+        };
+        /**
+         * FoundKeys
+         * @description `total` counts all that fit, on this page of the list or not.
+         */
+        readonly FoundKeys: {
+            /** Keys */
+            readonly keys: readonly components["schemas"]["FoundKey"][];
+            /** Total */
+            readonly total: number;
+        };
+        /**
          * GroundsWire
          * @description What a step of the fallback chain rests on: `identities` in `classes` device classes.
          *
@@ -716,6 +953,18 @@ export interface components {
          * @enum {string}
          */
         readonly HitLevel: "exact" | "device" | "architecture" | "vendor" | "common" | "model" | "shape" | "default";
+        /**
+         * Improvement
+         * @description `round`: how many measurements the class had made; `elapsed_s`: since its first lease.
+         */
+        readonly Improvement: {
+            /** Elapsed S */
+            readonly elapsed_s: number;
+            /** Gflops */
+            readonly gflops: number;
+            /** Round */
+            readonly round: number;
+        };
         /**
          * Job
          * @description `space` is the model of GPU for webgpu, '' for wasm.
@@ -817,6 +1066,35 @@ export interface components {
             readonly tensors: readonly components["schemas"]["TensorWire"][];
             /** Url */
             readonly url: string;
+        };
+        /**
+         * Key
+         * @description `candidates` that were measured, the fastest first. Where `told` is false they are kept
+         *     back, since the class has fewer identities than `quorum`; `measured` says how many there are.
+         */
+        readonly Key: {
+            /** Candidates */
+            readonly candidates: readonly components["schemas"]["CandidateStanding"][];
+            readonly device: components["schemas"]["ClassOfDevices"];
+            /** Device Class */
+            readonly device_class: string;
+            /** Flops */
+            readonly flops: number;
+            /** History */
+            readonly history: readonly components["schemas"]["Version"][];
+            /** Measured */
+            readonly measured: number;
+            /** Quorum */
+            readonly quorum: number;
+            /** Reference */
+            readonly reference: string | null;
+            /** Told */
+            readonly told: boolean;
+            /**
+             * Workload
+             * @example matmul:f32:m384k768n768
+             */
+            readonly workload: string;
         };
         /**
          * LayoutWire
@@ -956,6 +1234,48 @@ export interface components {
          */
         readonly Outcome: "ok" | "validate" | "compile" | "run" | "compare" | "timeout";
         /**
+         * OutcomeCount
+         * @description `outcome`: `ok`, the stage of a failure, or `rejected` by a check of the output.
+         */
+        readonly OutcomeCount: {
+            /** Measurements */
+            readonly measurements: number;
+            /**
+             * Outcome
+             * @enum {string}
+             */
+            readonly outcome: "ok" | "validate" | "compile" | "run" | "compare" | "timeout" | "rejected";
+        };
+        /**
+         * Overview
+         * @description `agents_recent` took a lease within `recent_s` seconds. `jobs_unplanned` have no candidates
+         *     yet, `candidates_waiting` are not compiled.
+         */
+        readonly Overview: {
+            /** Agents Recent */
+            readonly agents_recent: number;
+            /** Candidates Waiting */
+            readonly candidates_waiting: number;
+            /** Confirmed */
+            readonly confirmed: number;
+            /** Device Classes */
+            readonly device_classes: number;
+            /** Devices */
+            readonly devices: number;
+            /** Jobs Unplanned */
+            readonly jobs_unplanned: number;
+            /** Promotions */
+            readonly promotions: readonly components["schemas"]["Promotion"][];
+            /** Provisional */
+            readonly provisional: number;
+            /** Quorum */
+            readonly quorum: number;
+            /** Recent S */
+            readonly recent_s: number;
+            /** Workloads */
+            readonly workloads: number;
+        };
+        /**
          * Problem
          * @description Problem document (RFC 9457), served as application/problem+json.
          */
@@ -972,6 +1292,51 @@ export interface components {
              */
             readonly type: string;
         };
+        /**
+         * Progress
+         * @description A job with the curves of the classes that measured it, the latest active first.
+         */
+        readonly Progress: {
+            /** Curves */
+            readonly curves: readonly components["schemas"]["Curve"][];
+            readonly job: components["schemas"]["Job"];
+            /** Quorum */
+            readonly quorum: number;
+        };
+        /**
+         * Promotion
+         * @description A version of a key that was published, and why. `previous` is the kernel before it.
+         */
+        readonly Promotion: {
+            /** Ballots */
+            readonly ballots: number;
+            /** Candidate */
+            readonly candidate: string;
+            /** Device Class */
+            readonly device_class: string;
+            /** Previous */
+            readonly previous: string | null;
+            /** Published At */
+            readonly published_at: string;
+            readonly reason: components["schemas"]["Reason"];
+            /** Relative Time */
+            readonly relative_time: number;
+            readonly state: components["schemas"]["EntryState"];
+            /** Version */
+            readonly version: number;
+            /**
+             * Workload
+             * @example matmul:f32:m384k768n768
+             */
+            readonly workload: string;
+        };
+        /**
+         * Reason
+         * @description FIRST: the first ballots; LEAD: another leads before the quorum; QUORUM: it is there;
+         *     CHALLENGE: a challenger beat the champion, or the default kernel took its place again.
+         * @enum {string}
+         */
+        readonly Reason: "first" | "lead" | "quorum" | "challenge";
         /** Report */
         readonly Report: {
             /** Measurements */
@@ -1147,6 +1512,18 @@ export interface components {
             /** Times Ns */
             readonly times_ns: readonly number[];
         };
+        /** Version */
+        readonly Version: {
+            /** Candidate */
+            readonly candidate: string;
+            readonly evidence: components["schemas"]["EvidenceWire"];
+            /** Published At */
+            readonly published_at: string;
+            readonly reason: components["schemas"]["Reason"];
+            readonly state: components["schemas"]["EntryState"];
+            /** Version */
+            readonly version: number;
+        };
         /**
          * WasmProbeWire
          * @description Peaks of one core in registers, the size of its first cache, and how fast the lines of
@@ -1294,6 +1671,40 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["BallotAccepted"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_coverage_v1_coverage_get: {
+        readonly parameters: {
+            readonly query?: {
+                readonly workload?: string;
+                readonly device?: string;
+                readonly workloads?: number;
+                readonly classes?: number;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Coverage"];
                 };
             };
             /** @description Refused: what, why, what to do */
@@ -1565,6 +1976,107 @@ export interface operations {
             };
         };
     };
+    readonly get_progress_v1_jobs__job__progress_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path: {
+                readonly job: number;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Progress"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly search_keys_v1_keys_get: {
+        readonly parameters: {
+            readonly query?: {
+                readonly workload?: string;
+                readonly device?: string;
+                readonly limit?: number;
+                readonly offset?: number;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["FoundKeys"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_key_v1_keys__workload___device_class__get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path: {
+                readonly workload: string;
+                readonly device_class: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Key"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly lend_v1_leases_post: {
         readonly parameters: {
             readonly query?: never;
@@ -1687,6 +2199,66 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["TrainingAccepted"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_overview_v1_overview_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Overview"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly list_promotions_v1_promotions_get: {
+        readonly parameters: {
+            readonly query?: {
+                readonly limit?: number;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": readonly components["schemas"]["Promotion"][];
                 };
             };
             /** @description Refused: what, why, what to do */

@@ -46,7 +46,7 @@ async def open_job(
     else:
         after.add_task(state.send, jobs.plan_space(opened.id))
     assert progress is not None
-    return _job(progress)
+    return described(progress)
 
 
 @router.get("/v1/jobs")
@@ -54,7 +54,7 @@ async def list_jobs(state: Shared, workload: WorkloadKey | None = None) -> JobLi
     """How far each job has come, newest first."""
     async with state.pool.connection() as db:
         rows = await fetch_all(db, tuning.progress(workload_key=workload))
-    return JobList(jobs=[_job(row) for row in rows])
+    return JobList(jobs=[described(row) for row in rows])
 
 
 @router.get("/v1/jobs/{job}")
@@ -64,7 +64,7 @@ async def get_job(job: Annotated[int, Path(ge=1, lt=1 << 63)], state: Shared) ->
         row = await fetch_one(db, tuning.progress(job_id=job))
     if row is None:
         raise Refusal(HTTPStatus.NOT_FOUND, f"there is no job {job}; GET /v1/jobs lists all")
-    return _job(row)
+    return described(row)
 
 
 @router.put("/v1/sets/{name}")
@@ -82,7 +82,7 @@ async def put_set(
     return WorkloadSet(name=name, workloads=[workload.key for workload in workloads])
 
 
-def _job(row: tuning.JobProgress) -> Job:
+def described(row: tuning.JobProgress) -> Job:
     return Job(
         job=row.id,
         workload=row.workload_key,

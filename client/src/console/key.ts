@@ -1,0 +1,144 @@
+/** One key: what is served, why, and how all its candidates did. */
+import { element } from "../page/elements.js";
+import { ago, count, duration, integer, milliseconds, rate, speedup } from "../page/text.js";
+import type { CandidateStanding, Key, Version } from "../wire/types.js";
+import { followed } from "./followed.js";
+import { keptBack } from "./operator.js";
+import {
+  badge,
+  type Cell,
+  type Column,
+  card,
+  code,
+  deviceName,
+  empty,
+  facts,
+  link,
+  table,
+  why,
+} from "./pieces.js";
+import { rankChart } from "./rank-chart.js";
+import { address, type Route } from "./route.js";
+
+export function keyView({ path }: Route, signal: AbortSignal): readonly HTMLElement[] {
+  const [workload = "", deviceClass = ""] = path;
+  const name = `${encodeURIComponent(workload)}/${encodeURIComponent(deviceClass)}`;
+  const back = element(
+    "p",
+    "",
+    link(address("zoo", [], { workload }), "All devices of this workload"),
+  );
+  return [back, followed<Key>({ path: `/v1/keys/${name}`, everyMs: 10_000, draw }, signal)];
+}
+
+const live = ({ history }: Key): Version | undefined =>
+  history.find(({ state }) => state !== "retired");
+
+function draw(key: Key): Node {
+  return element(
+    "div",
+    "",
+    element("section", "card", ...summary(key)),
+    card("Candidates", ...candidates(key)),
+    card("History", history(key.history)),
+  );
+}
+
+function summary(key: Key): readonly HTMLElement[] {
+  const served = live(key);
+  const best = key.candidates.find(({ candidate }) => candidate === served?.candidate);
+  const heading = element("h2", "key", code(key.workload));
+  const device = element(
+    "p",
+    "",
+    `on ${deviceName(key.device.hardware, key.device_class)} `,
+    element("span", "quiet", code(key.device_class)),
+  );
+  if (served === undefined) {
+    const text = "Nobody has voted on this key yet; pages get the default kernel.";
+    return [heading, device, empty(text)];
+  }
+  const { evidence } = served;
+  const pairs: readonly (readonly [string, Cell])[] = [
+    ["State", badge(served.state)],
+    ["Against reference", speedup(evidence.relative_time)],
+    ["Speed", rate(best?.gflops ?? null)],
+    ["Time", duration(best?.best_ns ?? null)],
+    ["Ballots", `${integer(evidence.ballots)} of ${key.quorum} needed`],
+    ["Weight of votes", `${integer(evidence.weight)} of ${integer(evidence.total_weight)}`],
+  ];
+  return [heading, device, facts(pairs), element("p", "quiet below", settings(best))];
+}
+
+function settings(standing: CandidateStanding | undefined): Cell {
+  if (standing === undefined) return "";
+  return element("span", "", "Config ", code(configText(standing)));
+}
+
+const configText = ({ config }: CandidateStanding): string =>
+  Object.entries(config)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(" ");
+
+function candidates(key: Key): readonly HTMLElement[] {
+  if (!key.told) {
+    const counted = `${count(key.measured, "candidate")} ${key.measured === 1 ? "was" : "were"} measured`;
+    return [keptBack(key.device.identities, key.quorum, counted)];
+  }
+  if (key.candidates.length === 0) {
+    return [empty("No measurement of this class has been checked yet. Keep an agent open.")];
+  }
+  const served = live(key)?.candidate ?? "";
+  const details = element(
+    "details",
+    "",
+    element("summary", "", `All ${count(key.candidates.length, "candidate")} as a table`),
+    table("Candidates by time", columns(served, key.reference ?? ""), ranked(key.candidates)),
+  );
+  details.id = "candidates-table";
+  return [rankChart(key.candidates, served, key.reference ?? ""), details];
+}
+
+interface Ranked extends CandidateStanding {
+  readonly rank: number;
+}
+
+const ranked = (standings: readonly CandidateStanding[]): readonly Ranked[] =>
+  standings.map((each, index) => ({ ...each, rank: index + 1 }));
+
+function columns(served: string, reference: string): readonly Column<Ranked>[] {
+  const role = (candidate: string): string =>
+    [candidate === served ? "served" : "", candidate === reference ? "reference" : ""]
+      .filter(Boolean)
+      .join(", ");
+  return [
+    { title: "Rank", numeric: true, cell: ({ rank, best_ns }) => (best_ns ? String(rank) : "–") },
+    { title: "Time", numeric: true, cell: ({ best_ns }) => duration(best_ns) },
+    { title: "Speed", numeric: true, cell: ({ gflops }) => rate(gflops) },
+    { title: "Votes 1st to 5th", numeric: true, cell: ({ votes }) => votes.join(" · ") },
+    { title: "Identities", numeric: true, cell: ({ identities }) => integer(identities) },
+    { title: "Compiled in", numeric: true, cell: ({ compile_ms }) => milliseconds(compile_ms) },
+    { title: "Outcome", cell: ({ outcome }) => outcome },
+    { title: "", cell: ({ candidate }) => role(candidate) },
+    { title: "Config", cell: (each) => code(configText(each)) },
+  ];
+}
+
+const VERSIONS: readonly Column<Version>[] = [
+  { title: "Version", numeric: true, cell: ({ version }) => String(version) },
+  { title: "State", cell: ({ state }) => badge(state) },
+  { title: "Why it came", cell: ({ reason, evidence }) => why(reason, evidence.ballots) },
+  { title: "Kernel", cell: ({ candidate }) => code(candidate.slice(0, 8)) },
+  {
+    title: "Against reference",
+    numeric: true,
+    cell: ({ evidence }) => speedup(evidence.relative_time),
+  },
+  { title: "Ballots", numeric: true, cell: ({ evidence }) => integer(evidence.ballots) },
+  { title: "Published", numeric: true, cell: ({ published_at }) => ago(published_at, Date.now()) },
+];
+
+function history(versions: readonly Version[]): Cell {
+  if (versions.length > 0) return table("Versions, the latest first", VERSIONS, versions);
+  return empty("There has been no entry yet: the first ballot makes one.");
+}

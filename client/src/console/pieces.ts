@@ -1,0 +1,139 @@
+/** Pieces that several views are made of. */
+import { element } from "../page/elements.js";
+import { count } from "../page/text.js";
+import type { EntryState, Hardware, Reason } from "../wire/types.js";
+import { address } from "./route.js";
+
+export type Cell = Node | string;
+
+export interface Column<Row> {
+  readonly title: string;
+  readonly cell: (row: Row) => Cell;
+  /** Numbers stand to the right, one unit under the other. */
+  readonly numeric?: true;
+}
+
+/** Its roles are said in so many words, as a phone shows it as a list of cards. */
+export function table<Row>(
+  caption: string,
+  columns: readonly Column<Row>[],
+  rows: readonly Row[],
+): HTMLElement {
+  const align = ({ numeric }: Column<Row>): string => (numeric ? "number" : "");
+  const head = columns.map((column) =>
+    withRole("columnheader", element("th", align(column), column.title)),
+  );
+  const body = rows.map((row) => {
+    const cells = columns.map((column) => {
+      const cell = withRole("cell", element("td", align(column), column.cell(row)));
+      cell.dataset.title = column.title;
+      return cell;
+    });
+    return withRole("row", element("tr", "", ...cells));
+  });
+  const made = element(
+    "table",
+    "",
+    element("caption", "hidden", caption),
+    withRole("rowgroup", element("thead", "", withRole("row", element("tr", "", ...head)))),
+    withRole("rowgroup", element("tbody", "", ...body)),
+  );
+  return scrolling(caption, withRole("table", made));
+}
+
+function withRole<T extends HTMLElement>(role: string, made: T): T {
+  made.setAttribute("role", role);
+  return made;
+}
+
+/** Wider than a phone: it scrolls by itself, with the keyboard too. */
+export function scrolling(label: string, content: HTMLElement): HTMLElement {
+  const made = element("div", "scroll", content);
+  made.tabIndex = 0;
+  made.setAttribute("role", "region");
+  made.setAttribute("aria-label", label);
+  return made;
+}
+
+export function card(title: string, ...children: readonly Cell[]): HTMLElement {
+  return element("section", "card", element("h2", "", title), ...children);
+}
+
+export function link(href: string, ...children: readonly Cell[]): HTMLElement {
+  const made = element("a", "", ...children);
+  made.href = href;
+  return made;
+}
+
+export const code = (text: string): HTMLElement => element("code", "", text);
+
+/** What is missing, and the command that changes it. */
+export const empty = (text: string, ...remedy: readonly Cell[]): HTMLElement =>
+  element("p", "quiet", `${text} `, ...remedy);
+
+/** Numbers with their names, the most telling first. */
+export function facts(pairs: readonly (readonly [string, Cell])[]): HTMLElement {
+  const made = pairs.map(([name, value]) =>
+    element("div", "", element("dt", "", name), element("dd", "fact", value)),
+  );
+  return element("dl", "facts", ...made);
+}
+
+const MARKS = { confirmed: "●", provisional: "◐", retired: "○" } as const satisfies Record<
+  EntryState,
+  string
+>;
+
+export function badge(state: EntryState): HTMLElement {
+  const mark = element("span", "", MARKS[state]);
+  mark.setAttribute("aria-hidden", "true");
+  return element("span", `badge ${state}`, mark, ` ${state}`);
+}
+
+const named = (...names: readonly string[]): string => names.filter(Boolean).join(" ");
+
+/** The hardware that matters to a class, in words: `x86-64, 2 cores` or `google swiftshader`. */
+export function deviceName(hardware: Hardware, deviceClass: string): string {
+  if (deviceClass.includes(":webgpu")) {
+    return named(hardware.gpu_vendor, hardware.gpu_architecture) || "unknown GPU";
+  }
+  const processor = hardware.cpu_architecture || "unknown processor";
+  return `${processor}, ${hardware.logical_cores} ${hardware.logical_cores === 1 ? "core" : "cores"}`;
+}
+
+/** ρ and target of a class, without the hash and the features. */
+export function classDetail(deviceClass: string): string {
+  const [id = "", rho = "", target = ""] = deviceClass.split(":");
+  return `${target.split("+")[0]} ${rho} ${id.slice(0, 6)}`;
+}
+
+export function classCell(hardware: Hardware, deviceClass: string): HTMLElement {
+  const made = element(
+    "span",
+    "",
+    deviceName(hardware, deviceClass),
+    " ",
+    element("span", "quiet", classDetail(deviceClass)),
+  );
+  made.title = deviceClass;
+  return made;
+}
+
+export const keyLink = (workload: string, deviceClass: string): HTMLElement =>
+  link(address("zoo", [workload, deviceClass]), code(workload));
+
+/** Why a version came. */
+export function why(reason: Reason, ballots: number): string {
+  switch (reason) {
+    case "first":
+      return "first ballot";
+    case "lead":
+      return "leads before the quorum";
+    case "quorum":
+      return `quorum of ${count(ballots, "ballot")}`;
+    case "challenge":
+      return "won the challenge";
+    default:
+      return reason satisfies never;
+  }
+}

@@ -1,0 +1,21 @@
+/** Requests of the console: with the operator's key for as long as the tab is open, if one was given. */
+import { type Answer, ask } from "../gateway/answer.js";
+
+const KEY = "kernelzoo.operator";
+const WRONG_KEY = 403;
+
+export const operatorKey = (): string => sessionStorage.getItem(KEY) ?? "";
+
+export function keepOperatorKey(key: string): void {
+  if (key === "") sessionStorage.removeItem(KEY);
+  else sessionStorage.setItem(KEY, key);
+}
+
+/** A wrong key is forgotten, so that the next request shows what strangers see. */
+export async function get<T>(path: string, signal: AbortSignal): Promise<Answer<T>> {
+  const key = operatorKey();
+  const headers: HeadersInit = key === "" ? {} : { "X-Kernelzoo-Operator": key };
+  const answer = await ask<T>(new URL(path, location.origin), { headers, signal });
+  if (answer.kind === "refused" && answer.status === WRONG_KEY) keepOperatorKey("");
+  return answer;
+}

@@ -1,0 +1,134 @@
+"""A key, a workload on a device class, as people look at it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from kernelzoo.store.query import Query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundKeyRow:
+    """`total` counts what was found without the limit."""
+
+    workload_key: str
+    device_class: str
+    cpu_architecture: str
+    logical_cores: int
+    gpu_vendor: str
+    gpu_architecture: str
+    version: int
+    state: str
+    ballots: int
+    relative_time: float
+    published_at: datetime
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrowdRow:
+    """The device of a class, and who stands behind it; `strangers` are not the operator's own."""
+
+    flops: int
+    cpu_architecture: str
+    logical_cores: int
+    gpu_vendor: str
+    gpu_architecture: str
+    identities: int
+    strangers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionOfKeyRow:
+    version: int
+    state: str
+    candidate_id: str
+    ballots: int
+    weight: int
+    total_weight: int
+    relative_time: float
+    engines: list[dict[str, object]]
+    published_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VotesRow:
+    """In how many ballots a candidate has each of the five ranks, the first rank first."""
+
+    candidate_id: str
+    by_rank: list[int]
+
+
+def search(workload: str, device: str, limit: int, offset: int) -> Query[FoundKeyRow]:
+    """Keys with a live entry whose workload contains `workload`, and whose device class or hardware
+    contains `device`, the latest first.
+    """
+    return Query(
+        sql="""
+            SELECT e.workload_key, e.device_class, d.cpu_architecture, d.logical_cores,
+                   d.gpu_vendor, d.gpu_architecture, e.version, e.state, e.ballots,
+                   e.relative_time, e.published_at, count(*) OVER () AS total
+            FROM zoo_entry e
+            JOIN device d ON d.device_id = split_part(e.device_class, ':', 1)
+            WHERE e.state <> 'retired' AND strpos(e.workload_key, lower(%(workload)s)) > 0
+              AND strpos(lower(concat_ws(' ', e.device_class, d.cpu_architecture, d.gpu_vendor,
+                                         d.gpu_architecture, d.gpu_model)), lower(%(device)s)) > 0
+            ORDER BY e.published_at DESC, e.workload_key, e.device_class
+            LIMIT %(limit)s OFFSET %(offset)s
+        """,
+        parameters={"workload": workload, "device": device, "limit": limit, "offset": offset},
+        row=FoundKeyRow,
+    )
+
+
+def crowd(workload_key: str, device_class: str) -> Query[CrowdRow]:
+    """No row for an unknown workload, or for a class that never opened a session."""
+    return Query(
+        sql="""
+            SELECT w.flops, d.cpu_architecture, d.logical_cores, d.gpu_vendor, d.gpu_architecture,
+                   count(DISTINCT i.id) AS identities,
+                   count(DISTINCT i.id) FILTER (WHERE NOT i.operated) AS strangers
+            FROM workload w
+            CROSS JOIN agent_session s
+            JOIN device d ON d.device_id = s.device_id
+            JOIN identity i ON i.id = s.identity_id
+            WHERE w.key = %(key)s AND s.device_class = %(class)s
+              AND s.device_id = split_part(%(class)s, ':', 1)
+            GROUP BY w.key, d.device_id
+        """,
+        parameters={"key": workload_key, "class": device_class},
+        row=CrowdRow,
+    )
+
+
+def versions(workload_key: str, device_class: str, limit: int) -> Query[VersionOfKeyRow]:
+    """The latest first."""
+    return Query(
+        sql="""
+            SELECT version, state, candidate_id, ballots, weight, total_weight, relative_time,
+                   engines, published_at
+            FROM zoo_entry WHERE workload_key = %(key)s AND device_class = %(class)s
+            ORDER BY version DESC LIMIT %(limit)s
+        """,
+        parameters={"key": workload_key, "class": device_class, "limit": limit},
+        row=VersionOfKeyRow,
+    )
+
+
+def votes(workload_key: str, device_class: str) -> Query[VotesRow]:
+    """Of the latest ballot of each identity, as filed."""
+    return Query(
+        sql="""
+            SELECT line.candidate_id,
+                   ARRAY[count(*) FILTER (WHERE line.rank = 1),
+                         count(*) FILTER (WHERE line.rank = 2),
+                         count(*) FILTER (WHERE line.rank = 3),
+                         count(*) FILTER (WHERE line.rank = 4),
+                         count(*) FILTER (WHERE line.rank = 5)] AS by_rank
+            FROM ballot b
+            CROSS JOIN LATERAL unnest(b.candidate_ids) WITH ORDINALITY AS line (candidate_id, rank)
+            WHERE b.workload_key = %(key)s AND b.device_class = %(class)s
+            GROUP BY line.candidate_id
+        """,
+        parameters={"key": workload_key, "class": device_class},
+        row=VotesRow,
+    )

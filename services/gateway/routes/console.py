@@ -1,0 +1,164 @@
+"""What the console asks: the zoo as a whole, one key, one job. Read by anyone, in limited parts.
+
+Of a class with fewer identities than the quorum only counts are told, unless all of them are the
+operator's own or the operator asks (docs/adr/0035).
+"""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.disclosure import is_told
+from kernelzoo.domain.workload import Workload
+from kernelzoo.store import curves, keys, measurements, overview, tuning, zoo
+from kernelzoo.store.asynchronous import fetch_all, fetch_one
+from services.gateway import views
+from services.gateway.problems import Refusal
+from services.gateway.routes.jobs import described
+from services.gateway.state import Operator, Shared
+from services.gateway.wire.console import (
+    Coverage,
+    FoundKeys,
+    Key,
+    Overview,
+    Progress,
+    Promotion,
+)
+from services.gateway.wire.model import WorkloadKey
+
+router = APIRouter(tags=["console"])
+
+RECENT_S = 600
+LATEST_PROMOTIONS = 10
+MOST_VERSIONS = 50
+MOST_CURVES = 12
+
+Wanted = Annotated[str, Query(max_length=128, pattern=r"^[\x20-\x7e]*$")]
+
+
+@router.get("/v1/overview")
+async def get_overview(state: Shared) -> Overview:
+    """What the zoo holds, who is at work, and what was published last."""
+    async with state.pool.connection() as db:
+        totals = await fetch_one(db, overview.totals(RECENT_S))
+        latest = await fetch_all(db, overview.published(LATEST_PROMOTIONS))
+    assert totals is not None
+    return views.overview(totals, latest, recent_s=RECENT_S, quorum=state.settings.quorum)
+
+
+@router.get("/v1/promotions")
+async def list_promotions(
+    state: Shared, limit: Annotated[int, Query(ge=1, le=200)] = 50
+) -> list[Promotion]:
+    """Versions of all keys, the latest first, each with the reason why it came."""
+    async with state.pool.connection() as db:
+        rows = await fetch_all(db, overview.published(limit))
+    return [views.promotion(row, quorum=state.settings.quorum) for row in rows]
+
+
+@router.get("/v1/coverage")
+async def get_coverage(
+    state: Shared,
+    workload: Wanted = "",
+    device: Wanted = "",
+    workloads: Annotated[int, Query(ge=1, le=200)] = 100,
+    classes: Annotated[int, Query(ge=1, le=400)] = 200,
+) -> Coverage:
+    """Which workloads have an entry on which classes. `workload` and `device` narrow the map to
+    those that contain the text, `workloads` and `classes` limit its sides.
+    """
+    async with state.pool.connection() as db:
+        columns = await fetch_all(db, overview.covered_workloads(workload, workloads))
+        lines = await fetch_all(db, overview.classes(device, classes))
+        cells = await fetch_all(
+            db,
+            overview.cells(
+                [each.workload_key for each in columns], [each.device_class for each in lines]
+            ),
+        )
+    return views.coverage(columns, lines, cells)
+
+
+@router.get("/v1/keys")
+async def search_keys(
+    state: Shared,
+    workload: Wanted = "",
+    device: Wanted = "",
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+) -> FoundKeys:
+    """Keys with a live entry, the latest first. `device` is looked for in the device class, the
+    processor's architecture, and the vendor, architecture and model of the GPU.
+    """
+    async with state.pool.connection() as db:
+        rows = await fetch_all(db, keys.search(workload, device, limit, offset))
+    return views.found_keys(rows)
+
+
+@router.get("/v1/keys/{workload}/{device_class}")
+async def get_key(
+    workload: WorkloadKey,
+    device_class: Annotated[str, Path(max_length=256)],
+    state: Shared,
+    operated: Operator,
+) -> Key:
+    """A workload on a device class: its candidates in the order of their times, their votes, and
+    the history of what was served.
+    """
+    key, of = Workload.parse(workload).key, DeviceClass.parse(device_class)
+    quorum = state.settings.quorum
+    async with state.pool.connection() as db:
+        crowd = await fetch_one(db, keys.crowd(key, str(of)))
+        if crowd is None:
+            raise Refusal(
+                HTTPStatus.NOT_FOUND,
+                f"no agent of class {of} has met {key}; GET /v1/keys lists the keys there are",
+            )
+        trials = await fetch_all(db, measurements.trials(key, str(of)))
+        votes = await fetch_all(db, keys.votes(key, str(of)))
+        versions = await fetch_all(db, keys.versions(key, str(of), MOST_VERSIONS))
+        reference = await fetch_one(db, zoo.default_of(key, of))
+    told = operated or is_told(
+        identities=crowd.identities, strangers=crowd.strangers, quorum=quorum
+    )
+    return Key(
+        workload=key,
+        device_class=str(of),
+        device=views.class_of(str(of), crowd),
+        flops=crowd.flops,
+        quorum=quorum,
+        told=told,
+        reference=reference.candidate_id if reference else None,
+        measured=len(trials),
+        candidates=views.standings(trials, votes, crowd.flops) if told else [],
+        history=views.history(versions, quorum=quorum),
+    )
+
+
+@router.get("/v1/jobs/{job}/progress")
+async def get_progress(
+    job: Annotated[int, Path(ge=1, lt=1 << 63)], state: Shared, operated: Operator
+) -> Progress:
+    """How far a job has come, and for each class the best rate over rounds and time, with the
+    failures by stage.
+    """
+    quorum = state.settings.quorum
+    async with state.pool.connection() as db:
+        row = await fetch_one(db, tuning.progress(job_id=job))
+        if row is None:
+            raise Refusal(HTTPStatus.NOT_FOUND, f"there is no job {job}; GET /v1/jobs lists all")
+        measured = await fetch_all(db, curves.by_class(job, MOST_CURVES))
+        told = [
+            each.device_class
+            for each in measured
+            if operated
+            or is_told(identities=each.identities, strangers=each.strangers, quorum=quorum)
+        ]
+        points = await fetch_all(db, curves.improvements(job, told))
+    return Progress(
+        job=described(row),
+        quorum=quorum,
+        curves=views.curves(measured, set(told), points, row.flops),
+    )

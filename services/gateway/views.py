@@ -1,0 +1,229 @@
+"""From rows to what the console shows; pure."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from statistics import median
+from typing import Protocol
+
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.zoo import EntryState
+from kernelzoo.store.curves import ImprovementRow, ProgressOfClassRow
+from kernelzoo.store.keys import FoundKeyRow, VersionOfKeyRow, VotesRow
+from kernelzoo.store.measurements import TrialRow
+from kernelzoo.store.overview import CellRow, ClassRow, CoveredWorkloadRow, PublishedRow, TotalsRow
+from services.gateway.history import Standing, reason
+from services.gateway.wire.console import (
+    CandidateStanding,
+    ClassOfDevices,
+    Coverage,
+    CoverageRow,
+    Curve,
+    FoundKey,
+    FoundKeys,
+    Improvement,
+    OutcomeCount,
+    Overview,
+    Promotion,
+    Version,
+)
+from services.gateway.wire.sessions import HardwareWire
+from services.gateway.wire.zoo import EngineVotesWire, EvidenceWire
+
+NO_VOTES = [0, 0, 0, 0, 0]
+
+
+class _Device(Protocol):
+    """Columns that rows about a class share."""
+
+    @property
+    def cpu_architecture(self) -> str: ...
+    @property
+    def logical_cores(self) -> int: ...
+    @property
+    def gpu_vendor(self) -> str: ...
+    @property
+    def gpu_architecture(self) -> str: ...
+
+
+class _Crowd(_Device, Protocol):
+    @property
+    def identities(self) -> int: ...
+
+
+def class_of(device_class: str, row: _Crowd) -> ClassOfDevices:
+    return ClassOfDevices(
+        device_class=device_class, hardware=_hardware(row), identities=row.identities
+    )
+
+
+def overview(
+    totals: TotalsRow, latest: Sequence[PublishedRow], *, recent_s: int, quorum: int
+) -> Overview:
+    return Overview(
+        workloads=totals.workloads,
+        device_classes=totals.device_classes,
+        devices=totals.devices,
+        agents_recent=totals.agents_recent,
+        recent_s=recent_s,
+        confirmed=totals.confirmed,
+        provisional=totals.provisional,
+        jobs_unplanned=totals.jobs_unplanned,
+        candidates_waiting=totals.candidates_waiting,
+        quorum=quorum,
+        promotions=[promotion(row, quorum=quorum) for row in latest],
+    )
+
+
+def promotion(row: PublishedRow, *, quorum: int) -> Promotion:
+    version = Standing(state=EntryState(row.state), ballots=row.ballots)
+    before = None
+    if row.previous_state is not None and row.previous_ballots is not None:
+        before = Standing(state=EntryState(row.previous_state), ballots=row.previous_ballots)
+    return Promotion(
+        workload=row.workload_key,
+        device_class=row.device_class,
+        version=row.version,
+        state=EntryState(row.state),
+        reason=reason(version, before, quorum=quorum),
+        candidate=row.candidate_id,
+        previous=row.previous_candidate_id,
+        ballots=row.ballots,
+        relative_time=row.relative_time,
+        published_at=row.published_at.isoformat(),
+    )
+
+
+def coverage(
+    columns: Sequence[CoveredWorkloadRow], lines: Sequence[ClassRow], cells: Sequence[CellRow]
+) -> Coverage:
+    states = {(cell.workload_key, cell.device_class): cell.state[0] for cell in cells}
+    return Coverage(
+        workloads=[column.workload_key for column in columns],
+        classes=[
+            CoverageRow(
+                device=class_of(line.device_class, line),
+                marks="".join(_mark(column, line.device_class, states) for column in columns),
+            )
+            for line in lines
+        ],
+        total_workloads=columns[0].total if columns else 0,
+        total_classes=lines[0].total if lines else 0,
+    )
+
+
+def _mark(column: CoveredWorkloadRow, device_class: str, states: dict[tuple[str, str], str]) -> str:
+    kind = DeviceClass.parse(device_class).target.kind
+    missing = "m" if kind in column.kinds else "-"
+    return states.get((column.workload_key, device_class), missing)
+
+
+def found_keys(rows: Sequence[FoundKeyRow]) -> FoundKeys:
+    return FoundKeys(
+        keys=[
+            FoundKey(
+                workload=row.workload_key,
+                device_class=row.device_class,
+                hardware=_hardware(row),
+                version=row.version,
+                state=EntryState(row.state),
+                ballots=row.ballots,
+                relative_time=row.relative_time,
+                published_at=row.published_at.isoformat(),
+            )
+            for row in rows
+        ],
+        total=rows[0].total if rows else 0,
+    )
+
+
+def standings(
+    trials: Sequence[TrialRow], votes: Sequence[VotesRow], flops: int
+) -> list[CandidateStanding]:
+    """The fastest first, failures last."""
+    by_rank = {row.candidate_id: row.by_rank for row in votes}
+    made = [_standing(row, by_rank.get(row.candidate_id, NO_VOTES), flops) for row in trials]
+    return sorted(made, key=lambda each: (each.best_ns is None, each.best_ns, each.candidate))
+
+
+def _standing(row: TrialRow, votes: list[int], flops: int) -> CandidateStanding:
+    best_ns = median(row.times_ns) if row.times_ns else None
+    return CandidateStanding(
+        candidate=row.candidate_id,
+        config=dict(row.config),
+        requires=row.requires,
+        outcome=row.outcome,
+        best_ns=best_ns,
+        gflops=flops / best_ns if best_ns else None,
+        identities=len(row.times_ns),
+        compile_ms=round(row.compile_ns / 1e6, 3),
+        votes=votes,
+    )
+
+
+def history(rows: Sequence[VersionOfKeyRow], *, quorum: int) -> list[Version]:
+    """`rows`: all versions of a key, the latest first."""
+    standings = [Standing(state=EntryState(row.state), ballots=row.ballots) for row in rows]
+    return [
+        Version(
+            version=row.version,
+            state=EntryState(row.state),
+            reason=reason(standing, before, quorum=quorum),
+            candidate=row.candidate_id,
+            evidence=EvidenceWire(
+                ballots=row.ballots,
+                weight=row.weight,
+                total_weight=row.total_weight,
+                relative_time=row.relative_time,
+                engines=[EngineVotesWire.model_validate(votes) for votes in row.engines],
+            ),
+            published_at=row.published_at.isoformat(),
+        )
+        for row, standing, before in zip(rows, standings, [*standings[1:], None], strict=True)
+    ]
+
+
+def curves(
+    measured: Sequence[ProgressOfClassRow],
+    told: AbstractSet[str],
+    points: Sequence[ImprovementRow],
+    flops: int,
+) -> list[Curve]:
+    by_class: defaultdict[str, list[Improvement]] = defaultdict(list)
+    for point in points:
+        by_class[point.device_class].append(
+            Improvement(round=point.round, elapsed_s=point.elapsed_s, gflops=flops / point.best_ns)
+        )
+    return [
+        Curve(
+            device=class_of(row.device_class, row),
+            told=row.device_class in told,
+            candidates=row.candidates,
+            outcomes=_outcomes(row),
+            points=by_class[row.device_class],
+            elapsed_s=row.elapsed_s,
+            last_at=row.last_at.isoformat(),
+        )
+        for row in measured
+    ]
+
+
+def _outcomes(row: ProgressOfClassRow) -> list[OutcomeCount]:
+    return [
+        OutcomeCount(outcome="ok", measurements=row.ok),
+        OutcomeCount(outcome="validate", measurements=row.validate),
+        OutcomeCount(outcome="compile", measurements=row.compile),
+        OutcomeCount(outcome="run", measurements=row.run),
+        OutcomeCount(outcome="compare", measurements=row.compare),
+        OutcomeCount(outcome="timeout", measurements=row.timeout),
+        OutcomeCount(outcome="rejected", measurements=row.rejected),
+    ]
+
+
+def _hardware(row: _Device) -> HardwareWire:
+    return HardwareWire(
+        cpu_architecture=row.cpu_architecture,
+        logical_cores=row.logical_cores,
+        gpu_vendor=row.gpu_vendor,
+        gpu_architecture=row.gpu_architecture,
+    )
