@@ -40,6 +40,9 @@ class Settings(WorkerSettings):
 
     operator_key: SecretStr
     token_secret: SecretStr
+    # Seeds of Ed25519 keys in base64url, with commas between them: each signs every manifest.
+    # Without any, manifests are not signed, and pages that pin a key refuse them.
+    signing_key: SecretStr = SecretStr("")
     client_dist: Path = _REPOSITORY / "client" / "dist"
 
     session_s: int = Field(default=3600, ge=60)

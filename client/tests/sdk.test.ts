@@ -37,6 +37,7 @@ function manifestOf(kernel: KernelWire, missing: string[] = []): Manifest {
       },
     ],
     missing,
+    signatures: [],
   };
 }
 
@@ -103,7 +104,7 @@ test("a kernel that does not load is replaced by the default, with the reason", 
 });
 
 test("a set comes in one request, by workload", async (t) => {
-  const asked = serve(t, manifestOf(tinyKernel("add", ELEMENTS)));
+  const asked = serve(t, { ...manifestOf(tinyKernel("add", ELEMENTS)), set: "my-model" });
   const kernels = await (await open()).set("my-model");
   assert.deepEqual([...kernels.keys()], [KEY]);
   assert.equal(asked[0], `/v1/zoo/my-model/${CLASS}`);
@@ -148,7 +149,7 @@ test("weights that stay the same are welcome where the zoo has nothing for them"
 });
 
 test("constant inputs have their values before the first run and no others in a run", async (t) => {
-  serve(t, manifestOfBoth());
+  serve(t, { ...manifestOfBoth(), set: "my-model" });
   const kernel = (await (await open()).set("my-model")).get(`${KEY}:constant=b`);
   assert.ok(kernel !== undefined);
   assert.throws(() => kernel.run(), /Input b is constant and has no values.*setConstants/);

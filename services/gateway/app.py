@@ -10,12 +10,13 @@ from starlette.middleware.cors import CORSMiddleware
 
 from kernelzoo import __version__, jobs
 from kernelzoo.settings import Settings
+from kernelzoo.signing import Signer
 from kernelzoo.telemetry import configure_logging
 from services.gateway import problems
 from services.gateway.manifests import ManifestCache
 from services.gateway.middleware import BodyLimit, StandardHeaders
 from services.gateway.routes import jobs as job_routes
-from services.gateway.routes import leases, models, pages, results, sessions, zoo
+from services.gateway.routes import keys, leases, models, pages, results, sessions, zoo
 from services.gateway.state import State
 from services.gateway.tokens import Tokens
 from services.gateway.wake import Wake
@@ -46,7 +47,7 @@ def application(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     problems.install(app)
-    for module in (sessions, leases, job_routes, zoo, results, models, pages):
+    for module in (sessions, leases, job_routes, zoo, keys, results, models, pages):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
     app.add_middleware(
@@ -64,6 +65,8 @@ def application(settings: Settings) -> FastAPI:
 def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # First, so that a malformed key ends the process at once.
+        signer = Signer.of(settings.signing_key.get_secret_value())
         wake = Wake(settings.database_url)
         pool = AsyncConnectionPool(
             settings.database_url,
@@ -84,6 +87,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                 ),
                 wake=wake,
                 manifests=ManifestCache(wake),
+                signer=signer,
             )
             yield
 

@@ -10,6 +10,7 @@ from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState, HitLevel
+from kernelzoo.signing import Signer
 from kernelzoo.store.candidates import KernelRow
 from kernelzoo.store.zoo import ServedRow
 from services.gateway.advice import advise
@@ -118,11 +119,13 @@ def manifest(
         device_classes=[str(device_class) for device_class in device_classes],
         entries=[entry for _, entry in pairs if entry is not None],
         missing=[workload_key for workload_key, entry in pairs if entry is None],
+        signatures=[],
     )
 
 
-def encode(document: Manifest) -> ServedManifest:
-    body = document.model_dump_json().encode()
+def encode(document: Manifest, signer: Signer) -> ServedManifest:
+    """Signed here, once. The tag is of the signatures too: who holds old ones asks again."""
+    body = signer.seal(document.model_dump_json(exclude={"signatures"}).encode())
     return ServedManifest(body=body, etag=f'"{sha256(body).hexdigest()[:32]}"')
 
 

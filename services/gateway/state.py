@@ -10,6 +10,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from kernelzoo.jobs import Sender
 from kernelzoo.settings import Settings
+from kernelzoo.signing import Signer
 from services.gateway.manifests import ManifestCache
 from services.gateway.tokens import Session, Tokens, is_operator
 from services.gateway.wake import Wake
@@ -23,6 +24,7 @@ class State:
     tokens: Tokens
     wake: Wake
     manifests: ManifestCache
+    signer: Signer
 
 
 def _state(request: Request) -> State:

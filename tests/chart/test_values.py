@@ -19,7 +19,10 @@ VALUES = (CHART / "values.yaml").read_text()
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 
 # Settings that the chart and the images set by themselves.
-OWN = {"database_url", "redis_url", "operator_key", "token_secret", "client_dist", "alive_file"}
+OWN = {
+    *("database_url", "redis_url", "operator_key", "token_secret", "signing_key"),
+    *("client_dist", "alive_file"),
+}
 
 # A zoo that others use has all its defences; only a simulation takes some away.
 NOT_OFFERED = {"defences"}

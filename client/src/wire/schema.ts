@@ -128,6 +128,27 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/keys": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * List Keys
+         * @description What to compare a pin with. A page that trusted this answer would trust whoever gives it:
+         *     pin keys in the page, as `KernelZoo.open(url, { keys })` takes them.
+         */
+        readonly get: operations["list_keys_v1_keys_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/leases": {
         readonly parameters: {
             readonly query?: never;
@@ -660,6 +681,11 @@ export interface components {
             /** Url */
             readonly url: string;
         };
+        /** KeyList */
+        readonly KeyList: {
+            /** Keys */
+            readonly keys: readonly components["schemas"]["PublicKey"][];
+        };
         /**
          * LayoutWire
          * @description `tensor` is wanted in the layout of this id, which `pack` makes of it as it comes.
@@ -729,6 +755,9 @@ export interface components {
          * Manifest
          * @description `device_classes` as they were asked for, `missing` the workloads of the set for which no
          *     kernel has been compiled yet.
+         *
+         *     `signatures` is the last member and signs the bytes of the document without it: all before the
+         *     last `,"signatures":`, and a closing brace. What is behind that is signed by nobody.
          */
         readonly Manifest: {
             /** Device Classes */
@@ -744,6 +773,8 @@ export interface components {
             readonly missing: readonly string[];
             /** Set */
             readonly set: string;
+            /** Signatures */
+            readonly signatures: readonly components["schemas"]["SignatureWire"][];
         };
         /**
          * ManifestEntry
@@ -812,6 +843,34 @@ export interface components {
              * @default about:blank
              */
             readonly type: string;
+        };
+        /**
+         * PublicKey
+         * @description `x` is the key in base64url; `kid` is the same, since a key is its own id here.
+         */
+        readonly PublicKey: {
+            /**
+             * Crv
+             * @default Ed25519
+             * @constant
+             */
+            readonly crv: "Ed25519";
+            /** Kid */
+            readonly kid: string;
+            /**
+             * Kty
+             * @default OKP
+             * @constant
+             */
+            readonly kty: "OKP";
+            /**
+             * Use
+             * @default sig
+             * @constant
+             */
+            readonly use: "sig";
+            /** X */
+            readonly x: string;
         };
         /** Report */
         readonly Report: {
@@ -926,6 +985,16 @@ export interface components {
             readonly identity: string;
             /** Token */
             readonly token: string;
+        };
+        /**
+         * SignatureWire
+         * @description Ed25519 by `key`, whose id is the public key itself; both in base64url without padding.
+         */
+        readonly SignatureWire: {
+            /** Key */
+            readonly key: string;
+            /** Signature */
+            readonly signature: string;
         };
         /**
          * TargetKind
@@ -1291,6 +1360,35 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly list_keys_v1_keys_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["KeyList"];
                 };
             };
             /** @description Refused: what, why, what to do */

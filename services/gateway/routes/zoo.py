@@ -88,7 +88,8 @@ async def _build(state: State, name: str, *class_texts: str) -> manifests.Served
         keys = [member.workload_key for member in members]
         rows = [await fetch_all(db, zoo.served(keys, each)) for each in classes]
     quorum = state.settings.quorum
-    served = manifests.encode(manifests.manifest(name, classes, rows, quorum=quorum))
+    document = manifests.manifest(name, classes, rows, quorum=quorum)
+    served = manifests.encode(document, state.signer)
     state.manifests.put(name, *class_texts, served=served, generation=generation)
     return served
 

@@ -9,7 +9,7 @@ from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import FleetPlan, ProcessSpec, StackOptions, Tier, plan_stack
 
 PLACE = Place(root=Path("/state"))
-KEYS = Keys(operator="operator-secret", token_secret="token-secret")
+KEYS = Keys(operator="operator-secret", token_secret="token-secret", signing="signing-secret")
 
 
 def _plan(agents: int = 0, host: str = "127.0.0.1") -> tuple[ProcessSpec, ...]:
