@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, StackError
-from services.gateway.wire.artifacts import Kernel
+from services.gateway.wire.artifacts import ArtifactWire
 from services.gateway.wire.jobs import Job, JobList, JobRequest
 from services.gateway.wire.model import Problem
 from services.gateway.wire.models import CostModelList, CostModelWire, TrainingAccepted
@@ -63,8 +63,11 @@ class GatewayClient:
 
     def manifest(self, workload_key: str, *device_classes: str) -> Manifest:
         """Of one class, or of the wasm and the webgpu class of one device."""
-        classes = "/".join(quote(each, safe=":+") for each in device_classes)
-        return self._ask(Manifest, "GET", f"/v1/zoo/{quote(workload_key, safe=':')}/{classes}")
+        return self._ask(Manifest, "GET", _manifest_path(workload_key, device_classes))
+
+    def manifest_bytes(self, name: str, *device_classes: str) -> bytes:
+        """As it was signed."""
+        return self._send("GET", _manifest_path(name, device_classes)).content
 
     def devices(self) -> tuple[Device, ...]:
         return tuple(self._ask(DeviceList, "GET", "/v1/devices").devices)
@@ -83,7 +86,7 @@ class GatewayClient:
     def train(self) -> TrainingAccepted:
         return self._ask(TrainingAccepted, "POST", "/v1/models")
 
-    def artifact(self, kernel: Kernel) -> bytes:
+    def artifact(self, kernel: ArtifactWire) -> bytes:
         """Raises StackError when the bytes are not those that the hash names."""
         body = self._send("GET", kernel.url).content
         if sha256(body).hexdigest() != kernel.sha256:
@@ -118,6 +121,11 @@ class GatewayClient:
         if response.is_error:
             raise InvalidInput(f"{self.url} refused: {_detail(response)}")
         return response
+
+
+def _manifest_path(name: str, device_classes: tuple[str, ...]) -> str:
+    classes = "/".join(quote(each, safe=":+") for each in device_classes)
+    return f"/v1/zoo/{quote(name, safe=':')}/{classes}"
 
 
 def _detail(response: httpx2.Response) -> str:
