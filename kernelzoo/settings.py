@@ -48,4 +48,8 @@ class Settings(WorkerSettings):
     session_s: int = Field(default=3600, ge=60)
     lease_s: int = Field(default=60, ge=1)
     identities_per_network_per_day: int = Field(default=20, ge=1)
+    # As `limits` writes them; '' is no limit. The operator's own requests are not counted.
+    sessions_rate: str = "120/minute"
+    agent_rate: str = "1200/minute"
+    application_rate: str = "120/minute"
     max_request_bytes: int = Field(default=1 << 20, ge=1024)

@@ -13,6 +13,12 @@ from pydantic import BaseModel, ValidationError
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, StackError
+from services.gateway.wire.applications import (
+    Application,
+    ApplicationList,
+    ApplicationRequest,
+    NewKey,
+)
 from services.gateway.wire.artifacts import ArtifactWire
 from services.gateway.wire.jobs import Job, JobList, JobRequest
 from services.gateway.wire.model import Problem
@@ -29,6 +35,7 @@ class GatewayClient:
 
     url: str
     operator_key: str = field(default="", repr=False)
+    application_key: str = field(default="", repr=False)
     _http: httpx2.Client = field(init=False)
 
     def __post_init__(self) -> None:
@@ -44,6 +51,19 @@ class GatewayClient:
         at: TracebackType | None,
     ) -> None:
         self._http.close()
+
+    def create_application(self, request: ApplicationRequest) -> NewKey:
+        body = request.model_dump(mode="json")
+        return self._ask(NewKey, "POST", "/v1/applications", body=body)
+
+    def applications(self) -> tuple[Application, ...]:
+        return tuple(self._ask(ApplicationList, "GET", "/v1/applications").applications)
+
+    def rotate_application(self, name: str) -> NewKey:
+        return self._ask(NewKey, "POST", f"/v1/applications/{quote(name)}/key")
+
+    def disable_application(self, name: str) -> None:
+        self._send("POST", f"/v1/applications/{quote(name)}/disable")
 
     def register(self, workload: Workload, kind: TargetKind) -> Job:
         """Opens a tuning job, or finds the one that there is."""
@@ -111,7 +131,11 @@ class GatewayClient:
     def _send(
         self, method: str, path: str, body: Mapping[str, object] | None = None
     ) -> httpx2.Response:
-        headers = {"X-Kernelzoo-Operator": self.operator_key} if self.operator_key else {}
+        keys = {
+            "X-Kernelzoo-Operator": self.operator_key,
+            "X-Kernelzoo-Key": self.application_key,
+        }
+        headers = {name: key for name, key in keys.items() if key}
         try:
             response = self._http.request(method, path, json=body, headers=headers)
         except httpx2.TransportError as error:

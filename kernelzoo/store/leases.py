@@ -39,7 +39,12 @@ class LeaseRow:
     answered_ids: list[str]
 
 
-def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[LendableRow]:
+def lendable(
+    identity_id: UUID,
+    device_class: DeviceClass,
+    limit: int,
+    application_id: int | None = None,
+) -> Query[LendableRow]:
     """Compiled candidates of the oldest job in which this identity has any left to measure, of
     the jobs of its device's space.
 
@@ -61,6 +66,7 @@ def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[
                     default_kernel(j.workload_key, j.kind, %(device_id)s, %(features)s::text[])
                     AS reference
                 WHERE j.kind = %(kind)s AND j.space = space_of(%(kind)s, %(device_id)s)
+                  AND is_for(%(application)s, j.workload_key)
                   AND reference.job_id = j.id AND reference.state = 'compiled'
                 ORDER BY j.id LIMIT 1
             ), remaining AS (
@@ -89,6 +95,7 @@ def lendable(identity_id: UUID, device_class: DeviceClass, limit: int) -> Query[
             "identity": str(identity_id),
             "class": str(device_class),
             "limit": limit,
+            "application": application_id,
         },
         row=LendableRow,
     )

@@ -15,8 +15,18 @@ from kernelzoo.telemetry import configure_logging
 from services.gateway import problems
 from services.gateway.manifests import ManifestCache
 from services.gateway.middleware import BodyLimit, StandardHeaders
+from services.gateway.rates import Rates
+from services.gateway.routes import (
+    applications,
+    keys,
+    leases,
+    models,
+    pages,
+    results,
+    sessions,
+    zoo,
+)
 from services.gateway.routes import jobs as job_routes
-from services.gateway.routes import keys, leases, models, pages, results, sessions, zoo
 from services.gateway.state import State
 from services.gateway.tokens import Tokens
 from services.gateway.wake import Wake
@@ -47,7 +57,7 @@ def application(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     problems.install(app)
-    for module in (sessions, leases, job_routes, zoo, keys, results, models, pages):
+    for module in (sessions, leases, job_routes, applications, zoo, keys, results, models, pages):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
     app.add_middleware(
@@ -67,6 +77,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         # First, so that a malformed key ends the process at once.
         signer = Signer.of(settings.signing_key.get_secret_value())
+        rates = Rates(settings)
         wake = Wake(settings.database_url)
         pool = AsyncConnectionPool(
             settings.database_url,
@@ -88,7 +99,9 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                 wake=wake,
                 manifests=ManifestCache(wake),
                 signer=signer,
+                rates=rates,
             )
             yield
+        await rates.close()
 
     return lifespan

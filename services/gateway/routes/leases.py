@@ -75,7 +75,10 @@ async def _try_to_lend(state: State, session: Session, limit: int) -> Lease | No
         # Two polls of one identity must not be lent the same candidates.
         await execute(db, leases.lock_identity(session.identity_id))
         found = await fetch_all(
-            db, leases.lendable(session.identity_id, session.device_class, limit)
+            db,
+            leases.lendable(
+                session.identity_id, session.device_class, limit, session.application_id
+            ),
         )
         return await _grant(db, state, session, found) if found else None
 
