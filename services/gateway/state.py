@@ -15,7 +15,7 @@ from kernelzoo.signing import Signer
 from kernelzoo.store import applications
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import fetch_one
-from services.gateway.keys import ApplicationKey
+from services.gateway.application_keys import ApplicationKey
 from services.gateway.manifests import ManifestCache
 from services.gateway.problems import Refusal
 from services.gateway.rates import Rates

@@ -9,7 +9,7 @@ from httpx2 import Response
 
 from kernelzoo.store import applications
 from kernelzoo.store.blocking import connected, execute, fetch_one
-from services.gateway.keys import new_secret
+from services.gateway.application_keys import new_secret
 from tests.database.client import OPERATOR, SESSION
 from tests.database.conftest import WORKLOAD, Connection
 
@@ -197,4 +197,4 @@ def test_manifests_are_for_everyone_and_their_caches(http: TestClient) -> None:
     answer = http.get(path, headers={"Origin": "https://evil.example"})
     assert answer.status_code == 200
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
-    assert "Vary" not in answer.headers or "Origin" not in answer.headers["Vary"]
+    assert "Vary" not in answer.headers

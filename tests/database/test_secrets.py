@@ -1,6 +1,7 @@
 """No secret reaches the log, however a request ends."""
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,7 +13,7 @@ from kernelzoo.signing import new_seed
 from kernelzoo.telemetry import configure_logging
 from services.gateway.app import application
 from tests.database.client import OPERATOR, OPERATOR_KEY, SESSION, open_agent
-from tests.database.conftest import Connection, compile_row, make_candidate
+from tests.database.conftest import Connection
 
 SEED = new_seed()
 REDIS_PASSWORD = "password-of-redis"
@@ -30,32 +31,36 @@ def settings(settings: Settings) -> Settings:
     )
 
 
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    """As it was before, afterwards."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("job_id")
 @pytest.mark.parametrize("as_json", [True, False])
 def test_no_secret_is_logged(
     settings: Settings,
     db: Connection,
-    job_id: int,
     capfd: pytest.CaptureFixture[str],
     *,
     as_json: bool,
 ) -> None:
     configure_logging(as_json=as_json)
     logging.getLogger().setLevel(logging.DEBUG)
-    compile_row(db, make_candidate(3))
     app = application(settings)
-    try:
-        with TestClient(app, client=("127.0.0.1", 1), raise_server_exceptions=False) as http:
-            told = _use_every_secret(http)
-            db.execute("ALTER TABLE workload_set RENAME TO gone")
-            headers = {**OPERATOR, "X-Kernelzoo-Key": told["application"]}
-            broken = http.get("/v1/sets", headers=headers)
-            assert broken.status_code == 500
-    finally:
-        logging.getLogger().setLevel(logging.INFO)
+    with TestClient(app, client=("127.0.0.1", 1), raise_server_exceptions=False) as http:
+        told = _use_every_secret(http)
+        db.execute("ALTER TABLE workload_set RENAME TO gone")
+        broken = http.get("/v1/sets", headers={**OPERATOR, "X-Kernelzoo-Key": told["key"]})
+        assert broken.status_code == 500
     captured = capfd.readouterr()
     logged = captured.out + captured.err
     assert "broker away" in logged, "else nothing is tested"
-    assert job_id
     secrets = {
         **told,
         "operator": OPERATOR_KEY,
@@ -86,7 +91,8 @@ def _use_every_secret(http: TestClient) -> dict[str, str]:
         http.post("/v1/leases", json={}, headers={header: secret})
     http.post("/v1/sessions", json={**SESSION, "identity": agent.identity, "rho": agent.token})
     return {
-        "application": key.split("-", 2)[2],
+        "key": key,
+        "secret of the key": key.split("-", 2)[2],
         "token": agent.token,
         "identity": agent.identity,
         "nonce": lease["nonce"],

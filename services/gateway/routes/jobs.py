@@ -13,7 +13,7 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.store import applications, tuning
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
-from services.gateway.problems import Refusal, refuse_stranger
+from services.gateway.problems import Refusal, refuse_keyless
 from services.gateway.state import Application, Operator, Shared
 from services.gateway.wire.jobs import (
     Job,
@@ -41,7 +41,7 @@ async def open_job(
     after: BackgroundTasks,
 ) -> Job:
     """Tune a workload for a target kind. Asking again answers 200 with the job that exists."""
-    refuse_stranger(operated=operated or application is not None)
+    refuse_keyless(keyed=operated or application is not None)
     workload, kind = Workload.parse(body.workload), TargetKind(body.kind)
     async with state.pool.connection() as db, db.transaction():
         if application is not None:
@@ -92,7 +92,7 @@ async def put_set(
     application: Application,
 ) -> WorkloadSet:
     """Name the workloads of an application, so that a page asks for all of them at once."""
-    refuse_stranger(operated=operated or application is not None)
+    refuse_keyless(keyed=operated or application is not None)
     workloads = [Workload.parse(key) for key in dict.fromkeys(body.workloads)]
     async with state.pool.connection() as db, db.transaction():
         if application is not None:
@@ -107,7 +107,7 @@ async def put_set(
 @router.get("/v1/sets")
 async def list_sets(state: Shared, operated: Operator, application: Application) -> SetList:
     """An application's own sets; all, for the operator."""
-    refuse_stranger(operated=operated or application is not None)
+    refuse_keyless(keyed=operated or application is not None)
     async with state.pool.connection() as db:
         rows = await fetch_all(db, applications.sets(application.id if application else None))
     return SetList(
