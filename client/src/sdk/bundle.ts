@@ -41,10 +41,7 @@ export function chooseManifest(
 
 /** Throws KernelZooError (manifest) for what is no bundle, or has nothing for these classes. */
 export function addressIn(bundle: Bundle, origin: URL, own: readonly string[]): URL {
-  if (bundle.bundle !== 1) {
-    throw new KernelZooError("manifest", `${origin} is no bundle of this version of kernelzoo.`);
-  }
-  const chosen = chooseManifest(bundle, own);
+  const chosen = bundle.bundle === 1 ? chooseManifest(bundle, own) : undefined;
   if (chosen !== undefined) return new URL(`.${chosen.url}`, origin);
-  throw new KernelZooError("manifest", `${origin} has no kernels for ${own.join(" and ")}.`);
+  throw new KernelZooError("manifest", `${origin} is no bundle of kernels for ${own.join()}.`);
 }

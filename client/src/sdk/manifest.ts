@@ -78,7 +78,7 @@ async function addressOf(
 function refuseOther(manifest: Manifest, name: string, deviceClasses: readonly string[]): void {
   const { set, device_classes } = manifest;
   if (set === name && device_classes.join() === deviceClasses.join()) return;
-  const found = `${set} on ${device_classes.join(" and ")}`;
+  const found = `${set} on ${device_classes.join()}`;
   throw new KernelZooError("signature", `A manifest of ${found} was sent for ${name}.`);
 }
 
@@ -102,7 +102,7 @@ export async function requestManifest(
     return { manifest, elapsedMs: now() - start };
   } catch (thrown) {
     if (!(thrown instanceof SyntaxError)) throw thrown;
-    const message = `${origin} is not a zoo, or somebody changed what it said: ${thrown.message}`;
+    const message = `${origin} is not a zoo, or what it said was changed: ${thrown.message}`;
     throw new KernelZooError("manifest", message, thrown);
   }
 }

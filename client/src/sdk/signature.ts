@@ -21,19 +21,19 @@ const failure = (message: string, cause?: unknown): KernelZooError =>
 export function pinsOf(keys: readonly string[] | undefined): Pins {
   const wrong = keys?.find((key) => !KEY.test(key));
   if (wrong === undefined) return keys ?? null;
-  throw failure(`${wrong} is no public key of a zoo, which has 43 characters: see its /v1/keys.`);
+  throw failure(`${wrong} is no key of a zoo: see its /v1/keys.`);
 }
 
 async function verify(key: string, signature: string, signed: Uint8Array<ArrayBuffer>) {
   if (globalThis.crypto?.subtle === undefined) {
-    throw failure("Signatures can be checked in secure contexts alone: serve this page by https.");
+    throw failure("Keys need a secure context: serve this page by https.");
   }
   let imported: CryptoKey;
   try {
     imported = await crypto.subtle.importKey("raw", bytesOf(key), ALGORITHM, false, ["verify"]);
   } catch (cause) {
-    const since = "Chromium 137, Firefox 129 and Safari 17";
-    throw failure(`This browser cannot check ${ALGORITHM} signatures, as ${since} do.`, cause);
+    const since = "Chromium 137, Firefox 129, Safari 17";
+    throw failure(`This browser cannot check ${ALGORITHM}; ${since} can.`, cause);
   }
   return crypto.subtle.verify(ALGORITHM, imported, bytesOf(signature), signed);
 }
@@ -56,15 +56,13 @@ async function signedBy(pins: readonly string[], made: Signatures, document: str
 export async function openManifest(text: string, pins: Pins): Promise<Manifest> {
   if (pins === null) return JSON.parse(text) as Manifest;
   const end = text.lastIndexOf(MEMBER);
-  if (end < 0) throw failure("The manifest is not signed, and this page pins keys.");
+  if (end < 0) throw failure("The manifest is not signed.");
   const document = `${text.slice(0, end)}}`;
   const { signatures } = JSON.parse(`{${text.slice(end + 1)}`) as Pick<Manifest, "signatures">;
   if (!(await signedBy(pins, signatures, document))) {
-    const keys = signatures.map(({ key }) => key).join(", ") || "nobody";
-    const why = "Somebody changed it, or the zoo has new keys: compare its /v1/keys with yours.";
-    throw failure(
-      `The manifest, signed by ${keys}, bears no valid signature of a pinned key. ${why}`,
-    );
+    const by = signatures.map(({ key }) => key).join();
+    const why = "Somebody changed it, or the zoo has new keys: see its /v1/keys.";
+    throw failure(`No valid signature of a pinned key, but of: ${by}. ${why}`);
   }
   return { ...(JSON.parse(document) as Omit<Manifest, "signatures">), signatures };
 }
