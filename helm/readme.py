@@ -83,7 +83,8 @@ kubectl create secret generic kernelzoo-database --from-literal=url=postgresql:/
 kubectl create secret generic kernelzoo-redis --from-literal=url=rediss://…
 kubectl create secret generic kernelzoo-keys \\
   --from-literal=operator-key="$(openssl rand -hex 32)" \\
-  --from-literal=token-secret="$(openssl rand -hex 32)"
+  --from-literal=token-secret="$(openssl rand -hex 32)" \\
+  --from-literal=signing-key="$(openssl rand -base64 32 | tr '+/' '-_' | tr -d '=')"
 helm install kernelzoo helm/kernelzoo --values helm/kernelzoo/examples/production.yaml
 ```
 

@@ -43,10 +43,17 @@ class Settings(WorkerSettings):
 
     operator_key: SecretStr
     token_secret: SecretStr
+    # Seeds of Ed25519 keys in base64url, with commas between them: each signs every manifest.
+    # Without any, manifests are not signed, and pages that pin a key refuse them.
+    signing_key: SecretStr = SecretStr("")
     client_dist: Path = _REPOSITORY / "client" / "dist"
 
     session_s: int = Field(default=3600, ge=60)
     lease_s: int = Field(default=60, ge=1)
     identities_per_network_per_day: int = Field(default=20, ge=1)
     failures_per_network_per_day: int = Field(default=50, ge=1)
+    # As `limits` writes them; '' is no limit. The operator's own requests are not counted.
+    sessions_rate: str = "120/minute"
+    agent_rate: str = "1200/minute"
+    application_rate: str = "120/minute"
     max_request_bytes: int = Field(default=1 << 20, ge=1024)

@@ -22,7 +22,10 @@ FOREIGN = {
     "CELERY_WORKER_CONCURRENCY": {"compile", "aggregate"},
 }
 
-SECRETS = {"KERNELZOO_OPERATOR_KEY", "KERNELZOO_TOKEN_SECRET", "KERNELZOO_DATABASE_URL"}
+SECRETS = {
+    *("KERNELZOO_OPERATOR_KEY", "KERNELZOO_TOKEN_SECRET", "KERNELZOO_SIGNING_KEY"),
+    "KERNELZOO_DATABASE_URL",
+}
 
 
 def _names(settings: type[WorkerSettings], *, required: bool) -> set[str]:

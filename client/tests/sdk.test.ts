@@ -43,6 +43,7 @@ function manifestOf(kernel: KernelWire, missing: string[] = []): Manifest {
       },
     ],
     missing,
+    signatures: [],
   };
 }
 
@@ -170,7 +171,7 @@ test("what the network or the page did wrong is told to nobody", async (t) => {
 });
 
 test("a set comes in one request, by workload", async (t) => {
-  const asked = serve(t, manifestOf(tinyKernel("add", ELEMENTS)));
+  const asked = serve(t, { ...manifestOf(tinyKernel("add", ELEMENTS)), set: "my-model" });
   const kernels = await (await open()).set("my-model");
   assert.deepEqual([...kernels.keys()], [KEY]);
   assert.equal(asked[0], `/v1/zoo/my-model/${CLASS}`);
@@ -213,7 +214,7 @@ test("weights that stay the same are welcome where the zoo has nothing for them"
 });
 
 test("constant inputs have their values before the first run and no others in a run", async (t) => {
-  serve(t, manifestOfBoth());
+  serve(t, { ...manifestOfBoth(), set: "my-model" });
   const kernel = (await (await open()).set("my-model")).get(`${KEY}:constant=b`);
   assert.ok(kernel !== undefined);
   assert.throws(() => kernel.run(), /Input b is constant and has no values.*setConstants/);

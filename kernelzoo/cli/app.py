@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from kernelzoo.cli import model, zoo
+from kernelzoo.cli import application, model, zoo
 from kernelzoo.cli.compile import compile_workload
 from kernelzoo.cli.demo.command import demo
 from kernelzoo.cli.fleet import fleet
@@ -31,6 +31,7 @@ app.command()(demo)
 app.command()(simulate)
 app.add_typer(zoo.app, name="zoo")
 app.add_typer(model.app, name="model")
+app.add_typer(application.app, name="app")
 
 
 def main() -> None:

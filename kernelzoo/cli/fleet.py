@@ -61,7 +61,7 @@ def fleet(
     place = Place.at(state)
     gateway = reach(state, url)
     place.make()
-    keys = Keys(operator=gateway.operator_key, token_secret="")
+    keys = Keys(operator=gateway.operator_key, token_secret="", signing="")
     if not keys.operator:
         raise StackError(f"set {OPERATOR_KEY} to the operator's key of {gateway.url}")
     note(f"agents of {gateway.url}: {', '.join(map(str, shares))}; Ctrl-C stops them")

@@ -13,7 +13,13 @@ from pydantic import BaseModel, ValidationError
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, StackError
-from services.gateway.wire.artifacts import Kernel
+from services.gateway.wire.applications import (
+    Application,
+    ApplicationList,
+    ApplicationRequest,
+    NewKey,
+)
+from services.gateway.wire.artifacts import ArtifactWire
 from services.gateway.wire.denials import Decision, DecisionList, DenialRequest
 from services.gateway.wire.jobs import Job, JobList, JobRequest
 from services.gateway.wire.model import Problem
@@ -30,6 +36,7 @@ class GatewayClient:
 
     url: str
     operator_key: str = field(default="", repr=False)
+    application_key: str = field(default="", repr=False)
     _http: httpx2.Client = field(init=False)
 
     def __post_init__(self) -> None:
@@ -45,6 +52,19 @@ class GatewayClient:
         at: TracebackType | None,
     ) -> None:
         self._http.close()
+
+    def create_application(self, request: ApplicationRequest) -> NewKey:
+        body = request.model_dump(mode="json")
+        return self._ask(NewKey, "POST", "/v1/applications", body=body)
+
+    def applications(self) -> tuple[Application, ...]:
+        return tuple(self._ask(ApplicationList, "GET", "/v1/applications").applications)
+
+    def rotate_application(self, name: str) -> NewKey:
+        return self._ask(NewKey, "POST", f"/v1/applications/{quote(name)}/key")
+
+    def disable_application(self, name: str) -> None:
+        self._send("POST", f"/v1/applications/{quote(name)}/disable")
 
     def register(self, workload: Workload, kind: TargetKind) -> Job:
         """Opens a tuning job, or finds the one that there is."""
@@ -64,8 +84,11 @@ class GatewayClient:
 
     def manifest(self, workload_key: str, *device_classes: str) -> Manifest:
         """Of one class, or of the wasm and the webgpu class of one device."""
-        classes = "/".join(quote(each, safe=":+") for each in device_classes)
-        return self._ask(Manifest, "GET", f"/v1/zoo/{quote(workload_key, safe=':')}/{classes}")
+        return self._ask(Manifest, "GET", _manifest_path(workload_key, device_classes))
+
+    def manifest_bytes(self, name: str, *device_classes: str) -> bytes:
+        """As it was signed."""
+        return self._send("GET", _manifest_path(name, device_classes)).content
 
     def devices(self) -> tuple[Device, ...]:
         return tuple(self._ask(DeviceList, "GET", "/v1/devices").devices)
@@ -90,7 +113,7 @@ class GatewayClient:
     def train(self) -> TrainingAccepted:
         return self._ask(TrainingAccepted, "POST", "/v1/models")
 
-    def artifact(self, kernel: Kernel) -> bytes:
+    def artifact(self, kernel: ArtifactWire) -> bytes:
         """Raises StackError when the bytes are not those that the hash names."""
         body = self._send("GET", kernel.url).content
         if sha256(body).hexdigest() != kernel.sha256:
@@ -115,7 +138,11 @@ class GatewayClient:
     def _send(
         self, method: str, path: str, body: Mapping[str, object] | None = None
     ) -> httpx2.Response:
-        headers = {"X-Kernelzoo-Operator": self.operator_key} if self.operator_key else {}
+        keys = {
+            "X-Kernelzoo-Operator": self.operator_key,
+            "X-Kernelzoo-Key": self.application_key,
+        }
+        headers = {name: key for name, key in keys.items() if key}
         try:
             response = self._http.request(method, path, json=body, headers=headers)
         except httpx2.TransportError as error:
@@ -125,6 +152,11 @@ class GatewayClient:
         if response.is_error:
             raise InvalidInput(f"{self.url} refused: {_detail(response)}")
         return response
+
+
+def _manifest_path(name: str, device_classes: tuple[str, ...]) -> str:
+    classes = "/".join(quote(each, safe=":+") for each in device_classes)
+    return f"/v1/zoo/{quote(name, safe=':')}/{classes}"
 
 
 def _detail(response: httpx2.Response) -> str:

@@ -16,7 +16,9 @@ StateOption = Annotated[
 ]
 UrlOption = Annotated[
     str | None,
-    typer.Option("--url", help="A gateway elsewhere; its operator key: KERNELZOO_OPERATOR_KEY."),
+    typer.Option(
+        "--url", help="A gateway elsewhere; its key: KERNELZOO_OPERATOR_KEY or KERNELZOO_KEY."
+    ),
 ]
 TargetOption = Annotated[str, typer.Option("--target", help="wasm or webgpu.")]
 TargetsOption = Annotated[

@@ -9,12 +9,17 @@ from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.record import running_stack
 
 OPERATOR_KEY = "KERNELZOO_OPERATOR_KEY"
+APPLICATION_KEY = "KERNELZOO_KEY"
 
 
 def reach(state: Path, url: str | None) -> GatewayClient:
     """Raises StackError, with the remedy, when no stack runs on `state` and no `url` is given."""
     if url is not None:
-        return GatewayClient(url=url.rstrip("/"), operator_key=os.environ.get(OPERATOR_KEY, ""))
+        return GatewayClient(
+            url=url.rstrip("/"),
+            operator_key=os.environ.get(OPERATOR_KEY, ""),
+            application_key=os.environ.get(APPLICATION_KEY, ""),
+        )
     place = Place.at(state)
     record = running_stack(place)
     return GatewayClient(url=record.url, operator_key=read_or_make_keys(place).operator)

@@ -8,6 +8,7 @@ import typer
 from pydantic import BaseModel
 from rich.table import Table
 
+from kernelzoo.cli import bundle as bundles
 from kernelzoo.cli.denials import allow, denied, deny, rollback
 from kernelzoo.cli.exports import (
     READERS,
@@ -32,8 +33,14 @@ from kernelzoo.cli.terminal import note, out
 from kernelzoo.domain.target import TargetKind, parse_kind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
+from kernelzoo.signing import public_key
 from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.zoo import ZooEntry
+
+KeysOption = Annotated[
+    list[str] | None,
+    typer.Option("--key", help="A public key to trust; may be given more than once."),
+]
 
 app = typer.Typer(help="What the zoo holds.", no_args_is_help=True)
 for command in (deny, allow, rollback, denied):
@@ -153,6 +160,48 @@ def import_claims(
         f"{answer.accepted} of the fastest {len(request.claims)} claims name a candidate, and are "
         f"measured early; {answer.unknown} are of no space here"
     )
+
+
+@app.command()
+def bundle(
+    name: Annotated[str, typer.Argument(metavar="SET", help="A workload set, or a workload key.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="A new folder, or FILE.zip.")],
+    classes: Annotated[
+        list[str] | None,
+        typer.Option("--class", help="A wasm class, or WASM/WEBGPU; all that voted, if left out."),
+    ] = None,
+    key: KeysOption = None,
+    state: StateOption = STATE,
+    url: UrlOption = None,
+) -> None:
+    """Write signed kernels for a static host, with a zoo.lock to review."""
+    with reach(state, url) as gateway:
+        files = bundles.collect(gateway, name, bundles.parse_classes(classes or ()))
+    found = bundles.verify(files, _keys(key))
+    bundles.write(files, output)
+    size = sum(len(body) for body in files.values())
+    note(
+        f"wrote {found.manifests} manifests and {found.kernels} kernels, {size} bytes, to {output}"
+    )
+    out.print("pages pin " + ", ".join(found.keys))
+
+
+@app.command()
+def verify(
+    place: Annotated[Path, typer.Argument(metavar="BUNDLE", exists=True)], key: KeysOption = None
+) -> None:
+    """Check signatures, hashes and zoo.lock of a bundle. Makes no request."""
+    found = bundles.verify(bundles.read(place), _keys(key))
+    out.print(
+        f"{found.head.set} of {found.head.zoo}, {found.head.made}: {found.manifests} manifests, "
+        f"{found.kernels} kernels, signed by {', '.join(found.keys)}"
+    )
+    if not key:
+        note("that key is what the bundle says; give the one that you trust with --key")
+
+
+def _keys(given: list[str] | None) -> tuple[str, ...]:
+    return tuple(public_key(text) for text in given or ())
 
 
 def _json(gateway: GatewayClient, wanted: Wanted) -> Export:

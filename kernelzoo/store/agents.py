@@ -105,14 +105,16 @@ def open_session(
     peak_gflops: float,
     isolated: bool,
     probe: ProbeLevels | GpuProbeLevels | None = None,
+    application_id: int | None = None,
 ) -> Query[SessionRow]:
     return Query(
         sql="""
             INSERT INTO agent_session
                 (identity_id, device_id, device_class, engine_name, engine_version, peak_gflops,
-                 isolated, probe)
+                 isolated, probe, application_id)
             VALUES (%(identity)s::uuid, %(device_id)s, %(device_class)s, %(engine)s, %(version)s,
-                    %(peak_gflops)s, %(isolated)s, %(probe)s::jsonb)
+                    %(peak_gflops)s, %(isolated)s, %(probe)s::jsonb,
+                    %(application)s)
             RETURNING id
         """,
         parameters={
@@ -124,6 +126,7 @@ def open_session(
             "peak_gflops": peak_gflops,
             "isolated": isolated,
             "probe": msgspec.json.encode(probe).decode() if probe else None,
+            "application": application_id,
         },
         row=SessionRow,
     )

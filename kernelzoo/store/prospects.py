@@ -88,7 +88,9 @@ def borrower(identity_id: UUID, device_class: DeviceClass, session_s: int) -> Qu
     )
 
 
-def next_job(identity_id: UUID, device_class: DeviceClass, after_id: int) -> Query[JobRow]:
+def next_job(
+    identity_id: UUID, device_class: DeviceClass, after_id: int, application_id: int | None = None
+) -> Query[JobRow]:
     """The oldest job after `after_id`, of the space of its device, in which an identity may have
     anything to do: its share, or what is served since it did that.
 
@@ -109,6 +111,7 @@ def next_job(identity_id: UUID, device_class: DeviceClass, after_id: int) -> Que
                 ) share
                 WHERE j.kind = %(kind)s AND j.space = space_of(%(kind)s, %(device_id)s)
                   AND j.state = 'planned' AND j.id > %(after)s
+                  AND is_for(%(application)s, j.workload_key)
                   AND (share.closed_at IS NULL OR EXISTS (
                     SELECT FROM zoo_entry e
                     WHERE e.workload_key = j.workload_key AND e.device_class = %(class)s
@@ -126,7 +129,11 @@ def next_job(identity_id: UUID, device_class: DeviceClass, after_id: int) -> Que
             WHERE reference.job_id = open.id AND reference.state = 'compiled'
             ORDER BY open.id LIMIT 1
         """,
-        parameters={**_of(identity_id, device_class), "after": after_id},
+        parameters={
+            **_of(identity_id, device_class),
+            "after": after_id,
+            "application": application_id,
+        },
         row=JobRow,
     )
 

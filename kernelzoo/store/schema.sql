@@ -106,6 +106,35 @@ COMMENT ON COLUMN identity.failed_at IS
     'When a lease of its last failed a check; in quarantine until enough in a row are valid again.';
 CREATE INDEX identity_network ON identity (network, created_at);
 
+CREATE TABLE application (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text NOT NULL UNIQUE,
+    key_hash text NOT NULL CHECK (key_hash ~ '^[0-9a-f]{64}$'),
+    origins text[] NOT NULL,
+    jobs_per_day integer NOT NULL CHECK (jobs_per_day >= 0),
+    sets integer NOT NULL CHECK (sets >= 0),
+    workloads_per_set integer NOT NULL CHECK (workloads_per_set >= 0),
+    disabled boolean NOT NULL DEFAULT false,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON COLUMN application.key_hash IS 'SHA-256 of the secret part of its key, which nobody keeps.';
+COMMENT ON COLUMN application.origins IS 'Of the pages whose agents may open sessions in its name.';
+
+CREATE TABLE application_set (
+    name text PRIMARY KEY,
+    application_id bigint NOT NULL REFERENCES application
+);
+COMMENT ON TABLE application_set IS 'Who owns a workload set; the operator, where it is not here.';
+CREATE INDEX application_set_owner ON application_set (application_id);
+
+CREATE TABLE application_job (
+    application_id bigint NOT NULL REFERENCES application,
+    job_id bigint NOT NULL REFERENCES tuning_job,
+    asked_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (application_id, job_id)
+);
+COMMENT ON TABLE application_job IS 'Which jobs an application asked for; several may ask for one.';
+
 CREATE TABLE agent_session (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     identity_id uuid NOT NULL REFERENCES identity,
@@ -116,12 +145,14 @@ CREATE TABLE agent_session (
     peak_gflops double precision NOT NULL,
     isolated boolean NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
-    probe jsonb
+    probe jsonb,
+    application_id bigint REFERENCES application
 );
 COMMENT ON COLUMN agent_session.peak_gflops IS
     'Register-only limit as probed in the page: of one core for wasm, of the whole GPU for webgpu.';
 COMMENT ON COLUMN agent_session.probe IS
     'ProbeLevels or GpuProbeLevels of kernelzoo.domain.device; null where not told.';
+COMMENT ON COLUMN agent_session.application_id IS 'In whose name; null where it measures for all.';
 CREATE INDEX agent_session_device ON agent_session (device_id);
 CREATE INDEX agent_session_identity ON agent_session (identity_id, device_class);
 CREATE INDEX agent_session_recent ON agent_session (created_at);
@@ -472,3 +503,11 @@ COMMENT ON COLUMN common_kernel.family IS
 COMMENT ON COLUMN common_kernel.relative_time IS
     'Mean over the classes of its time there over that of the fastest known there.';
 COMMENT ON COLUMN common_kernel.identities IS 'That measured it, over all these classes.';
+
+CREATE FUNCTION is_for(application_id bigint, workload_key text)
+    RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT $1 IS NULL OR EXISTS (
+        SELECT FROM application_set a JOIN workload_set s ON s.name = a.name
+        WHERE a.application_id = $1 AND s.workload_key = $2)
+$$;
+COMMENT ON FUNCTION is_for IS 'Whether a session in this name measures a workload; in none, it measures all.';

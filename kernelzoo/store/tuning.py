@@ -137,8 +137,12 @@ def progress(
     workload_key: str | None = None,
     kind: str | None = None,
     space: str | None = None,
+    asked_by: int | None = None,
 ) -> Query[JobProgress]:
-    """Progress of the jobs that have these properties, newest first; of all jobs without any."""
+    """Progress of the jobs that have these properties, newest first; of all jobs without any.
+
+    `asked_by`: those that this application has asked for.
+    """
     return Query(
         sql="""
             SELECT j.id, j.workload_key, j.kind, j.space, j.state, j.detail, w.flops,
@@ -171,10 +175,19 @@ def progress(
               AND (%(key)s::text IS NULL OR j.workload_key = %(key)s)
               AND (%(kind)s::text IS NULL OR j.kind = %(kind)s)
               AND (%(space)s::text IS NULL OR j.space = %(space)s)
+              AND (%(asked_by)s::bigint IS NULL OR EXISTS (
+                SELECT FROM application_job a
+                WHERE a.application_id = %(asked_by)s AND a.job_id = j.id))
             GROUP BY j.id, w.flops
             ORDER BY j.id DESC
         """,
-        parameters={"id": job_id, "key": workload_key, "kind": kind, "space": space},
+        parameters={
+            "id": job_id,
+            "key": workload_key,
+            "kind": kind,
+            "space": space,
+            "asked_by": asked_by,
+        },
         row=JobProgress,
     )
 

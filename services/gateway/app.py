@@ -10,6 +10,7 @@ from starlette.middleware.cors import CORSMiddleware
 from kernelzoo import __version__, jobs, metrics
 from kernelzoo.exporter import exporting
 from kernelzoo.settings import Settings
+from kernelzoo.signing import Signer
 from kernelzoo.telemetry import configure_logging
 from services.gateway import problems
 from services.gateway.census import Census
@@ -17,7 +18,19 @@ from services.gateway.manifests import ManifestCache
 from services.gateway.middleware import BodyLimit, Counted, StandardHeaders
 from services.gateway.page_loads import PageLoads
 from services.gateway.pool import measured_pool
-from services.gateway.routes import console, denials, leases, models, pages, results, sessions, zoo
+from services.gateway.rates import Rates
+from services.gateway.routes import (
+    applications,
+    console,
+    denials,
+    keys,
+    leases,
+    models,
+    pages,
+    results,
+    sessions,
+    zoo,
+)
 from services.gateway.routes import jobs as job_routes
 from services.gateway.state import State
 from services.gateway.tokens import Tokens
@@ -47,7 +60,10 @@ def application(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     problems.install(app)
-    for module in (sessions, leases, job_routes, zoo, denials, results, models, console, pages):
+    for module in (
+        *(sessions, leases, job_routes, applications),
+        *(zoo, denials, keys, results, models, console, pages),
+    ):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
     app.add_middleware(
@@ -66,6 +82,9 @@ def application(settings: Settings) -> FastAPI:
 def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # First, so that a malformed key ends the process at once.
+        signer = Signer.of(settings.signing_key.get_secret_value())
+        rates = Rates(settings)
         wake = Wake(settings.database_url)
         pool = measured_pool(settings.database_url)
         page_loads = PageLoads(pool)
@@ -83,7 +102,10 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                     wake=wake,
                     manifests=ManifestCache(wake),
                     page_loads=page_loads,
+                    signer=signer,
+                    rates=rates,
                 )
                 yield
+        await rates.close()
 
     return lifespan

@@ -32,7 +32,9 @@ async def try_to_lend(state: State, session: Session, limit: int) -> Lease | Non
         )
         assert borrower is not None, "a session outlived its identity"
         after = 0
-        while job := await fetch_one(db, prospects.next_job(identity, device_class, after)):
+        while job := await fetch_one(
+            db, prospects.next_job(identity, device_class, after, session.application_id)
+        ):
             terms = Terms(
                 limit=limit,
                 cover=cover(state.settings.liars),

@@ -12,6 +12,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState, HitLevel
 from kernelzoo.metrics import MISSING
+from kernelzoo.signing import Signer
 from kernelzoo.store.candidates import KernelRow
 from kernelzoo.store.chain import OfferRow
 from kernelzoo.store.zoo import ServedRow
@@ -127,11 +128,13 @@ def manifest(
         device_classes=[str(device_class) for device_class in device_classes],
         entries=[entry for _, entry in pairs if entry is not None],
         missing=[workload_key for workload_key, entry in pairs if entry is None],
+        signatures=[],
     )
 
 
-def encode(document: Manifest) -> ServedManifest:
-    body = document.model_dump_json().encode()
+def encode(document: Manifest, signer: Signer) -> ServedManifest:
+    """Signed here, once. The tag is of the signatures too: who holds old ones asks again."""
+    body = signer.seal(document.model_dump_json(exclude={"signatures"}).encode())
     etag = f'"{sha256(body).hexdigest()[:32]}"'
     return ServedManifest(body=body, etag=etag, levels=_levels(document))
 

@@ -38,7 +38,11 @@ class StandardHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                # Of Origin, for CORS; ours are the same for every origin, and so is a cache's copy.
+                if "Vary" in headers:
+                    del headers["Vary"]
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)

@@ -38,6 +38,16 @@ def refuse_stranger(*, operated: bool) -> None:
         )
 
 
+def refuse_keyless(*, keyed: bool) -> None:
+    if not keyed:
+        raise Refusal(
+            HTTPStatus.UNAUTHORIZED,
+            "this needs an application's key in the header X-Kernelzoo-Key, or the operator's in "
+            "X-Kernelzoo-Operator",
+            {"WWW-Authenticate": "X-Kernelzoo-Key"},
+        )
+
+
 def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
     document = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
     return JSONResponse(

@@ -1,6 +1,7 @@
 """What the routes share: made once in `app.create`, handed to a route by FastAPI."""
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
@@ -10,8 +11,15 @@ from psycopg_pool import AsyncConnectionPool
 
 from kernelzoo.jobs import Sender
 from kernelzoo.settings import Settings
+from kernelzoo.signing import Signer
+from kernelzoo.store import applications
+from kernelzoo.store.applications import ApplicationRow
+from kernelzoo.store.asynchronous import fetch_one
+from services.gateway.application_keys import ApplicationKey
 from services.gateway.manifests import ManifestCache
 from services.gateway.page_loads import PageLoads
+from services.gateway.problems import Refusal
+from services.gateway.rates import Rates
 from services.gateway.tokens import Session, Tokens, is_operator
 from services.gateway.wake import Wake
 
@@ -25,6 +33,8 @@ class State:
     wake: Wake
     manifests: ManifestCache
     page_loads: PageLoads
+    signer: Signer
+    rates: Rates
 
 
 def _state(request: Request) -> State:
@@ -47,5 +57,35 @@ def _operator(state: Shared, x_kernelzoo_operator: Annotated[str | None, Header(
     return is_operator(x_kernelzoo_operator, state.settings.operator_key.get_secret_value())
 
 
-CurrentSession = Annotated[Session, Depends(_session)]
+async def _agent(state: Shared, session: Annotated[Session, Depends(_session)]) -> Session:
+    await state.rates.agent(str(session.identity_id))
+    return session
+
+
+async def _application(
+    state: Shared, x_kernelzoo_key: Annotated[str | None, Header()] = None
+) -> ApplicationRow | None:
+    """None without a key. Raises Refusal (403) for one that is wrong or whose owner is disabled."""
+    if x_kernelzoo_key is None:
+        return None
+    key = ApplicationKey.parse(x_kernelzoo_key)
+    row = None
+    if key is not None:
+        async with state.pool.connection() as db:
+            row = await fetch_one(db, applications.by_id(key.number))
+    if key is None or row is None or not key.opens(row.key_hash):
+        raise Refusal(
+            HTTPStatus.FORBIDDEN,
+            "the application's key is wrong; the operator has it changed by `kernelzoo app rotate`",
+        )
+    if row.disabled:
+        raise Refusal(
+            HTTPStatus.FORBIDDEN, f"the application {row.name} is disabled; ask the operator"
+        )
+    await state.rates.application(row.id)
+    return row
+
+
+CurrentSession = Annotated[Session, Depends(_agent)]
+Application = Annotated[ApplicationRow | None, Depends(_application)]
 Operator = Annotated[bool, Depends(_operator)]

@@ -20,9 +20,12 @@ _PREFIX_BITS = {4: 24, 6: 48}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
+    """`application_id`: it measures what this application registered, and nothing else."""
+
     session_id: int
     identity_id: UUID
     device_class: DeviceClass
+    application_id: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,7 @@ class Tokens:
                 "sid": session.session_id,
                 "sub": str(session.identity_id),
                 "cls": str(session.device_class),
+                "app": session.application_id or 0,
             },
         )
 
@@ -53,6 +57,7 @@ class Tokens:
             session_id=int(claims["sid"]),
             identity_id=UUID(claims["sub"]),
             device_class=DeviceClass.parse(claims["cls"]),
+            application_id=int(claims.get("app", 0)) or None,
         )
 
     def identity(self, token: str) -> UUID:

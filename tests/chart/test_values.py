@@ -20,8 +20,8 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 
 # Settings that the chart and the images set by themselves.
 OWN = {
-    *("database_url", "redis_url", "operator_key", "token_secret", "client_dist", "alive_file"),
-    *("metrics_host", "metrics_port"),
+    *("database_url", "redis_url", "operator_key", "token_secret", "signing_key"),
+    *("client_dist", "alive_file", "metrics_host", "metrics_port"),
 }
 
 # A zoo that others use has all its defences; only a simulation takes some away.

@@ -26,7 +26,8 @@ export async function fetchArtifact(
   artifact: ArtifactWire,
   signal?: AbortSignal,
 ): Promise<Bytes> {
-  const url = new URL(artifact.url, origin);
+  // Relative, so that a bundle may lie in any folder.
+  const url = new URL(`.${artifact.url}`, origin);
   const bytes = await download(url, signal);
   const digest = sha256Hex(bytes);
   if (digest !== artifact.sha256) {

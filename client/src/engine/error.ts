@@ -3,6 +3,7 @@ export type Stage =
   | "profile"
   | "network"
   | "manifest"
+  | "signature"
   | "artifact"
   | "validate"
   | "compile"

@@ -17,9 +17,9 @@ async function problemDetail(response: Response): Promise<string> {
   return typeof detail === "string" ? detail : `The gateway answered ${response.status}.`;
 }
 
-async function read<T>(response: Response): Promise<Answer<T>> {
+async function read<T>(response: Response, decode: Decode<T>): Promise<Answer<T>> {
   if (response.status === 204) return { kind: "empty" };
-  if (response.ok) return { kind: "ok", value: (await response.json()) as T };
+  if (response.ok) return { kind: "ok", value: await decode(response) };
   const detail = await problemDetail(response);
   if (response.status !== TRY_LATER && response.status < SERVER_FAULT) {
     return { kind: "refused", status: response.status, detail };
@@ -28,10 +28,18 @@ async function read<T>(response: Response): Promise<Answer<T>> {
   return { kind: "unavailable", detail, retryAfterMs: 1000 * (seconds || 0) };
 }
 
-/** One JSON request. A network failure is an answer too; an abort is thrown. */
-export async function ask<T>(url: URL, init: RequestInit = {}): Promise<Answer<T>> {
+type Decode<T> = (response: Response) => Promise<T>;
+
+const json = async <T>(response: Response): Promise<T> => (await response.json()) as T;
+
+/** One request, of JSON unless told. A network failure is an answer too; an abort is thrown. */
+export async function ask<T>(
+  url: URL,
+  init: RequestInit = {},
+  decode: Decode<T> = json,
+): Promise<Answer<T>> {
   try {
-    return await read<T>(await fetch(url, init));
+    return await read(await fetch(url, init), decode);
   } catch (cause) {
     if (init.signal?.aborted) throw cause;
     const detail = `No answer from ${url.origin}. Is the gateway running?`;

@@ -3,7 +3,9 @@ import { KernelZooError } from "../engine/error.js";
 import { type Answer, ask } from "../gateway/answer.js";
 import { now } from "../timing/clock.js";
 import type { Manifest, ManifestEntry } from "../wire/types.js";
+import { addressIn, type Bundle, isBundle } from "./bundle.js";
 import { registerCommand } from "./names.js";
+import { openManifest, type Pins } from "./signature.js";
 
 /** A manifest and how long its request took. */
 export interface TimedManifest {
@@ -26,11 +28,31 @@ function notFound(name: string, detail: string): KernelZooError {
  * Asks whether the manifest has changed, as a device may have voted since the last page load.
  * While the zoo is away, the browser's copy of it serves.
  */
-async function fresh(url: URL, init: RequestInit): Promise<Answer<Manifest>> {
-  const answer = await ask<Manifest>(url, { ...init, cache: "no-cache" });
+async function fresh(url: URL, init: RequestInit): Promise<Answer<string>> {
+  const text = (response: Response): Promise<string> => response.text();
+  const answer = await ask(url, { ...init, cache: "no-cache" }, text);
   if (answer.kind !== "unavailable") return answer;
-  const kept = await ask<Manifest>(url, { ...init, cache: "force-cache" });
+  const kept = await ask(url, { ...init, cache: "force-cache" }, text);
   return kept.kind === "ok" ? kept : answer;
+}
+
+/** What is at `url`, as text; `name` is '' for parts of a bundle. Throws KernelZooError: network, manifest. */
+async function read(url: URL, name: string, signal: AbortSignal | undefined): Promise<string> {
+  const answer = await fresh(url, signal === undefined ? {} : { signal });
+  switch (answer.kind) {
+    case "ok":
+      return answer.value;
+    case "refused":
+      if (name === "") throw new KernelZooError("manifest", `${url}: ${answer.detail}`);
+      if (answer.status === 404) throw notFound(name, answer.detail);
+      throw new KernelZooError("manifest", `The zoo refuses ${name}: ${answer.detail}`);
+    case "unavailable":
+      throw new KernelZooError("network", answer.detail);
+    case "empty":
+      throw new KernelZooError("manifest", `${url.origin} is not a zoo: it answered nothing.`);
+    default:
+      return answer satisfies never;
+  }
 }
 
 /** Whose kernels are asked for: the classes of one device, wasm's first. */
@@ -40,40 +62,73 @@ export interface Asker {
   readonly hardware: Hardware | null;
 }
 
-/**
- * One request for a workload or a set of them.
- * Throws KernelZooError: network, manifest (unknown or malformed name).
- */
-export async function requestManifest(
-  origin: URL,
+/** A zoo, and whom the page believes. */
+export interface Source {
+  readonly origin: URL;
+  readonly pins: Pins;
+  readonly signal: AbortSignal | undefined;
+}
+
+async function addressOf(
+  { origin, signal }: Source,
   name: string,
   { deviceClasses, hardware }: Asker,
-  signal?: AbortSignal,
+): Promise<URL> {
+  if (isBundle(origin)) {
+    const bundle = JSON.parse(await read(origin, name, signal)) as Bundle;
+    return addressIn(bundle, origin, deviceClasses);
+  }
+  const path = [name, ...deviceClasses].map(segment).join("/");
+  const url = new URL(`./v1/zoo/${path}`, origin);
+  if (hardware !== null) url.searchParams.set("hardware", JSON.stringify(hardware));
+  return url;
+}
+
+/** Throws KernelZooError (signature) for a signed manifest of something else. */
+function refuseOther(manifest: Manifest, name: string, deviceClasses: readonly string[]): void {
+  const { set, device_classes } = manifest;
+  if (set === name && device_classes.join() === deviceClasses.join()) return;
+  const found = `${set} on ${device_classes.join()}`;
+  throw new KernelZooError("signature", `A manifest of ${found} was sent for ${name}.`);
+}
+
+/**
+ * One request for a workload or a set of them, two for a bundle, which holds one set.
+ * Throws KernelZooError: network, manifest (unknown or malformed name), signature.
+ */
+export async function requestManifest(
+  source: Source,
+  name: string,
+  asker: Asker,
 ): Promise<TimedManifest> {
   const start = now();
-  const path = [name, ...deviceClasses].map(segment).join("/");
-  const url = new URL(`/v1/zoo/${path}`, origin);
-  if (hardware !== null) url.searchParams.set("hardware", JSON.stringify(hardware));
-  const answer = await fresh(url, signal === undefined ? {} : { signal });
-  switch (answer.kind) {
-    case "ok":
-      return { manifest: answer.value, elapsedMs: now() - start };
-    case "refused":
-      if (answer.status === 404) throw notFound(name, answer.detail);
-      throw new KernelZooError("manifest", `The zoo refuses ${name}: ${answer.detail}`);
-    case "unavailable":
-      throw new KernelZooError("network", answer.detail);
-    case "empty":
-      throw new KernelZooError("manifest", `${origin.origin} is not a zoo: it answered nothing.`);
-    default:
-      return answer satisfies never;
+  const { origin, pins, signal } = source;
+  try {
+    const url = await addressOf(source, name, asker);
+    const manifest = await openManifest(await read(url, name, signal), pins);
+    // A bundle names a class that runs here, and one set that may hold the workload.
+    if (pins !== null && !isBundle(origin)) refuseOther(manifest, name, asker.deviceClasses);
+    return { manifest, elapsedMs: now() - start };
+  } catch (thrown) {
+    if (!(thrown instanceof SyntaxError)) throw thrown;
+    const message = `${origin} is not a zoo, or what it said was changed: ${thrown.message}`;
+    throw new KernelZooError("manifest", message, thrown);
   }
+}
+
+/** All entries of the set `name`. Throws KernelZooError (manifest) where it is another's. */
+export function entriesOf({ set, entries }: Manifest, name: string): readonly ManifestEntry[] {
+  if (set === name) return entries;
+  throw new KernelZooError("manifest", `These are the kernels of ${set}, not of ${name}.`);
 }
 
 /** The entry of `workload`. Throws KernelZooError (manifest) where there is none yet. */
 export function entryOf(manifest: Manifest, workload: string): ManifestEntry {
   const entry = manifest.entries.find((each) => each.workload === workload);
   if (entry !== undefined) return entry;
+  if (!manifest.missing.includes(workload)) {
+    throw new KernelZooError("manifest", `${workload} is not in ${manifest.set}. Add it there.`);
+  }
   throw new KernelZooError(
     "manifest",
     `${workload} is registered, but no kernel of it has been compiled yet. ` +

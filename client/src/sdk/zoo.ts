@@ -6,14 +6,28 @@ import { KernelZooError } from "../engine/error.js";
 import { startThreads, type ThreadCount, type Threads } from "../threads/threads.js";
 import type { ManifestEntry } from "../wire/types.js";
 import { type Backend, chooseTarget, type GpuSide, openGpu } from "./backend.js";
+import { isBundle } from "./bundle.js";
 import { Failures } from "./failures.js";
 import type { GpuBuffers } from "./gpu-kernel.js";
 import type { Kernel } from "./kernel.js";
 import { loadKernel } from "./load.js";
-import { entryOf, requestManifest, type TimedManifest } from "./manifest.js";
+import {
+  entriesOf,
+  entryOf,
+  requestManifest,
+  type Source,
+  type TimedManifest,
+} from "./manifest.js";
 import { constantKey, constantsOf, type InputsOf, type InputViews } from "./names.js";
+import { pinsOf } from "./signature.js";
 
 export interface OpenOptions {
+  /**
+   * The zoo's public keys, as its `/v1/keys` has them: then a manifest that none of these has
+   * signed is refused, and nothing runs that it does not name. Give the next one before the zoo
+   * changes it. Without any, artifacts are held to their hashes, and the manifest is believed.
+   */
+  readonly keys?: readonly string[];
   /** Skips the description and the probe of the device. */
   readonly deviceClass?: string;
   /**
@@ -73,9 +87,7 @@ async function deviceOf(told: string | undefined): Promise<Device> {
 }
 
 /** What a zoo is made from. */
-interface ZooParts extends Device {
-  readonly origin: URL;
-  readonly signal: AbortSignal | undefined;
+interface ZooParts extends Device, Source {
   readonly arena: Arena;
   readonly threads: Threads;
   readonly backend: Backend;
@@ -123,22 +135,22 @@ export class KernelZoo {
 
   /**
    * Describes this device: 100 to 250 ms at the first visit, and up to a second more where there
-   * is WebGPU; later little. Makes no request.
-   * Throws KernelZooError: memory where the browser has no shared WebAssembly memory, run for a
+   * is WebGPU; later little. Makes no request. `url` is a gateway's, or that of the `bundle.json`
+   * of a bundle.
+   * Throws KernelZooError: signature for keys that are none, memory where the browser has no shared WebAssembly memory, run for a
    * senseless number of threads.
    */
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
     const { deviceClass, threads = 1, backend = "auto", device: own, signal } = options;
-    const origin = originOf(url);
+    const source = { origin: originOf(url), pins: pinsOf(options.keys), signal };
     const arena = new Arena();
     const device = await deviceOf(deviceClass);
     const [deviceId = ""] = device.deviceClass.split(":");
     const gpu = await openGpu(backend, deviceId, own);
     // After the probes, which want the processor for themselves.
     const started = await startThreads(arena, threads);
-    const failures = new Failures(origin);
-    const parts = { origin, signal, arena, threads: started, backend, gpu, failures };
-    return new KernelZoo({ ...device, ...parts });
+    const parts = { arena, threads: started, backend, gpu, failures: new Failures(source.origin) };
+    return new KernelZoo({ ...device, ...source, ...parts });
   }
 
   /**
@@ -172,7 +184,7 @@ export class KernelZoo {
    */
   async set(name: string, options: KernelOptions = {}): Promise<ReadonlyMap<string, Kernel>> {
     const found = await this.#manifest(name);
-    const { entries } = found.manifest;
+    const entries = entriesOf(found.manifest, name);
     const kernels = await Promise.all(
       entries.map((entry) => this.#load<InputViews>(found, entry, [], options)),
     );
@@ -186,13 +198,14 @@ export class KernelZoo {
     if (gpu.kind === "gpu") gpu.close();
   }
 
-  /** One request for each name, however often it is asked for; failures are not kept. */
-  #manifest(name: string): Promise<TimedManifest> {
+  /** One request for each name, one for a bundle, however often; failures are not kept. */
+  #manifest(asked: string): Promise<TimedManifest> {
+    const name = isBundle(this.#parts.origin) ? "" : asked;
     const kept = this.#manifests.get(name);
     if (kept !== undefined) return kept;
-    const { origin, hardware, signal } = this.#parts;
+    const { hardware } = this.#parts;
     const classes = [this.deviceClass, this.gpuDeviceClass].filter((each) => each !== null);
-    const requested = requestManifest(origin, name, { deviceClasses: classes, hardware }, signal);
+    const requested = requestManifest(this.#parts, name, { deviceClasses: classes, hardware });
     this.#manifests.set(name, requested);
     requested.catch(() => this.#manifests.delete(name));
     return requested;

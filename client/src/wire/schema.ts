@@ -4,6 +4,70 @@
  */
 
 export interface paths {
+    readonly "/v1/applications": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * List Applications
+         * @description Every application, with what it has used of its quota.
+         */
+        readonly get: operations["list_applications_v1_applications_get"];
+        readonly put?: never;
+        /**
+         * Create
+         * @description Make an application. Its key is in this answer and nowhere else.
+         */
+        readonly post: operations["create_v1_applications_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/applications/{name}/disable": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Disable
+         * @description Its key opens nothing any more, and nobody opens a session in its name. Its sets stay.
+         */
+        readonly post: operations["disable_v1_applications__name__disable_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/applications/{name}/key": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Rotate
+         * @description A new key; the old one ends at once. A disabled application comes back.
+         */
+        readonly post: operations["rotate_v1_applications__name__key_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/artifacts/{sha256}.{kind}": {
         readonly parameters: {
             readonly query?: never;
@@ -158,7 +222,7 @@ export interface paths {
         };
         /**
          * List Jobs
-         * @description How far each job has come, newest first.
+         * @description How far each job has come, newest first; with an application's key those it asked for.
          */
         readonly get: operations["list_jobs_v1_jobs_get"];
         readonly put?: never;
@@ -402,6 +466,26 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/sets": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * List Sets
+         * @description An application's own sets; all, for the operator.
+         */
+        readonly get: operations["list_sets_v1_sets_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/sets/{name}": {
         readonly parameters: {
             readonly query?: never;
@@ -503,6 +587,48 @@ export interface components {
          * @enum {string}
          */
         readonly AdviceBasis: "measured" | "none";
+        /**
+         * Application
+         * @description What it may use, and what of it is used: sets, and jobs of the last 24 hours.
+         */
+        readonly Application: {
+            /** Created At */
+            readonly created_at: string;
+            /** Disabled */
+            readonly disabled: boolean;
+            /** Jobs Today */
+            readonly jobs_today: number;
+            /** Name */
+            readonly name: string;
+            /** Origins */
+            readonly origins: readonly string[];
+            readonly quota: components["schemas"]["QuotaWire"];
+            /** Sets */
+            readonly sets: number;
+        };
+        /** ApplicationList */
+        readonly ApplicationList: {
+            /** Applications */
+            readonly applications: readonly components["schemas"]["Application"][];
+        };
+        /**
+         * ApplicationRequest
+         * @description `origins` are as browsers write them: scheme, host, and port where it is not the usual.
+         */
+        readonly ApplicationRequest: {
+            /** Name */
+            readonly name: string;
+            /** Origins */
+            readonly origins: readonly string[];
+            /**
+             * @default {
+             *       "jobs_per_day": 50,
+             *       "sets": 10,
+             *       "workloads_per_set": 128
+             *     }
+             */
+            readonly quota: components["schemas"]["QuotaWire"];
+        };
         /**
          * ArtifactWire
          * @description `url` is relative to the gateway's origin. See the ABI in `kernelzoo/domain/artifact.py`.
@@ -1096,6 +1222,11 @@ export interface components {
              */
             readonly workload: string;
         };
+        /** KeyList */
+        readonly KeyList: {
+            /** Keys */
+            readonly keys: readonly components["schemas"]["PublicKey"][];
+        };
         /**
          * LayoutWire
          * @description `tensor` is wanted in the layout of this id, which `pack` makes of it as it comes.
@@ -1166,6 +1297,9 @@ export interface components {
          * Manifest
          * @description `device_classes` as they were asked for, `missing` the workloads of the set for which no
          *     kernel has been compiled yet.
+         *
+         *     `signatures` is the last member and signs the bytes of the document without it: all before the
+         *     last `,"signatures":`, and a closing brace. What is behind that is signed by nobody.
          */
         readonly Manifest: {
             /** Device Classes */
@@ -1181,6 +1315,8 @@ export interface components {
             readonly missing: readonly string[];
             /** Set */
             readonly set: string;
+            /** Signatures */
+            readonly signatures: readonly components["schemas"]["SignatureWire"][];
         };
         /**
          * ManifestEntry
@@ -1226,6 +1362,16 @@ export interface components {
             readonly sampled_entries: readonly number[];
             /** Samples Ns */
             readonly samples_ns: readonly number[];
+        };
+        /**
+         * NewKey
+         * @description `key` is told once and kept by nobody here.
+         */
+        readonly NewKey: {
+            /** Key */
+            readonly key: string;
+            /** Name */
+            readonly name: string;
         };
         /**
          * Outcome
@@ -1274,6 +1420,18 @@ export interface components {
             readonly recent_s: number;
             /** Workloads */
             readonly workloads: number;
+        };
+        /**
+         * OwnedSet
+         * @description `application` is null where the set is the operator's.
+         */
+        readonly OwnedSet: {
+            /** Application */
+            readonly application: string | null;
+            /** Name */
+            readonly name: string;
+            /** Workloads */
+            readonly workloads: readonly string[];
         };
         /**
          * Problem
@@ -1329,6 +1487,55 @@ export interface components {
              * @example matmul:f32:m384k768n768
              */
             readonly workload: string;
+        };
+        /**
+         * PublicKey
+         * @description `x` is the key in base64url; `kid` is the same, since a key is its own id here.
+         */
+        readonly PublicKey: {
+            /**
+             * Crv
+             * @default Ed25519
+             * @constant
+             */
+            readonly crv: "Ed25519";
+            /** Kid */
+            readonly kid: string;
+            /**
+             * Kty
+             * @default OKP
+             * @constant
+             */
+            readonly kty: "OKP";
+            /**
+             * Use
+             * @default sig
+             * @constant
+             */
+            readonly use: "sig";
+            /** X */
+            readonly x: string;
+        };
+        /**
+         * QuotaWire
+         * @description Tuning jobs within 24 hours, sets in all, workloads in each.
+         */
+        readonly QuotaWire: {
+            /**
+             * Jobs Per Day
+             * @default 50
+             */
+            readonly jobs_per_day: number;
+            /**
+             * Sets
+             * @default 10
+             */
+            readonly sets: number;
+            /**
+             * Workloads Per Set
+             * @default 128
+             */
+            readonly workloads_per_set: number;
         };
         /**
          * Reason
@@ -1413,11 +1620,15 @@ export interface components {
          * SessionRequest
          * @description A session is for one target; an agent that measures both opens two with one identity.
          *
+         *     `application`: the name in which a page's agent measures, and then nothing but its workloads;
+         *     the page must be of one of the application's origins.
          *     `identity` is what an earlier session of this browser was given, if any. `peak_gflops` is the
          *     probe's register-only limit, to the nearest quarter octave: of one core for wasm, of the whole
          *     GPU for webgpu. `probe` is of the target's kind.
          */
         readonly SessionRequest: {
+            /** Application */
+            readonly application?: string | null;
             readonly engine: components["schemas"]["EngineWire"];
             /** Features */
             readonly features: readonly string[];
@@ -1452,6 +1663,21 @@ export interface components {
             readonly identity: string;
             /** Token */
             readonly token: string;
+        };
+        /** SetList */
+        readonly SetList: {
+            /** Sets */
+            readonly sets: readonly components["schemas"]["OwnedSet"][];
+        };
+        /**
+         * SignatureWire
+         * @description Ed25519 by `key`, whose id is the public key itself; both in base64url without padding.
+         */
+        readonly SignatureWire: {
+            /** Key */
+            readonly key: string;
+            /** Signature */
+            readonly signature: string;
         };
         /**
          * TargetKind
@@ -1619,6 +1845,136 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    readonly list_applications_v1_applications_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ApplicationList"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly create_v1_applications_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["ApplicationRequest"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 201: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["NewKey"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly disable_v1_applications__name__disable_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path: {
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly rotate_v1_applications__name__key_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path: {
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["NewKey"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly get_artifact_v1_artifacts__sha256___kind__get: {
         readonly parameters: {
             readonly query?: never;
@@ -1884,7 +2240,9 @@ export interface operations {
             readonly query?: {
                 readonly workload?: string | null;
             };
-            readonly header?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-key"?: string | null;
+            };
             readonly path?: never;
             readonly cookie?: never;
         };
@@ -1915,6 +2273,7 @@ export interface operations {
             readonly query?: never;
             readonly header?: {
                 readonly "x-kernelzoo-operator"?: string | null;
+                readonly "x-kernelzoo-key"?: string | null;
             };
             readonly path?: never;
             readonly cookie?: never;
@@ -2310,6 +2669,7 @@ export interface operations {
         readonly parameters: {
             readonly query?: never;
             readonly header?: {
+                readonly origin?: string | null;
                 readonly "x-kernelzoo-operator"?: string | null;
             };
             readonly path?: never;
@@ -2341,11 +2701,44 @@ export interface operations {
             };
         };
     };
+    readonly list_sets_v1_sets_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+                readonly "x-kernelzoo-key"?: string | null;
+            };
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["SetList"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly put_set_v1_sets__name__put: {
         readonly parameters: {
             readonly query?: never;
             readonly header?: {
                 readonly "x-kernelzoo-operator"?: string | null;
+                readonly "x-kernelzoo-key"?: string | null;
             };
             readonly path: {
                 readonly name: string;

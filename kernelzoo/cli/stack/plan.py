@@ -95,6 +95,7 @@ def _environment(keys: Keys, database_url: str, options: StackOptions) -> Enviro
         ("KERNELZOO_REDIS_URL", f"redis://{LOOPBACK}:{options.redis_port}/0"),
         ("KERNELZOO_OPERATOR_KEY", keys.operator),
         ("KERNELZOO_TOKEN_SECRET", keys.token_secret),
+        ("KERNELZOO_SIGNING_KEY", keys.signing),
         *options.overrides,
     )
 

@@ -1,19 +1,29 @@
-"""Tuning jobs and workload sets: registered by the operator, read by anyone."""
+"""Tuning jobs and workload sets: registered by the operator and by applications."""
 
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, BackgroundTasks, Path, Response
+from psycopg import AsyncConnection
 
 from kernelzoo import jobs
 from kernelzoo.domain.gpu import first_space
 from kernelzoo.domain.target import TargetKind, refuse_unsupported
 from kernelzoo.domain.workload import Workload
-from kernelzoo.store import tuning
+from kernelzoo.store import applications, tuning
+from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
-from services.gateway.problems import Refusal, refuse_stranger
-from services.gateway.state import Operator, Shared
-from services.gateway.wire.jobs import Job, JobList, JobRequest, WorkloadSet, WorkloadSetRequest
+from services.gateway.problems import Refusal, refuse_keyless
+from services.gateway.state import Application, Operator, Shared
+from services.gateway.wire.jobs import (
+    Job,
+    JobList,
+    JobRequest,
+    OwnedSet,
+    SetList,
+    WorkloadSet,
+    WorkloadSetRequest,
+)
 from services.gateway.wire.model import WorkloadKey
 
 router = APIRouter(tags=["tuning"])
@@ -27,33 +37,40 @@ async def open_job(
     response: Response,
     state: Shared,
     operated: Operator,
+    application: Application,
     after: BackgroundTasks,
 ) -> Job:
     """Tune a workload for a target kind. Asking again answers 200 with the job that exists."""
-    refuse_stranger(operated=operated)
+    refuse_keyless(keyed=operated or application is not None)
     workload, kind = Workload.parse(body.workload), TargetKind(body.kind)
     refuse_unsupported(workload, kind)
-    async with state.pool.connection() as db:
-        async with db.transaction():
-            await execute(db, tuning.register_workload(workload))
-            opened = await fetch_one(db, tuning.open_job(workload, kind))
+    async with state.pool.connection() as db, db.transaction():
+        if application is not None:
+            await execute(db, applications.lock(application.id))
+        await execute(db, tuning.register_workload(workload))
+        opened = await fetch_one(db, tuning.open_job(workload, kind))
         progress = await fetch_one(
             db,
             tuning.progress(workload_key=workload.key, kind=kind, space=first_space(kind)),
         )
+        assert progress is not None
+        if application is not None:
+            await _charge(db, application, progress.id)
     if opened is None:
         response.status_code = HTTPStatus.OK
     else:
         after.add_task(state.send, jobs.plan_space(opened.id))
-    assert progress is not None
     return described(progress)
 
 
 @router.get("/v1/jobs")
-async def list_jobs(state: Shared, workload: WorkloadKey | None = None) -> JobList:
-    """How far each job has come, newest first."""
+async def list_jobs(
+    state: Shared, application: Application, workload: WorkloadKey | None = None
+) -> JobList:
+    """How far each job has come, newest first; with an application's key those it asked for."""
+    asked_by = application.id if application else None
     async with state.pool.connection() as db:
-        rows = await fetch_all(db, tuning.progress(workload_key=workload))
+        rows = await fetch_all(db, tuning.progress(workload_key=workload, asked_by=asked_by))
     return JobList(jobs=[described(row) for row in rows])
 
 
@@ -69,17 +86,72 @@ async def get_job(job: Annotated[int, Path(ge=1, lt=1 << 63)], state: Shared) ->
 
 @router.put("/v1/sets/{name}")
 async def put_set(
-    name: SetName, body: WorkloadSetRequest, state: Shared, operated: Operator
+    name: SetName,
+    body: WorkloadSetRequest,
+    state: Shared,
+    operated: Operator,
+    application: Application,
 ) -> WorkloadSet:
     """Name the workloads of an application, so that a page asks for all of them at once."""
-    refuse_stranger(operated=operated)
+    refuse_keyless(keyed=operated or application is not None)
     workloads = [Workload.parse(key) for key in dict.fromkeys(body.workloads)]
     async with state.pool.connection() as db, db.transaction():
+        if application is not None:
+            await _own(db, application, name, len(workloads))
         await execute(db, tuning.clear_set(name))
         for position, workload in enumerate(workloads):
             await execute(db, tuning.register_workload(workload))
             await execute(db, tuning.add_to_set(name, position, workload.key))
     return WorkloadSet(name=name, workloads=[workload.key for workload in workloads])
+
+
+@router.get("/v1/sets")
+async def list_sets(state: Shared, operated: Operator, application: Application) -> SetList:
+    """An application's own sets; all, for the operator."""
+    refuse_keyless(keyed=operated or application is not None)
+    async with state.pool.connection() as db:
+        rows = await fetch_all(db, applications.sets(application.id if application else None))
+    return SetList(
+        sets=[
+            OwnedSet(name=row.name, application=row.application, workloads=row.workloads)
+            for row in rows
+        ]
+    )
+
+
+async def _charge(db: AsyncConnection[Any], application: ApplicationRow, job_id: int) -> None:
+    """Raises Refusal (429) for one job too many; the transaction takes it back."""
+    most = application.jobs_per_day
+    if await fetch_one(db, applications.ask_for_job(application.id, job_id, most)) is None:
+        raise Refusal(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            f"{application.name} may open {most} tuning jobs within 24 hours and has; "
+            "come back tomorrow, or ask the operator for more",
+            {"Retry-After": "3600"},
+        )
+
+
+async def _own(
+    db: AsyncConnection[Any], application: ApplicationRow, set_name: str, workloads: int
+) -> None:
+    """Raises Refusal unless the set is the application's, or becomes it within its quota."""
+    if workloads > application.workloads_per_set:
+        raise Refusal(
+            HTTPStatus.FORBIDDEN,
+            f"{application.name} may have {application.workloads_per_set} workloads in a set, "
+            f"not {workloads}; ask the operator for more",
+        )
+    await execute(db, applications.lock(application.id))
+    owned = await fetch_one(db, applications.owner(set_name))
+    if owned is not None and owned.application_id != application.id:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"the set {set_name} is another's; take another name")
+    made = applications.own_set(application.id, set_name, application.sets)
+    if await fetch_one(db, made) is None:
+        raise Refusal(
+            HTTPStatus.FORBIDDEN,
+            f"{application.name} may have {application.sets} sets and has; "
+            "ask the operator for more",
+        )
 
 
 def described(row: tuning.JobProgress) -> Job:

@@ -123,7 +123,8 @@ async def _build(
         if known is None:
             known = await fetch_one(db, agents.hardware(classes[0].device_id))
         found = [await _answers(db, keys, each, known, quorum) for each in classes]
-    return manifests.encode(manifests.manifest(name, classes, found, quorum=quorum))
+    document = manifests.manifest(name, classes, found, quorum=quorum)
+    return manifests.encode(document, state.signer)
 
 
 async def _answers(

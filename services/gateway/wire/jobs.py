@@ -53,3 +53,15 @@ class WorkloadSetRequest(WireModel):
 class WorkloadSet(WireModel):
     name: str
     workloads: list[WorkloadKey]
+
+
+class OwnedSet(WireModel):
+    """`application` is null where the set is the operator's."""
+
+    name: str
+    application: str | None
+    workloads: list[str]
+
+
+class SetList(WireModel):
+    sets: list[OwnedSet]

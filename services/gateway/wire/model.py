@@ -21,6 +21,9 @@ ShortText = Annotated[str, StringConstraints(max_length=64, pattern=r"^[\x20-\x7
 Feature = Annotated[str, StringConstraints(max_length=40, pattern=r"^[a-z0-9-]+$")]
 
 
+ApplicationName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
+
+
 class WireModel(BaseModel):
     """Unknown fields are an error, values are not coerced, instances do not change."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from kernelzoo.domain.target import TargetKind
-from services.gateway.wire.model import Feature, Rho, ShortText, WireModel
+from services.gateway.wire.model import ApplicationName, Feature, Rho, ShortText, WireModel
 
 
 class HardwareWire(WireModel):
@@ -61,6 +61,8 @@ PROBES = {TargetKind.WASM: WasmProbeWire, TargetKind.WEBGPU: WebGpuProbeWire}
 class SessionRequest(WireModel):
     """A session is for one target; an agent that measures both opens two with one identity.
 
+    `application`: the name in which a page's agent measures, and then nothing but its workloads;
+    the page must be of one of the application's origins.
     `identity` is what an earlier session of this browser was given, if any. `peak_gflops` is the
     probe's register-only limit, to the nearest quarter octave: of one core for wasm, of the whole
     GPU for webgpu. `probe` is of the target's kind.
@@ -75,6 +77,7 @@ class SessionRequest(WireModel):
     isolated: bool
     probe: WasmProbeWire | WebGpuProbeWire | None = None
     identity: Annotated[str, Field(max_length=1024)] | None = None
+    application: ApplicationName | None = None
 
     @model_validator(mode="after")
     def _refuse_other_probe(self) -> Self:

@@ -98,9 +98,19 @@ class ManifestEntry(WireModel):
     advice: Advice
 
 
+class SignatureWire(WireModel):
+    """Ed25519 by `key`, whose id is the public key itself; both in base64url without padding."""
+
+    key: str
+    signature: str
+
+
 class Manifest(WireModel):
     """`device_classes` as they were asked for, `missing` the workloads of the set for which no
     kernel has been compiled yet.
+
+    `signatures` is the last member and signs the bytes of the document without it: all before the
+    last `,"signatures":`, and a closing brace. What is behind that is signed by nobody.
     """
 
     manifest: Literal[1]
@@ -108,6 +118,7 @@ class Manifest(WireModel):
     device_classes: list[str]
     entries: list[ManifestEntry]
     missing: list[WorkloadKey]
+    signatures: list[SignatureWire]
 
 
 class ZooEntry(WireModel):

@@ -31,7 +31,7 @@ def _watched(grafana: GrafanaPlan | None = None) -> MonitoringPlan:
 
 def _plan(monitoring: MonitoringPlan | None) -> dict[str, ProcessSpec]:
     options = StackOptions(host="127.0.0.1", port=8787, redis_port=1, monitoring=monitoring)
-    keys = Keys(operator="o", token_secret="t")
+    keys = Keys(operator="o", token_secret="t", signing="s")
     return {spec.name: spec for spec in plan_stack(PLACE, keys, DATABASE, options)}
 
 

@@ -10,7 +10,7 @@ from kernelzoo.cli.stack.plan import FleetPlan, StackOptions, plan_stack
 from kernelzoo.cli.stack.process import ProcessSpec, Tier
 
 PLACE = Place(root=Path("/state"))
-KEYS = Keys(operator="operator-secret", token_secret="token-secret")
+KEYS = Keys(operator="operator-secret", token_secret="token-secret", signing="signing-secret")
 
 
 def _plan(agents: int = 0, host: str = "127.0.0.1") -> tuple[ProcessSpec, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kernelzoo.signing import Signer
 from tests.environment import READ, SECRETS, SINGLE, missing, needless_secrets, unknown
 
 ROOT = Path(__file__).parents[3]
@@ -92,11 +93,26 @@ def test_the_keys_are_made_once_and_for_their_owner_alone(tmp_path: Path) -> Non
     lines = made.read_text().splitlines()
     keys = dict(line.split("=") for line in lines)
     assert keys.keys() == set(re.findall(r"\$\{(\w+):\?", TEXT))
-    assert all(re.fullmatch("[0-9a-f]{64}", key) for key in keys.values())
-    assert len(set(keys.values())) == len(keys)
+    assert len(Signer.of(keys["KERNELZOO_SIGNING_KEY"]).public_keys) == 1
+    others = {key for name, key in keys.items() if name != "KERNELZOO_SIGNING_KEY"}
+    assert all(re.fullmatch("[0-9a-f]{64}", key) for key in others)
+    assert len(others) == len(keys) - 1
     assert made.stat().st_mode & 0o777 == 0o600
     subprocess.run([script], check=True, capture_output=True)
     assert made.read_text().splitlines() == lines
+
+
+def test_keys_that_a_new_version_needs_are_added_and_the_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "docker").mkdir()
+    script = shutil.copy(ROOT / "docker" / "keys.sh", tmp_path / "docker")
+    made = tmp_path / ".env"
+    made.write_text("KERNELZOO_OPERATOR_KEY=mine\nKERNELZOO_QUORUM=1\n")
+    said = subprocess.run([script], check=True, capture_output=True, text=True).stdout
+    lines = made.read_text().splitlines()
+    assert lines[:2] == ["KERNELZOO_OPERATOR_KEY=mine", "KERNELZOO_QUORUM=1"]
+    assert [line.split("=")[0] for line in lines[2:]] == said.split(":")[1].split()
+    assert "KERNELZOO_SIGNING_KEY" in said
+    assert made.stat().st_mode & 0o777 == 0o600
 
 
 def test_scripts_can_be_run() -> None:

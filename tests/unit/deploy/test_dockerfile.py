@@ -80,6 +80,8 @@ def test_an_image_runs_as_nobody_in_particular_and_is_checked(image: str) -> Non
 @pytest.mark.parametrize("image", ["gateway", "compile", "aggregate"])
 def test_an_image_runs_what_the_local_stack_runs(image: str) -> None:
     options = StackOptions(host="127.0.0.1", port=8787, redis_port=1)
-    plan = plan_stack(Place(root=Path("/s")), Keys(operator="o", token_secret="t"), "", options)
+    plan = plan_stack(
+        Place(root=Path("/s")), Keys(operator="o", token_secret="t", signing="s"), "", options
+    )
     (spec,) = (spec for spec in plan if spec.name == image)
     assert sorted(_portable(_instruction(image, "CMD"))) == sorted(_portable([*spec.command]))

@@ -1,0 +1,195 @@
+import assert from "node:assert/strict";
+import { generateKeyPairSync, sign } from "node:crypto";
+import { type TestContext, test } from "node:test";
+import { type Bundle, chooseManifest } from "../src/sdk/bundle.js";
+import { KernelZoo, type KernelZooError } from "../src/sdk/index.js";
+import { bytesOf, tinyKernel } from "./kernels.js";
+
+const N = 8;
+const KEY = `add:f32:n${N}`;
+const CLASS = "0123456789abcdef:r1-0:wasm+simd128";
+
+interface Pair {
+  readonly pin: string;
+  readonly seal: (document: object) => string;
+}
+
+/** As `kernelzoo/signing.py` signs, by Node's own Ed25519. */
+function pair(): Pair {
+  const { publicKey, privateKey } = generateKeyPairSync("ed25519");
+  const pin = publicKey.export({ format: "jwk" }).x as string;
+  const seal = (document: object): string => {
+    const text = JSON.stringify(document);
+    const signature = sign(null, Buffer.from(text), privateKey).toString("base64url");
+    return `${text.slice(0, -1)},"signatures":[{"key":"${pin}","signature":"${signature}"}]}`;
+  };
+  return { pin, seal };
+}
+
+const OLD = pair();
+const NEW = pair();
+
+const served = (name: "add" | "subtract") => ({
+  tolerance: 1e-6,
+  level: "default",
+  kernel: tinyKernel(name, N),
+  fallback: tinyKernel(name, N),
+  state: null,
+  version: null,
+  evidence: null,
+  timing: null,
+});
+
+const manifestOf = (set = KEY, name: "add" | "subtract" = "add") => ({
+  manifest: 1,
+  set,
+  device_classes: [CLASS],
+  entries: [
+    {
+      workload: KEY,
+      flops: N,
+      wasm: served(name),
+      webgpu: null,
+      advice: { target: "wasm", basis: "none" },
+    },
+  ],
+  missing: [],
+});
+
+/** Answers each path with its text, and artifacts with their bytes wherever they lie. */
+function serve(t: TestContext, texts: Readonly<Record<string, string>>): string[] {
+  const asked: string[] = [];
+  t.mock.method(globalThis, "fetch", async ({ pathname }: URL) => {
+    asked.push(pathname);
+    const text = texts[pathname];
+    if (text !== undefined) return new Response(text);
+    return pathname.endsWith(".wasm")
+      ? new Response(bytesOf("add"))
+      : new Response("", { status: 404 });
+  });
+  return asked;
+}
+
+const PATH = `/v1/zoo/${KEY}/${CLASS}`;
+
+const open = (keys?: readonly string[], url = "http://zoo.test"): Promise<KernelZoo> =>
+  KernelZoo.open(url, { deviceClass: CLASS, ...(keys === undefined ? {} : { keys }) });
+
+const refused = (words: RegExp) => (error: unknown) => {
+  assert.equal((error as KernelZooError).stage, "signature");
+  assert.match((error as KernelZooError).message, words);
+  return true;
+};
+
+test("a manifest that a pinned key has signed is read, the old one or the new", async (t) => {
+  serve(t, { [PATH]: NEW.seal(manifestOf()) });
+  const kernel = await (await open([OLD.pin, NEW.pin])).kernel(KEY);
+  assert.equal(kernel.run({ a: new Array(N).fill(2), b: new Array(N).fill(3) })[0], 5);
+});
+
+test("a manifest that only others have signed is refused, with their key", async (t) => {
+  serve(t, { [PATH]: OLD.seal(manifestOf()) });
+  await assert.rejects((await open([NEW.pin])).kernel(KEY), refused(new RegExp(OLD.pin)));
+  await assert.rejects((await open([])).kernel(KEY), refused(/No valid signature/));
+});
+
+test("a manifest that was changed after it was signed is refused at every byte", async (t) => {
+  const sealed = OLD.seal(manifestOf());
+  const texts: Record<string, string> = {};
+  serve(t, texts);
+  for (let at = 0; at < sealed.length - 4; at += 97) {
+    const other = String.fromCharCode(sealed.charCodeAt(at) ^ 1);
+    texts[PATH] = sealed.slice(0, at) + other + sealed.slice(at + 1);
+    await assert.rejects((await open([OLD.pin])).kernel(KEY), `byte ${at}`);
+  }
+});
+
+test("members behind the signatures are not read, whatever their names", async (t) => {
+  const { entries } = manifestOf(KEY, "subtract");
+  const more = `,"entries":${JSON.stringify(entries)}}`;
+  serve(t, { [PATH]: `${OLD.seal(manifestOf()).slice(0, -1)}${more}` });
+  const kernel = await (await open([OLD.pin])).kernel(KEY);
+  assert.equal(kernel.info.sha256, tinyKernel("add", N).sha256);
+});
+
+test("a signed manifest of another set or class is refused", async (t) => {
+  const texts = { [PATH]: OLD.seal(manifestOf("another")) };
+  serve(t, texts);
+  await assert.rejects((await open([OLD.pin])).kernel(KEY), refused(/of another on .* was sent/));
+  const other = `${CLASS}+relaxed-simd`;
+  texts[PATH] = OLD.seal({ ...manifestOf(), device_classes: [other] });
+  await assert.rejects((await open([OLD.pin])).kernel(KEY), refused(/relaxed-simd was sent/));
+});
+
+test("without pins a zoo without a key serves, with pins it is refused", async (t) => {
+  serve(t, { [PATH]: JSON.stringify(manifestOf()) });
+  assert.equal((await (await open()).kernel(KEY)).info.level, "default");
+  await assert.rejects((await open([OLD.pin])).kernel(KEY), refused(/not signed/));
+});
+
+test("where the platform cannot check, pinned pages run nothing and are told why", async (t) => {
+  serve(t, { [PATH]: OLD.seal(manifestOf()) });
+  t.mock.method(crypto.subtle, "importKey", async () => {
+    throw new DOMException("Unrecognized name.", "NotSupportedError");
+  });
+  await assert.rejects((await open([OLD.pin])).kernel(KEY), refused(/cannot check Ed25519/));
+  t.mock.getter(globalThis, "crypto", () => ({}));
+  await assert.rejects((await open([OLD.pin])).kernel(KEY), refused(/secure context/));
+});
+
+test("a pin that is no key is refused before anything is asked for", async () => {
+  await assert.rejects(open(["not a key"]), refused(/not a key is no key/));
+});
+
+const W = (id: string, features: string) => `${id.padEnd(16, id)}:r1-0:wasm${features}`;
+const G = (id: string, features = "") => `${id.padEnd(16, id)}:r101-0:webgpu${features}`;
+
+const bundleOf = (...manifests: string[][]): Bundle => ({
+  bundle: 1,
+  set: "model",
+  manifests: manifests.map((device_classes, i) => ({ device_classes, url: `/${i}` })),
+});
+
+test("a bundle has the device's own manifest, else one whose features the device has", () => {
+  const any = [
+    [W("0", "+relaxed-simd+simd128"), G("0")],
+    [W("0", "+relaxed-simd+simd128")],
+    [W("0", "+simd128"), G("0")],
+    [W("0", "+simd128")],
+  ];
+  const bundle = bundleOf(...any, [W("a", "+simd128"), G("b")], [W("a", "+simd128")]);
+  const chosen = (...own: string[]) => chooseManifest(bundle, own)?.url;
+  assert.equal(chosen(W("a", "+simd128")), "/5");
+  assert.equal(chosen(W("a", "+simd128"), G("b")), "/4");
+  assert.equal(chosen(W("c", "+relaxed-simd+simd128")), "/1");
+  assert.equal(chosen(W("c", "+simd128"), G("c", "+subgroups")), "/2");
+  assert.equal(chosen(W("c", "+simd128")), "/3");
+  assert.equal(chosen(W("c", "")), undefined);
+});
+
+const BUNDLE = "http://static.test/deep/bundle.json";
+
+test("a bundle in any folder serves a set and its kernels from two requests", async (t) => {
+  const index = {
+    bundle: 1,
+    set: "model",
+    manifests: [{ device_classes: [CLASS], url: "/m.json" }],
+  };
+  const asked = serve(t, {
+    "/deep/bundle.json": JSON.stringify(index),
+    "/deep/m.json": OLD.seal(manifestOf("model")),
+  });
+  const zoo = await open([OLD.pin], BUNDLE);
+  const kernel = await zoo.kernel(KEY);
+  assert.equal(kernel.run({ a: new Array(N).fill(2), b: new Array(N).fill(3) })[0], 5);
+  assert.deepEqual([...(await zoo.set("model")).keys()], [KEY]);
+  assert.equal(asked.filter((path) => path.endsWith(".json")).length, 2);
+  assert.ok(asked.includes(`/deep${tinyKernel("add", N).url}`));
+  await assert.rejects(zoo.set("other"), /kernels of model, not of other/);
+  await assert.rejects(zoo.kernel("matmul:f32:m1k2n3"), /is not in model/);
+});
+
+test("a host that answers with a page of its own is no bundle", async (t) => {
+  serve(t, { "/deep/bundle.json": "<!doctype html>" });
+  await assert.rejects((await open([OLD.pin], BUNDLE)).kernel(KEY), /is not a zoo/);
+});

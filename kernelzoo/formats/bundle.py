@@ -1,0 +1,145 @@
+"""A zoo on a static host: what its files are called, and `zoo.lock`, which people review.
+
+    bundle.json                     which manifest is for which classes of devices
+    zoo.lock                        what the manifests say, a few lines for each kernel
+    v1/manifests/<sha256>.json      signed by the gateway, byte for byte as it served them
+    v1/artifacts/<sha256>.<kind>    at the paths that manifests name
+
+The browser's part is client/src/sdk/bundle.ts.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+
+from kernelzoo.domain.device import DeviceClass, PrimitiveVector
+from kernelzoo.domain.target import Target, TargetKind
+from kernelzoo.errors import InvalidInput
+
+INDEX = "bundle.json"
+LOCK = "zoo.lock"
+VERSION = 1
+
+_ANY_DEVICE = "0" * 16
+_NO_RHO = PrimitiveVector(suite=0, bits="0")
+# What browsers offer: most have relaxed SIMD, and kernels without SIMD are not made.
+_WASM_FEATURES = (("relaxed-simd", "simd128"), ("simd128",))
+
+Classes = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRow:
+    """What a class is served for a workload. `evidence` is '' where nobody has voted."""
+
+    workload: str
+    device_class: str
+    candidate: str
+    artifact: str
+    fallback: str
+    level: str
+    version: int | None
+    state: str | None
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockHead:
+    """Where a bundle is from. `keys` are public, `made` is an ISO 8601 date."""
+
+    set: str
+    zoo: str
+    made: str
+    keys: tuple[str, ...]
+
+
+def any_device(kind: TargetKind, features: tuple[str, ...]) -> str:
+    """The class of devices of which nothing is known but what kernels may require."""
+    target = Target.of(kind, features)
+    return str(DeviceClass(device_id=_ANY_DEVICE, rho=_NO_RHO, target=target))
+
+
+def any_classes() -> tuple[Classes, ...]:
+    """For devices that a bundle does not know, the richest first."""
+    gpu = any_device(TargetKind.WEBGPU, ())
+    wasm = [any_device(TargetKind.WASM, features) for features in _WASM_FEATURES]
+    return tuple(classes for each in wasm for classes in ((each, gpu), (each,)))
+
+
+def paired(device_classes: Iterable[str]) -> tuple[Classes, ...]:
+    """What pages ask for: each wasm class, and with it each webgpu class of its device."""
+    parsed = [DeviceClass.parse(text) for text in dict.fromkeys(device_classes)]
+    wasm = [each for each in parsed if each.target.kind is TargetKind.WASM]
+    gpu = [each for each in parsed if each.target.kind is TargetKind.WEBGPU]
+    return tuple(
+        classes
+        for one in wasm
+        for classes in (
+            (str(one),),
+            *((str(one), str(two)) for two in gpu if two.device_id == one.device_id),
+        )
+    )
+
+
+def manifest_path(body: bytes) -> str:
+    return f"v1/manifests/{sha256(body).hexdigest()}.json"
+
+
+def index(set_name: str, manifests: Iterable[tuple[Classes, bytes]]) -> bytes:
+    """Of several for the same classes, browsers take the first."""
+    document = {
+        "bundle": VERSION,
+        "set": set_name,
+        "manifests": [
+            {"device_classes": list(classes), "url": f"/{manifest_path(body)}"}
+            for classes, body in manifests
+        ],
+    }
+    return json.dumps(document, indent=2).encode() + b"\n"
+
+
+def lock_text(head: LockHead, rows: Iterable[LockRow]) -> str:
+    """TOML, in an order that makes differences small."""
+    ordered = sorted(set(rows), key=lambda row: (row.workload, row.device_class, row.candidate))
+    return "\n".join((*_head(head), *(line for row in ordered for line in _row(row)))) + "\n"
+
+
+def read_lock_head(text: str) -> LockHead:
+    """Raises InvalidInput for what is no lock of this version."""
+    try:
+        read = tomllib.loads(text)
+        made, keys = read["made"], read["keys"]
+        if read["lock"] == VERSION and all(isinstance(key, str) for key in keys):
+            return LockHead(
+                set=str(read["set"]), zoo=str(read["zoo"]), made=str(made), keys=tuple(keys)
+            )
+    except (tomllib.TOMLDecodeError, KeyError, TypeError):
+        pass
+    raise InvalidInput(f"{LOCK} is no lock of version {VERSION}; make the bundle anew")
+
+
+def _head(head: LockHead) -> Iterator[str]:
+    yield "# Written by `kernelzoo zoo bundle`, checked by `kernelzoo zoo verify`. Do not edit."
+    yield f"lock = {VERSION}"
+    yield f"set = {json.dumps(head.set)}"
+    yield f"zoo = {json.dumps(head.zoo)}"
+    yield f"made = {json.dumps(head.made)}"
+    yield f"keys = {json.dumps(list(head.keys))}"
+
+
+def _row(row: LockRow) -> Iterator[str]:
+    yield "\n[[kernel]]"
+    yield f"workload = {json.dumps(row.workload)}"
+    yield f"device_class = {json.dumps(row.device_class)}"
+    yield f"level = {json.dumps(row.level)}"
+    if row.version is not None:
+        yield f"version = {row.version}"
+        yield f"state = {json.dumps(row.state)}"
+    if row.evidence:
+        yield f"evidence = {json.dumps(row.evidence)}"
+    yield f"candidate = {json.dumps(row.candidate)}"
+    yield f"artifact = {json.dumps(row.artifact)}"
+    if row.fallback != row.artifact:
+        yield f"fallback = {json.dumps(row.fallback)}"

@@ -1,0 +1,55 @@
+"""Applications, for the operator."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from services.gateway.wire.model import ApplicationName, WireModel
+
+Origin = Annotated[
+    str,
+    StringConstraints(
+        max_length=256, pattern=r"^https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?$"
+    ),
+    Field(examples=["https://www.example"]),
+]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class QuotaWire(WireModel):
+    """Tuning jobs within 24 hours, sets in all, workloads in each."""
+
+    jobs_per_day: Count = 50
+    sets: Count = 10
+    workloads_per_set: Count = 128
+
+
+class ApplicationRequest(WireModel):
+    """`origins` are as browsers write them: scheme, host, and port where it is not the usual."""
+
+    name: ApplicationName
+    origins: Annotated[list[Origin], Field(max_length=64)]
+    quota: QuotaWire = QuotaWire()
+
+
+class NewKey(WireModel):
+    """`key` is told once and kept by nobody here."""
+
+    name: str
+    key: str
+
+
+class Application(WireModel):
+    """What it may use, and what of it is used: sets, and jobs of the last 24 hours."""
+
+    name: str
+    origins: list[str]
+    quota: QuotaWire
+    sets: int
+    jobs_today: int
+    disabled: bool
+    created_at: str
+
+
+class ApplicationList(WireModel):
+    applications: list[Application]

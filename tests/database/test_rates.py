@@ -1,0 +1,119 @@
+"""Rate limits: who is counted, what is answered, and what happens without Redis."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import redis
+from fastapi.testclient import TestClient
+
+from kernelzoo.cli.stack.ports import LOOPBACK, free_port
+from kernelzoo.errors import InvalidInput
+from kernelzoo.settings import Settings
+from services.gateway.app import application
+from tests.database.client import OPERATOR, SESSION, open_agent
+from tests.running import eventually
+
+RATES = {"sessions_rate": "2/hour", "agent_rate": "3/hour", "application_rate": "2/hour"}
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={**RATES, "identities_per_network_per_day": 50})
+
+
+def statuses(http: TestClient, count: int) -> list[int]:
+    return [http.post("/v1/sessions", json=SESSION).status_code for _ in range(count)]
+
+
+def test_a_network_that_opens_too_many_sessions_is_told_when_to_come_back(
+    http: TestClient,
+) -> None:
+    assert statuses(http, 2) == [201, 201]
+    refused = http.post("/v1/sessions", json=SESSION)
+    assert refused.status_code == 429
+    assert 1 <= int(refused.headers["Retry-After"]) <= 7200
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert "limited to 2 per 1 hour" in refused.json()["detail"]
+    assert http.post("/v1/sessions", json=SESSION, headers=OPERATOR).status_code == 201
+
+
+def test_each_agent_has_a_limit_of_its_own(http: TestClient) -> None:
+    first, second = open_agent(http), open_agent(http)
+    assert [first.lease().status_code for _ in range(4)] == [204, 204, 204, 429]
+    assert second.lease().status_code == 204
+
+
+def test_each_application_has_a_limit_of_its_own_that_wrong_keys_do_not_use_up(
+    http: TestClient,
+) -> None:
+    def key(name: str) -> str:
+        body = {"name": name, "origins": []}
+        made: str = http.post("/v1/applications", json=body, headers=OPERATOR).json()["key"]
+        return made
+
+    def listed(key: str) -> int:
+        return http.get("/v1/sets", headers={"X-Kernelzoo-Key": key}).status_code
+
+    shop, blog = key("shop"), key("blog")
+    wrong = shop[:-3] + "xyz"
+    assert [listed(wrong) for _ in range(4)] == [403] * 4
+    assert [listed(shop) for _ in range(3)] == [200, 200, 429]
+    assert listed(blog) == 200
+
+
+def test_no_limit_is_the_empty_text_and_nonsense_ends_the_gateway(settings: Settings) -> None:
+    unlimited = settings.model_copy(update={"sessions_rate": ""})
+    with TestClient(application(unlimited), client=("127.0.0.1", 1)) as http:
+        assert statuses(http, 4) == [201] * 4
+    nonsense = settings.model_copy(update={"agent_rate": "often"})
+    with (
+        pytest.raises(InvalidInput, match="KERNELZOO_AGENT_RATE is 'often'"),
+        TestClient(application(nonsense)),
+    ):
+        pass
+
+
+@contextmanager
+def redis_server(port: int, folder: Path) -> Iterator[redis.Redis]:
+    program = shutil.which("redis-server")
+    assert program, "redis-server is missing"
+    command = [program, "--port", str(port), "--save", "", "--dir", str(folder)]
+    process = subprocess.Popen([*command, "--bind", LOOPBACK], stdout=subprocess.DEVNULL)
+    client = redis.Redis(port=port)
+
+    def answers() -> bool:
+        with suppress(redis.ConnectionError):
+            return bool(client.ping())
+        return False
+
+    try:
+        eventually(answers, "Redis")
+        yield client
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_gateways_count_together_until_redis_is_flushed_or_gone(
+    settings: Settings, tmp_path: Path
+) -> None:
+    port = free_port()
+    shared = settings.model_copy(update={"redis_url": f"redis://{LOOPBACK}:{port}/0"})
+    address = ("127.0.0.1", 1)
+    with (
+        TestClient(application(shared), client=address) as one,
+        TestClient(application(shared), client=address) as two,
+    ):
+        with redis_server(port, tmp_path) as client:
+            assert statuses(one, 1) + statuses(two, 2) == [201, 201, 429]
+            client.flushall()
+            assert statuses(two, 3) == [201, 201, 429]
+        started_s = time.monotonic()
+        assert statuses(one, 3) == [201, 201, 429], "each process alone"
+        assert statuses(two, 1) == [201]
+        assert time.monotonic() - started_s < 20
