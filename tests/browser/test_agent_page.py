@@ -68,6 +68,7 @@ def test_a_visitor_who_consents_measures_every_candidate_rightly_and_votes(
     stack: Stack, context: BrowserContext
 ) -> None:
     page, complaints, _ = watched(context, f"{stack.url}/agent")
+    page.get_by_label("Intensity").select_option("full")
     page.get_by_role("button", name="Start").click()
     page.get_by_role("button", name="Send this and start").click()
     eventually(lambda: len(final_ballots(page)) == len(WORKLOADS), "a final ballot for each job")

@@ -77,7 +77,7 @@ def test_nothing_is_asked_of_the_gateway_before_the_visitor_agrees(
     assert asked == []
     assert rows(stack, "SELECT count(*) FROM agent_session") == [(before,)]
     page.get_by_role("button", name="Send this and start").click()
-    eventually(lambda: len(asked) > 1, "the first requests")
+    eventually(lambda: len(asked) > 0, "the first request", within_s=90)
     assert asked[0].url == f"{stack.url}/v1/sessions"
     assert asked[0].post_data_json == shown, "what was sent is not what was shown"
 
@@ -114,17 +114,23 @@ def test_who_has_agreed_is_not_asked_again(page: Page) -> None:
 
 
 def test_every_request_is_shown_as_it_was_sent(page: Page) -> None:
+    """The others fetch kernels and say nothing."""
     asked = requests_of(page)
+
+    def told() -> list[Request]:
+        return [request for request in asked if request.method != "GET"]
+
     agree(page)
     eventually(lambda: measured(page) > 3, "some measurements")
     page.get_by_role("button", name="Pause").click()
+    page.wait_for_timeout(1_000)
     entries = page.locator("#sent details")
-    eventually(lambda: entries.count() == len(asked) > 4, "a line for each request")
+    eventually(lambda: entries.count() == len(told()) > 2, "a line for each request")
     entries.evaluate_all("(all) => all.forEach((one) => { one.open = true })")
-    eventually(lambda: page.locator("#sent pre").count() == len(asked), "what each held")
+    eventually(lambda: page.locator("#sent pre").count() == len(told()), "what each held")
     shown = [json.loads(text) for text in page.locator("#sent pre").all_inner_texts()]
-    assert shown == [request.post_data_json for request in reversed(asked)]
-    assert page.get_by_role("button", name="Copy").count() == len(asked)
+    assert shown == [request.post_data_json for request in reversed(told())]
+    assert page.get_by_role("button", name="Copy").count() == len(shown)
 
 
 def test_what_is_copied_is_the_text_that_was_sent(page: Page, context: BrowserContext) -> None:
@@ -139,21 +145,22 @@ def test_what_is_copied_is_the_text_that_was_sent(page: Page, context: BrowserCo
     assert page.evaluate("navigator.clipboard.readText()") == asked[0].post_data
 
 
-def spend(page: Page, *, minutes: float, spent_ms: int) -> None:
-    """Leaves a visitor with that much, as if the day had gone so."""
-    today = "new Date().toLocaleDateString('sv-SE')"
+def spend(page: Page, ms: int) -> None:
+    """As if the day had gone so."""
     page.evaluate(
-        f"""([minutes, ms]) => {{
-          localStorage.setItem("kernelzoo:budget", JSON.stringify({{ minutes, intensity: "full" }}));
-          localStorage.setItem("kernelzoo:spent", JSON.stringify({{ day: {today}, ms }}));
-        }}""",
-        [minutes, spent_ms],
+        """(ms) => {
+          const day = new Date().toLocaleDateString("sv-SE");
+          localStorage.setItem("kernelzoo:spent", JSON.stringify({ day, ms }));
+        }""",
+        ms,
     )
 
 
 def test_the_budget_stops_the_loop_and_a_larger_one_lets_it_go_on(page: Page) -> None:
-    spend(page, minutes=5, spent_ms=5 * 60_000 - 400)
     agree(page)
+    eventually(lambda: measured(page) > 0, "a measurement")
+    spend(page, 5 * 60_000 - 100)
+    page.get_by_label("A day").select_option("5 minutes")
     eventually(lambda: page.evaluate("kernelzooAgent.state.pausedBy") == "budget", "the end")
     page.get_by_text("Done for today: the budget is spent").first.wait_for()
     count = measured(page)
@@ -171,7 +178,7 @@ def test_the_budget_stops_the_loop_and_a_larger_one_lets_it_go_on(page: Page) ->
 def test_a_spent_budget_is_spent_after_a_reload_too(page: Page) -> None:
     agree(page)
     eventually(lambda: measured(page) > 0, "a measurement")
-    spend(page, minutes=5, spent_ms=5 * 60_000)
+    spend(page, 15 * 60_000)
     asked = requests_of(page)
     page.reload()
     eventually(lambda: page.evaluate("kernelzooAgent.state.pausedBy") == "budget", "the end")

@@ -72,6 +72,21 @@ FEATURES = {
             else False
         ),
     ),
+    "a fleet runs other browsers than Chromium": Feature(
+        on={
+            "fleet": {
+                "enabled": True,
+                "url": "https://zoo.example",
+                "browsers": ["chromium=2", "firefox=1"],
+            }
+        },
+        shows=lambda r: (
+            container(r.pods()["fleet"])["args"][4:]
+            == ["--browser", "chromium=2", "--browser", "firefox=1"]
+            if "fleet" in r.pods()
+            else False
+        ),
+    ),
     "images come from a registry": Feature(
         on={"image": {"registry": "registry.example/zoo/", "tag": "9.9"}},
         shows=lambda r: (

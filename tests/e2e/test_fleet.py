@@ -110,7 +110,9 @@ def browsers(fleet: psutil.Popen, words: tuple[str, ...]) -> list[psutil.Process
     return [
         process
         for process in fleet.children(recursive=True)
-        if process.name().startswith(words) and "--type=" not in " ".join(process.cmdline())
+        if process.status() != psutil.STATUS_ZOMBIE
+        and process.name().startswith(words)
+        and "--type=" not in " ".join(process.cmdline())
     ]
 
 

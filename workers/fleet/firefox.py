@@ -34,6 +34,8 @@ PREFERENCES = (
     'user_pref("network.prefetch-next", false);',
     'user_pref("toolkit.telemetry.server", "");',
 )
+# A container that forbids user namespaces stands in for the sandbox, as it does for Chromium's.
+_WITHOUT_SANDBOX = {"MOZ_DISABLE_CONTENT_SANDBOX": "1", "MOZ_DISABLE_GMP_SANDBOX": "1"}
 
 
 def find_firefox() -> Path | None:
@@ -44,7 +46,7 @@ def find_firefox() -> Path | None:
 class Firefox:
     """A browser with one tab. Every method may raise PageLost; `kill` never does."""
 
-    def __init__(self, program: Path, profile: Path) -> None:
+    def __init__(self, program: Path, profile: Path, *, sandbox: bool = True) -> None:
         profile.mkdir(parents=True, exist_ok=True)
         (profile / "user.js").write_text("\n".join(PREFERENCES))
         # Written by Firefox once it listens; one of an earlier run names a port of nobody.
@@ -57,7 +59,7 @@ class Firefox:
         self._process = BrowserProcess.start(
             (*command, "--profile", str(profile), "about:blank"),
             profile / "firefox.log",
-            {"MOZ_CRASHREPORTER_DISABLE": "1"},
+            {"MOZ_CRASHREPORTER_DISABLE": "1", **({} if sandbox else _WITHOUT_SANDBOX)},
         )
 
     def connect(self) -> None:
@@ -121,7 +123,7 @@ def start_firefox(launch: Launch) -> Firefox:
     program = find_firefox()
     if program is None:
         raise PageLost(f"there is no Firefox any more; install the package {PACKAGE}")
-    return Firefox(program, launch.profile)
+    return Firefox(program, launch.profile, sandbox=launch.sandbox)
 
 
 @contextmanager

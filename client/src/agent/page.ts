@@ -62,6 +62,10 @@ function post(message: ToWorker): void {
 
 function publish(events: readonly AgentEvent[], state: AgentState): void {
   globalThis.kernelzooAgent = { events, state };
+  drawSoon();
+}
+
+function drawSoon(): void {
   _drawing ??= setTimeout(draw, DRAW_EVERY_MS);
 }
 
@@ -91,12 +95,13 @@ function lookAtBudget(): void {
   const { allowed } = lending;
   post({ type: "allow", allowed });
   reasons.set("budget", allowed.leftMs <= 0);
-  _drawing ??= setTimeout(draw, DRAW_EVERY_MS);
+  drawSoon();
 }
 
 function spend(ms: number): void {
   lending.spend(ms);
   reasons.set("budget", lending.allowed.leftMs <= 0);
+  drawSoon();
 }
 
 function heard({ data }: MessageEvent<FromWorker>): void {
@@ -106,6 +111,7 @@ function heard({ data }: MessageEvent<FromWorker>): void {
       return;
     case "sent":
       sent = withSent(sent, data.request, new Date());
+      drawSoon();
       return;
     case "spent":
       spend(data.ms);

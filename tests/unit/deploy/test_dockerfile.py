@@ -65,7 +65,7 @@ def test_the_linter_finds_what_it_should(tmp_path: Path) -> None:
 
 
 def test_bases_are_pinned_to_a_release() -> None:
-    bases = re.findall(r"^ARG \w+=(\S+)$", TEXT, re.MULTILINE)
+    bases = re.findall(r"^ARG \w+=(\S+:\S+)$", TEXT, re.MULTILINE)
     assert len(bases) == 2
     for base in bases:
         assert re.fullmatch(r"[a-z]+:\d+\.\d+(\.\d+)?(-[a-z]+)+", base), base
