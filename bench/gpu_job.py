@@ -115,7 +115,7 @@ def _case(space: GpuSpace) -> JobCase:
     made = lease(space.case, space.compiled[0], space.compiled)
     paths = [_path(each) for each in space.compiled]
     kernels = [
-        kernel.model_copy(update={"url": path})
+        kernel.model_copy(update={"url": f"/{path}"})
         for kernel, path in zip(made.candidates, paths, strict=True)
     ]
     moved = made.model_copy(update={"reference": kernels[0], "candidates": kernels})
