@@ -44,8 +44,18 @@ function valueOfBits(bits: number): number {
 /** The value that a float16 would keep. */
 export const roundedToHalf = (value: number): number => valueOfBits(bitsOfValue(value));
 
-export const halvesOf = (values: Float32Array): Uint16Array<ArrayBuffer> =>
-  Uint16Array.from(values, bitsOfValue);
+export function halvesOf(values: Float32Array): Uint16Array<ArrayBuffer> {
+  const halves = new Uint16Array(values.length);
+  for (let i = 0; i < values.length; i++) halves[i] = bitsOfValue(values[i] as number);
+  return halves;
+}
 
-export const floatsOf = (halves: Uint16Array): Float32Array<ArrayBuffer> =>
-  Float32Array.from(halves, valueOfBits);
+/** The value of each of the 65,536: outputs have millions of entries. */
+let decoded: Float32Array | null = null;
+
+export function floatsOf(halves: Uint16Array): Float32Array<ArrayBuffer> {
+  decoded ??= Float32Array.from({ length: 1 << 16 }, (_, bits) => valueOfBits(bits));
+  const values = new Float32Array(halves.length);
+  for (let i = 0; i < halves.length; i++) values[i] = decoded[halves[i] as number] as number;
+  return values;
+}

@@ -68,7 +68,7 @@ export async function peerEntrant(
   name: string,
   peer: Peer,
   flops: number,
-  difference: number,
+  difference: number | null,
 ): Promise<GpuEntrant> {
   const all = await dispatchesOf(peer);
   return {
