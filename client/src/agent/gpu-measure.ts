@@ -1,7 +1,7 @@
 /** Verify, size the samples, time: what becomes of one webgpu candidate inside a turn. */
 import type { BoundProgram } from "../gpu/bound.js";
 import type { Program } from "../gpu/program.js";
-import { gpuSampleNs, riseClock, shapeOf } from "../gpu/sample.js";
+import { gpuSampleNs, shapeOf } from "../gpu/sample.js";
 import { runInSlices } from "../gpu/submit.js";
 import { type GpuTimer, gpuTimer } from "../gpu/timer.js";
 import { now } from "../timing/clock.js";
@@ -34,7 +34,6 @@ export async function gpuReference(bench: GpuBench, program: Program): Promise<G
   const output = await bench.output(untilMs - now());
   const oneSlice = (pass: GPUComputePassEncoder): void => bound.encode(pass, 0, 1);
   const timer = await gpuTimer(bench.open, oneSlice, untilMs - now());
-  await riseClock(timer, bound, await shapeOf(timer, bound, callMs, untilMs), untilMs);
   return { bound, output, callMs, timer };
 }
 

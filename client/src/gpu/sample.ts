@@ -47,34 +47,10 @@ export async function shapeOf(
   if (callMs > PASS_MS) {
     return { calls: 1, passes: Math.min(Math.ceil(callMs / PASS_MS), work.slices) };
   }
-  // Measured twice where it seems enough: the first run of a kernel takes what comes but once.
-  for (let calls = 1, enough = false; ; ) {
+  for (let calls = 1; ; ) {
     const ns = await gpuSampleNs(timer, work, { calls, passes: 1 }, untilMs);
     const wanted = Math.min(callsPerSample(ns / 1e6, timer.stepMs), MOST_CALLS);
-    if (wanted <= calls && enough) return { calls, passes: 1 };
-    enough = wanted <= calls;
-    calls = Math.max(calls, Math.min(wanted, RAMP * calls));
-  }
-}
-
-/** An idle GPU takes about this long until its clock has risen (NVIDIA H200: 0.1 s). */
-const RISING_MS = 200;
-const LONGEST_RISE_MS = 600;
-/** Samples that close to the best so far tell of a steady clock. */
-const STEADY_WITHIN = 1.05;
-
-/** Works until the clock of the GPU is steady, so that what is measured next is not slower by it. */
-export async function riseClock(
-  timer: GpuTimer,
-  work: Sliced,
-  shape: SampleShape,
-  untilMs: number,
-): Promise<void> {
-  const start = now();
-  let best = Number.POSITIVE_INFINITY;
-  for (let steady = false; !steady && now() - start < LONGEST_RISE_MS; ) {
-    const ns = await gpuSampleNs(timer, work, shape, untilMs);
-    steady = now() - start > RISING_MS && ns < STEADY_WITHIN * best && ns > best / STEADY_WITHIN;
-    best = Math.min(best, ns);
+    if (wanted <= calls) return { calls, passes: 1 };
+    calls = Math.min(wanted, RAMP * calls);
   }
 }
