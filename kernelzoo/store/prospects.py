@@ -178,15 +178,19 @@ def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Quer
                 SELECT unnest(b.candidate_ids) FROM job JOIN ballot b
                   ON b.workload_key = job.workload_key
                  AND b.device_class = %(class)s AND b.identity_id = %(identity)s::uuid
+            ), stale AS MATERIALIZED (
+                SELECT m.lease_id, m.candidate_id
+                FROM lease l JOIN measurement m ON m.lease_id = l.id
+                WHERE l.identity_id = %(identity)s::uuid AND l.device_class = %(class)s
+                  AND l.session_id IN (SELECT id FROM outdated)
+                  AND (m.candidate_id = l.reference_id
+                       OR m.candidate_id IN (SELECT candidate_id FROM repeated))
             ), own AS MATERIALIZED (
                 SELECT m.candidate_id, m.identity_id, m.verdict, m.relative_time,
-                       l.session_id NOT IN (SELECT id FROM outdated)
-                       OR m.candidate_id <> l.reference_id
-                          AND m.candidate_id NOT IN (SELECT candidate_id FROM repeated) AS stands
-                FROM space
-                JOIN measurement m ON m.candidate_id = space.candidate_id
+                       (m.lease_id, m.candidate_id) NOT IN (
+                           SELECT lease_id, candidate_id FROM stale) AS stands
+                FROM space JOIN measurement m ON m.candidate_id = space.candidate_id
                  AND m.identity_id = %(identity)s::uuid AND m.device_class = %(class)s
-                JOIN lease l ON l.id = m.lease_id
             ), reported AS MATERIALIZED (
                 SELECT candidate_id, identity_id, verdict, relative_time FROM own WHERE stands
                 UNION ALL
