@@ -64,7 +64,7 @@ MISSING = "missing"
 
 JOBS = (
     *("plan_space", "compile_batch", "verify_lease", "tally"),
-    *("ring", "train_model", "order_spaces"),
+    *("pool_winners", "ring", "train_model", "order_spaces"),
 )
 QUEUES = ("compile", "aggregate")
 ENGINES = ("Chromium", "Firefox", "Safari", "WebKit")

@@ -37,16 +37,18 @@ class JobRow:
 class ProspectRow:
     """A candidate of a job as one identity may be lent it.
 
-    `mine`: this identity has reported it. `held`: it is on an open lease of this identity. Of the
-    others of its class, `answered` have reported it, `lent` hold it on open leases, and `known_by`
-    have a verified time. `relative_time` is the median over the class of what each found at best,
-    of two the lower. `similar`: 0 where it is served to the same device with another ρ, 1 where to
+    `mine`: this identity has reported it, and that stands. `again`: it has, but is to measure it
+    again in its browser of today. `held`: it is on an open lease of this identity. Of the others of
+    its class, `answered` have reported it, `lent` hold it on open leases, and `known_by` have a
+    verified time. `relative_time` is the median over the class of what each found at best, of two
+    the lower. `similar`: 0 where it is served to the same device with another ρ, 1 where to
     devices of the same architecture, else null.
     """
 
     candidate_id: str
     compiled: bool
     mine: bool
+    again: bool
     held: bool
     answered: int
     lent: int
@@ -117,9 +119,9 @@ def next_job(
                     WHERE e.workload_key = j.workload_key AND e.device_class = %(class)s
                       AND e.state <> 'retired' AND e.published_at > share.closed_at
                       AND NOT EXISTS (
-                        SELECT FROM measurement m
+                        SELECT FROM measurement m JOIN lease l ON l.id = m.lease_id
                         WHERE m.identity_id = %(identity)s::uuid AND m.device_class = %(class)s
-                          AND m.candidate_id = e.candidate_id)))
+                          AND m.candidate_id = e.candidate_id AND NOT is_outdated(l.session_id))))
             )
             SELECT open.id AS job_id, open.workload_key, reference.candidate_id AS reference_id,
                    open.closed_at IS NOT NULL AS closed
@@ -142,7 +144,8 @@ def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Quer
     """The candidates of a job that the device's features can run, that did not fail to compile and
     are not denied to the class, in the order in which the class is to measure them.
 
-    Of its own measurements only those count that stand under its browser of today.
+    Under a newer major version of its engine an identity measures the champion, the default kernel
+    and those of its own ballot again; what else it has measured stands.
     """
     return Query(
         sql="""
@@ -157,20 +160,47 @@ def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Quer
                   ON o.job_id = p.job_id AND o.device_class = %(class)s
                 WHERE p.job_id = %(job_id)s AND c.state <> 'failed'
                   AND c.requires <@ %(features)s::text[]
-                  AND NOT is_denied(c.candidate_id, %(class)s)
+                  AND NOT EXISTS (
+                    SELECT FROM denied d
+                    WHERE d.artifact_sha256 = c.artifact_sha256
+                      AND d.device_class = %(class)s AND d.denied)
+            ), champion AS MATERIALIZED (
+                SELECT e.candidate_id FROM job JOIN zoo_entry e
+                  ON e.workload_key = job.workload_key
+                 AND e.device_class = %(class)s AND e.state <> 'retired'
+            ), outdated AS MATERIALIZED (
+                SELECT s.id FROM agent_session s
+                WHERE s.identity_id = %(identity)s::uuid AND s.device_class = %(class)s
+                  AND is_outdated(s.id)
+            ), repeated AS MATERIALIZED (
+                SELECT candidate_id FROM champion
+                UNION
+                SELECT unnest(b.candidate_ids) FROM job JOIN ballot b
+                  ON b.workload_key = job.workload_key
+                 AND b.device_class = %(class)s AND b.identity_id = %(identity)s::uuid
+            ), stale AS MATERIALIZED (
+                SELECT m.lease_id, m.candidate_id
+                FROM lease l JOIN measurement m ON m.lease_id = l.id
+                WHERE l.identity_id = %(identity)s::uuid AND l.device_class = %(class)s
+                  AND l.session_id IN (SELECT id FROM outdated)
+                  AND (m.candidate_id = l.reference_id
+                       OR m.candidate_id IN (SELECT candidate_id FROM repeated))
+            ), own AS MATERIALIZED (
+                SELECT m.candidate_id, m.identity_id, m.verdict, m.relative_time,
+                       (m.lease_id, m.candidate_id) NOT IN (
+                           SELECT lease_id, candidate_id FROM stale) AS stands
+                FROM space JOIN measurement m ON m.candidate_id = space.candidate_id
+                 AND m.identity_id = %(identity)s::uuid AND m.device_class = %(class)s
             ), reported AS MATERIALIZED (
+                SELECT candidate_id, identity_id, verdict, relative_time FROM own WHERE stands
+                UNION ALL
                 SELECT space.candidate_id, m.identity_id, m.verdict, m.relative_time
                 FROM space CROSS JOIN LATERAL (
-                    (SELECT identity_id, verdict, relative_time FROM measurement
-                     WHERE candidate_id = space.candidate_id AND device_class = %(class)s
-                       AND (identity_id <> %(identity)s::uuid OR stands(lease_id, candidate_id))
-                     ORDER BY created_at DESC LIMIT %(recent)s)
-                    UNION
-                    (SELECT identity_id, verdict, relative_time FROM measurement
-                     WHERE identity_id = %(identity)s::uuid AND device_class = %(class)s
-                       AND candidate_id = space.candidate_id
-                       AND stands(lease_id, candidate_id))
+                    SELECT identity_id, verdict, relative_time FROM measurement
+                    WHERE candidate_id = space.candidate_id AND device_class = %(class)s
+                    ORDER BY created_at DESC LIMIT %(recent)s
                 ) m
+                WHERE m.identity_id <> %(identity)s::uuid
             ), found AS (
                 SELECT candidate_id, identity_id,
                        min(relative_time) FILTER (
@@ -215,7 +245,10 @@ def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Quer
                 GROUP BY e.candidate_id
             )
             SELECT space.candidate_id, space.state = 'compiled' AS compiled,
-                   coalesce(known.mine, false) AS mine, coalesce(borrowed.held, false) AS held,
+                   coalesce(known.mine, false) AS mine,
+                   NOT coalesce(known.mine, false)
+                   AND space.candidate_id IN (SELECT candidate_id FROM own) AS again,
+                   coalesce(borrowed.held, false) AS held,
                    coalesce(known.answered, 0) AS answered, coalesce(borrowed.lent, 0) AS lent,
                    coalesce(known.known_by, 0) AS known_by, known.relative_time,
                    champion.candidate_id IS NOT NULL AS champion, served.nearness AS similar
@@ -223,11 +256,7 @@ def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Quer
             LEFT JOIN known ON known.candidate_id = space.candidate_id
             LEFT JOIN borrowed ON borrowed.candidate_id = space.candidate_id
             LEFT JOIN served ON served.candidate_id = space.candidate_id
-            LEFT JOIN (
-                SELECT e.candidate_id FROM job JOIN zoo_entry e
-                  ON e.workload_key = job.workload_key
-                 AND e.device_class = %(class)s AND e.state <> 'retired'
-            ) champion ON champion.candidate_id = space.candidate_id
+            LEFT JOIN champion ON champion.candidate_id = space.candidate_id
             ORDER BY space.place, space.ordinal
         """,
         parameters={**_of(identity_id, device_class), "job_id": job_id, "recent": RECENT},

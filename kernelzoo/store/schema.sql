@@ -358,25 +358,6 @@ $$;
 COMMENT ON FUNCTION is_outdated IS
     'Whether the identity of a session has come back with a newer major version of its engine.';
 
-CREATE FUNCTION stands(lease_id bigint, candidate_id text) RETURNS boolean LANGUAGE sql STABLE AS $$
-    SELECT NOT EXISTS (
-        SELECT FROM lease l
-        JOIN tuning_job j ON j.id = l.job_id
-        WHERE l.id = $1 AND is_outdated(l.session_id) AND ($2 = l.reference_id
-           OR $2 IN (
-            SELECT e.candidate_id FROM zoo_entry e
-            WHERE e.workload_key = j.workload_key AND e.device_class = l.device_class
-              AND e.state <> 'retired')
-           OR $2 IN (
-            SELECT unnest(b.candidate_ids) FROM ballot b
-            WHERE b.identity_id = l.identity_id AND b.workload_key = j.workload_key
-              AND b.device_class = l.device_class)))
-$$;
-COMMENT ON FUNCTION stands IS
-    'Whether what a lease found of a candidate still counts as measured. Under a newer major version '
-    'of its engine an identity measures the champion, the default kernel and those of its own ballot '
-    'again; what else it has measured is left alone.';
-
 CREATE FUNCTION kernel_time(candidate_id text, device_class text)
     RETURNS TABLE (best_ns double precision, identities bigint) LANGUAGE sql STABLE AS $$
     SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY best), count(*)

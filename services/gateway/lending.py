@@ -55,12 +55,14 @@ def plan(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> Plan
     """`prospects` in the order in which they are to be measured. None: there is nothing to do now,
     and there may be when others have answered.
     """
+    again = [p for p in _free(prospects) if p.again]
     exploring = [] if terms.closed else _to_explore(prospects, terms.cover)
     share = _share(exploring, terms)
-    waiting = _unsettled(prospects, share, terms)
+    waiting = _unsettled(prospects, [*again, *share], terms)
     wanted = _once(
         (
             *((p, Role.CHAMPION) for p in _free(prospects) if p.champion and _stands(p, waiting)),
+            *((p, Role.EXPLORE) for p in again),
             *_explored(share, terms.limit),
             *(() if waiting or terms.closed else _to_close(prospects, share)),
         )
@@ -110,7 +112,9 @@ def _explored(share: list[ProspectRow], limit: int) -> list[Item]:
 def _unsettled(
     prospects: Sequence[ProspectRow], share: list[ProspectRow], terms: Terms
 ) -> list[ProspectRow]:
-    """What is to be measured before the leaders are known, by this identity or by others."""
+    """What is to be measured before the leaders are known, by this identity or by others: all but
+    `share`, which is lent now.
+    """
     if terms.closed:
         return []
     return [p for p in prospects if not p.mine and p.answered < terms.cover and p not in share]

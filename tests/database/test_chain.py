@@ -60,13 +60,19 @@ def vote(
     db: Connection, agent: Agent, times_ns: Mapping[Candidate, float], rule: Rule = RULE
 ) -> None:
     """The agent measures these candidates, the reference taking 2,000 ns, and ranks them."""
-    lease = agent.lease().json()
-    report = [ok(lease, each.candidate_id, time) for each, time in times_ns.items()]
-    assert agent.report(lease, report).status_code == 202
+    left = {each.candidate_id: time for each, time in times_ns.items()}
+    while left:
+        found = agent.lease()
+        assert found.status_code == 200, f"never lent: {left}"
+        lease = found.json()
+        lent = {kernel["candidate"] for kernel in lease["candidates"]} & set(left)
+        report = [ok(lease, each, left.pop(each)) for each in sorted(lent)]
+        if report:
+            assert agent.report(lease, report).status_code == 202
+            verify_lease(db, int(lease["lease"]))
     ranking = sorted(times_ns, key=lambda each: times_ns[each])
     workload = ranking[0].workload.key
     assert agent.vote(workload, [each.candidate_id for each in ranking]).status_code == 202
-    verify_lease(db, int(lease["lease"]))
     tally(db, workload, agent.device_class, rule)
 
 

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from services.aggregator.publishing import Rule
 from tests.database.client import Agent, open_agent
-from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
+from tests.database.conftest import RELAXED, WORKLOAD, Connection, compile_row, make_candidate
 from tests.reports import ok
 from workers.aggregating import tally, verify_lease
 
@@ -26,14 +26,17 @@ def browser(http: TestClient, version: str, identity: str | None = None) -> Agen
 
 
 def measure(db: Connection, agent: Agent, times_ns: dict[str, float]) -> list[str]:
-    """Measures what is lent, the reference taking 2,000 ns; gives what was lent."""
-    answer = agent.lease()
-    if answer.status_code == 204:
-        return []
-    lease = answer.json()
-    lent = [kernel["candidate"] for kernel in lease["candidates"]]
-    agent.report(lease, [ok(lease, each, times_ns.get(each, 2000.0)) for each in lent])
-    verify_lease(db, int(lease["lease"]))
+    """Measures what is lent until there is nothing to do, the reference taking 2,000 ns; gives
+    what was lent.
+    """
+    lent: list[str] = []
+    while (answer := agent.lease()).status_code == 200:
+        lease = answer.json()
+        names = [kernel["candidate"] for kernel in lease["candidates"]]
+        if names:
+            agent.report(lease, [ok(lease, each, times_ns.get(each, 2000.0)) for each in names])
+            verify_lease(db, int(lease["lease"]))
+        lent += names
     return lent
 
 
@@ -49,10 +52,10 @@ def entry(http: TestClient) -> dict[str, Any]:
 
 @pytest.fixture
 def crowd(http: TestClient, db: Connection) -> list[Agent]:
-    """Two agents in Chromium 156 that confirmed SECOND, a while ago."""
+    """Two agents in Chromium 156 that measured all there was and confirmed SECOND, a while ago."""
     agents = [browser(http, "156.0.1") for _ in range(2)]
     for agent in agents:
-        measure(db, agent, {SECOND: 1000.0})
+        assert set(measure(db, agent, {SECOND: 1000.0})) == {DEFAULT, SECOND, RELAXED_ONE}
         vote(db, agent, SECOND)
     assert entry(http)["state"] == "confirmed"
     # Browsers are not updated within a minute.
@@ -76,6 +79,31 @@ def test_a_new_major_version_measures_the_champion_and_the_default_again_and_not
     updated = browser(http, "157.0.1", crowd[0].identity)
     assert sorted(measure(db, updated, {})) == sorted([DEFAULT, SECOND])
     assert measure(db, updated, {}) == []
+
+
+def test_who_had_done_its_share_measures_them_again_however_many_others_have(
+    http: TestClient, db: Connection, crowd: list[Agent]
+) -> None:
+    compile_row(db, make_candidate(3))
+    for agent in (*crowd, browser(http, "156.0.1")):
+        measure(db, agent, {SECOND: 1000.0})
+    assert db.execute("SELECT count(*) FROM lease WHERE closing AND answered").fetchone() == (3,)
+    updated = browser(http, "157.0.1", crowd[0].identity)
+    assert sorted(measure(db, updated, {})) == sorted([DEFAULT, SECOND])
+    assert measure(db, updated, {}) == []
+    assert db.execute("SELECT count(*) FROM lease WHERE closing AND answered").fetchone() == (4,)
+
+
+def test_a_champion_that_follows_its_new_share_is_measured_again_too(
+    http: TestClient, db: Connection, crowd: list[Agent]
+) -> None:
+    compile_row(db, make_candidate(3))
+    updated = browser(http, "157.0.1", crowd[0].identity)
+    for agent in (crowd[1], updated):
+        measure(db, agent, {SECOND: 1000.0})
+    assert measure(db, updated, {}) == []
+    db.execute("UPDATE zoo_entry SET candidate_id = %s, published_at = now()", (RELAXED_ONE,))
+    assert measure(db, updated, {}) == [RELAXED_ONE]
 
 
 def test_those_of_its_own_ballot_are_measured_again_too(

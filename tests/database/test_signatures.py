@@ -58,7 +58,7 @@ def test_a_rotation_has_both_signatures_and_is_no_304(start: Start) -> None:
     assert after.status_code == 200
     for seed in (OLD, NEW):
         assert Sealed.of(after.content).signed_by(Signer.of(seed).public_keys) is not None
-    served = [key["x"] for key in during.get("/v1/keys").json()["keys"]]
+    served = [key["x"] for key in during.get("/v1/signing-keys").json()["keys"]]
     assert served == [*Signer.of(OLD).public_keys, *Signer.of(NEW).public_keys]
 
 
@@ -66,7 +66,7 @@ def test_a_rotation_has_both_signatures_and_is_no_304(start: Start) -> None:
 def test_a_zoo_without_a_key_says_so_by_an_empty_list(start: Start) -> None:
     http = start("")
     assert http.get(PATH).json()["signatures"] == []
-    assert http.get("/v1/keys").json() == {"keys": []}
+    assert http.get("/v1/signing-keys").json() == {"keys": []}
 
 
 def test_a_malformed_key_ends_the_gateway_without_being_repeated(start: Start) -> None:

@@ -9,20 +9,22 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 from schemathesis.openapi import from_dict
 from schemathesis.schemas import APIOperation
 
+from kernelzoo.settings import Settings
 from services.gateway.openapi import document
 from tests.database.client import OPERATOR, open_agent
 
 FOUND = from_dict(json.loads(document())).get_all_operations()
 OPERATIONS = [each.ok() for each in FOUND if isinstance(each, Ok)]
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
-PATIENT = settings(
+PATIENT = hypothesis_settings(
     deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,
@@ -31,6 +33,16 @@ PATIENT = settings(
         HealthCheck.function_scoped_fixture,
     ],
 )
+
+
+NO_LIMIT = ""
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """That refuse nobody for asking often: a limit would answer in place of what is tested."""
+    rates = ("sessions_rate", "agent_rate", "application_rate")
+    return settings.model_copy(update=dict.fromkeys(rates, NO_LIMIT))
 
 
 def label(operation: Any) -> str:

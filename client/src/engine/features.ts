@@ -1,4 +1,4 @@
-import { fromBase64 } from "./bytes.js";
+import { fromHex } from "./bytes.js";
 
 /** WebAssembly features that kernels may require. */
 export type WasmFeature = "simd128" | "relaxed-simd";
@@ -6,13 +6,13 @@ export type WasmFeature = "simd128" | "relaxed-simd";
 /** One function each, `(v128, v128, v128) -> v128`, that uses one instruction of the feature. */
 const MODULES: Readonly<Record<WasmFeature, string>> = {
   // f32x4.add
-  simd128: "AGFzbQEAAAABCAFgA3t7ewF7AwIBAAoLAQkAIAAgAf3kAQs=",
+  simd128: "0061736d0100000001080160037b7b7b017b030201000a0b01090020002001fde4010b",
   // f32x4.relaxed_madd
-  "relaxed-simd": "AGFzbQEAAAABCAFgA3t7ewF7AwIBAAoNAQsAIAAgASAC/YUCCw==",
+  "relaxed-simd": "0061736d0100000001080160037b7b7b017b030201000a0d010b00200020012002fd85020b",
 };
 
 /** The features of this engine, sorted: what `WebAssembly.validate` accepts. */
 export function wasmFeatures(): readonly WasmFeature[] {
   const names: readonly WasmFeature[] = ["relaxed-simd", "simd128"];
-  return names.filter((name) => WebAssembly.validate(fromBase64(MODULES[name])));
+  return names.filter((name) => WebAssembly.validate(fromHex(MODULES[name])));
 }

@@ -1,2 +1,2 @@
-/** Version of the suite in gpu-modules.ts, which is only fetched when the probe runs. */
+/** Version of the suite in gpu-modules.ts, which gpu-run.ts runs. */
 export const GPU_SUITE = 102;

@@ -1,12 +1,12 @@
 /** The microbenchmark suite of the page: ρ, the limit of one core, and what the caches give. */
-import { fromBase64 } from "../engine/bytes.js";
+import { fromHex } from "../engine/bytes.js";
 import { clockStepMs } from "../timing/clock.js";
 import { bit, doubtful } from "./bits.js";
 import { WORKING_SETS } from "./levels.js";
 import { DATA_BYTES, PEAKS, PRIMITIVES, STREAM, SUITE } from "./modules.js";
 import { type Entrant, onClock, type RaceLimits, race, type Standing } from "./race.js";
 
-/** One setting of a primitive: `flops` are those of one iteration, `body` is base64. */
+/** One setting of a primitive: `flops` are those of one iteration, `body` is hexadecimal. */
 interface Setting {
   readonly requires: readonly string[];
   readonly flops: number;
@@ -71,7 +71,7 @@ function zeros(bytes: number): WebAssembly.Memory {
 }
 
 function mainOf(body: string, memory: WebAssembly.Memory): Main {
-  const module = new WebAssembly.Module(fromBase64(body));
+  const module = new WebAssembly.Module(fromHex(body));
   return new WebAssembly.Instance(module, { env: { memory } }).exports.main as Main;
 }
 

@@ -21,7 +21,7 @@ const failure = (message: string, cause?: unknown): KernelZooError =>
 export function pinsOf(keys: readonly string[] | undefined): Pins {
   const wrong = keys?.find((key) => !KEY.test(key));
   if (wrong === undefined) return keys ?? null;
-  throw failure(`${wrong} is no key of a zoo: see its /v1/keys.`);
+  throw failure(`${wrong} is no key of a zoo: see its /v1/signing-keys.`);
 }
 
 async function verify(key: string, signature: string, signed: Uint8Array<ArrayBuffer>) {
@@ -61,7 +61,7 @@ export async function openManifest(text: string, pins: Pins): Promise<Manifest> 
   const { signatures } = JSON.parse(`{${text.slice(end + 1)}`) as Pick<Manifest, "signatures">;
   if (!(await signedBy(pins, signatures, document))) {
     const by = signatures.map(({ key }) => key).join();
-    const why = "Somebody changed it, or the zoo has new keys: see its /v1/keys.";
+    const why = "Somebody changed it, or the zoo has new keys: see its /v1/signing-keys.";
     throw failure(`No valid signature of a pinned key, but of: ${by}. ${why}`);
   }
   return { ...(JSON.parse(document) as Omit<Manifest, "signatures">), signatures };

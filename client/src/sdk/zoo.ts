@@ -23,7 +23,7 @@ import { pinsOf } from "./signature.js";
 
 export interface OpenOptions {
   /**
-   * The zoo's public keys, as its `/v1/keys` has them: then a manifest that none of these has
+   * The zoo's public keys, as its `/v1/signing-keys` has them: then a manifest that none of these has
    * signed is refused, and nothing runs that it does not name. Give the next one before the zoo
    * changes it. Without any, artifacts are held to their hashes, and the manifest is believed.
    */

@@ -506,6 +506,27 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/signing-keys": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * List Keys
+         * @description What to compare a pin with. A page that trusted this answer would trust whoever gives it:
+         *     pin keys in the page, as `KernelZoo.open(url, { keys })` takes them.
+         */
+        readonly get: operations["list_keys_v1_signing_keys_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/zoo": {
         readonly parameters: {
             readonly query?: never;
@@ -2758,6 +2779,35 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["WorkloadSet"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly list_keys_v1_signing_keys_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["KeyList"];
                 };
             };
             /** @description Refused: what, why, what to do */

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from psycopg.conninfo import conninfo_to_dict
-
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port, preferred_port
 from kernelzoo.cli.stack.process import Environment, ProcessSpec, Tier
 from kernelzoo.errors import StackError
+from kernelzoo.store.address import address_of
 
 DASHBOARDS = Path(__file__).parents[3] / "dashboards"
 PROMETHEUS_PORT, GRAFANA_PORT = 9090, 3000
@@ -161,7 +160,7 @@ def _sources(database_url: str, prometheus_url: str) -> str:
     """The two that docker/grafana/datasources names, as they are here. Grafana takes a path for
     the folder of PostgreSQL's socket.
     """
-    database = conninfo_to_dict(database_url)
+    database = address_of(database_url)
     return json.dumps(
         {
             "apiVersion": 1,
@@ -177,9 +176,9 @@ def _sources(database_url: str, prometheus_url: str) -> str:
                     "name": "kernelzoo",
                     "uid": "kernelzoo-postgres",
                     "type": "grafana-postgresql-datasource",
-                    "url": database.get("host"),
-                    "user": database.get("user"),
-                    "jsonData": {"database": database.get("dbname"), "sslmode": "disable"},
+                    "url": database.host,
+                    "user": database.user,
+                    "jsonData": {"database": database.name, "sslmode": "disable"},
                 },
             ],
         },

@@ -19,6 +19,7 @@ def new(place: int) -> ProspectRow:
         candidate_id=f"k{place:02}",
         compiled=True,
         mine=False,
+        again=False,
         held=False,
         answered=0,
         lent=0,
@@ -64,6 +65,15 @@ def test_what_the_fewest_have_comes_first_and_what_enough_have_not_at_all() -> N
     first, second, *rest = SPACE[:5]
     space = [replace(first, lent=1), replace(second, answered=1, lent=1), *rest]
     assert names(planned(space, STRANGERS), Role.EXPLORE) == ["k02", "k03", "k04", "k00"]
+
+
+def test_what_a_newer_browser_measures_again_is_lent_though_it_is_covered_and_leads_nothing() -> (
+    None
+):
+    first, *rest = [measured(place, 5, mine=True) for place in range(20)]
+    found = planned([replace(first, mine=False, again=True), *rest], STRANGERS)
+    assert found.items == (("k00", Role.EXPLORE),)
+    assert found.closing
 
 
 def test_who_finds_all_in_the_hands_of_others_waits() -> None:

@@ -1,0 +1,212 @@
+/** The microbenchmark suite of GPUs. It imports nothing that a page has without it. */
+import type { BoundProgram } from "../gpu/bound.js";
+import type { OpenDevice } from "../gpu/device.js";
+import type { Program } from "../gpu/program.js";
+import type { GpuTimer } from "../gpu/timer.js";
+import { GPU_PRIMITIVES, GPU_SETTINGS } from "./gpu-modules.js";
+import type { GpuProbeResult, Tools } from "./gpu-probe.js";
+import type { Entrant, RaceLimits } from "./race.js";
+
+type Name = keyof typeof GPU_SETTINGS;
+
+/** `bits` of ρ. */
+interface Found extends Omit<GpuProbeResult, "rho"> {
+  readonly bits: string;
+}
+
+/** A driver that needs longer for one of these is of no use for kernels either. */
+const LIMIT_MS = 10_000;
+/** Timed as whole calls; of the others a sample may be any number of workgroups. */
+const WHOLE: ReadonlySet<Name> = new Set(["whole", "split", "nothing"]);
+/** A comparison that takes longer has its bit by what was seen until then, and is not settled. */
+const DUEL_MS = 500;
+/** Steps of the timer in a sample, so that its shortest is wrong by 5 %. */
+const STEPS = 40;
+
+/** The rates of settings, in the order of `names`. */
+type Rates = ReadonlyMap<Name, number>;
+
+const named = (names: readonly Name[], rates: readonly number[]): Rates =>
+  new Map(names.map((name, i) => [name, rates[i] ?? 0]));
+
+/** Whether the device has what a setting requires. */
+const offered = ({ features }: OpenDevice, name: Name): boolean =>
+  GPU_SETTINGS[name].requires.every((feature) => features.includes(feature));
+
+async function compiled(open: OpenDevice, tools: Tools, name: Name): Promise<Program> {
+  const { code, dispatches, scratchBytes } = GPU_SETTINGS[name];
+  const tensor = { dtype: "f32", shape: [], limit: 0 } as const;
+  const kernel = {
+    candidate: name,
+    requires: GPU_SETTINGS[name].requires,
+    dispatches,
+    scratch_bytes: scratchBytes,
+    tensors: [
+      { ...tensor, name: "source", role: "input" },
+      { ...tensor, name: "sink", role: "output" },
+    ],
+  } as const;
+  return tools.compileProgram(open, kernel, code);
+}
+
+/** Settings bound to buffers that they share; the caller disposes of them. */
+class Track {
+  readonly #open: OpenDevice;
+  readonly #tools: Tools;
+  readonly #bound: ReadonlyMap<Name, BoundProgram>;
+  readonly #buffers: readonly GPUBuffer[];
+
+  private constructor(
+    open: OpenDevice,
+    tools: Tools,
+    bound: ReadonlyMap<Name, BoundProgram>,
+    buffers: readonly GPUBuffer[],
+  ) {
+    this.#open = open;
+    this.#tools = tools;
+    this.#bound = bound;
+    this.#buffers = buffers;
+  }
+
+  static async make(open: OpenDevice, tools: Tools, names: readonly Name[]): Promise<Track> {
+    const programs = await Promise.all(names.map((name) => compiled(open, tools, name)));
+    const largest = (of: "sourceBytes" | "sinkBytes" | "scratchBytes"): number =>
+      Math.max(...names.map((name) => GPU_SETTINGS[name][of]));
+    return open.scoped(() => {
+      const [source, sink, scratch] = [
+        tools.storageBuffer(open.device, largest("sourceBytes")),
+        tools.storageBuffer(open.device, largest("sinkBytes")),
+        tools.storageBuffer(open.device, largest("scratchBytes")),
+      ] as const;
+      const bound = programs.map((program, i) => {
+        const own = program.kernel.scratch_bytes > 0 ? [scratch] : [];
+        return [names[i] as Name, new tools.BoundProgram(program, [source, sink, ...own])] as const;
+      });
+      return new Track(open, tools, new Map(bound), [source, sink, scratch]);
+    }, LIMIT_MS);
+  }
+
+  timer(name: Name): Promise<GpuTimer> {
+    const bound = this.#bound.get(name) as BoundProgram;
+    return this.#tools.gpuTimer(this.#open, (pass) => bound.encode(pass, 0, 1), LIMIT_MS);
+  }
+
+  /** One iteration is a slice, or a whole call. */
+  entrant(name: Name, timer: GpuTimer): Entrant {
+    const bound = this.#bound.get(name) as BoundProgram;
+    const slices = WHOLE.has(name) ? 1 : bound.slices;
+    return {
+      work: GPU_SETTINGS[name].work / slices,
+      async timed(count) {
+        const encode = (pass: GPUComputePassEncoder): void => {
+          for (let call = slices; call <= count; call += slices) bound.encode(pass);
+          if (count % slices > 0) bound.encode(pass, 0, count % slices);
+        };
+        return (await timer.passNs(encode, LIMIT_MS)) / 1e6;
+      },
+    };
+  }
+
+  dispose(): void {
+    for (const bound of this.#bound.values()) bound.dispose();
+    for (const buffer of this.#buffers) buffer.destroy();
+  }
+}
+
+/** Rates in units of the settings' work per nanosecond. */
+async function ratesOf(
+  open: OpenDevice,
+  tools: Tools,
+  names: readonly Name[],
+  limits: (stepMs: number) => RaceLimits,
+): Promise<{ readonly rates: Rates; readonly settled: boolean }> {
+  const track = await Track.make(open, tools, names);
+  try {
+    const timer = await track.timer(names[0] as Name);
+    const entrants = names.map((name) => track.entrant(name, timer));
+    const { rates, settled } = await tools.race(entrants, limits(timer.stepMs));
+    timer.dispose();
+    return { rates: named(names, rates), settled };
+  } finally {
+    track.dispose();
+  }
+}
+
+/** One bit for each primitive, by a comparison of its own. */
+async function bitsOf(
+  open: OpenDevice,
+  tools: Tools,
+): Promise<{ readonly bits: string; readonly settled: boolean }> {
+  const compared = GPU_PRIMITIVES.filter(
+    ({ base, advanced }) => offered(open, base) && offered(open, advanced),
+  );
+  const names = [...new Set(compared.flatMap(({ base, advanced }) => [base, advanced]))];
+  const track = await Track.make(open, tools, names);
+  const timer = await track.timer("direct");
+  try {
+    const limits = { sampleMs: Math.max(1, STEPS * timer.stepMs), limitMs: DUEL_MS };
+    let [bits, settled] = ["", true];
+    for (const primitive of GPU_PRIMITIVES) {
+      if (!compared.includes(primitive)) {
+        bits += "0";
+        continue;
+      }
+      const { base, advanced, margin } = primitive;
+      const pair = [track.entrant(base, timer), track.entrant(advanced, timer)] as const;
+      const found = await tools.faster(...pair, margin, limits);
+      bits += found.faster ? "1" : "0";
+      settled &&= found.settled;
+    }
+    return { bits, settled };
+  } finally {
+    timer.dispose();
+    track.dispose();
+  }
+}
+
+/** For levels: whatever the memory and the driver's queue are asked to do beside it. */
+const rough = (stepMs: number): RaceLimits => ({
+  sampleMs: Math.max(0.5, STEPS * stepMs),
+  sameWithin: 1.3,
+  quietRounds: () => 2,
+  limitMs: 150,
+});
+
+/** For the limit of the GPU. */
+const fine = (stepMs: number): RaceLimits => ({
+  sampleMs: Math.max(1, STEPS * stepMs),
+  sameWithin: 1.1,
+  quietRounds: () => 3,
+  limitMs: 500,
+});
+
+/** Browsers that do not tell have no such adapter. */
+const isSoftware = ({ adapterInfo }: Partial<GPUDevice>): boolean =>
+  adapterInfo?.isFallbackAdapter ?? false;
+
+/** 0 where the buffer does not fit, or takes too long to fill with zeros. */
+async function bandwidthGbps(open: OpenDevice, tools: Tools): Promise<number> {
+  try {
+    return (await ratesOf(open, tools, ["stream"], rough)).rates.get("stream") ?? 0;
+  } catch (thrown) {
+    if (open.loss !== null) throw thrown;
+    return 0;
+  }
+}
+
+/** What `probeGpu` promises. */
+export async function runSuite(open: OpenDevice, tools: Tools): Promise<Found> {
+  const software = isSoftware(open.device);
+  const none = { bits: GPU_PRIMITIVES.map(() => "0").join(""), settled: true };
+  const { bits, settled } = software ? none : await bitsOf(open, tools);
+  const peak = await ratesOf(open, tools, ["peak"], fine);
+  const dispatches = await ratesOf(open, tools, ["nothing"], rough);
+  const perNs = dispatches.rates.get("nothing") ?? 0;
+  return {
+    bits,
+    peakGflops: peak.rates.get("peak") ?? 0,
+    bandwidthGbps: software ? 0 : await bandwidthGbps(open, tools),
+    dispatchUs: perNs > 0 ? 1 / (1e3 * perNs) : 0,
+    settled: settled && peak.settled,
+  };
+}
