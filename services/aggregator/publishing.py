@@ -139,7 +139,9 @@ def _winner(
     champion_id: str,
     rule: Rule,
 ) -> Standing | None:
-    """The first challenger that passes the test against the champion."""
+    """The first challenger that passes the test against the champion. Most of a quorum prefer it:
+    with one preference enough, a demo of five agents on a busy machine confirmed 15 versions.
+    """
     if Defence.CHALLENGE not in rule.defences:
         return challengers[0]
     default_id = challengers[-1].candidate_id
@@ -147,6 +149,6 @@ def _winner(
         challenge = Challenge(
             challenger_id=challenger.candidate_id, champion_id=champion_id, default_id=default_id
         )
-        if passes(preferences(voters, challenge), rule.liars):
+        if passes(preferences(voters, challenge), rule.liars, least=rule.quorum // 2 + 1):
             return challenger
     return None
