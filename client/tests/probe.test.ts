@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { wasmFeatures } from "../src/engine/features.js";
-import { bit } from "../src/probe/bits.js";
+import { bit, doubtful } from "../src/probe/bits.js";
 import {
   doubleOctave,
   levelsOf,
@@ -10,7 +10,7 @@ import {
   WORKING_SETS,
 } from "../src/probe/levels.js";
 import { PRIMITIVES } from "../src/probe/modules.js";
-import { inDoubt, measureLines, measurePeaks, probe } from "../src/probe/probe.js";
+import { measureLines, measurePeaks, probe, unlikely } from "../src/probe/probe.js";
 import { type Entrant, onClock, race } from "../src/probe/race.js";
 
 const LIMITS = {
@@ -78,16 +78,21 @@ test("a bit is 1 from its margin on, and never where a rate is missing", () => {
   assert.equal(bit(0, 0, 1.2), "0");
 });
 
-test("a bit is in doubt near its margin and far below a tie, not at a tie or where it is missing", () => {
-  const rates = (fma: number, splat: number) => [60, 60 * fma, 40, 40 * splat, 26, 61];
-  assert.equal(inDoubt(rates(1, 1.45)), false);
-  assert.equal(inDoubt(rates(1, 1.1)), true);
-  assert.equal(inDoubt(rates(1.3, 1.45)), true);
-  assert.equal(inDoubt(rates(0, 1.45)), false);
-  assert.equal(inDoubt(rates(0.2, 1.45)), true);
+test("a bit is in doubt on both sides of its margin, not at a tie or where it is clear", () => {
+  for (const ratio of [1.2, 1.29, 1.4, 1.45, 1.6]) assert.ok(doubtful(ratio, 1.4), `${ratio}`);
+  for (const ratio of [0, 0.2, 1, 1.1, 1.7, 2.3]) assert.ok(!doubtful(ratio, 1.4), `${ratio}`);
 });
 
-test("a race in doubt goes on for longer", async () => {
+test("a setting far below its base or far above its margin may run baseline code", () => {
+  const rates = (fma: number, splat: number) => [60, 60 * fma, 40, 40 * splat, 26, 61];
+  assert.equal(unlikely(rates(1, 1.45)), false);
+  assert.equal(unlikely(rates(2, 1.1)), false);
+  assert.equal(unlikely(rates(0, 1.45)), false, "it is missing");
+  assert.equal(unlikely(rates(0.2, 1.45)), true);
+  assert.equal(unlikely(rates(1, 4)), true);
+});
+
+test("a race goes on for as long as its rates ask", async () => {
   const ended = async (quiet: number) => {
     const { entrants, clock } = track(() => 2);
     await race(entrants, { ...LIMITS, quietRounds: () => quiet }, clock);

@@ -55,13 +55,14 @@ def _prefers(times: Mapping[str, float], challenge: Challenge) -> bool | None:
     return challenger < champion * (1 - MARGIN)
 
 
-def passes(found: Preferences, liars: float) -> bool:
+def passes(found: Preferences, liars: float, least: int = 1) -> bool:
     """`liars`: the largest share of identities that may collude, from 0 to below one half.
 
-    Without liars, those who measured are one's own devices, and most of them are right.
+    Without liars, those who measured are one's own devices, and most of them are right: of `least`
+    that prefer the challenger. Where agents share a space one alone has measured most kernels.
     """
     if not liars:
-        return found.challenger > found.champion
+        return found.challenger >= least and found.challenger > found.champion
     wrongly, rightly = liars + (1 - liars) * MISTAKES, 1 - liars
     evidence = found.challenger * log(rightly / wrongly)
     evidence += found.champion * log((1 - rightly) / (1 - wrongly))

@@ -139,14 +139,20 @@ def _winner(
     champion_id: str,
     rule: Rule,
 ) -> Standing | None:
-    """The first challenger that passes the test against the champion."""
+    """The first challenger that passes the test against the champion. Most of a quorum prefer it:
+    with one preference enough, a demo of five agents on a busy machine confirmed 15 versions.
+
+    Preferences may go in a circle. Among one's own agents only who is ahead of the champion in the
+    vote may challenge it, so that the same ballots come to rest; liars could hold that lead.
+    """
     if Defence.CHALLENGE not in rule.defences:
         return challengers[0]
     default_id = challengers[-1].candidate_id
-    for challenger in challengers:
+    ahead = tuple(takewhile(lambda s: s.candidate_id != champion_id, challengers))
+    for challenger in challengers if rule.liars else ahead:
         challenge = Challenge(
             challenger_id=challenger.candidate_id, champion_id=champion_id, default_id=default_id
         )
-        if passes(preferences(voters, challenge), rule.liars):
+        if passes(preferences(voters, challenge), rule.liars, least=rule.quorum // 2 + 1):
             return challenger
     return None

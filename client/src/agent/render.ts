@@ -6,6 +6,8 @@ import { renderProfile } from "./sent-view.js";
 import type { AgentState, Bar, SessionEvent, WorkloadState } from "./state.js";
 
 const BARS_SHOWN = 96;
+/** Bars have this many places at least, so that one alone is not as wide as the chart. */
+const PLACES = 24;
 const SVG = "http://www.w3.org/2000/svg";
 
 const PHASES = {
@@ -55,7 +57,7 @@ function bestCurve(bars: readonly Bar[], full: number): SVGElement {
     return `${i},${(1 - best / full).toFixed(4)} ${i + 1},${(1 - best / full).toFixed(4)}`;
   });
   const curve = document.createElementNS(SVG, "svg");
-  curve.setAttribute("viewBox", `0 0 ${Math.max(bars.length, 1)} 1`);
+  curve.setAttribute("viewBox", `0 0 ${Math.max(bars.length, PLACES)} 1`);
   curve.setAttribute("preserveAspectRatio", "none");
   const line = document.createElementNS(SVG, "polyline");
   line.setAttribute("points", points.join(" "));
@@ -67,12 +69,13 @@ function bestCurve(bars: readonly Bar[], full: number): SVGElement {
 function lastTimed({ bars, bestGflops, referenceGflops }: WorkloadState): string {
   const last = bars.at(-1);
   if (last === undefined) return "Nothing timed yet.";
-  // Of the best rates of both: a reference that was disturbed beside one candidate counts less.
-  const known = bestGflops !== null && referenceGflops !== null;
-  const best = known ? `; best so far ${speedup(referenceGflops / bestGflops)}` : "";
-  const { candidate, outcome, relativeTime } = last;
-  const result = relativeTime === null ? `failed (${outcome})` : speedup(relativeTime);
-  return `Last: ${short(candidate)} ${result} the reference${best}.`;
+  const { candidate, outcome, gflops } = last;
+  // All are against its best rate: a reference that was disturbed beside one candidate counts less.
+  const times = (rate: number | null): string =>
+    rate === null || referenceGflops === null ? "" : speedup(referenceGflops / rate);
+  const best = bestGflops === null ? "" : `; best so far ${times(bestGflops)}`;
+  const result = gflops === null ? `failed (${outcome})` : `${times(gflops)} the reference`;
+  return `Last: ${short(candidate)} ${result}${best}.`;
 }
 
 function limitLine(share: number): HTMLElement {
@@ -111,7 +114,9 @@ const LIMITS = {
 function workloadCard(state: WorkloadState, peakGflops: number): HTMLElement {
   const full = Math.max(peakGflops, state.bestGflops ?? 0, 1e-9);
   const shown = state.bars.slice(-BARS_SHOWN);
-  const chart = element("div", "bars", ...shown.map((each) => bar(each, full, state.bestGflops)));
+  const bars = shown.map((each) => bar(each, full, state.bestGflops));
+  while (bars.length < PLACES) bars.push(element("i", "free"));
+  const chart = element("div", "bars", ...bars);
   chart.append(bestCurve(shown, full), limitLine(peakGflops / full));
   chart.setAttribute("role", "img");
   chart.setAttribute("aria-label", `${progress(state)}; best ${rate(state.bestGflops)}`);

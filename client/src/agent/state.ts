@@ -8,8 +8,6 @@ export interface Bar {
   readonly outcome: Outcome;
   readonly gflops: number | null;
   readonly detail: string;
-  /** Of the best sample over the reference's; null unless the outcome is ok. */
-  readonly relativeTime: number | null;
 }
 
 export interface WorkloadState {
@@ -113,10 +111,10 @@ function measured(
   state: WorkloadState,
   event: Extract<AgentEvent, { type: "measured" }>,
 ): WorkloadState {
-  const { candidate, outcome, gflops, detail, relativeTime } = event;
+  const { candidate, outcome, gflops, detail } = event;
   return {
     ...state,
-    bars: [...state.bars, { candidate, outcome, gflops, detail, relativeTime }],
+    bars: [...state.bars, { candidate, outcome, gflops, detail }],
     bestGflops: event.bestGflops ?? state.bestGflops,
     referenceGflops: greater(state.referenceGflops, event.referenceGflops),
     remaining: Math.max((state.remaining ?? 1) - 1, 0),

@@ -5,7 +5,7 @@
  * of the median round of nine, and most bits take five.
  */
 import { type Clock, now } from "../timing/clock.js";
-import { type Entrant, filledMs } from "./race.js";
+import { breather, type Entrant, filledMs } from "./race.js";
 
 const VOTES = 5;
 
@@ -32,6 +32,7 @@ export async function faster(
   const start = clock();
   const pair = [base, advanced] as const;
   const counts = [1, 1];
+  const breathe = breather(clock);
   let [wins, losses] = [0, 0];
   for (let round = 0; wins < VOTES && losses < VOTES; round++) {
     if (round > 0 && clock() - start > limitMs) return { faster: wins > losses, settled: false };
@@ -45,6 +46,7 @@ export async function faster(
     const [slow = 0, fast = 0] = rates;
     if (fast >= margin * slow) wins += 1;
     else losses += 1;
+    await breathe();
   }
   return { faster: wins > losses, settled: true };
 }

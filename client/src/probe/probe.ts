@@ -2,6 +2,7 @@
 import { fromHex } from "../engine/bytes.js";
 import { clockStepMs } from "../timing/clock.js";
 import { bit, doubtful } from "./bits.js";
+import { type DuelLimits, faster } from "./duel.js";
 import { WORKING_SETS } from "./levels.js";
 import { DATA_BYTES, PEAKS, PRIMITIVES, STREAM, SUITE } from "./modules.js";
 import { type Entrant, onClock, type RaceLimits, race, type Standing } from "./race.js";
@@ -37,9 +38,11 @@ const COARSE_CLOCK_WITHIN = 1.15;
 const COARSE: RaceLimits = {
   sampleMs: 1,
   sameWithin: 1.08,
-  quietRounds: (rates) => (inDoubt(rates) ? 12 : 3),
+  quietRounds: (rates) => (unlikely(rates) ? 12 : 3),
   limitMs: 800,
 };
+/** Of a bit that the race leaves in doubt. */
+const DUEL_MS = 400;
 /** For a rate that people read. */
 const FINE: RaceLimits = {
   sampleMs: 2,
@@ -49,7 +52,10 @@ const FINE: RaceLimits = {
 };
 /** For octaves: what comes from memory depends on everyone's traffic and never comes to rest. */
 const ROUGH: RaceLimits = { sampleMs: 0.5, sameWithin: 1.3, quietRounds: () => 2, limitMs: 150 };
-/** Slower than this against its base, an advanced setting may run baseline code still. */
+/**
+ * An advanced setting this much slower than its base may run baseline code still, and so may a base
+ * whose advanced setting is as much faster than its margin.
+ */
 const BASELINE_BELOW = 0.6;
 
 type Main = (bytes: number, lo: number, hi: number) => void;
@@ -75,36 +81,60 @@ function mainOf(body: string, memory: WebAssembly.Memory): Main {
   return new WebAssembly.Instance(module, { env: { memory } }).exports.main as Main;
 }
 
-/** GFLOP/s of each setting; 0 where its features are missing. */
-async function flopRates(
+/** Of each setting; null where its features are missing. */
+function entrantsOf(
   settings: readonly Setting[],
   features: readonly string[],
-  limits: RaceLimits,
-): Promise<Standing> {
+): readonly (Entrant | null)[] {
   const memory = zeros(DATA_BYTES);
-  const offered = settings.filter(({ requires }) => requires.every((f) => features.includes(f)));
-  const entrants = offered.map(({ flops, body }): Entrant => {
+  return settings.map(({ requires, flops, body }) => {
+    if (!requires.every((feature) => features.includes(feature))) return null;
     const main = mainOf(body, memory);
     return { work: flops, timed: onClock((count) => main(0, 0, count)) };
   });
-  const { rates, settled } = await race(entrants, onThisClock(limits));
-  const found = new Map(offered.map((setting, i) => [setting, rates[i] as number]));
-  return { rates: settings.map((setting) => found.get(setting) ?? 0), settled };
+}
+
+/** GFLOP/s of each entrant; 0 where there is none. */
+async function flopRates(
+  entrants: readonly (Entrant | null)[],
+  limits: RaceLimits,
+): Promise<Standing> {
+  const offered = entrants.filter((entrant) => entrant !== null);
+  const { rates, settled } = await race(offered, onThisClock(limits));
+  const found = new Map(offered.map((entrant, i) => [entrant, rates[i] as number]));
+  return { rates: entrants.map((entrant) => (entrant && found.get(entrant)) ?? 0), settled };
 }
 
 /** Advanced over base of primitive `i`. */
 const ratio = (rates: readonly number[], i: number): number =>
   (rates[2 * i + 1] ?? 0) / (rates[2 * i] ?? 1);
 
-/**
- * Whether a bit would be 0 by little, or by more than is likely. Settings that are missing are in
- * no doubt.
- */
-export function inDoubt(rates: readonly number[]): boolean {
+/** Whether a setting may run baseline code still. Settings that are missing are in no doubt. */
+export function unlikely(rates: readonly number[]): boolean {
   return PRIMITIVES.some(({ margin }, i) => {
     const reached = ratio(rates, i);
-    return doubtful(reached, margin) || (reached > 0 && reached < BASELINE_BELOW);
+    return reached > 0 && (reached < BASELINE_BELOW || reached > margin / BASELINE_BELOW);
   });
+}
+
+/**
+ * The bit of primitive `i`. The best samples of a race decide what is clear; close to the margin,
+ * one disturbed best would turn the bit, and rounds in which both take part decide.
+ */
+async function settledBit(
+  i: number,
+  entrants: readonly (Entrant | null)[],
+  rates: readonly number[],
+): Promise<{ readonly value: "0" | "1"; readonly settled: boolean }> {
+  const { margin } = PRIMITIVES[i] as { readonly margin: number };
+  const [base, advanced] = [entrants[2 * i], entrants[2 * i + 1]];
+  if (!base || !advanced || !doubtful(ratio(rates, i), margin)) {
+    return { value: bit(rates[2 * i] ?? 0, rates[2 * i + 1] ?? 0, margin), settled: true };
+  }
+  const { sampleMs } = onThisClock(COARSE);
+  const limits: DuelLimits = { sampleMs, limitMs: DUEL_MS };
+  const verdict = await faster(base, advanced, margin, limits);
+  return { value: verdict.faster ? "1" : "0", settled: verdict.settled };
 }
 
 /**
@@ -113,17 +143,21 @@ export function inDoubt(rates: readonly number[]): boolean {
  */
 export async function probe(features: readonly string[]): Promise<ProbeResult> {
   const pairs = PRIMITIVES.flatMap(({ base, advanced }): readonly Setting[] => [base, advanced]);
-  const { rates, settled } = await flopRates([...pairs, PEAKS.mulAdd, PEAKS.fma], features, COARSE);
-  const bits = PRIMITIVES.map(({ margin }, i) =>
-    bit(rates[2 * i] as number, rates[2 * i + 1] as number, margin),
-  );
+  const entrants = entrantsOf([...pairs, PEAKS.mulAdd, PEAKS.fma], features);
+  const { rates, settled } = await flopRates(entrants, COARSE);
+  const bits: Awaited<ReturnType<typeof settledBit>>[] = [];
+  for (const i of PRIMITIVES.keys()) bits.push(await settledBit(i, entrants, rates));
   const [mulAdd = 0, fma = 0] = rates.slice(2 * PRIMITIVES.length);
-  return { rho: `r${SUITE}-${bits.join("")}`, peaks: { mulAdd, fma }, settled };
+  return {
+    rho: `r${SUITE}-${bits.map(({ value }) => value).join("")}`,
+    peaks: { mulAdd, fma },
+    settled: settled && bits.every((each) => each.settled),
+  };
 }
 
 /** About 50 ms. */
 export async function measurePeaks(features: readonly string[]): Promise<Peaks> {
-  const { rates } = await flopRates([PEAKS.mulAdd, PEAKS.fma], features, FINE);
+  const { rates } = await flopRates(entrantsOf([PEAKS.mulAdd, PEAKS.fma], features), FINE);
   const [mulAdd = 0, fma = 0] = rates;
   return { mulAdd, fma };
 }

@@ -99,7 +99,7 @@ function nextTask(): Promise<void> {
 }
 
 /** Lets the page run when `LONGEST_STRETCH_MS` have passed since the last time. */
-function breather(clock: Clock): () => Promise<void> {
+export function breather(clock: Clock): () => Promise<void> {
   let last = clock();
   return async () => {
     if (clock() - last < LONGEST_STRETCH_MS) return;

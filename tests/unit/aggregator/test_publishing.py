@@ -37,6 +37,31 @@ def test_the_first_ballot_publishes_provisionally_and_the_quorum_confirms() -> N
     assert last.evidence.relative_time == 0.8
 
 
+def test_one_preference_of_ones_own_agents_is_not_enough_but_most_of_a_quorum_is() -> None:
+    """Agents that share a space have each measured kernels that no other has, some by chance beside
+    a reference that was disturbed."""
+    lucky = ballot("0", "lucky", "fast", "default", time=0.4, step=0.4)
+    rule = Rule(quorum=5, liars=0)
+    for agreeing, served in ((2, "default"), (3, "fast")):
+        others = tuple(ballot(str(n), "slow", time=1.5) for n in range(agreeing, 5))
+        found = decide(
+            cast(lucky, *FIVE[1:agreeing], *others), None, default_id="default", rule=rule
+        )
+        assert published(found) == (served, EntryState.CONFIRMED)
+
+
+def test_preferences_in_a_circle_come_to_rest_on_the_same_ballots() -> None:
+    circle = (("a", "b", "c"), ("b", "c", "a"), ("c", "a", "b"))
+    ballots = cast(*(ballot(str(n), *order, time=0.5, step=0.1) for n, order in enumerate(circle)))
+    champion = None
+    for _ in range(3):
+        found = decide(ballots, champion, default_id="default", rule=Rule(quorum=3, liars=0))
+        if isinstance(found, Keep):
+            return
+        champion = live(*published(found))
+    raise AssertionError("it went round")
+
+
 def test_a_winner_within_the_noise_of_the_default_does_not_replace_it() -> None:
     ballots = tuple(ballot(str(n), "lucky", "default", time=0.995) for n in range(5))
     decision = after(ballots)
