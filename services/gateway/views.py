@@ -53,6 +53,31 @@ class _Crowd(_Device, Protocol):
     def identities(self) -> int: ...
 
 
+class _Counted(Protocol):
+    """Columns that rows about an entry share."""
+
+    @property
+    def ballots(self) -> int: ...
+    @property
+    def weight(self) -> int: ...
+    @property
+    def total_weight(self) -> int: ...
+    @property
+    def relative_time(self) -> float: ...
+    @property
+    def engines(self) -> list[dict[str, object]]: ...
+
+
+def evidence(row: _Counted) -> EvidenceWire:
+    return EvidenceWire(
+        ballots=row.ballots,
+        weight=row.weight,
+        total_weight=row.total_weight,
+        relative_time=row.relative_time,
+        engines=[EngineVotesWire.model_validate(votes) for votes in row.engines],
+    )
+
+
 def decision(row: DeniedRow) -> Decision:
     return Decision(
         artifact=row.sha256,
@@ -185,13 +210,7 @@ def history(rows: Sequence[VersionOfKeyRow]) -> list[Version]:
             served=row.served,
             candidate=row.candidate_id,
             artifact=row.sha256,
-            evidence=EvidenceWire(
-                ballots=row.ballots,
-                weight=row.weight,
-                total_weight=row.total_weight,
-                relative_time=row.relative_time,
-                engines=[EngineVotesWire.model_validate(votes) for votes in row.engines],
-            ),
+            evidence=evidence(row),
             published_at=row.published_at.isoformat(),
         )
         for row in rows
