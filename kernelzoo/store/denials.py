@@ -117,8 +117,8 @@ def decide(
     )
 
 
-def decisions() -> Query[DeniedRow]:
-    """What is denied, and what the operator allowed; the latest first."""
+def decisions(workload_key: str | None = None, device_class: str | None = None) -> Query[DeniedRow]:
+    """What is denied, and what the operator allowed; the latest first. Of a key, or of all."""
     return Query(
         sql="""
             SELECT d.artifact_sha256 AS sha256, d.device_class, d.denied, d.stage, d.evidence,
@@ -126,9 +126,12 @@ def decisions() -> Query[DeniedRow]:
                    array_agg(c.candidate_id ORDER BY c.candidate_id) AS candidate_ids,
                    array_agg(DISTINCT c.workload_key) AS workload_keys
             FROM denied d JOIN candidate c ON c.artifact_sha256 = d.artifact_sha256
+            WHERE %(class)s::text IS NULL OR d.device_class = %(class)s
             GROUP BY d.artifact_sha256, d.device_class
+            HAVING %(key)s::text IS NULL OR %(key)s = ANY (array_agg(c.workload_key))
             ORDER BY d.decided_at DESC LIMIT 1000
         """,
+        parameters={"key": workload_key, "class": device_class},
         row=DeniedRow,
     )
 

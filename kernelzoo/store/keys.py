@@ -39,9 +39,15 @@ class CrowdRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionOfKeyRow:
+    """`served_before`: of the version before it, none for the first."""
+
     version: int
     state: str
+    reason: str
+    served: bool
+    served_before: bool | None
     candidate_id: str
+    sha256: str
     ballots: int
     weight: int
     total_weight: int
@@ -104,10 +110,13 @@ def versions(workload_key: str, device_class: str, limit: int) -> Query[VersionO
     """The latest first."""
     return Query(
         sql="""
-            SELECT version, state, candidate_id, ballots, weight, total_weight, relative_time,
-                   engines, published_at
-            FROM zoo_entry WHERE workload_key = %(key)s AND device_class = %(class)s
-            ORDER BY version DESC LIMIT %(limit)s
+            SELECT e.version, e.state, e.reason, e.served,
+                   lag(e.served) OVER (ORDER BY e.version) AS served_before,
+                   e.candidate_id, c.artifact_sha256 AS sha256, e.ballots, e.weight,
+                   e.total_weight, e.relative_time, e.engines, e.published_at
+            FROM zoo_entry e JOIN candidate c ON c.candidate_id = e.candidate_id
+            WHERE e.workload_key = %(key)s AND e.device_class = %(class)s
+            ORDER BY e.version DESC LIMIT %(limit)s
         """,
         parameters={"key": workload_key, "class": device_class, "limit": limit},
         row=VersionOfKeyRow,

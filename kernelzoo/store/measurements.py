@@ -43,6 +43,7 @@ class TrialRow:
 
     device_class: str
     candidate_id: str
+    sha256: str
     config: dict[str, Setting]
     requires: list[str]
     outcome: str
@@ -69,7 +70,8 @@ def trials(workload_key: str, device_class: str | None) -> Query[TrialRow]:
                   AND (%(class)s::text IS NULL OR m.device_class = %(class)s)
                 GROUP BY m.device_class, m.candidate_id, m.identity_id
             )
-            SELECT f.device_class, c.candidate_id, c.config, c.requires,
+            SELECT f.device_class, c.candidate_id, c.artifact_sha256 AS sha256,
+                   c.config, c.requires,
                    (array_agg(f.outcome ORDER BY f.outcome = 'ok' DESC, f.measured_at DESC))[1]
                        AS outcome,
                    coalesce(array_agg(f.best_ns ORDER BY f.best_ns)

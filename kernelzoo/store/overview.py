@@ -28,13 +28,14 @@ class PublishedRow:
     device_class: str
     version: int
     state: str
+    reason: str
+    served: bool
     candidate_id: str
     ballots: int
     relative_time: float
     published_at: datetime
     previous_candidate_id: str | None
-    previous_state: str | None
-    previous_ballots: int | None
+    previous_served: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +88,9 @@ def published(limit: int) -> Query[PublishedRow]:
     """Versions of all keys, the latest first, the live and the retired."""
     return Query(
         sql="""
-            SELECT e.workload_key, e.device_class, e.version, e.state, e.candidate_id, e.ballots,
-                   e.relative_time, e.published_at, before.candidate_id AS previous_candidate_id,
-                   before.state AS previous_state, before.ballots AS previous_ballots
+            SELECT e.workload_key, e.device_class, e.version, e.state, e.reason, e.served,
+                   e.candidate_id, e.ballots, e.relative_time, e.published_at,
+                   before.candidate_id AS previous_candidate_id, before.served AS previous_served
             FROM (SELECT * FROM zoo_entry ORDER BY published_at DESC LIMIT %(limit)s) e
             LEFT JOIN zoo_entry before ON before.workload_key = e.workload_key
                 AND before.device_class = e.device_class AND before.version = e.version - 1

@@ -138,6 +138,7 @@ def progress(
     kind: str | None = None,
     space: str | None = None,
     asked_by: int | None = None,
+    limit: int | None = None,
 ) -> Query[JobProgress]:
     """Progress of the jobs that have these properties, newest first; of all jobs without any.
 
@@ -159,7 +160,17 @@ def progress(
                        AND space_of(j.kind, split_part(b.device_class, ':', 1)) = j.space)
                        AS ballots,
                    min(m.best_ns) AS best_ns
-            FROM tuning_job j
+            FROM (
+                SELECT * FROM tuning_job j
+                WHERE (%(id)s::bigint IS NULL OR j.id = %(id)s)
+                  AND (%(key)s::text IS NULL OR j.workload_key = %(key)s)
+                  AND (%(kind)s::text IS NULL OR j.kind = %(kind)s)
+                  AND (%(space)s::text IS NULL OR j.space = %(space)s)
+                  AND (%(asked_by)s::bigint IS NULL OR EXISTS (
+                    SELECT FROM application_job a
+                    WHERE a.application_id = %(asked_by)s AND a.job_id = j.id))
+                ORDER BY j.id DESC LIMIT %(limit)s
+            ) j
             JOIN workload w ON w.key = j.workload_key
             LEFT JOIN space_point p ON p.job_id = j.id
             LEFT JOIN candidate c ON c.candidate_id = p.candidate_id
@@ -171,14 +182,7 @@ def progress(
                 FROM measurement m JOIN lease l ON l.id = m.lease_id
                 WHERE m.candidate_id = c.candidate_id AND l.job_id = j.id
             ) m ON true
-            WHERE (%(id)s::bigint IS NULL OR j.id = %(id)s)
-              AND (%(key)s::text IS NULL OR j.workload_key = %(key)s)
-              AND (%(kind)s::text IS NULL OR j.kind = %(kind)s)
-              AND (%(space)s::text IS NULL OR j.space = %(space)s)
-              AND (%(asked_by)s::bigint IS NULL OR EXISTS (
-                SELECT FROM application_job a
-                WHERE a.application_id = %(asked_by)s AND a.job_id = j.id))
-            GROUP BY j.id, w.flops
+            GROUP BY j.id, j.workload_key, j.kind, j.space, j.state, j.detail, w.flops
             ORDER BY j.id DESC
         """,
         parameters={
@@ -187,6 +191,7 @@ def progress(
             "kind": kind,
             "space": space,
             "asked_by": asked_by,
+            "limit": limit,
         },
         row=JobProgress,
     )

@@ -1,40 +1,25 @@
-"""Why each version of a key came: told by what it differs in from the one before it."""
+"""Why each version of a key came, as it was kept with it."""
 
-from dataclasses import dataclass
 from enum import StrEnum
-
-from kernelzoo.domain.zoo import EntryState
 
 
 class Reason(StrEnum):
     """FIRST: the first ballots; LEAD: another leads before the quorum; QUORUM: it is there;
-    CHALLENGE: a challenger beat the champion, or the default kernel took its place again.
+    CHALLENGE: a challenger beat the champion, or the default kernel took its place again;
+    DECIDED: no vote alone, but what is kept in words.
     """
 
     FIRST = "first"
     LEAD = "lead"
     QUORUM = "quorum"
     CHALLENGE = "challenge"
+    DECIDED = "decided"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What a version tells of itself."""
-
-    state: EntryState
-    ballots: int
-
-    def was_confirmed(self, quorum: int) -> bool:
-        """A retired entry does not say it, but its last evidence does: it had a quorum."""
-        if self.state is EntryState.RETIRED:
-            return self.ballots >= quorum
-        return self.state is EntryState.CONFIRMED
-
-
-def reason(version: Standing, before: Standing | None, *, quorum: int) -> Reason:
-    """`before`: the version before it, none for the first."""
-    if not version.was_confirmed(quorum):
-        return Reason.LEAD if before else Reason.FIRST
-    if before is not None and before.was_confirmed(quorum):
-        return Reason.CHALLENGE
-    return Reason.QUORUM
+def reason(kept: str, *, served: bool, served_before: bool | None) -> Reason:
+    """`kept`: the words. `served_before`: of the version before this one, none for the first."""
+    if kept:
+        return Reason.DECIDED
+    if served:
+        return Reason.CHALLENGE if served_before else Reason.QUORUM
+    return Reason.FIRST if served_before is None else Reason.LEAD

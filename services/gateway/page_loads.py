@@ -7,7 +7,7 @@ CDN kept are not seen at all: the counts weigh keys against one another, and bil
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
@@ -17,6 +17,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from kernelzoo.metrics import PAGE_LOADS_LOST
 from kernelzoo.store import page_loads
 from kernelzoo.store.asynchronous import execute
+from services.gateway.background import running
 
 log = structlog.get_logger(__name__)
 
@@ -43,13 +44,10 @@ class PageLoads:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._run())
         try:
-            yield
+            async with running(self._run()):
+                yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
             await self.write()
 
     async def _run(self) -> None:

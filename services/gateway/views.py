@@ -9,10 +9,11 @@ from typing import Protocol
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.store.curves import ImprovementRow, ProgressOfClassRow
+from kernelzoo.store.denials import DeniedRow
 from kernelzoo.store.keys import FoundKeyRow, VersionOfKeyRow, VotesRow
 from kernelzoo.store.measurements import TrialRow
 from kernelzoo.store.overview import CellRow, ClassRow, CoveredWorkloadRow, PublishedRow, TotalsRow
-from services.gateway.history import Standing, reason
+from services.gateway.history import reason
 from services.gateway.wire.console import (
     CandidateStanding,
     ClassOfDevices,
@@ -27,6 +28,7 @@ from services.gateway.wire.console import (
     Promotion,
     Version,
 )
+from services.gateway.wire.denials import Decision
 from services.gateway.wire.sessions import HardwareWire
 from services.gateway.wire.zoo import EngineVotesWire, EvidenceWire
 
@@ -51,6 +53,45 @@ class _Crowd(_Device, Protocol):
     def identities(self) -> int: ...
 
 
+class _Counted(Protocol):
+    """Columns that rows about an entry share."""
+
+    @property
+    def ballots(self) -> int: ...
+    @property
+    def weight(self) -> int: ...
+    @property
+    def total_weight(self) -> int: ...
+    @property
+    def relative_time(self) -> float: ...
+    @property
+    def engines(self) -> list[dict[str, object]]: ...
+
+
+def evidence(row: _Counted) -> EvidenceWire:
+    return EvidenceWire(
+        ballots=row.ballots,
+        weight=row.weight,
+        total_weight=row.total_weight,
+        relative_time=row.relative_time,
+        engines=[EngineVotesWire.model_validate(votes) for votes in row.engines],
+    )
+
+
+def decision(row: DeniedRow) -> Decision:
+    return Decision(
+        artifact=row.sha256,
+        device_class=row.device_class,
+        denied=row.denied,
+        stage=row.stage,
+        evidence=row.evidence,
+        operated=row.operated,
+        decided_at=row.decided_at.isoformat(),
+        candidates=row.candidate_ids,
+        workloads=row.workload_keys,
+    )
+
+
 def class_of(device_class: str, row: _Crowd) -> ClassOfDevices:
     return ClassOfDevices(
         device_class=device_class, hardware=_hardware(row), identities=row.identities
@@ -71,21 +112,18 @@ def overview(
         jobs_unplanned=totals.jobs_unplanned,
         candidates_waiting=totals.candidates_waiting,
         quorum=quorum,
-        promotions=[promotion(row, quorum=quorum) for row in latest],
+        promotions=[promotion(row) for row in latest],
     )
 
 
-def promotion(row: PublishedRow, *, quorum: int) -> Promotion:
-    version = Standing(state=EntryState(row.state), ballots=row.ballots)
-    before = None
-    if row.previous_state is not None and row.previous_ballots is not None:
-        before = Standing(state=EntryState(row.previous_state), ballots=row.previous_ballots)
+def promotion(row: PublishedRow) -> Promotion:
     return Promotion(
         workload=row.workload_key,
         device_class=row.device_class,
         version=row.version,
         state=EntryState(row.state),
-        reason=reason(version, before, quorum=quorum),
+        reason=reason(row.reason, served=row.served, served_before=row.previous_served),
+        detail=row.reason,
         candidate=row.candidate_id,
         previous=row.previous_candidate_id,
         ballots=row.ballots,
@@ -150,6 +188,7 @@ def _standing(row: TrialRow, votes: list[int], flops: int) -> CandidateStanding:
     best_ns = median(row.times_ns) if row.times_ns else None
     return CandidateStanding(
         candidate=row.candidate_id,
+        artifact=row.sha256,
         config=dict(row.config),
         requires=row.requires,
         outcome=row.outcome,
@@ -161,25 +200,20 @@ def _standing(row: TrialRow, votes: list[int], flops: int) -> CandidateStanding:
     )
 
 
-def history(rows: Sequence[VersionOfKeyRow], *, quorum: int) -> list[Version]:
-    """`rows`: all versions of a key, the latest first."""
-    standings = [Standing(state=EntryState(row.state), ballots=row.ballots) for row in rows]
+def history(rows: Sequence[VersionOfKeyRow]) -> list[Version]:
     return [
         Version(
             version=row.version,
             state=EntryState(row.state),
-            reason=reason(standing, before, quorum=quorum),
+            reason=reason(row.reason, served=row.served, served_before=row.served_before),
+            detail=row.reason,
+            served=row.served,
             candidate=row.candidate_id,
-            evidence=EvidenceWire(
-                ballots=row.ballots,
-                weight=row.weight,
-                total_weight=row.total_weight,
-                relative_time=row.relative_time,
-                engines=[EngineVotesWire.model_validate(votes) for votes in row.engines],
-            ),
+            artifact=row.sha256,
+            evidence=evidence(row),
             published_at=row.published_at.isoformat(),
         )
-        for row, standing, before in zip(rows, standings, [*standings[1:], None], strict=True)
+        for row in rows
     ]
 
 

@@ -8,6 +8,7 @@ import psycopg
 import structlog
 
 from kernelzoo.store import wake
+from services.gateway.background import running
 
 log = structlog.get_logger(__name__)
 
@@ -35,13 +36,8 @@ class Wake:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._run())
-        try:
+        async with running(self._run()):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     async def _run(self) -> None:
         while True:

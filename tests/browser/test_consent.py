@@ -257,3 +257,10 @@ def test_no_width_makes_the_page_scroll_sideways(page: Page, width: int) -> None
     eventually(lambda: measured(page) > 0, "a measurement")
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_an_agent_measures_in_the_name_that_the_address_says(stack: Stack, page: Page) -> None:
+    page.goto(f"{stack.url}/agent?target=wasm&application=shop")
+    assert see_profile(page)["application"] == "shop"
+    page.get_by_role("button", name="Send this and start").click()
+    page.get_by_text("there is no application shop to measure for").first.wait_for()

@@ -228,3 +228,31 @@ def test_a_phone_is_shown_only_an_address_that_it_can_reach(
         assert code.bounding_box() is not None
         page.get_by_label("Address that the phone can reach").fill("zoo")
         page.get_by_text("This is no address.").wait_for()
+
+
+def test_the_operator_rolls_back_what_is_served_and_allows_it_again(
+    stack: Stack, tuned: Tuned, context: BrowserContext
+) -> None:
+    """The last of this module, as it changes what the zoo holds."""
+    with watched(context, tuned.url) as page:
+        page.goto(f"{tuned.url}/console{tuned.key}")
+        page.get_by_text("Deny, allow or roll back").click()
+        page.get_by_label("Operator's key").fill(stack.keys.operator)
+        page.get_by_role("button", name="Use the key").click()
+        page.get_by_role("button", name="Roll back…").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_role("button", name="Cancel").click()
+        expect(dialog).to_have_count(0)
+        page.get_by_role("button", name="Roll back…").click()
+        dialog.get_by_label("Reason").fill("it crashed a phone")
+        dialog.get_by_role("button", name="Roll back").click()
+        expect(dialog.get_by_role("status")).to_contain_text("is denied to this class")
+        dialog.get_by_role("button", name="Close").click()
+        page.get_by_text("is denied: it crashed a phone").first.wait_for()
+        page.get_by_role("button", name="Allow…").click()
+        dialog.get_by_role("button", name="Allow").click()
+        expect(dialog.get_by_role("status")).to_contain_text("is allowed on this class")
+        dialog.get_by_role("button", name="Close").click()
+        expect(page.get_by_role("cell", name="allowed", exact=True)).to_be_visible()
+    decided = httpx2.get(f"{tuned.url}/v1/denied").json()["decisions"]
+    assert [(each["denied"], each["operated"]) for each in decided] == [(False, True)]

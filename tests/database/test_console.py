@@ -6,10 +6,12 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
+from services.aggregator.publishing import Rule
 from tests.database.client import OPERATOR, Agent, open_agent
 from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
 from tests.database.test_zoo import measure_and_vote
 from tests.reports import failure, ok
+from workers.aggregating import tally
 
 RANKING = [
     candidate.candidate_id
@@ -94,7 +96,40 @@ def test_a_key_shows_its_candidates_votes_and_history(http: TestClient, voted: A
     ]
     assert {each["identities"] for each in key["candidates"]} == {2}
     assert [each["version"] for each in key["history"]] == [2, 1]
+    told = [(each["reason"], each["served"]) for each in key["history"]]
+    assert told == [("quorum", True), ("first", False)]
+    assert sum(each["ballots"] for each in key["history"][0]["evidence"]["engines"]) == 2
+    assert key["decisions"] == []
     assert key["history"][0]["candidate"] == RANKING[0]
+
+
+def test_a_key_shows_what_is_denied_to_its_class_and_why_a_version_was_taken_back(
+    http: TestClient, db: Connection, voted: Agent
+) -> None:
+    live = get(http, key_path(voted.device_class))["history"][0]
+    body = {"device_class": voted.device_class, "denied": True, "reason": "it crashed a phone"}
+    for artifact, device_class in (
+        (live["artifact"], voted.device_class),
+        (live["artifact"], "0123456789abcdef:r1-0:wasm+simd128"),
+    ):
+        asked = body | {"artifact": artifact, "device_class": device_class}
+        assert http.put("/v1/denied", json=asked, headers=OPERATOR).status_code == 200
+    tally(db, WORKLOAD.key, voted.device_class, Rule(quorum=2, liars=0))
+    key = get(http, key_path(voted.device_class))
+    (decision,) = key["decisions"]
+    assert (decision["denied"], decision["evidence"]) == (True, "it crashed a phone")
+    latest = key["history"][0]
+    assert (latest["reason"], latest["served"]) == ("decided", True)
+    assert latest["detail"] == "version 2 is denied: it crashed a phone"
+    assert latest["artifact"] != live["artifact"]
+    assert get(http, "/v1/overview")["promotions"][0]["detail"] == latest["detail"]
+
+
+def test_the_newest_jobs_are_listed_up_to_a_limit(http: TestClient, job_id: int) -> None:
+    newer = http.post("/v1/jobs", json={"workload": "relu:f32:n64"}, headers=OPERATOR).json()
+    assert [each["job"] for each in get(http, "/v1/jobs")["jobs"]] == [newer["job"], job_id]
+    assert [each["job"] for each in get(http, "/v1/jobs?limit=1")["jobs"]] == [newer["job"]]
+    assert http.get("/v1/jobs?limit=201").status_code == 422
 
 
 def test_the_coverage_has_a_mark_for_each_workload_of_a_class(

@@ -9,6 +9,8 @@ export interface StartOptions {
   readonly origin: string;
   /** What to measure, in this order. */
   readonly targets: readonly TargetKind[];
+  /** Whose workloads alone it measures; null for those of all. */
+  readonly application: string | null;
   /** `performance.timeOrigin` of the page: when it began to open. */
   readonly openedAt: number;
   readonly operatorKey: string | null;

@@ -160,6 +160,7 @@ function start(): void {
     options: {
       origin: location.origin,
       targets: askedTargets(),
+      application: new URLSearchParams(location.search).get("application"),
       openedAt: performance.timeOrigin,
       operatorKey: host.operatorKey,
       hostTurns: host.turns !== undefined,

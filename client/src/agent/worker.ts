@@ -75,6 +75,7 @@ function pageNotebook(notes: StartOptions["notes"]): Notebook {
 /** What the targets of one agent share. */
 interface World extends Surroundings {
   readonly openedAt: number;
+  readonly application: string | null;
   readonly gateway: Gateway;
   readonly retries: RetryPorts;
 }
@@ -83,7 +84,7 @@ const isUnauthorized = (answer: Answer<unknown>): boolean =>
   answer.kind === "refused" && answer.status === 401;
 
 async function openSession(
-  { gateway, notebook, retries, profile, isolated }: World,
+  { gateway, notebook, retries, profile, isolated, application }: World,
   measurer: Measurer,
 ): Promise<SessionResponse> {
   const { hardware, engine } = profile;
@@ -91,6 +92,7 @@ async function openSession(
   const as = (identity: string | null): SessionRequest => ({
     ...device,
     ...measurer.request,
+    ...(application === null ? {} : { application }),
     identity,
   });
   const openAs = (identity: string | null): Promise<Answer<SessionResponse>> =>
@@ -172,6 +174,7 @@ async function start(options: StartOptions): Promise<void> {
     stepMs: clockStepMs(),
     isolated: scope.crossOriginIsolated,
     openedAt: options.openedAt,
+    application: options.application,
     gateway: httpGateway(origin, options.operatorKey, signal, (method, path, body) =>
       post({ type: "sent", request: { method, path, body } }),
     ),

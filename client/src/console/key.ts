@@ -1,7 +1,8 @@
 /** One key: what is served, why, and how all its candidates did. */
 import { element } from "../page/elements.js";
 import { ago, count, duration, integer, milliseconds, rate, speedup } from "../page/text.js";
-import type { CandidateStanding, Key, Version } from "../wire/types.js";
+import type { CandidateStanding, Evidence, Key, Version } from "../wire/types.js";
+import { decisions, deny, operated, rollBack } from "./denials.js";
 import { followed } from "./followed.js";
 import { keptBack } from "./operator.js";
 import {
@@ -41,6 +42,7 @@ function draw(key: Key): Node {
     element("section", "card", ...summary(key)),
     card("Candidates", ...candidates(key)),
     card("History", history(key.history)),
+    card("Denied and allowed", ...decisions(key)),
   );
 }
 
@@ -55,7 +57,10 @@ function summary(key: Key): readonly HTMLElement[] {
     element("span", "quiet", code(key.device_class)),
   );
   if (served === undefined) {
-    const text = "Nobody has voted on this key yet; pages get the default kernel.";
+    const text =
+      key.history.length === 0
+        ? "Nobody has voted on this key yet; pages get the default kernel."
+        : "No version is live; pages get the default kernel until the next vote.";
     return [heading, device, empty(text)];
   }
   const { evidence } = served;
@@ -67,7 +72,8 @@ function summary(key: Key): readonly HTMLElement[] {
     ["Ballots", `${integer(evidence.ballots)} of ${key.quorum} needed`],
     ["Weight of votes", `${integer(evidence.weight)} of ${integer(evidence.total_weight)}`],
   ];
-  return [heading, device, facts(pairs), element("p", "quiet below", settings(best))];
+  const below = element("p", "quiet below", settings(best));
+  return [heading, device, facts(pairs), below, ...rollBack(key, served)];
 }
 
 function settings(standing: CandidateStanding | undefined): Cell {
@@ -93,7 +99,7 @@ function candidates(key: Key): readonly HTMLElement[] {
     "details",
     "",
     element("summary", "", `All ${count(key.candidates.length, "candidate")} as a table`),
-    table("Candidates by time", columns(served, key.reference ?? ""), ranked(key.candidates)),
+    table("Candidates by time", columns(served, key), ranked(key.candidates)),
   );
   details.id = "candidates-table";
   return [rankChart(key.candidates, served, key.reference ?? ""), details];
@@ -106,9 +112,15 @@ interface Ranked extends CandidateStanding {
 const ranked = (standings: readonly CandidateStanding[]): readonly Ranked[] =>
   standings.map((each, index) => ({ ...each, rank: index + 1 }));
 
-function columns(served: string, reference: string): readonly Column<Ranked>[] {
-  const role = (candidate: string): string =>
-    [candidate === served ? "served" : "", candidate === reference ? "reference" : ""]
+function columns(served: string, key: Key): readonly Column<Ranked>[] {
+  const isDenied = (artifact: string): boolean =>
+    key.decisions.some((each) => each.denied && each.artifact === artifact);
+  const role = ({ candidate, artifact }: Ranked): string =>
+    [
+      candidate === served ? "served" : "",
+      candidate === key.reference ? "reference" : "",
+      isDenied(artifact) ? "denied" : "",
+    ]
       .filter(Boolean)
       .join(", ");
   return [
@@ -119,15 +131,20 @@ function columns(served: string, reference: string): readonly Column<Ranked>[] {
     { title: "Identities", numeric: true, cell: ({ identities }) => integer(identities) },
     { title: "Compiled in", numeric: true, cell: ({ compile_ms }) => milliseconds(compile_ms) },
     { title: "Outcome", cell: ({ outcome }) => outcome },
-    { title: "", cell: ({ candidate }) => role(candidate) },
+    { title: "", cell: role },
     { title: "Config", cell: (each) => code(configText(each)) },
+    ...operated<Ranked>(({ artifact }) => (isDenied(artifact) ? "" : deny(key, artifact))),
   ];
 }
 
 const VERSIONS: readonly Column<Version>[] = [
   { title: "Version", numeric: true, cell: ({ version }) => String(version) },
   { title: "State", cell: ({ state }) => badge(state) },
-  { title: "Why it came", cell: ({ reason, evidence }) => why(reason, evidence.ballots) },
+  { title: "Pages got it", cell: ({ served }) => (served ? "yes" : "no") },
+  {
+    title: "Why it came",
+    cell: ({ reason, evidence, detail }) => why(reason, evidence.ballots, detail),
+  },
   { title: "Kernel", cell: ({ candidate }) => code(candidate.slice(0, 8)) },
   {
     title: "Against reference",
@@ -135,8 +152,12 @@ const VERSIONS: readonly Column<Version>[] = [
     cell: ({ evidence }) => speedup(evidence.relative_time),
   },
   { title: "Ballots", numeric: true, cell: ({ evidence }) => integer(evidence.ballots) },
+  { title: "Cast in", cell: ({ evidence }) => engines(evidence) },
   { title: "Published", numeric: true, cell: ({ published_at }) => ago(published_at, Date.now()) },
 ];
+
+const engines = ({ engines }: Evidence): string =>
+  engines.map(({ name, major, ballots }) => `${name} ${major}: ${ballots}`).join(", ") || "–";
 
 function history(versions: readonly Version[]): Cell {
   if (versions.length > 0) return table("Versions, the latest first", VERSIONS, versions);

@@ -1,9 +1,9 @@
-/** What is kept back from strangers, and how the operator sees it. */
+/** The operator's key in the console, and what is kept back without it. */
 import { element } from "../page/elements.js";
 import { keepOperatorKey, operatorKey } from "./request.js";
 
-/** `counted`: what is told all the same, as in `12 candidates`. */
-export function keptBack(identities: number, quorum: number, counted: string): HTMLElement {
+/** Where the operator's key is given, and taken back by an empty one. */
+export function keyForm(action: string): HTMLFormElement {
   const input = element("input", "");
   input.type = "password";
   input.id = "operator-key";
@@ -11,13 +11,18 @@ export function keptBack(identities: number, quorum: number, counted: string): H
   input.value = operatorKey();
   const label = element("label", "", "Operator's key");
   label.htmlFor = input.id;
-  const button = element("button", "plain", "Show");
+  const button = element("button", "plain", action);
   const form = element("form", "fields", element("div", "field", label, input), button);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     keepOperatorKey(input.value.trim());
     dispatchEvent(new HashChangeEvent("hashchange"));
   });
+  return form;
+}
+
+/** `counted`: what is told all the same, as in `12 candidates`. */
+export function keptBack(identities: number, quorum: number, counted: string): HTMLElement {
   const who = identities === 1 ? "1 identity has" : `${identities} identities have`;
   return element(
     "div",
@@ -29,6 +34,6 @@ export function keptBack(identities: number, quorum: number, counted: string): H
       "no single device can be told from them. The operator sees them with the key, ",
       "which this tab keeps until it is closed.",
     ),
-    form,
+    keyForm("Show"),
   );
 }

@@ -64,8 +64,8 @@ function waiting({ candidates_waiting, jobs_unplanned, quorum }: Overview): HTML
   return element("p", "quiet below", parts.filter(Boolean).join(" "));
 }
 
-function reasonText({ reason, ballots, candidate, previous }: Promotion): string {
-  return `${why(reason, ballots)}${candidate === previous ? ", same kernel" : ""}`;
+function reasonText({ reason, ballots, detail, candidate, previous }: Promotion): string {
+  return `${why(reason, ballots, detail)}${candidate === previous ? ", same kernel" : ""}`;
 }
 
 const PROMOTIONS: readonly Column<Promotion>[] = [

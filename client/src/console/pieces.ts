@@ -122,8 +122,8 @@ export function classCell(hardware: Hardware, deviceClass: string): HTMLElement 
 export const keyLink = (workload: string, deviceClass: string): HTMLElement =>
   link(address("zoo", [workload, deviceClass]), code(workload));
 
-/** Why a version came. */
-export function why(reason: Reason, ballots: number): string {
+/** Why a version came; `detail`: in the words that were kept, where there are any. */
+export function why(reason: Reason, ballots: number, detail: string): string {
   switch (reason) {
     case "first":
       return "first ballot";
@@ -133,6 +133,8 @@ export function why(reason: Reason, ballots: number): string {
       return `quorum of ${count(ballots, "ballot")}`;
     case "challenge":
       return "won the challenge";
+    case "decided":
+      return detail;
     default:
       return reason satisfies never;
   }

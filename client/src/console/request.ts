@@ -11,11 +11,18 @@ export function keepOperatorKey(key: string): void {
   else sessionStorage.setItem(KEY, key);
 }
 
+export const get = <T>(path: string, signal: AbortSignal): Promise<Answer<T>> =>
+  send<T>(path, { signal });
+
+export const put = <T>(path: string, body: object): Promise<Answer<T>> =>
+  send<T>(path, { method: "PUT", body: JSON.stringify(body) });
+
 /** A wrong key is forgotten, so that the next request shows what strangers see. */
-export async function get<T>(path: string, signal: AbortSignal): Promise<Answer<T>> {
+async function send<T>(path: string, init: RequestInit): Promise<Answer<T>> {
   const key = operatorKey();
-  const headers: HeadersInit = key === "" ? {} : { "X-Kernelzoo-Operator": key };
-  const answer = await ask<T>(new URL(path, location.origin), { headers, signal });
+  const headers = new Headers(init.body ? { "Content-Type": "application/json" } : {});
+  if (key !== "") headers.set("X-Kernelzoo-Operator", key);
+  const answer = await ask<T>(new URL(path, location.origin), { ...init, headers });
   if (answer.kind === "refused" && answer.status === WRONG_KEY) keepOperatorKey("");
   return answer;
 }

@@ -308,8 +308,8 @@ export interface paths {
         };
         /**
          * Get Key
-         * @description A workload on a device class: its candidates in the order of their times, their votes, and
-         *     the history of what was served.
+         * @description A workload on a device class: its candidates in the order of their times, their votes, the
+         *     history of what was served, and what is denied to the class.
          */
         readonly get: operations["get_key_v1_keys__workload___device_class__get"];
         readonly put?: never;
@@ -709,6 +709,8 @@ export interface components {
          *     `votes`: in how many ballots it has each of the five ranks, the first rank first.
          */
         readonly CandidateStanding: {
+            /** Artifact */
+            readonly artifact: string;
             /** Best Ns */
             readonly best_ns: number | null;
             /** Candidate */
@@ -1218,10 +1220,13 @@ export interface components {
          * Key
          * @description `candidates` that were measured, the fastest first. Where `told` is false they are kept
          *     back, since the class has fewer identities than `quorum`; `measured` says how many there are.
+         *     `decisions`: which of its kernels the class is never served, or is whatever the crowd says.
          */
         readonly Key: {
             /** Candidates */
             readonly candidates: readonly components["schemas"]["CandidateStanding"][];
+            /** Decisions */
+            readonly decisions: readonly components["schemas"]["Decision"][];
             readonly device: components["schemas"]["ClassOfDevices"];
             /** Device Class */
             readonly device_class: string;
@@ -1484,13 +1489,16 @@ export interface components {
         };
         /**
          * Promotion
-         * @description A version of a key that was published, and why. `previous` is the kernel before it.
+         * @description A version of a key that was published, and why: `detail` says it in words, '' where the vote
+         *     alone does. `previous` is the kernel before it.
          */
         readonly Promotion: {
             /** Ballots */
             readonly ballots: number;
             /** Candidate */
             readonly candidate: string;
+            /** Detail */
+            readonly detail: string;
             /** Device Class */
             readonly device_class: string;
             /** Previous */
@@ -1561,10 +1569,11 @@ export interface components {
         /**
          * Reason
          * @description FIRST: the first ballots; LEAD: another leads before the quorum; QUORUM: it is there;
-         *     CHALLENGE: a challenger beat the champion, or the default kernel took its place again.
+         *     CHALLENGE: a challenger beat the champion, or the default kernel took its place again;
+         *     DECIDED: no vote alone, but what is kept in words.
          * @enum {string}
          */
-        readonly Reason: "first" | "lead" | "quorum" | "challenge";
+        readonly Reason: "first" | "lead" | "quorum" | "challenge" | "decided";
         /** Report */
         readonly Report: {
             /** Measurements */
@@ -1759,14 +1768,24 @@ export interface components {
             /** Times Ns */
             readonly times_ns: readonly number[];
         };
-        /** Version */
+        /**
+         * Version
+         * @description `detail` says in words why it came, '' where the vote alone does. `served`: published as
+         *     confirmed, so that pages got it while it lived.
+         */
         readonly Version: {
+            /** Artifact */
+            readonly artifact: string;
             /** Candidate */
             readonly candidate: string;
+            /** Detail */
+            readonly detail: string;
             readonly evidence: components["schemas"]["EvidenceWire"];
             /** Published At */
             readonly published_at: string;
             readonly reason: components["schemas"]["Reason"];
+            /** Served */
+            readonly served: boolean;
             readonly state: components["schemas"]["EntryState"];
             /** Version */
             readonly version: number;
@@ -2260,6 +2279,7 @@ export interface operations {
         readonly parameters: {
             readonly query?: {
                 readonly workload?: string | null;
+                readonly limit?: number;
             };
             readonly header?: {
                 readonly "x-kernelzoo-key"?: string | null;

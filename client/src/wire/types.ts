@@ -11,6 +11,7 @@ export type CandidateStanding = Schemas["CandidateStanding"];
 export type ClassOfDevices = Schemas["ClassOfDevices"];
 export type Coverage = Schemas["Coverage"];
 export type Curve = Schemas["Curve"];
+export type Decision = Schemas["Decision"];
 export type Device = Schemas["Device"];
 export type DeviceList = Schemas["DeviceList"];
 export type Evidence = Schemas["EvidenceWire"];

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Query
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.disclosure import is_told
 from kernelzoo.domain.workload import Workload
-from kernelzoo.store import curves, keys, measurements, overview, tuning, zoo
+from kernelzoo.store import curves, denials, keys, measurements, overview, tuning, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway import views
 from services.gateway.problems import Refusal
@@ -55,7 +55,7 @@ async def list_promotions(
     """Versions of all keys, the latest first, each with the reason why it came."""
     async with state.pool.connection() as db:
         rows = await fetch_all(db, overview.published(limit))
-    return [views.promotion(row, quorum=state.settings.quorum) for row in rows]
+    return [views.promotion(row) for row in rows]
 
 
 @router.get("/v1/coverage")
@@ -104,8 +104,8 @@ async def get_key(
     state: Shared,
     operated: Operator,
 ) -> Key:
-    """A workload on a device class: its candidates in the order of their times, their votes, and
-    the history of what was served.
+    """A workload on a device class: its candidates in the order of their times, their votes, the
+    history of what was served, and what is denied to the class.
     """
     key, of = Workload.parse(workload).key, DeviceClass.parse(device_class)
     quorum = state.settings.quorum
@@ -119,6 +119,7 @@ async def get_key(
         trials = await fetch_all(db, measurements.trials(key, str(of)))
         votes = await fetch_all(db, keys.votes(key, str(of)))
         versions = await fetch_all(db, keys.versions(key, str(of), MOST_VERSIONS))
+        decisions = await fetch_all(db, denials.decisions(key, str(of)))
         reference = await fetch_one(db, zoo.default_of(key, of))
     told = operated or is_told(
         identities=crowd.identities, strangers=crowd.strangers, quorum=quorum
@@ -133,7 +134,8 @@ async def get_key(
         reference=reference.candidate_id if reference else None,
         measured=len(trials),
         candidates=views.standings(trials, votes, crowd.flops) if told else [],
-        history=views.history(versions, quorum=quorum),
+        history=views.history(versions),
+        decisions=[views.decision(row) for row in decisions],
     )
 
 

@@ -12,6 +12,7 @@ from kernelzoo.store import denials, wake
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.problems import Refusal, refuse_stranger
 from services.gateway.state import Operator, Shared
+from services.gateway.views import decision
 from services.gateway.wire.denials import (
     Decision,
     DecisionList,
@@ -28,7 +29,7 @@ async def list_denied(state: Shared) -> DecisionList:
     """Artifacts that a class of devices is never served, and those that the operator allowed."""
     async with state.pool.connection() as db:
         rows = await fetch_all(db, denials.decisions())
-    return DecisionList(decisions=[_decision(row) for row in rows])
+    return DecisionList(decisions=[decision(row) for row in rows])
 
 
 @router.put("/v1/denied")
@@ -58,7 +59,7 @@ async def decide(
     for key in keys:
         after.add_task(state.send, jobs.tally(key.workload_key, key.device_class))
     place = (body.artifact, device_class)
-    return _decision(next(row for row in rows if (row.sha256, row.device_class) == place))
+    return decision(next(row for row in rows if (row.sha256, row.device_class) == place))
 
 
 @router.post("/v1/failures", status_code=HTTPStatus.ACCEPTED)
@@ -98,18 +99,4 @@ async def report_failure(
 def _unknown() -> Refusal:
     return Refusal(
         HTTPStatus.NOT_FOUND, "no such kernel has this artifact; read the manifest again"
-    )
-
-
-def _decision(row: denials.DeniedRow) -> Decision:
-    return Decision(
-        artifact=row.sha256,
-        device_class=row.device_class,
-        denied=row.denied,
-        stage=row.stage,
-        evidence=row.evidence,
-        operated=row.operated,
-        decided_at=row.decided_at.isoformat(),
-        candidates=row.candidate_ids,
-        workloads=row.workload_keys,
     )

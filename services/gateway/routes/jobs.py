@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, BackgroundTasks, Path, Response
+from fastapi import APIRouter, BackgroundTasks, Path, Query, Response
 from psycopg import AsyncConnection
 
 from kernelzoo import jobs
@@ -65,12 +65,17 @@ async def open_job(
 
 @router.get("/v1/jobs")
 async def list_jobs(
-    state: Shared, application: Application, workload: WorkloadKey | None = None
+    state: Shared,
+    application: Application,
+    workload: WorkloadKey | None = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 200,
 ) -> JobList:
     """How far each job has come, newest first; with an application's key those it asked for."""
     asked_by = application.id if application else None
     async with state.pool.connection() as db:
-        rows = await fetch_all(db, tuning.progress(workload_key=workload, asked_by=asked_by))
+        rows = await fetch_all(
+            db, tuning.progress(workload_key=workload, asked_by=asked_by, limit=limit)
+        )
     return JobList(jobs=[described(row) for row in rows])
 
 

@@ -20,13 +20,12 @@ from services.gateway import manifests
 from services.gateway.chain import Answer, answers, choose
 from services.gateway.problems import Refusal
 from services.gateway.state import Shared, State
+from services.gateway.views import evidence
 from services.gateway.wire.model import WorkloadKey
 from services.gateway.wire.sessions import HardwareWire
 from services.gateway.wire.zoo import (
     Device,
     DeviceList,
-    EngineVotesWire,
-    EvidenceWire,
     Manifest,
     ZooEntry,
     ZooList,
@@ -217,13 +216,7 @@ def _entry(row: zoo.EntryRow) -> ZooEntry:
         config=row.config,
         requires=list(row.artifact_manifest().requires),
         artifact=row.sha256,
-        evidence=EvidenceWire(
-            ballots=row.ballots,
-            weight=row.weight,
-            total_weight=row.total_weight,
-            relative_time=row.relative_time,
-            engines=[EngineVotesWire.model_validate(votes) for votes in row.engines],
-        ),
+        evidence=evidence(row),
         reason=row.reason,
         best_ns=row.best_ns,
         gflops=row.flops / row.best_ns if row.best_ns else None,

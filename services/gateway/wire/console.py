@@ -6,21 +6,25 @@ from pydantic import Field
 
 from kernelzoo.domain.zoo import EntryState
 from services.gateway.history import Reason
+from services.gateway.wire.denials import Decision
 from services.gateway.wire.jobs import Job
-from services.gateway.wire.model import CandidateId, WireModel, WorkloadKey
+from services.gateway.wire.model import CandidateId, Sha256, WireModel, WorkloadKey
 from services.gateway.wire.results import SettingWire
 from services.gateway.wire.sessions import HardwareWire
 from services.gateway.wire.zoo import EvidenceWire
 
 
 class Promotion(WireModel):
-    """A version of a key that was published, and why. `previous` is the kernel before it."""
+    """A version of a key that was published, and why: `detail` says it in words, '' where the vote
+    alone does. `previous` is the kernel before it.
+    """
 
     workload: WorkloadKey
     device_class: str
     version: int
     state: EntryState
     reason: Reason
+    detail: str
     candidate: CandidateId
     previous: CandidateId | None
     ballots: int
@@ -93,10 +97,17 @@ class FoundKeys(WireModel):
 
 
 class Version(WireModel):
+    """`detail` says in words why it came, '' where the vote alone does. `served`: published as
+    confirmed, so that pages got it while it lived.
+    """
+
     version: int
     state: EntryState
     reason: Reason
+    detail: str
+    served: bool
     candidate: CandidateId
+    artifact: Sha256
     evidence: EvidenceWire
     published_at: str
 
@@ -107,6 +118,7 @@ class CandidateStanding(WireModel):
     """
 
     candidate: CandidateId
+    artifact: Sha256
     config: dict[str, SettingWire]
     requires: list[str]
     outcome: str
@@ -120,6 +132,7 @@ class CandidateStanding(WireModel):
 class Key(WireModel):
     """`candidates` that were measured, the fastest first. Where `told` is false they are kept
     back, since the class has fewer identities than `quorum`; `measured` says how many there are.
+    `decisions`: which of its kernels the class is never served, or is whatever the crowd says.
     """
 
     workload: WorkloadKey
@@ -132,6 +145,7 @@ class Key(WireModel):
     measured: int
     candidates: list[CandidateStanding]
     history: list[Version]
+    decisions: list[Decision]
 
 
 class OutcomeCount(WireModel):

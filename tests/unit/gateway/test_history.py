@@ -1,41 +1,27 @@
-"""Why a version came, told by it and the one before it."""
+"""Why a version came, told by what was kept with it and the one before it."""
 
 import pytest
 
-from kernelzoo.domain.zoo import EntryState
-from services.gateway.history import Reason, Standing, reason
-
-QUORUM = 5
-
-
-def version(state: EntryState, ballots: int) -> Standing:
-    return Standing(state=state, ballots=ballots)
-
-
-LONE = version(EntryState.PROVISIONAL, 1)
-CONFIRMED = version(EntryState.CONFIRMED, 5)
-WAS_CONFIRMED = version(EntryState.RETIRED, 7)
-WAS_PROVISIONAL = version(EntryState.RETIRED, 4)
+from services.gateway.history import Reason, reason
 
 
 @pytest.mark.parametrize(
-    ("of", "before", "expected"),
+    ("served", "served_before", "expected"),
     [
-        (LONE, None, Reason.FIRST),
-        (CONFIRMED, None, Reason.QUORUM),
-        (LONE, WAS_PROVISIONAL, Reason.LEAD),
-        (WAS_PROVISIONAL, WAS_PROVISIONAL, Reason.LEAD),
-        (CONFIRMED, WAS_PROVISIONAL, Reason.QUORUM),
-        (CONFIRMED, WAS_CONFIRMED, Reason.CHALLENGE),
-        (WAS_CONFIRMED, WAS_CONFIRMED, Reason.CHALLENGE),
+        (False, None, Reason.FIRST),
+        (True, None, Reason.QUORUM),
+        (False, False, Reason.LEAD),
+        (True, False, Reason.QUORUM),
+        (True, True, Reason.CHALLENGE),
+        (False, True, Reason.LEAD),
     ],
 )
 def test_a_version_came_for_a_reason(
-    of: Standing, before: Standing | None, expected: Reason
+    served: bool, served_before: bool | None, expected: Reason
 ) -> None:
-    assert reason(of, before, quorum=QUORUM) is expected
+    assert reason("", served=served, served_before=served_before) is expected
 
 
-def test_the_state_of_a_live_entry_counts_more_than_its_ballots() -> None:
-    lowered = version(EntryState.PROVISIONAL, 3)
-    assert reason(lowered, WAS_PROVISIONAL, quorum=2) is Reason.LEAD
+def test_what_no_vote_alone_decided_is_said_in_words() -> None:
+    kept = "version 3 is denied: run"
+    assert reason(kept, served=True, served_before=True) is Reason.DECIDED
