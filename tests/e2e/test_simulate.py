@@ -18,8 +18,9 @@ COLLUDING = Scenario(
     classes=3,
     identities=20,
     workloads=("matmul:f32:m16k16n16",),
-    seed=1,
+    seed=7199,
 )
+"""With this seed three of the first six of each class lie, so that they lead where they can."""
 
 
 def found(directory: Path, defences: frozenset[Defence]) -> Outcome:
