@@ -30,6 +30,13 @@ class LeaseRow:
     answered_ids: list[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlledRow:
+    """Share of leases that carried a control."""
+
+    share: float
+
+
 def grant(
     *,
     session_id: int,
@@ -111,4 +118,19 @@ def answered(lease_id: int) -> Statement:
                   AND NOT o.answered AND o.expires_at > now() AND o.id <> answered.id)
         """,
         parameters={"id": lease_id, "channel": CANDIDATES},
+    )
+
+
+def controlled(device_classes: list[str]) -> Query[ControlledRow]:
+    """Of all that was ever lent to these classes."""
+    return Query(
+        sql="""
+            SELECT coalesce(avg(EXISTS (
+                       SELECT FROM lease_item item
+                       WHERE item.lease_id = l.id AND item.role = 'control'
+                   )::int), 0)::float8 AS share
+            FROM lease l WHERE l.device_class = ANY(%(classes)s)
+        """,
+        parameters={"classes": device_classes},
+        row=ControlledRow,
     )

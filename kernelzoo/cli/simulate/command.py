@@ -82,6 +82,8 @@ def _table(outcomes: list[Outcome]) -> Table:
         "of the default",
         "caught",
         "wronged",
+        "cost",
+        "controls",
     ):
         table.add_column(column, justify="left" if column == "attack" else "right")
     for outcome in outcomes:
@@ -95,6 +97,8 @@ def _table(outcomes: list[Outcome]) -> Table:
             f"{found.served_regret:.1%}",
             f"{found.default_regret:.1%}",
             f"{outcome.caught:.0%}",
-            f"{outcome.wronged:.0%}",
+            f"{outcome.wronged:.1%}",
+            f"{outcome.per_confirmed:.0f}" if outcome.per_confirmed else "–",
+            f"{outcome.controls:.0%}",
         )
     return table

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import exp
 from random import Random
 
+from kernelzoo.cli.simulate.condition import Condition
 from kernelzoo.domain.ballot import RANK_WEIGHTS
 from kernelzoo.domain.lease import LEADERS
 
@@ -17,7 +18,10 @@ DISTURBED = 0.03
 LONGER = 0.5
 """By how much, as a share, on the average; falling off exponentially."""
 CLAIM = 0.4
-"""Relative time that a liar claims for the kernel it pushes."""
+"""Relative time that a liar claims who boasts, or knows no better."""
+BOLDNESS = 0.1
+"""How much faster than the best, as a share, others claim what they push to be: more than any
+noise, and nothing that a device could not do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,26 +36,34 @@ class Timing:
         return min(self.samples_ns) / min(self.reference_ns)
 
 
-def honest_timing(chance: Random, call_ns: float, reference_ns: float) -> Timing:
+def honest_timing(
+    chance: Random, condition: Condition, call_ns: float, reference_ns: float
+) -> Timing:
     load = 1 + chance.expovariate(1 / LONGER) if chance.random() < DISTURBED else 1.0
+    noise = NOISE * condition.noise
     return Timing(
-        samples_ns=_samples(chance, call_ns * load), reference_ns=_samples(chance, reference_ns)
+        samples_ns=_samples(chance, call_ns * load, noise),
+        reference_ns=_samples(chance, reference_ns, noise),
     )
 
 
 def claimed_timing(chance: Random, relative: float, reference_ns: float) -> Timing:
     return Timing(
-        samples_ns=_samples(chance, relative * reference_ns),
-        reference_ns=_samples(chance, reference_ns),
+        samples_ns=_samples(chance, relative * reference_ns, NOISE),
+        reference_ns=_samples(chance, reference_ns, NOISE),
     )
 
 
 def measured_again(
-    chance: Random, relative: Mapping[str, float], times: Mapping[str, float]
+    chance: Random,
+    condition: Condition,
+    relative: Mapping[str, float],
+    times: Mapping[str, float],
 ) -> dict[str, float]:
     """The fastest of `relative`, as first measured, by their true `times`, measured with care."""
+    noise = FINAL_NOISE * condition.noise
     return {
-        name: times[name] * exp(abs(chance.gauss(0, FINAL_NOISE)))
+        name: times[name] * exp(abs(chance.gauss(0, noise)))
         for name, _ in fastest(relative, LEADERS)
     }
 
@@ -62,5 +74,5 @@ def fastest(
     return tuple(sorted(relative.items(), key=lambda line: line[1])[:limit])
 
 
-def _samples(chance: Random, best_ns: float) -> tuple[float, ...]:
-    return tuple(best_ns * exp(abs(chance.gauss(0, NOISE))) for _ in range(3))
+def _samples(chance: Random, best_ns: float, noise: float) -> tuple[float, ...]:
+    return tuple(best_ns * exp(abs(chance.gauss(0, noise))) for _ in range(3))

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
+from kernelzoo.cli.simulate.condition import Condition, condition
 from kernelzoo.cli.simulate.conduct import (
+    BOLDNESS,
     CLAIM,
     Timing,
     claimed_timing,
@@ -52,6 +54,7 @@ class Visit:
     """What one member has said of one workload: the relative times that it reported."""
 
     chance: Random
+    condition: Condition
     told: dict[str, float] = field(default_factory=dict)
     closed: bool = False
 
@@ -102,34 +105,46 @@ class Crowd:
                 return
             (self.liars if member.lies else self.honest).add(one.identity)
             visits = {
-                workload: Visit(chance=Random(f"{self.scenario.seed}/{member.name}/{workload}"))
+                workload: Visit(
+                    chance=Random(f"{self.scenario.seed}/{member.name}/{workload}"),
+                    condition=condition(self.scenario.seed, member.name),
+                )
                 for workload in self.scenario.workloads
             }
             async for lease in _leases(one, visits):
-                await self._answer(member, one, lease, visits[lease.workload])
+                measured = sum(len(visit.told) for visit in visits.values())
+                await self._answer(member, one, lease, visits[lease.workload], measured)
 
-    async def _answer(self, member: Member, one: Stranger, lease: Lease, visit: Visit) -> None:
-        """Reports what was lent, whatever for: nobody is told. Votes after each lease."""
+    async def _answer(
+        self, member: Member, one: Stranger, lease: Lease, visit: Visit, measured: int
+    ) -> None:
+        """Reports what was lent, whatever for: nobody is told. Votes after each lease.
+
+        `measured`: how much this member has measured before.
+        """
         key = self._see(member, one, lease)
         world = World(seed=self.scenario.seed, flops=lease.flops)
-        reference_ns = world.call_ns(member.device, key.reference_id)
         lent = [kernel.candidate for kernel in lease.candidates]
-        times = {name: world.call_ns(member.device, name) for name in {*lent, *visit.told}}
-        claims = self._claims(member, key, {name: times[name] for name in lent}, visit)
+        times = {
+            name: world.call_ns(member.device, name) * visit.condition.slowdown(name, measured)
+            for name in {*key.candidate_ids, key.reference_id}
+        }
+        reference_ns = times[key.reference_id]
+        claims = self._claims(member, key, times, visit, lent)
         timings = {
-            name: self._timing(member, name, claims, visit.chance, times[name], reference_ns)
+            name: self._timing(member, name, claims, visit, times[name], reference_ns)
             for name in lent
         }
         await asyncio.sleep(self.cost_s * len(lent))
         if lent:
             await one.report(lease, _report(lease, timings, self._entries(member, lease)))
         self.reports += [(self._since_start_s(), name) for name in lent]
-        visit.told |= {name: timing.relative_time for name, timing in timings.items()}
+        visit.told |= {name: timing.relative_time for name, timing in timings.items()} | claims
         visit.closed |= lease.complete
         told = visit.told
         if lease.complete and not member.lies:
             relative = {name: time / reference_ns for name, time in times.items()}
-            told = measured_again(visit.chance, visit.told, relative)
+            told = measured_again(visit.chance, visit.condition, visit.told, relative)
             await asyncio.sleep(self.cost_s * len(told))
         if told:
             await one.vote(_ballot(lease.workload, fastest(told)))
@@ -139,16 +154,16 @@ class Crowd:
         member: Member,
         candidate: str,
         claims: dict[str, float],
-        chance: Random,
+        visit: Visit,
         call_ns: float,
         reference_ns: float,
     ) -> Timing:
         """What a member reports of a candidate; a copier what the first of them did."""
-        measured = honest_timing(chance, call_ns, reference_ns)
+        measured = honest_timing(visit.chance, visit.condition, call_ns, reference_ns)
         if member.lies and self.scenario.attack is Attack.COPY:
             return self._measured.setdefault((member.device, candidate), measured)
         if candidate in claims:
-            return claimed_timing(chance, claims[candidate], reference_ns)
+            return claimed_timing(visit.chance, claims[candidate], reference_ns)
         return measured
 
     def _see(self, member: Member, one: Stranger, lease: Lease) -> Key:
@@ -166,24 +181,26 @@ class Crowd:
         return self.keys[place]
 
     def _claims(
-        self, member: Member, key: Key, times: dict[str, float], visit: Visit
+        self, member: Member, key: Key, times: dict[str, float], visit: Visit, lent: list[str]
     ) -> dict[str, float]:
-        """Relative times that a liar makes up of what it was lent, whose true `times` it knows;
-        none of who reports what was measured.
+        """Relative times that a liar makes up of what it was lent, and who knows the true `times`
+        of the key; none of who reports what was measured.
         """
-        if not member.lies or not times:
+        if not member.lies or not lent:
             return {}
-        slowest = max(times, key=lambda name: times[name])
+        best = (1 - BOLDNESS) * min(times.values()) / times[key.reference_id]
         match self.scenario.attack:
             case Attack.RANDOM:
-                return {name: visit.chance.uniform(CLAIM, 2) for name in times}
+                return {name: visit.chance.uniform(CLAIM, 2) for name in lent}
             case Attack.OWN:
-                first = not visit.told
-                return {visit.chance.choice(sorted(times)): CLAIM} if first else {}
+                return {} if visit.told else {visit.chance.choice(sorted(lent)): best}
             case Attack.SLOW if key.workload != self.scenario.workloads[-1]:
                 return {}
+            case Attack.BOAST:
+                best = CLAIM
+        slowest = max(lent, key=lambda name: times[name])
         pushed = self._pushed.setdefault((key.device_class, key.workload), slowest)
-        return {pushed: CLAIM} if pushed in times else {}
+        return {pushed: best} if pushed in lent else {}
 
     def _entries(self, member: Member, lease: Lease) -> list[float]:
         """The sampled entries of a right output; a replayer's are of somebody else's lease."""

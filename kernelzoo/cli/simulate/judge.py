@@ -11,8 +11,11 @@ from kernelzoo.store.zoo import VersionRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """Of one key. A regret is the slowdown of a kernel against the best one, as a share."""
+    """Of one key. `confirmed`: what is served has a quorum, be it the default. A regret is the
+    slowdown of a kernel against the best one, as a share.
+    """
 
+    confirmed: bool
     wrongly_promoted: bool
     promoted: bool
     served_regret: float
@@ -24,6 +27,7 @@ class Verdict:
     """Of the keys of a scenario, as shares of them and as means over them."""
 
     keys: int
+    confirmed: float
     promoted: float
     wrongly_promoted: float
     served_regret: float
@@ -44,6 +48,7 @@ def fate(world: World, key: Key, versions: tuple[VersionRow, ...], quorum: int) 
             served.append(version.candidate_id)
     best_ns = min(times.values())
     return Fate(
+        confirmed=len(served) > 1,
         wrongly_promoted=wrong,
         promoted=served[-1] != key.reference_id,
         served_regret=times[served[-1]] / best_ns - 1,
@@ -54,6 +59,7 @@ def fate(world: World, key: Key, versions: tuple[VersionRow, ...], quorum: int) 
 def verdict(fates: tuple[Fate, ...]) -> Verdict:
     return Verdict(
         keys=len(fates),
+        confirmed=fmean(fate.confirmed for fate in fates),
         promoted=fmean(fate.promoted for fate in fates),
         wrongly_promoted=fmean(fate.wrongly_promoted for fate in fates),
         served_regret=fmean(fate.served_regret for fate in fates),

@@ -47,9 +47,13 @@ def _member(scenario: Scenario, number: int, place: int) -> Member:
 
 
 def session_of(member: Member) -> SessionRequest:
-    """The device's name stands where a browser tells its processor's architecture."""
+    """The family's name stands where a browser tells its processor's architecture."""
+    family, _, relative = member.device.partition("/")
     hardware = HardwareWire(
-        cpu_architecture=member.device, logical_cores=4, gpu_vendor="", gpu_architecture=""
+        cpu_architecture=family,
+        logical_cores=2 * (1 + int(relative)),
+        gpu_vendor="",
+        gpu_architecture="",
     )
     return SessionRequest(
         hardware=hardware,

@@ -21,7 +21,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.trust import Defence
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import StackError
-from kernelzoo.store import ballots, trust, zoo
+from kernelzoo.store import ballots, leases, trust, zoo
 from kernelzoo.store.blocking import Database, connected, fetch_all, fetch_one
 from services.aggregator.publishing import Rule
 
@@ -33,7 +33,7 @@ SETTLE_S = 120.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What a scenario came to under the given defences. `caught`: share of the liars that ever
-    failed a check, `wronged`: of the honest.
+    failed a check, `wronged`: of the honest. `controls`: share of the leases that carried one.
     """
 
     scenario: Scenario
@@ -43,7 +43,14 @@ class Outcome:
     turned_away: int
     caught: float
     wronged: float
+    controls: float
     elapsed_s: float
+
+    @property
+    def per_confirmed(self) -> float | None:
+        """Measurements for each confirmed key; None where none is."""
+        confirmed = self.verdict.confirmed * self.verdict.keys
+        return self.measurements / confirmed if confirmed else None
 
 
 def simulated(place: Place, rule: Rule, scenarios: Iterable[Scenario]) -> Iterator[Outcome]:
@@ -86,6 +93,7 @@ def outcome_of(stack: Stack, rule: Rule, crowd: Crowd) -> Outcome:
     with connected(stack.postgres.url) as db:
         fates = tuple(_fates(db, rule, crowd))
         failed = {str(row.id) for row in fetch_all(db, trust.ever_failed())}
+        controls = fetch_one(db, leases.controlled(sorted({place[0] for place in crowd.keys})))
     return Outcome(
         scenario=crowd.scenario,
         defences=rule.defences,
@@ -94,6 +102,7 @@ def outcome_of(stack: Stack, rule: Rule, crowd: Crowd) -> Outcome:
         turned_away=crowd.turned_away,
         caught=_share(crowd.liars, failed),
         wronged=_share(crowd.honest, failed),
+        controls=controls.share if controls else 0.0,
         elapsed_s=time.monotonic() - started_s,
     )
 

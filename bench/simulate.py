@@ -1,0 +1,159 @@
+"""What attackers achieve against the real services, over their share, with and without defences.
+
+    python -m bench.simulate [--json FILE] [--seed N] [--only PART]
+
+Invented devices vote (`kernelzoo simulate`). Most keys are of the attack that a promise was
+made on, with a fifth of the identities colluding; the other cells show where it turns.
+"""
+
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import comb
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.options import parser, run
+from bench.report import Cell, Claim, Report, machine
+from kernelzoo.cli.simulate.run import Outcome, simulated
+from kernelzoo.cli.simulate.scenario import Attack, Scenario
+from kernelzoo.cli.stack.place import Place
+from kernelzoo.cli.terminal import note
+from kernelzoo.domain.trust import ALL_DEFENCES, Defence
+from services.aggregator.publishing import Rule
+
+PROMISED = 0.2
+WRONG = 0.01
+REGRET = 0.03
+QUORUM = 5
+IDENTITIES = 20
+WORKLOADS = ("matmul:f32:m16k16n16", "matmul:f32:m16k20n16")
+"""Small, so that their outputs cost nothing to compute; what they take is made up anyway."""
+PROMISED_CLASSES = 60
+CLASSES = 3
+SHARES = (0.05, 0.1, 0.3, 0.4, 0.45)
+CONFIDENCE = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Scenarios under one rule, which is one stack. `without`: as the table calls what is out."""
+
+    name: str
+    without: str
+    defences: frozenset[Defence]
+    scenarios: tuple[Scenario, ...]
+
+
+def main() -> None:
+    options = parser("Attackers against the vote, over their share and with what stands in it.")
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--classes", type=int, default=PROMISED_CLASSES)
+    options.add_argument("--only", nargs="*", choices=[part.name for part in parts(1, 1)])
+    run(options, measure)
+
+
+def measure(options: Namespace) -> Report:
+    chosen = [
+        part
+        for part in parts(options.seed, options.classes)
+        if not options.only or part.name in options.only
+    ]
+    found = [(part, outcome) for part in chosen for outcome in _outcomes(part)]
+    return Report(
+        name="simulate",
+        machine=machine(seed=options.seed, identities=IDENTITIES, expected_liars=PROMISED),
+        rows=[_row(part.without, outcome) for part, outcome in found],
+        claims=[
+            claim
+            for part, outcome in found
+            for claim in _claims(outcome)
+            if part.name in ("promised", "none")
+        ],
+    )
+
+
+def parts(seed: int, classes: int) -> tuple[Part, ...]:
+    def of(attack: Attack, liars: float, classes: int) -> Scenario:
+        return Scenario(
+            attack=attack,
+            liars=liars,
+            classes=classes,
+            identities=IDENTITIES,
+            workloads=WORKLOADS,
+            seed=seed,
+        )
+
+    def part(name: str, defences: frozenset[Defence], *scenarios: Scenario) -> Part:
+        out = sorted(ALL_DEFENCES - defences)
+        without = "all" if not defences else ", ".join(out) or "–"
+        return Part(name=name, without=without, defences=defences, scenarios=scenarios)
+
+    collude = of(Attack.COLLUDE, PROMISED, CLASSES)
+    others = (of(each, PROMISED, CLASSES) for each in Attack if each is not Attack.COLLUDE)
+    return (
+        part("promised", ALL_DEFENCES, of(Attack.COLLUDE, PROMISED, classes)),
+        part("none", frozenset(), collude),
+        part("shares", ALL_DEFENCES, *(of(Attack.COLLUDE, each, CLASSES) for each in SHARES)),
+        part("attacks", ALL_DEFENCES, *others),
+        *(part(each, ALL_DEFENCES - {each}, collude) for each in Defence),
+    )
+
+
+def _outcomes(part: Part) -> Iterator[Outcome]:
+    rule = Rule(quorum=QUORUM, liars=PROMISED, defences=part.defences)
+    with TemporaryDirectory(prefix="kernelzoo-simulate-") as directory:
+        for outcome in simulated(Place.at(Path(directory)), rule, part.scenarios):
+            note(f"{part.name}: {outcome}")
+            yield outcome
+
+
+def _row(without: str, outcome: Outcome) -> dict[str, Cell]:
+    found = outcome.verdict
+    return {
+        "attack": outcome.scenario.attack,
+        "liars": outcome.scenario.liars,
+        "without": without,
+        "keys": found.keys,
+        "confirmed": round(found.confirmed, 3),
+        "promoted": round(found.promoted, 3),
+        "wrong": round(found.wrongly_promoted * found.keys),
+        "wrong at most": round(at_most(round(found.wrongly_promoted * found.keys), found.keys), 3),
+        "regret": round(found.served_regret, 4),
+        "of the default": round(found.default_regret, 3),
+        "caught": round(outcome.caught, 3),
+        "wronged": round(outcome.wronged, 4),
+        "measured per confirmed": round(outcome.per_confirmed or 0),
+        "leases with a control": round(outcome.controls, 3),
+        "seconds": round(outcome.elapsed_s),
+    }
+
+
+def at_most(wrong: int, keys: int) -> float:
+    """The rate above which so few would be found in one of twenty runs (Clopper and Pearson)."""
+    low, high = 0.0, 1.0
+    while high - low > 1e-6:
+        rate = (low + high) / 2
+        low, high = (rate, high) if _probability(wrong, keys, rate) > CONFIDENCE else (low, rate)
+    return high
+
+
+def _probability(wrong: int, keys: int, rate: float) -> float:
+    """Of so many wrong ones or fewer."""
+    return sum(comb(keys, k) * rate**k * (1 - rate) ** (keys - k) for k in range(wrong + 1))
+
+
+def _claims(outcome: Outcome) -> list[Claim]:
+    found = outcome.verdict
+    keys = f"{found.keys} keys"
+    if not outcome.defences:
+        what = f"wrong promotions without defences, {keys}"
+        return [Claim.at_least(what, found.wrongly_promoted, "of them", 0.05)]
+    return [
+        Claim.at_most(f"wrong promotions, {keys}", found.wrongly_promoted, "of them", WRONG),
+        Claim.at_most(f"regret of what is served, {keys}", found.served_regret, "", REGRET),
+    ]
+
+
+if __name__ == "__main__":
+    main()
