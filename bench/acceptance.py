@@ -91,7 +91,7 @@ def measure(options: Namespace) -> Report:
 def _agent(stack: Stack, number: int) -> Agent:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         job = await_compiled(gateway, gateway.register(WORKLOAD, TargetKind.WASM))
-    member = Member(device="bench", name="", address=f"127.1.{number}.1", lies=False)
+    member = Member(device="bench/0", name="", address=f"127.1.{number}.1", lies=False)
 
     async def opened() -> Agent:
         async with stranger(stack.url, member.address, session_of(member)) as one:
