@@ -25,6 +25,7 @@ FOUND = from_dict(json.loads(document())).get_all_operations()
 OPERATIONS = [each.ok() for each in FOUND if isinstance(each, Ok)]
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 PATIENT = hypothesis_settings(
+    max_examples=hypothesis_settings().max_examples * 2 // 5,
     deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,
