@@ -10,6 +10,9 @@ CLIENT_SOURCES := $(shell find client -path client/node_modules -prune -o -path 
 PAGE_SOURCES := $(wildcard bench/page/*.* bench/page/src/*.ts bench/page/src/*/*.ts)
 BENCHES := compile kernels_wasm ablation manifest cold
 IMAGES := gateway compile aggregate fleet
+# Tests that time things or start browsers want the machine for themselves.
+SIDE_BY_SIDE := tests/unit tests/database tests/chart tests/images
+ALONE := tests/browser tests/e2e
 ARGS ?=
 
 .PHONY: help demo up compose test check static unit bench bench-page build generate lock clean setup
@@ -28,7 +31,8 @@ compose:  ## Run the images under Docker Compose, with Prometheus and Grafana
 	@docker compose up --build --detach --wait $(ARGS)
 
 test: setup .venv/.monitoring tests/chart/schemas/node_modules/.installed  ## All tests: unit, database, browser, end to end, client
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(SIDE_BY_SIDE) $(ARGS)
+	@$(BIN)/python -m pytest $(ALONE) $(ARGS)
 	@npm --prefix client test --silent
 
 check: static unit  ## Format, lint, types, imports, unit tests: the fast part
