@@ -10,8 +10,8 @@ CLIENT_SOURCES := $(shell find client -path client/node_modules -prune -o -path 
 PAGE_SOURCES := $(wildcard bench/page/*.* bench/page/src/*.ts bench/page/src/*/*.ts)
 BENCHES := compile kernels_wasm ablation manifest cold
 IMAGES := gateway compile aggregate fleet
-# Tests that time things or start browsers want the machine for themselves.
-SIDE_BY_SIDE := tests/unit tests/database tests/chart tests/images
+# Tests that start browsers want the machine for themselves; of the others the longest come first.
+SIDE_BY_SIDE := tests/images tests/chart tests/database tests/unit
 ALONE := tests/browser tests/e2e
 ARGS ?=
 
