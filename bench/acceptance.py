@@ -106,13 +106,16 @@ def _agent(stack: Stack, number: int) -> Agent:
 def _granted(stack: Stack, agents: list[Agent], reports: int) -> list[Sent]:
     """Leases for the agents in turn, granted past the scheduler, and reports that answer them."""
     server, tokens = Server.at(stack.url), Tokens(secret=stack.keys.token_secret, session_s=3600)
+    known = {kernel.candidate for agent in agents for kernel in agent.lease.candidates}
+    if len(known) < PER_REPORT:
+        raise CannotMeasure(f"the agents were lent {len(known)} kernels, fewer than a report has")
+    lent = sorted(known)[:PER_REPORT]
     with connected(stack.postgres.url) as db, db.transaction():
-        return [_sent(db, server, tokens, agent) for agent in islice(cycle(agents), reports)]
+        return [_sent(db, server, tokens, agent, lent) for agent in islice(cycle(agents), reports)]
 
 
-def _sent(db: Database, server: Server, tokens: Tokens, agent: Agent) -> Sent:
+def _sent(db: Database, server: Server, tokens: Tokens, agent: Agent, lent: list[str]) -> Sent:
     session = tokens.session(agent.token)
-    lent = [kernel.candidate for kernel in agent.lease.candidates[:PER_REPORT]]
     granted = fetch_one(
         db,
         leases.grant(
