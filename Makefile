@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Every process of a stack imports a thousand modules: Python compiles them once, not at each start.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 SETUP := scripts/setup.sh
