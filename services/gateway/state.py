@@ -37,7 +37,8 @@ class State:
     rates: Rates
 
 
-def _state(request: Request) -> State:
+async def _state(request: Request) -> State:
+    """A coroutine, as those below, though it waits for nothing: a function is run in a thread."""
     state: State = request.app.state.kernelzoo
     return state
 
@@ -47,13 +48,15 @@ Shared = Annotated[State, Depends(_state)]
 _bearer = HTTPBearer(auto_error=False, description="A session token from POST /v1/sessions")
 
 
-def _session(
+async def _session(
     state: Shared, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Session:
     return state.tokens.session(given.credentials if given else "")
 
 
-def _operator(state: Shared, x_kernelzoo_operator: Annotated[str | None, Header()] = None) -> bool:
+async def _operator(
+    state: Shared, x_kernelzoo_operator: Annotated[str | None, Header()] = None
+) -> bool:
     return is_operator(x_kernelzoo_operator, state.settings.operator_key.get_secret_value())
 
 
