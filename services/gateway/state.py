@@ -16,6 +16,7 @@ from kernelzoo.store import applications
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import fetch_one
 from services.gateway.application_keys import ApplicationKey
+from services.gateway.doorbell import Doorbell
 from services.gateway.manifests import ManifestCache
 from services.gateway.page_loads import PageLoads
 from services.gateway.problems import Refusal
@@ -29,6 +30,7 @@ class State:
     settings: Settings
     pool: AsyncConnectionPool[AsyncConnection[Any]]
     send: Sender
+    doorbell: Doorbell
     tokens: Tokens
     wake: Wake
     manifests: ManifestCache

@@ -98,7 +98,6 @@ async def report(
     body: Report,
     state: Shared,
     session: CurrentSession,
-    after: BackgroundTasks,
 ) -> ReportAccepted:
     """Answer a lease, in one report or in several. Accepted is stored durably."""
     try:
@@ -108,7 +107,7 @@ async def report(
         raise
     for measurement in found:
         MEASUREMENTS_ACCEPTED.labels(measurement.outcome).inc()
-    after.add_task(state.send, jobs.verify_lease(int(lease)))
+    state.doorbell.press(int(lease))
     return ReportAccepted(accepted=len(found))
 
 
