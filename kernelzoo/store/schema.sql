@@ -494,9 +494,7 @@ $$;
 COMMENT ON FUNCTION is_for IS 'Whether a session in this name measures a workload; in none, it measures all.';
 
 CREATE FUNCTION accept_report(
-    of_lease bigint, by_identity uuid, told_nonce text, candidates text[], outcomes text[],
-    samples text[], reference text[], calls integer[], entries text[], details text[],
-    best double precision[], relative_times double precision[])
+    of_lease bigint, by_identity uuid, told_nonce text, candidates text[], described jsonb)
     RETURNS TABLE (fault text, named text, expired_at timestamptz) LANGUAGE plpgsql AS $$
 DECLARE
     held lease;
@@ -531,10 +529,10 @@ BEGIN
     SELECT of_lease, f.candidate_id, by_identity, held.device_class, f.outcome,
            f.samples::double precision[], f.reference::double precision[], f.calls,
            f.entries::double precision[], f.detail, f.best_ns, f.relative_time
-    FROM unnest(candidates, outcomes, samples, reference, calls, entries, details, best,
-                relative_times)
-        AS f (candidate_id, outcome, samples, reference, calls, entries, detail, best_ns,
-              relative_time);
+    FROM jsonb_to_recordset(described)
+        AS f (candidate_id text, outcome text, samples text, reference text, calls integer,
+              entries text, detail text, best_ns double precision,
+              relative_time double precision);
     IF (SELECT count(*) FROM lease_item i WHERE i.lease_id = of_lease)
        = (SELECT count(*) FROM measurement m WHERE m.lease_id = of_lease) THEN
         UPDATE lease SET answered = true WHERE id = of_lease;
@@ -548,7 +546,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION accept_report IS
-    'Stores measurements that answer a lease, all or none. `fault` says why none, and is null where '
-    'all are stored; `named` is the candidate at fault. Once everything on the lease is reported it '
+    'Stores measurements that answer a lease, all or none. `described` are those of `candidates`, '
+    'with arrays of numbers as PostgreSQL writes them. `fault` says why none is stored, and is null '
+    'where all are; `named` is the candidate at fault. Once everything on the lease is reported it '
     'wakes the agents of its class where none of them is still measuring: what they wait for can '
     'have changed then, and not before.';

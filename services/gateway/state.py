@@ -50,19 +50,18 @@ Shared = Annotated[State, Depends(_state)]
 _bearer = HTTPBearer(auto_error=False, description="A session token from POST /v1/sessions")
 
 
-async def _session(
-    state: Shared, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-) -> Session:
-    return state.tokens.session(given.credentials if given else "")
-
-
 async def _operator(
     state: Shared, x_kernelzoo_operator: Annotated[str | None, Header()] = None
 ) -> bool:
     return is_operator(x_kernelzoo_operator, state.settings.operator_key.get_secret_value())
 
 
-async def _agent(state: Shared, session: Annotated[Session, Depends(_session)]) -> Session:
+async def _agent(
+    request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> Session:
+    """Of as few dependencies as can be: FastAPI takes longer over each than it takes to run."""
+    state = await _state(request)
+    session = state.tokens.session(given.credentials if given else "")
     await state.rates.agent(str(session.identity_id))
     return session
 

@@ -1,6 +1,7 @@
 """Leases by long poll, the measurements that answer them, and ballots."""
 
 import time
+from collections import Counter
 from http import HTTPStatus
 from typing import Annotated
 
@@ -25,6 +26,7 @@ from kernelzoo.metrics import (
 )
 from kernelzoo.store import ballots, measurements, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
+from services.gateway.bodies import NumbersRoute
 from services.gateway.loans import try_to_lend
 from services.gateway.problems import Refusal
 from services.gateway.state import CurrentSession, Shared, State
@@ -39,7 +41,7 @@ from services.gateway.wire.leases import (
     ReportAccepted,
 )
 
-router = APIRouter(tags=["agents"])
+router = APIRouter(tags=["agents"], route_class=NumbersRoute)
 
 # A notification can be missed while the listening connection is renewed; then this finds the rows.
 POLL_S = 2.0
@@ -105,8 +107,8 @@ async def report(
     except Refusal as refusal:
         MEASUREMENTS_REFUSED.labels(REASONS[refusal.status]).inc(len(body.measurements))
         raise
-    for measurement in found:
-        MEASUREMENTS_ACCEPTED.labels(measurement.outcome).inc()
+    for outcome, measured in Counter(measurement.outcome for measurement in found).items():
+        MEASUREMENTS_ACCEPTED.labels(outcome).inc(measured)
     state.doorbell.press(int(lease))
     return ReportAccepted(accepted=len(found))
 
