@@ -2,15 +2,17 @@
 
 Agents answer leases that were granted beforehand, eight measurements a report, as fast as they are
 accepted; the aggregator verifies them at the same time. In a second load PostgreSQL is killed with
-SIGKILL: whatever was acknowledged must be stored when it is back.
+SIGKILL: whatever was acknowledged must be stored when it is back. The gateway has a core of its
+own; everything else, PostgreSQL and this load with it, shares the others.
 """
 
 import asyncio
 import time
 from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from itertools import cycle, islice
+from itertools import cycle, islice, takewhile
 
 import psutil
 
@@ -23,6 +25,7 @@ from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.simulate.members import Member, session_of
 from kernelzoo.cli.simulate.stranger import stranger
 from kernelzoo.cli.stack.supervisor import Stack, tended
+from kernelzoo.cli.terminal import note
 from kernelzoo.domain.lease import Role
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.target import TargetKind
@@ -38,7 +41,9 @@ WORKLOAD = Workload.parse("matmul:f32:m16k16n16")
 AGENTS = 16
 PER_REPORT = 8
 REPORTS = 4000
+WITHIN_S = 90.0
 PER_SECOND = 2000
+GATEWAY_MS = 1.0
 SEED = 1
 NONCE = "bench"
 LEASE_S = 3600
@@ -66,31 +71,50 @@ class Sent:
 
 def main() -> None:
     options = parser("Measurements accepted durably a second, and after a kill of PostgreSQL.")
-    options.add_argument("--reports", type=int, default=REPORTS)
+    options.add_argument("--reports", type=int, default=REPORTS, help="of each load, at most")
+    options.add_argument("--seconds", type=float, default=WITHIN_S, help="of each load, at most")
     run(options, measure)
 
 
 def measure(options: Namespace) -> Report:
-    with fresh_stack() as stack, tended(stack):
-        agents = [_agent(stack, number) for number in range(AGENTS)]
+    note("starting a stack")
+    with fresh_stack() as stack:
+        agents = _agents(stack)
         described = machine(gateway_on_core=gateway_apart(stack))
-        before = Usage.now()
-        rows = [
-            _rate(stack, _granted(stack, agents, options.reports)),
-            _killed(stack, _granted(stack, agents, options.reports)),
-        ]
-        described["others_busy"] = Usage.now().others_since(before)
-    rate, lost = float(rows[0]["per_second"] or 0), float(rows[1]["lost"] or 0)
-    claims = [
+        with tended(stack):
+            before = Usage.now()
+            rows = [
+                _rate(stack, _granted(stack, agents, options.reports), options.seconds),
+                _killed(stack, _granted(stack, agents, options.reports), options.seconds),
+            ]
+            described["others_busy"] = Usage.now().others_since(before)
+    return Report(name="acceptance", machine=described, rows=rows, claims=_claims(*rows))
+
+
+def _claims(undisturbed: dict[str, Cell], killed: dict[str, Cell]) -> list[Claim]:
+    rate, gateway_ms, lost = (
+        float(row[name] or 0)
+        for row, name in (
+            (undisturbed, "per_second"),
+            (undisturbed, "gateway_ms"),
+            (killed, "lost"),
+        )
+    )
+    return [
         Claim.at_least("measurements accepted durably", rate, "per second", PER_SECOND),
+        Claim.at_most("processor time of the gateway for a report", gateway_ms, "ms", GATEWAY_MS),
         Claim.at_most("acknowledged and lost to a kill of PostgreSQL", lost, "measurements", 0),
     ]
-    return Report(name="acceptance", machine=described, rows=rows, claims=claims)
 
 
-def _agent(stack: Stack, number: int) -> Agent:
+def _agents(stack: Stack) -> list[Agent]:
+    note(f"compiling {WORKLOAD.key}")
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         job = await_compiled(gateway, gateway.register(WORKLOAD, TargetKind.WASM))
+    return [_agent(stack, job.job, number) for number in range(AGENTS)]
+
+
+def _agent(stack: Stack, job_id: int, number: int) -> Agent:
     member = Member(device="bench/0", name="", address=f"127.1.{number}.1", lies=False)
 
     async def opened() -> Agent:
@@ -98,7 +122,7 @@ def _agent(stack: Stack, number: int) -> Agent:
             lease = await one.lease(0) if one else None
             if one is None or lease is None:
                 raise CannotMeasure("an agent was turned away, or lent nothing")
-            return Agent(token=one.token, job_id=job.job, lease=lease)
+            return Agent(token=one.token, job_id=job_id, lease=lease)
 
     return asyncio.run(opened())
 
@@ -156,16 +180,25 @@ def _report(lent: list[str]) -> bytes:
     return LeaseReport(nonce=NONCE, measurements=measurements).model_dump_json().encode()
 
 
-def _rate(stack: Stack, sent: list[Sent]) -> dict[str, Cell]:
+def _rate(stack: Stack, sent: list[Sent], within_s: float) -> dict[str, Cell]:
+    note(f"reporting on {len(sent)} leases")
     used_s = _gateway_s(stack)
-    load = asyncio.run(flat_out(Server.at(stack.url), (each.request for each in sent)))
+    load = asyncio.run(flat_out(Server.at(stack.url), _requests(sent, within_s)))
     used_s = _gateway_s(stack) - used_s
-    return _row("as fast as accepted", sent, load.elapsed_s, _lost(stack, sent), used_s)
+    acknowledged = sent[: len(load.sent_ms)]
+    lost = _lost(stack, acknowledged)
+    return _row("as fast as accepted", acknowledged, load.elapsed_s, lost, used_s)
 
 
-def _killed(stack: Stack, sent: list[Sent]) -> dict[str, Cell]:
+def _requests(sent: list[Sent], within_s: float) -> Iterator[bytes]:
+    until_s = time.monotonic() + within_s
+    return (each.request for each in takewhile(lambda _: time.monotonic() < until_s, sent))
+
+
+def _killed(stack: Stack, sent: list[Sent], within_s: float) -> dict[str, Cell]:
+    note(f"reporting on {len(sent)} leases more, with a kill of PostgreSQL among them")
     started_s, used_s = time.perf_counter(), _gateway_s(stack)
-    acknowledged = asyncio.run(_insist(stack, sent))
+    acknowledged = asyncio.run(_insist(stack, sent, within_s))
     elapsed_s = time.perf_counter() - started_s
     used_s = _gateway_s(stack) - used_s
     lost = _lost(stack, acknowledged)
@@ -175,6 +208,8 @@ def _killed(stack: Stack, sent: list[Sent]) -> dict[str, Cell]:
 def _row(
     load: str, acknowledged: list[Sent], elapsed_s: float, lost: int, gateway_s: float
 ) -> dict[str, Cell]:
+    if not acknowledged:
+        raise CannotMeasure("no report was accepted in time")
     measurements = len(acknowledged) * PER_REPORT
     return {
         "load": load,
@@ -182,6 +217,7 @@ def _row(
         "measurements": measurements,
         "per_second": measurements / elapsed_s,
         "gateway_busy": gateway_s / elapsed_s,
+        "gateway_ms": gateway_s * 1e3 / len(acknowledged),
         "lost": lost,
     }
 
@@ -200,16 +236,25 @@ def _lost(stack: Stack, acknowledged: list[Sent]) -> int:
     return len(acknowledged) * PER_REPORT - stored
 
 
-async def _insist(stack: Stack, sent: list[Sent]) -> list[Sent]:
-    """Those that were acknowledged, each tried until it was. PostgreSQL is killed in the middle."""
+async def _insist(stack: Stack, sent: list[Sent], within_s: float) -> list[Sent]:
+    """Those that were acknowledged, each tried until it was. PostgreSQL is killed in the middle of
+    them, or of the time.
+    """
     server, waiting, acknowledged = Server.at(stack.url), iter(sent), list[Sent]()
+    began_s, due = time.monotonic(), True
 
     async def agent() -> None:
+        nonlocal due
         for each in waiting:
             if await _until_answered(server, each.request) == HTTPStatus.ACCEPTED:
                 acknowledged.append(each)
-                if len(acknowledged) == len(sent) // 2:
-                    _kill(psutil.Process(stack.postgres.pid))
+            elapsed_s = time.monotonic() - began_s
+            if due and (len(acknowledged) >= len(sent) // 2 or elapsed_s > within_s / 2):
+                due = False
+                note(f"killing PostgreSQL after {len(acknowledged)} reports")
+                _kill(psutil.Process(stack.postgres.pid))
+            if elapsed_s > within_s:
+                return
 
     async with asyncio.TaskGroup() as group:
         for _ in range(AGENTS):

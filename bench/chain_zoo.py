@@ -94,9 +94,9 @@ def _vote(db: Database, world: World, race: Race, job_id: int) -> None:
     times = {each.candidate.candidate_id: each.relative_time for each in race.observations}
     identity_id, lease_id = _lease(db, world, race, job_id, list(times))
     device_class = str(race.device.device_class)
-    for candidate_id, time in times.items():
-        found = (_measurement(candidate_id, time),)
-        execute(db, measurements.accept(lease_id, identity_id, device_class, found))
+    found = [_measurement(candidate_id, time) for candidate_id, time in times.items()]
+    fetch_one(db, measurements.accept(lease_id, identity_id, "", found))
+    for candidate_id in times:
         execute(db, measurements.judge(lease_id, candidate_id, Verdict.VERIFIED, ""))
     default, *_ = times
     best = min(times, key=times.__getitem__)

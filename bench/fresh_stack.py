@@ -11,6 +11,7 @@ import psutil
 
 from bench.report import CannotMeasure
 from kernelzoo.cli.gateway_client import GatewayClient
+from kernelzoo.cli.stack.descendants import descendants
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import StackOptions
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port
@@ -48,10 +49,13 @@ def await_compiled(gateway: GatewayClient, job: Job) -> Job:
 
 
 def gateway_apart(stack: Stack) -> int:
-    """Holds the gateway to the last core and this process to the others, if there are any."""
+    """Holds the gateway to the last core, and this process and the rest of the stack to the others,
+    if there are any.
+    """
     *others, last = sorted(os.sched_getaffinity(0))
-    for process in gateway_processes(stack):
-        process.cpu_affinity([last])
+    gateway = gateway_processes(stack)
+    for process in descendants():
+        process.cpu_affinity([last] if process in gateway else others or [last])
     os.sched_setaffinity(0, others or [last])
     return last
 

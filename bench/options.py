@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.report import CannotMeasure, Report, emit
+from kernelzoo.cli.stack.signals import interruptible
 
 
 def parser(description: str) -> ArgumentParser:
@@ -17,12 +18,16 @@ def parser(description: str) -> ArgumentParser:
 def run(parser: ArgumentParser, measure: Callable[[Namespace], Report | None]) -> None:
     """Exits with 0 whether or not a claim holds, with 1 and a sentence when it cannot measure.
 
-    `measure` answers None when there is nothing to report.
+    `measure` answers None when there is nothing to report. Ctrl-C and SIGTERM unwind it, so that
+    it ends every process that it started.
     """
     options = parser.parse_args()
-    try:
-        report = measure(options)
-        if report is not None:
-            emit(report, options.json)
-    except CannotMeasure as error:
-        sys.exit(f"cannot measure: {error}")
+    with interruptible():
+        try:
+            report = measure(options)
+            if report is not None:
+                emit(report, options.json)
+        except CannotMeasure as error:
+            sys.exit(f"cannot measure: {error}")
+        except KeyboardInterrupt:
+            sys.exit("interrupted: nothing was measured")

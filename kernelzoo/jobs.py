@@ -37,7 +37,7 @@ class Job:
 
     name: str
     queue: str
-    arguments: tuple[int | str | list[str], ...]
+    arguments: tuple[int | str | list[str] | list[int], ...]
 
 
 def plan_space(job_id: int) -> Job:
@@ -58,9 +58,9 @@ def compile_batches(candidate_ids: Sequence[str], size: int) -> tuple[Job, ...]:
     )
 
 
-def verify_lease(lease_id: int) -> Job:
-    """Recompute the sampled entries of a lease's measurements, then tally its key."""
-    return Job(name="verify_lease", queue=AGGREGATE_QUEUE, arguments=(lease_id,))
+def verify_leases(lease_ids: Sequence[int]) -> Job:
+    """Recompute the sampled entries of these leases' measurements, then tally their keys."""
+    return Job(name="verify_leases", queue=AGGREGATE_QUEUE, arguments=(list(lease_ids),))
 
 
 def tally(workload_key: str, device_class: str) -> Job:

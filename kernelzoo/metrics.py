@@ -63,7 +63,7 @@ MISSING = "missing"
 """In place of a hit level: the zoo has no kernel for a workload, not even a default one."""
 
 JOBS = (
-    *("plan_space", "compile_batch", "verify_lease", "tally"),
+    *("plan_space", "compile_batch", "verify_leases", "tally"),
     *("pool_winners", "ring", "train_model", "order_spaces"),
 )
 QUEUES = ("compile", "aggregate")

@@ -17,8 +17,9 @@ def stalled(db: Database, stalled_s: float, batch: int) -> tuple[jobs.Job, ...]:
         return (
             *(jobs.plan_space(row.id) for row in fetch_all(db, tuning.ring_jobs(stalled_s))),
             *jobs.compile_batches([row.candidate_id for row in waiting], batch),
+            # One by one: where a lease cannot be verified, others need not wait with it.
             *(
-                jobs.verify_lease(row.lease_id)
+                jobs.verify_leases((row.lease_id,))
                 for row in fetch_all(db, measurements.ring_pending(stalled_s))
             ),
             *(

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.lease import Role
-from kernelzoo.store.query import Query, Statement
-from kernelzoo.store.wake import CANDIDATES
+from kernelzoo.store.query import Query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +21,6 @@ class LeaseRow:
     device_class: str
     workload_key: str
     seed: int
-    nonce: str
-    expires_at: datetime
-    expired: bool
     candidate_ids: list[str]
     answered_ids: list[str]
 
@@ -88,8 +83,7 @@ def lease(lease_id: int) -> Query[LeaseRow]:
     """The lease with what it lent and what was answered. Locks it against a second answer."""
     return Query(
         sql="""
-            SELECT l.id, l.identity_id, l.device_class, j.workload_key, l.seed, l.nonce,
-                   l.expires_at, l.expires_at <= now() AS expired,
+            SELECT l.id, l.identity_id, l.device_class, j.workload_key, l.seed,
                    ARRAY(SELECT candidate_id FROM lease_item WHERE lease_id = l.id)
                        AS candidate_ids,
                    ARRAY(SELECT candidate_id FROM measurement WHERE lease_id = l.id)
@@ -99,25 +93,6 @@ def lease(lease_id: int) -> Query[LeaseRow]:
         """,
         parameters={"id": lease_id},
         row=LeaseRow,
-    )
-
-
-def answered(lease_id: int) -> Statement:
-    """Everything on the lease was reported. Wakes the agents of its class where none of them is
-    still measuring: what they wait for can have changed then, and not before.
-    """
-    return Statement(
-        sql="""
-            WITH answered AS (
-                UPDATE lease SET answered = true WHERE id = %(id)s
-                RETURNING id, job_id, device_class
-            )
-            SELECT pg_notify(%(channel)s, '') FROM answered WHERE NOT EXISTS (
-                SELECT FROM lease o
-                WHERE o.device_class = answered.device_class AND o.job_id = answered.job_id
-                  AND NOT o.answered AND o.expires_at > now() AND o.id <> answered.id)
-        """,
-        parameters={"id": lease_id, "channel": CANDIDATES},
     )
 
 

@@ -57,13 +57,13 @@ class ManifestCache:
         self._held: dict[tuple[str, ...], ServedManifest] = {}
 
     def get(self, name: str, *device_classes: str) -> ServedManifest | None:
-        if not self._wake.connected or self._generation != self._wake.generation:
+        if not self._wake.connected or self._generation != self._wake.served_generation:
             return None
         return self._held.get((name, *device_classes))
 
     def put(self, name: str, *device_classes: str, served: ServedManifest, generation: int) -> None:
         """`generation` is the one seen before the rows were read; an older one is not kept."""
-        if generation != self._wake.generation:
+        if generation != self._wake.served_generation:
             return
         if self._generation != generation or len(self._held) >= CAPACITY:
             self._held.clear()

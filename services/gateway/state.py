@@ -16,6 +16,7 @@ from kernelzoo.store import applications
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import fetch_one
 from services.gateway.application_keys import ApplicationKey
+from services.gateway.doorbell import Doorbell
 from services.gateway.manifests import ManifestCache
 from services.gateway.page_loads import PageLoads
 from services.gateway.problems import Refusal
@@ -29,6 +30,7 @@ class State:
     settings: Settings
     pool: AsyncConnectionPool[AsyncConnection[Any]]
     send: Sender
+    doorbell: Doorbell
     tokens: Tokens
     wake: Wake
     manifests: ManifestCache
@@ -37,7 +39,8 @@ class State:
     rates: Rates
 
 
-def _state(request: Request) -> State:
+async def _state(request: Request) -> State:
+    """A coroutine, as those below, though it waits for nothing: a function is run in a thread."""
     state: State = request.app.state.kernelzoo
     return state
 
@@ -47,17 +50,18 @@ Shared = Annotated[State, Depends(_state)]
 _bearer = HTTPBearer(auto_error=False, description="A session token from POST /v1/sessions")
 
 
-def _session(
-    state: Shared, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-) -> Session:
-    return state.tokens.session(given.credentials if given else "")
-
-
-def _operator(state: Shared, x_kernelzoo_operator: Annotated[str | None, Header()] = None) -> bool:
+async def _operator(
+    state: Shared, x_kernelzoo_operator: Annotated[str | None, Header()] = None
+) -> bool:
     return is_operator(x_kernelzoo_operator, state.settings.operator_key.get_secret_value())
 
 
-async def _agent(state: Shared, session: Annotated[Session, Depends(_session)]) -> Session:
+async def _agent(
+    request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> Session:
+    """Of as few dependencies as can be: FastAPI takes longer over each than it takes to run."""
+    state = await _state(request)
+    session = state.tokens.session(given.credentials if given else "")
     await state.rates.agent(str(session.identity_id))
     return session
 

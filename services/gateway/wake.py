@@ -23,6 +23,8 @@ class Wake:
         self._changed = asyncio.Event()
         self.connected = False
         self.generation = 0
+        self.served_generation = 0
+        """Of what manifests are made from, which leases are no part of."""
 
     async def wait(self, since: int, timeout_s: float) -> None:
         """Until there is a notification after the generation `since`, or for `timeout_s`.
@@ -52,15 +54,16 @@ class Wake:
         async with await psycopg.AsyncConnection.connect(
             self._database_url, autocommit=True
         ) as connection:
-            for channel in (wake.CANDIDATES, wake.ZOO):
+            for channel in (wake.CANDIDATES, wake.LEASES, wake.ZOO):
                 await connection.execute(f"LISTEN {channel}")
             self.connected = True
             self._announce()
-            async for _ in connection.notifies():
-                self._announce()
+            async for notice in connection.notifies():
+                self._announce(served=notice.channel != wake.LEASES)
 
-    def _announce(self) -> None:
+    def _announce(self, *, served: bool = True) -> None:
         """Wakes all who wait now; who waits later waits for the next one."""
         self.generation += 1
+        self.served_generation += served
         self._changed.set()
         self._changed = asyncio.Event()

@@ -71,7 +71,7 @@ def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate
             sampled_entries=(),
             detail="",
         )
-        execute(db, measurements.accept(lease.id, identity.id, str(device_class), (found,)))
+        fetch_one(db, measurements.accept(lease.id, identity.id, "", (found,)))
         verdict = Verdict.VERIFIED
         execute(db, measurements.judge(lease.id, candidate.candidate_id, verdict, ""))
 

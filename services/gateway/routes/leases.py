@@ -1,7 +1,7 @@
 """Leases by long poll, the measurements that answer them, and ballots."""
 
-import secrets
 import time
+from collections import Counter
 from http import HTTPStatus
 from typing import Annotated
 
@@ -24,8 +24,9 @@ from kernelzoo.metrics import (
     POLLS_WAITING,
     Refused,
 )
-from kernelzoo.store import ballots, leases, measurements, tuning
+from kernelzoo.store import ballots, measurements, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
+from services.gateway.bodies import NumbersRoute
 from services.gateway.loans import try_to_lend
 from services.gateway.problems import Refusal
 from services.gateway.state import CurrentSession, Shared, State
@@ -40,18 +41,19 @@ from services.gateway.wire.leases import (
     ReportAccepted,
 )
 
-router = APIRouter(tags=["agents"])
+router = APIRouter(tags=["agents"], route_class=NumbersRoute)
 
 # A notification can be missed while the listening connection is renewed; then this finds the rows.
 POLL_S = 2.0
 
-REFUSALS = {
-    HTTPStatus.NOT_FOUND: Refused.NO_LEASE,
-    HTTPStatus.FORBIDDEN: Refused.NONCE,
-    HTTPStatus.GONE: Refused.EXPIRED,
-    HTTPStatus.CONFLICT: Refused.ANSWERED,
-    HTTPStatus.UNPROCESSABLE_ENTITY: Refused.UNFIT,
+STATUS = {
+    Refused.NO_LEASE: HTTPStatus.NOT_FOUND,
+    Refused.NONCE: HTTPStatus.FORBIDDEN,
+    Refused.EXPIRED: HTTPStatus.GONE,
+    Refused.ANSWERED: HTTPStatus.CONFLICT,
+    Refused.UNFIT: HTTPStatus.UNPROCESSABLE_ENTITY,
 }
+REASONS = {status: reason for reason, status in STATUS.items()}
 
 
 @router.post("/v1/leases", responses={HTTPStatus.NO_CONTENT: {"description": "Nothing to do"}})
@@ -98,17 +100,16 @@ async def report(
     body: Report,
     state: Shared,
     session: CurrentSession,
-    after: BackgroundTasks,
 ) -> ReportAccepted:
     """Answer a lease, in one report or in several. Accepted is stored durably."""
     try:
         found = await _accept(int(lease), body, state, session)
     except Refusal as refusal:
-        MEASUREMENTS_REFUSED.labels(REFUSALS[refusal.status]).inc(len(body.measurements))
+        MEASUREMENTS_REFUSED.labels(REASONS[refusal.status]).inc(len(body.measurements))
         raise
-    for measurement in found:
-        MEASUREMENTS_ACCEPTED.labels(measurement.outcome).inc()
-    after.add_task(state.send, jobs.verify_lease(int(lease)))
+    for outcome, measured in Counter(measurement.outcome for measurement in found).items():
+        MEASUREMENTS_ACCEPTED.labels(outcome).inc(measured)
+    state.doorbell.press(int(lease))
     return ReportAccepted(accepted=len(found))
 
 
@@ -117,44 +118,33 @@ async def _accept(
 ) -> tuple[Measurement, ...]:
     """Stores all of them, or raises Refusal."""
     found = tuple(_measurement(wire) for wire in body.measurements)
-    async with state.pool.connection() as db, db.transaction():
-        known = await fetch_one(db, leases.lease(lease_id))
-        row = _fit(known, session, body.nonce, found)
-        await execute(
-            db,
-            measurements.accept(lease_id, session.identity_id, str(session.device_class), found),
-        )
-        if len(row.answered_ids) + len(found) == len(row.candidate_ids):
-            await execute(db, leases.answered(lease_id))
+    if len({measurement.candidate_id for measurement in found}) < len(found):
+        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "a candidate is reported twice")
+    question = measurements.accept(lease_id, session.identity_id, body.nonce, found)
+    async with state.pool.connection() as db:
+        told = await fetch_one(db, question)
+    assert told is not None, "accept_report answers one row"
+    if told.fault is not None:
+        raise _refusal(told)
     return found
 
 
-def _fit(
-    row: leases.LeaseRow | None,
-    session: Session,
-    nonce: str,
-    found: tuple[Measurement, ...],
-) -> leases.LeaseRow:
-    """Raises Refusal unless all of them answer this agent's open lease for the first time."""
-    if row is None or row.identity_id != session.identity_id:
-        raise Refusal(HTTPStatus.NOT_FOUND, "this agent holds no such lease; ask for a new one")
-    if not secrets.compare_digest(row.nonce.encode(), nonce.encode()):
-        raise Refusal(HTTPStatus.FORBIDDEN, "the nonce is not the one that came with the lease")
-    if row.expired:
-        raise Refusal(
-            HTTPStatus.GONE,
-            f"the lease expired at {row.expires_at:%H:%M:%S} UTC; ask for a new one",
-        )
-    named = [measurement.candidate_id for measurement in found]
-    if len(set(named)) < len(named):
-        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "a candidate is reported twice")
-    if strangers := set(named) - set(row.candidate_ids):
-        raise Refusal(
-            HTTPStatus.UNPROCESSABLE_ENTITY, f"candidate {min(strangers)} is not on this lease"
-        )
-    if answered := set(named) & set(row.answered_ids):
-        raise Refusal(HTTPStatus.CONFLICT, f"candidate {min(answered)} was reported before")
-    return row
+def _refusal(told: measurements.ReportRow) -> Refusal:
+    """Of a report that does not answer this agent's open lease for the first time."""
+    match told.fault:
+        case Refused.NO_LEASE:
+            detail = "this agent holds no such lease; ask for a new one"
+        case Refused.NONCE:
+            detail = "the nonce is not the one that came with the lease"
+        case Refused.EXPIRED:
+            detail = f"the lease expired at {told.expired_at:%H:%M:%S} UTC; ask for a new one"
+        case Refused.UNFIT:
+            detail = f"candidate {told.named} is not on this lease"
+        case Refused.ANSWERED:
+            detail = f"candidate {told.named} was reported before"
+        case _:
+            raise AssertionError(told.fault)
+    return Refusal(STATUS[Refused(told.fault)], detail)
 
 
 def _measurement(wire: MeasurementWire) -> Measurement:

@@ -88,7 +88,7 @@ async def _serve(
     start_s = time.perf_counter()
     asked = (*class_texts, told or "")
     remembered = state.manifests.get(name, *asked)
-    generation = state.wake.generation
+    generation = state.wake.served_generation
     served = remembered or await _build(state, told, name, *class_texts)
     if remembered is None:
         state.manifests.put(name, *asked, served=served, generation=generation)

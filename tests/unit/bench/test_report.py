@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 from argparse import Namespace
 from pathlib import Path
 
@@ -64,3 +65,22 @@ def test_a_missed_claim_is_no_error_and_a_missing_browser_is_one(
 
     with pytest.raises(SystemExit, match="cannot measure: there is no browser"):
         run(parser("does not"), unable)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_benchmark_that_is_told_to_end_cleans_up_first(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench"])
+    cleaned: list[str] = []
+
+    def stopped(_: Namespace) -> Report:
+        try:
+            signal.raise_signal(number)
+            return REPORT
+        finally:
+            cleaned.append("the stack")
+
+    with pytest.raises(SystemExit, match="interrupted"):
+        run(parser("is ended"), stopped)
+    assert cleaned == ["the stack"]
