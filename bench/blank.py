@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any, Protocol
 
 from playwright.sync_api import sync_playwright
 
 from bench.report import CannotMeasure
+from kernelzoo.serving import serving
 from workers.fleet.chromium import find_chromium, own_flags
 from workers.fleet.firefox import find_firefox, firefox_page
 
@@ -43,10 +43,8 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def blank_site() -> Iterator[str]:
     """The address of the page."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Handler)) as server:
+        yield f"http://127.0.0.1:{server.server_port}"
 
 
 @contextmanager

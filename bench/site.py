@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Self
 
 from bench.report import CannotMeasure
+from kernelzoo.serving import serving
 
 PAGE = Path(__file__).parent / "page"
 MODULES = PAGE / "node_modules"
@@ -56,10 +56,8 @@ class Site(ThreadingHTTPServer):
         """Raises CannotMeasure when the page has not been built."""
         if not (PAGE / "dist" / "page.js").exists() or not MODULES.exists():
             raise CannotMeasure("the page is not built; run `make bench-page`")
-        with cls() as site:
-            Thread(target=site.serve_forever, daemon=True).start()
+        with serving(cls()) as site:
             yield site
-            site.shutdown()
 
 
 class _Handler(BaseHTTPRequestHandler):

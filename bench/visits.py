@@ -9,13 +9,13 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any
 
 from playwright.sync_api import sync_playwright
 
 from bench.report import CannotMeasure
 from kernelzoo.domain.device import Hardware
+from kernelzoo.serving import serving
 from services.gateway.middleware import HEADERS
 from services.gateway.wire.sessions import SessionRequest
 from workers.fleet.chromium import find_chromium, own_flags
@@ -69,10 +69,8 @@ class AgentSite(ThreadingHTTPServer):
 def agent_site() -> Iterator[AgentSite]:
     if not (DIST / "agent.html").exists():
         raise CannotMeasure("the client is not built; run `npm run build` in client/")
-    with AgentSite() as site:
-        Thread(target=site.serve_forever, daemon=True).start()
+    with serving(AgentSite()) as site:
         yield site
-        site.shutdown()
 
 
 class _Handler(BaseHTTPRequestHandler):

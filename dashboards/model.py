@@ -73,8 +73,12 @@ def document(dashboard: Dashboard) -> dict[str, Any]:
                 "type": "dashboards",
                 "title": "kernelzoo",
                 "tags": ["kernelzoo"],
+                "tooltip": "",
+                "icon": "external link",
                 "asDropdown": True,
                 "keepTime": True,
+                "includeVars": False,
+                "targetBlank": False,
             }
         ],
         "panels": [

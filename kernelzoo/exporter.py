@@ -4,7 +4,6 @@ A port, and not a path of the gateway's: what is public is then decided by nobod
 """
 
 import os
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from kernelzoo.metrics import DIRECTORY
+from kernelzoo.serving import serving
 from kernelzoo.settings import WorkerSettings
 
 
@@ -78,10 +78,5 @@ def exporting(settings: WorkerSettings, *more: Collector) -> Iterator[None]:
         settings.metrics_host, settings.metrics_port, make_wsgi_app(registry(*more)),
         server_class=_Server, handler_class=_Quiet,
     )  # fmt: skip
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(server):
         yield
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -30,7 +30,7 @@ def deny(
 ) -> None:
     """Never serve or lend an artifact to a class; what is served of it is rolled back."""
     with reach(state, url) as gateway:
-        _tell(_decide(gateway, artifact, device_class, reason, denied=True))
+        _decide(gateway, artifact, device_class, reason, denied=True)
 
 
 def allow(
@@ -42,7 +42,7 @@ def allow(
 ) -> None:
     """Serve an artifact to a class again if it wins, whatever the crowd says of it."""
     with reach(state, url) as gateway:
-        _tell(_decide(gateway, artifact, device_class, reason, denied=False))
+        _decide(gateway, artifact, device_class, reason, denied=False)
 
 
 def rollback(
@@ -63,7 +63,7 @@ def rollback(
                 "`kernelzoo zoo list` names the classes of each"
             )
         out.print(f"version {live.version}, candidate {live.candidate}, is taken back")
-        _tell(_decide(gateway, live.artifact, device_class, reason, denied=True))
+        _decide(gateway, live.artifact, device_class, reason, denied=True)
 
 
 def denied(state: StateOption = STATE, url: UrlOption = None) -> None:
@@ -87,14 +87,15 @@ def denied(state: StateOption = STATE, url: UrlOption = None) -> None:
 
 def _decide(
     gateway: GatewayClient, artifact: str, device_class: str, reason: str, *, denied: bool
-) -> Decision:
+) -> None:
     if not SHA256.fullmatch(artifact):
         raise InvalidInput(
             f"artifact {artifact[:80]!r} is no SHA-256; `kernelzoo zoo show KEY` prints it"
         )
-    return gateway.decide(
-        DenialRequest(artifact=artifact, device_class=device_class, denied=denied, reason=reason)
+    asked = DenialRequest(
+        artifact=artifact, device_class=device_class, denied=denied, reason=reason
     )
+    _tell(gateway.decide(asked))
 
 
 def _tell(decision: Decision) -> None:

@@ -147,7 +147,8 @@ class GatewayClient:
             response = self._http.request(method, path, json=body, headers=headers)
         except httpx2.TransportError as error:
             raise StackError(
-                f"{self.url} does not answer ({error}); start a stack with `kernelzoo up`"
+                f"{self.url} does not answer ({error}); start a stack with `kernelzoo up`, "
+                "or name another gateway with --url"
             ) from error
         if response.is_error:
             raise InvalidInput(f"{self.url} refused: {_detail(response)}")
@@ -160,7 +161,11 @@ def _manifest_path(name: str, device_classes: tuple[str, ...]) -> str:
 
 
 def _detail(response: httpx2.Response) -> str:
+    """In the gateway's words; a proxy before it, or another server, has none that we know."""
     try:
         return Problem.model_validate_json(response.content).detail
     except ValidationError:
-        return f"status {response.status_code}"
+        return (
+            f"status {response.status_code}, and not in a gateway's words; "
+            "look whether a kernelzoo gateway listens there"
+        )

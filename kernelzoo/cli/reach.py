@@ -7,14 +7,19 @@ from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.keys import read_or_make_keys
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.record import running_stack
+from kernelzoo.errors import InvalidInput
 
 OPERATOR_KEY = "KERNELZOO_OPERATOR_KEY"
 APPLICATION_KEY = "KERNELZOO_KEY"
 
 
 def reach(state: Path, url: str | None) -> GatewayClient:
-    """Raises StackError, with the remedy, when no stack runs on `state` and no `url` is given."""
+    """Raises StackError, with the remedy, when no stack runs on `state` and no `url` is given,
+    and InvalidInput for a `url` that is none.
+    """
     if url is not None:
+        if not url.startswith(("http://", "https://")):
+            raise InvalidInput(f"--url {url} lacks its scheme; write http://{url} or https://{url}")
         return GatewayClient(
             url=url.rstrip("/"),
             operator_key=os.environ.get(OPERATOR_KEY, ""),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from workers.fleet.chromium import find_chromium, own_flags
 
@@ -16,3 +16,17 @@ def chromium(*flags: str) -> Iterator[Browser]:
         launched = playwright.chromium.launch(executable_path=path, args=[*own_flags(), *flags])
         yield launched
         launched.close()
+
+
+@contextmanager
+def watched(context: BrowserContext, url: str) -> Iterator[Page]:
+    """A page that may neither complain nor ask another origin."""
+    page = context.new_page()
+    complaints: list[str] = []
+    asked: set[str] = set()
+    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: asked.add(request.url))
+    yield page
+    assert complaints == []
+    assert {each for each in asked if not each.startswith((f"{url}/", "data:"))} == set()

@@ -1,9 +1,10 @@
 """Somebody's site: an empty page of another origin than the zoo's."""
 
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from kernelzoo.serving import serving
 
 PAGE = b"<!doctype html><title>somebody's site</title>"
 ISOLATED = {
@@ -27,11 +28,5 @@ def site(headers: Mapping[str, str]) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()

@@ -1,9 +1,6 @@
 """A page on a plain static host that runs kernels of a bundle, and no others."""
 
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from shutil import copy
 from typing import Any
@@ -12,6 +9,7 @@ import pytest
 from playwright.sync_api import Page
 
 from kernelzoo.cli import bundle
+from kernelzoo.cli.demo.examples import served_examples
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
@@ -31,11 +29,6 @@ RUN = """async ([key, keys]) => {
 }"""
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def folder(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site with a page, the SDK and a bundle."""
@@ -51,15 +44,8 @@ def folder(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def host(folder: Path) -> Iterator[str]:
-    handler = partial(Quiet, directory=str(folder))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
+    with served_examples(folder) as address:
+        yield address
 
 
 @pytest.fixture

@@ -1,19 +1,18 @@
 """The console over a real gateway: what each view shows, by keyboard and on a phone."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, Route, expect
 
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from tests.browser.browsers import watched
 from tests.e2e.scripted_agent import ScriptedAgent
 from tests.running import eventually
 
@@ -49,20 +48,6 @@ def tuned(stack: Stack) -> Tuned:
 
     eventually(confirmed, "a confirmed entry")
     return Tuned(url=stack.url, job=job, device_class=found[0]["device_class"])
-
-
-@contextmanager
-def watched(context: BrowserContext, url: str) -> Iterator[Page]:
-    """A page that may neither complain nor ask another origin."""
-    page = context.new_page()
-    complaints: list[str] = []
-    asked: set[str] = set()
-    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: asked.add(request.url))
-    yield page
-    assert complaints == []
-    assert {each for each in asked if not each.startswith((f"{url}/", "data:"))} == set()
 
 
 def views(tuned: Tuned) -> dict[str, str]:

@@ -7,6 +7,7 @@ from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from tests.browser.browsers import watched
 
 KEY = "matmul:f32:m8k8n8"
 
@@ -24,15 +25,7 @@ def job(stack: Stack) -> None:
 def test_a_page_shows_its_content_and_asks_nobody_else(
     stack: Stack, context: BrowserContext, path: str, text: str
 ) -> None:
-    page = context.new_page()
-    complaints: list[str] = []
-    asked: set[str] = set()
-    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: asked.add(request.url))
-    page.goto(stack.url + path)
-    page.get_by_text(text).first.wait_for()
-    assert page.evaluate("crossOriginIsolated") is True
-    assert complaints == []
-    elsewhere = {url for url in asked if not url.startswith((f"{stack.url}/", "data:"))}
-    assert elsewhere == set()
+    with watched(context, stack.url) as page:
+        page.goto(stack.url + path)
+        page.get_by_text(text).first.wait_for()
+        assert page.evaluate("crossOriginIsolated") is True

@@ -1,18 +1,12 @@
 """Each feature: what it adds where it is on, and that it is gone where it is off."""
 
-import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import helm_python
 import pytest
-import yaml
 
-from tests.chart.rendering import CHART, PLAIN, Rendered, Values, container, environment, render
-from tests.chart.test_manifests import custom_complaints
+from tests.chart.rendering import PLAIN, Rendered, Values, container, environment, render
 
 PEERS: dict[str, Any] = {
     "database": {"peers": [{"ipBlock": {"cidr": "10.0.0.5/32"}}]},
@@ -210,28 +204,6 @@ def test_compile_workers_reach_names_the_database_and_the_broker_and_nothing_els
     assert allowed[2][0] == PEERS["redis"]["peers"]
 
 
-def test_metrics_have_a_port_that_no_visitor_reaches() -> None:
-    monitoring = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
-    rendered = render(
-        {
-            "networkPolicy": {**PEERS, "monitoringPeers": monitoring},
-            "monitoring": {"serviceMonitor": {"enabled": True}},
-        }
-    )
-    for component in ("gateway", "compile", "aggregate"):
-        ports = {
-            p["name"]: p["containerPort"] for p in container(rendered.pods()[component])["ports"]
-        }
-        assert ports["metrics"] == 9464
-        rules = rendered.of("NetworkPolicy")[component]["spec"]["ingress"]
-        assert [r["from"] for r in rules if r["ports"] == [{"protocol": "TCP", "port": 9464}]] == [
-            monitoring
-        ]
-    services = rendered.of("Service")
-    assert [port["name"] for port in services["gateway"]["spec"]["ports"]] == ["http"]
-    assert services["gateway-metrics"]["spec"]["clusterIP"] == "None"
-
-
 @pytest.mark.parametrize(
     ("url", "port"), [("https://zoo.example", 443), ("https://zoo.internal:8443/", 8443)]
 )
@@ -292,54 +264,6 @@ def test_a_fleet_keeps_its_identities_and_has_its_nodes_for_itself() -> None:
     assert mounts["state"] == "/state"
     terms = rendered.pods()["fleet"]["affinity"]["podAntiAffinity"]
     assert "requiredDuringSchedulingIgnoredDuringExecution" in terms
-
-
-@pytest.fixture
-def stocked_chart(tmp_path: Path) -> Path:
-    """The chart with a dashboard and alerts in the folders of the repository that it links to."""
-    chart = tmp_path / "helm" / "kernelzoo"
-    shutil.copytree(CHART, chart, symlinks=True)
-    dashboards = tmp_path / "dashboards"
-    (dashboards / "grafana").mkdir(parents=True)
-    (dashboards / "grafana" / "serving.json").write_text('{"title": "Serving {{ $value }}"}')
-    (dashboards / "alerts").mkdir()
-    (dashboards / "alerts" / "serving.yaml").write_text(
-        "groups:\n"
-        "  - name: serving\n"
-        "    rules:\n"
-        "      - alert: Slow\n"
-        "        expr: up == 0\n"
-        "        annotations: {summary: '{{ $labels.pod }} is down'}\n"
-    )
-    return chart
-
-
-def test_dashboards_of_the_repository_become_config_maps(stocked_chart: Path) -> None:
-    on = {**PLAIN, "monitoring": {"dashboards": {"enabled": True, "annotations": {"folder": "k"}}}}
-    shown = render(on, stocked_chart).of("ConfigMap")["dashboard-serving"]
-    assert json.loads(shown["data"]["serving.json"]) == {"title": "Serving {{ $value }}"}
-    assert shown["metadata"]["labels"]["grafana_dashboard"] == "1"
-    assert shown["metadata"]["annotations"] == {"folder": "k"}
-    assert not render(PLAIN, stocked_chart).of("ConfigMap")
-
-
-def test_a_packaged_chart_holds_them_too(stocked_chart: Path, tmp_path: Path) -> None:
-    on = {**PLAIN, "monitoring": {"dashboards": {"enabled": True}, "rules": {"enabled": True}}}
-    archive = Path(helm_python.package(stocked_chart, destination=tmp_path))
-    rendered = render(on, archive)
-    assert rendered.of("ConfigMap").keys() == {"dashboard-serving"}
-    assert rendered.of("PrometheusRule").keys() == {"serving"}
-
-
-def test_alerts_of_the_repository_become_rules(stocked_chart: Path) -> None:
-    on = {**PLAIN, "monitoring": {"rules": {"enabled": True, "labels": {"release": "p"}}}}
-    rule = render(on, stocked_chart).of("PrometheusRule")["serving"]
-    assert custom_complaints([rule]) == ""
-    assert rule["metadata"]["labels"]["release"] == "p"
-    assert rule["spec"] == yaml.safe_load(
-        (stocked_chart.parents[1] / "dashboards" / "alerts" / "serving.yaml").read_text()
-    )
-    assert not render(PLAIN, stocked_chart).of("PrometheusRule")
 
 
 def test_the_notes_say_what_is_off() -> None:

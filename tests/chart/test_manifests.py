@@ -1,18 +1,13 @@
 """What the examples render to is what Kubernetes and the operators accept."""
 
-import json
-import subprocess
-from collections.abc import Iterable
-from pathlib import Path
-
 import helm_python
 import kubernetes_validate
 import pytest
 
+from tests.chart.complaints import custom_complaints
 from tests.chart.rendering import CHART, EXAMPLES, Manifest, example, render
 from tests.snapshots import golden_in
 
-SCHEMAS = Path(__file__).parent / "schemas"
 CUSTOM = ("keda.sh/", "monitoring.coreos.com/")
 
 # The oldest that Chart.yaml allows, and the newest that there are schemas of.
@@ -21,19 +16,6 @@ KUBERNETES = ("1.29", "1.37")
 
 def _is_custom(manifest: Manifest) -> bool:
     return str(manifest["apiVersion"]).startswith(CUSTOM)
-
-
-def custom_complaints(manifests: Iterable[Manifest]) -> str:
-    """What the operators' schemas say against custom resources."""
-    assert (SCHEMAS / "node_modules").exists(), "`make build` installs the operators' schemas"
-    return subprocess.run(
-        ["node", "check.js"],
-        cwd=SCHEMAS,
-        input=json.dumps(list(manifests)),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
 
 
 @pytest.mark.parametrize("version", KUBERNETES)

@@ -9,11 +9,11 @@ from tests.chart.rendering import PLAIN, Values, render
 from tests.chart.test_features import INGRESS, PEERS, PROXIED
 
 
-def _merged(base: Values, more: Values) -> dict[str, Any]:
+def merged(base: Values, more: Values) -> dict[str, Any]:
     return {
         **base,
         **{
-            key: _merged(base[key], value)
+            key: merged(base[key], value)
             if isinstance(value, dict) and isinstance(base.get(key), dict)
             else value
             for key, value in more.items()
@@ -112,7 +112,7 @@ def test_a_contradiction_is_refused_with_a_remedy_that_works(name: str) -> None:
     with pytest.raises(helm_python.HelmError) as refusal:
         render(values)
     assert sentence in str(refusal.value)
-    assert render(_merged(values, remedy)).manifests
+    assert render(merged(values, remedy)).manifests
 
 
 # What the schema finds, without any template.

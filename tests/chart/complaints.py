@@ -1,0 +1,33 @@
+"""What the schemas of others say against what we write: operators' of ours, and Grafana's."""
+
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tests.chart.rendering import Manifest
+
+SCHEMAS = Path(__file__).parent / "schemas"
+
+
+def _complaints(script: str, document: Any) -> str:
+    assert (SCHEMAS / "node_modules").exists(), "`make test` installs the schemas of others"
+    return subprocess.run(
+        ["node", script],
+        cwd=SCHEMAS,
+        input=json.dumps(document),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def custom_complaints(manifests: Iterable[Manifest]) -> str:
+    """What the operators' schemas say against custom resources."""
+    return _complaints("check.js", list(manifests))
+
+
+def dashboard_complaints(dashboards: dict[str, Any]) -> list[str]:
+    """What Grafana's types say against dashboards by name, a line each."""
+    return _complaints("dashboards.js", dashboards).splitlines()

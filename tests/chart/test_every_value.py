@@ -1,0 +1,107 @@
+"""No value is without effect: each, given another, changes what some set of values renders to."""
+
+import json
+from typing import Any
+
+import pytest
+
+from helm.readme import Value, documented_values
+from tests.chart.rendering import CHART, PLAIN, Values, render
+from tests.chart.test_features import INGRESS, PEERS, PROXIED
+from tests.chart.test_refusals import merged
+
+VALUES = {value.path: value for value in documented_values((CHART / "values.yaml").read_text())}
+
+WORKERS = ("compile", "aggregate")
+EVERYTHING: Values = {
+    "gateway": {**PROXIED, "autoscaling": {"enabled": True}},
+    **{name: {"autoscaling": {"kind": "keda", "minReplicas": 1}} for name in WORKERS},
+    "fleet": {"enabled": True, "url": "https://zoo.example"},
+    "ingress": {**INGRESS, "controller": "nginx"},
+    "networkPolicy": {**PEERS, "monitoringPeers": PEERS["gatewayPeers"]},
+    "monitoring": {name: {"enabled": True} for name in ("serviceMonitor", "rules", "dashboards")},
+}
+# As small as it renders, with all that can be on, scaled on CPU, scaled to nothing, and over http.
+SETS: tuple[Values, ...] = (
+    PLAIN,
+    EVERYTHING,
+    {**EVERYTHING, **{name: {"autoscaling": {"kind": "cpu"}} for name in WORKERS}},
+    {**EVERYTHING, "compile": {"autoscaling": {"kind": "keda", "minReplicas": 0}}},
+    {**EVERYTHING, "serviceAccount": {"create": False}},
+)
+
+# Where another value of the same type would not do, or is that of `EVERYTHING`.
+OTHERS: dict[str, Any] = {
+    "image.pullPolicy": "Always",
+    "image.pullSecrets": ["pull"],
+    "image.digests": {"gateway": f"sha256:{'a' * 64}"},
+    "settings": {"quorum": 3},
+    "gateway.service.type": "NodePort",
+    "compile.autoscaling.kind": "cpu",
+    "aggregate.autoscaling.kind": "cpu",
+    "fleet.enabled": False,
+    "ingress.enabled": False,
+    "networkPolicy.redis.port": 7000,
+    "fleet.browsers": ["firefox=1"],
+    "fleet.url": "https://other.example",
+    "fleet.storage.size": "2Gi",
+    "fleet.sharedMemory": "2Gi",
+    "ingress.controller": "alb",
+    "monitoring.serviceMonitor.interval": "15s",
+    "compile.autoscaling.minReplicas": 2,
+    "gateway.service.port": 8080,
+    "gateway.trustedProxies": ["10.9.0.0/16"],
+}
+PEER = {"ipBlock": {"cidr": "10.9.0.0/16"}}
+
+# It forbids, and changes nothing where it is granted: test_refusals.py has its cases.
+ONLY_ALLOWS = {"ingress.allowHttp"}
+
+
+def _another(value: Value) -> Any:
+    """Valid, and not the default."""
+    default = json.loads(value.default)
+    name = value.path.rpartition(".")[2]
+    match default:
+        case _ if value.path in OTHERS:
+            return OTHERS[value.path]
+        case bool():
+            return not default
+        case int():
+            return default + 1
+        case str():
+            return f"{default}x"
+        case _ if name == "tolerations":
+            return [{"key": "gpu", "operator": "Exists"}]
+        case _ if name.lower().endswith("peers"):
+            return [PEER]
+        case _ if name == "resources":
+            return {"requests": {"cpu": "3"}}
+        case dict():
+            return {"other": "yes"}
+    raise AssertionError(f"say in OTHERS what else {value.path} may be")
+
+
+def _nested(path: str, value: Any) -> Any:
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    return value
+
+
+@pytest.fixture(scope="module")
+def rendered() -> list[str]:
+    return [_text(values) for values in SETS]
+
+
+def _text(values: Values) -> str:
+    found = render(values)
+    return found.text + found.notes
+
+
+@pytest.mark.parametrize("path", sorted(VALUES.keys() - ONLY_ALLOWS))
+def test_a_value_changes_what_is_rendered(path: str, rendered: list[str]) -> None:
+    change = _nested(path, _another(VALUES[path]))
+    assert any(
+        _text(merged(values, change)) != before
+        for values, before in zip(SETS, rendered, strict=True)
+    ), "nobody reads it"
