@@ -88,7 +88,7 @@ class GpuSpace:
     @property
     def configs(self) -> dict[str, str]:
         """What people read of each candidate, by its id."""
-        return {each.candidate_id: _short(each) for each in self.candidates}
+        return {each.candidate_id: short_name(each) for each in self.candidates}
 
     @property
     def artifacts(self) -> dict[str, bytes]:
@@ -129,7 +129,7 @@ def _case(space: GpuSpace) -> JobCase:
     )
 
 
-def _short(candidate: Candidate) -> str:
+def short_name(candidate: Candidate) -> str:
     """'64x64x16/8x8 turned registers split4 unroll4': a block, a thread's tile of it, and what
     else is not left out. Configs of other families are named setting by setting.
     """

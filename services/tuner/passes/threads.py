@@ -1,6 +1,7 @@
 """The outer loops of a plain nest become workgroups and their threads."""
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from math import prod
 
 from services.tuner.ir.affine import Affine
@@ -28,14 +29,24 @@ from services.tuner.passes.sums import summed
 GROUP, THREAD, VECTOR = "group", "thread", "vector"
 
 
+class Stride(StrEnum):
+    """How far apart what one thread makes lies: as far as its workgroup has threads, or all
+    workgroups have, or side by side."""
+
+    BLOCK = "block"
+    GRID = "grid"
+    NEXT = "next"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threads:
     """`count` to a workgroup; each makes four neighbours at once where `wide` and possible, and
-    does so `vectors` times."""
+    does so `vectors` times, a `stride` apart."""
 
     count: int
     vectors: int
     wide: bool
+    stride: Stride = Stride.BLOCK
 
 
 def threaded(program: Program, threads: Threads) -> Program:
@@ -48,16 +59,28 @@ def threaded(program: Program, threads: Threads) -> Program:
         body = summed(body, 1, Affine(constant=0))
     extents = [loop.extent for loop in loops]
     vectors = max(1, min(threads.vectors, prod(extents) // threads.count))
-    step = threads.count if vectors > 1 else 0
-    place = Affine.of(0, {GROUP: threads.count * vectors, VECTOR: step, THREAD: 1})
+    groups = -(-prod(extents) // (threads.count * vectors))
+    place = _place(threads, vectors, groups)
     body = _placed(loops, place, body)
     if prod(extents) % (threads.count * vectors):
         body = (If(bounds=(Bound(index=place, limit=prod(extents)),), body=body),)
     if vectors > 1:
         body = (Loop(var=VECTOR, extent=vectors, kind=LoopKind.UNROLLED, body=body),)
     inner = Loop(var=THREAD, extent=threads.count, kind=LoopKind.THREAD_INDEX, body=body)
-    groups = -(-prod(extents) // (threads.count * vectors))
     return replace(program, body=Loop(var=GROUP, extent=groups, kind=LoopKind.RANGE, body=(inner,)))
+
+
+def _place(threads: Threads, vectors: int, groups: int) -> Affine:
+    """The number of an iteration, from workgroup, vector and thread."""
+    count = threads.count
+    if vectors == 1:
+        return Affine.of(0, {GROUP: count, THREAD: 1})
+    steps = {
+        Stride.BLOCK: {GROUP: count * vectors, VECTOR: count, THREAD: 1},
+        Stride.GRID: {GROUP: count, VECTOR: count * groups, THREAD: 1},
+        Stride.NEXT: {GROUP: count * vectors, VECTOR: 1, THREAD: vectors},
+    }
+    return Affine.of(0, steps[threads.stride])
 
 
 def _outer(block: Block) -> tuple[list[Loop], Block]:

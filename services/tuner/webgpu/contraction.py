@@ -148,7 +148,7 @@ class TilesConfig:
 
     def fault(self, extents: Extents) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
-        counts = [value for value in asdict(self).values() if type(value) is int]
+        counts = [value for name in self.__slots__ if type(value := getattr(self, name)) is int]
         if min(counts) < 1 or max(counts) > 1 << 16:
             return "every count of a config is from 1 to 65536"
         if extents.b_dtype not in KEY_DTYPES:
@@ -207,10 +207,10 @@ class TilesConfig:
             )
         return ""
 
-    def refused(self, workload: Workload) -> bool:
-        """Whether the config, or a limit, makes it no candidate of the workload."""
+    def exceeds(self, workload: Workload) -> bool:
+        """Whether it needs more than the last step of a limit."""
         try:
             self.requires(workload)
         except InvalidSchedule:
             return True
-        return bool(self.fault(product_extents(workload)))
+        return False

@@ -10,6 +10,7 @@ from typing import Self
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from services.tuner.passes.threads import Stride
 from services.tuner.settings import Settings, gpu_candidate
 from services.tuner.webgpu.limits import required
 
@@ -20,11 +21,12 @@ MAX_VECTORS = 8
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntriesConfig:
     """`threads` to a workgroup; each makes four neighbours at once where `wide` and possible, and
-    does so `vectors` times, each next to those of its neighbours."""
+    does so `vectors` times, a `stride` apart."""
 
     threads: int
     vectors: int
     wide: bool
+    stride: Stride = Stride.BLOCK
 
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
@@ -34,6 +36,7 @@ class EntriesConfig:
             threads=settings.whole("threads"),
             vectors=settings.whole("vectors"),
             wide=settings.switch("wide"),
+            stride=Stride(settings.choice("stride", tuple(Stride))),
         )
         settings.refuse_fault(config.fault())
         settings.refuse_features(config.requires(candidate.workload))

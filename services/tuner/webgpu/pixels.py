@@ -7,6 +7,7 @@ from typing import Self
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from services.tuner.ir.kinds import LANES
 from services.tuner.settings import Settings, gpu_candidate
 from services.tuner.webgpu.entries import THREADS
 from services.tuner.webgpu.limits import required
@@ -16,17 +17,22 @@ MAX_TILE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PixelsConfig:
-    """`threads` to a workgroup; each makes `tile_x` neighbouring pixels of four channels, or of
-    one where channels are no multiple of four."""
+    """`threads` to a workgroup; each makes `tile_x` neighbouring pixels of four channels where
+    `whole_vectors`, else of one: four times the threads."""
 
     threads: int
     tile_x: int
+    whole_vectors: bool
 
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = cls(threads=settings.whole("threads"), tile_x=settings.whole("tile_x"))
+        config = cls(
+            threads=settings.whole("threads"),
+            tile_x=settings.whole("tile_x"),
+            whole_vectors=settings.switch("whole_vectors"),
+        )
         settings.refuse_fault(config.fault(candidate.workload))
         settings.refuse_features(config.requires(candidate.workload))
         return config
@@ -48,4 +54,6 @@ class PixelsConfig:
         most = min(MAX_TILE, workload.extent["x"])
         if not 1 <= self.tile_x <= most:
             return f"tile_x={self.tile_x} must be from 1 to {most}"
+        if self.whole_vectors and workload.extent["c"] % LANES:
+            return f"whole_vectors needs channels in multiples of {LANES}; use false"
         return ""

@@ -18,7 +18,9 @@ from services.tuner.webgpu.parameters import ELEMENTS
 
 def plain_programs(candidate: Candidate) -> tuple[Program, ...]:
     entries = EntriesConfig.of(candidate)
-    threads = Threads(count=entries.threads, vectors=entries.vectors, wide=entries.wide)
+    threads = Threads(
+        count=entries.threads, vectors=entries.vectors, wide=entries.wide, stride=entries.stride
+    )
     workload = _padded(candidate.workload)
     held = tuple(ELEMENTS[tensor.dtype] for tensor in workload.tensors)
     plain = plain_program(stated(workload), held)

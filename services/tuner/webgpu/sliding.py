@@ -56,7 +56,7 @@ class _Nest:
         self._tile = config.tile_x
         self._largest = workload.operator.name == "max_pool2d"
         self._share = 1 / (e["r"] * e["q"]) if workload.operator.name == "avg_pool2d" else 1
-        self._width = 1 if e["c"] % LANES else LANES
+        self._width = LANES if config.whole_vectors else 1
         size = config.tile_x * self._width
         self.sums = Buffer(name="sums", scope=Scope.LOCAL, element=Element.F32, size=size)
         self.pixel = Buffer(name="pixel", scope=Scope.LOCAL, element=Element.F32, size=self._width)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from kernelzoo.domain.candidate import Setting
-from kernelzoo.domain.gpu import GPU_MODELS, GpuModel
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import compile_candidate
+from services.tuner.passes.threads import Stride
 from services.tuner.space import lite_space
 from services.tuner.webgpu.entries import EntriesConfig
 from services.tuner.webgpu.transpose import SquareConfig
@@ -24,6 +24,10 @@ Config = EntriesConfig | SquareConfig
 
 GOLDEN: dict[str, tuple[str, Config]] = {
     "gpu-relu-vectors": ("relu:f32:n1003", EntriesConfig(threads=64, vectors=2, wide=True)),
+    "gpu-relu-grid": (
+        "relu:f32:n1003",
+        EntriesConfig(threads=64, vectors=2, wide=True, stride=Stride.GRID),
+    ),
     "gpu-concat-vectors": ("concat:f32:m5n8k12", EntriesConfig(threads=32, vectors=1, wide=True)),
     "gpu-transpose": ("transpose:f32:m11n38", SquareConfig(side=16, threads=64)),
 }
@@ -49,6 +53,19 @@ def test_maps_read_as_recorded_and_are_right(name: str, golden: Golden) -> None:
 @pytest.mark.parametrize("key", VECTORS)
 def test_several_vectors_to_a_thread_are_right(key: str, vectors: int) -> None:
     right(EntriesConfig(threads=32, vectors=vectors, wide=True).candidate(Workload.parse(key)))
+
+
+@pytest.mark.parametrize("stride", Stride)
+@pytest.mark.parametrize("key", VECTORS)
+def test_vectors_of_a_thread_may_lie_a_workgroup_or_a_grid_apart(key: str, stride: Stride) -> None:
+    config = EntriesConfig(threads=32, vectors=4, wide=True, stride=stride)
+    right(config.candidate(Workload.parse(key)))
+
+
+def test_every_point_of_a_map_is_another_kernel() -> None:
+    workload = Workload.parse("tanh:f32:n768")
+    space = lite_space(workload, TargetKind.WEBGPU)
+    assert len({compile_candidate(candidate).sha256 for candidate in space}) == len(space)
 
 
 @pytest.mark.parametrize(("side", "threads"), [(8, 32), (16, 256), (32, 128), (64, 256)])
@@ -81,6 +98,7 @@ def test_the_interpreter_agrees() -> None:
         (EntriesConfig(threads=64, vectors=2, wide=True), {"vectors": 9}, "from 1 to 8"),
         (EntriesConfig(threads=64, vectors=2, wide=True), {"threads": 1}, "must be one of"),
         (EntriesConfig(threads=64, vectors=2, wide=True), {"wide": 1}, "true or false"),
+        (EntriesConfig(threads=64, vectors=2, wide=True), {"stride": "far"}, "must be one of"),
         (SquareConfig(side=16, threads=64), {"side": 12}, "must be one of"),
         (SquareConfig(side=16, threads=64), {"threads": 1 << 40}, "must be one of"),
         (SquareConfig(side=8, threads=64), {"threads": 128}, "1 to 8 rows"),
@@ -95,12 +113,3 @@ def test_a_hostile_config_is_refused(
     settings = tuple(sorted((dict(good.config) | changes).items()))
     with pytest.raises(InvalidSchedule, match=message):
         compile_candidate(replace(good, config=settings))
-
-
-@pytest.mark.parametrize("gpu", GPU_MODELS.values(), ids=lambda gpu: gpu.name)
-@pytest.mark.parametrize("key", ["gelu:f32:n65536", "transpose:f32:m768n3072"])
-def test_a_space_has_several_points_and_its_first_requires_nothing(key: str, gpu: GpuModel) -> None:
-    space = lite_space(Workload.parse(key), TargetKind.WEBGPU, gpu)
-    assert 8 <= len(space) <= 24
-    assert len(set(space)) == len(space)
-    assert space[0].requires == ()

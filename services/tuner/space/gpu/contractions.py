@@ -1,7 +1,7 @@
 """The lite space of a contraction on a GPU: nnJIT's heuristics, then the likely best first."""
 
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import islice, product
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
@@ -62,6 +62,8 @@ FEW_LANES = 8
 PROCESSOR_TILES = ((8, 4), (8, 8), (4, 4), (4, 8))
 PROCESSOR_GRIDS = ((4, 8), (2, 4), (4, 4), (8, 8))
 PROCESSOR_UNROLL = (4, 8)
+PROCESSOR_ROW_TILES = (4, 8, 16)
+PROCESSOR_ROW_GRIDS = (8, 16, 4, 32, 64)
 """The first of each are the best on SwiftShader; through workgroup memory it is ten times slower,
 and takes half a minute to create a pipeline of a body with 1,024 products."""
 
@@ -71,13 +73,16 @@ def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig,
     does: a matrix above 128 MiB needs a limit."""
     extents = product_extents(workload)
 
+    def valid(configs: Iterator[TilesConfig]) -> list[TilesConfig]:
+        return [config for config in dict.fromkeys(configs) if not config.fault(extents)]
+
     def best(configs: Iterator[TilesConfig], most: int) -> list[TilesConfig]:
-        kept = [config for config in dict.fromkeys(configs) if not config.refused(workload)]
-        kept.sort(key=lambda config: promise(extents, config, gpu))
-        return _different(kept, most, lambda config: estimated_us(extents, config, gpu))
+        ranked = sorted(valid(configs), key=lambda config: promise(extents, config, gpu))
+        apart = _different(ranked, lambda config: estimated_us(extents, config, gpu))
+        return list(islice((one for one in apart if not one.exceeds(workload)), most))
 
     if gpu.warp_lanes < FEW_LANES:
-        found = [c for c in dict.fromkeys(_processor(extents)) if not c.refused(workload)]
+        found = [one for one in valid(_processor(extents)) if not one.exceeds(workload)]
     elif extents.m <= FEW_ROWS and not extents.batch:
         found = best(_streaming(extents), MOST_CANDIDATES - DIRECT_CANDIDATES)
         found += best(_direct(extents, gpu), DIRECT_CANDIDATES)
@@ -89,9 +94,7 @@ def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig,
     return (plain, *(config for config in found if config != plain))
 
 
-def _different(
-    ranked: list[TilesConfig], most: int, us: Callable[[TilesConfig], float]
-) -> list[TilesConfig]:
+def _different(ranked: list[TilesConfig], us: Callable[[TilesConfig], float]) -> list[TilesConfig]:
     """The first of them, in an order in which those of the same block and tile stand apart."""
     counts: dict[tuple[int, ...], int] = {}
     apart: dict[TilesConfig, float] = {}
@@ -99,7 +102,7 @@ def _different(
         kind = (config.block_m, config.block_n, config.tile_m, config.tile_n)
         repeated = counts[kind] = counts.get(kind, -1) + 1
         apart[config] = us(config) * (1 + REPETITION * repeated)
-    return sorted(apart, key=apart.__getitem__)[:most]
+    return sorted(apart, key=apart.__getitem__)
 
 
 def _cached(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
@@ -153,11 +156,24 @@ def _direct(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
 
 
 def _processor(extents: Extents) -> Iterator[TilesConfig]:
+    if extents.m <= FEW_ROWS and not extents.a_turned:
+        yield from _processor_rows(extents)
+        return
     for unroll, grid, tile in product(PROCESSOR_UNROLL, PROCESSOR_GRIDS, PROCESSOR_TILES):
         rows = min(tile[0], extents.m) if not extents.a_turned else tile[0]
         block = (rows * grid[0], tile[1] * grid[1])
         fits = (rows, tile[1])
         yield _config(extents, fits, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, 1)
+
+
+def _processor_rows(extents: Extents) -> Iterator[TilesConfig]:
+    """Few rows are one tile: a grid of threads is along the columns."""
+    for unroll, threads, columns in product(
+        PROCESSOR_UNROLL, PROCESSOR_ROW_GRIDS, PROCESSOR_ROW_TILES
+    ):
+        tile, block = (extents.m, columns), (extents.m, columns * threads)
+        if _sensible(extents, block):
+            yield _config(extents, tile, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, 1)
 
 
 def _streaming(extents: Extents) -> Iterator[TilesConfig]:

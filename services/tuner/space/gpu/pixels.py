@@ -4,20 +4,28 @@ from itertools import product
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
+from services.tuner.space.gpu.entries import entries_configs
+from services.tuner.webgpu.entries import EntriesConfig
 from services.tuner.webgpu.pixels import PixelsConfig
 
 TILES = (2, 4, 1, 8)
 """Windows side by side share most of what they read; more of them leave threads without work."""
 
 THREADS = (64, 128, 256, 32)
+WHOLE_VECTORS = (True, False)
+WANTED = 24
+"""Where windows are too few to lie side by side, the rest is computed as it is stated."""
 
 
-def pixels_configs(workload: Workload, gpu: GpuModel) -> tuple[PixelsConfig, ...]:
+def pixels_configs(workload: Workload, gpu: GpuModel) -> tuple[PixelsConfig | EntriesConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Whole warps alone, where there are."""
     ranked: dict[PixelsConfig, int] = {}
     counts = [count for count in THREADS if count % gpu.warp_lanes == 0] or list(THREADS)
-    for (rank, tile), (thread_rank, threads) in product(enumerate(TILES), enumerate(counts)):
-        config = PixelsConfig(threads=threads, tile_x=tile)
+    for (rank, tile), (more, threads), (single, whole) in product(
+        enumerate(TILES), enumerate(counts), enumerate(WHOLE_VECTORS)
+    ):
+        config = PixelsConfig(threads=threads, tile_x=tile, whole_vectors=whole)
         if not config.fault(workload):
-            ranked[config] = rank + thread_rank
-    return tuple(sorted(ranked, key=ranked.__getitem__))
+            ranked[config] = rank + more + 2 * single
+    found = sorted(ranked, key=ranked.__getitem__)
+    return (*found, *entries_configs(workload, gpu)[: max(0, WANTED - len(found))])

@@ -13,13 +13,21 @@ VECTORS_WANTED = 4
 """Of a row to a thread, where rows are enough for all threads: loads in flight, few exchanges."""
 
 TEAMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-NEIGHBOURS = 2
+NEIGHBOURS = 4
 """Teams so many times twice or half as large as the likely best are tried."""
 
-WORKGROUPS = (128, 256, 64)
-FANS = (8, 32)
-STREAMED = 4
-"""Vectors at a time of a row that does not stay in registers."""
+WORKGROUPS = (128, 64, 256)
+WORKGROUP_RANK = 0.5
+"""How many rows share a workgroup matters less than how many threads share a row (H200)."""
+
+FANS = (8, 32, 4)
+STREAMED = (4, 2, 1)
+"""Vectors at a time of a row that does not stay in registers: it is read again for each sum."""
+
+READ_AGAIN = 2
+"""Rank of reading a row again where it could stay: fewer registers, more threads on a core."""
+
+MOST_CANDIDATES = 40
 
 
 def rows_configs(workload: Workload, gpu: GpuModel) -> tuple[TeamConfig, ...]:
@@ -28,7 +36,7 @@ def rows_configs(workload: Workload, gpu: GpuModel) -> tuple[TeamConfig, ...]:
     for config, rank in _points(workload, gpu):
         if not config.fault(workload):
             ranked[config] = min(rank, ranked.get(config, rank))
-    found = sorted(ranked, key=ranked.__getitem__)
+    found = sorted(ranked, key=ranked.__getitem__)[:MOST_CANDIDATES]
     plain = next(config for config in found if not config.subgroups and config.threads <= 256)
     return (plain, *(config for config in found if config != plain))
 
@@ -40,24 +48,30 @@ def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[TeamConfig, flo
         away = abs(log2(team / best))
         if away > NEIGHBOURS or team > 2 * units:
             continue
-        fit = -(-units // team)
-        vectors = fit if fit <= MAX_VECTORS else STREAMED
-        for (size_rank, size), (fan_rank, (fan, subgroups)) in product(
-            enumerate(WORKGROUPS), enumerate(_ways(team))
+        for (size_rank, size), (fan_rank, (fan, subgroups)), (again, vectors) in product(
+            enumerate(WORKGROUPS), enumerate(_ways(team)), _vectors(-(-units // team))
         ):
             rows = max(1, min(size // team, workload.extent["m"]))
             yield (
                 TeamConfig(team=team, rows=rows, vectors=vectors, fan=fan, subgroups=subgroups),
-                away + size_rank + fan_rank,
+                away + WORKGROUP_RANK * size_rank + fan_rank + again,
             )
 
 
+def _vectors(fit: int) -> list[tuple[int, int]]:
+    """Ranks, and vectors to a thread at a time: the whole row first, where registers hold it."""
+    parts = [count for count in STREAMED if count < fit]
+    if fit > MAX_VECTORS:
+        return list(enumerate(parts))
+    return [(0, fit), *enumerate(parts, READ_AGAIN)]
+
+
 def _ways(team: int) -> list[tuple[int, bool]]:
-    """By subgroups first: no candidate of a device without them requires them."""
+    """By workgroup memory first: the fastest on an H200, which has subgroups."""
     if team == 1:
         return [(1, False)]
-    fans = dict.fromkeys(min(fan, team) for fan in FANS)
-    return [(1, True), *((fan, False) for fan in fans)]
+    first, *others = dict.fromkeys(min(fan, team) for fan in FANS)
+    return [(first, False), (1, True), *((fan, False) for fan in others)]
 
 
 def _likely(workload: Workload, units: int, gpu: GpuModel) -> int:
