@@ -7,7 +7,8 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import HitLevel
 
 Families = Mapping[HitLevel, str]
-"""By the step of the chain that looks there; a step without a family is left out."""
+"""By the step of the chain that looks there, the narrowest first; a step without a family is left
+out."""
 
 
 def families(hardware: Hardware | None, kind: TargetKind) -> Families:

@@ -482,7 +482,7 @@ COMMENT ON TABLE common_kernel IS
 COMMENT ON COLUMN common_kernel.family IS
     'An architecture or a vendor, as kernelzoo.domain.kinship writes it; '''' for all classes.';
 COMMENT ON COLUMN common_kernel.relative_time IS
-    'Mean over the classes of its time there over that of the fastest known there.';
+    'Over the fastest known, as expected on one more class of the group.';
 COMMENT ON COLUMN common_kernel.identities IS 'That measured it, over all these classes.';
 
 CREATE FUNCTION is_for(application_id bigint, workload_key text)

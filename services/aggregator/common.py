@@ -1,14 +1,16 @@
-"""The common best: of many classes the kernel with the least mean relative time.
+"""The common best: of many classes the kernel that is expected to lose least on one more of them.
 
 As CLBlast chooses for a device that nobody tuned, first of its architecture, then of its vendor,
-then of all devices: of the kernels that most of these classes have measured, the one that loses
-least on average. Classes are parted by their primitive vector first, which tells those apart whose
-best kernels differ most.
+then of all devices, among the kernels that most of these classes have measured. Classes are parted
+by their primitive vector first, which tells those apart whose best kernels differ most. What is
+expected is the mean of the octaves by which a kernel misses the fastest of a class, and the next
+wider group counts in it as one more class: one or two classes are a narrow experience.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import log2
 from statistics import fmean
 
 from kernelzoo.domain.device import DeviceClass
@@ -18,6 +20,13 @@ from kernelzoo.domain.zoo import HitLevel
 MOST = 0.5
 """Share of the classes of a group that must have measured a kernel. Classes differ in features, so
 that some kernels can never be measured by all."""
+
+WIDER = 1.0
+"""Classes that the next wider group counts for. Were its octaves to differ from a group's as much
+as the classes within do, it would be 1; docs/chain.md has what other numbers lose."""
+
+ANY = ""
+"""Stands for every primitive vector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +42,7 @@ class ClassTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Group:
-    """Classes that are pooled: of one family, with one primitive vector."""
+    """Classes that are pooled: of one family, with one primitive vector or `ANY`."""
 
     scope: HitLevel
     family: str
@@ -42,7 +51,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonKernel:
-    """`relative_time`: mean over `classes` of the time over that of the fastest known there."""
+    """`relative_time`: as expected on one more class, over the fastest known there. `classes` of
+    the group itself have measured it."""
 
     group: Group
     candidate_id: str
@@ -51,14 +61,22 @@ class CommonKernel:
     identities: int
 
 
+ByGroup = Mapping[Group, list[ClassTime]]
+
+Losses = Mapping[str, float]
+"""Octaves by which each candidate is expected to miss the fastest."""
+
+
 def common_kernels(times: Iterable[ClassTime]) -> tuple[CommonKernel, ...]:
     """Of each group the kernels that most of its classes have measured, the best first."""
     by_group: dict[Group, list[ClassTime]] = defaultdict(list)
     for time in _over_the_fastest(times):
         for scope, family in time.families.items():
-            rho = str(time.device_class.rho)
-            by_group[Group(scope=scope, family=family, rho=rho)].append(time)
-    return tuple(kernel for group in sorted(by_group) for kernel in _of(group, by_group[group]))
+            for rho in (ANY, str(time.device_class.rho)):
+                by_group[Group(scope=scope, family=family, rho=rho)].append(time)
+    losses = _losses(by_group)
+    told = (group for group in sorted(by_group) if group.rho != ANY)
+    return tuple(kernel for group in told for kernel in _of(group, by_group[group], losses[group]))
 
 
 def _over_the_fastest(times: Iterable[ClassTime]) -> Iterator[ClassTime]:
@@ -68,29 +86,60 @@ def _over_the_fastest(times: Iterable[ClassTime]) -> Iterator[ClassTime]:
     for of_class in by_class.values():
         fastest = min(time.relative_time for time in of_class)
         for time in of_class:
-            yield ClassTime(
-                device_class=time.device_class,
-                families=time.families,
-                candidate_id=time.candidate_id,
-                relative_time=time.relative_time / fastest,
-                identities=time.identities,
-            )
+            yield replace(time, relative_time=time.relative_time / fastest)
 
 
-def _of(group: Group, times: list[ClassTime]) -> list[CommonKernel]:
-    by_candidate: dict[str, list[ClassTime]] = defaultdict(list)
-    for time in times:
-        by_candidate[time.candidate_id].append(time)
-    enough = MOST * len({time.device_class for time in times})
+def _of(group: Group, times: list[ClassTime], losses: Losses) -> list[CommonKernel]:
     kernels = (
         CommonKernel(
             group=group,
             candidate_id=candidate_id,
-            relative_time=fmean(time.relative_time for time in found),
+            relative_time=2 ** losses[candidate_id],
             classes=len(found),
             identities=sum(time.identities for time in found),
         )
-        for candidate_id, found in by_candidate.items()
-        if len(found) >= enough
+        for candidate_id, found in _by_candidate(times)
     )
     return sorted(kernels, key=lambda kernel: (kernel.relative_time, kernel.candidate_id))
+
+
+def _losses(by_group: ByGroup) -> Mapping[Group, Losses]:
+    """Of every group; those that others count on first."""
+    losses: dict[Group, Losses] = {}
+    for group in sorted(by_group, key=lambda each: len(by_group[each]), reverse=True):
+        wider = _wider(group, by_group)
+        before = losses[wider] if wider else {}
+        losses[group] = {
+            candidate_id: _loss(found, before.get(candidate_id))
+            for candidate_id, found in _by_candidate(by_group[group])
+        }
+    return losses
+
+
+def _loss(found: list[ClassTime], wider: float | None) -> float:
+    octaves = [log2(time.relative_time) for time in found]
+    if wider is None:
+        return fmean(octaves)
+    return (sum(octaves) + WIDER * wider) / (len(octaves) + WIDER)
+
+
+def _wider(group: Group, by_group: ByGroup) -> Group | None:
+    """The next that holds more than this one: the family whatever the vector, then its kin."""
+    own = by_group[group]
+    kin = own[0].families
+    scopes = list(kin)
+    after = scopes[scopes.index(group.scope) + 1 :]
+    wider = (
+        replace(group, rho=ANY),
+        *(Group(scope=scope, family=kin[scope], rho=ANY) for scope in after),
+    )
+    return next((each for each in wider if len(by_group[each]) > len(own)), None)
+
+
+def _by_candidate(times: list[ClassTime]) -> Iterator[tuple[str, list[ClassTime]]]:
+    """Those that most of these classes have measured."""
+    found: dict[str, list[ClassTime]] = defaultdict(list)
+    for time in times:
+        found[time.candidate_id].append(time)
+    enough = MOST * len({time.device_class for time in times})
+    return ((each, of_it) for each, of_it in found.items() if len(of_it) >= enough)

@@ -12,9 +12,13 @@ from services.gateway.wire.leases import BallotRequest, Lease, LeaseRequest, Rep
 from services.gateway.wire.model import WireModel
 from services.gateway.wire.sessions import SessionRequest, SessionResponse
 
-TIMEOUT_S = 60
+TIMEOUT_S = 300
+"""Nobody waits, and beside other work a machine may leave a gateway without its processor for long."""
 LIMIT = 8
 """Candidates that a browser's agent asks for, too."""
+IDLE_S = 1.0
+"""A connection that was idle for longer is not used again: on a busy machine the gateway, which
+closes it after 5 s, would otherwise do so just as a request is on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,8 @@ async def stranger(
     url: str, address: str, session: SessionRequest
 ) -> AsyncIterator[Stranger | None]:
     """`address`: the loopback address that it comes from. None where it is turned away."""
-    transport = httpx2.AsyncHTTPTransport(local_address=address)
+    limits = httpx2.Limits(keepalive_expiry=IDLE_S)
+    transport = httpx2.AsyncHTTPTransport(local_address=address, limits=limits)
     async with httpx2.AsyncClient(base_url=url, transport=transport, timeout=TIMEOUT_S) as http:
         answer = await _send(http, "POST", "/v1/sessions", session)
         if answer.status_code == httpx2.codes.TOO_MANY_REQUESTS:

@@ -40,7 +40,7 @@ class TimingWire(WireModel):
 class GroundsWire(WireModel):
     """What a step of the fallback chain rests on: `identities` in `classes` device classes.
 
-    `relative_time`: mean over these classes of the kernel's time over that of the best known there.
+    `relative_time`: the kernel's time over that of the best known, as expected from these classes.
     `rho_distance`: bits in which their primitive vector differs from that of this class, 65 where
     the two cannot be compared. `neighbour`: the workload that the kernel's settings won. Each is
     null where the step knows no such thing; the cost model's has no identities of its own.
