@@ -188,9 +188,7 @@ def test_the_champion_is_lent_to_who_has_not_measured_it_even_after_its_share() 
     assert plan(space, closed, Random(1)) is None
 
 
-def test_a_champion_is_lent_once_the_space_is_explored_unless_it_is_what_all_is_measured_beside() -> (
-    None
-):
+def test_a_champion_that_is_not_the_default_is_lent_once_the_space_is_explored() -> None:
     first, *rest = SPACE
     known = replace(first, champion=True, answered=KNOWN_BY, known_by=KNOWN_BY)
     assert names(planned([known, *rest], ALONE), Role.CHAMPION) == []
