@@ -1,6 +1,7 @@
 """Why a candidate is lent. docs/adr/0025 tells how a lease is filled."""
 
 from enum import StrEnum
+from math import ceil
 
 
 class Role(StrEnum):
@@ -30,3 +31,14 @@ def cover(liars: float) -> int:
     can bury no kernel by calling it slow, and calling it fast only has it measured by more.
     """
     return 2 if liars else 1
+
+
+FINALISTS = 2
+"""As many of a quorum's votes are asked for each of the first two, for the third and fourth of half
+as many, and so on: successive halving."""
+
+
+def voters(rank: int, quorum: int) -> int:
+    """How many identities of a class are to measure the kernel of this rank, from 1, before its
+    winner is known."""
+    return min(quorum, ceil(FINALISTS * quorum / rank))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from kernelzoo.store.query import Query
 
@@ -39,6 +40,17 @@ class ImprovementRow:
     round: int
     elapsed_s: float
     best_ns: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedRow:
+    """A measurement: by whom and of what."""
+
+    identity_id: UUID
+    candidate_id: str
+    relative_time: float | None
+    lent_at: datetime
+    reported_at: datetime
 
 
 def by_class(job_id: int, limit: int) -> Query[ProgressOfClassRow]:
@@ -107,4 +119,19 @@ def improvements(job_id: int, device_classes: list[str]) -> Query[ImprovementRow
         """,
         parameters={"job": job_id, "classes": device_classes},
         row=ImprovementRow,
+    )
+
+
+def reported(job_id: int, device_class: str) -> Query[ReportedRow]:
+    """Every measurement that was not refused, in the order of time."""
+    return Query(
+        sql="""
+            SELECT m.identity_id, m.candidate_id, m.relative_time, l.created_at AS lent_at,
+                   m.created_at AS reported_at
+            FROM lease l JOIN measurement m ON m.lease_id = l.id
+            WHERE l.job_id = %(job)s AND l.device_class = %(class)s AND m.verdict <> 'rejected'
+            ORDER BY m.created_at, m.candidate_id
+        """,
+        parameters={"job": job_id, "class": device_class},
+        row=ReportedRow,
     )

@@ -31,6 +31,7 @@ class VersionRow:
     candidate_id: str
     state: str
     ballots: int
+    published_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,8 +226,8 @@ def versions(device_class: str) -> Query[VersionRow]:
     """Every entry that there ever was for the keys of a class, in order."""
     return Query(
         sql="""
-            SELECT workload_key, version, candidate_id, state, ballots FROM zoo_entry
-            WHERE device_class = %(class)s ORDER BY workload_key, version
+            SELECT workload_key, version, candidate_id, state, ballots, published_at
+            FROM zoo_entry WHERE device_class = %(class)s ORDER BY workload_key, version
         """,
         parameters={"class": device_class},
         row=VersionRow,

@@ -1,8 +1,8 @@
 """What the next lease of an agent holds: a value, made of what is known of a job's space.
 
 Agents of one device class divide the space: each is lent what too few others have measured or are
-measuring. Once all is measured, each measures the leaders that it has not, so that preferences
-between them are paired, and files its final ballot. docs/adr/0025 has the reasons.
+measuring. What is fast is then measured by more, the faster by the more, until as many have
+measured the first two as confirm a winner. docs/adr/0025 and 0040 have the reasons.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 from random import Random
 
-from kernelzoo.domain.lease import LEADERS, Role
+from kernelzoo.domain.lease import FINALISTS, LEADERS, Role, voters
 from kernelzoo.store.prospects import ProspectRow
 
 KNOWN_BY = 3
@@ -22,16 +22,23 @@ EXPLOITED = 0.1
 FEWEST = 2
 """Candidates that a lease explores, at least: to set one up takes about as long as one more."""
 
+NEAR = 0.1
+"""How much slower than the first, as a share, a kernel may be to be measured by more. Noise is 2 %,
+and 3 of 100 are disturbed, mostly by more than this (kernelzoo/cli/simulate/conduct.py)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """`limit`: candidates of a lease, at most. `cover`: identities that are to measure each.
-    `sharers`: those that are there to do so. `recheck`: how probable a control is. `closed`: this
-    identity has done its share of the job.
+    """`reference_id`: the kernel that every candidate is measured beside. `limit`: candidates of a
+    lease, at most. `cover`: identities that are to measure each. `quorum`: those that confirm a
+    winner. `sharers`: those that are there to do so. `recheck`: how probable a control is.
+    `closed`: this identity has done its share of the job.
     """
 
+    reference_id: str
     limit: int
     cover: int
+    quorum: int
     sharers: int
     recheck: float
     closed: bool
@@ -55,18 +62,12 @@ def plan(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> Plan
     """`prospects` in the order in which they are to be measured. None: there is nothing to do now,
     and there may be when others have answered.
     """
-    again = [p for p in _free(prospects) if p.again]
-    exploring = [] if terms.closed else _to_explore(prospects, terms.cover)
-    share = _share(exploring, terms)
-    waiting = _unsettled(prospects, [*again, *share], terms)
-    wanted = _once(
-        (
-            *((p, Role.CHAMPION) for p in _free(prospects) if p.champion and _stands(p, waiting)),
-            *((p, Role.EXPLORE) for p in again),
-            *_explored(share, terms.limit),
-            *(() if waiting or terms.closed else _to_close(prospects, share)),
-        )
-    )
+    share = [] if terms.closed else _explored(prospects, terms) or _raced(prospects, terms)
+    waiting = [] if terms.closed else _unsettled(prospects, share, terms)
+    if not share and waiting:
+        share = _helped(waiting)
+    done = not waiting and _has_all(prospects, share)
+    wanted = share or (_to_close(prospects, terms) if done else [])
     if not wanted and (waiting or terms.closed):
         return None
     control = _control(prospects, terms, chance) if wanted else None
@@ -75,7 +76,7 @@ def plan(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> Plan
     return Plan(
         items=lent,
         unmeasured=len(left) + sum(p.answered + p.lent < terms.cover for p in waiting),
-        closing=not (left or waiting),
+        closing=done and not left,
     )
 
 
@@ -84,58 +85,101 @@ def _free(prospects: Sequence[ProspectRow]) -> list[ProspectRow]:
     return [p for p in prospects if p.compiled and not (p.mine or p.held)]
 
 
-def _to_explore(prospects: Sequence[ProspectRow], cover: int) -> list[ProspectRow]:
-    """Those that the fewest have measured or are measuring first."""
-    found = [p for p in _free(prospects) if p.answered + p.lent < cover]
-    return sorted(found, key=lambda p: p.answered + p.lent)
-
-
-def _share(exploring: list[ProspectRow], terms: Terms) -> list[ProspectRow]:
-    """Half of an equal share of what is left: more agents may come, and some are slower."""
-    slots = sum(terms.cover - p.answered - p.lent for p in exploring)
+def _explored(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
+    """What a newer browser measures again, and half of an equal share of what is left: more agents
+    may come, and some are slower. Winners of similar devices come first, then what the fewest have.
+    """
+    free = _free(prospects)
+    again = [p for p in free if p.again]
+    found = [p for p in free if not p.again and p.answered + p.lent < terms.cover]
+    slots = sum(terms.cover - p.answered - p.lent for p in found)
     parts = 2 * terms.sharers if terms.sharers > 1 else 1
-    size = max(FEWEST, ceil(slots / parts))
-    similar = sorted((p for p in exploring if p.similar is not None), key=lambda p: p.similar or 0)
+    size = min(max(FEWEST, ceil(slots / parts)), terms.limit)
+    similar = sorted((p for p in found if p.similar is not None), key=lambda p: p.similar or 0)
     first = similar[: ceil(EXPLOITED * terms.limit)]
-    return [*first, *(p for p in exploring if p not in first)][: min(size, terms.limit)]
+    rest = sorted((p for p in found if p not in first), key=lambda p: p.answered + p.lent)
+    share = [*((p, Role.VALIDATE) for p in first), *((p, Role.EXPLORE) for p in rest)]
+    return [*((p, Role.EXPLORE) for p in again), *share[:size]]
 
 
-def _explored(share: list[ProspectRow], limit: int) -> list[Item]:
-    """The share with its roles; winners of similar devices have come first."""
-    exploited = ceil(EXPLOITED * limit)
-    return [
-        (p, Role.EXPLORE if p.similar is None or place >= exploited else Role.VALIDATE)
-        for place, p in enumerate(share)
+def _raced(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
+    """An equal share of the measurements that leaders still lack, of the fastest first."""
+    lacking = [(p, lack) for p, lack in _leaders(prospects, terms) if lack > 0]
+    slots = sum(lack for _, lack in lacking)
+    free = _free([p for p, _ in lacking])
+    return [(p, Role.LEADER) for p in free[: min(ceil(slots / terms.sharers), terms.limit)]]
+
+
+def _leaders(prospects: Sequence[ProspectRow], terms: Terms) -> list[tuple[ProspectRow, int]]:
+    """Those near the first of whom more than the cover are wanted, the fastest first; how many
+    more should be lent it.
+    """
+    ranked = _ranked(prospects)
+    lacking = [
+        (p, voters(rank, terms.quorum) - p.answered - p.lent - p.mine - p.held)
+        for rank, p in enumerate(ranked, 1)
+        if voters(rank, terms.quorum) > terms.cover
     ]
+    return [(p, lack) for p, lack in lacking if _time(p) <= (1 + NEAR) * _time(ranked[0])]
+
+
+def _ranked(prospects: Sequence[ProspectRow]) -> list[ProspectRow]:
+    return sorted((p for p in prospects if p.relative_time is not None), key=_time)
+
+
+def _time(prospect: ProspectRow) -> float:
+    return prospect.relative_time or 0.0
 
 
 def _unsettled(
-    prospects: Sequence[ProspectRow], share: list[ProspectRow], terms: Terms
+    prospects: Sequence[ProspectRow], share: list[Item], terms: Terms
 ) -> list[ProspectRow]:
-    """What is to be measured before the leaders are known, by this identity or by others: all but
-    `share`, which is lent now.
-    """
-    if terms.closed:
-        return []
-    return [p for p in prospects if not p.mine and p.answered < terms.cover and p not in share]
-
-
-def _stands(champion: ProspectRow, waiting: list[ProspectRow]) -> bool:
-    """While a space is explored the first champions follow one another as it goes."""
-    return not waiting or champion.known_by >= KNOWN_BY
-
-
-def _to_close(prospects: Sequence[ProspectRow], share: list[ProspectRow]) -> list[Item]:
-    """The leaders, and one that does not lead of whom nothing else explores: the least measured."""
-    timed = [p for p in prospects if p.relative_time is not None]
-    leaders = sorted(timed, key=lambda p: p.relative_time or 0)[:LEADERS]
-    others = [p for p in prospects if p not in leaders]
-    free = sorted(_free(others), key=lambda p: p.answered + p.lent)
-    explores = share or any(p.mine for p in others)
+    """What others are to report, or this identity after `share`, before the winner is known."""
+    lent = [p for p, _ in share]
+    leaders = {p.candidate_id for p, lack in _leaders(prospects, terms) if p.lent + lack > 0}
     return [
-        *((p, Role.LEADER) for p in _free(leaders)),
-        *((p, Role.EXPLORE) for p in ([] if explores else free[:1])),
+        p
+        for p in prospects
+        if p not in lent
+        and ((not p.mine and p.answered < terms.cover) or (p.lent and p.candidate_id in leaders))
     ]
+
+
+def _has_all(prospects: Sequence[ProspectRow], share: list[Item]) -> bool:
+    """Whether nothing is left that this identity could be lent when others learn of `share`."""
+    lent = [p for p, _ in share]
+    return not share or all(p.mine or p in lent for p in prospects)
+
+
+def _helped(waiting: list[ProspectRow]) -> list[Item]:
+    """Who has nothing else to do measures what another was lent last and nobody has reported."""
+    held = [p for p in _free(waiting) if p.lent == 1 and not p.answered]
+    return [(p, Role.EXPLORE) for p in held[-1:]]
+
+
+def _to_close(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
+    """The champion; of whom has a share to do the leaders too, and of whom nothing else explores
+    one that does not lead: the least measured.
+    """
+    champion = [
+        (p, Role.CHAMPION)
+        for p in _free(prospects)
+        if p.champion and p.candidate_id != terms.reference_id
+    ]
+    if terms.closed:
+        return champion
+    leaders = _ranked(prospects)[: LEADERS if terms.cover > 1 else FINALISTS]
+    leading = [*leaders, *(p for p, _ in _leaders(prospects, terms))]
+    others = [p for p in prospects if p not in leading]
+    free = [] if any(p.mine for p in others) else _free(others)
+    least = sorted(free, key=lambda p: p.answered + p.lent)[:1]
+    return _once(
+        (
+            *champion,
+            *((p, Role.LEADER) for p in _free(leaders)),
+            *((p, Role.EXPLORE) for p in least),
+        )
+    )
 
 
 def _once(items: Sequence[Item]) -> list[Item]:

@@ -114,19 +114,19 @@ def test_among_strangers_two_measure_each(strangers: TestClient) -> None:
     assert sorted(explored) == sorted([*IDS, *IDS])
 
 
-def test_who_finds_all_in_the_hands_of_others_waits_until_they_answer(
+def test_who_has_nothing_else_to_do_helps_and_then_waits_until_the_others_answer(
     http: TestClient, db: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.gateway.routes.leases.POLL_S", 60)
-    first, second = open_agent(http), open_agent(http)
-    leases = []
-    while (found := first.lease()).status_code == 200:
-        leases.append(found.json())
-    assert second.lease().status_code == 204
+    db.execute("DELETE FROM space_point WHERE candidate_id <> ALL (%s)", (list(IDS[:2]),))
+    first, helper, waiter = (open_agent(http) for _ in range(3))
+    leases = [(first, take(first)), (helper, take(helper)), (helper, take(helper))]
+    assert [lent(lease) for _, lease in leases] == [[IDS[0], IDS[1]], [IDS[1]], [IDS[0]]]
+    assert waiter.lease().status_code == 204
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(second.lease, wait_s=25)
-        for lease in leases:
-            answer(first, lease, db)
+        waiting = pool.submit(waiter.lease, wait_s=25)
+        for agent, lease in leases:
+            answer(agent, lease, db)
         found = waiting.result()
     assert set(roles(db, found.json()).values()) == {"leader"}
     assert found.elapsed.total_seconds() < 20, "the last answer did not wake the poll"
@@ -149,7 +149,7 @@ def test_candidates_come_in_the_order_of_evaluation_of_the_class(
     assert lent(take(agent)) == list(IDS[: SIZE - 9 : -1])
 
 
-def test_once_the_space_is_covered_everyone_measures_the_leaders_and_closes(
+def test_once_the_space_is_covered_the_faster_a_kernel_the_more_measure_it(
     http: TestClient, db: Connection
 ) -> None:
     agents = [open_agent(http) for _ in range(3)]
@@ -162,7 +162,8 @@ def test_once_the_space_is_covered_everyone_measures_the_leaders_and_closes(
     )
     by = dict(rows.fetchall())
     assert set(by) == set(IDS)
-    assert [by[leader] for leader in IDS[-8:]] == [3] * 8
+    assert [by[leader] for leader in IDS[-4:]] == [3] * 4
+    assert [by[leader] for leader in IDS[-8:-4]] == [2] * 4
     assert sum(by.values()) < 3 * SIZE / 2 + 8
     assert db.execute("SELECT count(*) FROM lease WHERE closing").fetchone() == (3,)
     closing = [agent.lease().status_code for agent in agents]
@@ -176,8 +177,8 @@ def test_a_late_comer_measures_the_leaders_and_one_that_does_not_lead_and_may_vo
     late = open_agent(http)
     leases = work(late, db)
     given = [role for lease in leases for role in roles(db, lease).values()]
-    assert sorted(given) == ["explore", *["leader"] * 8]
-    assert [lease["complete"] for lease in leases] == [False, True]
+    assert sorted(given) == ["explore", *["leader"] * 9], "so many have more voters than one"
+    assert [lease["complete"] for lease in leases] == [False, False, True]
     assert leases[-1]["unmeasured"] == 0
     assert late.vote(WORKLOAD.key, list(IDS[-5:])).status_code == 202
 
@@ -219,7 +220,8 @@ def test_a_failure_covers_and_does_not_lead(http: TestClient, db: Connection) ->
     work(first, db)
     given = [roles(db, lease) for lease in work(open_agent(http), db)]
     leaders = {name for each in given for name, role in each.items() if role == "leader"}
-    assert leaders == set(IDS[-8:])
+    assert set(IDS[-8:]) <= leaders
+    assert not leaders & set(lent(lease))
 
 
 def test_the_champion_is_lent_once_to_each_identity_even_after_its_share(
@@ -236,7 +238,7 @@ def test_the_champion_is_lent_once_to_each_identity_even_after_its_share(
     assert roles(db, lease) == {champion: "champion"}
     assert lease["complete"] is True
     newcomer = work(open_agent(http), db)
-    assert roles(db, newcomer[0])[champion] in ("champion", "control")
+    assert roles(db, newcomer[-1])[champion] == "champion"
 
 
 def test_a_winner_of_a_similar_device_comes_first_that_of_the_same_device_before_others(
@@ -278,11 +280,11 @@ def test_newcomers_get_a_control_as_soon_as_three_others_know_one(
 
 
 def test_a_control_may_be_measured_again_and_the_report_is_accepted(
-    http: TestClient, db: Connection
+    strangers: TestClient, db: Connection
 ) -> None:
     """Where nothing else is known by enough others."""
-    agent = open_agent(http)
-    for one in [open_agent(http) for _ in range(3)]:
+    agent = open_agent(strangers)
+    for one in [open_agent(strangers) for _ in range(3)]:
         lease = take(one, 1)
         db.execute("UPDATE lease SET expires_at = now() WHERE id <> %s", (lease["lease"],))
         db.execute("UPDATE lease_item SET candidate_id = %s", (IDS[0],))
@@ -309,7 +311,7 @@ def test_a_shared_space_still_confirms_the_fastest(http: TestClient, db: Connect
         for agent in agents:
             work(agent, db, 4)
     for agent in agents:
-        agent.vote(WORKLOAD.key, list(IDS[:-6:-1]))
+        agent.vote(WORKLOAD.key, list(IDS[:-3:-1]))
     tally(db, WORKLOAD.key, agents[0].device_class, Rule(quorum=5, liars=0.2))
     (entry,) = http.get("/v1/zoo").json()["entries"]
     assert (entry["state"], entry["candidate"]) == ("confirmed", IDS[-1])

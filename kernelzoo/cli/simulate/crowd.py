@@ -1,7 +1,6 @@
 """The crowd of a scenario: who comes from where, and what each one does in every key."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -63,43 +62,38 @@ class Visit:
 class Crowd:
     """Runs a scenario against the gateway at `url`; remembers the keys that it saw.
 
-    `at_once` members are there at a time. A measurement takes each `cost_s`. `reports`: which
-    candidate was reported when, in seconds from the start.
+    `at_once` members are there at a time; if `together`, which takes that many, all of them before
+    the first is lent anything. A measurement takes each `cost_s`.
     """
 
     url: str
     scenario: Scenario
     at_once: int = AT_ONCE
     cost_s: float = 0.0
+    together: bool = False
     keys: dict[tuple[str, str], Key] = field(default_factory=dict)
     turned_away: int = 0
     honest: set[str] = field(default_factory=set)
     liars: set[str] = field(default_factory=set)
-    elapsed_s: float = 0.0
-    reports: list[tuple[float, str]] = field(default_factory=list)
-    _started_s: float = 0.0
+    measurements: int = 0
     _replayed: dict[str, list[float]] = field(default_factory=dict)
     _measured: dict[tuple[str, str], Timing] = field(default_factory=dict)
     _pushed: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    @property
-    def measurements(self) -> int:
-        return len(self.reports)
-
-    def _since_start_s(self) -> float:
-        return time.monotonic() - self._started_s
-
     async def vote(self) -> None:
         """All members of all classes, in an order of chance, a few at a time."""
-        self._started_s = time.monotonic()
+        members = members_of(self.scenario)
         door = asyncio.Semaphore(self.at_once)
+        present = asyncio.Barrier(len(members) if self.together else 1)
         async with asyncio.TaskGroup() as group:
-            for member in members_of(self.scenario):
-                group.create_task(self._visit(member, door))
-        self.elapsed_s = self._since_start_s()
+            for member in members:
+                group.create_task(self._visit(member, door, present))
 
-    async def _visit(self, member: Member, door: asyncio.Semaphore) -> None:
+    async def _visit(
+        self, member: Member, door: asyncio.Semaphore, present: asyncio.Barrier
+    ) -> None:
         async with door, stranger(self.url, member.address, session_of(member)) as one:
+            await present.wait()
             if one is None:
                 self.turned_away += 1
                 return
@@ -138,7 +132,7 @@ class Crowd:
         await asyncio.sleep(self.cost_s * len(lent))
         if lent:
             await one.report(lease, _report(lease, timings, self._entries(member, lease)))
-        self.reports += [(self._since_start_s(), name) for name in lent]
+        self.measurements += len(lent)
         visit.told |= {name: timing.relative_time for name, timing in timings.items()} | claims
         visit.closed |= lease.complete
         told = visit.told

@@ -6,12 +6,21 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelzoo.domain.lease import LEADERS, Role
+from kernelzoo.domain.lease import FINALISTS, LEADERS, Role, voters
 from kernelzoo.store.prospects import ProspectRow
 from services.gateway.lending import KNOWN_BY, Plan, Terms, plan
 
-ALONE = Terms(limit=8, cover=1, sharers=1, recheck=0, closed=False)
+ALONE = Terms(
+    reference_id="default",
+    limit=8,
+    cover=1,
+    quorum=1,
+    sharers=1,
+    recheck=0,
+    closed=False,
+)
 STRANGERS = replace(ALONE, cover=2)
+FIVE = replace(ALONE, quorum=5, sharers=5)
 
 
 def new(place: int) -> ProspectRow:
@@ -76,8 +85,13 @@ def test_what_a_newer_browser_measures_again_is_lent_though_it_is_covered_and_le
     assert found.closing
 
 
-def test_who_finds_all_in_the_hands_of_others_waits() -> None:
-    assert plan([replace(each, lent=1) for each in SPACE], ALONE, Random(1)) is None
+def test_who_finds_all_in_the_hands_of_others_helps_with_what_was_lent_last_and_then_waits() -> (
+    None
+):
+    held = [replace(each, lent=1) for each in SPACE]
+    found = planned(held, ALONE)
+    assert (found.items, found.closing) == ((("k19", Role.EXPLORE),), False)
+    assert plan([replace(each, lent=2) for each in SPACE], ALONE, Random(1)) is None
 
 
 def test_an_expired_share_of_another_is_lent_again() -> None:
@@ -90,30 +104,69 @@ def test_the_leaders_wait_for_what_is_still_compiled() -> None:
     assert plan(space, ALONE, Random(1)) is None
 
 
-def test_on_a_covered_space_a_newcomer_measures_the_leaders_and_one_that_does_not_lead() -> None:
-    found = planned(COVERED, replace(ALONE, limit=16))
-    assert names(found, Role.LEADER) == [f"k{place}" for place in range(19, 11, -1)]
+def test_the_faster_a_kernel_the_more_are_to_measure_it() -> None:
+    assert [voters(rank, 5) for rank in (1, 2, 3, 4, 5, 9, 10)] == [5, 5, 4, 3, 2, 2, 1]
+    assert [voters(rank, 2) for rank in (1, 2, 3, 4)] == [2, 2, 2, 1]
+    assert voters(1, 1) == 1
+
+
+def test_once_all_is_measured_the_fastest_are_lent_to_as_many_as_are_still_to_measure_them() -> (
+    None
+):
+    found = planned(COVERED, FIVE)
+    assert names(found, Role.LEADER) == ["k19", "k18", "k17", "k16"], "a fifth of 18"
+    assert not found.closing
+    space = [*COVERED[:18], measured(18, 5), replace(measured(19), lent=4)]
+    assert names(planned(space, FIVE), Role.LEADER) == ["k17", "k16"]
+
+
+def test_what_is_far_behind_the_first_is_not_measured_by_more() -> None:
+    far = [replace(each, relative_time=2.0) for each in COVERED[:18]]
+    space = [*far, measured(18, 5, mine=True), measured(19, 5, mine=True)]
+    assert planned(space, FIVE).closing
+
+
+def test_who_is_left_waits_for_what_may_still_change_the_winner() -> None:
+    space = [*COVERED[:10], *(replace(measured(place), lent=4) for place in range(10, 20))]
+    assert plan(space, FIVE, Random(1)) is None
+    known = [*COVERED[:10], *(measured(place, 5) for place in range(10, 19))]
+    assert planned([*known, replace(measured(19, 5), lent=1)], FIVE).closing
+
+
+def test_who_closes_measures_the_finalists_and_one_that_does_not_lead() -> None:
+    found = planned(COVERED, ALONE)
+    assert names(found, Role.LEADER) == ["k19", "k18"]
+    assert len(names(found, Role.LEADER)) == FINALISTS
     assert names(found, Role.EXPLORE) == ["k00"]
     assert (found.unmeasured, found.closing) == (0, True)
 
 
+def test_a_stranger_closes_with_all_leaders() -> None:
+    found = planned([replace(each, answered=2) for each in COVERED], replace(STRANGERS, limit=16))
+    assert names(found, Role.LEADER) == [f"k{place}" for place in range(19, 11, -1)]
+    assert len(names(found, Role.LEADER)) == LEADERS
+    assert names(found, Role.EXPLORE) == ["k00"]
+
+
 def test_leaders_that_do_not_fit_come_with_the_next_lease_which_closes() -> None:
-    found = planned(COVERED, ALONE)
+    found = planned([replace(each, answered=2) for each in COVERED], STRANGERS)
     assert (len(found.items), found.unmeasured, found.closing) == (8, 1, False)
 
 
-def test_who_has_explored_measures_the_leaders_alone() -> None:
+def test_who_has_explored_measures_the_finalists_alone() -> None:
     space = [measured(0, mine=True), *COVERED[1:]]
     found = planned(space, ALONE)
-    assert [role for _, role in found.items] == [Role.LEADER] * LEADERS
+    assert [role for _, role in found.items] == [Role.LEADER] * FINALISTS
     assert found.closing
 
 
-def test_the_last_part_of_the_space_comes_with_the_leaders() -> None:
-    space = [replace(new(0)), *(measured(place, mine=place > 1) for place in range(1, 20))]
+def test_the_last_part_of_the_space_closes_for_who_has_measured_the_rest() -> None:
+    space = [new(0), *(measured(place, mine=True) for place in range(1, 20))]
+    assert planned(space, ALONE).closing
+    space[1] = replace(space[1], mine=False)
     found = planned(space, ALONE)
     assert found.items == (("k00", Role.EXPLORE),)
-    assert found.closing
+    assert not found.closing, "it may lead, and the other be a finalist"
 
 
 def test_who_has_measured_all_that_it_must_closes_with_an_empty_lease_once() -> None:
@@ -135,12 +188,15 @@ def test_the_champion_is_lent_to_who_has_not_measured_it_even_after_its_share() 
     assert plan(space, closed, Random(1)) is None
 
 
-def test_a_champion_of_a_space_that_is_still_explored_is_lent_once_enough_know_it() -> None:
+def test_a_champion_that_is_not_the_default_is_lent_once_the_space_is_explored() -> None:
     first, *rest = SPACE
     known = replace(first, champion=True, answered=KNOWN_BY, known_by=KNOWN_BY)
-    assert planned([known, *rest], ALONE).items[0] == ("k00", Role.CHAMPION)
-    guessed = replace(known, answered=1, known_by=1)
-    assert names(planned([guessed, *rest], ALONE), Role.CHAMPION) == []
+    assert names(planned([known, *rest], ALONE), Role.CHAMPION) == []
+    space = [replace(COVERED[3], champion=True), *COVERED[:3], *COVERED[4:]]
+    assert names(planned(space, ALONE), Role.CHAMPION) == ["k03"]
+    beside = replace(ALONE, reference_id="k03")
+    assert names(planned(space, beside), Role.CHAMPION) == []
+    assert plan(space, replace(beside, closed=True), Random(1)) is None
 
 
 def test_a_tenth_of_a_lease_are_winners_of_similar_devices_the_most_similar_first() -> None:
@@ -208,8 +264,10 @@ prospects = st.lists(
 )
 terms = st.builds(
     Terms,
+    reference_id=st.just("k00"),
     limit=st.integers(1, 16),
     cover=st.sampled_from([1, 2]),
+    quorum=st.integers(1, 5),
     sharers=st.integers(1, 30),
     recheck=st.sampled_from([0.0, 0.3, 1.0]),
     closed=st.booleans(),
@@ -240,9 +298,14 @@ def test_a_plan_lends_what_can_be_lent_once_within_the_limit_and_closes_when_not
         assert all(row.answered >= terms.cover for row in after)
 
 
-@given(size=st.integers(1, 40), agents=st.integers(1, 12), cover=st.sampled_from([1, 2]))
-def test_a_crowd_measures_all_of_a_space_and_every_member_the_leaders(
-    size: int, agents: int, cover: int
+@given(
+    size=st.integers(1, 40),
+    agents=st.integers(1, 12),
+    cover=st.sampled_from([1, 2]),
+    quorum=st.integers(1, 6),
+)
+def test_a_crowd_measures_all_of_a_space_and_the_first_two_as_often_as_a_quorum_asks(
+    size: int, agents: int, cover: int, quorum: int
 ) -> None:
     """In turn, each answering at once; a kernel's time is its place."""
     measured_by: list[set[int]] = [set() for _ in range(size)]
@@ -260,7 +323,7 @@ def test_a_crowd_measures_all_of_a_space_and_every_member_the_leaders(
             )
             for place, by in enumerate(measured_by)
         ]
-        terms = replace(ALONE, cover=cover, sharers=agents)
+        terms = replace(ALONE, cover=cover, sharers=agents, quorum=quorum)
         found = plan(space, terms, Random(turn))
         assert found is not None, "nobody holds anything"
         for name, _ in found.items:
@@ -268,4 +331,6 @@ def test_a_crowd_measures_all_of_a_space_and_every_member_the_leaders(
         closed |= {one} if found.closing else set()
     assert closed == set(range(agents))
     assert all(len(by) >= min(cover, agents) for by in measured_by)
-    assert all(len(by) == agents for by in measured_by[: min(LEADERS, size) - 1])
+    assert all(len(by) >= min(quorum, agents) for by in measured_by[:1])
+    led = LEADERS if cover > 1 else FINALISTS
+    assert all(len(by) == agents for by in measured_by[: min(led, size) - 1])
