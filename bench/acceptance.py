@@ -17,7 +17,7 @@ from itertools import cycle, islice, takewhile
 import psutil
 
 from bench.busy import Usage
-from bench.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_processes
+from bench.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_used_s
 from bench.load import Connection, Server, flat_out
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
@@ -182,9 +182,9 @@ def _report(lent: list[str]) -> bytes:
 
 def _rate(stack: Stack, sent: list[Sent], within_s: float) -> dict[str, Cell]:
     note(f"reporting on {len(sent)} leases")
-    used_s = _gateway_s(stack)
+    used_s = gateway_used_s(stack)
     load = asyncio.run(flat_out(Server.at(stack.url), _requests(sent, within_s)))
-    used_s = _gateway_s(stack) - used_s
+    used_s = gateway_used_s(stack) - used_s
     acknowledged = sent[: len(load.sent_ms)]
     lost = _lost(stack, acknowledged)
     return _row("as fast as accepted", acknowledged, load.elapsed_s, lost, used_s)
@@ -197,10 +197,10 @@ def _requests(sent: list[Sent], within_s: float) -> Iterator[bytes]:
 
 def _killed(stack: Stack, sent: list[Sent], within_s: float) -> dict[str, Cell]:
     note(f"reporting on {len(sent)} leases more, with a kill of PostgreSQL among them")
-    started_s, used_s = time.perf_counter(), _gateway_s(stack)
+    started_s, used_s = time.perf_counter(), gateway_used_s(stack)
     acknowledged = asyncio.run(_insist(stack, sent, within_s))
     elapsed_s = time.perf_counter() - started_s
-    used_s = _gateway_s(stack) - used_s
+    used_s = gateway_used_s(stack) - used_s
     lost = _lost(stack, acknowledged)
     return _row("PostgreSQL killed", acknowledged, elapsed_s, lost, used_s)
 
@@ -220,12 +220,6 @@ def _row(
         "gateway_ms": gateway_s * 1e3 / len(acknowledged),
         "lost": lost,
     }
-
-
-def _gateway_s(stack: Stack) -> float:
-    """Processor time of the gateway so far."""
-    times = (process.cpu_times() for process in gateway_processes(stack))
-    return sum(each.user + each.system for each in times)
 
 
 def _lost(stack: Stack, acknowledged: list[Sent]) -> int:

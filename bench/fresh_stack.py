@@ -63,3 +63,9 @@ def gateway_apart(stack: Stack) -> int:
 def gateway_processes(stack: Stack) -> tuple[psutil.Process, ...]:
     gateway = psutil.Process(stack.children["gateway"].process.pid)
     return (gateway, *gateway.children(recursive=True))
+
+
+def gateway_used_s(stack: Stack) -> float:
+    """Processor time of the gateway so far."""
+    times = (process.cpu_times() for process in gateway_processes(stack))
+    return sum(each.user + each.system for each in times)

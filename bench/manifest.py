@@ -7,11 +7,14 @@ it costs.
 
 import asyncio
 from argparse import Namespace
+from collections.abc import Coroutine
+from http import HTTPStatus
 from itertools import repeat
+from typing import Any
 from urllib.parse import quote
 
 from bench.busy import Usage
-from bench.fresh_stack import await_compiled, fresh_stack, gateway_apart
+from bench.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_used_s
 from bench.load import Load, Server, flat_out, steady
 from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
@@ -19,6 +22,7 @@ from bench.samples import percentile
 from bench.workloads import PAPER
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.supervisor import Stack
+from kernelzoo.cli.terminal import note
 from kernelzoo.domain.target import TargetKind
 
 WORKLOAD = PAPER[0].workload
@@ -45,11 +49,10 @@ def measure(options: Namespace) -> Report:
         server, request = Server.at(stack.url), _warm_manifest(stack)
         described = machine(gateway_on_core=gateway_apart(stack))
         before = Usage.now()
-        load = asyncio.run(flat_out(server, repeat(request, FLAT_OUT_REQUESTS)))
         due = repeat(request, int(PER_SECOND * options.seconds))
         rows = [
-            row("flat out", load),
-            row(f"{PER_SECOND}/s", asyncio.run(steady(server, due, PER_SECOND))),
+            row(stack, "flat out", flat_out(server, repeat(request, FLAT_OUT_REQUESTS))),
+            row(stack, f"{PER_SECOND}/s", steady(server, due, PER_SECOND)),
         ]
         described["others_busy"] = Usage.now().others_since(before)
     return Report(name="manifest", machine=described, rows=rows, claims=claims(*rows))
@@ -71,8 +74,14 @@ def manifest_path(name: str, *device_classes: str) -> str:
     return f"/v1/zoo/{quote(name, safe=':')}/{classes}"
 
 
-def row(what: str, load: Load) -> dict[str, Cell]:
-    """`p50_ms` and `p99_ms` count from when a request was due, the others from its sending."""
+def row(stack: Stack, what: str, loading: Coroutine[Any, Any, Load]) -> dict[str, Cell]:
+    """`p50_ms` and `p99_ms` count from when a request was due, the others from its sending;
+    `gateway_ms` is the gateway's processor time for one.
+    """
+    note(what)
+    used_s = gateway_used_s(stack)
+    load = asyncio.run(loading)
+    used_s = gateway_used_s(stack) - used_s
     return {
         "load": what,
         "requests": len(load.sent_ms),
@@ -81,6 +90,8 @@ def row(what: str, load: Load) -> dict[str, Cell]:
         "p99_ms": percentile(load.due_ms, 99),
         "sent_p50_ms": percentile(load.sent_ms, 50),
         "sent_p99_ms": percentile(load.sent_ms, 99),
+        "gateway_ms": 1e3 * used_s / len(load.sent_ms),
+        "unchanged": load.answered.get(HTTPStatus.NOT_MODIFIED, 0),
     }
 
 

@@ -1,6 +1,8 @@
 """Leases: who is lent what, and which answers change nothing."""
 
 import json
+import math
+from concurrent.futures import ThreadPoolExecutor
 from threading import Timer
 from typing import Any
 
@@ -13,6 +15,7 @@ from kernelzoo.store.query import Statement
 from tests.database.client import Agent, open_agent
 from tests.database.conftest import RELAXED, WORKLOAD, Connection, compile_row, make_candidate
 from tests.reports import all_ok, failure, ok
+from tests.running import eventually
 
 pytestmark = pytest.mark.usefixtures("job_id")
 
@@ -136,6 +139,56 @@ def test_a_replayed_report_is_refused_and_changes_nothing(
     agent.report(lease, report[:1])
     refused(agent.report(lease, report), 409, "was reported before")
     assert stored(db) == 1
+
+
+def at_once(
+    db: Connection, agent: Agent, lease: dict[str, Any], reports: list[list[dict[str, Any]]]
+) -> list[int]:
+    """Statuses of reports of which each finds the lease held until all have come."""
+    with ThreadPoolExecutor() as threads, db.transaction():
+        db.execute("SELECT FROM lease FOR UPDATE")
+        answers = [threads.submit(agent.report, lease, report) for report in reports]
+        eventually(lambda: waiting(db) == len(reports), "reports came")
+    return sorted(answer.result().status_code for answer in answers)
+
+
+def waiting(db: Connection) -> int:
+    row = db.execute("SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_a_report_that_comes_twice_at_once_is_taken_once(
+    agent: Agent, lease: dict[str, Any], db: Connection
+) -> None:
+    report = all_ok(lease)
+    assert at_once(db, agent, lease, [report, report]) == [202, 409]
+    assert stored(db) == len(report)
+
+
+def test_a_lease_whose_halves_are_reported_at_once_is_answered(
+    agent: Agent, lease: dict[str, Any], db: Connection
+) -> None:
+    report = all_ok(lease)
+    assert at_once(db, agent, lease, [report[:1], report[1:]]) == [202, 202]
+    assert db.execute("SELECT answered FROM lease").fetchall() == [(True,)]
+
+
+def test_an_output_that_is_no_number_is_stored_as_told(
+    agent: Agent, lease: dict[str, Any], db: Connection
+) -> None:
+    one = ok(lease, lent_first := lease["candidates"][0]["candidate"])
+    one["sampled_entries"][:3] = [math.nan, math.inf, -0.1]
+    body = {"nonce": lease["nonce"], "measurements": [one]}
+    answer = agent.http.post(
+        f"/v1/leases/{lease['lease']}/measurements",
+        content=json.dumps(body),
+        headers={**agent.bearer, "Content-Type": "application/json"},
+    )
+    assert answer.status_code == 202, answer.text
+    row = db.execute("SELECT candidate_id, sampled_entries[1:3] FROM measurement").fetchone()
+    assert row is not None
+    assert (row[0], str(row[1])) == (lent_first, "[nan, inf, -0.1]")
 
 
 def test_a_report_on_an_expired_lease_is_refused(

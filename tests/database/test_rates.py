@@ -48,6 +48,14 @@ def test_each_agent_has_a_limit_of_its_own(http: TestClient) -> None:
     assert second.lease().status_code == 204
 
 
+def test_a_limit_that_is_taken_in_parts_is_used_up_and_not_passed(settings: Settings) -> None:
+    generous = settings.model_copy(update={"agent_rate": "101/hour"})
+    with TestClient(application(generous), client=("127.0.0.1", 1)) as http:
+        agent = open_agent(http)
+        given = [agent.lease().status_code for _ in range(103)]
+    assert given == [204] * 101 + [429] * 2
+
+
 def test_each_application_has_a_limit_of_its_own_that_wrong_keys_do_not_use_up(
     http: TestClient,
 ) -> None:
