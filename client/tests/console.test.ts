@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isLoopback } from "../src/console/invite.js";
 import { address, parseRoute } from "../src/console/route.js";
-import { fromZero } from "../src/console/scale.js";
+import { forTimes, fromZero } from "../src/console/scale.js";
 import { ago, duration } from "../src/page/text.js";
 
 test("an address and its view are each other's", () => {
@@ -30,6 +30,14 @@ test("ticks are round and reach what is drawn", () => {
   assert.deepEqual(exact.ticks, [0, 10, 20, 30]);
   assert.equal(exact.at(33), 66);
   assert.deepEqual(fromZero(0, 0, 1).ticks[0], 0);
+});
+
+test("times that lie far apart are told apart, by factors", () => {
+  assert.deepEqual(forTimes(30, 200, 0, 1).ticks, [0, 50, 100, 150, 200]);
+  const far = forTimes(42e3, 1.3e6, 240, 0);
+  assert.deepEqual(far.ticks, [2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6]);
+  assert.deepEqual([far.at(2e4), far.at(2e5), far.at(2e6)].map((at) => Math.round(at) + 0), [240, 120, 0]);
+  assert.deepEqual(forTimes(3, 40_000, 0, 1).ticks, [1, 10, 100, 1000, 10_000, 100_000]);
 });
 
 test("a loopback address is of no use to a phone", () => {

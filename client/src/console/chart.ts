@@ -1,9 +1,11 @@
 /** The frame of a chart: axes with their names, and lines across it at round values. */
 import { svg, svgText } from "../page/svg.js";
-import { fromZero, type Scale } from "./scale.js";
+import { forTimes, fromZero, type Scale } from "./scale.js";
 
+/** With `least` its values are times, which may lie far apart. */
 export interface Axis {
   readonly title: string;
+  readonly least?: number;
   readonly most: number;
   readonly text: (value: number) => string;
 }
@@ -19,17 +21,18 @@ const LEFT = 52;
 const TOP = 26;
 const BOTTOM = 44;
 
-/** About as wide as its card, so that text keeps its size. */
-function width(): number {
-  if (matchMedia("(max-width: 44rem)").matches) return 340;
-  return matchMedia("(max-width: 75rem)").matches ? 760 : 1140;
-}
+const NARROWEST = 300;
+const WIDEST = 1280;
+const AROUND = 74;
+
+/** As wide as its card, so that text keeps its size. */
+const width = (): number => Math.min(Math.max(innerWidth - AROUND, NARROWEST), WIDEST);
 
 /** `summary` is what a screen reader says of the picture; a table tells the rest. */
 export function frame(summary: string, across: Axis, up: Axis): Frame {
   const right = width() - 12;
   const x = fromZero(across.most, LEFT, right, { about: 6, round: false });
-  const y = fromZero(up.most, HEIGHT - BOTTOM, TOP);
+  const y = forTimes(up.least ?? 0, up.most, HEIGHT - BOTTOM, TOP);
   const picture = svg("svg", {
     class: "chart",
     viewBox: `0 0 ${width()} ${HEIGHT}`,

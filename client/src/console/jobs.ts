@@ -8,6 +8,14 @@ import { address } from "./route.js";
 export const jobTarget = ({ kind, space }: Job): string =>
   space === "" ? kind : `${kind} on ${space}`;
 
+/** A job has no end: whoever comes later measures it too. */
+export function jobState({ state, detail, candidates, compiled, failed, ballots }: Job): string {
+  if (detail !== "") return `${state}: ${detail}`;
+  if (state !== "planned") return state;
+  if (compiled + failed < candidates) return "compiling";
+  return ballots > 0 ? "voted on" : "compiled";
+}
+
 export function compiledBar({ compiled, failed, candidates }: Job): HTMLElement {
   const bar = element("progress", "");
   bar.max = Math.max(candidates, 1);
@@ -23,7 +31,7 @@ const COLUMNS: readonly Column<Job>[] = [
     cell: ({ job, workload }) => link(address("tuning", [String(job)]), code(workload)),
   },
   { title: "Target", cell: jobTarget },
-  { title: "State", cell: ({ state, detail }) => (detail === "" ? state : `${state}: ${detail}`) },
+  { title: "State", cell: jobState },
   { title: "Compiled", cell: compiledBar },
   { title: "Measurements", numeric: true, cell: ({ measurements }) => integer(measurements) },
   { title: "Ballots", numeric: true, cell: ({ ballots }) => integer(ballots) },

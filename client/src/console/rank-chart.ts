@@ -10,16 +10,12 @@ interface Timed extends CandidateStanding {
 
 const isTimed = (standing: CandidateStanding): standing is Timed => standing.best_ns !== null;
 
-const UNITS = [
-  [1e9, "s"],
-  [1e6, "ms"],
-  [1e3, "µs"],
-  [1, "ns"],
+const MEANINGS = [
+  [DIAMOND, "served-mark", "served"],
+  [shape(0), "reference-mark", "reference"],
+  [CIRCLE, "plain-mark voted", "named in a ballot"],
+  [CIRCLE, "plain-mark", "measured"],
 ] as const;
-
-/** The largest unit in which the slowest is at least 1. */
-const unitFor = (ns: number): readonly [number, string] =>
-  UNITS.find(([size]) => ns >= size) ?? [1, "ns"];
 
 /** `standings`: the fastest first. `served` and `reference` are candidates. */
 export function rankChart(
@@ -29,28 +25,24 @@ export function rankChart(
 ): HTMLElement {
   const timed = standings.filter(isTimed);
   const failed = standings.length - timed.length;
+  const fastest = timed[0]?.best_ns ?? 1;
   const slowest = timed.at(-1)?.best_ns ?? 1;
-  const [size, unit] = unitFor(slowest);
   const { picture, x, y } = frame(
     `Time against rank of ${count(timed.length, "candidate")}: the fastest takes ` +
-      `${duration(timed[0]?.best_ns ?? null)}, the slowest ${duration(slowest)}.`,
+      `${duration(fastest)}, the slowest ${duration(slowest)}.`,
     { title: "Rank", most: timed.length, text: (value) => (value === 0 ? "" : String(value)) },
-    { title: `Time in ${unit}`, most: slowest / size, text: String },
+    { title: "Time", least: fastest, most: slowest, text: (ns) => (ns === 0 ? "0" : duration(ns)) },
   );
   const draw = (standing: Timed, index: number): SVGElement => {
     const [d, className] = look(standing, served, reference);
     const told = `${index + 1}: ${duration(standing.best_ns)}, ${rate(standing.gflops)}`;
-    return mark(d, x.at(index + 1), y.at(standing.best_ns / size), className, told);
+    return mark(d, x.at(index + 1), y.at(standing.best_ns), className, told);
   };
   const marks = timed.map(draw);
   const last = (each: SVGElement): boolean => !each.classList.contains("plain-mark");
   picture.append(...marks.filter((each) => !last(each)), ...marks.filter(last));
-  const meaning = legend([
-    [DIAMOND, "served-mark", "served"],
-    [shape(0), "reference-mark", "reference"],
-    [CIRCLE, "plain-mark voted", "named in a ballot"],
-    [CIRCLE, "plain-mark", "measured"],
-  ]);
+  const drawn = new Set(marks.map((each) => each.getAttribute("class")));
+  const meaning = legend(MEANINGS.filter(([, className]) => drawn.has(className)));
   const note = failed === 0 ? "" : `${count(failed, "candidate")} failed and stand in the table.`;
   return element("div", "", picture, meaning, element("p", "quiet", note));
 }

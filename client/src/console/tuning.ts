@@ -4,7 +4,7 @@ import { count, integer, milliseconds, rate } from "../page/text.js";
 import type { Curve, Job, JobList, OutcomeCount, Progress } from "../wire/types.js";
 import { curveChart, type Horizontal } from "./curve-chart.js";
 import { followed } from "./followed.js";
-import { compiledBar, jobTable, jobTarget } from "./jobs.js";
+import { compiledBar, jobState, jobTable, jobTarget } from "./jobs.js";
 import { keptBack } from "./operator.js";
 import {
   type Cell,
@@ -59,11 +59,7 @@ function summary(job: Job): readonly HTMLElement[] {
   const compile = job.compile_ms_median;
   return [
     element("h2", "key", code(job.workload)),
-    element(
-      "p",
-      "",
-      `${jobTarget(job)}, ${job.state}${job.detail === "" ? "" : `: ${job.detail}`}`,
-    ),
+    element("p", "", `${jobTarget(job)}, ${jobState(job)}`),
     facts([
       ["Compiled", compiledBar(job)],
       ["Compile time, median", compile === null ? "–" : milliseconds(compile)],
