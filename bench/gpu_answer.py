@@ -10,12 +10,16 @@ class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Screened(_Camel, frozen=True, kw_only=True):
-    """`relative_time`: against the reference; None where it failed."""
+    """`relative_time`: against the reference; None where it failed. `calls` of the candidate make
+    one sample: few of a short kernel say that the sample was mostly overhead."""
 
     candidate: str
     config: str
     relative_time: float | None
     failure: str
+    calls: int
+    samples_ns: tuple[float, ...]
+    reference_ns: tuple[float, ...]
 
 
 class Result(_Camel, frozen=True, kw_only=True):

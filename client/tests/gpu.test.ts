@@ -149,6 +149,19 @@ for (const ns of [3_000, 24_000, 900_000, 9_000_000]) {
   });
 }
 
+for (const disturbed of [0, 1, 2]) {
+  test(`reading ${disturbed} of a sample's size may take as long as the whole sample`, async () => {
+    const { timer, work } = steady(24_000, 0.1);
+    let reading = 0;
+    const waking: typeof timer = {
+      ...timer,
+      passNs: async (encode) => (await timer.passNs(encode)) + (reading++ === disturbed ? 2e7 : 0),
+    };
+    const { calls } = await shapeOf(waking, work, 0.024, Number.POSITIVE_INFINITY);
+    assert.ok(calls * 24_000 >= 0.99 * 10e6, `${calls} calls`);
+  });
+}
+
 test("a slow kernel is sampled once, in passes that leave the GPU to others", async () => {
   const { timer, work } = steady(1e9, 0.1);
   const shape = await shapeOf(timer, work, 1_000, Number.POSITIVE_INFINITY);

@@ -10,6 +10,8 @@ const PASS_MS = 50;
 const MOST_CALLS = 4_096;
 /** Calls grow this fast at the most, as the first ones run at the clock of an idle GPU. */
 const RAMP = 8;
+/** In a row that find a sample long enough. */
+const READINGS = 2;
 
 /** `calls` in one pass, or one call in `passes`. */
 export interface SampleShape {
@@ -37,7 +39,13 @@ export async function gpuSampleNs(
   return sumNs / calls;
 }
 
-/** Twice the passes that a call of `callMs` needs, as that is of a GPU that had been idle. */
+/**
+ * Calls or passes of one sample. A kernel of `callMs` that is slow takes twice the passes that it
+ * needs, as that is of a GPU that had been idle. Calls are enough when two readings in a row say
+ * so: a first one may take many times as long, where the clock of the GPU rises or its driver is
+ * compiling, and what is sized by it alone is one dispatch to a pass, which is mostly overhead in
+ * every later sample.
+ */
 export async function shapeOf(
   timer: GpuTimer,
   work: Sliced,
@@ -47,10 +55,11 @@ export async function shapeOf(
   if (callMs > PASS_MS) {
     return { calls: 1, passes: Math.min(Math.ceil(callMs / PASS_MS), work.slices) };
   }
-  for (let calls = 1; ; ) {
+  for (let calls = 1, enough = 0; ; ) {
     const ns = await gpuSampleNs(timer, work, { calls, passes: 1 }, untilMs);
     const wanted = Math.min(callsPerSample(ns / 1e6, timer.stepMs), MOST_CALLS);
-    if (wanted <= calls) return { calls, passes: 1 };
-    calls = Math.min(wanted, RAMP * calls);
+    enough = wanted <= calls ? enough + 1 : 0;
+    if (enough === READINGS) return { calls, passes: 1 };
+    calls = Math.max(calls, Math.min(wanted, RAMP * calls));
   }
 }

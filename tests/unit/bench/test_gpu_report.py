@@ -50,6 +50,9 @@ def screened(*times: float | None) -> tuple[Screened, ...]:
             config=f"tile={i}",
             relative_time=time,
             failure="" if time is not None else "no pipeline",
+            calls=0 if time is None else 400,
+            samples_ns=() if time is None else (1e4 * time,),
+            reference_ns=() if time is None else (1e4,),
         )
         for i, time in enumerate(times)
     )

@@ -43,10 +43,16 @@ export function tearDown({ bench, reference }: GpuStand): void {
   bench.dispose();
 }
 
-async function relativeTime(stand: GpuStand, program: Program): Promise<number> {
+type Timed = Omit<GpuScreened, "candidate" | "config">;
+
+const UNTIMED = { relativeTime: null, calls: 0, samplesNs: [], referenceNs: [] };
+
+async function timed(stand: GpuStand, program: Program): Promise<Timed> {
   const { bench, lease, reference } = stand;
-  const { samples_ns, reference_ns } = await measureGpu(bench, lease, reference, program);
-  return Math.min(...samples_ns) / Math.min(...reference_ns);
+  const measured = await measureGpu(bench, lease, reference, program);
+  const { samples_ns: samplesNs, reference_ns: referenceNs, calls_per_sample: calls } = measured;
+  const relativeTime = Math.min(...samplesNs) / Math.min(...referenceNs);
+  return { relativeTime, failure: "", calls, samplesNs, referenceNs };
 }
 
 /** Drivers compile on threads of their own, while the candidates before are measured. */
@@ -71,10 +77,9 @@ export async function tune(
     if (now() > untilMs) break;
     const named = { candidate, config: configs[candidate] ?? "" };
     try {
-      const relative = await relativeTime(stand, await program);
-      all.push({ ...named, relativeTime: relative, failure: "" });
+      all.push({ ...named, ...(await timed(stand, await program)) });
     } catch (thrown) {
-      all.push({ ...named, relativeTime: null, failure: sentence(thrown) });
+      all.push({ ...named, ...UNTIMED, failure: sentence(thrown) });
       await stand.open.idle(LIMIT_MS);
     }
   }
