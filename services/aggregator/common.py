@@ -4,7 +4,8 @@ As CLBlast chooses for a device that nobody tuned, first of its architecture, th
 then of all devices, among the kernels that most of these classes have measured. Classes are parted
 by their primitive vector first, which tells those apart whose best kernels differ most. What is
 expected is the mean of the octaves by which a kernel misses the fastest of a class, and the next
-wider group counts in it as one more class: one or two classes are a narrow experience.
+wider family counts in it as one more class: one or two classes are a narrow experience. Classes
+with another primitive vector do not count: by the recorded measurements they mislead.
 """
 
 from collections import defaultdict
@@ -22,11 +23,8 @@ MOST = 0.5
 that some kernels can never be measured by all."""
 
 WIDER = 1.0
-"""Classes that the next wider group counts for. Were its octaves to differ from a group's as much
+"""Classes that the next wider family counts for. Were its octaves to differ from a family's as much
 as the classes within do, it would be 1; docs/chain.md has what other numbers lose."""
-
-ANY = ""
-"""Stands for every primitive vector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +40,7 @@ class ClassTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Group:
-    """Classes that are pooled: of one family, with one primitive vector or `ANY`."""
+    """Classes that are pooled: of one family, with one primitive vector."""
 
     scope: HitLevel
     family: str
@@ -72,11 +70,14 @@ def common_kernels(times: Iterable[ClassTime]) -> tuple[CommonKernel, ...]:
     by_group: dict[Group, list[ClassTime]] = defaultdict(list)
     for time in _over_the_fastest(times):
         for scope, family in time.families.items():
-            for rho in (ANY, str(time.device_class.rho)):
-                by_group[Group(scope=scope, family=family, rho=rho)].append(time)
+            rho = str(time.device_class.rho)
+            by_group[Group(scope=scope, family=family, rho=rho)].append(time)
     losses = _losses(by_group)
-    told = (group for group in sorted(by_group) if group.rho != ANY)
-    return tuple(kernel for group in told for kernel in _of(group, by_group[group], losses[group]))
+    return tuple(
+        kernel
+        for group in sorted(by_group)
+        for kernel in _of(group, by_group[group], losses[group])
+    )
 
 
 def _over_the_fastest(times: Iterable[ClassTime]) -> Iterator[ClassTime]:
@@ -124,15 +125,12 @@ def _loss(found: list[ClassTime], wider: float | None) -> float:
 
 
 def _wider(group: Group, by_group: ByGroup) -> Group | None:
-    """The next that holds more than this one: the family whatever the vector, then its kin."""
+    """The narrowest of its wider families that holds more classes."""
     own = by_group[group]
     kin = own[0].families
     scopes = list(kin)
     after = scopes[scopes.index(group.scope) + 1 :]
-    wider = (
-        replace(group, rho=ANY),
-        *(Group(scope=scope, family=kin[scope], rho=ANY) for scope in after),
-    )
+    wider = (replace(group, scope=scope, family=kin[scope]) for scope in after)
     return next((each for each in wider if len(by_group[each]) > len(own)), None)
 
 
