@@ -64,13 +64,14 @@ DEVICES = (
     Device(name="chromium"),
     Device(name="firefox", browser=BrowserKind.FIREFOX),
     Device(name="webkit", browser=BrowserKind.WEBKIT),
+    Device(name="chromium-no-fma3", v8=("--no-enable-fma3",)),
     Device(name="chromium-no-avx", v8=("--no-enable-avx",)),
     Device(name="chromium-bounds-checks", v8=("--wasm-enforce-bounds-checks",)),
     Device(name="chromium-baseline", v8=("--liftoff-only",)),
     Device(
-        name="firefox-no-relaxed-simd",
+        name="firefox-baseline",
         browser=BrowserKind.FIREFOX,
-        preferences=('user_pref("javascript.options.wasm_relaxed_simd", false);',),
+        preferences=('user_pref("javascript.options.wasm_optimizingjit", false);',),
     ),
 )
 
