@@ -1,5 +1,6 @@
 """What many classes have in common, for devices of which nothing is known."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import exp, sqrt
 from random import Random
@@ -53,7 +54,9 @@ def test_one_class_on_which_a_kernel_was_disturbed_does_not_decide() -> None:
     assert best(*usual, on_class(6, a=5, b=1), on_class(7, a=1, b=1.5)).candidate_id == "a"
 
 
-def of_family(family: str, *numbers: int, rho: str = "r1-0", **times: float) -> list[ClassTime]:
+def of_family(
+    family: str, numbers: Iterable[int], times: Mapping[str, float], rho: str = "r1-0"
+) -> list[ClassTime]:
     families = {HitLevel.ARCHITECTURE: family, HitLevel.COMMON: ""}
     found = [time for number in numbers for time in on_class(number, rho, **times)]
     return [replace(time, families=families) for time in found]
@@ -66,18 +69,22 @@ def best_of(family: str, *times: list[ClassTime]) -> CommonKernel:
 
 def test_a_family_of_one_class_hears_the_wider_one() -> None:
     """What is a little slower there and much faster everywhere else is the better guess."""
-    found = best_of("one", of_family("one", 1, a=1, b=1.1), of_family("more", *OTHERS, a=1.5, b=1))
+    found = best_of(
+        "one",
+        of_family("one", [1], {"a": 1, "b": 1.1}),
+        of_family("more", OTHERS, {"a": 1.5, "b": 1}),
+    )
     assert (found.candidate_id, found.classes, found.identities) == ("b", 1, 5)
 
 
 def test_a_family_of_many_classes_keeps_its_own_mind() -> None:
-    many = of_family("many", *range(10, 15), a=1, b=1.4)
-    assert best_of("many", many, of_family("more", *OTHERS, a=1.5, b=1)).candidate_id == "a"
+    many = of_family("many", range(10, 15), {"a": 1, "b": 1.4})
+    assert best_of("many", many, of_family("more", OTHERS, {"a": 1.5, "b": 1})).candidate_id == "a"
 
 
 def test_a_wider_family_with_another_primitive_vector_is_not_heard() -> None:
-    alone = of_family("one", 1, a=1, b=1.1)
-    others = of_family("more", *OTHERS, rho="r1-1", a=1.5, b=1)
+    alone = of_family("one", [1], {"a": 1, "b": 1.1})
+    others = of_family("more", OTHERS, {"a": 1.5, "b": 1}, rho="r1-1")
     assert best_of("one", alone, others).candidate_id == "a"
 
 
@@ -98,7 +105,7 @@ def test_relatives_of_invented_devices_foretell_more_with_all_others_than_alone(
         for device, times in true.items()
     }
     zoo = {
-        (family, name): of_family(f"family {family}", 2 * family + int(name), **told[family, name])
+        (family, name): of_family(f"family {family}", [2 * family + int(name)], told[family, name])
         for family, name in told
     }
 
