@@ -10,6 +10,7 @@ from uuid import UUID
 
 import psycopg
 
+from bench.chain_regret import Truth, times
 from kernelzoo.domain.device import Hardware
 from kernelzoo.domain.lease import Role
 from kernelzoo.domain.measurement import Measurement, Outcome, Verdict
@@ -35,11 +36,21 @@ Architectures = dict[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """`architectures`: what the browsers of these devices would tell."""
+    """`architectures`: what the browsers of these devices would tell. `halves`: races of the same
+    devices by one half of their passes and by the other, where they measured several times.
+    """
 
     name: str
     races: tuple[Race, ...]
     architectures: Architectures
+    halves: tuple[tuple[Race, ...], ...] = ()
+
+    def truth(self, race: Race) -> Truth:
+        """What is known of this race."""
+        halves = ([each for each in half if _same(each, race)] for half in self.halves)
+        return Truth(
+            all=times(race), halves=tuple(times(each) for found in halves for each in found)
+        )
 
     def hardware(self, device: ProbedDevice) -> Hardware:
         return Hardware(
@@ -48,6 +59,10 @@ class World:
             gpu_vendor="",
             gpu_architecture="",
         )
+
+
+def _same(one: Race, other: Race) -> bool:
+    return (one.device, one.workload_key) == (other.device, other.workload_key)
 
 
 @contextmanager
@@ -94,7 +109,7 @@ def _vote(db: Database, world: World, race: Race, job_id: int) -> None:
     times = {each.candidate.candidate_id: each.relative_time for each in race.observations}
     identity_id, lease_id = _lease(db, world, race, job_id, list(times))
     device_class = str(race.device.device_class)
-    found = [_measurement(candidate_id, time) for candidate_id, time in times.items()]
+    found = [_measurement(*each) for each in times.items()]
     fetch_one(db, measurements.accept(lease_id, identity_id, "", found))
     for candidate_id in times:
         execute(db, measurements.judge(lease_id, candidate_id, Verdict.VERIFIED, ""))

@@ -4,7 +4,8 @@ As CLBlast chooses for a device that nobody tuned, first of its architecture, th
 then of all devices, among the kernels that most of these classes have measured. Classes are parted
 by their primitive vector first, which tells those apart whose best kernels differ most. What is
 expected is the mean of the octaves by which a kernel misses the fastest of a class, and the next
-wider group counts in it as one more class: one or two classes are a narrow experience.
+wider family counts in it as one more class: one or two classes are a narrow experience. Classes
+with another primitive vector do not count: by the recorded measurements they mislead.
 """
 
 from collections import defaultdict
@@ -22,11 +23,8 @@ MOST = 0.5
 that some kernels can never be measured by all."""
 
 WIDER = 1.0
-"""Classes that the next wider group counts for. Were its octaves to differ from a group's as much
+"""Classes that the next wider family counts for. Were its octaves to differ from a family's as much
 as the classes within do, it would be 1; docs/chain.md has what other numbers lose."""
-
-ANY = ""
-"""Stands for every primitive vector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +40,7 @@ class ClassTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Group:
-    """Classes that are pooled: of one family, with one primitive vector or `ANY`."""
+    """Classes that are pooled: of one family, with one primitive vector."""
 
     scope: HitLevel
     family: str
@@ -61,35 +59,48 @@ class CommonKernel:
     identities: int
 
 
-ByGroup = Mapping[Group, list[ClassTime]]
-
+Measured = Mapping[str, list[ClassTime]]
+"""By candidate, those that most classes of a group have measured."""
 Losses = Mapping[str, float]
 """Octaves by which each candidate is expected to miss the fastest."""
+OfClass = list[ClassTime]
+ByGroup = Mapping[Group, list[OfClass]]
 
 
 def common_kernels(times: Iterable[ClassTime]) -> tuple[CommonKernel, ...]:
     """Of each group the kernels that most of its classes have measured, the best first."""
-    by_group: dict[Group, list[ClassTime]] = defaultdict(list)
-    for time in _over_the_fastest(times):
-        for scope, family in time.families.items():
-            for rho in (ANY, str(time.device_class.rho)):
-                by_group[Group(scope=scope, family=family, rho=rho)].append(time)
-    losses = _losses(by_group)
-    told = (group for group in sorted(by_group) if group.rho != ANY)
-    return tuple(kernel for group in told for kernel in _of(group, by_group[group], losses[group]))
+    by_group: dict[Group, list[OfClass]] = defaultdict(list)
+    for of_class in _over_the_fastest(times):
+        families, rho = of_class[0].families, str(of_class[0].device_class.rho)
+        for scope, family in families.items():
+            by_group[Group(scope=scope, family=family, rho=rho)].append(of_class)
+    measured = {group: _measured(classes) for group, classes in by_group.items()}
+    losses = _losses(by_group, measured)
+    return tuple(
+        kernel
+        for group in sorted(by_group)
+        for kernel in _kernels(group, measured[group], losses[group])
+    )
 
 
-def _over_the_fastest(times: Iterable[ClassTime]) -> Iterator[ClassTime]:
-    by_class: dict[DeviceClass, list[ClassTime]] = defaultdict(list)
+def _over_the_fastest(times: Iterable[ClassTime]) -> Iterator[OfClass]:
+    by_class: dict[DeviceClass, OfClass] = defaultdict(list)
     for time in times:
         by_class[time.device_class].append(time)
     for of_class in by_class.values():
         fastest = min(time.relative_time for time in of_class)
+        yield [replace(time, relative_time=time.relative_time / fastest) for time in of_class]
+
+
+def _measured(classes: list[OfClass]) -> Measured:
+    found: dict[str, list[ClassTime]] = defaultdict(list)
+    for of_class in classes:
         for time in of_class:
-            yield replace(time, relative_time=time.relative_time / fastest)
+            found[time.candidate_id].append(time)
+    return {each: of_it for each, of_it in found.items() if len(of_it) >= MOST * len(classes)}
 
 
-def _of(group: Group, times: list[ClassTime], losses: Losses) -> list[CommonKernel]:
+def _kernels(group: Group, measured: Measured, losses: Losses) -> list[CommonKernel]:
     kernels = (
         CommonKernel(
             group=group,
@@ -98,12 +109,12 @@ def _of(group: Group, times: list[ClassTime], losses: Losses) -> list[CommonKern
             classes=len(found),
             identities=sum(time.identities for time in found),
         )
-        for candidate_id, found in _by_candidate(times)
+        for candidate_id, found in measured.items()
     )
     return sorted(kernels, key=lambda kernel: (kernel.relative_time, kernel.candidate_id))
 
 
-def _losses(by_group: ByGroup) -> Mapping[Group, Losses]:
+def _losses(by_group: ByGroup, measured: Mapping[Group, Measured]) -> Mapping[Group, Losses]:
     """Of every group; those that others count on first."""
     losses: dict[Group, Losses] = {}
     for group in sorted(by_group, key=lambda each: len(by_group[each]), reverse=True):
@@ -111,7 +122,7 @@ def _losses(by_group: ByGroup) -> Mapping[Group, Losses]:
         before = losses[wider] if wider else {}
         losses[group] = {
             candidate_id: _loss(found, before.get(candidate_id))
-            for candidate_id, found in _by_candidate(by_group[group])
+            for candidate_id, found in measured[group].items()
         }
     return losses
 
@@ -124,22 +135,10 @@ def _loss(found: list[ClassTime], wider: float | None) -> float:
 
 
 def _wider(group: Group, by_group: ByGroup) -> Group | None:
-    """The next that holds more than this one: the family whatever the vector, then its kin."""
+    """The narrowest of its wider families that holds more classes."""
     own = by_group[group]
-    kin = own[0].families
+    kin = own[0][0].families
     scopes = list(kin)
     after = scopes[scopes.index(group.scope) + 1 :]
-    wider = (
-        replace(group, rho=ANY),
-        *(Group(scope=scope, family=kin[scope], rho=ANY) for scope in after),
-    )
+    wider = (replace(group, scope=scope, family=kin[scope]) for scope in after)
     return next((each for each in wider if len(by_group[each]) > len(own)), None)
-
-
-def _by_candidate(times: list[ClassTime]) -> Iterator[tuple[str, list[ClassTime]]]:
-    """Those that most of these classes have measured."""
-    found: dict[str, list[ClassTime]] = defaultdict(list)
-    for time in times:
-        found[time.candidate_id].append(time)
-    enough = MOST * len({time.device_class for time in times})
-    return ((each, of_it) for each, of_it in found.items() if len(of_it) >= enough)

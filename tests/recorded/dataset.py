@@ -8,6 +8,7 @@ import lzma
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import msgspec
 
@@ -37,8 +38,9 @@ class RecordedCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedDevice:
-    """`times_ns`: the best of `passes` runs by fresh profiles, each of three samples or more; null
-    where a candidate was not measured. On a machine that others load the best is what is true.
+    """`passes`: of each run by a fresh profile the time of every candidate over that of the
+    workload's reference beside it; null where a candidate was not measured. What is recorded so far
+    has one pass, in nanoseconds: the best times of two or three runs.
     """
 
     name: str
@@ -46,8 +48,7 @@ class RecordedDevice:
     engine: Engine
     peak_gflops: float
     probe: ProbeLevels | None
-    passes: int
-    times_ns: list[int | None]
+    passes: list[list[float | None]]
 
     def to_device(self) -> ProbedDevice:
         return ProbedDevice(
@@ -65,22 +66,33 @@ class Dataset:
     candidates: list[RecordedCandidate]
     devices: list[RecordedDevice]
 
-    def observations(self) -> Iterator[Observation]:
-        """Relative to the fastest of their race."""
+    @property
+    def fewest_passes(self) -> int:
+        """That any device has made."""
+        return min(len(each.passes) for each in self.devices)
+
+    def observations(self, part: slice = slice(None)) -> Iterator[Observation]:
+        """Medians over `part` of each device's passes, relative to the fastest of their race."""
         candidates = [each.to_candidate() for each in self.candidates]
         for recorded in self.devices:
-            device, best = recorded.to_device(), self._best_ns(recorded)
-            for candidate, time_ns in zip(candidates, recorded.times_ns, strict=True):
-                if time_ns is not None:
-                    relative = time_ns / best[candidate.workload.key]
+            device, times = recorded.to_device(), _medians(recorded.passes[part])
+            best = self._best(times)
+            for candidate, time in zip(candidates, times, strict=True):
+                if time is not None:
+                    relative = time / best[candidate.workload.key]
                     yield Observation(device=device, candidate=candidate, relative_time=relative)
 
-    def _best_ns(self, device: RecordedDevice) -> dict[str, int]:
-        best: dict[str, int] = {}
-        for candidate, time_ns in zip(self.candidates, device.times_ns, strict=True):
-            if time_ns is not None:
-                best[candidate.workload] = min(time_ns, best.get(candidate.workload, time_ns))
+    def _best(self, times: list[float | None]) -> dict[str, float]:
+        best: dict[str, float] = {}
+        for candidate, time in zip(self.candidates, times, strict=True):
+            if time is not None:
+                best[candidate.workload] = min(time, best.get(candidate.workload, time))
         return best
+
+
+def _medians(passes: list[list[float | None]]) -> list[float | None]:
+    found = ([time for time in times if time is not None] for times in zip(*passes, strict=True))
+    return [median(times) if times else None for times in found]
 
 
 def read() -> Dataset:

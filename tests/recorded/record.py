@@ -8,6 +8,9 @@ Each device is a browser of this machine with a fresh profile, told that it is a
 what lets the agent page start without a click. Flags that take instructions or the
 optimising tier away from an engine make code as an older processor or a hurried browser runs it;
 they are named so, and are no other machines.
+
+Agents of one class would divide the space among them; here each shall measure all of it. So a pass
+begins in a zoo that knows the kernels and has heard of no device.
 """
 
 import platform
@@ -16,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,13 +37,17 @@ from kernelzoo.domain.device import Engine, ProbeLevels
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from tests.recorded.dataset import Dataset, RecordedCandidate, RecordedDevice, write
+from workers.fleet.browsers import BrowserKind, PageLost
 from workers.fleet.chromium import find_chromium, own_flags
 from workers.fleet.firefox import find_firefox
+from workers.fleet.webkit import WebKit
 
 WORKLOADS = Path(__file__).parent / "workloads.txt"
 AT_MOST_S = 600.0
 WATCH_S = 1.0
-QUIET_S = 30.0
+START_S = 240.0
+QUIET_S = 60.0
+"""Without a measurement, before the first and later: a busy machine is slow to open a browser."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,28 +55,29 @@ class Device:
     """`v8` are flags of Chromium's engine, `preferences` lines of Firefox's user.js."""
 
     name: str
+    browser: BrowserKind = BrowserKind.CHROMIUM
     v8: tuple[str, ...] = ()
     preferences: tuple[str, ...] = ()
-    firefox: bool = False
 
 
 DEVICES = (
     Device(name="chromium"),
-    Device(name="firefox", firefox=True),
+    Device(name="firefox", browser=BrowserKind.FIREFOX),
+    Device(name="webkit", browser=BrowserKind.WEBKIT),
     Device(name="chromium-no-fma3", v8=("--no-enable-fma3",)),
     Device(name="chromium-no-avx", v8=("--no-enable-avx",)),
     Device(name="chromium-bounds-checks", v8=("--wasm-enforce-bounds-checks",)),
     Device(name="chromium-baseline", v8=("--liftoff-only",)),
     Device(
         name="firefox-baseline",
-        firefox=True,
+        browser=BrowserKind.FIREFOX,
         preferences=('user_pref("javascript.options.wasm_optimizingjit", false);',),
     ),
 )
 
 
 def command(device: Device, profile: Path, url: str) -> list[str]:
-    if device.firefox:
+    if device.browser is BrowserKind.FIREFOX:
         program = find_firefox()
         assert program is not None, "install firefox-esr"
         (profile / "user.js").write_text("\n".join(device.preferences))
@@ -90,16 +98,34 @@ def command(device: Device, profile: Path, url: str) -> list[str]:
 @contextmanager
 def browser(device: Device, url: str) -> Iterator[None]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        process = subprocess.Popen(
-            command(device, Path(profile), url),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
+        opened = webkit if device.browser is BrowserKind.WEBKIT else process
+        with opened(device, Path(profile), url):
             yield
-        finally:
-            process.terminate()
-            process.wait(30)
+
+
+@contextmanager
+def webkit(_: Device, profile: Path, url: str) -> Iterator[None]:
+    driven = WebKit(profile)
+    try:
+        driven.connect()
+        driven.goto(url)
+        yield
+        with suppress(PageLost):
+            driven.close()
+    finally:
+        driven.kill()
+
+
+@contextmanager
+def process(device: Device, profile: Path, url: str) -> Iterator[None]:
+    started = subprocess.Popen(
+        command(device, profile, url), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        started.terminate()
+        started.wait(30)
 
 
 def measured(stack: Stack) -> int:
@@ -111,35 +137,62 @@ def measured(stack: Stack) -> int:
 
 def record(stack: Stack, device: Device) -> None:
     """Until the device has measured everything, stops, or has had its time."""
+    with psycopg.connect(stack.postgres.url, autocommit=True) as db:
+        forget(db)
     started_s = changed_s = time.monotonic()
-    before = count = measured(stack)
+    count = 0
     with browser(device, f"{stack.url}/agent?start=1"):
-        while time.monotonic() < min(started_s + AT_MOST_S, changed_s + QUIET_S):
+        while time.monotonic() < min(
+            started_s + AT_MOST_S, changed_s + (QUIET_S if count else START_S)
+        ):
             time.sleep(WATCH_S)
             if (now := measured(stack)) != count:
                 count, changed_s = now, time.monotonic()
     with psycopg.connect(stack.postgres.url, autocommit=True) as db:
-        db.execute("CREATE TABLE IF NOT EXISTS recorded (name text, session_id bigint)")
-        db.execute(
-            """
-            INSERT INTO recorded SELECT %s, id FROM agent_session
-            WHERE id NOT IN (SELECT session_id FROM recorded)
-            """,
-            (device.name,),
-        )
-    print(f"{device.name}: {count - before} in {changed_s - started_s:.0f} s", flush=True)
+        keep(db, device)
+    print(f"{device.name}: {count} in {changed_s - started_s:.0f} s", flush=True)
+
+
+def forget(db: psycopg.Connection[Any]) -> None:
+    db.execute("TRUNCATE identity, zoo_entry, common_kernel, evaluation_order CASCADE")
+
+
+def keep(db: psycopg.Connection[Any], device: Device) -> None:
+    """What the only session there is has found."""
+    db.execute(
+        """
+        CREATE TABLE IF NOT EXISTS recorded (
+            pass bigserial, name text, device_class text, engine text, version text,
+            peak_gflops double precision, probe jsonb, times jsonb)
+        """
+    )
+    db.execute(
+        """
+        INSERT INTO recorded (name, device_class, engine, version, peak_gflops, probe, times)
+        SELECT %s, s.device_class, s.engine_name, s.engine_version, s.peak_gflops, s.probe, (
+            SELECT jsonb_object_agg(candidate_id, relative_time) FROM (
+                SELECT candidate_id, min(relative_time) AS relative_time FROM measurement
+                WHERE outcome = 'ok' AND verdict = 'verified' GROUP BY candidate_id) found)
+        FROM agent_session s ORDER BY s.id LIMIT 1
+        """,
+        (device.name,),
+    )
 
 
 def collected(url: str) -> Dataset:
-    """Every candidate in the order of promise, and the best time of each device for it."""
+    """Every candidate in the order of promise, and what each pass of each device found of it."""
     with psycopg.connect(url) as db:
         candidates = db.execute(
             """
             SELECT c.candidate_id, j.workload_key, c.config, c.requires
-            FROM candidate c JOIN tuning_job j ON j.id = c.job_id ORDER BY c.job_id, c.ordinal
-            """
+            FROM space_point p JOIN tuning_job j ON j.id = p.job_id
+            JOIN candidate c ON c.candidate_id = p.candidate_id
+            WHERE j.workload_key = ANY (%s) ORDER BY p.job_id, p.ordinal
+            """,
+            (WORKLOADS.read_text().split(),),
         ).fetchall()
-        devices = [_device(db, device, [row[0] for row in candidates]) for device in DEVICES]
+        ids = [row[0] for row in candidates]
+        devices = [found for each in DEVICES if (found := _device(db, each, ids))]
     return Dataset(
         machine=f"{_processor()}, {platform.system()} {platform.machine()}",
         candidates=[
@@ -152,35 +205,30 @@ def collected(url: str) -> Dataset:
 
 def _device(
     db: psycopg.Connection[Any], device: Device, candidate_ids: list[str]
-) -> RecordedDevice:
-    best = dict(
-        db.execute(
-            """
-            SELECT m.candidate_id, min(m.best_ns) FROM measurement m
-            JOIN lease l ON l.id = m.lease_id JOIN recorded r ON r.session_id = l.session_id
-            WHERE r.name = %s AND m.outcome = 'ok' AND m.verdict = 'verified' GROUP BY 1
-            """,
-            (device.name,),
-        ).fetchall()
-    )
-    sessions = db.execute(
+) -> RecordedDevice | None:
+    passes = db.execute(
         """
-        SELECT s.device_class, s.engine_name, s.engine_version, s.peak_gflops, s.probe
-        FROM agent_session s JOIN recorded r ON r.session_id = s.id
-        WHERE r.name = %s ORDER BY s.probe IS NULL, s.id
+        SELECT device_class, engine, version, peak_gflops, probe, times FROM recorded
+        WHERE name = %s AND times IS NOT NULL ORDER BY probe IS NULL, pass
         """,
         (device.name,),
     ).fetchall()
-    device_class, engine, version, peak_gflops, probe = sessions[0]
+    if not passes:
+        return None
+    device_class, engine, version, peak_gflops, probe, _ = passes[0]
     return RecordedDevice(
         name=device.name,
         device_class=device_class,
         engine=Engine(name=engine, version=version),
         peak_gflops=peak_gflops,
         probe=msgspec.convert(probe, ProbeLevels | None),
-        passes=len(sessions),
-        times_ns=[round(best[each]) if each in best else None for each in candidate_ids],
+        passes=[[_rounded(times.get(each)) for each in candidate_ids] for *_, times in passes],
     )
+
+
+def _rounded(time: float | None) -> float | None:
+    """To a thousandth of the reference: a tenth of what two runs differ by at best."""
+    return None if time is None else round(time, 3)
 
 
 def _processor() -> str:

@@ -1,10 +1,14 @@
 """What many classes have in common, for devices of which nothing is known."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import sqrt
+from math import exp, sqrt
+from random import Random
+from statistics import fmean
 
 import pytest
 
+from kernelzoo.cli.simulate.world import World
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.kinship import families
 from kernelzoo.domain.target import TargetKind
@@ -24,6 +28,9 @@ def on_class(number: int, rho: str = "r1-0", **times: float) -> list[ClassTime]:
         )
         for candidate_id, time in times.items()
     ]
+
+
+OTHERS = range(2, 7)
 
 
 def best(*times: list[ClassTime]) -> CommonKernel:
@@ -47,27 +54,71 @@ def test_one_class_on_which_a_kernel_was_disturbed_does_not_decide() -> None:
     assert best(*usual, on_class(6, a=5, b=1), on_class(7, a=1, b=1.5)).candidate_id == "a"
 
 
-def test_a_group_of_one_class_hears_the_wider_one() -> None:
+def of_family(
+    family: str, numbers: Iterable[int], times: Mapping[str, float], rho: str = "r1-0"
+) -> list[ClassTime]:
+    families = {HitLevel.ARCHITECTURE: family, HitLevel.COMMON: ""}
+    found = [time for number in numbers for time in on_class(number, rho, **times)]
+    return [replace(time, families=families) for time in found]
+
+
+def best_of(family: str, *times: list[ClassTime]) -> CommonKernel:
+    pooled = common_kernels(time for found in times for time in found)
+    return next(kernel for kernel in pooled if kernel.group.family == family)
+
+
+def test_a_family_of_one_class_hears_the_wider_one() -> None:
     """What is a little slower there and much faster everywhere else is the better guess."""
-    others = [on_class(number, "r1-0", a=1.5, b=1) for number in range(1, 6)]
-    alone = on_class(6, "r1-1", a=1, b=1.1)
-    assert best_by_rho(alone, *others)["r1-1"] == "b"
+    found = best_of(
+        "one",
+        of_family("one", [1], {"a": 1, "b": 1.1}),
+        of_family("more", OTHERS, {"a": 1.5, "b": 1}),
+    )
+    assert (found.candidate_id, found.classes, found.identities) == ("b", 1, 5)
 
 
-def test_a_group_of_many_classes_keeps_its_own_mind() -> None:
-    others = [on_class(number, "r1-0", a=1.5, b=1) for number in range(1, 6)]
-    group = [on_class(number, "r1-1", a=1, b=1.5) for number in range(6, 11)]
-    assert best_by_rho(*group, *others) == {"r1-0": "b", "r1-1": "a"}
+def test_a_family_of_many_classes_keeps_its_own_mind() -> None:
+    many = of_family("many", range(10, 15), {"a": 1, "b": 1.4})
+    assert best_of("many", many, of_family("more", OTHERS, {"a": 1.5, "b": 1})).candidate_id == "a"
 
 
-def test_an_architecture_hears_the_others_through_those_with_its_vector() -> None:
-    """What its only class has never seen well is told by the common group."""
-    families = {HitLevel.ARCHITECTURE: "one", HitLevel.COMMON: ""}
-    alone = [replace(time, families=families) for time in on_class(6, a=1, b=1.1)]
-    others = [on_class(number, a=1.5, b=1) for number in range(1, 6)]
-    pooled = common_kernels([*alone, *(time for of_class in others for time in of_class)])
-    told = [kernel for kernel in pooled if kernel.group.scope is HitLevel.ARCHITECTURE]
-    assert (told[0].candidate_id, told[0].classes, told[0].identities) == ("b", 1, 5)
+def test_a_wider_family_with_another_primitive_vector_is_not_heard() -> None:
+    alone = of_family("one", [1], {"a": 1, "b": 1.1})
+    others = of_family("more", OTHERS, {"a": 1.5, "b": 1}, rho="r1-1")
+    assert best_of("one", alone, others).candidate_id == "a"
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_relatives_of_invented_devices_foretell_more_with_all_others_than_alone(
+    noise: float,
+) -> None:
+    """Families of two: what the one is served where only the other has voted."""
+    kernels, names = [f"kernel {number}" for number in range(20)], ("0", "1")
+    world, chance = World(seed=1, flops=1_000_000), Random(1)
+    true = {
+        (family, name): {each: world.call_ns(f"{family}/{name}", each) for each in kernels}
+        for family in range(30)
+        for name in names
+    }
+    told = {
+        device: {each: time * exp(chance.gauss(0, noise)) for each, time in times.items()}
+        for device, times in true.items()
+    }
+    zoo = {
+        (family, name): of_family(f"family {family}", [2 * family + int(name)], told[family, name])
+        for family, name in told
+    }
+
+    def lost(family: int, *, heard: bool) -> float:
+        others = [zoo[each] for each in zoo if heard and each[0] != family]
+        served = best_of(f"family {family}", zoo[family, "0"], *others).candidate_id
+        times = true[family, "1"]
+        return times[served] / min(times.values()) - 1
+
+    alone, together = (
+        fmean(lost(family, heard=heard) for family in range(30)) for heard in (False, True)
+    )
+    assert together < alone
 
 
 def test_a_kernel_that_few_classes_measured_is_not_common() -> None:
@@ -76,7 +127,7 @@ def test_a_kernel_that_few_classes_measured_is_not_common() -> None:
     assert found.candidate_id == "a"
 
 
-def test_classes_of_another_primitive_vector_do_not_outvote() -> None:
+def test_classes_of_another_primitive_vector_do_not_speak() -> None:
     first, second = on_class(1, a=1, b=2), on_class(2, "r1-1", a=2, b=1)
     assert best_by_rho(first, second) == {"r1-0": "a", "r1-1": "b"}
     scopes = {kernel.group.scope for kernel in common_kernels([*first, *second])}
