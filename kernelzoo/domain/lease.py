@@ -1,4 +1,4 @@
-"""Why a candidate is lent. docs/adr/0025 tells how a lease is filled."""
+"""Why a candidate is lent, and to how many. docs/adr/0025 and 0040 tell how a lease is filled."""
 
 from enum import StrEnum
 from math import ceil
@@ -8,7 +8,7 @@ class Role(StrEnum):
     """No agent is told.
 
     EXPLORE: too few of its device class have measured it. LEADER: one of the fastest of the class,
-    which every voter measures. CHAMPION: what the zoo serves, to be preferred or not. CONTROL: a
+    which is measured by more. CHAMPION: what the zoo serves, to be preferred or not. CONTROL: a
     kernel whose time on the class is known. VALIDATE: a winner of similar devices.
     """
 
@@ -20,8 +20,9 @@ class Role(StrEnum):
 
 
 LEADERS = 8
-"""As many as an agent measures again before its final ballot, and more than a ballot holds: three
-samples may leave one of the best five in sixth place."""
+"""What every stranger measures before its share is done: as many as an agent measures again for its
+final ballot, and more than a ballot holds, as three samples may leave one of the best five in
+sixth place."""
 
 
 def cover(liars: float) -> int:
@@ -34,8 +35,7 @@ def cover(liars: float) -> int:
 
 
 FINALISTS = 2
-"""As many of a quorum's votes are asked for each of the first two, for the third and fourth of half
-as many, and so on: successive halving."""
+"""Of which a whole quorum is to measure each; of twice as many half of it, and so on."""
 
 
 def voters(rank: int, quorum: int) -> int:

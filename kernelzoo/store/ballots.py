@@ -86,7 +86,8 @@ def countable(workload_key: str, device_class: str) -> Query[BallotRow]:
     return Query(
         sql="""
             WITH filed AS MATERIALIZED (
-                SELECT b.*, s.engine_name, s.engine_version
+                SELECT b.*, s.engine_name, s.engine_version,
+                       engine_major(s.engine_version) AS major
                 FROM ballot b
                 CROSS JOIN LATERAL (
                     SELECT engine_name, engine_version FROM agent_session s
@@ -95,37 +96,42 @@ def countable(workload_key: str, device_class: str) -> Query[BallotRow]:
                     ORDER BY s.id DESC LIMIT 1
                 ) s
                 WHERE b.workload_key = %(key)s AND b.device_class = %(class)s
+            ), elsewhere AS MATERIALIZED (
+                SELECT l.id
+                FROM filed
+                JOIN agent_session s ON s.identity_id = filed.identity_id
+                 AND s.device_class = filed.device_class
+                 AND (s.engine_name, engine_major(s.engine_version))
+                     <> (filed.engine_name, filed.major)
+                JOIN lease l ON l.identity_id = s.identity_id AND l.session_id = s.id
             ), verified AS (
                 SELECT m.identity_id, m.candidate_id, min(m.relative_time) AS time
                 FROM candidate c
                 JOIN measurement m ON m.candidate_id = c.candidate_id
-                JOIN lease l ON l.id = m.lease_id
-                JOIN agent_session s ON s.id = l.session_id
                 JOIN filed ON filed.identity_id = m.identity_id
-                 AND filed.engine_name = s.engine_name
-                 AND engine_major(filed.engine_version) = engine_major(s.engine_version)
                 WHERE c.workload_key = %(key)s AND m.device_class = %(class)s
                   AND m.outcome = 'ok' AND m.verdict = 'verified'
+                  AND m.lease_id NOT IN (SELECT id FROM elsewhere)
                 GROUP BY m.identity_id, m.candidate_id
             ), measured AS (
-                SELECT identity_id, array_agg(candidate_id ORDER BY candidate_id) AS ids,
-                       array_agg(time ORDER BY candidate_id) AS times
+                SELECT identity_id, array_agg(candidate_id) AS ids, array_agg(time) AS times
                 FROM verified GROUP BY identity_id
             )
             SELECT b.identity_id, CASE WHEN i.operated THEN '' ELSE i.network END AS network,
-                   i.valid_in_row,
-                   array_agg(line.candidate_id ORDER BY line.rank) AS candidate_ids,
-                   array_agg(line.relative_time ORDER BY line.rank) AS relative_times,
+                   i.valid_in_row, line.candidate_ids, line.relative_times,
                    measured.ids AS measured_ids, measured.times AS measured_times,
                    b.engine_name, b.engine_version
             FROM filed b
             JOIN identity i ON i.id = b.identity_id
             JOIN measured ON measured.identity_id = b.identity_id
-            CROSS JOIN LATERAL unnest(b.candidate_ids, b.relative_times) WITH ORDINALITY
-                AS line (candidate_id, relative_time, rank)
-            WHERE line.candidate_id = ANY (measured.ids)
-            GROUP BY b.identity_id, i.id, measured.ids, measured.times, b.engine_name,
-                     b.engine_version
+            CROSS JOIN LATERAL (
+                SELECT array_agg(candidate_id ORDER BY rank) AS candidate_ids,
+                       array_agg(relative_time ORDER BY rank) AS relative_times
+                FROM unnest(b.candidate_ids, b.relative_times) WITH ORDINALITY
+                    AS line (candidate_id, relative_time, rank)
+                WHERE candidate_id = ANY (measured.ids)
+            ) line
+            WHERE line.candidate_ids IS NOT NULL
             ORDER BY i.created_at, i.id
         """,
         parameters={"key": workload_key, "class": device_class},

@@ -97,7 +97,8 @@ def _explored(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
     size = min(max(FEWEST, ceil(slots / parts)), terms.limit)
     similar = sorted((p for p in found if p.similar is not None), key=lambda p: p.similar or 0)
     first = similar[: ceil(EXPLOITED * terms.limit)]
-    rest = sorted((p for p in found if p not in first), key=lambda p: p.answered + p.lent)
+    others = (p for p in found if p.candidate_id not in {one.candidate_id for one in first})
+    rest = sorted(others, key=lambda p: p.answered + p.lent)
     share = [*((p, Role.VALIDATE) for p in first), *((p, Role.EXPLORE) for p in rest)]
     return [*((p, Role.EXPLORE) for p in again), *share[:size]]
 
@@ -135,20 +136,20 @@ def _unsettled(
     prospects: Sequence[ProspectRow], share: list[Item], terms: Terms
 ) -> list[ProspectRow]:
     """What others are to report, or this identity after `share`, before the winner is known."""
-    lent = [p for p, _ in share]
+    lent = {p.candidate_id for p, _ in share}
     leaders = {p.candidate_id for p, lack in _leaders(prospects, terms) if p.lent + lack > 0}
     return [
         p
         for p in prospects
-        if p not in lent
+        if p.candidate_id not in lent
         and ((not p.mine and p.answered < terms.cover) or (p.lent and p.candidate_id in leaders))
     ]
 
 
 def _has_all(prospects: Sequence[ProspectRow], share: list[Item]) -> bool:
     """Whether nothing is left that this identity could be lent when others learn of `share`."""
-    lent = [p for p, _ in share]
-    return not share or all(p.mine or p in lent for p in prospects)
+    lent = {p.candidate_id for p, _ in share}
+    return not share or all(p.mine or p.candidate_id in lent for p in prospects)
 
 
 def _helped(waiting: list[ProspectRow]) -> list[Item]:
@@ -169,8 +170,9 @@ def _to_close(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
     if terms.closed:
         return champion
     leaders = _ranked(prospects)[: LEADERS if terms.cover > 1 else FINALISTS]
-    leading = [*leaders, *(p for p, _ in _leaders(prospects, terms))]
-    others = [p for p in prospects if p not in leading]
+    raced = [p for p, _ in _leaders(prospects, terms)]
+    leading = {p.candidate_id for p in (*leaders, *raced)}
+    others = [p for p in prospects if p.candidate_id not in leading]
     free = [] if any(p.mine for p in others) else _free(others)
     least = sorted(free, key=lambda p: p.answered + p.lent)[:1]
     return _once(

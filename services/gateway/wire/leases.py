@@ -33,8 +33,9 @@ class Lease(WireModel):
     reference's by at most `tolerance` in every entry. `measured` are the fastest that this
     identity has reported before, so that a restarted agent still ranks all. Agents of one device
     class share the candidates of a job: `unmeasured` counts those left after this lease that
-    nobody holds yet. `complete`: all are measured, and with this lease, which may be empty, so
-    are the fastest by this agent; then it re-measures its best and files its final ballot.
+    nobody holds yet. `complete`: all are measured, the fastest by as many as confirm a winner, and
+    with this lease, which may be empty, this agent has done its share; then it re-measures its
+    best and files its final ballot.
     """
 
     lease: str

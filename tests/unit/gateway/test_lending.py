@@ -3,7 +3,7 @@
 from dataclasses import replace
 from random import Random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelzoo.domain.lease import FINALISTS, LEADERS, Role, voters
@@ -274,6 +274,7 @@ terms = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(space=prospects, terms=terms, seed=st.integers(0, 1000))
 def test_a_plan_lends_what_can_be_lent_once_within_the_limit_and_closes_when_nothing_is_left(
     space: list[ProspectRow], terms: Terms, seed: int
@@ -298,6 +299,7 @@ def test_a_plan_lends_what_can_be_lent_once_within_the_limit_and_closes_when_not
         assert all(row.answered >= terms.cover for row in after)
 
 
+@settings(deadline=None)
 @given(
     size=st.integers(1, 40),
     agents=st.integers(1, 12),
