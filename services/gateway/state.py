@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security import HTTPBearer
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
@@ -47,23 +47,31 @@ async def _state(request: Request) -> State:
 
 Shared = Annotated[State, Depends(_state)]
 
-_bearer = HTTPBearer(auto_error=False, description="A session token from POST /v1/sessions")
+
+class _AgentBearer(HTTPBearer):
+    """Checks the token and counts the request. One dependency for all of it: FastAPI takes longer
+    over each than it takes to run.
+    """
+
+    async def __call__(self, request: Request) -> Session:  # type: ignore[override]
+        given = await super().__call__(request)
+        state = await _state(request)
+        session = state.tokens.session(given.credentials if given else "")
+        await state.rates.agent(str(session.identity_id))
+        return session
+
+
+_agent = _AgentBearer(
+    auto_error=False,
+    scheme_name="HTTPBearer",
+    description="A session token from POST /v1/sessions",
+)
 
 
 async def _operator(
     state: Shared, x_kernelzoo_operator: Annotated[str | None, Header()] = None
 ) -> bool:
     return is_operator(x_kernelzoo_operator, state.settings.operator_key.get_secret_value())
-
-
-async def _agent(
-    request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-) -> Session:
-    """Of as few dependencies as can be: FastAPI takes longer over each than it takes to run."""
-    state = await _state(request)
-    session = state.tokens.session(given.credentials if given else "")
-    await state.rates.agent(str(session.identity_id))
-    return session
 
 
 async def _application(
