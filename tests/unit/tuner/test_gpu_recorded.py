@@ -38,7 +38,7 @@ def packed(name: str) -> str:
     return name.replace(Halves.NATIVE, Halves.PACKED)
 
 
-@pytest.mark.parametrize(("table", "case", "fastest"), winners())
+@pytest.mark.parametrize(("table", "case", "fastest"), tuple(winners()))
 def test_the_fastest_of_an_h200_is_among_the_first_40(table: str, case: str, fastest: str) -> None:
     space = lite_space(WORKLOADS[case], TargetKind.WEBGPU, gpu_model("nvidia", ""))
     # Entries of maps lay a workgroup apart when there was no other stride.
