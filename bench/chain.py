@@ -9,6 +9,10 @@ class than the fastest of the space (`chain_regret`). Worlds (`chain_worlds`), r
 settings of three engines measured on one machine (tests/recorded); cores of an analytic model that
 differ in registers, cache and fused products (tests/unit/cost_model/analytic); and the device
 classes of `kernelzoo simulate`, of which four make a family.
+
+Columns: `of` so many classes or shapes; `from` and `to` bound the chain's mean with 95 %; `worst
+tenth` is the share of all regret that a tenth of the answers have; `measured` regrets have the luck
+of the fastest in them; so many answers are `worse` than the default. `model` is its first choice.
 """
 
 import logging
@@ -39,7 +43,7 @@ from services.tuner.cost_model.observation import Race
 REGRET = 0.10
 FOLDS = 5
 MODELS = 12
-"""Trained at most for the classes of a world: with more classes one has several not seen."""
+"""With more classes held out, a model has not seen a fifth of them, else one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +80,9 @@ def measure(options: Namespace) -> Report:
 
 def by_class(db: Database, world: World) -> Iterator[Served]:
     """Others know every workload, this class none, and it never opened a session."""
-    names = list(world.architectures)
-    for fold in range(min(MODELS, len(names))):
-        unseen = set(names[fold::MODELS])
+    folds = len(world.held_out) if len(world.held_out) <= MODELS else FOLDS
+    for fold in range(folds):
+        unseen = set(world.held_out[fold::folds])
         model = train([race for race in world.races if race.device.hardware not in unseen])
         for name in sorted(unseen):
             held_out = [race for race in world.races if race.device.hardware == name]
@@ -146,14 +150,14 @@ def _rows(world: str, held_out: str, served: list[Served]) -> Iterator[dict[str,
             "answers": len(part),
             "of": len({each.cluster for each in part}),
             **_spread("chain", part, SIDES["chain"]),
-            "95 % from": round(low, 3),
+            "from": round(low, 3),
             "to": round(high, 3),
-            "of it the worst tenth": round(_worst([each.chain.fresh for each in part]), 2),
-            "as measured": round(fmean(each.chain.measured for each in part), 3),
+            "worst tenth": round(_worst([each.chain.fresh for each in part]), 2),
+            "measured": round(fmean(each.chain.measured for each in part), 3),
             **_spread("default", part, SIDES["default"]),
-            "its as measured": round(fmean(each.default.measured for each in part), 3),
-            "model's first": round(fmean(each.model.fresh for each in part), 3),
-            "worse than default": sum(each.chain.fresh > each.default.fresh for each in part),
+            "default measured": round(fmean(each.default.measured for each in part), 3),
+            "model": round(fmean(each.model.fresh for each in part), 3),
+            "worse": sum(each.chain.fresh > each.default.fresh for each in part),
         }
 
 
@@ -169,8 +173,8 @@ def _spread(name: str, served: Sequence[Served], side: Side) -> dict[str, Cell]:
     spread = Spread.of([side(each) for each in served])
     return {
         name: round(spread.mean, 3),
-        f"{name}, median": round(spread.median, 3),
-        f"{name}, p95": round(spread.p95, 3),
+        f"{name} p50": round(spread.median, 3),
+        f"{name} p95": round(spread.p95, 3),
     }
 
 
@@ -191,11 +195,13 @@ def _claims(world: str, served: list[Served]) -> list[Claim]:
     found, default = (fmean(side(each) for each in served) for side in SIDES.values())
     what = f"{world}: mean regret on a class held out"
     measured = fmean(each.chain.measured for each in served)
-    return [
+    claims = [
         Claim.at_most(what, found, "", REGRET),
-        Claim.at_most(f"{what}, as measured", measured, "", REGRET),
         Claim.at_most(f"{what}, over the default's", found / default, "", 1),
     ]
+    if measured != found:
+        claims.append(Claim.at_most(f"{what}, as measured", measured, "", REGRET))
+    return claims
 
 
 HELD_OUT: Mapping[str, HeldOut] = {

@@ -7,7 +7,7 @@ from hashlib import sha256
 from bench.chain_zoo import World
 from bench.simulate import WORKLOADS
 from kernelzoo.cli.simulate.members import Member, session_of
-from kernelzoo.cli.simulate.scenario import Attack, Scenario
+from kernelzoo.cli.simulate.scenario import FAMILY, Attack, Scenario
 from kernelzoo.cli.simulate.world import World as Simulated
 from kernelzoo.domain.device import DeviceClass, Engine, PrimitiveVector
 from kernelzoo.domain.target import Target, TargetKind
@@ -30,6 +30,7 @@ def recorded() -> World:
         name="recorded",
         races=races(every),
         architectures={each.device.hardware: "x86-64" for each in every},
+        held_out=tuple(dict.fromkeys(each.device.hardware for each in every)),
         halves=tuple(races(map(_of_its_own, found.observations(part))) for part in parts),
     )
 
@@ -46,11 +47,17 @@ def _id(name: str) -> str:
 def analytic() -> World:
     """Cores with 16 registers are of one architecture, those with 32 of another."""
     of_cores = {core.probed.hardware: f"registers-{core.registers}" for core in CORES}
-    return World(name="analytic", races=races(observed()), architectures=of_cores)
+    return World(
+        name="analytic",
+        races=races(observed()),
+        architectures=of_cores,
+        held_out=tuple(of_cores),
+    )
 
 
 def simulated() -> World:
-    """The classes of `kernelzoo simulate`, its workloads and its times."""
+    """The classes of `kernelzoo simulate`, its workloads and its times; one of each family is held
+    out."""
     crowd = Scenario(
         attack=Attack.COLLUDE,
         liars=0,
@@ -70,6 +77,7 @@ def simulated() -> World:
         name="simulated",
         races=races(every),
         architectures={name: name.partition("/")[0] for name in names},
+        held_out=tuple(names[FAMILY - 1 :: FAMILY]),
     )
 
 

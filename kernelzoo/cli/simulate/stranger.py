@@ -13,7 +13,7 @@ from services.gateway.wire.model import WireModel
 from services.gateway.wire.sessions import SessionRequest, SessionResponse
 
 TIMEOUT_S = 300
-"""Nobody waits, and beside other work a machine may leave a gateway without its processor for long."""
+"""Nobody waits, and a busy machine may leave a gateway without its processor for long."""
 LIMIT = 8
 """Candidates that a browser's agent asks for, too."""
 IDLE_S = 1.0
