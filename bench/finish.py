@@ -55,10 +55,10 @@ def finish(
 
 
 def floor(space: int, cover: int, agents: int, quorum: int) -> int:
-    """Measurements in a row that no way of sharing can do without: an equal part of the space, and
-    where a winner needs more voters than have measured it by then, one more of each of these.
+    """Measurements in a row that no way of sharing can do without: an equal part of all that is to
+    be made, the space as often as the zoo asks and the winner by its voters.
     """
-    return ceil(space * min(cover, agents) / agents) + (quorum > cover)
+    return ceil((space * min(cover, agents) + max(quorum - cover, 0)) / agents)
 
 
 def _confirmed(version: VersionRow, quorum: int) -> bool:

@@ -72,9 +72,9 @@ def test_what_never_had_a_quorum_was_not_confirmed() -> None:
 
 @pytest.mark.parametrize(
     ("agents", "cover", "quorum", "least"),
-    [(1, 1, 1, 36), (2, 1, 2, 19), (5, 1, 5, 9), (20, 1, 5, 3), (5, 2, 5, 16), (20, 2, 5, 5)],
+    [(1, 1, 1, 36), (2, 1, 2, 19), (5, 1, 5, 8), (20, 1, 5, 2), (5, 2, 5, 15), (20, 2, 5, 4)],
 )
-def test_the_floor_is_an_equal_part_and_a_round_of_votes(
+def test_the_floor_is_an_equal_part_of_the_space_and_of_the_votes(
     agents: int, cover: int, quorum: int, least: int
 ) -> None:
     assert floor(36, cover, agents, quorum) == least
