@@ -26,6 +26,7 @@ from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import FleetPlan, StackOptions
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port
 from kernelzoo.cli.stack.supervisor import Stack, running, tended
+from kernelzoo.cli.tune import winners_of
 from kernelzoo.domain.target import TargetKind
 from scripts.screen import drawn, final_lines
 from workers.fleet.chromium import find_chromium, own_flags
@@ -116,12 +117,11 @@ def _shots(stack: Stack) -> tuple[Shot, ...]:
     for key in (KEY, *OTHERS):
         _kernelzoo(stack, "tune", key)
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-        entry = next(each for each in gateway.entries() if each.workload == KEY)
+        entry, *_ = winners_of(KEY, (TargetKind.WASM,), gateway.entries())
         job = gateway.jobs(KEY, TargetKind.WASM)[-1].job
         _kernelzoo(stack, "zoo", "rollback", KEY, entry.device_class, "--reason", REASON)
     key = f"#/zoo/{quote(KEY, safe='')}/{quote(entry.device_class, safe='')}"
     return (
-        Shot(name="overview", view="#/overview", shows="text=Latest promotions"),
         Shot(name="console", view=key, shows=".served-mark"),
         Shot(
             name="console-phone",
