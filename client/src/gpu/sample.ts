@@ -5,7 +5,7 @@ import type { Sliced } from "./submit.js";
 import type { GpuTimer } from "./timer.js";
 
 /** A submission of a slow kernel lasts about this long: the page draws with this GPU. */
-const PASS_MS = 50;
+export const PASS_MS = 50;
 /** Commands of a pass are checked and kept before it begins. */
 const MOST_CALLS = 4_096;
 /** Calls grow this fast at the most, as the first ones run at the clock of an idle GPU. */
