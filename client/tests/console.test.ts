@@ -36,7 +36,10 @@ test("times that lie far apart are told apart, by factors", () => {
   assert.deepEqual(forTimes(30, 200, 0, 1).ticks, [0, 50, 100, 150, 200]);
   const far = forTimes(42e3, 1.3e6, 240, 0);
   assert.deepEqual(far.ticks, [2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6]);
-  assert.deepEqual([far.at(2e4), far.at(2e5), far.at(2e6)].map((at) => Math.round(at) + 0), [240, 120, 0]);
+  assert.deepEqual(
+    [far.at(2e4), far.at(2e5), far.at(2e6)].map((at) => Math.round(at) + 0),
+    [240, 120, 0],
+  );
   assert.deepEqual(forTimes(3, 40_000, 0, 1).ticks, [1, 10, 100, 1000, 10_000, 100_000]);
 });
 
