@@ -72,6 +72,15 @@ def _drop_stale_pid_file(data: Path) -> None:
     pid = int(lines[0]) if lines and lines[0].strip().isdigit() else 0
     if len(lines) != 8 or not _is_server_of(pid, data):
         file.unlink()
+        _drop_socket_locks(lines[4:5], pid)
+
+
+def _drop_socket_locks(folders: list[str], pid: int) -> None:
+    """PostgreSQL takes a killed server that nobody waited for yet, a zombie, for a living one."""
+    for folder in folders:
+        for lock in Path(folder).glob(".s.PGSQL.*.lock"):
+            if lock.read_text().startswith(f"{pid}\n"):
+                lock.unlink()
 
 
 def _is_server_of(pid: int, data: Path) -> bool:

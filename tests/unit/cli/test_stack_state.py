@@ -3,8 +3,11 @@
 import os
 import socket
 import stat
+import subprocess
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kernelzoo.cli.stack import postgres
@@ -114,3 +117,20 @@ def test_a_postmaster_file_that_names_another_program_is_dropped(place: Place) -
     file.write_text("\n".join([str(os.getpid()), *"1234567"]))
     postgres._drop_stale_pid_file(place.postgres)
     assert not file.exists()
+
+
+def test_the_socket_of_a_killed_server_is_free_again_though_nobody_waited_for_it(
+    place: Place, tmp_path: Path
+) -> None:
+    zombie = subprocess.Popen(["true"])
+    while psutil.Process(zombie.pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    lines = [str(zombie.pid), str(place.postgres), "0", "5432", str(tmp_path), "", "0", "ready"]
+    place.postgres.mkdir(exist_ok=True)
+    (place.postgres / "postmaster.pid").write_text("\n".join(lines) + "\n")
+    own, other = (tmp_path / f".s.PGSQL.{port}.lock" for port in (5432, 5433))
+    own.write_text(f"{zombie.pid}\n")
+    other.write_text("1\n")
+    postgres._drop_stale_pid_file(place.postgres)
+    assert (own.exists(), other.exists()) == (False, True)
+    zombie.wait()
