@@ -1,5 +1,6 @@
 """What a visitor of the agent page is asked, told and promised, in real Chromium."""
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,15 +14,17 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from tests.running import eventually, rows
 
-WORKLOAD = Workload.parse("matmul:f32:m64k48n96")
+EXTENTS = itertools.count(96, 16)
 NO_SIMD = """WebAssembly.validate = () => false"""
 DENIED = "Object.defineProperty(navigator, 'webdriver', { value: false })"
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def job(stack: Stack) -> None:
+    """Work that no visitor before has done."""
+    workload = Workload.of("matmul", (64, 48, next(EXTENTS)))
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-        gateway.register(WORKLOAD, TargetKind.WASM)
+        gateway.register(workload, TargetKind.WASM)
 
 
 @pytest.fixture

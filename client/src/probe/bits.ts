@@ -2,7 +2,7 @@
 
 /**
  * A ratio this close to its margin may be on the other side of it: a neighbour that shares the core
- * slows one setting more, and the fma of one Zen machine is at 1.29 of 1.4.
+ * slows one setting more than the other.
  */
 const DOUBTFUL_WITHIN = 1.2;
 

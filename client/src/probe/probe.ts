@@ -34,7 +34,7 @@ const PAGE_BYTES = 65_536;
 /** Steps of the clock in the shortest sample, so that it is wrong by 10 % at the most. */
 const STEPS = 10;
 const COARSE_CLOCK_WITHIN = 1.15;
-/** For ρ: settings differ by 40 % and more, or not at all, and no margin is below a fifth. */
+/** For ρ: settings differ by 28 % and more, or not at all, and no margin is below a seventh. */
 const COARSE: RaceLimits = {
   sampleMs: 1,
   sameWithin: 1.08,

@@ -9,7 +9,7 @@ from services.tuner.microbench.registers import FLOPS, sums_of_products
 from services.tuner.microbench.streams import lines
 from services.tuner.microbench.tiles import TileLoop
 
-SUITE = 2
+SUITE = 3
 """Version of the suite: raise it when a probe, a margin, or the order of the list changes."""
 
 SIMD = ("simd128",)
@@ -45,8 +45,9 @@ class Probe:
 def suite() -> tuple[Probe, ...]:
     """In the order of the bits of the primitive vector.
 
-    Margins lie between what was measured and a tie, at least a fifth above a tie. Sums and products
-    are two instructions where fma is twice as fast, and in units of their own where it is a tie.
+    Margins lie between what was measured and a tie, at least a seventh above a tie: docs/adr/0009.
+    Sums and products are two instructions where fma is faster, and in units of their own where it
+    is a tie.
     """
     square = TileLoop(
         rows=4, columns=8, k=128, unroll_k=1, row_bytes=32, combined_splat=True, fma=False
@@ -56,7 +57,7 @@ def suite() -> tuple[Probe, ...]:
     return (
         Probe(
             primitive="fma",
-            margin=1.4,
+            margin=1.15,
             base=_tile(wide),
             advanced=_tile(replace(wide, fma=True)),
         ),
