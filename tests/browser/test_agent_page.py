@@ -25,6 +25,9 @@ WORKLOADS = (
     "matmul_i8+scales+bias:f32:m3k33n70",
     "gather:f32:m31k50n37",
 )
+PATIENCE_S = 100
+
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -71,7 +74,7 @@ def test_a_visitor_who_consents_measures_every_candidate_rightly_and_votes(
     page.get_by_label("Intensity").select_option("full")
     page.get_by_role("button", name="Start").click()
     page.get_by_role("button", name="Send this and start").click()
-    eventually(lambda: len(final_ballots(page)) == len(WORKLOADS), "a final ballot for each job")
+    eventually(lambda: len(final_ballots(page)) == len(WORKLOADS), "ballots", PATIENCE_S)
     session = page.evaluate("kernelzooAgent.state.session")
     assert session["isolated"] is True
     assert session["clockStepMs"] < 0.05, "an isolated page has the 5 µs clock"
@@ -106,7 +109,7 @@ def test_a_page_closed_in_mid_lease_is_continued_by_the_next_one(
     first.close()
     second = context.new_page()
     second.goto(f"{stack.url}/agent?start=1")
-    eventually(lambda: len(final_ballots(second)) == len(WORKLOADS), "the final ballots")
+    eventually(lambda: len(final_ballots(second)) == len(WORKLOADS), "ballots", PATIENCE_S)
     own = (
         "SELECT count(*), count(DISTINCT candidate_id) FROM measurement WHERE identity_id = "
         "(SELECT identity_id FROM agent_session ORDER BY id DESC LIMIT 1)"

@@ -195,6 +195,7 @@ def test_stop_and_forget_clears_everything_and_ends_the_agent(stack: Stack, page
     assert "kernelzoo:identity" in notes(page)
     page.get_by_role("button", name="Stop and forget me").click()
     page.get_by_text("Stopped and forgotten").wait_for()
+    page.wait_for_timeout(300)  # Until the test was told of what was on its way.
     asked = requests_of(page)
     page.wait_for_timeout(1_000)
     assert notes(page) == {}

@@ -41,11 +41,11 @@ def test_an_agent_tunes_both_targets_and_a_page_is_told_the_faster(
     stack: Stack, gateway: GatewayClient
 ) -> None:
     eventually(lambda: len(winners(gateway)) == len(BOTH), "a winner of each target", PATIENCE_S)
+    eventually(lambda: _all_tried(gateway), "compiling the space of this GPU")
     any_gpu, own = gateway.jobs(WORKLOAD.key, TargetKind.WEBGPU)
     assert (any_gpu.space, any_gpu.measurements) == ("any", 0)
     assert own.space == gpu_model("google", "swiftshader").name
     assert own.measurements > 0
-    assert own.compiled + own.failed == own.candidates > 0
     assert rows(stack, "SELECT count(*) FROM measurement WHERE verdict = 'rejected'") == [(0,)]
     assert rows(stack, "SELECT count(DISTINCT identity_id) FROM agent_session") == [(1,)]
 
@@ -56,6 +56,11 @@ def test_an_agent_tunes_both_targets_and_a_page_is_told_the_faster(
     assert b"@compute" in gateway.artifact(entry.webgpu.kernel)
     faster = min(BOTH, key=lambda kind: _best_ns(entry, kind))
     assert (entry.advice.target, entry.advice.basis) == (faster, "measured")
+
+
+def _all_tried(gateway: GatewayClient) -> bool:
+    _, own = gateway.jobs(WORKLOAD.key, TargetKind.WEBGPU)
+    return own.compiled + own.failed == own.candidates > 0
 
 
 def _best_ns(entry: ManifestEntry, kind: TargetKind) -> float:

@@ -193,7 +193,11 @@ function approve(): void {
 
 /** Ends the agent, and with it the session, whose token nobody else has. */
 function stop(): void {
-  worker?.terminate();
+  if (worker !== null) {
+    // What it has posted would still be heard, and a note kept that was to be forgotten.
+    worker.onmessage = null;
+    worker.terminate();
+  }
   worker = null;
   sent = NOTHING_SENT;
   byId("sent").replaceChildren();
