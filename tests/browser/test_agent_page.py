@@ -92,6 +92,16 @@ def test_a_visitor_who_consents_measures_every_candidate_rightly_and_votes(
     eventually(lambda: rows(stack, confirmed) == keys, "an entry for each job")
 
 
+OWN_BALLOTS = """
+SELECT count(DISTINCT workload_key) FROM ballot WHERE identity_id =
+  (SELECT identity_id FROM agent_session ORDER BY id DESC LIMIT 1)
+"""
+
+
+def phase(page: Page) -> str:
+    return str(page.evaluate("kernelzooAgent.state.phase"))
+
+
 def measured(page: Page) -> int:
     events = page.evaluate("kernelzooAgent.events")
     return sum(event["type"] == "measured" for event in events)
@@ -109,7 +119,11 @@ def test_a_page_closed_in_mid_lease_is_continued_by_the_next_one(
     first.close()
     second = context.new_page()
     second.goto(f"{stack.url}/agent?start=1")
-    eventually(lambda: len(final_ballots(second)) == len(WORKLOADS), "ballots", PATIENCE_S)
+    eventually(
+        lambda: rows(stack, OWN_BALLOTS) == [(len(WORKLOADS),)] and phase(second) == "waiting",
+        "a vote on each job, and nothing more to do",
+        PATIENCE_S,
+    )
     own = (
         "SELECT count(*), count(DISTINCT candidate_id) FROM measurement WHERE identity_id = "
         "(SELECT identity_id FROM agent_session ORDER BY id DESC LIMIT 1)"
