@@ -108,17 +108,17 @@ def _open(db: Database, space: tuple[Observation, ...]) -> int:
 
 def _vote(db: Database, world: World, race: Race, job_id: int) -> None:
     """What an honest agent has stored, and the entry of its class."""
-    times = {each.candidate.candidate_id: each.relative_time for each in race.observations}
-    identity_id, lease_id = _lease(db, world, race, job_id, list(times))
+    told = times(race)
+    identity_id, lease_id = _lease(db, world, race, job_id, list(told))
     device_class = str(race.device.device_class)
-    found = [_measurement(*each) for each in times.items()]
+    found = [_measurement(*each) for each in told.items()]
     fetch_one(db, measurements.accept(lease_id, identity_id, "", found))
     db.execute("UPDATE measurement SET verdict = 'verified' WHERE lease_id = %s", (lease_id,))
-    default, *_ = times
-    best = min(times, key=times.__getitem__)
-    winner = best if times[best] < times[default] * (1 - MARGIN) else default
+    default, *_ = told
+    best = min(told, key=told.__getitem__)
+    winner = best if told[best] < told[default] * (1 - MARGIN) else default
     evidence = Evidence(
-        ballots=QUORUM, weight=1, total_weight=1, relative_time=times[winner] / times[default]
+        ballots=QUORUM, weight=1, total_weight=1, relative_time=told[winner] / told[default]
     )
     confirmed = EntryState.CONFIRMED
     execute(db, zoo.publish(race.workload_key, device_class, winner, confirmed, evidence))

@@ -5,7 +5,6 @@ from kernelzoo.store.query import Statement
 CANDIDATES = "kernelzoo_candidates"
 LEASES = "kernelzoo_leases"
 """Sent by `accept_report` of the schema."""
-LEASES = "kernelzoo_leases"
 ZOO = "kernelzoo_zoo"
 
 
