@@ -9,16 +9,15 @@ own; everything else, PostgreSQL and this load with it, shares the others.
 import asyncio
 import time
 from argparse import Namespace
-from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from itertools import cycle, islice, takewhile
+from itertools import cycle, islice
 
 import psutil
 
 from bench.busy import Usage
 from bench.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_used_s
-from bench.load import Connection, Server, flat_out
+from bench.load import Connection, Server, flat_out, within
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from kernelzoo.cli.gateway_client import GatewayClient
@@ -183,16 +182,12 @@ def _report(lent: list[str]) -> bytes:
 def _rate(stack: Stack, sent: list[Sent], within_s: float) -> dict[str, Cell]:
     note(f"reporting on {len(sent)} leases")
     used_s = gateway_used_s(stack)
-    load = asyncio.run(flat_out(Server.at(stack.url), _requests(sent, within_s)))
+    requests = within((each.request for each in sent), within_s)
+    load = asyncio.run(flat_out(Server.at(stack.url), requests))
     used_s = gateway_used_s(stack) - used_s
     acknowledged = sent[: len(load.sent_ms)]
     lost = _lost(stack, acknowledged)
     return _row("as fast as accepted", acknowledged, load.elapsed_s, lost, used_s)
-
-
-def _requests(sent: list[Sent], within_s: float) -> Iterator[bytes]:
-    until_s = time.monotonic() + within_s
-    return (each.request for each in takewhile(lambda _: time.monotonic() < until_s, sent))
 
 
 def _killed(stack: Stack, sent: list[Sent], within_s: float) -> dict[str, Cell]:

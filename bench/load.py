@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -72,6 +73,12 @@ class Connection:
     async def close(self) -> None:
         self.writer.close()
         await self.writer.wait_closed()
+
+
+def within(requests: Iterable[bytes], seconds: float) -> Iterator[bytes]:
+    """As many as are asked for in this time from now."""
+    until_s = time.monotonic() + seconds
+    return takewhile(lambda _: time.monotonic() < until_s, requests)
 
 
 async def steady(server: Server, requests: Iterator[bytes], per_second: int) -> Load:

@@ -6,18 +6,17 @@ have an earlier answer and ask whether it is still good. Both kinds of requests 
 """
 
 import asyncio
-import time
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, islice, takewhile
+from itertools import accumulate, islice
 from random import Random
 
 import httpx2
 
 from bench.busy import Usage
 from bench.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_processes
-from bench.load import Server, flat_out, steady
+from bench.load import Server, flat_out, steady, within
 from bench.manifest import PER_SECOND, claims, manifest_path, row
 from bench.memory import watched
 from bench.options import parser, run
@@ -69,7 +68,8 @@ def measure(options: Namespace) -> Report:
         described = machine(gateway_on_core=gateway_apart(stack), classes=len(pages))
         before = Usage.now()
         with watched(gateway_processes(stack)) as memory:
-            fast = row(stack, "flat out", flat_out(server, _within(visits, options)))
+            asked = within(islice(visits, options.loads), options.seconds)
+            fast = row(stack, "flat out", flat_out(server, asked))
         due = islice(visits, PER_SECOND * STEADY_S)
         paced = row(stack, f"{PER_SECOND}/s", steady(server, due, PER_SECOND))
         described["others_busy"] = Usage.now().others_since(before)
@@ -77,11 +77,6 @@ def measure(options: Namespace) -> Report:
     rows = [fast, paced]
     growth = Claim.at_most("growth of the gateway's memory", memory.growth, "of it", MAX_GROWTH)
     return Report(name="page_loads", machine=described, rows=rows, claims=[*claims(*rows), growth])
-
-
-def _within(visits: Iterator[bytes], options: Namespace) -> Iterator[bytes]:
-    until_s = time.monotonic() + options.seconds
-    return takewhile(lambda _: time.monotonic() < until_s, islice(visits, options.loads))
 
 
 def _voted(stack: Stack, classes: int) -> list[str]:
