@@ -3,14 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, Protocol
-
-from playwright.sync_api import sync_playwright
 
 from bench.report import CannotMeasure
 from kernelzoo.serving import serving
-from workers.fleet.chromium import find_chromium, own_flags
+from workers.fleet.chromium import launched_chromium
 from workers.fleet.firefox import find_firefox, firefox_page
 
 HEADERS = {
@@ -49,13 +46,10 @@ def blank_site() -> Iterator[str]:
 
 @contextmanager
 def chromium() -> Iterator[Evaluates]:
-    with sync_playwright() as playwright:
-        path = find_chromium(Path(playwright.chromium.executable_path))
-        browser = playwright.chromium.launch(executable_path=path, args=list(own_flags()))
+    with launched_chromium() as browser:
         page = browser.new_page()
         page.set_default_timeout(0)
         yield page
-        browser.close()
 
 
 @contextmanager

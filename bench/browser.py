@@ -1,20 +1,19 @@
 """Chromium for benchmarks: every page in a process of its own, its answers as values."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from playwright.sync_api import Browser, Error, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page
 from pydantic import BaseModel
 
 from bench.report import CannotMeasure
 from kernelzoo.errors import StackError
 from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.leases import Lease
-from workers.fleet.chromium import find_chromium, own_flags
+from workers.fleet.chromium import launched_chromium
 
 Answer = TypeVar("Answer")
 
@@ -105,15 +104,12 @@ class BenchBrowser:
 @contextmanager
 def chromium(*more_flags: str) -> Iterator[Browser]:
     """Raises CannotMeasure when there is no Chromium."""
-    with sync_playwright() as playwright:
+    with ExitStack() as opened:
         try:
-            path = find_chromium(Path(playwright.chromium.executable_path))
+            browser = opened.enter_context(launched_chromium(*more_flags))
         except StackError as error:
             raise CannotMeasure(str(error)) from error
-        flags = [*own_flags(), *more_flags]
-        browser = playwright.chromium.launch(executable_path=path, args=flags)
         yield browser
-        browser.close()
 
 
 @contextmanager

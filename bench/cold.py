@@ -9,12 +9,11 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import msgspec
-from playwright.sync_api import Error, Page, sync_playwright
+from playwright.sync_api import Error, Page
 
 from bench.busy import Usage
 from bench.fresh_stack import fresh_stack
@@ -24,7 +23,7 @@ from bench.workloads import PAPER
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
-from workers.fleet.chromium import find_chromium, own_flags
+from workers.fleet.chromium import launched_chromium
 
 WORKLOAD = PAPER[0].workload
 RUNS = 5
@@ -157,11 +156,8 @@ def _tuned(page: Page, stack: Stack) -> list[Event]:
 
 @contextmanager
 def _blank_page() -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        path = find_chromium(Path(playwright.chromium.executable_path))
-        browser = playwright.chromium.launch(executable_path=path, args=list(own_flags()))
+    with launched_chromium() as browser:
         yield browser.new_page()
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -11,14 +11,12 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from playwright.sync_api import sync_playwright
-
 from bench.report import CannotMeasure
 from kernelzoo.domain.device import Hardware
 from kernelzoo.serving import serving
 from services.gateway.middleware import HEADERS
 from services.gateway.wire.sessions import SessionRequest
-from workers.fleet.chromium import find_chromium, own_flags
+from workers.fleet.chromium import launched_chromium
 from workers.fleet.firefox import find_firefox, firefox_page
 
 DIST = Path(__file__).parent.parent / "client" / "dist"
@@ -111,12 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def in_chromium(url: str) -> Iterator[None]:
-    with sync_playwright() as playwright:
-        path = find_chromium(Path(playwright.chromium.executable_path))
-        browser = playwright.chromium.launch(executable_path=path, args=list(own_flags()))
+    with launched_chromium() as browser:
         browser.new_page().goto(url)
         yield
-        browser.close()
 
 
 @contextmanager

@@ -11,15 +11,13 @@ import pty
 import subprocess
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 from urllib.parse import quote
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.place import Place
@@ -29,7 +27,7 @@ from kernelzoo.cli.stack.supervisor import Stack, running, tended
 from kernelzoo.cli.tune import winners_of
 from kernelzoo.domain.target import TargetKind
 from scripts.screen import drawn, final_lines
-from workers.fleet.chromium import find_chromium, own_flags
+from workers.fleet.chromium import launched_chromium
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 TALL = 760
@@ -58,20 +56,11 @@ def main() -> None:
     options.add_argument("--folder", type=Path, default=IMAGES)
     asked = options.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory() as scratch, chromium() as browser:
+    with TemporaryDirectory() as scratch, launched_chromium() as browser:
         if asked.only != "console":
             demo(browser, Path(scratch), asked.folder)
         if asked.only != "demo":
             console(browser, Path(scratch), asked.folder)
-
-
-@contextmanager
-def chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        path = find_chromium(Path(playwright.chromium.executable_path))
-        browser = playwright.chromium.launch(executable_path=path, args=list(own_flags()))
-        yield browser
-        browser.close()
 
 
 def demo(browser: Browser, scratch: Path, folder: Path) -> None:

@@ -1,21 +1,9 @@
-"""Headless Chromium as tests want it."""
+"""Pages as tests want them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
-
-from workers.fleet.chromium import find_chromium, own_flags
-
-
-@contextmanager
-def chromium(*flags: str) -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        path = find_chromium(Path(playwright.chromium.executable_path))
-        launched = playwright.chromium.launch(executable_path=path, args=[*own_flags(), *flags])
-        yield launched
-        launched.close()
+from playwright.sync_api import BrowserContext, Page
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext
 
 from kernelzoo.cli.stack.supervisor import Stack
-from tests.browser.browsers import chromium
 from tests.running import running_stack
+from workers.fleet.chromium import launched_chromium
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def browser(stack: Stack) -> Iterator[Browser]:  # noqa: ARG001
     """Closed before its stack, which ends every process below this one."""
-    with chromium() as launched:
+    with launched_chromium() as launched:
         yield launched
 
 

@@ -10,9 +10,9 @@ from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from tests.browser.browsers import chromium
 from tests.browser.sites import site
 from tests.running import eventually, rows
+from workers.fleet.chromium import launched_chromium
 from workers.fleet.gpu import Gpu, gpu_flags
 
 KEY = "matmul+bias:f16:m5k20n12"
@@ -36,7 +36,7 @@ USE = """async ([url, key, values, one]) => {
 
 @pytest.fixture(scope="module")
 def page(stack: Stack) -> Iterator[Page]:
-    with chromium(*gpu_flags(Gpu.SOFTWARE)) as browser, site({}) as address:
+    with launched_chromium(*gpu_flags(Gpu.SOFTWARE)) as browser, site({}) as address:
         yield _measured(stack, browser, address)
 
 

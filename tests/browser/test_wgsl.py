@@ -3,12 +3,11 @@ output is right."""
 
 import base64
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.gpu import gpu_model
@@ -20,7 +19,7 @@ from services.tuner.space import lite_space
 from tests.browser.sites import site
 from tests.unit.tuner.execution import NUMPY, Floats, inputs_of
 from tests.unit.tuner.reference import reference
-from workers.fleet.chromium import find_chromium, own_flags
+from workers.fleet.chromium import launched_chromium
 
 FLAGS = (
     "--enable-unsafe-webgpu",
@@ -101,14 +100,10 @@ CACHED_KEY = "matmul:f32:m64k32n64"
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
-    with sync_playwright() as playwright, site({}) as address:
-        path = find_chromium(Path(playwright.chromium.executable_path))
-        flags = [*own_flags(), *FLAGS]
-        browser = playwright.chromium.launch(executable_path=path, args=flags)
+    with launched_chromium(*FLAGS) as browser, site({}) as address:
         made = browser.new_page()
         made.goto(address)
         yield made
-        browser.close()
 
 
 def in_page(page: Page, artifact: Artifact, inputs: list[Floats]) -> Floats:

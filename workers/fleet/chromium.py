@@ -3,15 +3,15 @@
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
 from playwright.async_api import BrowserType, ConsoleMessage, Error, Page
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from kernelzoo.errors import StackError
 from workers.fleet.browsers import Launch, PageLost, Tab
@@ -62,6 +62,17 @@ def find_chromium(playwrights: Path, which: Callable[[str], str | None] = shutil
         "no Chromium is installed; install one with `apt-get install chromium` "
         "or `.venv/bin/playwright install --with-deps chromium`"
     )
+
+
+@contextmanager
+def launched_chromium(*more_flags: str) -> Iterator[Browser]:
+    """Headless, with a profile of its own. Raises StackError where there is no Chromium."""
+    with sync_playwright() as playwright:
+        path = find_chromium(Path(playwright.chromium.executable_path))
+        flags = [*own_flags(), *more_flags]
+        browser = playwright.chromium.launch(executable_path=path, args=flags)
+        yield browser
+        browser.close()
 
 
 def _is_snap(program: Path) -> bool:
