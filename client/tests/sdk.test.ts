@@ -5,65 +5,9 @@ import { build } from "esbuild";
 import { sdk } from "../bundles.js";
 import { KernelZoo, type KernelZooError } from "../src/sdk/index.js";
 import { registerCommand } from "../src/sdk/names.js";
-import type { FailureReport, KernelWire, Manifest } from "../src/wire/types.js";
-import { bytesOf, type Tiny, tinyKernel, tinyPackedKernel } from "./kernels.js";
-
-const ELEMENTS = 8;
-const KEY = `add:f32:n${ELEMENTS}`;
-const CLASS = "0123456789abcdef:r1-0:wasm+simd128";
-const TINY: readonly Tiny[] = ["add", "subtract", "trap", "negate"];
-
-const NO_GROUNDS = { classes: 1, relative_time: null, neighbour: null } as const;
-
-function manifestOf(kernel: KernelWire, missing: string[] = []): Manifest {
-  return {
-    manifest: 1,
-    set: KEY,
-    device_classes: [CLASS],
-    entries: [
-      {
-        workload: KEY,
-        flops: ELEMENTS,
-        wasm: {
-          tolerance: 1e-6,
-          level: "exact",
-          kernel,
-          fallback: tinyKernel("add", ELEMENTS),
-          state: "confirmed",
-          version: 3,
-          evidence: {
-            ...{ ballots: 5, weight: 20, total_weight: 25, relative_time: 0.6 },
-            engines: [{ name: "Chromium", major: 156, ballots: 5 }],
-          },
-          timing: null,
-          grounds: { ...NO_GROUNDS, identities: 5, rho_distance: 0 },
-        },
-        webgpu: null,
-        advice: { target: "wasm", basis: "none" },
-      },
-    ],
-    missing,
-    signatures: [],
-  };
-}
-
-/** Serves kernels by content and `manifest` for everything else; answers what was asked for. */
-function serve(t: TestContext, manifest: Response | Manifest): string[] {
-  const asked: string[] = [];
-  const bodies = new Map(TINY.map((name) => [tinyKernel(name, 1).url, bytesOf(name)]));
-  t.mock.method(globalThis, "fetch", async (url: URL) => {
-    asked.push(url.pathname);
-    const body = bodies.get(url.pathname);
-    if (body !== undefined) return new Response(body);
-    return manifest instanceof Response ? manifest : Response.json(manifest);
-  });
-  return asked;
-}
-
-const filled = (value: number): number[] => new Array(ELEMENTS).fill(value);
-
-const open = (): Promise<KernelZoo> =>
-  KernelZoo.open("http://zoo.test/somewhere", { deviceClass: CLASS });
+import type { FailureReport, Manifest } from "../src/wire/types.js";
+import { bytesOf, tinyKernel } from "./kernels.js";
+import { CLASS, ELEMENTS, filled, KEY, manifestOf, open, serve } from "./zoo.js";
 
 test("a kernel runs on its inputs and says what it is", async (t) => {
   const asked = serve(t, manifestOf(tinyKernel("add", ELEMENTS)));
@@ -175,68 +119,6 @@ test("a set comes in one request, by workload", async (t) => {
   const kernels = await (await open()).set("my-model");
   assert.deepEqual([...kernels.keys()], [KEY]);
   assert.equal(asked[0], `/v1/zoo/my-model/${CLASS}`);
-});
-
-/** The plain workload, and the one that is the same but for a constant b. */
-function manifestOfBoth(): Manifest {
-  const plain = manifestOf(tinyKernel("add", ELEMENTS));
-  const [entry] = manifestOf(tinyPackedKernel(ELEMENTS)).entries;
-  assert.ok(entry !== undefined);
-  return { ...plain, entries: [...plain.entries, { ...entry, workload: `${KEY}:constant=b` }] };
-}
-
-test("weights that stay the same are packed once for the kernel that wants them so", async (t) => {
-  const asked = serve(t, manifestOfBoth());
-  const kernel = await (await open()).kernel(KEY, { constant: { b: filled(3) } });
-  assert.equal(kernel.info.workload, `${KEY}:constant=b`);
-  assert.deepEqual([...kernel.run({ a: filled(2) })], filled(5));
-  assert.deepEqual([...kernel.run({ a: filled(4) })], filled(7));
-  kernel.setConstants({ b: filled(10) });
-  assert.deepEqual([...kernel.run()], filled(14));
-  assert.deepEqual(Object.keys(kernel.inputs), ["a"]);
-  assert.deepEqual(kernel.shapes.b, [ELEMENTS]);
-  assert.equal((await kernel.verify()).ok, true);
-  assert.equal(asked.filter((path) => path.startsWith("/v1/zoo")).length, 1);
-});
-
-test("a page that changes its weights is never served a kernel that wants them packed", async (t) => {
-  serve(t, manifestOfBoth());
-  const kernel = await (await open()).kernel(KEY);
-  assert.equal(kernel.info.workload, KEY);
-  assert.equal(kernel.run({ a: filled(2), b: filled(3) })[0], 5);
-});
-
-test("weights that stay the same are welcome where the zoo has nothing for them", async (t) => {
-  serve(t, manifestOf(tinyKernel("add", ELEMENTS)));
-  const kernel = await (await open()).kernel(KEY, { constant: { b: filled(3) } });
-  assert.equal(kernel.info.workload, KEY);
-  assert.equal(kernel.run({ a: filled(2) })[0], 5);
-});
-
-test("constant inputs have their values before the first run and no others in a run", async (t) => {
-  serve(t, { ...manifestOfBoth(), set: "my-model" });
-  const kernel = (await (await open()).set("my-model")).get(`${KEY}:constant=b`);
-  assert.ok(kernel !== undefined);
-  assert.throws(() => kernel.run(), /Input b is constant and has no values.*setConstants/);
-  assert.throws(() => kernel.setConstants({ b: [1] }), /1 entries; .* takes 8/);
-  assert.throws(() => kernel.setConstants({ a: filled(1) }), /Input a is not constant/);
-  kernel.setConstants({ b: filled(3) });
-  assert.throws(() => kernel.run({ b: filled(4) }), /Input b is constant. Change it/);
-  assert.equal(kernel.run({ a: filled(1) })[0], 4);
-});
-
-test("inputs are of the types that the workload says", async (t) => {
-  const add = tinyKernel("add", ELEMENTS);
-  const [a, b, c] = add.tensors;
-  assert.ok(a && b && c);
-  const tensors = [a, { ...b, name: "indices", dtype: "i32" as const, limit: 9 }, c];
-  const manifest = manifestOf({ ...add, tensors });
-  const key = "gather:f32:m8k9n1";
-  serve(t, { ...manifest, entries: manifest.entries.map((e) => ({ ...e, workload: key })) });
-  const { inputs } = await (await open()).kernel(key);
-  const indices: Int32Array = inputs.indices;
-  assert.ok(indices instanceof Int32Array && inputs.a instanceof Float32Array);
-  assert.equal(indices.length, ELEMENTS);
 });
 
 test("while the zoo is away the browser's copy of the manifest serves", async (t) => {

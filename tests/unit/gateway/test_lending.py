@@ -3,59 +3,19 @@
 from dataclasses import replace
 from random import Random
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from kernelzoo.domain.lease import FINALISTS, LEADERS, Role, voters
-from kernelzoo.store.prospects import ProspectRow
-from services.gateway.lending import KNOWN_BY, Plan, Terms, plan
-
-ALONE = Terms(
-    reference_id="default",
-    limit=8,
-    cover=1,
-    quorum=1,
-    sharers=1,
-    recheck=0,
-    closed=False,
+from services.gateway.lending import KNOWN_BY, Plan, plan
+from tests.unit.gateway.spaces import (
+    ALONE,
+    COVERED,
+    FIVE,
+    SPACE,
+    STRANGERS,
+    measured,
+    names,
+    new,
+    planned,
 )
-STRANGERS = replace(ALONE, cover=2)
-FIVE = replace(ALONE, quorum=5, sharers=5)
-
-
-def new(place: int) -> ProspectRow:
-    return ProspectRow(
-        candidate_id=f"k{place:02}",
-        compiled=True,
-        mine=False,
-        again=False,
-        held=False,
-        answered=0,
-        lent=0,
-        known_by=0,
-        relative_time=None,
-        champion=False,
-        similar=None,
-    )
-
-
-def measured(place: int, by: int = 1, *, mine: bool = False) -> ProspectRow:
-    """By others of the class; later ones are faster."""
-    return replace(new(place), answered=by, known_by=by, mine=mine, relative_time=1 - place / 100)
-
-
-SPACE = [new(place) for place in range(20)]
-COVERED = [measured(place) for place in range(20)]
-
-
-def planned(space: list[ProspectRow], terms: Terms) -> Plan:
-    found = plan(space, terms, Random(1))
-    assert found is not None
-    return found
-
-
-def names(found: Plan, role: Role) -> list[str]:
-    return [name for name, given in found.items if given is role]
 
 
 def test_who_is_alone_is_lent_the_first_of_the_space() -> None:
@@ -243,96 +203,3 @@ def test_controls_are_drawn_as_often_as_they_are_asked_for() -> None:
 def test_no_lease_is_made_for_a_control_alone() -> None:
     space = [measured(place, KNOWN_BY, mine=True) for place in range(9)]
     assert planned(space, replace(ALONE, recheck=1)).items == ()
-
-
-prospects = st.lists(
-    st.builds(
-        ProspectRow,
-        candidate_id=st.sampled_from([f"k{place:02}" for place in range(40)]),
-        compiled=st.booleans(),
-        mine=st.booleans(),
-        held=st.booleans(),
-        answered=st.integers(0, 5),
-        lent=st.integers(0, 3),
-        known_by=st.integers(0, 5),
-        relative_time=st.none() | st.floats(0.1, 3),
-        champion=st.booleans(),
-        similar=st.sampled_from([None, 0, 1]),
-    ),
-    unique_by=lambda p: p.candidate_id,
-    max_size=40,
-)
-terms = st.builds(
-    Terms,
-    reference_id=st.just("k00"),
-    limit=st.integers(1, 16),
-    cover=st.sampled_from([1, 2]),
-    quorum=st.integers(1, 5),
-    sharers=st.integers(1, 30),
-    recheck=st.sampled_from([0.0, 0.3, 1.0]),
-    closed=st.booleans(),
-)
-
-
-@settings(deadline=None)
-@given(space=prospects, terms=terms, seed=st.integers(0, 1000))
-def test_a_plan_lends_what_can_be_lent_once_within_the_limit_and_closes_when_nothing_is_left(
-    space: list[ProspectRow], terms: Terms, seed: int
-) -> None:
-    found = plan(space, terms, Random(seed))
-    if found is None:
-        return
-    rows = {each.candidate_id: each for each in space}
-    lent = [name for name, _ in found.items]
-    assert len(set(lent)) == len(lent) <= terms.limit
-    assert len(names(found, Role.CONTROL)) <= 1
-    for name, role in found.items:
-        row = rows[name]
-        assert row.compiled
-        assert not row.held
-        assert not row.mine or role is Role.CONTROL
-        assert role is not Role.CHAMPION or row.champion
-        assert role is not Role.CONTROL or row.known_by >= KNOWN_BY
-    assert not (found.closing and found.unmeasured)
-    if found.closing and not terms.closed:
-        after = [row for row in space if not row.mine and row.candidate_id not in lent]
-        assert all(row.answered >= terms.cover for row in after)
-
-
-@settings(deadline=None)
-@given(
-    size=st.integers(1, 40),
-    agents=st.integers(1, 12),
-    cover=st.sampled_from([1, 2]),
-    quorum=st.integers(1, 6),
-)
-def test_a_crowd_measures_all_of_a_space_and_the_first_two_as_often_as_a_quorum_asks(
-    size: int, agents: int, cover: int, quorum: int
-) -> None:
-    """In turn, each answering at once; a kernel's time is its place."""
-    measured_by: list[set[int]] = [set() for _ in range(size)]
-    closed: set[int] = set()
-    for turn in range(agents * (2 * size + 3)):
-        one = turn % agents
-        if one in closed:
-            continue
-        space = [
-            replace(
-                new(place),
-                mine=one in by,
-                answered=len(by - {one}),
-                relative_time=1 + place if by else None,
-            )
-            for place, by in enumerate(measured_by)
-        ]
-        terms = replace(ALONE, cover=cover, sharers=agents, quorum=quorum)
-        found = plan(space, terms, Random(turn))
-        assert found is not None, "nobody holds anything"
-        for name, _ in found.items:
-            measured_by[int(name[1:])].add(one)
-        closed |= {one} if found.closing else set()
-    assert closed == set(range(agents))
-    assert all(len(by) >= min(cover, agents) for by in measured_by)
-    assert all(len(by) >= min(quorum, agents) for by in measured_by[:1])
-    led = LEADERS if cover > 1 else FINALISTS
-    assert all(len(by) == agents for by in measured_by[: min(led, size) - 1])
