@@ -12,9 +12,8 @@ CLIENT_SOURCES := $(shell find client -path client/node_modules -prune -o -path 
 PAGE_SOURCES := $(wildcard bench/page/*.* bench/page/src/*.ts bench/page/src/*/*.ts)
 BENCHES := compile kernels_wasm ablation manifest cold
 IMAGES := gateway compile aggregate fleet
-# Tests that start browsers want the machine for themselves; of the others the longest come first.
-SIDE_BY_SIDE := tests/images tests/chart tests/database tests/unit
-ALONE := tests/browser tests/e2e
+# Two files at a time, the longest first: those that start whole stacks and browsers.
+TESTS := tests/e2e tests/browser tests/images tests/chart tests/database tests/unit
 ARGS ?=
 
 .PHONY: help demo up compose test check static unit bench bench-page build generate lock clean setup
@@ -33,8 +32,7 @@ compose:  ## Run the images under Docker Compose, with Prometheus and Grafana
 	@docker compose up --build --detach --wait $(ARGS)
 
 test: setup .venv/.monitoring tests/chart/schemas/node_modules/.installed  ## All tests: unit, database, browser, end to end, client
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(SIDE_BY_SIDE) $(ARGS)
-	@$(BIN)/python -m pytest $(ALONE) $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 	@npm --prefix client test --silent
 
 check: static unit  ## Format, lint, types, imports, unit tests: the fast part

@@ -105,13 +105,18 @@ def test_a_fleet_measures_a_workload_to_the_end_in_every_engine(
 
 def browsers(fleet: psutil.Popen, words: tuple[str, ...]) -> list[psutil.Process]:
     """The browsers themselves, not the processes that they start for their tabs."""
-    return [
-        process
-        for process in fleet.children(recursive=True)
-        if process.status() != psutil.STATUS_ZOMBIE
-        and process.name().startswith(words)
-        and "--type=" not in " ".join(process.cmdline())
-    ]
+    return [each for each in fleet.children(recursive=True) if _is_browser(each, words)]
+
+
+def _is_browser(process: psutil.Process, words: tuple[str, ...]) -> bool:
+    try:
+        return (
+            process.status() != psutil.STATUS_ZOMBIE
+            and process.name().startswith(words)
+            and "--type=" not in " ".join(process.cmdline())
+        )
+    except psutil.NoSuchProcess:  # It ended while it was looked at, as a tab's may.
+        return False
 
 
 NAMES = {
