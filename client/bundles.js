@@ -31,5 +31,6 @@ export const pages = {
     "agent-page": "src/agent/page.ts",
     "agent-worker": "src/agent/worker.ts",
     console: "src/console/page.ts",
+    style: "src/style/style.css",
   },
 };
