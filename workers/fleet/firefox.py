@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ class Firefox:
         self._address.unlink(missing_ok=True)
         self._ids = count(1)
         self._connection: ClientConnection | None = None
+        self._connected = ExitStack()
         self._tab = ""
         command = (str(program), "--headless", "--remote-debugging-port=0", "--no-remote")
         self._process = BrowserProcess.start(
@@ -91,6 +92,7 @@ class Firefox:
 
     def kill(self) -> None:
         self._process.kill()
+        self._connected.close()
 
     def _dial(self) -> ClientConnection:
         until_s = time.monotonic() + START_S
@@ -98,7 +100,8 @@ class Firefox:
             self._process.insist()
             with suppress(OSError, ValueError, KeyError, WebSocketException):
                 at = json.loads(self._address.read_text())
-                return connect(f"ws://{at['ws_host']}:{at['ws_port']}/session", max_size=None)
+                url = f"ws://{at['ws_host']}:{at['ws_port']}/session"
+                return self._connected.enter_context(connect(url, max_size=None))
             time.sleep(0.1)
         raise PageLost(f"Firefox did not listen within {START_S} s")
 

@@ -16,9 +16,9 @@ SERVED = set(re.findall(r'"-Q", "(\w+)"', (ROOT / "docker/Dockerfile").read_text
 def app(monkeypatch: pytest.MonkeyPatch) -> Celery:
     monkeypatch.setenv("KERNELZOO_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
     monkeypatch.setenv("KERNELZOO_REDIS_URL", "redis://127.0.0.1:1/0")
-    from workers.app import create
+    from workers.app import app as workers  # Importing it asks for the settings.
 
-    return create()
+    return workers
 
 
 def test_every_periodic_job_is_a_task_on_a_queue_that_is_served(app: Celery) -> None:
