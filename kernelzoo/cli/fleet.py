@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from kernelzoo.cli.fleet_view import fleet_lines, fleet_table
+from kernelzoo.cli.gateway_client import OPERATOR_KEY
 from kernelzoo.cli.live import live_display
 from kernelzoo.cli.options import (
     STATE,
@@ -15,7 +16,7 @@ from kernelzoo.cli.options import (
     UrlOption,
     parse_targets,
 )
-from kernelzoo.cli.reach import OPERATOR_KEY, reach
+from kernelzoo.cli.reach import reach
 from kernelzoo.cli.stack.child import Child, ask_to_end, await_end, spawn
 from kernelzoo.cli.stack.descendants import adopt_orphans, descendants, kill_all
 from kernelzoo.cli.stack.keys import Keys

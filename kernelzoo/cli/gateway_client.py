@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from http import HTTPStatus
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote
@@ -28,6 +29,10 @@ from services.gateway.wire.results import ClaimsAccepted, ClaimsRequest, Results
 from services.gateway.wire.zoo import Device, DeviceList, Manifest, ZooEntry, ZooList
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
+
+OPERATOR_KEY = "KERNELZOO_OPERATOR_KEY"
+APPLICATION_KEY = "KERNELZOO_KEY"
+WRONG_KEY = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,7 +156,7 @@ class GatewayClient:
                 "or name another gateway with --url"
             ) from error
         if response.is_error:
-            raise InvalidInput(f"{self.url} refused: {_detail(response)}")
+            raise InvalidInput(f"{self.url} refused: {_detail(response)}{_remedy(response)}")
         return response
 
 
@@ -169,3 +174,13 @@ def _detail(response: httpx2.Response) -> str:
             f"status {response.status_code}, and not in a gateway's words; "
             "look whether a kernelzoo gateway listens there"
         )
+
+
+def _remedy(response: httpx2.Response) -> str:
+    """Where a command finds the key that a header is to hold."""
+    if response.status_code not in WRONG_KEY:
+        return ""
+    return (
+        f"; set {OPERATOR_KEY} to the key that the gateway was started with, or {APPLICATION_KEY} "
+        "to an application's"
+    )

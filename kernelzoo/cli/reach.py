@@ -3,14 +3,11 @@
 import os
 from pathlib import Path
 
-from kernelzoo.cli.gateway_client import GatewayClient
+from kernelzoo.cli.gateway_client import APPLICATION_KEY, OPERATOR_KEY, GatewayClient
 from kernelzoo.cli.stack.keys import read_or_make_keys
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.record import running_stack
 from kernelzoo.errors import InvalidInput
-
-OPERATOR_KEY = "KERNELZOO_OPERATOR_KEY"
-APPLICATION_KEY = "KERNELZOO_KEY"
 
 
 def reach(state: Path, url: str | None) -> GatewayClient:

@@ -60,6 +60,14 @@ def test_an_application_is_made_listed_rotated_and_disabled(run: Run, http: Test
     assert isinstance(wrong.exception, InvalidInput)
 
 
+@pytest.mark.parametrize("key", ["", "wrong"])
+def test_without_the_key_the_command_says_where_it_belongs(http: TestClient, key: str) -> None:
+    client = GatewayClient(url="http://zoo.test", operator_key=key)
+    client._http = http
+    with pytest.raises(InvalidInput, match=r"operator.*; set KERNELZOO_OPERATOR_KEY to the key"):
+        client.applications()
+
+
 @pytest.mark.usefixtures("job_id")
 def test_a_bundle_is_written_and_verified_by_its_key(run: Run, tmp_path: Path) -> None:
     place = str(tmp_path / "kernels.zip")
