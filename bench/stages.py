@@ -1,4 +1,4 @@
-"""The steps of `services.tuner.compile.compilation`, timed one by one."""
+"""The steps of `services.tuner.compile`, timed one by one."""
 
 from itertools import pairwise
 from time import perf_counter_ns
@@ -8,13 +8,19 @@ from services.tuner.config import ContractionConfig
 from services.tuner.extents import Extents
 from services.tuner.frontend.contraction import scheduled
 from services.tuner.frontend.lowering import lowered, visited
-from services.tuner.passes.pipeline import Freedom, run_passes
+from services.tuner.halves import halves_of
+from services.tuner.passes.pipeline import Freedom, run_gpu_passes, run_passes
 from services.tuner.passes.switches import ALL_PASSES
 from services.tuner.wasm.assembler import assemble
 from services.tuner.wasm.lowering import lower
+from services.tuner.webgpu.families import gpu_programs
+from services.tuner.wgsl.module import printed
 
 STAGES = ("schedule", "tvm_lower", "visit", "passes", "wasm_lower", "encode")
 """TVM's schedule, TVM's passes, the visit into our IR, our passes, instructions, bytes."""
+
+GPU_STAGES = ("schedule", "passes", "print")
+"""Our loop nests, our passes, text."""
 
 
 def stage_times_ns(candidate: Candidate) -> tuple[int, ...]:
@@ -32,5 +38,18 @@ def stage_times_ns(candidate: Candidate) -> tuple[int, ...]:
     instructions = lower(program, ALL_PASSES).function
     at.append(perf_counter_ns())
     assemble(instructions)
+    at.append(perf_counter_ns())
+    return tuple(end - start for start, end in pairwise(at))
+
+
+def gpu_stage_times_ns(candidate: Candidate) -> tuple[int, ...]:
+    """One compilation for WebGPU; times in the order of GPU_STAGES."""
+    names = tuple(tensor.name for tensor in candidate.workload.tensors)
+    at = [perf_counter_ns()]
+    programs = gpu_programs(candidate)
+    at.append(perf_counter_ns())
+    programs = tuple(map(run_gpu_passes, programs))
+    at.append(perf_counter_ns())
+    printed(programs, names, halves_of(candidate))
     at.append(perf_counter_ns())
     return tuple(end - start for start, end in pairwise(at))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -108,10 +109,13 @@ def outcome_of(stack: Stack, rule: Rule, crowd: Crowd) -> Outcome:
 
 
 def settle(stack: Stack) -> None:
-    """Waits until all that was told is verified and counted. Raises StackError."""
-    until_s = time.monotonic() + SETTLE_S
+    """Waits until all that was told is verified and counted. Raises StackError when there is no
+    progress for `SETTLE_S`."""
+    fewest, until_s = sys.maxsize, 0.0
     with connected(stack.postgres.url) as db:
         while (left := fetch_one(db, ballots.unsettled())) and left.rows:
+            if left.rows < fewest:
+                fewest, until_s = left.rows, time.monotonic() + SETTLE_S
             _wait(until_s, f"{left.rows} rows are not settled; read {stack.log('aggregate')}")
 
 

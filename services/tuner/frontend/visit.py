@@ -6,9 +6,9 @@ variable of its own (`Let`) around the store.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import repeat
 
+from msgspec.structs import replace
 from tvm import tirx
 
 from kernelzoo.errors import UnsupportedProgram

@@ -1,15 +1,15 @@
 """Affine forms of loop variables: every index and every guard of the loop IR is one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 Range = tuple[int, int]
 """Inclusive smallest and largest value of a loop variable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Affine:
+class Affine(Struct, frozen=True, kw_only=True, gc=False):
     """`constant + Σ coefficient·variable`. `terms` is sorted by variable, without zeros."""
 
     constant: int

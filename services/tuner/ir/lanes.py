@@ -1,5 +1,7 @@
 """How many lanes a value has, and of which element."""
 
+from collections.abc import Callable
+
 from services.tuner.ir.kinds import Element
 from services.tuner.ir.nodes import (
     Binary,
@@ -24,27 +26,23 @@ from services.tuner.ir.unsupported import unsupported
 
 
 def lanes_of(expression: Expression) -> int:
-    match expression:
-        case (
-            MultiplyAdd(left=operand)
-            | Binary(left=operand)
-            | Compare(left=operand)
-            | Shuffle(left=operand)
-        ):
-            return lanes_of(operand)
-        case Load(lanes=lanes) | Const(lanes=lanes) | Broadcast(lanes=lanes):
-            return lanes
-        case Read(register=register):
-            return register.lanes
-        case ExtractLane() | IndexValue() | SubgroupReduce():
-            return 1
-        case Lanes(values=parts):
-            return len(parts)
-        case Cast(value=operand) | Bitcast(value=operand) | Call(argument=operand):
-            return lanes_of(operand)
-        case Select(then=operand):
-            return lanes_of(operand)
-    raise unsupported(expression, "lane counting")
+    lanes = _LANES.get(type(expression))
+    if lanes is None:
+        raise unsupported(expression, "lane counting")
+    return lanes(expression)
+
+
+_LANES: dict[type[Expression], Callable[..., int]] = {
+    **dict.fromkeys((MultiplyAdd, Binary, Compare, Shuffle), lambda e: lanes_of(e.left)),
+    **dict.fromkeys((Load, Const, Broadcast), lambda e: e.lanes),
+    Read: lambda e: e.register.lanes,
+    **dict.fromkeys((ExtractLane, IndexValue, SubgroupReduce), lambda _: 1),
+    Lanes: lambda e: len(e.values),
+    **dict.fromkeys((Cast, Bitcast), lambda e: lanes_of(e.value)),
+    Call: lambda e: lanes_of(e.argument),
+    Select: lambda e: lanes_of(e.then),
+}
+"""A table, since passes ask it of every store."""
 
 
 def element_of(expression: Expression) -> Element:

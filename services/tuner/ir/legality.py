@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import gcd
 
+from msgspec import structs
+
 from services.tuner.ir.affine import Affine, Range
 from services.tuner.ir.kinds import BinaryOp, Element, LoopKind, Scope
 from services.tuner.ir.lanes import element_of, lanes_of
@@ -85,7 +87,7 @@ def _statement(statement: Statement, scope: _Scope) -> Iterator[str]:
     match statement:
         case Store(value=SubgroupReduce() as reduced) | Assign(value=SubgroupReduce() as reduced):
             yield from _reduction(reduced, scope)
-            yield from _statement(replace(statement, value=reduced.value), scope)
+            yield from _statement(structs.replace(statement, value=reduced.value), scope)
         case Store(buffer=buffer, index=index, value=value):
             yield from _value(value, scope)
             yield from _access(buffer, index, lanes_of(value), scope)

@@ -1,7 +1,8 @@
 """Walking and rebuilding expressions and blocks."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.nodes import (

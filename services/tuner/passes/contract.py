@@ -1,6 +1,6 @@
 """Products that are added become multiply-adds."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from services.tuner.ir.kinds import BinaryOp
 from services.tuner.ir.nodes import Binary, Expression, MultiplyAdd, Program

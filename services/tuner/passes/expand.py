@@ -5,7 +5,8 @@ them, or where memory is not consecutive.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine, Range
@@ -38,6 +39,8 @@ MAX_STORES = 20_000
 Constants = Mapping[str, int]
 """Values of the unrolled variables at this point."""
 
+Ranges = Mapping[str, Range]
+
 
 def expand(program: Program, *, gathers: bool = False) -> Program:
     """`gathers` lets four lanes come from places of a local buffer that are not consecutive."""
@@ -59,41 +62,46 @@ class _Expansion:
         self._stores = 0
         self._shapes: dict[int, tuple[tuple[Store, ...], bool]] = {}
 
-    def block(self, block: Block, at: Constants, ranges: Mapping[str, Range]) -> Block:
-        return tuple(new for s in block for new in self._statement(s, at, ranges))
+    def block(self, block: Block, at: Constants, ranges: Ranges) -> Block:
+        out: list[Statement] = []
+        self._block(block, at, ranges, out)
+        return tuple(out)
+
+    def _block(self, block: Block, at: Constants, ranges: Ranges, out: list[Statement]) -> None:
+        """Appends to `out`: what stands in many unrolled loops passes no hands on its way there."""
+        for statement in block:
+            self._statement(statement, at, ranges, out)
 
     def _statement(
-        self, statement: Statement, at: Constants, ranges: Mapping[str, Range]
-    ) -> Iterator[Statement]:
+        self, statement: Statement, at: Constants, ranges: Ranges, out: list[Statement]
+    ) -> None:
         match statement:
             case Loop(kind=LoopKind.UNROLLED, var=var, extent=extent, body=body):
                 for value in range(extent):
-                    yield from self.block(body, {**at, var: value}, ranges)
+                    self._block(body, {**at, var: value}, ranges, out)
             case Loop(kind=LoopKind.VECTOR):
-                yield from self._vector(statement, at, ranges)
+                self._vector(statement, at, ranges, out)
             case Loop(var=var, extent=extent, body=body):
-                inside = {**ranges, var: (0, extent - 1)}
-                expanded = self.block(body, at, inside)
+                expanded = self.block(body, at, {**ranges, var: (0, extent - 1)})
                 if expanded:
-                    yield replace(statement, body=expanded)
+                    out.append(replace(statement, body=expanded))
             case Store():
-                yield self._store(statement, at, None)
+                out.append(self._store(statement, at, None))
             case Let(var=var, value=value, low=low, high=high, body=body):
                 expanded = self.block(body, at, {**ranges, var: (low, high)})
                 if expanded:
-                    yield replace(statement, value=self._value(value, at, None), body=expanded)
+                    moved = self._value(value, at, None)
+                    out.append(replace(statement, value=moved, body=expanded))
             case If():
-                yield from self._decided(statement, at, ranges)
+                out.extend(self._decided(statement, at, ranges))
             case Allocate(body=body):
-                yield replace(statement, body=self.block(body, at, ranges))
+                out.append(replace(statement, body=self.block(body, at, ranges)))
             case Barrier():
-                yield statement
+                out.append(statement)
             case _:
                 raise unsupported(statement, "expansion")
 
-    def _decided(
-        self, statement: If, at: Constants, ranges: Mapping[str, Range]
-    ) -> Iterator[Statement]:
+    def _decided(self, statement: If, at: Constants, ranges: Ranges) -> Block:
         bounds = tuple(
             Bound(index=self._index(bound.index, at), limit=bound.limit)
             for bound in statement.bounds
@@ -103,26 +111,23 @@ class _Expansion:
         otherwise = self.block(statement.otherwise, at, ranges)
         undecided = tuple(bound for bound, _, high in spans if high >= bound.limit)
         if any(low >= bound.limit for bound, low, _ in spans):
-            yield from otherwise
-        elif undecided:
-            yield If(bounds=undecided, body=body, otherwise=otherwise)
-        else:
-            yield from body
+            return otherwise
+        if undecided:
+            return (If(bounds=undecided, body=body, otherwise=otherwise),)
+        return body
 
-    def _vector(
-        self, loop: Loop, at: Constants, ranges: Mapping[str, Range]
-    ) -> Iterator[Statement]:
+    def _vector(self, loop: Loop, at: Constants, ranges: Ranges, out: list[Statement]) -> None:
         stores, guarded = self._shape(loop)
         for first in range(0, loop.extent, LANES):
             lanes = range(first, min(first + LANES, loop.extent))
             whole = bool(stores) and len(lanes) == LANES
             chosen = self._chosen(loop, at, lanes, ranges) if whole and guarded else stores
             if whole and chosen is not None:
-                for store in chosen:
-                    yield self._store(store, {**at, loop.var: first}, loop.var)
+                place = {**at, loop.var: first}
+                out.extend([self._store(store, place, loop.var) for store in chosen])
             else:
                 for lane in lanes:
-                    yield from self.block(loop.body, {**at, loop.var: lane}, ranges)
+                    self._block(loop.body, {**at, loop.var: lane}, ranges, out)
 
     def _shape(self, loop: Loop) -> tuple[tuple[Store, ...], bool]:
         """The stores that four lanes can do at once, and whether some have a condition."""
@@ -134,7 +139,7 @@ class _Expansion:
         return known
 
     def _chosen(
-        self, loop: Loop, at: Constants, lanes: range, ranges: Mapping[str, Range]
+        self, loop: Loop, at: Constants, lanes: range, ranges: Ranges
     ) -> Sequence[Store] | None:
         """The stores that all of these lanes do; None where they do not do the same."""
         ends = {**at, loop.var: lanes[0]}, {**at, loop.var: lanes[-1]}
@@ -150,9 +155,7 @@ class _Expansion:
                     chosen += _stores(branch)
         return chosen
 
-    def _branch(
-        self, condition: If, ends: tuple[Constants, ...], ranges: Mapping[str, Range]
-    ) -> Block | None:
+    def _branch(self, condition: If, ends: tuple[Constants, ...], ranges: Ranges) -> Block | None:
         """What is done at both ends, and so between them; None where that is not decided."""
         spans = [
             (bound.limit, [self._index(bound.index, end).bounds(ranges) for end in ends])
@@ -229,9 +232,14 @@ class _Expansion:
         key = (id(index), *map(at.get, self._names_in(index)))
         known = self._indices.get(key)
         if known is None:
-            fixed = sum(c * at[var] for var, c in index.terms if var in at)
-            free = tuple(term for term in index.terms if term[0] not in at)
-            known = self._indices[key] = Affine(constant=index.constant + fixed, terms=free)
+            constant, free = index.constant, []
+            for term in index.terms:
+                here = at.get(term[0])
+                if here is None:
+                    free.append(term)
+                else:
+                    constant += term[1] * here
+            known = self._indices[key] = Affine(constant=constant, terms=tuple(free))
         return known
 
 

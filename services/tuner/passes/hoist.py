@@ -4,7 +4,7 @@ An access at `constant + Σ c·v` reads its pointer for `Σ c·v` and keeps the 
 immediate of the instruction. A pointer starts at the one of the enclosing loops and moves by c.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from services.tuner.ir.nodes import (
     Allocate,

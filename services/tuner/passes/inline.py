@@ -1,7 +1,8 @@
 """Calls of functions that the machine has no instruction for become arithmetic."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from services.tuner.ir.kinds import MathFunction
 from services.tuner.ir.lanes import lanes_of

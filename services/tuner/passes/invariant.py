@@ -5,7 +5,9 @@ no register are read from the stack, in one. Only programs with functions have e
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from services.tuner.ir.kinds import LoopKind, Scope
 from services.tuner.ir.lanes import element_of

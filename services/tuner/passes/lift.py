@@ -1,7 +1,8 @@
 """Values that indices name leave the loops that do not change them."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from services.tuner.ir.kinds import LoopKind
 from services.tuner.ir.nodes import (

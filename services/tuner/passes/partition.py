@@ -7,7 +7,8 @@ caller's and stays whole: its parts become branches.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from services.tuner.ir.affine import Affine, Range
 from services.tuner.ir.kinds import LoopKind

@@ -8,7 +8,9 @@ numbers that are used as f32 are converted once.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from services.tuner.ir.kinds import Element, Scope
 from services.tuner.ir.lanes import element_of, lanes_of
@@ -43,14 +45,21 @@ def to_registers(program: Program, *, gathers: bool = False, replaces: bool = Fa
     """`gathers` lets four lanes be read from registers that each hold one; `replaces` lets single
     lanes of a register be replaced.
     """
-    body = _Registers(gathers=gathers, replaces=replaces).block(program.body.body, {})
+    body = _Registers(gathers=gathers, replaces=replaces).block(program.body.body, Held())
     return replace(program, body=replace(program.body, body=body))
 
 
 LoadKey = tuple[str, int, tuple[tuple[str, int], ...], int, Element | None]
 Known = dict[LoadKey, Read]
-Held = dict[str, Slots]
-"""The local buffers that are registers here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The local buffers that are registers here, and the reads of them made so far: expressions of
+    the program are known by their identity, as expansion makes equal loads once."""
+
+    slots: dict[str, Slots] = field(default_factory=dict)
+    reads: dict[int, Expression] = field(default_factory=dict)
 
 
 class _Registers:
@@ -61,39 +70,39 @@ class _Registers:
         self._replaces = replaces
         self._count = 0
 
-    def block(self, block: Block, slots: Held) -> Block:
+    def block(self, block: Block, held: Held) -> Block:
         out: list[Statement] = []
         run: list[Store] = []
         for statement in block:
             if isinstance(statement, Store):
                 run.append(statement)
                 continue
-            out.extend(self._run(run, slots))
+            out.extend(self._run(run, held))
             run = []
-            out.extend(self._nested(statement, slots))
-        out.extend(self._run(run, slots))
+            out.extend(self._nested(statement, held))
+        out.extend(self._run(run, held))
         return tuple(out)
 
-    def _nested(self, statement: Statement, slots: Held) -> Block:
+    def _nested(self, statement: Statement, held: Held) -> Block:
         match statement:
             case Loop():
-                return (replace(statement, body=self.block(statement.body, slots)),)
+                return (replace(statement, body=self.block(statement.body, held)),)
             case Let(body=body):
-                return (replace(statement, body=self.block(body, slots)),)
+                return (replace(statement, body=self.block(body, held)),)
             case If():
                 inside = replace(
                     statement,
-                    body=self.block(statement.body, slots),
-                    otherwise=self.block(statement.otherwise, slots),
+                    body=self.block(statement.body, held),
+                    otherwise=self.block(statement.otherwise, held),
                 )
                 return (inside,)
             case Allocate():
-                return self._allocated(statement, slots)
+                return self._allocated(statement, held)
             case Barrier():
                 return (statement,)
         raise unsupported(statement, "the register pass")
 
-    def _allocated(self, statement: Allocate, slots: Held) -> Block:
+    def _allocated(self, statement: Allocate, held: Held) -> Block:
         """Local buffers that are allocated one inside the other are looked at together."""
         buffers, body = [statement.buffer], statement.body
         while len(body) == 1 and isinstance(body[0], Allocate):
@@ -102,24 +111,29 @@ class _Registers:
         local = [buffer for buffer in buffers if buffer.scope is Scope.LOCAL]
         gathers, replaces = self._gathers, self._replaces
         found = slots_of(local, body, gathers=gathers, replaces=replaces) if local else {}
-        inside = self.block(body, {**slots, **found})
+        inside = self.block(body, Held({**held.slots, **found}) if found else held)
         for buffer in reversed(buffers):
             if buffer.name not in found:
                 inside = (Allocate(buffer=buffer, body=inside),)
         return inside
 
-    def _run(self, run: list[Store], slots: Held) -> Iterator[Statement]:
+    def _run(self, run: list[Store], held: Held) -> Iterator[Statement]:
         """A run of stores, with repeated loads and local buffers in registers."""
-        repeated = _repeated(run, slots)
+        slots = held.slots
+        repeated = _repeated(run, held)
         known: Known = {}
         before: list[Assign] = []
 
         def rewritten(expression: Expression) -> Expression:
+            read = held.reads.get(id(expression))
+            if read is not None:
+                return read
             key = _key(expression)
             if key is None:
                 return with_operands(expression, rewritten)
             if key[0] in slots:
-                return _slot_read(slots[key[0]], expression)
+                read = held.reads[id(expression)] = _slot_read(slots[key[0]], expression)
+                return read
             if key not in repeated:
                 return expression
             if key not in known:
@@ -163,10 +177,12 @@ def _key_of(load: Load, lanes: int, element: Element | None) -> LoadKey:
     return load.buffer.name, load.index.constant, load.index.terms, lanes, element
 
 
-def _repeated(run: list[Store], slots: Held) -> set[LoadKey]:
+def _repeated(run: list[Store], held: Held) -> set[LoadKey]:
     counts: dict[LoadKey, int] = {}
 
     def count(expression: Expression) -> None:
+        if id(expression) in held.reads:
+            return
         key = _key(expression)
         if key is not None:
             counts[key] = counts.get(key, 0) + 1
@@ -176,7 +192,7 @@ def _repeated(run: list[Store], slots: Held) -> set[LoadKey]:
 
     for store in run:
         count(store.value)
-    return {key for key, uses in counts.items() if uses > 1 and key[0] not in slots}
+    return {key for key, uses in counts.items() if uses > 1 and key[0] not in held.slots}
 
 
 def _assigned(slots: Slots, store: Store, value: Expression) -> Iterator[Assign]:

@@ -1,6 +1,6 @@
 """Loops that a schedule vectorises, one lane at a time: to see what vectors are worth."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from services.tuner.ir.kinds import LoopKind
 from services.tuner.ir.nodes import Allocate, Block, If, Let, Loop, Program, Statement

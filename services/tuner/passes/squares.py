@@ -5,7 +5,9 @@ consecutive memory on both. Several squares side by side use whole cache lines o
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.kinds import LoopKind

@@ -1,6 +1,6 @@
 """A program of several loop nests becomes a program for each, to be run one after another."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from services.tuner.ir.kinds import Scope
 from services.tuner.ir.nodes import Allocate, Block, Buffer, Program, Statement

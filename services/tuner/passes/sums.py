@@ -3,7 +3,7 @@
 What a plain reduction does in its first iteration, to begin with, is done before its loops.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.kinds import LoopKind, Scope

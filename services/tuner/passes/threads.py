@@ -1,8 +1,10 @@
 """The outer loops of a plain nest become workgroups and their threads."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
+
+from msgspec.structs import replace
 
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.kinds import LANES, BinaryOp, Element, LoopKind

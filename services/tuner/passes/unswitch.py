@@ -4,7 +4,7 @@ What remains inside is a condition around whole loops, which costs nothing worth
 code: `partition` leaves it where it is.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from services.tuner.ir.kinds import LoopKind
 from services.tuner.ir.nodes import Allocate, Block, Bound, If, Let, Loop, Program, Statement

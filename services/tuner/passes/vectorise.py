@@ -1,6 +1,6 @@
 """Programs that no schedule has touched: four lanes in innermost loops, and a range to slice."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.kinds import LANES, Element, LoopKind

@@ -5,7 +5,8 @@ outside of it zeros. What is gathered from images is zero outside of them.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import Frame, number, under, vector

@@ -4,7 +4,9 @@ Rows and columns outside of a matrix do not exist, and what is computed of them 
 a piece there is read from the edge instead.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from services.tuner.extents import Extents
 from services.tuner.ir.affine import Affine

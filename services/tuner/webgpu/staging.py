@@ -4,7 +4,9 @@ A unit is four neighbours, stored as they lie; or four of those, of four rows or
 turned, so that the four of one k become neighbours.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import Frame, total, under, vector

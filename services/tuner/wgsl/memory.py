@@ -1,7 +1,9 @@
 """Where buffers lie in a module, and the text of their loads and stores."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from services.tuner.halves import Halves
 from services.tuner.ir.affine import Affine

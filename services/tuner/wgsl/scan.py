@@ -81,12 +81,13 @@ class _Scan:
         waiting = [value]
         while waiting:
             node = waiting.pop()
-            if isinstance(node, Read):
-                self._read(node.register)
-            elif isinstance(node, Load):
+            if type(node) is Read:
+                if node.register not in self.variables:
+                    self._read(node.register)
+            elif type(node) is Load:
                 self._access(node.buffer, node.index, node.lanes)
             else:
-                if isinstance(node, SubgroupReduce):
+                if type(node) is SubgroupReduce:
                     self._reduction(node)
                 waiting.extend(operands(node))
 

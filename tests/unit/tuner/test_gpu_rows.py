@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from kernelzoo.domain.candidate import Setting
 from kernelzoo.domain.gpu import ANY_GPU, GPU_MODELS, GpuModel
@@ -88,11 +89,13 @@ def test_a_reduction_by_subgroups_stands_where_every_thread_comes() -> None:
     (program,) = gpu_compilation(config.candidate(Workload.parse("row_sum:f32:m3n20"))).scheduled
     threads = next(s for s in statements(program.body.body) if isinstance(s, Loop))
     some = under((Bound(index=Affine.variable("thread"), limit=3),), threads.body)
-    body: Block = (replace(threads, body=some),)
+    body: Block = (structs.replace(threads, body=some),)
     for statement in statements(program.body.body):
         if isinstance(statement, Allocate) and statement.buffer.scope is Scope.WORKGROUP:
             body = (Allocate(buffer=statement.buffer, body=body),)
-    (fault,) = faults(replace(program, body=replace(program.body, body=body)), Stage.SCHEDULED)
+    (fault,) = faults(
+        structs.replace(program, body=structs.replace(program.body, body=body)), Stage.SCHEDULED
+    )
     assert "where not every thread" in fault
 
 

@@ -1,13 +1,13 @@
 """The loop IR by itself: affine forms, what is legal, and programs that are no matmul."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from math import erf
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.frontend.floor import floor_divide, remainder

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from services.tuner.ir.kinds import LANES, Element, Scope
 from services.tuner.ir.nodes import Block, Buffer, Program
 from services.tuner.microbench.gpu.nests import (
@@ -45,4 +47,4 @@ def split() -> tuple[Program, ...]:
     ]
     body: Block = (*loads, store(written, place(THREADS), sum_of(sums)))
     second = program((data, partial, written), BLOCKS, THREADS, body)
-    return (replace(first, parameters=(data, partial, written)), second)
+    return (structs.replace(first, parameters=(data, partial, written)), second)
