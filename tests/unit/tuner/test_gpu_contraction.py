@@ -16,6 +16,7 @@ from services.tuner.extents import Extents
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
 from services.tuner.webgpu.windows import product_extents
+from services.tuner.wgsl.module import printed
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
@@ -184,6 +185,21 @@ def test_what_a_kernel_needs_is_what_its_candidate_says() -> None:
     assert candidate.requires == ("invocations-512", "workgroup-memory-48k")
     with pytest.raises(InvalidSchedule, match="with its settings it must say"):
         compile_candidate(replace(candidate, requires=()))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_workgroup_memory_is_as_the_config_says(name: str) -> None:
+    config = replace(CONFIGS[name], split_k=1)
+    workload = Workload.parse("matmul:f32:m64k60n64")
+    made = printed(gpu_compilation(config.candidate(workload)).optimised, ("a", "b", "c"))
+    assert made.workgroup_bytes == config.workgroup_bytes
+
+
+def test_sums_of_layers_lie_where_blocks_were() -> None:
+    blocks = 4 * (16 * BASE.a_stride + 8 * 32)
+    assert LAYERS.workgroup_bytes == max(blocks, 4 * 16 * 32)
+    halves = replace(LAYERS, block_m=64, block_n=64, depth=4, block_k=16)
+    assert halves.workgroup_bytes == 2 * 4 * 64 * 64
 
 
 def test_scratch_is_for_the_parts_of_sums() -> None:

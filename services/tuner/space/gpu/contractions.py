@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import islice, product
+from math import prod
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
@@ -24,6 +25,12 @@ GRIDS = ((8, 8), (8, 16), (4, 16), (16, 8), (4, 8), (8, 4), (16, 16), (8, 32), (
 """Rows x columns of threads, at most 256 (heuristic 5)."""
 
 BLOCK_K = (16, 32, 8)
+LAYERS = (2, 4, 8)
+LAYERED_GRIDS = (*GRIDS, (4, 4))
+LAYERED_BLOCK_K = (16, 32, 64)
+MOST_LAYERED_THREADS = 256
+"""Layers of threads share sums where that fills a warp and is no more than heuristic 5 has."""
+
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 WORKGROUP_BYTES = 28_672
 """Heuristic 6, 16 KiB, with a relaxation of 1.75: the best blocks of 4096x4096x4096 on an H200 have
@@ -106,16 +113,31 @@ def _different(ranked: list[TilesConfig], us: Callable[[TilesConfig], float]) ->
 
 
 def _cached(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
+    """Sums of one thread each, or of several; few or short blocks of k are not worth sharing."""
+    for tile, grid, block_k in product(TILES, GRIDS, BLOCK_K):
+        yield from _cached_in(extents, gpu, tile, grid, block_k, 1)
+    for depth, tile, grid, block_k in product(LAYERS, TILES, LAYERED_GRIDS, LAYERED_BLOCK_K):
+        threads = prod(grid) * depth
+        if gpu.warp_lanes <= threads <= MOST_LAYERED_THREADS and not block_k % (depth * LANES):
+            yield from _cached_in(extents, gpu, tile, grid, block_k, depth)
+
+
+def _cached_in(
+    extents: Extents,
+    gpu: GpuModel,
+    tile: tuple[int, int],
+    grid: tuple[int, int],
+    block_k: int,
+    depth: int,
+) -> Iterator[TilesConfig]:
+    block = (tile[0] * grid[0], tile[1] * grid[1])
+    if not _sensible(extents, block) or block_k >= 2 * max(8, extents.k):
+        return
+    unroll_k = min(block_k // depth, max(UNROLL_K, UNROLLED_PRODUCTS // prod(tile)))
     caches = (Cache.TURNED,) if extents.a_turned else (Cache.ROWS, Cache.TURNED)
-    for tile, grid, block_k, cache, prefetch in product(TILES, GRIDS, BLOCK_K, caches, Prefetch):
-        block = (tile[0] * grid[0], tile[1] * grid[1])
-        if not _sensible(extents, block) or block_k >= 2 * max(8, extents.k):
-            continue
-        most = max(UNROLL_K, UNROLLED_PRODUCTS // (tile[0] * tile[1]))
-        for split in _splits(extents, gpu, block, block_k):
-            config = _config(
-                extents, tile, block, block_k, min(block_k, most), cache, prefetch, 1, split
-            )
+    for split in _splits(extents, gpu, block, block_k, depth):
+        for cache, prefetch in product(caches, Prefetch):
+            config = _config(extents, tile, block, block_k, unroll_k, cache, prefetch, depth, split)
             if _used_well(config, gpu):
                 yield config
 
@@ -136,11 +158,14 @@ def _sensible(extents: Extents, block: tuple[int, int]) -> bool:
     return block[0] < 2 * max(16, extents.m) and block[1] < 2 * max(16, extents.n)
 
 
-def _splits(extents: Extents, gpu: GpuModel, block: tuple[int, int], block_k: int) -> Iterator[int]:
-    """Parts of k, as far as cores want for workgroups."""
+def _splits(
+    extents: Extents, gpu: GpuModel, block: tuple[int, int], block_k: int, depth: int = 1
+) -> Iterator[int]:
+    """Parts of k, as far as cores want for workgroups and layers of threads."""
     blocks = max(1, extents.batch) * -(-extents.m // block[0]) * -(-extents.n // block[1])
     for split in SPLITS:
-        enough = split > 1 and blocks * split > MOST_WAVES * gpu.cores
+        shared = split * depth
+        enough = shared > 1 and blocks * shared > MOST_WAVES * gpu.cores
         if not enough and -(-extents.k // block_k) % split == 0:
             yield split
 

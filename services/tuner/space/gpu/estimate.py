@@ -36,6 +36,12 @@ BYTES_PER_CORE_US = 32_000
 STEP_US = 0.78
 """From asking for a piece of memory to having it, with what is done meanwhile."""
 
+SHARED_BYTES_US = 250_000
+"""That a core writes to workgroup memory, or reads there: 128 bytes at 1.98 GHz."""
+
+ROUND_US = 0.1
+"""Of adding one half of the layers of threads to the other."""
+
 LAYER_US = 0.027
 SEGMENT_BYTES = 128
 NARROW_COST = 0.22
@@ -46,10 +52,11 @@ PRODUCTS_US = 0.0127
 def estimated_us(extents: Extents, config: TilesConfig, gpu: GpuModel) -> float:
     groups = config.workgroups(extents)
     resident = usage_of(config, gpu).blocks_per_core
+    streams = config.depth > 1 and config.cache is Cache.NONE
     body = (
-        _shared_us(extents, config, gpu, groups, resident)
-        if config.depth == 1
-        else _streaming_us(extents, config, gpu, groups, resident)
+        _streaming_us(extents, config, gpu, groups, resident)
+        if streams
+        else _shared_us(extents, config, gpu, groups, resident)
     )
     return LAUNCH_US + body * _spilling(config, gpu) + _adding_us(extents, config, gpu)
 
@@ -67,12 +74,19 @@ def _shared_us(
     reuse = tile / (tile + OPERAND_COST * (config.tile_m + config.tile_n))
     warps = min(resident, max(1.0, groups / gpu.cores)) * config.threads / gpu.warp_lanes
     hidden: float = min(1.0, warps / min(WARPS_WANTED, gpu.warps)) ** WARPS_POWER
-    unrolled = 1.0 if config.unroll_k == config.block_k else PARTLY_UNROLLED
-    barriers = config.block_k / (config.block_k + BARRIER_K)
+    unrolled = 1.0 if config.unroll_k == config.layer_k else PARTLY_UNROLLED
+    barriers = config.layer_k / (config.layer_k + BARRIER_K)
     settings = PREFETCHES[config.prefetch] * CACHES[config.cache] * unrolled * barriers
     each = 2 * config.block_m * config.block_n * extents.k / config.split_k
     peak = FLOPS_PER_REGISTER_US * gpu.registers
-    return ceil(groups / gpu.cores) * each / (peak * reuse * hidden * settings)
+    products = each / (peak * reuse * hidden * settings)
+    return ceil(groups / gpu.cores) * (products + _layers_us(config))
+
+
+def _layers_us(config: TilesConfig) -> float:
+    """All layers of threads but one keep their sums, and each of those sums is added."""
+    kept = 4 * config.block_m * config.block_n * (config.depth - 1)
+    return 2 * kept / SHARED_BYTES_US + ROUND_US * (config.depth - 1).bit_length()
 
 
 def _streaming_us(
