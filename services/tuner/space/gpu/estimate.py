@@ -17,6 +17,9 @@ FLOPS_PER_REGISTER_US = 7.6
 OPERAND_COST = 2.9
 """Reading a row or column of a tile costs as much as so many of its products."""
 
+COPY_COST = 12.0
+"""Copying an element of a block, where layers of threads share it, costs as many products."""
+
 WARPS_WANTED = 8.0
 WARPS_POWER = 0.54
 """Fewer warps on a core than wanted hide less of what they wait for."""
@@ -71,7 +74,9 @@ def _shared_us(
 ) -> float:
     """Products are the limit: the core with the most workgroups is done last."""
     tile = config.tile_m * config.tile_n
-    reuse = tile / (tile + OPERAND_COST * (config.tile_m + config.tile_n))
+    copied = (config.block_m + config.block_n) / (config.rows * config.columns)
+    copying = COPY_COST * copied if config.depth > 1 else 0.0
+    reuse = tile / (tile + OPERAND_COST * (config.tile_m + config.tile_n) + copying)
     warps = min(resident, max(1.0, groups / gpu.cores)) * config.threads / gpu.warp_lanes
     hidden: float = min(1.0, warps / min(WARPS_WANTED, gpu.warps)) ** WARPS_POWER
     unrolled = 1.0 if config.unroll_k == config.layer_k else PARTLY_UNROLLED
