@@ -17,7 +17,7 @@ from services.tuner.webgpu.place import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Round:
+class Round:
     """Layers from `first` up to `middle` add the sums of those from there up to `last`, that lie in
     slots `shift` above the number of who adds."""
 
@@ -41,7 +41,7 @@ def added(config: TilesConfig, place: Place, sums: Buffer, stores: Block) -> Blo
     if not shared:
         return stores
     found: Block = (Barrier(),) if _still_read(config) else ()
-    for each in _rounds(config.depth):
+    for each in rounds(config.depth):
         kept, more = _round(config, place, sums, shared[0], each)
         above = _between(place.layer, each.middle, each.last, config.depth)
         below = _between(place.layer, each.first, each.middle, config.depth)
@@ -55,14 +55,14 @@ def _still_read(config: TilesConfig) -> bool:
     return config.cache is not Cache.NONE and config.prefetch is not Prefetch.BLOCKS
 
 
-def _rounds(depth: int) -> Iterator[_Round]:
+def rounds(depth: int) -> Iterator[Round]:
     """Of an odd number, the first layer waits. Slots are numbered from the first that reads."""
     odd = depth % 2
     left = depth
     while left > 1:
         half = left // 2
         shift = -odd if left == depth else half - odd
-        yield _Round(first=left % 2, middle=left - half, last=left, shift=shift)
+        yield Round(first=left % 2, middle=left - half, last=left, shift=shift)
         left -= half
 
 
@@ -73,7 +73,7 @@ def _between(layer: Affine, first: int, last: int, depth: int) -> tuple[Bound, .
 
 
 def _round(
-    config: TilesConfig, place: Place, sums: Buffer, shared: Buffer, each: _Round
+    config: TilesConfig, place: Place, sums: Buffer, shared: Buffer, each: Round
 ) -> tuple[Statement, Statement]:
     """What keeps the sums of a thread, and what adds kept ones to them."""
     slots, count = config.depth // 2, sums.size // LANES
@@ -89,6 +89,5 @@ def _round(
     kept = Store(buffer=shared, index=at(writer), value=own)
     both = binary(BinaryOp.ADD, own, Load(buffer=shared, index=at(reader)))
     more = Store(buffer=sums, index=own.index, value=both)
-    return unrolled("four", count, vector("lane", kept)), unrolled(
-        "four", count, vector("lane", more)
-    )
+    each_kept, each_more = (unrolled("four", count, vector("lane", one)) for one in (kept, more))
+    return each_kept, each_more

@@ -15,6 +15,7 @@ from services.tuner.compile import compile_candidate, gpu_compilation
 from services.tuner.extents import Extents
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
+from services.tuner.webgpu.layers import rounds
 from services.tuner.webgpu.windows import product_extents
 from services.tuner.wgsl.module import printed
 from tests.snapshots import Golden
@@ -200,6 +201,21 @@ def test_sums_of_layers_lie_where_blocks_were() -> None:
     assert LAYERS.workgroup_bytes == max(blocks, 4 * 16 * 32)
     halves = replace(LAYERS, block_m=64, block_n=64, depth=4, block_k=16)
     assert halves.workgroup_bytes == 2 * 4 * 64 * 64
+
+
+@pytest.mark.parametrize("depth", range(2, 18))
+def test_layers_add_every_sum_once_and_keep_none_where_another_still_reads(depth: int) -> None:
+    held = {layer: {layer} for layer in range(depth)}
+    reader_of: dict[int, int] = {}
+    for each in rounds(depth):
+        kept = {layer + each.shift + each.middle - each.last: layer for layer in held}
+        writers = {slot: layer for slot, layer in kept.items() if layer >= each.middle}
+        assert set(writers) <= set(range(depth // 2))
+        assert all(reader_of.get(slot, layer) == layer for slot, layer in writers.items())
+        for layer in range(each.first, each.middle):
+            reader_of[layer + each.shift] = layer
+            held[layer] |= held.pop(writers[layer + each.shift])
+    assert held == {0: set(range(depth))}
 
 
 def test_scratch_is_for_the_parts_of_sums() -> None:
