@@ -115,19 +115,28 @@ class TilesConfig:
         return self.block_k // self.depth
 
     @property
-    def layer_elements(self) -> int:
-        """Sums in workgroup memory at once: those of half of the layers of threads."""
-        return self.depth // 2 * self.block_m * self.block_n
+    def block_elements(self) -> int:
+        """Of a and b in workgroup memory."""
+        if self.cache is Cache.NONE:
+            return 0
+        rows = self.block_k if self.cache is Cache.TURNED else self.block_m
+        blocks = 2 if self.prefetch is Prefetch.BLOCKS else 1
+        return blocks * (rows * self.a_stride + self.block_k * self.block_n)
+
+    @property
+    def layer_slots(self) -> int:
+        """Layers of threads that keep their sums in workgroup memory at once: all but one, or as
+        many as fit where blocks were, but at least half of all."""
+        if self.cache is Cache.NONE:
+            return self.depth - 1
+        fitting = self.block_elements // (self.block_m * self.block_n)
+        return min(self.depth - 1, max(fitting, self.depth // 2))
 
     @property
     def workgroup_bytes(self) -> int:
         """The sums of layers lie where blocks were."""
-        if self.cache is Cache.NONE:
-            return 4 * self.layer_elements
-        rows = self.block_k if self.cache is Cache.TURNED else self.block_m
-        blocks = 2 if self.prefetch is Prefetch.BLOCKS else 1
-        cached = blocks * (rows * self.a_stride + self.block_k * self.block_n)
-        return 4 * max(cached, self.layer_elements)
+        sums = self.layer_slots * self.block_m * self.block_n
+        return 4 * max(self.block_elements, sums)
 
     def k_blocks(self, extents: Extents) -> int:
         return -(-extents.k // self.block_k)

@@ -1,30 +1,41 @@
-"""How threads that share the sums of a tile add them up: in workgroup memory, by halves.
+"""How threads that share the sums of a tile add them up: in workgroup memory, as many as fit there.
 
-In each round the upper half of the layers that are left keep their sums there, and those below add
-them to their own, until one layer has all. So half of all sums are the most that lie there. A layer
-keeps its sums where it has just read those of another: no barrier stands between two rounds.
+In each round the upper layers of threads keep their sums there, and those below add them to their
+own, until one layer has all. One round is the fastest: rounds wait for barriers.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import binary, under, unrolled, vector
+from services.tuner.ir.build import binary, serial, under, unrolled, vector
 from services.tuner.ir.kinds import LANES, BinaryOp, Element, Scope
-from services.tuner.ir.nodes import Barrier, Block, Bound, Buffer, Load, Statement, Store
+from services.tuner.ir.nodes import Barrier, Block, Bound, Buffer, Load, Store
 from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
 from services.tuner.webgpu.place import Place
+
+ABOVE = "above"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Layers from `first` up to `middle` add the sums of those from there up to `last`, that lie in
-    slots `shift` above the number of who adds."""
+    """Layers from `middle` up to `last` keep their sums, in slots from 0 on. Each of those below
+    adds the sums of every `middle`-th slot, from that of its own number on."""
 
-    first: int
     middle: int
     last: int
-    shift: int
+
+    @property
+    def kept(self) -> int:
+        return self.last - self.middle
+
+
+def rounds(depth: int, slots: int) -> Iterator[Round]:
+    left = depth
+    while left > 1:
+        middle = max(1, left - slots)
+        yield Round(middle=middle, last=left)
+        left = middle
 
 
 def layers_of(config: TilesConfig) -> tuple[Buffer, ...]:
@@ -40,54 +51,52 @@ def added(config: TilesConfig, place: Place, sums: Buffer, stores: Block) -> Blo
     shared = layers_of(config)
     if not shared:
         return stores
-    found: Block = (Barrier(),) if _still_read(config) else ()
-    for each in rounds(config.depth):
-        kept, more = _round(config, place, sums, shared[0], each)
-        above = _between(place.layer, each.middle, each.last, config.depth)
-        below = _between(place.layer, each.first, each.middle, config.depth)
+    found: Block = ()
+    # After blocks that alternate a barrier stands anyway.
+    still_read = config.cache is not Cache.NONE and config.prefetch is not Prefetch.BLOCKS
+    for each in rounds(config.depth, config.layer_slots):
+        before = (Barrier(),) if still_read else ()
+        above = _above(config, place, each)
+        below = (Bound(index=place.layer, limit=min(each.middle, each.kept)),)
+        more = _added(config, place, sums, shared[0], each)
         last = stores if each.middle == 1 else ()
-        found = (*found, *under(above, (kept,)), Barrier(), *under(below, (more, *last)))
+        kept = under(above, _kept(config, place, sums, shared[0], each))
+        found = (*found, *before, *kept, Barrier(), *under(below, (*more, *last)))
+        still_read = True
     return found
 
 
-def _still_read(config: TilesConfig) -> bool:
-    """Whether threads may still read blocks where others would keep their sums."""
-    return config.cache is not Cache.NONE and config.prefetch is not Prefetch.BLOCKS
+def _above(config: TilesConfig, place: Place, each: Round) -> tuple[Bound, ...]:
+    """What holds in layers that keep their sums."""
+    lower = Bound(index=place.layer.times(-1), limit=1 - each.middle)
+    upper = Bound(index=place.layer, limit=each.last)
+    return (lower, upper) if each.last < config.depth else (lower,)
 
 
-def rounds(depth: int) -> Iterator[Round]:
-    """Of an odd number, the first layer waits. Slots are numbered from the first that reads."""
-    odd = depth % 2
-    left = depth
-    while left > 1:
-        half = left // 2
-        shift = -odd if left == depth else half - odd
-        yield Round(first=left % 2, middle=left - half, last=left, shift=shift)
-        left -= half
+def _kept(config: TilesConfig, place: Place, sums: Buffer, shared: Buffer, each: Round) -> Block:
+    slot = place.layer.plus(Affine(constant=-each.middle))
+    own = _own(sums)
+    store = Store(buffer=shared, index=_at(config, place, slot), value=own)
+    return (unrolled("four", sums.size // LANES, vector("lane", store)),)
 
 
-def _between(layer: Affine, first: int, last: int, depth: int) -> tuple[Bound, ...]:
-    lower = (Bound(index=layer.times(-1), limit=1 - first),) if first else ()
-    upper = (Bound(index=layer, limit=last),) if last < depth else ()
-    return (*lower, *upper)
+def _added(config: TilesConfig, place: Place, sums: Buffer, shared: Buffer, each: Round) -> Block:
+    slot = place.layer.plus(Affine.of(0, {ABOVE: each.middle}))
+    own = _own(sums)
+    both = binary(BinaryOp.ADD, own, Load(buffer=shared, index=_at(config, place, slot)))
+    store = Store(buffer=sums, index=own.index, value=both)
+    whole = each.kept <= each.middle or each.kept % each.middle == 0
+    inside = () if whole else (Bound(index=slot, limit=each.kept),)
+    body = (unrolled("four", sums.size // LANES, vector("lane", store)),)
+    return serial(ABOVE, -(-each.kept // each.middle), under(inside, body))
 
 
-def _round(
-    config: TilesConfig, place: Place, sums: Buffer, shared: Buffer, each: Round
-) -> tuple[Statement, Statement]:
-    """What keeps the sums of a thread, and what adds kept ones to them."""
-    slots, count = config.depth // 2, sums.size // LANES
-    reader = place.layer.plus(Affine(constant=each.shift))
-    writer = reader.plus(Affine(constant=each.middle - each.last))
-    own = Load(buffer=sums, index=Affine.of(0, {"lane": 1, "four": LANES}))
+def _own(sums: Buffer) -> Load:
+    return Load(buffer=sums, index=Affine.of(0, {"lane": 1, "four": LANES}))
 
-    def at(slot: Affine) -> Affine:
-        """Of every vector of the sums; those of threads side by side lie side by side."""
-        vectors = Affine.of(0, {"four": slots * config.rows * config.columns})
-        return vectors.plus(place.among(slot, slots)).times(LANES).plus(Affine.variable("lane"))
 
-    kept = Store(buffer=shared, index=at(writer), value=own)
-    both = binary(BinaryOp.ADD, own, Load(buffer=shared, index=at(reader)))
-    more = Store(buffer=sums, index=own.index, value=both)
-    each_kept, each_more = (unrolled("four", count, vector("lane", one)) for one in (kept, more))
-    return each_kept, each_more
+def _at(config: TilesConfig, place: Place, slot: Affine) -> Affine:
+    """Of every vector of the sums; those of threads side by side lie side by side."""
+    slots = config.layer_slots
+    vectors = Affine.of(0, {"four": slots * config.rows * config.columns})
+    return vectors.plus(place.among(slot, slots)).times(LANES).plus(Affine.variable("lane"))

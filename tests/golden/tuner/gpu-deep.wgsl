@@ -2,7 +2,7 @@
 @group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> c: array<vec4<f32>>;
 @group(1) @binding(0) var<uniform> first: u32;
-var<workgroup> layers: array<vec4<f32>, 8>;
+var<workgroup> layers: array<vec4<f32>, 12>;
 @compute @workgroup_size(16)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) invocation: u32) {
   let group = workgroup.x + first;
@@ -23,19 +23,14 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     sums_0 = fma(vec4<f32>(own_a_0.z), own_b_8, sums_0);
     sums_0 = fma(vec4<f32>(own_a_0.w), own_b_12, sums_0);
   }
-  if (i32(0u - z) < -1) {
-    layers[x + z * 4u - 8u] = sums_0;
-  }
-  workgroupBarrier();
-  if (z < 2u) {
-    sums_0 = (sums_0 + layers[x + z * 4u]);
-  }
-  if (i32(0u - z) < 0 && z < 2u) {
-    layers[x + z * 4u] = sums_0;
+  if (i32(0u - z) < 0) {
+    layers[x + z * 4u - 4u] = sums_0;
   }
   workgroupBarrier();
   if (z < 1u) {
-    sums_0 = (sums_0 + layers[x + z * 4u + 4u]);
+    for (var above = 0u; above < 3u; above++) {
+      sums_0 = (sums_0 + layers[above * 4u + x + z * 4u]);
+    }
     if (group * 16u + x * 4u < 40u) {
       c[group * 4u + x] = sums_0;
     }

@@ -131,26 +131,27 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     sums_24 = (sums_24 + layers[x + y * 4u + z * 16u + 192u]);
     sums_28 = (sums_28 + layers[x + y * 4u + z * 16u + 224u]);
   }
+  workgroupBarrier();
   if (i32(0u - z) < 0 && z < 2u) {
-    layers[x + y * 4u + z * 16u] = sums_0;
-    layers[x + y * 4u + z * 16u + 32u] = sums_4;
-    layers[x + y * 4u + z * 16u + 64u] = sums_8;
-    layers[x + y * 4u + z * 16u + 96u] = sums_12;
-    layers[x + y * 4u + z * 16u + 128u] = sums_16;
-    layers[x + y * 4u + z * 16u + 160u] = sums_20;
-    layers[x + y * 4u + z * 16u + 192u] = sums_24;
-    layers[x + y * 4u + z * 16u + 224u] = sums_28;
+    layers[x + y * 4u + z * 16u - 16u] = sums_0;
+    layers[x + y * 4u + z * 16u + 16u] = sums_4;
+    layers[x + y * 4u + z * 16u + 48u] = sums_8;
+    layers[x + y * 4u + z * 16u + 80u] = sums_12;
+    layers[x + y * 4u + z * 16u + 112u] = sums_16;
+    layers[x + y * 4u + z * 16u + 144u] = sums_20;
+    layers[x + y * 4u + z * 16u + 176u] = sums_24;
+    layers[x + y * 4u + z * 16u + 208u] = sums_28;
   }
   workgroupBarrier();
   if (z < 1u) {
-    sums_0 = (sums_0 + layers[x + y * 4u + z * 16u + 16u]);
-    sums_4 = (sums_4 + layers[x + y * 4u + z * 16u + 48u]);
-    sums_8 = (sums_8 + layers[x + y * 4u + z * 16u + 80u]);
-    sums_12 = (sums_12 + layers[x + y * 4u + z * 16u + 112u]);
-    sums_16 = (sums_16 + layers[x + y * 4u + z * 16u + 144u]);
-    sums_20 = (sums_20 + layers[x + y * 4u + z * 16u + 176u]);
-    sums_24 = (sums_24 + layers[x + y * 4u + z * 16u + 208u]);
-    sums_28 = (sums_28 + layers[x + y * 4u + z * 16u + 240u]);
+    sums_0 = (sums_0 + layers[x + y * 4u + z * 16u]);
+    sums_4 = (sums_4 + layers[x + y * 4u + z * 16u + 32u]);
+    sums_8 = (sums_8 + layers[x + y * 4u + z * 16u + 64u]);
+    sums_12 = (sums_12 + layers[x + y * 4u + z * 16u + 96u]);
+    sums_16 = (sums_16 + layers[x + y * 4u + z * 16u + 128u]);
+    sums_20 = (sums_20 + layers[x + y * 4u + z * 16u + 160u]);
+    sums_24 = (sums_24 + layers[x + y * 4u + z * 16u + 192u]);
+    sums_28 = (sums_28 + layers[x + y * 4u + z * 16u + 224u]);
     if (panel * 16u + y * 4u < 20u) {
       if (column * 32u + x * 4u < 36u) {
         c[column * 8u + panel * 144u + x + y * 36u] = (sums_0 + bias[column * 8u + x]);
