@@ -17,9 +17,6 @@ FLOPS_PER_REGISTER_US = 7.6
 OPERAND_COST = 2.9
 """Reading a row or column of a tile costs as much as so many of its products."""
 
-COPY_COST = 12.0
-"""Copying an element of a block, where layers of threads share it, costs as many products."""
-
 WARPS_WANTED = 8.0
 WARPS_POWER = 0.54
 """Fewer warps on a core than wanted hide less of what they wait for."""
@@ -30,20 +27,30 @@ CACHES = {Cache.ROWS: 1.0, Cache.TURNED: 0.99, Cache.NONE: 0.55}
 BARRIER_K = 0.1
 """A block of k costs as much more as so many k of it."""
 
+LAYERED_BARRIER_K = 0.32
+"""The same where layers of threads share it, of the part of one."""
+
+LAYERED_TURNED = 0.9
+LAYERED_PARTLY = 0.9
+"""Of the speed of others, where layers have turned blocks, and where they are no whole warps."""
+
+STAGED = 24
+STAGED_MORE = 180
+"""Elements of a block that each thread of a layer may copy; so many more double the time."""
+
+SHARED_BYTES_US = 116_000
+ROUND_US = 0.12
+"""Of adding the sums of layers: what a core writes to workgroup memory or reads there, and what
+begins and ends it."""
+
 SPILLED_REGISTERS = 36
 """So many registers beyond what a thread can have double the time."""
 
-LAUNCH_US = 2.0
-SECOND_LAUNCH_US = 4.0
+LAUNCH_US = 2.3
+SECOND_LAUNCH_US = 2.5
 BYTES_PER_CORE_US = 32_000
 STEP_US = 0.78
 """From asking for a piece of memory to having it, with what is done meanwhile."""
-
-SHARED_BYTES_US = 250_000
-"""That a core writes to workgroup memory, or reads there: 128 bytes at 1.98 GHz."""
-
-ROUND_US = 0.1
-"""Of adding one half of the layers of threads to the other."""
 
 LAYER_US = 0.027
 SEGMENT_BYTES = 128
@@ -74,18 +81,29 @@ def _shared_us(
 ) -> float:
     """Products are the limit: the core with the most workgroups is done last."""
     tile = config.tile_m * config.tile_n
-    copied = (config.block_m + config.block_n) / (config.rows * config.columns)
-    copying = COPY_COST * copied if config.depth > 1 else 0.0
-    reuse = tile / (tile + OPERAND_COST * (config.tile_m + config.tile_n) + copying)
+    reuse = tile / (tile + OPERAND_COST * (config.tile_m + config.tile_n))
     warps = min(resident, max(1.0, groups / gpu.cores)) * config.threads / gpu.warp_lanes
     hidden: float = min(1.0, warps / min(WARPS_WANTED, gpu.warps)) ** WARPS_POWER
     unrolled = 1.0 if config.unroll_k == config.layer_k else PARTLY_UNROLLED
-    barriers = config.layer_k / (config.layer_k + BARRIER_K)
-    settings = PREFETCHES[config.prefetch] * CACHES[config.cache] * unrolled * barriers
+    settings = PREFETCHES[config.prefetch] * CACHES[config.cache] * unrolled
+    settings *= _in_blocks(config, gpu)
     each = 2 * config.block_m * config.block_n * extents.k / config.split_k
     peak = FLOPS_PER_REGISTER_US * gpu.registers
     products = each / (peak * reuse * hidden * settings)
     return ceil(groups / gpu.cores) * (products + _layers_us(config))
+
+
+def _in_blocks(config: TilesConfig, gpu: GpuModel) -> float:
+    """Of the speed of products, what copying blocks and waiting for them leaves."""
+    if config.depth == 1:
+        return config.block_k / (config.block_k + BARRIER_K)
+    share = config.layer_k / (config.layer_k + LAYERED_BARRIER_K)
+    if config.cache is Cache.TURNED:
+        share *= LAYERED_TURNED
+    if config.rows * config.columns % gpu.warp_lanes:
+        share *= LAYERED_PARTLY
+    staged = (config.block_m + config.block_n) * config.block_k / config.threads
+    return share / (1 + max(0.0, staged - STAGED) / STAGED_MORE)
 
 
 def _layers_us(config: TilesConfig) -> float:
