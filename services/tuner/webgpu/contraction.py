@@ -135,6 +135,8 @@ class TilesConfig:
     @property
     def workgroup_bytes(self) -> int:
         """The sums of layers lie where blocks were."""
+        if self.depth == 1:
+            return 4 * self.block_elements
         sums = self.layer_slots * self.block_m * self.block_n
         return 4 * max(self.block_elements, sums)
 
