@@ -1,8 +1,8 @@
 """How long a contraction may take: what orders the space. Microseconds, right to 20 % or so.
 
-The factors are fitted to 2,300 kernels of 13 shapes, 300 of five shapes of few rows and, where layers
-of threads share sums, 950 of five shapes, timed on an H200 (Chromium 156); the formula knows another
-GPU by its totals alone.
+The factors are fitted to 2,300 kernels of 13 shapes, 300 of five shapes of few rows and 950 of five
+shapes whose sums layers of threads share, timed on an H200 (Chromium 156); the formula knows
+another GPU by its totals alone.
 """
 
 from math import ceil, prod
