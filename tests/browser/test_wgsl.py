@@ -144,6 +144,19 @@ def test_the_default_of_any_gpu_shares_workgroup_memory_in_a_page(page: Page) ->
     assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
 
 
+def test_threads_share_sums_and_blocks_in_a_page(page: Page) -> None:
+    workload = Workload.parse(CACHED_KEY)
+    space = lite_space(workload, TargetKind.WEBGPU, gpu_model("nvidia", ""))
+    layered = next(
+        each
+        for each in space
+        if dict(each.config)["cache"] != "none" and int(dict(each.config)["depth"]) > 1
+    )
+    inputs = inputs_of(workload)
+    output = in_page(page, compile_candidate(layered), inputs)
+    assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
+
+
 def test_rows_are_reduced_by_subgroups_in_a_page(page: Page) -> None:
     workload = Workload.parse("softmax:f32:m13n100")
     space = lite_space(workload, TargetKind.WEBGPU)

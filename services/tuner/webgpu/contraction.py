@@ -50,9 +50,10 @@ class TilesConfig:
     """A workgroup computes block_m x block_n entries, each of its threads tile_m x tile_n of them.
 
     `block_k` is what a workgroup reads at a time, `unroll_k` what the loop body does at once.
-    The sum of an entry is shared by `depth` threads, which add it up in workgroup memory, and by
-    `split_k` workgroups, for which a second dispatch does. Workgroups take `group_m` rows of blocks
-    at a time, so that neighbours in time read the same columns of b.
+    The sum of an entry is shared by `depth` threads, each of which has its part of every block of
+    k and which add it up in workgroup memory, and by `split_k` workgroups, for which a second
+    dispatch does. Workgroups take `group_m` rows of blocks at a time, so that neighbours in time
+    read the same columns of b.
     """
 
     block_m: int
@@ -109,12 +110,35 @@ class TilesConfig:
         return self.block_k + (0 if len(places) == rows else LANES)
 
     @property
-    def workgroup_bytes(self) -> int:
+    def layer_k(self) -> int:
+        """Of a block, what each of the threads that share a sum has."""
+        return self.block_k // self.depth
+
+    @property
+    def block_elements(self) -> int:
+        """Of a and b in workgroup memory."""
         if self.cache is Cache.NONE:
-            return 4 * self.block_m * self.block_n * (self.depth - 1)
+            return 0
         rows = self.block_k if self.cache is Cache.TURNED else self.block_m
         blocks = 2 if self.prefetch is Prefetch.BLOCKS else 1
-        return 4 * blocks * (rows * self.a_stride + self.block_k * self.block_n)
+        return blocks * (rows * self.a_stride + self.block_k * self.block_n)
+
+    @property
+    def layer_slots(self) -> int:
+        """Layers of threads that keep their sums in workgroup memory at once: all but one, or as
+        many as fit where blocks were, but at least half of all."""
+        if self.cache is Cache.NONE:
+            return self.depth - 1
+        fitting = self.block_elements // (self.block_m * self.block_n)
+        return min(self.depth - 1, max(fitting, self.depth // 2))
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """The sums of layers lie where blocks were."""
+        if self.depth == 1:
+            return 4 * self.block_elements
+        sums = self.layer_slots * self.block_m * self.block_n
+        return 4 * max(self.block_elements, sums)
 
     def k_blocks(self, extents: Extents) -> int:
         return -(-extents.k // self.block_k)
@@ -165,8 +189,10 @@ class TilesConfig:
             return f"a block of {self.block_m}x{self.block_n} must be whole tiles"
         if self.threads > MAX_THREADS:
             return f"{self.threads} threads to a workgroup are too many; use at most {MAX_THREADS}"
-        if self.unroll_k % LANES or self.block_k % self.unroll_k:
-            return f"unroll_k={self.unroll_k} must be a multiple of {LANES} and divide block_k"
+        if self.unroll_k % LANES or self.block_k % (self.unroll_k * self.depth):
+            return (
+                f"unroll_k={self.unroll_k} must be a multiple of {LANES} and divide block_k/depth"
+            )
         if self.tile_m * self.tile_n * self.unroll_k > MAX_UNROLLED_PRODUCTS:
             return (
                 f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLLED_PRODUCTS} "
@@ -181,8 +207,6 @@ class TilesConfig:
             if self.block_k != self.unroll_k * self.depth or self.prefetch is not Prefetch.NONE:
                 return "cache=none has block_k=unroll_k·depth and no prefetch"
             return ""
-        if self.depth > 1:
-            return f"depth={self.depth} needs cache=none; use 1"
         staged = (self.block_m + self.block_n) * self.block_k / self.threads
         if staged > MAX_STAGED * LANES:
             return f"{staged:.0f} elements of a block to a thread are too many"

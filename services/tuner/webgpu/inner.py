@@ -9,6 +9,7 @@ from services.tuner.ir.nodes import Block, Buffer, Load, Store
 from services.tuner.webgpu.blocks import in_blocks
 from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
 from services.tuner.webgpu.flow import Flow
+from services.tuner.webgpu.layers import layers_of
 from services.tuner.webgpu.loads import loaded
 from services.tuner.webgpu.operands import Operand, Piece, piece
 from services.tuner.webgpu.place import Place
@@ -150,30 +151,36 @@ def _cached(
 def _tiles(
     config: TilesConfig, operands: tuple[Operand, Operand], place: Place
 ) -> tuple[Tile, Tile]:
-    halves = 2 if config.prefetch is Prefetch.BLOCKS else 1
-
-    def tile(operand: Operand, first: Affine, length: int, k_outer: bool, stride: int) -> Tile:
-        turns = k_outer is not operand.k_outer
-        held = held_elements(length, config.block_k, config.threads, turns=turns)
-        rows = config.block_k if k_outer else length
-        name = operand.buffer.name
-        return Tile(
-            operand=operand,
-            first=first,
-            length=length,
-            depth=config.block_k,
-            k_outer=k_outer,
-            stride=stride,
-            half=rows * stride,
-            shared=_buffer(f"block_{name}", halves * rows * stride, Scope.WORKGROUP),
-            held=_buffer(f"next_{name}", held),
-        )
-
+    """Each has workgroup memory of its own, or they share that of the layers."""
     a, b = operands
     grouped = config.cache is Cache.TURNED
-    return (
-        tile(a, place.row, config.block_m, grouped, config.a_stride),
-        tile(b, place.column, config.block_n, True, config.block_n),
+    of_a = _tile(config, a, place.row, config.block_m, grouped, config.a_stride)
+    of_b = _tile(config, b, place.column, config.block_n, True, config.block_n)
+    for shared in layers_of(config):
+        of_b = replace(of_b, shared=shared, base=of_a.shared.size)
+        of_a = replace(of_a, shared=shared)
+    return of_a, of_b
+
+
+def _tile(
+    config: TilesConfig, operand: Operand, first: Affine, length: int, k_outer: bool, stride: int
+) -> Tile:
+    halves = 2 if config.prefetch is Prefetch.BLOCKS else 1
+    turns = k_outer is not operand.k_outer
+    held = held_elements(length, config.block_k, config.threads, turns=turns)
+    rows = config.block_k if k_outer else length
+    name = operand.buffer.name
+    return Tile(
+        operand=operand,
+        first=first,
+        length=length,
+        depth=config.block_k,
+        k_outer=k_outer,
+        stride=stride,
+        half=rows * stride,
+        base=0,
+        shared=_buffer(f"block_{name}", halves * rows * stride, Scope.WORKGROUP),
+        held=_buffer(f"next_{name}", held),
     )
 
 
@@ -186,8 +193,8 @@ def _from_workgroup(
     sums: Buffer,
 ) -> Block:
     tile_a, tile_b = tiles
-    half_a, half_b = half.times(tile_a.half), half.times(tile_b.half)
-    k = _form(k2=config.unroll_k, k4=LANES)
+    half_a, half_b = tile_a.start(half), tile_b.start(half)
+    k = total(place.layer.times(config.layer_k), _form(k2=config.unroll_k, k4=LANES))
     column = place.tile_column.plus(_form(j=place.columns)).times(LANES)
     b = total(half_b, k.plus(_form(q=1)).times(tile_b.stride), column, _form(lane=1))
     load_b = Load(buffer=tile_b.shared, index=b)
@@ -210,7 +217,7 @@ def _from_workgroup(
             each=(unrolled("g", config.tile_m // LANES, vector("lane", copy)),),
         )
     body = _products(config, sums, source)
-    return serial("k2", config.block_k // config.unroll_k, body)
+    return serial("k2", config.layer_k // config.unroll_k, body)
 
 
 def _copy(into: Buffer, here: Affine, source: Buffer, there: Affine) -> Store:

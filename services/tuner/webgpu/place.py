@@ -15,7 +15,8 @@ class Place:
     and which of the threads that share one it is, its `layer`.
 
     A thread's rows are four neighbours each time where they are `grouped`, else lie apart, so that
-    threads side by side read rows side by side. Its columns are four neighbours each time.
+    threads side by side read rows side by side. Its columns are four neighbours each time. Threads
+    side by side are of one layer, or where `layered` of one tile.
     """
 
     batch: Affine
@@ -27,6 +28,7 @@ class Place:
     tile_row: Affine
     tile_column: Affine
     grouped: bool
+    layered: bool
     rows: int
     columns: int
 
@@ -44,6 +46,13 @@ class Place:
         first = self.tile_column.plus(Affine(constant=group * self.columns))
         return first.times(LANES).plus(Affine(constant=lane))
 
+    def among(self, layer: Affine, layers: int) -> Affine:
+        """The thread's number, were it one of that layer, and were there so many."""
+        tile = self.tile_row.times(self.columns).plus(self.tile_column)
+        if self.layered:
+            return tile.times(layers).plus(layer)
+        return layer.times(self.rows * self.columns).plus(tile)
+
 
 def place_of(frame: Frame, extents: Extents, config: TilesConfig) -> Place:
     batches, rows, columns = config.blocks(extents)
@@ -57,7 +66,8 @@ def place_of(frame: Frame, extents: Extents, config: TilesConfig) -> Place:
     group = frame.variable("group", config.workgroups(extents))
     batch, part, panel, column, row = frame.digits(group, parts)
     thread = frame.variable("thread", config.threads)
-    layer, tile_row, tile_column = _own(frame, extents, config, thread)
+    layered = extents.b_turned and config.cache is Cache.NONE
+    layer, tile_row, tile_column = _own(frame, config, thread, layered=layered)
     grouped = extents.a_turned if config.cache is Cache.NONE else config.cache is Cache.TURNED
     return Place(
         batch=batch,
@@ -69,15 +79,17 @@ def place_of(frame: Frame, extents: Extents, config: TilesConfig) -> Place:
         tile_row=tile_row,
         tile_column=tile_column,
         grouped=grouped,
+        layered=layered,
         rows=config.rows,
         columns=config.columns,
     )
 
 
-def _own(frame: Frame, extents: Extents, config: TilesConfig, thread: Affine) -> list[Affine]:
-    """Threads side by side read neighbours of b: columns, or k where b is stored turned."""
+def _own(frame: Frame, config: TilesConfig, thread: Affine, *, layered: bool) -> list[Affine]:
+    """Threads side by side read neighbours of b: columns, or k where b is stored turned and read
+    from where it lies."""
     layers, tiles = ("z", config.depth), (("y", config.rows), ("x", config.columns))
-    if extents.b_turned:
+    if layered:
         *own, layer = frame.digits(thread, (*tiles, layers))
         return [layer, *own]
     return frame.digits(thread, (layers, *tiles))

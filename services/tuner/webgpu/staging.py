@@ -32,8 +32,8 @@ class Unit:
 class Tile:
     """`length` rows or columns from `first` on, `depth` of k: of an operand, for a workgroup.
 
-    In workgroup memory it lies as [k, place] or [place, k], rows `stride` elements apart; where
-    there are two of it, they are `half` elements apart.
+    In workgroup memory it lies from element `base` on as [k, place] or [place, k], rows `stride`
+    elements apart; where there are two of it, they are `half` elements apart.
     """
 
     operand: Operand
@@ -43,9 +43,14 @@ class Tile:
     k_outer: bool
     stride: int
     half: int
+    base: int
     shared: Buffer
     held: Buffer
     """Between memory and workgroup memory, a thread's own."""
+
+    def start(self, half: Affine) -> Affine:
+        """In workgroup memory, of half 0 or 1."""
+        return half.times(self.half).plus(Affine(constant=self.base))
 
 
 def units(frame: Frame, tile: Tile, thread: Affine, threads: int) -> tuple[Unit, ...]:
@@ -133,7 +138,7 @@ def read(frame: Frame, tile: Tile, share: tuple[Unit, ...], start: Affine, *, ta
 
 def written(tile: Tile, share: tuple[Unit, ...], half: Affine) -> Block:
     """The thread's units, from registers into a half of workgroup memory."""
-    shift = half.times(tile.half)
+    shift = tile.start(half)
     return tuple(
         statement
         for unit in share

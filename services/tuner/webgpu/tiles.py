@@ -12,7 +12,6 @@ from services.tuner.ir.build import (
     binary,
     loop,
     number,
-    serial,
     under,
     unrolled,
     vector,
@@ -20,7 +19,6 @@ from services.tuner.ir.build import (
 from services.tuner.ir.kinds import LANES, BinaryOp, Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
     Allocate,
-    Barrier,
     Block,
     Bound,
     Buffer,
@@ -33,6 +31,7 @@ from services.tuner.ir.nodes import (
 from services.tuner.passes.threads import Threads, threaded
 from services.tuner.webgpu.contraction import Cache, TilesConfig
 from services.tuner.webgpu.inner import inner_of
+from services.tuner.webgpu.layers import added, layers_of
 from services.tuner.webgpu.operands import operands_of
 from services.tuner.webgpu.parameters import parameters_of
 from services.tuner.webgpu.place import Place, place_of
@@ -54,13 +53,12 @@ def tiles_programs(workload: Workload, config: TilesConfig) -> tuple[Program, ..
         name="sums", scope=Scope.LOCAL, element=Element.F32, size=config.tile_m * config.tile_n
     )
     inner = inner_of(frame, config, operands, place, sums)
-    layers = _layers(config)
     stores = _stores(frame, product, config, place, sums, shared)
-    body = (*_zeros(sums), *inner.block, *_added(config, place, sums, layers, stores))
+    body = (*_zeros(sums), *inner.block, *added(config, place, sums, stores))
     for buffer in (sums, *inner.local):
         body = (Allocate(buffer=buffer, body=body),)
     block: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.around(body)),)
-    for buffer in (*inner.workgroup, *layers):
+    for buffer in dict.fromkeys((*inner.workgroup, *layers_of(config))):
         block = (Allocate(buffer=buffer, body=block),)
     main = Program(
         parameters=(*product.parameters, *shared),
@@ -80,41 +78,6 @@ def _partial_sums(extents: Extents, config: TilesConfig) -> tuple[Buffer, ...]:
 def _zeros(sums: Buffer) -> Block:
     store = Store(buffer=sums, index=Affine.of(0, {"lane": 1, "four": LANES}), value=number(0))
     return (unrolled("four", sums.size // LANES, vector("lane", store)),)
-
-
-def _layers(config: TilesConfig) -> tuple[Buffer, ...]:
-    """The sums of all layers of threads but the first, which adds them to its own."""
-    if config.depth == 1:
-        return ()
-    size = config.block_m * config.block_n * (config.depth - 1)
-    return (Buffer(name="layers", scope=Scope.WORKGROUP, element=Element.F32, size=size),)
-
-
-def _added(
-    config: TilesConfig, place: Place, sums: Buffer, layers: tuple[Buffer, ...], stores: Block
-) -> Block:
-    """What stores the sums, once those of all layers are one."""
-    if not layers:
-        return stores
-    tile = place.tile_row.times(config.columns).plus(place.tile_column)
-    entry = Affine.of(0, {"lane": 1, "four": LANES})
-    tiles = config.rows * config.columns
-    above = place.layer.times(tiles).plus(tile).times(sums.size).plus(entry)
-    first = tiles * sums.size
-    kept = Store(
-        buffer=layers[0],
-        index=above.plus(Affine(constant=-first)),
-        value=Load(buffer=sums, index=entry),
-    )
-    other = Affine.variable("layer").times(tiles).plus(tile).times(sums.size).plus(entry)
-    both = binary(BinaryOp.ADD, Load(buffer=sums, index=entry), Load(buffer=layers[0], index=other))
-    more = Store(buffer=sums, index=entry, value=both)
-    count = sums.size // LANES
-    keep = (unrolled("four", count, vector("lane", kept)),)
-    add = serial("layer", config.depth - 1, (unrolled("four", count, vector("lane", more)),))
-    upper = Bound(index=place.layer.times(-1), limit=0)
-    lower = Bound(index=place.layer, limit=1)
-    return (*under((upper,), keep), Barrier(), *under((lower,), (*add, *stores)))
 
 
 def _stores(

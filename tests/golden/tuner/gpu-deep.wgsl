@@ -28,8 +28,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   }
   workgroupBarrier();
   if (z < 1u) {
-    for (var layer = 0u; layer < 3u; layer++) {
-      sums_0 = (sums_0 + layers[layer * 4u + x]);
+    for (var above = 0u; above < 3u; above++) {
+      sums_0 = (sums_0 + layers[above * 4u + x + z * 4u]);
     }
     if (group * 16u + x * 4u < 40u) {
       c[group * 4u + x] = sums_0;

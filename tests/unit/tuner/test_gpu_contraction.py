@@ -15,7 +15,9 @@ from services.tuner.compile import compile_candidate, gpu_compilation
 from services.tuner.extents import Extents
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
+from services.tuner.webgpu.layers import rounds
 from services.tuner.webgpu.windows import product_extents
+from services.tuner.wgsl.module import printed
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
@@ -37,6 +39,8 @@ BASE = TilesConfig(
 )
 DIRECT = replace(BASE, cache=Cache.NONE, block_k=4)
 DEEP = replace(DIRECT, block_m=1, block_n=16, tile_m=1, tile_n=4, depth=4, block_k=16)
+LAYERS = replace(BASE, depth=2, prefetch=Prefetch.REGISTERS)
+TURNED_LAYERS = replace(LAYERS, cache=Cache.TURNED, depth=4, block_k=16)
 CONFIGS = {
     "plain": BASE,
     "prefetched": replace(BASE, prefetch=Prefetch.REGISTERS, block_k=16, unroll_k=16),
@@ -48,12 +52,20 @@ CONFIGS = {
     "direct-split": replace(DIRECT, tile_m=2, tile_n=4, block_k=8, unroll_k=8, split_k=2),
     "deep": DEEP,
     "deep-split": replace(DEEP, split_k=2),
+    "layers": LAYERS,
+    "layers-plain": replace(LAYERS, prefetch=Prefetch.NONE, block_k=16),
+    "layers-alternating": replace(LAYERS, prefetch=Prefetch.BLOCKS, depth=3, block_k=12),
+    "layers-turned": TURNED_LAYERS,
+    "layers-turned-plain": replace(TURNED_LAYERS, prefetch=Prefetch.NONE, depth=5, block_k=20),
+    "layers-turned-alternating": replace(TURNED_LAYERS, prefetch=Prefetch.BLOCKS, split_k=2),
     "wide-rows": replace(BASE, block_m=32, block_n=16, tile_m=1, tile_n=4, block_k=16),
 }
 GOLDEN = {
     "gpu-tiles": ("prefetched", "matmul:f32:m16k32n32"),
     "gpu-tiles-tails": ("turned", "matmul+bias+relu:f32:m18k10n36"),
     "gpu-split": ("split", "batch_matmul_nt:f32:b2m16k16n32"),
+    "gpu-layers": ("layers", "matmul:f32:m16k32n32"),
+    "gpu-layers-turned": ("layers-turned", "matmul_tn+bias:f32:m20k18n36"),
     "gpu-deep": ("deep", "matmul:f32:m1k64n40"),
 }
 
@@ -122,7 +134,9 @@ def test_products_of_any_shape_are_right(
         assert_right(workload, config)
 
 
-@pytest.mark.parametrize("name", ["alternating", "turned", "deep-split"])
+@pytest.mark.parametrize(
+    "name", ["alternating", "turned", "deep-split", "layers-alternating", "layers-turned"]
+)
 def test_the_interpreter_agrees_before_and_after_the_passes(name: str) -> None:
     workload = Workload.parse("matmul+bias:f32:m5k18n10")
     config = replace(CONFIGS[name], split_k=1 + ("split" in name))
@@ -143,12 +157,12 @@ def test_the_interpreter_agrees_before_and_after_the_passes(name: str) -> None:
         ({"tile_m": 0}, "from 1 to 65536"),
         ({"block_m": 18}, "must be whole tiles"),
         ({"block_m": 4096, "block_n": 4096}, "threads to a workgroup are too many"),
-        ({"unroll_k": 6}, "multiple of 4 and divide block_k"),
+        ({"unroll_k": 6}, "multiple of 4 and divide block_k/depth"),
         ({"block_k": 4096, "unroll_k": 4096}, "products in the loop body"),
         ({"block_k": 512, "unroll_k": 4}, "elements of a block to a thread"),
         ({"cache": "turned", "tile_m": 2}, "multiples of 4"),
         ({"cache": "none"}, "block_k=unroll_k"),
-        ({"depth": 2}, "needs cache=none"),
+        ({"depth": 4}, "divide block_k/depth"),
         ({"split_k": 7}, "must divide"),
         ({"group_m": 5}, "rows of blocks"),
         ({"cache": "everything"}, "must be one of"),
@@ -172,6 +186,33 @@ def test_what_a_kernel_needs_is_what_its_candidate_says() -> None:
     assert candidate.requires == ("invocations-512", "workgroup-memory-48k")
     with pytest.raises(InvalidSchedule, match="with its settings it must say"):
         compile_candidate(replace(candidate, requires=()))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_workgroup_memory_is_as_the_config_says(name: str) -> None:
+    config = replace(CONFIGS[name], split_k=1)
+    workload = Workload.parse("matmul:f32:m64k60n64")
+    made = printed(gpu_compilation(config.candidate(workload)).optimised, ("a", "b", "c"))
+    assert made.workgroup_bytes == config.workgroup_bytes
+
+
+def test_sums_of_layers_lie_where_blocks_were() -> None:
+    blocks = 4 * (16 * BASE.a_stride + 8 * 32)
+    assert LAYERS.workgroup_bytes == max(blocks, 4 * 16 * 32)
+    halves = replace(LAYERS, block_m=64, block_n=64, depth=4, block_k=16)
+    assert halves.workgroup_bytes == 2 * 4 * 64 * 64
+
+
+@pytest.mark.parametrize("depth", range(2, 18))
+def test_layers_add_every_sum_once(depth: int) -> None:
+    for slots in range(depth // 2, depth):
+        held = [{layer} for layer in range(depth)]
+        for each in rounds(depth, slots):
+            kept = held[each.middle : each.last]
+            assert len(kept) <= slots
+            held = [own.union(*kept[n :: each.middle]) for n, own in enumerate(held[: each.middle])]
+            assert sum(map(len, held)) == depth
+        assert held == [set(range(depth))]
 
 
 def test_scratch_is_for_the_parts_of_sums() -> None:

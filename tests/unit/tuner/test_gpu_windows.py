@@ -24,7 +24,12 @@ from tests.unit.tuner.reference import reference
 
 
 def tiles(
-    cache: Cache, prefetch: Prefetch = Prefetch.NONE, *, block_k: int = 8, split_k: int = 1
+    cache: Cache,
+    prefetch: Prefetch = Prefetch.NONE,
+    *,
+    block_k: int = 8,
+    depth: int = 1,
+    split_k: int = 1,
 ) -> TilesConfig:
     return TilesConfig(
         block_m=16,
@@ -32,10 +37,10 @@ def tiles(
         block_k=block_k,
         tile_m=4,
         tile_n=4,
-        unroll_k=block_k,
+        unroll_k=block_k // depth,
         cache=cache,
         prefetch=prefetch,
-        depth=1,
+        depth=depth,
         split_k=split_k,
         group_m=1,
     )
@@ -59,6 +64,8 @@ WAYS = {
     "rows": tiles(Cache.ROWS, Prefetch.REGISTERS),
     "turned": tiles(Cache.TURNED, Prefetch.BLOCKS),
     "long": tiles(Cache.ROWS, block_k=16),
+    "layers": tiles(Cache.ROWS, Prefetch.REGISTERS, depth=2),
+    "layers-turned": tiles(Cache.TURNED, Prefetch.BLOCKS, block_k=12, depth=3),
 }
 SLIDING = (
     "depthwise_conv2d:f32:b2h7w9c8r3q3s2p1",
@@ -86,8 +93,9 @@ def test_every_way_of_reading_is_right_for_every_window(name: str, way: str) -> 
     right(WAYS[way].candidate(Workload.parse(CONVOLUTIONS[name])))
 
 
-def test_parts_of_a_sum_over_windows_are_added() -> None:
-    config = tiles(Cache.ROWS, split_k=3)
+@pytest.mark.parametrize("depth", [1, 2])
+def test_parts_of_a_sum_over_windows_are_added(depth: int) -> None:
+    config = tiles(Cache.ROWS, split_k=3, depth=depth)
     steps = right(config.candidate(Workload.parse(CONVOLUTIONS["padding"])))
     assert len(steps.artifact.manifest.dispatches) == 2
 

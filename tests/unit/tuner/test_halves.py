@@ -1,5 +1,7 @@
 """Kernels of f16: what they compute, packed and by the type of the adapter, and how they read."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from services.tuner.compile import gpu_compilation
 from services.tuner.halves import Halves, halves_of, natively
 from services.tuner.settings import gpu_candidate
 from services.tuner.space import lite_space
+from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
 from services.tuner.webgpu.entries import EntriesConfig
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
@@ -23,6 +26,19 @@ from tests.unit.tuner.reference import EXAMPLES, reference
 
 KEYS = tuple(key.replace(":f32:", ":f16:") for key in EXAMPLES if not key.endswith(":n7"))
 EACH = [Halves.PACKED, Halves.NATIVE]
+LAYERS = TilesConfig(
+    block_m=16,
+    block_n=32,
+    block_k=16,
+    tile_m=4,
+    tile_n=8,
+    unroll_k=4,
+    cache=Cache.ROWS,
+    prefetch=Prefetch.REGISTERS,
+    depth=4,
+    split_k=1,
+    group_m=1,
+)
 
 
 def held(candidate: Candidate, halves: Halves) -> Candidate:
@@ -48,6 +64,13 @@ def test_operators_are_right_as_they_are_stated(key: str, halves: Halves) -> Non
 def test_the_best_of_every_space_is_right(key: str, model: str, halves: Halves) -> None:
     space = lite_space(Workload.parse(key), TargetKind.WEBGPU, GPU_MODELS[model])
     right(held(space[0], halves))
+
+
+@pytest.mark.parametrize("halves", EACH)
+@pytest.mark.parametrize("config", [LAYERS, replace(LAYERS, cache=Cache.TURNED, split_k=2)])
+@pytest.mark.parametrize("key", ["matmul+bias:f16:m35k18n68", "batch_matmul_nt:f16:b2m9k32n7"])
+def test_threads_share_sums_of_halves(key: str, config: TilesConfig, halves: Halves) -> None:
+    right(held(config.candidate(Workload.parse(key)), halves))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import islice, product
+from math import prod
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
@@ -21,9 +22,29 @@ TILES = ((8, 8), (8, 4), (4, 8), (4, 4), (8, 16), (16, 8))
 """tile_m x tile_n, powers of two (heuristic 2) of vectors of four (heuristic 1)."""
 
 GRIDS = ((8, 8), (8, 16), (4, 16), (16, 8), (4, 8), (8, 4), (16, 16), (8, 32), (32, 8), (4, 32))
+MOST_THREADS = 256
 """Rows x columns of threads, at most 256 (heuristic 5)."""
 
 BLOCK_K = (16, 32, 8)
+LAYERS = (2, 4, 8)
+LAYERED_TILES = TILES[:4]
+"""Layers of larger tiles want more registers than there are (H200)."""
+
+LAYERED_GRIDS = (*GRIDS, (4, 4), (2, 8), (8, 2))
+LAYERED_BLOCK_K = (16, 32, 64)
+LAYER_K = 8
+"""Layers of threads share sums in small blocks, each with at least so many k of a block."""
+
+MOST_LAYERED_WARPS = 16
+"""Of a core: with more of them it has enough to do without layers."""
+
+LAYERED_WORKGROUP_BYTES = 32_768
+"""The sums of a layer of 128 threads, 64 entries each."""
+
+LAYERED_CANDIDATES = 16
+"""Estimates of kernels with layers err apart from those of the others: each has places of its own.
+"""
+
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 WORKGROUP_BYTES = 28_672
 """Heuristic 6, 16 KiB, with a relaxation of 1.75: the best blocks of 4096x4096x4096 on an H200 have
@@ -87,11 +108,18 @@ def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig,
         found = best(_streaming(extents), MOST_CANDIDATES - DIRECT_CANDIDATES)
         found += best(_direct(extents, gpu), DIRECT_CANDIDATES)
     else:
-        found = best(_cached(extents, gpu), MOST_CANDIDATES - DIRECT_CANDIDATES)
-        found += best(_direct(extents, gpu), DIRECT_CANDIDATES)
+        layered = best(_layered(extents, gpu), LAYERED_CANDIDATES)
+        cached = best(_cached(extents, gpu), MOST_CANDIDATES - DIRECT_CANDIDATES - len(layered))
+        found = _taking_turns(cached, layered) + best(_direct(extents, gpu), DIRECT_CANDIDATES)
     needed = min((config.requires(workload) for config in found), key=len)
     plain = next(config for config in found if config.requires(workload) == needed)
     return (plain, *(config for config in found if config != plain))
+
+
+def _taking_turns(first: list[TilesConfig], second: list[TilesConfig]) -> list[TilesConfig]:
+    """Both in their order, spread evenly."""
+    places = [(n / len(each), one) for each in (first, second) for n, one in enumerate(each)]
+    return [one for _, one in sorted(places, key=lambda place: place[0])]
 
 
 def _different(ranked: list[TilesConfig], us: Callable[[TilesConfig], float]) -> list[TilesConfig]:
@@ -106,17 +134,37 @@ def _different(ranked: list[TilesConfig], us: Callable[[TilesConfig], float]) ->
 
 
 def _cached(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
+    for tile, grid, block_k in product(TILES, GRIDS, BLOCK_K):
+        yield from _cached_in(extents, gpu, tile, grid, block_k, 1)
+
+
+def _layered(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
+    """Sums that are shared by several threads of a workgroup."""
+    for depth, tile, grid, block_k in product(
+        LAYERS, LAYERED_TILES, LAYERED_GRIDS, LAYERED_BLOCK_K
+    ):
+        threads = prod(grid) * depth
+        if gpu.warp_lanes <= threads <= MOST_THREADS and block_k // depth >= LAYER_K:
+            yield from _cached_in(extents, gpu, tile, grid, block_k, depth)
+
+
+def _cached_in(
+    extents: Extents,
+    gpu: GpuModel,
+    tile: tuple[int, int],
+    grid: tuple[int, int],
+    block_k: int,
+    depth: int,
+) -> Iterator[TilesConfig]:
+    block = (tile[0] * grid[0], tile[1] * grid[1])
+    if not _sensible(extents, block) or block_k >= 2 * max(8, extents.k):
+        return
+    unroll_k = min(block_k // depth, max(UNROLL_K, UNROLLED_PRODUCTS // prod(tile)))
     caches = (Cache.TURNED,) if extents.a_turned else (Cache.ROWS, Cache.TURNED)
-    for tile, grid, block_k, cache, prefetch in product(TILES, GRIDS, BLOCK_K, caches, Prefetch):
-        block = (tile[0] * grid[0], tile[1] * grid[1])
-        if not _sensible(extents, block) or block_k >= 2 * max(8, extents.k):
-            continue
-        most = max(UNROLL_K, UNROLLED_PRODUCTS // (tile[0] * tile[1]))
-        for split in _splits(extents, gpu, block, block_k):
-            config = _config(
-                extents, tile, block, block_k, min(block_k, most), cache, prefetch, 1, split
-            )
-            if _used_well(config, gpu):
+    for split in _splits(extents, gpu, block, block_k):
+        for cache, prefetch in product(caches, Prefetch):
+            config = _config(extents, tile, block, block_k, unroll_k, cache, prefetch, depth, split)
+            if _used_well(config, gpu) and _wants_layers(extents, config, gpu):
                 yield config
 
 
@@ -124,11 +172,18 @@ def _used_well(config: TilesConfig, gpu: GpuModel) -> bool:
     """Heuristics 6 and 7, relaxed."""
     usage = usage_of(config, gpu)
     others = min(usage.by_memory, usage.by_warps)
+    most = WORKGROUP_BYTES if config.depth == 1 else LAYERED_WORKGROUP_BYTES
     return (
-        config.workgroup_bytes <= WORKGROUP_BYTES
+        config.workgroup_bytes <= most
         and registers_of(config) <= THREAD_RELAXATION * gpu.thread_registers
         and usage.by_registers <= REGISTER_RELAXATION * others
     )
+
+
+def _wants_layers(extents: Extents, config: TilesConfig, gpu: GpuModel) -> bool:
+    """Whether cores would have too few warps without layers of threads, where there are any."""
+    warps = config.workgroups(extents) * config.threads / gpu.warp_lanes
+    return config.depth == 1 or warps <= MOST_LAYERED_WARPS * gpu.cores
 
 
 def _sensible(extents: Extents, block: tuple[int, int]) -> bool:

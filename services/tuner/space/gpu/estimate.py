@@ -1,7 +1,8 @@
 """How long a contraction may take: what orders the space. Microseconds, right to 20 % or so.
 
-The factors are fitted to 2,300 kernels of 13 shapes and 300 of five shapes of few rows, timed on an
-H200 (Chromium 156); the formula knows another GPU by its totals alone.
+The factors are fitted to 2,300 kernels of 13 shapes, 300 of five shapes of few rows and 950 of five
+shapes whose sums layers of threads share, timed on an H200 (Chromium 156); the formula knows
+another GPU by its totals alone.
 """
 
 from math import ceil, prod
@@ -27,11 +28,27 @@ CACHES = {Cache.ROWS: 1.0, Cache.TURNED: 0.99, Cache.NONE: 0.55}
 BARRIER_K = 0.1
 """A block of k costs as much more as so many k of it."""
 
+LAYERED_BARRIER_K = 0.32
+"""The same where layers of threads share it, of the part of one."""
+
+LAYERED_TURNED = 0.9
+LAYERED_PARTLY = 0.9
+"""Of the speed of others, where layers have turned blocks, and where they are no whole warps."""
+
+STAGED = 24
+STAGED_MORE = 180
+"""Elements of a block that each thread of a layer may copy; so many more double the time."""
+
+SHARED_BYTES_US = 116_000
+ROUND_US = 0.12
+"""Of adding the sums of layers: what a core writes to workgroup memory or reads there, and what
+begins and ends it."""
+
 SPILLED_REGISTERS = 36
 """So many registers beyond what a thread can have double the time."""
 
-LAUNCH_US = 2.0
-SECOND_LAUNCH_US = 4.0
+LAUNCH_US = 2.3
+SECOND_LAUNCH_US = 2.5
 BYTES_PER_CORE_US = 32_000
 STEP_US = 0.78
 """From asking for a piece of memory to having it, with what is done meanwhile."""
@@ -46,10 +63,11 @@ PRODUCTS_US = 0.0127
 def estimated_us(extents: Extents, config: TilesConfig, gpu: GpuModel) -> float:
     groups = config.workgroups(extents)
     resident = usage_of(config, gpu).blocks_per_core
+    streams = config.depth > 1 and config.cache is Cache.NONE
     body = (
-        _shared_us(extents, config, gpu, groups, resident)
-        if config.depth == 1
-        else _streaming_us(extents, config, gpu, groups, resident)
+        _streaming_us(extents, config, gpu, groups, resident)
+        if streams
+        else _shared_us(extents, config, gpu, groups, resident)
     )
     return LAUNCH_US + body * _spilling(config, gpu) + _adding_us(extents, config, gpu)
 
@@ -67,12 +85,32 @@ def _shared_us(
     reuse = tile / (tile + OPERAND_COST * (config.tile_m + config.tile_n))
     warps = min(resident, max(1.0, groups / gpu.cores)) * config.threads / gpu.warp_lanes
     hidden: float = min(1.0, warps / min(WARPS_WANTED, gpu.warps)) ** WARPS_POWER
-    unrolled = 1.0 if config.unroll_k == config.block_k else PARTLY_UNROLLED
-    barriers = config.block_k / (config.block_k + BARRIER_K)
-    settings = PREFETCHES[config.prefetch] * CACHES[config.cache] * unrolled * barriers
+    unrolled = 1.0 if config.unroll_k == config.layer_k else PARTLY_UNROLLED
+    settings = PREFETCHES[config.prefetch] * CACHES[config.cache] * unrolled
+    settings *= _in_blocks(config, gpu)
     each = 2 * config.block_m * config.block_n * extents.k / config.split_k
     peak = FLOPS_PER_REGISTER_US * gpu.registers
-    return ceil(groups / gpu.cores) * each / (peak * reuse * hidden * settings)
+    products = each / (peak * reuse * hidden * settings)
+    return ceil(groups / gpu.cores) * (products + _layers_us(config))
+
+
+def _in_blocks(config: TilesConfig, gpu: GpuModel) -> float:
+    """Of the speed of products, what copying blocks and waiting for them leaves."""
+    if config.depth == 1:
+        return config.block_k / (config.block_k + BARRIER_K)
+    share = config.layer_k / (config.layer_k + LAYERED_BARRIER_K)
+    if config.cache is Cache.TURNED:
+        share *= LAYERED_TURNED
+    if config.rows * config.columns % gpu.warp_lanes:
+        share *= LAYERED_PARTLY
+    staged = (config.block_m + config.block_n) * config.block_k / config.threads
+    return share / (1 + max(0.0, staged - STAGED) / STAGED_MORE)
+
+
+def _layers_us(config: TilesConfig) -> float:
+    """All layers of threads but one keep their sums, and each of those sums is added."""
+    kept = 4 * config.block_m * config.block_n * (config.depth - 1)
+    return 2 * kept / SHARED_BYTES_US + ROUND_US * (config.depth - 1).bit_length()
 
 
 def _streaming_us(

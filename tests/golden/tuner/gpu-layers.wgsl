@@ -1,0 +1,125 @@
+@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> c: array<vec4<f32>>;
+@group(1) @binding(0) var<uniform> first: u32;
+var<workgroup> layers: array<vec4<f32>, 128>;
+@compute @workgroup_size(32)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) invocation: u32) {
+  let group = workgroup.x + first;
+  let thread = invocation;
+  var next_a_0: vec4<f32>;
+  var next_b_0: vec4<f32>;
+  var next_b_4: vec4<f32>;
+  var sums_0: vec4<f32>;
+  var sums_12: vec4<f32>;
+  var sums_16: vec4<f32>;
+  var sums_20: vec4<f32>;
+  var sums_24: vec4<f32>;
+  var sums_28: vec4<f32>;
+  var sums_4: vec4<f32>;
+  var sums_8: vec4<f32>;
+  let z = (thread / 16u);
+  let y = ((thread / 4u) % 4u);
+  let x = (thread % 4u);
+  let a0_row = (thread / 2u);
+  let a0_step = (thread % 2u);
+  let b0_row = (thread / 8u);
+  let b0_step = (thread % 8u);
+  sums_0 = vec4<f32>(0.0f);
+  sums_4 = vec4<f32>(0.0f);
+  sums_8 = vec4<f32>(0.0f);
+  sums_12 = vec4<f32>(0.0f);
+  sums_16 = vec4<f32>(0.0f);
+  sums_20 = vec4<f32>(0.0f);
+  sums_24 = vec4<f32>(0.0f);
+  sums_28 = vec4<f32>(0.0f);
+  next_a_0 = a[a0_row * 8u + a0_step];
+  next_b_0 = b[b0_row * 8u + b0_step];
+  next_b_4 = b[b0_row * 8u + b0_step + 32u];
+  for (var block = 0u; block < 4u; block++) {
+    workgroupBarrier();
+    layers[a0_row * 2u + a0_step] = next_a_0;
+    layers[b0_row * 8u + b0_step + 32u] = next_b_0;
+    layers[b0_row * 8u + b0_step + 64u] = next_b_4;
+    workgroupBarrier();
+    if (block < 3u) {
+      next_a_0 = a[a0_row * 8u + a0_step + block * 2u + 2u];
+      next_b_0 = b[b0_row * 8u + b0_step + block * 64u + 64u];
+      next_b_4 = b[b0_row * 8u + b0_step + block * 64u + 96u];
+    }
+    let own_a_0 = layers[y * 2u + z];
+    let own_a_4 = layers[y * 2u + z + 8u];
+    let own_a_8 = layers[y * 2u + z + 16u];
+    let own_a_12 = layers[y * 2u + z + 24u];
+    let r1 = layers[x + z * 32u + 32u];
+    sums_0 = fma(vec4<f32>(own_a_0.x), r1, sums_0);
+    let r2 = layers[x + z * 32u + 36u];
+    sums_4 = fma(vec4<f32>(own_a_0.x), r2, sums_4);
+    sums_8 = fma(vec4<f32>(own_a_4.x), r1, sums_8);
+    sums_12 = fma(vec4<f32>(own_a_4.x), r2, sums_12);
+    sums_16 = fma(vec4<f32>(own_a_8.x), r1, sums_16);
+    sums_20 = fma(vec4<f32>(own_a_8.x), r2, sums_20);
+    sums_24 = fma(vec4<f32>(own_a_12.x), r1, sums_24);
+    sums_28 = fma(vec4<f32>(own_a_12.x), r2, sums_28);
+    let r3 = layers[x + z * 32u + 40u];
+    sums_0 = fma(vec4<f32>(own_a_0.y), r3, sums_0);
+    let r4 = layers[x + z * 32u + 44u];
+    sums_4 = fma(vec4<f32>(own_a_0.y), r4, sums_4);
+    sums_8 = fma(vec4<f32>(own_a_4.y), r3, sums_8);
+    sums_12 = fma(vec4<f32>(own_a_4.y), r4, sums_12);
+    sums_16 = fma(vec4<f32>(own_a_8.y), r3, sums_16);
+    sums_20 = fma(vec4<f32>(own_a_8.y), r4, sums_20);
+    sums_24 = fma(vec4<f32>(own_a_12.y), r3, sums_24);
+    sums_28 = fma(vec4<f32>(own_a_12.y), r4, sums_28);
+    let r5 = layers[x + z * 32u + 48u];
+    sums_0 = fma(vec4<f32>(own_a_0.z), r5, sums_0);
+    let r6 = layers[x + z * 32u + 52u];
+    sums_4 = fma(vec4<f32>(own_a_0.z), r6, sums_4);
+    sums_8 = fma(vec4<f32>(own_a_4.z), r5, sums_8);
+    sums_12 = fma(vec4<f32>(own_a_4.z), r6, sums_12);
+    sums_16 = fma(vec4<f32>(own_a_8.z), r5, sums_16);
+    sums_20 = fma(vec4<f32>(own_a_8.z), r6, sums_20);
+    sums_24 = fma(vec4<f32>(own_a_12.z), r5, sums_24);
+    sums_28 = fma(vec4<f32>(own_a_12.z), r6, sums_28);
+    let r7 = layers[x + z * 32u + 56u];
+    sums_0 = fma(vec4<f32>(own_a_0.w), r7, sums_0);
+    let r8 = layers[x + z * 32u + 60u];
+    sums_4 = fma(vec4<f32>(own_a_0.w), r8, sums_4);
+    sums_8 = fma(vec4<f32>(own_a_4.w), r7, sums_8);
+    sums_12 = fma(vec4<f32>(own_a_4.w), r8, sums_12);
+    sums_16 = fma(vec4<f32>(own_a_8.w), r7, sums_16);
+    sums_20 = fma(vec4<f32>(own_a_8.w), r8, sums_20);
+    sums_24 = fma(vec4<f32>(own_a_12.w), r7, sums_24);
+    sums_28 = fma(vec4<f32>(own_a_12.w), r8, sums_28);
+  }
+  workgroupBarrier();
+  if (i32(0u - z) < 0) {
+    layers[x + y * 4u + z * 16u - 16u] = sums_0;
+    layers[x + y * 4u + z * 16u] = sums_4;
+    layers[x + y * 4u + z * 16u + 16u] = sums_8;
+    layers[x + y * 4u + z * 16u + 32u] = sums_12;
+    layers[x + y * 4u + z * 16u + 48u] = sums_16;
+    layers[x + y * 4u + z * 16u + 64u] = sums_20;
+    layers[x + y * 4u + z * 16u + 80u] = sums_24;
+    layers[x + y * 4u + z * 16u + 96u] = sums_28;
+  }
+  workgroupBarrier();
+  if (z < 1u) {
+    sums_0 = (sums_0 + layers[x + y * 4u + z * 16u]);
+    sums_4 = (sums_4 + layers[x + y * 4u + z * 16u + 16u]);
+    sums_8 = (sums_8 + layers[x + y * 4u + z * 16u + 32u]);
+    sums_12 = (sums_12 + layers[x + y * 4u + z * 16u + 48u]);
+    sums_16 = (sums_16 + layers[x + y * 4u + z * 16u + 64u]);
+    sums_20 = (sums_20 + layers[x + y * 4u + z * 16u + 80u]);
+    sums_24 = (sums_24 + layers[x + y * 4u + z * 16u + 96u]);
+    sums_28 = (sums_28 + layers[x + y * 4u + z * 16u + 112u]);
+    c[x + y * 8u] = sums_0;
+    c[x + y * 8u + 4u] = sums_4;
+    c[x + y * 8u + 32u] = sums_8;
+    c[x + y * 8u + 36u] = sums_12;
+    c[x + y * 8u + 64u] = sums_16;
+    c[x + y * 8u + 68u] = sums_20;
+    c[x + y * 8u + 96u] = sums_24;
+    c[x + y * 8u + 100u] = sums_28;
+  }
+}
