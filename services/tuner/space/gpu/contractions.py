@@ -30,8 +30,8 @@ LAYERS = (2, 4, 8)
 LAYERED_TILES = TILES[:4]
 """Layers of larger tiles want more registers than there are (H200)."""
 
-LAYERED_GRIDS = (*GRIDS, (4, 4), (2, 8), (8, 2))
-LAYERED_BLOCK_K = (16, 32, 64)
+LAYERED_GRIDS = (*GRIDS, (4, 4), (2, 8), (8, 2), (3, 8), (6, 4))
+LAYERED_BLOCK_K = (16, 32, 64, 48, 96)
 LAYER_K = 8
 """Layers of threads share sums in small blocks, each with at least so many k of a block."""
 

@@ -9,6 +9,7 @@ from math import ceil, prod
 
 from kernelzoo.domain.gpu import GpuModel
 from services.tuner.extents import Extents
+from services.tuner.ir.kinds import LANES
 from services.tuner.space.gpu.usage import registers_of, usage_of
 from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
 
@@ -33,7 +34,9 @@ LAYERED_BARRIER_K = 0.32
 
 LAYERED_TURNED = 0.9
 LAYERED_PARTLY = 0.9
-"""Of the speed of others, where layers have turned blocks, and where they are no whole warps."""
+LAYERED_UNEVEN = 0.87
+"""Of the speed of others, where layers have turned blocks, where they are no whole warps, and where
+threads copy different numbers of vectors."""
 
 STAGED = 24
 STAGED_MORE = 180
@@ -103,7 +106,10 @@ def _in_blocks(config: TilesConfig, gpu: GpuModel) -> float:
         share *= LAYERED_TURNED
     if config.rows * config.columns % gpu.warp_lanes:
         share *= LAYERED_PARTLY
-    staged = (config.block_m + config.block_n) * config.block_k / config.threads
+    block = config.block_m, config.block_n
+    if any(length * config.block_k % (LANES * config.threads) for length in block):
+        share *= LAYERED_UNEVEN
+    staged = sum(block) * config.block_k / config.threads
     return share / (1 + max(0.0, staged - STAGED) / STAGED_MORE)
 
 
