@@ -26,6 +26,7 @@ from services.tuner.ir.nodes import (
     Let,
     Load,
     Loop,
+    MultiplyAdd,
     Program,
     Statement,
     Store,
@@ -180,18 +181,20 @@ class _Expansion:
         )
 
     def _value(self, expression: Expression, at: Constants, vector: str | None) -> Expression:
-        def expanded(part: Expression) -> Expression:
-            if type(part) is Load:
-                return self._load(part, at, vector)
-            if type(part) is Const:
-                wide = vector is not None
-                return Const(value=part.value, element=part.element, lanes=LANES) if wide else part
-            if type(part) is IndexValue:
-                same = IndexValue(index=self._index(part.index, at))
-                return Broadcast(value=same, lanes=LANES) if vector else same
-            return with_operands(part, expanded)
-
-        return expanded(expression)
+        if isinstance(expression, Load):
+            return self._load(expression, at, vector)
+        if isinstance(expression, MultiplyAdd):  # Most of what is unrolled.
+            return MultiplyAdd(
+                left=self._value(expression.left, at, vector),
+                right=self._value(expression.right, at, vector),
+                addend=self._value(expression.addend, at, vector),
+            )
+        if isinstance(expression, Const):
+            return replace(expression, lanes=LANES) if vector else expression
+        if isinstance(expression, IndexValue):
+            same = IndexValue(index=self._index(expression.index, at))
+            return Broadcast(value=same, lanes=LANES) if vector else same
+        return with_operands(expression, lambda part: self._value(part, at, vector))
 
     def _load(self, load: Load, at: Constants, vector: str | None) -> Expression:
         key = (id(load), vector, *map(at.get, self._names_in(load.index)))

@@ -66,6 +66,8 @@ class Values:
         self._indices = indices
         self._memory = memory
         self.uses_bits = False
+        self._texts: dict[int, str] = {}
+        self._alive: list[Expression] = []
         self._writers: dict[type[Expression], Callable[..., str]] = {
             Read: self._read,
             MultiplyAdd: self._multiply_add,
@@ -85,7 +87,13 @@ class Values:
         }
 
     def text(self, value: Expression) -> str:
-        return self._writers[type(value)](value)
+        known = self._texts.get(id(value))
+        if known is None:
+            known = self._writers[type(value)](value)
+            if _of_register(value):
+                self._texts[id(value)] = known
+                self._alive.append(value)
+        return known
 
     def register(self, register: Register) -> str:
         return self._indices.names.of("register", register.name)
@@ -195,3 +203,11 @@ class Values:
     def reducer(self, node: SubgroupReduce) -> str:
         """The name of the function for it."""
         return self._indices.names.of("function", f"over_{node.shared.name}")
+
+
+def _of_register(value: Expression) -> bool:
+    """A register, a lane of one, or that in all lanes: most of what a product is made of, shared by
+    many, and of the same text wherever it stands."""
+    while isinstance(value, Broadcast | ExtractLane):
+        value = value.value
+    return isinstance(value, Read)
