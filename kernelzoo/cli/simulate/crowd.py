@@ -33,8 +33,9 @@ from services.gateway.wire.leases import (
 
 AT_ONCE = 16
 WAIT_S = 2.0
-PATIENCE = 30
-"""Waits in vain before a member gives up: others may hold what it waits for, but not for long."""
+PATIENCE_S = 60.0
+PATIENCE = 40
+"""How long a member waits for what others hold: beside `PATIENCE_S`, so many measurements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ class Crowd:
                 )
                 for workload in self.scenario.workloads
             }
-            async for lease in _leases(one, visits):
+            async for lease in _leases(one, visits, PATIENCE_S + PATIENCE * self.cost_s):
                 measured = sum(len(visit.told) for visit in visits.values())
                 await self._answer(member, one, lease, visits[lease.workload], measured)
 
@@ -210,23 +211,25 @@ class Crowd:
         return right
 
 
-async def _leases(one: Stranger, visits: Mapping[str, Visit]) -> AsyncIterator[Lease]:
+async def _leases(
+    one: Stranger, visits: Mapping[str, Visit], patience_s: float
+) -> AsyncIterator[Lease]:
     """Until it has done its share of every workload and nothing new is served.
 
     Raises StackError when it waits in vain.
     """
-    vain = 0
-    while vain < PATIENCE:
+    waited_s = 0.0
+    while waited_s < patience_s:
         closed = all(visit.closed for visit in visits.values())
         lease = await one.lease(0 if closed else WAIT_S)
         if lease is not None:
-            vain = 0
+            waited_s = 0.0
             yield lease
         elif closed:
             return
         else:
-            vain += 1
-    raise StackError(f"a member of the crowd waited {PATIENCE * WAIT_S:.0f} s for its next lease")
+            waited_s += WAIT_S
+    raise StackError(f"a member of the crowd waited {waited_s:.0f} s for its next lease")
 
 
 def _report(lease: Lease, timings: dict[str, Timing], entries: list[float]) -> Report:
