@@ -44,8 +44,8 @@ class GpuSpaceFigures:
     """Of the candidates that the adapter may run, in the order of the space.
 
     `default_share` is the speed of the default kernel, which times are relative to, over that of
-    the best; 0 where it failed as a candidate. It is not taken from its own time: whichever is
-    measured first appears 5 to 17 times slower on an H200, for a reason that is not known.
+    the best; 0 where it failed as a candidate. It is not taken from its own time: what is measured
+    first appeared 5 to 17 times slower in some runs on an H200, whose clock dips now and then.
     `median_share` that of the median one, `first_share` that of the best of the first 40.
     """
 
