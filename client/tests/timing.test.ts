@@ -92,29 +92,39 @@ test("a sample is the mean of its calls in nanoseconds", () => {
   );
 });
 
-/** Contestants on one clock; each call of `own` takes the next of `ownMs`, the last for good. */
-function race(ownMs: readonly number[], referenceMs: number) {
+/** Contestants on one clock; each call takes the next of its times, the last for good. */
+function race(ownMs: readonly number[], referenceMs: readonly number[]) {
   let timeMs = 0;
-  let called = 0;
-  const own = () => {
-    timeMs += ownMs[Math.min(called++, ownMs.length - 1)] as number;
-  };
-  const reference = () => {
-    timeMs += referenceMs;
-  };
   const clock = () => timeMs;
-  const sampler = (call: () => void) => samplerOf({ calls: 1, call }, clock);
-  return screen(sampler(own), sampler(reference), 1_000, clock);
+  const sampler = (times: readonly number[]) => {
+    let called = 0;
+    const call = () => {
+      timeMs += times[Math.min(called++, times.length - 1)] as number;
+    };
+    return samplerOf({ calls: 1, call }, clock);
+  };
+  return screen(sampler(ownMs), sampler(referenceMs), 1_000, clock);
 }
 
 test("a candidate that lost the processor in its first round is given the others", async () => {
-  const { own, reference } = await race([4, 1], 1);
+  const { own, reference } = await race([4, 1], [1]);
   assert.deepEqual(own.map(Math.round), [4e6, 1e6, 1e6]);
   assert.equal(reference.length, 3);
 });
 
 test("a candidate that is far slower in two rounds is not timed a third time", async () => {
-  assert.equal((await race([4], 1)).own.length, 2);
+  assert.equal((await race([4], [1])).own.length, 2);
+});
+
+test("a clock that rises in the middle of a round makes nobody look faster than it is", async () => {
+  const { own, reference } = await race([20, 20, 4], [20, 20, 12, 4]);
+  assert.equal(own.length, 5);
+  assert.equal(Math.round(Math.min(...own)), Math.round(Math.min(...reference)));
+});
+
+test("a device that never does the same twice is given up after six rounds", async () => {
+  const halving = [64, 32, 16, 8, 4, 2, 1];
+  assert.equal((await race(halving, halving)).own.length, 6);
 });
 
 test("rounds are interleaved, and each starts half-way around", async () => {

@@ -55,9 +55,9 @@ export async function sampleRound(
 const CONFIRMED_WITHIN = 1.03;
 
 /** True when the best sample was seen twice. */
-export function confirmed(samples: readonly number[]): boolean {
+export function confirmed(samples: readonly number[], within = CONFIRMED_WITHIN): boolean {
   const [best = 0, second = Number.POSITIVE_INFINITY] = [...samples].sort((a, b) => a - b);
-  return second <= CONFIRMED_WITHIN * best;
+  return second <= within * best;
 }
 
 /**
@@ -71,7 +71,7 @@ export async function interleave(
 ): Promise<readonly (readonly number[])[]> {
   const all = samplers.map((): number[] => []);
   for (let round = 0; round < most; round++) {
-    if (round >= least && all.every(confirmed)) break;
+    if (round >= least && all.every((own) => confirmed(own))) break;
     const samples = await sampleRound(samplers, round);
     for (const [i, own] of all.entries()) own.push(samples[i] as number);
   }
