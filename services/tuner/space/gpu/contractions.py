@@ -22,8 +22,10 @@ TILES = ((8, 8), (8, 4), (4, 8), (4, 4), (8, 16), (16, 8))
 """tile_m x tile_n, powers of two (heuristic 2) of vectors of four (heuristic 1)."""
 
 GRIDS = ((8, 8), (8, 16), (4, 16), (16, 8), (4, 8), (8, 4), (16, 16), (8, 32), (32, 8), (4, 32))
+"""Rows x columns of threads."""
+
 MOST_THREADS = 256
-"""Rows x columns of threads, at most 256 (heuristic 5)."""
+"""Of a workgroup (heuristic 5)."""
 
 BLOCK_K = (16, 32, 8)
 LAYERS = (2, 4, 8)
