@@ -94,7 +94,8 @@ def next_job(
     identity_id: UUID, device_class: DeviceClass, after_id: int, application_id: int | None = None
 ) -> Query[JobRow]:
     """The oldest job after `after_id`, of the space of its device, in which an identity may have
-    anything to do: its share, or what is served since it did that.
+    anything to do: its share, or what is served since it did that. A share is done with a ballot,
+    where there is anything to vote for: a page that was closed before its own is asked again.
 
     Nothing is lent before the job's reference kernel is compiled, so that relative times of one
     job share their base.
@@ -108,8 +109,16 @@ def next_job(
                     SELECT max(l.created_at) AS closed_at FROM lease l
                     WHERE l.identity_id = %(identity)s::uuid AND l.job_id = j.id
                       AND l.device_class = %(class)s
-                      AND l.closing AND (l.answered OR l.expires_at > now())
-                      AND NOT is_outdated(l.session_id)
+                      AND l.closing AND NOT is_outdated(l.session_id)
+                      AND (l.expires_at > now() OR l.answered AND (
+                        EXISTS (
+                          SELECT FROM ballot b
+                          WHERE b.identity_id = l.identity_id AND b.workload_key = j.workload_key
+                            AND b.device_class = l.device_class AND b.filed_at >= l.created_at)
+                        OR NOT EXISTS (
+                          SELECT FROM measurement m JOIN lease of ON of.id = m.lease_id
+                          WHERE m.identity_id = l.identity_id AND m.device_class = l.device_class
+                            AND of.job_id = j.id AND m.outcome = 'ok')))
                 ) share
                 WHERE j.kind = %(kind)s AND j.space = space_of(%(kind)s, %(device_id)s)
                   AND j.state = 'planned' AND j.id > %(after)s
