@@ -8,6 +8,7 @@ that test a vote among them would be a lottery, which could serve one slower tha
 
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from statistics import median
 
 from kernelzoo.domain.ballot import CastBallot
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
@@ -143,16 +144,27 @@ def _winner(
     with one preference enough, a demo of five agents on a busy machine confirmed 15 versions.
 
     Preferences may go in a circle. Among one's own agents only who is ahead of the champion in the
-    vote may challenge it, so that the same ballots come to rest; liars could hold that lead.
+    vote may challenge it, so that the same ballots come to rest; liars could hold that lead. Who
+    has not measured the champion takes the others' word for its time; liars would give theirs.
     """
     if Defence.CHALLENGE not in rule.defences:
         return challengers[0]
     default_id = challengers[-1].candidate_id
-    ahead = tuple(takewhile(lambda s: s.candidate_id != champion_id, challengers))
-    for challenger in challengers if rule.liars else ahead:
+    if not rule.liars:
+        challengers = tuple(takewhile(lambda s: s.candidate_id != champion_id, challengers))
+        voters = _all_knowing(voters, champion_id)
+    for challenger in challengers:
         challenge = Challenge(
             challenger_id=challenger.candidate_id, champion_id=champion_id, default_id=default_id
         )
         if passes(preferences(voters, challenge), rule.liars, least=rule.quorum // 2 + 1):
             return challenger
     return None
+
+
+def _all_knowing(
+    voters: tuple[dict[str, float], ...], champion_id: str
+) -> tuple[dict[str, float], ...]:
+    """Relative times in which the champion's is the median where a voter has none of its own."""
+    told = [times[champion_id] for times in voters if champion_id in times]
+    return tuple({champion_id: median(told), **times} for times in voters) if told else voters

@@ -113,7 +113,8 @@ class Crowd:
     async def _answer(
         self, member: Member, one: Stranger, lease: Lease, visit: Visit, measured: int
     ) -> None:
-        """Reports what was lent, whatever for: nobody is told. Votes after each lease.
+        """Reports what was lent, whatever for: nobody is told. Votes after each lease, and once more
+        when its best are measured against each other, as the agent of a browser does.
 
         `measured`: how much this member has measured before.
         """
@@ -136,13 +137,13 @@ class Crowd:
         self.measurements += len(lent)
         visit.told |= {name: timing.relative_time for name, timing in timings.items()} | claims
         visit.closed |= lease.complete
-        told = visit.told
-        if lease.complete and not member.lies:
+        if visit.told:
+            await one.vote(_ballot(lease.workload, fastest(visit.told)))
+        if lease.complete and visit.told and not member.lies:
             relative = {name: time / reference_ns for name, time in times.items()}
-            told = measured_again(visit.chance, visit.condition, visit.told, relative)
-            await asyncio.sleep(self.cost_s * len(told))
-        if told:
-            await one.vote(_ballot(lease.workload, fastest(told)))
+            again = measured_again(visit.chance, visit.condition, visit.told, relative)
+            await asyncio.sleep(self.cost_s * len(again))
+            await one.vote(_ballot(lease.workload, fastest(again)))
 
     def _timing(
         self,

@@ -1,5 +1,7 @@
 """The rule by which the zoo follows the vote: slowly, and never for nothing."""
 
+import pytest
+
 from kernelzoo.domain.ballot import Ballot
 from kernelzoo.domain.zoo import EntryState
 from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, Rule, decide
@@ -48,6 +50,18 @@ def test_one_preference_of_ones_own_agents_is_not_enough_but_most_of_a_quorum_is
             cast(lucky, *FIVE[1:agreeing], *others), None, default_id="default", rule=rule
         )
         assert published(found) == (served, EntryState.CONFIRMED)
+
+
+@pytest.mark.parametrize(("liars", "served"), [(0.0, "fast"), (0.2, "slow")])
+def test_ones_own_agents_need_not_have_measured_the_champion_to_prefer_another(
+    liars: float, served: str
+) -> None:
+    """They share a space, so that few have measured both; strangers could make a time up."""
+    before = tuple(ballot(str(n), "slow", time=0.9) for n in range(5))
+    now = tuple(ballot(str(n), "fast", time=0.7) for n in range(5, 12))
+    ballots, rule = cast(*before, *now), Rule(quorum=5, liars=liars)
+    found = decide(ballots, live("slow"), default_id="default", rule=rule)
+    assert (found.candidate_id if isinstance(found, Publish) else "slow") == served
 
 
 def test_preferences_in_a_circle_come_to_rest_on_the_same_ballots() -> None:
