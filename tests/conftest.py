@@ -1,5 +1,6 @@
 """Fixtures that several kinds of tests share."""
 
+import signal
 from collections.abc import Iterator
 
 import psycopg
@@ -10,6 +11,10 @@ from psycopg import sql
 from tests.postgres import Postgres
 
 settings.register_profile("long", max_examples=1500)
+
+# A shell without job control starts what runs in the background deaf to Ctrl-C, and so would all be
+# that tests start and end with it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
