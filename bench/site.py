@@ -50,6 +50,9 @@ class Site(ThreadingHTTPServer):
         file = FOLDERS.get(folder, PAGE / "dist") / (name or "index.html")
         return file.read_bytes() if file.is_file() else None
 
+    def receive(self, body: bytes) -> None:
+        """What a page posts; that of most is not wanted."""
+
     @classmethod
     @contextmanager
     def serving(cls) -> Iterator[Self]:
@@ -73,6 +76,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body or b"")))
         self.end_headers()
         self.wfile.write(body or b"")
+
+    def do_POST(self) -> None:
+        self.server.receive(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(204)
+        self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Requests are of no interest."""

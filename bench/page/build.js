@@ -7,7 +7,7 @@ process.chdir(import.meta.dirname);
 rmSync("dist", { recursive: true, force: true });
 
 await build({
-  entryPoints: ["src/page.ts", "src/webgpu.ts"],
+  entryPoints: ["src/page.ts", "src/race.ts", "src/webgpu.ts"],
   outdir: "dist",
   bundle: true,
   format: "esm",
@@ -17,4 +17,4 @@ await build({
   logLevel: "warning",
   plugins: [inlineWorker],
 });
-for (const page of ["index.html", "webgpu.html"]) cpSync(page, `dist/${page}`);
+for (const page of ["index.html", "race.html", "webgpu.html"]) cpSync(page, `dist/${page}`);

@@ -39,11 +39,11 @@ class RecordedCandidate:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedDevice:
     """`passes`: of each run by a fresh profile the time of every candidate over that of the
-    workload's reference beside it; null where a candidate was not measured. What is recorded so far
-    has one pass, in nanoseconds: the best times of two or three runs.
+    workload's reference beside it; null where a candidate was not measured.
     """
 
     name: str
+    machine: str
     device_class: str
     engine: Engine
     peak_gflops: float
@@ -62,7 +62,6 @@ class RecordedDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    machine: str
     candidates: list[RecordedCandidate]
     devices: list[RecordedDevice]
 

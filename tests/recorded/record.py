@@ -1,53 +1,42 @@
-"""Records real measurements with a stack of its own: `python -m tests.recorded.record DIRECTORY`.
+"""Records browsers of this machine.
 
-Run again on the same directory it adds a pass: fresh profiles, everything measured once more. Each
-run ends by writing the data set. Names of devices behind the directory record these alone, and the
-name `none` writes the data set alone.
+    python -m tests.recorded.record [--passes 3] [--only NAME ...]
 
-Each device is a browser of this machine with a fresh profile, told that it is automated, which is
-what lets the agent page start without a click. Flags that take instructions or the
+Each device is a browser with a fresh profile, whose page measures all spaces as an agent does, one
+device after the other, and all of them once more in each pass. Flags that take instructions or the
 optimising tier away from an engine make code as an older processor or a hurried browser runs it;
-they are named so, and are no other machines.
+they are named so, and are no other machines. `away` records those.
 
-Agents of one class would divide the space among them; here each shall measure all of it. So a pass
-begins in a zoo that knows the kernels and has heard of no device.
+A machine that is busy otherwise records noise: say what it did beside in docs/cost-model.md.
 """
 
-import platform
+import json
 import subprocess
-import sys
 import tempfile
 import time
+from argparse import ArgumentParser
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from queue import Empty, SimpleQueue
 
 import msgspec
-import psycopg
 from playwright.sync_api import sync_playwright
 
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import StackOptions
-from kernelzoo.cli.stack.ports import LOOPBACK, free_port
-from kernelzoo.cli.stack.supervisor import Stack, running
-from kernelzoo.domain.device import Engine, ProbeLevels
-from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
-from tests.recorded.dataset import Dataset, RecordedCandidate, RecordedDevice, write
+from bench.report import CannotMeasure
+from bench.site import Site
+from kernelzoo.serving import serving
+from tests.recorded.answer import Answer, take_in
+from tests.recorded.site import files, spaces
 from workers.fleet.browsers import BrowserKind, PageLost
 from workers.fleet.chromium import find_chromium, own_flags
 from workers.fleet.firefox import find_firefox
 from workers.fleet.webkit import WebKit
 
-WORKLOADS = Path(__file__).parent / "workloads.txt"
-AT_MOST_S = 600.0
-WATCH_S = 1.0
-START_S = 240.0
-QUIET_S = 60.0
-"""Without a measurement, before the first and later: a busy machine is slow to open a browser."""
+AT_MOST_S = 900.0
+LAST_CACHE = "/sys/devices/system/cpu/cpu0/cache/index3/size"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,125 +117,64 @@ def process(device: Device, profile: Path, url: str) -> Iterator[None]:
         started.wait(30)
 
 
-def measured(stack: Stack) -> int:
-    with psycopg.connect(stack.postgres.url) as db:
-        row = db.execute("SELECT count(*) FROM measurement").fetchone()
-    assert row is not None
-    return int(row[0])
+class Races(Site):
+    """Serves the page and keeps what it posts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.posted: SimpleQueue[bytes] = SimpleQueue()
+
+    def receive(self, body: bytes) -> None:
+        self.posted.put(body)
+
+    def answer(self, device: Device) -> Answer:
+        """One pass. Raises CannotMeasure when the page fails or takes too long."""
+        with browser(device, f"{self.url}/race.html?post"):
+            try:
+                body = self.posted.get(timeout=AT_MOST_S)
+            except Empty as error:
+                raise CannotMeasure(f"{device.name}: no answer in {AT_MOST_S:g} s") from error
+        if "failure" in (told := json.loads(body)):
+            raise CannotMeasure(f"{device.name}: {told['failure']}")
+        return msgspec.json.decode(body, type=Answer)
 
 
-def record(stack: Stack, device: Device) -> None:
-    """Until the device has measured everything, stops, or has had its time."""
-    with psycopg.connect(stack.postgres.url, autocommit=True) as db:
-        forget(db)
-    started_s = changed_s = time.monotonic()
-    count = 0
-    with browser(device, f"{stack.url}/agent?start=1"):
-        while time.monotonic() < min(
-            started_s + AT_MOST_S, changed_s + (QUIET_S if count else START_S)
-        ):
-            time.sleep(WATCH_S)
-            if (now := measured(stack)) != count:
-                count, changed_s = now, time.monotonic()
-    with psycopg.connect(stack.postgres.url, autocommit=True) as db:
-        keep(db, device)
-    print(f"{device.name}: {count} in {changed_s - started_s:.0f} s", flush=True)
-
-
-def forget(db: psycopg.Connection[Any]) -> None:
-    db.execute("TRUNCATE identity, zoo_entry, common_kernel, evaluation_order CASCADE")
-
-
-def keep(db: psycopg.Connection[Any], device: Device) -> None:
-    """What the only session there is has found."""
-    db.execute(
-        """
-        CREATE TABLE IF NOT EXISTS recorded (
-            pass bigserial, name text, device_class text, engine text, version text,
-            peak_gflops double precision, probe jsonb, times jsonb)
-        """
-    )
-    db.execute(
-        """
-        INSERT INTO recorded (name, device_class, engine, version, peak_gflops, probe, times)
-        SELECT %s, s.device_class, s.engine_name, s.engine_version, s.peak_gflops, s.probe, (
-            SELECT jsonb_object_agg(candidate_id, relative_time) FROM (
-                SELECT candidate_id, min(relative_time) AS relative_time FROM measurement
-                WHERE outcome = 'ok' AND verdict = 'verified' GROUP BY candidate_id) found)
-        FROM agent_session s ORDER BY s.id LIMIT 1
-        """,
-        (device.name,),
-    )
-
-
-def collected(url: str) -> Dataset:
-    """Every candidate in the order of promise, and what each pass of each device found of it."""
-    with psycopg.connect(url) as db:
-        candidates = db.execute(
-            """
-            SELECT c.candidate_id, j.workload_key, c.config, c.requires
-            FROM space_point p JOIN tuning_job j ON j.id = p.job_id
-            JOIN candidate c ON c.candidate_id = p.candidate_id
-            WHERE j.workload_key = ANY (%s) ORDER BY p.job_id, p.ordinal
-            """,
-            (WORKLOADS.read_text().split(),),
-        ).fetchall()
-        ids = [row[0] for row in candidates]
-        devices = [found for each in DEVICES if (found := _device(db, each, ids))]
-    return Dataset(
-        machine=f"{_processor()}, {platform.system()} {platform.machine()}",
-        candidates=[
-            RecordedCandidate(workload=key, config=config, requires=requires)
-            for _, key, config, requires in candidates
-        ],
-        devices=devices,
-    )
-
-
-def _device(
-    db: psycopg.Connection[Any], device: Device, candidate_ids: list[str]
-) -> RecordedDevice | None:
-    passes = db.execute(
-        """
-        SELECT device_class, engine, version, peak_gflops, probe, times FROM recorded
-        WHERE name = %s AND times IS NOT NULL ORDER BY probe IS NULL, pass
-        """,
-        (device.name,),
-    ).fetchall()
-    if not passes:
-        return None
-    device_class, engine, version, peak_gflops, probe, _ = passes[0]
-    return RecordedDevice(
-        name=device.name,
-        device_class=device_class,
-        engine=Engine(name=engine, version=version),
-        peak_gflops=peak_gflops,
-        probe=msgspec.convert(probe, ProbeLevels | None),
-        passes=[[_rounded(times.get(each)) for each in candidate_ids] for *_, times in passes],
-    )
-
-
-def _rounded(time: float | None) -> float | None:
-    """To a thousandth of the reference: a tenth of what two runs differ by at best."""
-    return None if time is None else round(time, 3)
-
-
-def _processor() -> str:
+def machine() -> str:
+    """The processor as it calls itself, and its last cache: virtual machines hide the rest."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    processor = next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    return f"{processor}, L3 {Path(LAST_CACHE).read_text().strip()}"
+
+
+def record(passes: int, names: list[str] | None) -> None:
+    """The data set has what was found so far after every answer."""
+    every = spaces()
+    candidates = [each for space in every for each in space.candidates]
+    found: dict[str, list[Answer]] = defaultdict(list)
+    with serving(Races()) as site:
+        for name, body in files(every).items():
+            site.publish(f"/{name}", body)
+        for number in range(1, passes + 1):
+            for device in (each for each in DEVICES if names is None or each.name in names):
+                started_s = time.monotonic()
+                try:
+                    answer = site.answer(device)
+                except CannotMeasure as error:
+                    print(f"pass {number}: {error}", flush=True)
+                    continue
+                found[device.name].append(answer)
+                took_s = time.monotonic() - started_s
+                told = f"{len(answer.times)} of {len(candidates)} in {took_s:.0f} s"
+                print(f"pass {number}, {device.name}: {told}", flush=True)
+                take_in(device.name, machine(), candidates, found[device.name])
 
 
 def main() -> None:
-    place, names = Place.at(Path(sys.argv[1])), sys.argv[2:]
-    options = StackOptions(host=LOOPBACK, port=free_port(), redis_port=free_port())
-    with running(place, options) as stack:
-        with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-            for key in WORKLOADS.read_text().split():
-                gateway.register(Workload.parse(key), TargetKind.WASM)
-        for device in DEVICES:
-            if not names or device.name in names:
-                record(stack, device)
-        write(collected(stack.postgres.url))
+    options = ArgumentParser(description=__doc__)
+    options.add_argument("--passes", type=int, default=3)
+    options.add_argument("--only", nargs="+", choices=[each.name for each in DEVICES])
+    chosen = options.parse_args()
+    record(chosen.passes, chosen.only)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Recipe:
 
     objective: str = "reg:squarederror"
     rounds: int = 200
-    depth: int = 4
+    depth: int = 6
     least_weight: int = 5
 
     def parameters(self) -> dict[str, str | int | float]:

@@ -1,0 +1,73 @@
+"""What a page needs to measure whole spaces: leases as an agent is lent them, and their kernels."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from bench.page_lease import Compiled, compiled, lease
+from bench.report import CannotMeasure
+from bench.site import PAGE
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.gateway.wire.leases import Lease
+from services.tuner.compile import compile_candidate, pack_kernels
+from services.tuner.space import lite_space
+
+WORKLOADS = Path(__file__).parent / "workloads.txt"
+FILES = ("race.html", "race.js")
+AT_ONCE = 8
+"""Candidates of a lease, as an agent asks for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """A compiled lite space. `files` are artifacts by path."""
+
+    workload: Workload
+    candidates: tuple[Candidate, ...]
+    compiled: tuple[Compiled, ...]
+    files: Mapping[str, bytes]
+
+    @property
+    def name(self) -> str:
+        return self.workload.key
+
+    @classmethod
+    def of(cls, workload: Workload) -> Self:
+        space = lite_space(workload, TargetKind.WASM)
+        made = tuple(compiled(each, compile_candidate(each)) for each in space)
+        files = {each.kernel.url: each.artifact.body for each in made}
+        for candidate, each in zip(space, made, strict=True):
+            packs = pack_kernels(candidate, each.artifact.manifest)
+            for layout, pack in zip(each.kernel.layouts, packs, strict=True):
+                files[layout.pack.url] = pack.body
+        return cls(workload=workload, candidates=space, compiled=made, files=files)
+
+    @property
+    def reference(self) -> Compiled:
+        """Of those that every browser can run the first."""
+        return next(each for each in self.compiled if each.kernel.requires == ["simd128"])
+
+    @property
+    def leases(self) -> Iterator[Lease]:
+        for first in range(0, len(self.compiled), AT_ONCE):
+            yield lease(self, self.reference, self.compiled[first : first + AT_ONCE])
+
+
+def spaces() -> tuple[Space, ...]:
+    return tuple(Space.of(Workload.parse(key)) for key in WORKLOADS.read_text().split())
+
+
+def files(every: tuple[Space, ...]) -> dict[str, bytes]:
+    """By path from the folder. Raises CannotMeasure when the page has not been built."""
+    if not (PAGE / "dist" / "race.js").is_file():
+        raise CannotMeasure("race.js is missing; run `make bench-page`")
+    found = {name: (PAGE / "dist" / name).read_bytes() for name in FILES}
+    for space in every:
+        found |= {path.lstrip("/"): body for path, body in space.files.items()}
+    leases = [each.model_dump(mode="json") for space in every for each in space.leases]
+    return found | {"leases.json": msgspec.json.encode(leases)}
