@@ -4,8 +4,8 @@ As CLBlast chooses for a device that nobody tuned, first of its architecture, th
 then of all devices, among the kernels that most of these classes have measured. Classes are parted
 by their primitive vector first, which tells those apart whose best kernels differ most. What is
 expected is the mean of the octaves by which a kernel misses the fastest of a class, and the next
-wider family counts in it as one more class: one or two classes are a narrow experience. Classes
-with another primitive vector do not count: by the recorded measurements they mislead.
+wider family counts in it as one more class: one or two classes are a narrow experience. The widest
+family is that of all classes, whatever their primitive vector.
 """
 
 from collections import defaultdict
@@ -38,9 +38,13 @@ class ClassTime:
     identities: int
 
 
+ANY_RHO = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Group:
-    """Classes that are pooled: of one family, with one primitive vector."""
+    """Classes that are pooled: of one family, with one primitive vector. With `ANY_RHO` it is all
+    classes of a kind of target, which are heard and served nothing: some vector is the nearest."""
 
     scope: HitLevel
     family: str
@@ -74,11 +78,13 @@ def common_kernels(times: Iterable[ClassTime]) -> tuple[CommonKernel, ...]:
         families, rho = of_class[0].families, str(of_class[0].device_class.rho)
         for scope, family in families.items():
             by_group[Group(scope=scope, family=family, rho=rho)].append(of_class)
+        by_group[_everyone(of_class)].append(of_class)
     measured = {group: _measured(classes) for group, classes in by_group.items()}
     losses = _losses(by_group, measured)
     return tuple(
         kernel
         for group in sorted(by_group)
+        if group.rho != ANY_RHO
         for kernel in _kernels(group, measured[group], losses[group])
     )
 
@@ -140,5 +146,11 @@ def _wider(group: Group, by_group: ByGroup) -> Group | None:
     kin = own[0][0].families
     scopes = list(kin)
     after = scopes[scopes.index(group.scope) + 1 :]
-    wider = (replace(group, scope=scope, family=kin[scope]) for scope in after)
+    wider = [replace(group, scope=scope, family=kin[scope]) for scope in after]
+    wider.append(_everyone(own[0]))
     return next((each for each in wider if len(by_group[each]) > len(own)), None)
+
+
+def _everyone(of_class: OfClass) -> Group:
+    kind = of_class[0].device_class.target.kind
+    return Group(scope=HitLevel.COMMON, family=kind, rho=ANY_RHO)

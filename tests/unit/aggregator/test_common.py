@@ -82,10 +82,12 @@ def test_a_family_of_many_classes_keeps_its_own_mind() -> None:
     assert best_of("many", many, of_family("more", OTHERS, {"a": 1.5, "b": 1})).candidate_id == "a"
 
 
-def test_a_wider_family_with_another_primitive_vector_is_not_heard() -> None:
+def test_classes_with_another_primitive_vector_are_heard_as_the_widest_family() -> None:
     alone = of_family("one", [1], {"a": 1, "b": 1.1})
     others = of_family("more", OTHERS, {"a": 1.5, "b": 1}, rho="r1-1")
-    assert best_of("one", alone, others).candidate_id == "a"
+    assert best_of("one", alone, others).candidate_id == "b"
+    several = of_family("one", range(10, 14), {"a": 1, "b": 1.1})
+    assert best_of("one", several, others).candidate_id == "a"
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
