@@ -113,7 +113,7 @@ class Crowd:
     async def _answer(
         self, member: Member, one: Stranger, lease: Lease, visit: Visit, measured: int
     ) -> None:
-        """Reports what was lent, whatever for: nobody is told. Votes after each lease, and once more
+        """Reports what was lent, whatever for: nobody is told. Votes after each lease, and again
         when its best are measured against each other, as the agent of a browser does.
 
         `measured`: how much this member has measured before.
