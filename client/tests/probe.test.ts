@@ -64,6 +64,13 @@ test("a processor that is lost half of the time costs rounds and not the answer"
   assert.ok(Math.abs((rates[0] ?? 0) / (rates[1] ?? 1) - 1.5) < 0.02, `${rates}`);
 });
 
+test("a first iteration that took all of the time is not what a loop is judged by", async () => {
+  const { entrants, clock } = track((timeMs) => (timeMs === 0 ? 600e6 : 2));
+  const { rates, settled } = await race(entrants, LIMITS, clock);
+  assert.ok(Math.abs((rates[0] ?? 0) - 0.5) < 0.01, `${rates}`);
+  assert.equal(settled, false);
+});
+
 test("a race that never comes to rest ends in time and says so", async () => {
   const { entrants, clock } = track((timeMs) => 1e6 * 0.9 ** timeMs);
   const limits = { ...LIMITS, limitMs: 60 };
@@ -127,6 +134,11 @@ test("lines of every working set arrive, those of the smallest soonest", async (
 
 test("what leaves the page is rounded to the nearest power of two", () => {
   assert.deepEqual([0, 1, 47, 60, 90, 92].map(octave), [0, 1, 64, 64, 64, 128]);
+  const unknown = [0.0003, Number.NaN, Number.POSITIVE_INFINITY];
+  assert.deepEqual(
+    unknown.flatMap((rate) => [octave(rate), doubleOctave(rate)]),
+    Array(6).fill(0),
+  );
   assert.deepEqual([0, 31, 36, 74, 127, 129].map(doubleOctave), [0, 16, 64, 64, 64, 256]);
   assert.deepEqual([0, 59, 60, 69, 72].map(quarterOctave), [0, 64, 64, 64, 76]);
 });

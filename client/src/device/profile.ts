@@ -15,6 +15,8 @@ export interface DeviceProfile {
   readonly wasmFeatures: readonly string[];
   readonly rho: string;
   readonly peaks: Peaks;
+  /** Whether ρ and the peaks will be the same at the next visit. */
+  readonly settled: boolean;
   readonly deviceId: string;
   readonly deviceClass: string;
 }
@@ -64,7 +66,7 @@ export async function readProfile(
   const key = probeKey(engine);
   const measure = (): Promise<ProbeResult> => alone(() => probe(features));
   const read = (): Promise<HardwareReading> => readHardware(HARDWARE_LIMIT_MS);
-  const [{ hardware }, { rho, peaks }] = await Promise.all([
+  const [{ hardware }, { rho, peaks, settled }] = await Promise.all([
     noted(notebook, `hardware:${key}`, read, ({ complete }) => complete),
     noted(notebook, `probe:${key}`, measure, ({ settled }) => settled),
   ]);
@@ -75,6 +77,7 @@ export async function readProfile(
     wasmFeatures: features,
     rho,
     peaks,
+    settled,
     deviceId: id,
     deviceClass: deviceClass(id, rho, features),
   };

@@ -16,13 +16,16 @@ const SET_KIB = [16, 32, 64, 128, 256, 32_768] as const;
 /** Working sets to stream, in bytes: multiples of 512. */
 export const WORKING_SETS: readonly number[] = SET_KIB.map((kib) => kib * KIB * FILLED);
 
-/** The nearest power of two; 0 stays 0. */
-export const octave = (value: number): number =>
-  value > 0 ? 2 ** Math.round(Math.log2(value)) : 0;
+/** The nearest power of `base` from 1 on; 0, which is unknown, for less and for what is no rate. */
+function power(base: number, value: number): number {
+  const exponent = Math.round(Math.log2(value) / Math.log2(base));
+  return exponent >= 0 && Number.isFinite(exponent) ? base ** exponent : 0;
+}
 
-/** The nearest power of four: what others leave of the memory's bandwidth varies by half. */
-export const doubleOctave = (value: number): number =>
-  value > 0 ? 4 ** Math.round(Math.log2(value) / 2) : 0;
+export const octave = (value: number): number => power(2, value);
+
+/** What others leave of the memory's bandwidth varies by half. */
+export const doubleOctave = (value: number): number => power(4, value);
 
 /** The nearest quarter octave, to two digits. */
 export function quarterOctave(value: number): number {

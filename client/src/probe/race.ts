@@ -44,6 +44,8 @@ const LONGEST_STRETCH_MS = 8;
 /** One iteration may read all of memory's working set. */
 const FIRST_COUNT = 1;
 const MOST_ITERATIONS = 2 ** 31;
+/** A disturbed first sample may be of a single iteration, and say nothing. */
+const LEAST_ROUNDS = 2;
 
 /** A sample of `count` iterations, or of twice as many as long as it is too short. */
 export async function filledMs(
@@ -118,8 +120,13 @@ export async function race(
   const breathe = breather(clock);
   const start = clock();
   const confirmed = (runner: Runner): boolean => runner.confirmed(limits.sameWithin);
-  for (let quiet = 0; quiet < limits.quietRounds(rates()) || !runners.every(confirmed); ) {
-    if (clock() - start > limits.limitMs) return { rates: rates(), settled: false };
+  const late = (): boolean => clock() - start > limits.limitMs;
+  for (
+    let quiet = 0, rounds = 0;
+    quiet < limits.quietRounds(rates()) || !runners.every(confirmed);
+    rounds += 1
+  ) {
+    if (rounds >= LEAST_ROUNDS && late()) return { rates: rates(), settled: false };
     quiet += 1;
     for (const runner of runners) {
       if (await runner.sample(limits)) quiet = 0;
