@@ -1,7 +1,8 @@
 """TCP ports of this machine: which are free, and how others reach them."""
 
 import socket
-from contextlib import closing
+from contextlib import closing, suppress
+from random import SystemRandom
 
 from kernelzoo.errors import StackError
 
@@ -9,11 +10,21 @@ LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared with, and chosen by the user with --host
 
 
+PORTS = range(20_000, 32_000)
+"""Below those that the system gives to outgoing connections (Linux: from 32,768): any of these
+could take a port between its choice and the start of who is to listen on it."""
+
+TRIES = 50
+_CHANCE = SystemRandom()
+
+
 def free_port(host: str = LOOPBACK) -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Raises StackError where nothing can be listened on, as of a foreign `host`."""
+    first, *others = _CHANCE.sample(PORTS, TRIES)
+    for port in others:
+        with suppress(StackError):
+            return _bound(host, port)
+    return _bound(host, first)
 
 
 def preferred_port(port: int, host: str = LOOPBACK) -> int:
@@ -26,14 +37,17 @@ def preferred_port(port: int, host: str = LOOPBACK) -> int:
 
 def listening_port(host: str, port: int) -> int:
     """`port`, or a free one for 0. Raises StackError when it cannot be listened on."""
+    return _bound(host, port) if port else free_port(host)
+
+
+def _bound(host: str, port: int) -> int:
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except (OSError, OverflowError) as error:
             raise StackError(_refusal(host, port, error)) from error
-        bound: int = probe.getsockname()[1]
-        return bound
+        return port
 
 
 def _refusal(host: str, port: int, error: Exception) -> str:

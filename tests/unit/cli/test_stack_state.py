@@ -60,9 +60,15 @@ def test_port_zero_becomes_a_free_one() -> None:
     assert listening_port("127.0.0.1", 0) > 0
 
 
-def test_a_free_port_is_kept() -> None:
+def test_a_free_port_is_kept_and_none_that_a_connection_could_take() -> None:
     port = free_port()
     assert listening_port("127.0.0.1", port) == port
+    assert port < int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+
+
+def test_without_an_address_of_this_machine_no_port_is_free() -> None:
+    with pytest.raises(StackError, match=r"cannot listen on 192\.0\.2\.1"):
+        free_port("192.0.2.1")
 
 
 def test_a_port_beyond_the_last_is_refused() -> None:
