@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from bench.browser import BenchBrowser, ContestRequest, Reading, Result, Rounds, Screened
 from bench.busy import Usage
-from bench.page_lease import Compiled, compiled, lease
+from bench.page_lease import Compiled, compiled, files, lease
 from bench.reading import STEP_BYTES, reading_module
 from bench.report import CannotMeasure
 from bench.site import Site
 from bench.workloads import Case
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
-from services.tuner.compile import compile_candidate, pack_kernels
+from services.tuner.compile import compile_candidate
 from services.tuner.space import lite_space
 
 FINALISTS = 3
@@ -37,10 +37,8 @@ class Space:
         space = lite_space(case.workload, TargetKind.WASM)
         made = [compiled(each, compile_candidate(each)) for each in space]
         for candidate, each in zip(space, made, strict=True):
-            site.publish(each.kernel.url, each.artifact.body)
-            packs = pack_kernels(candidate, each.artifact.manifest)
-            for layout, pack in zip(each.kernel.layouts, packs, strict=True):
-                site.publish(layout.pack.url, pack.body)
+            for path, body in files(candidate, each).items():
+                site.publish(path, body)
         return cls(
             case=case,
             candidates={each.candidate_id: each for each in space},

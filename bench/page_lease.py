@@ -10,6 +10,7 @@ from kernelzoo.domain.workload import Workload
 from services.gateway import manifests
 from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.leases import Lease
+from services.tuner.compile import pack_kernels
 
 SEED = 1
 
@@ -39,6 +40,13 @@ class Compiled:
 
 def compiled(candidate: Candidate, artifact: Artifact) -> Compiled:
     return Compiled(name=candidate.candidate_id, artifact=artifact)
+
+
+def files(candidate: Candidate, made: Compiled) -> dict[str, bytes]:
+    """By the address that its kernel names: the artifact, and those that pack its inputs."""
+    kernel, packs = made.kernel, pack_kernels(candidate, made.artifact.manifest)
+    packed = zip(kernel.layouts, packs, strict=True)
+    return {kernel.url: made.artifact.body} | {at.pack.url: pack.body for at, pack in packed}
 
 
 def lease(case: Named, reference: Compiled, others: tuple[Compiled, ...]) -> Lease:

@@ -40,12 +40,7 @@ def take_in(
 ) -> None:
     """Puts a device into the data set in the place of what went by its name; a data set of other
     candidates is begun anew. Of several probes the class is the one that was found most often."""
-    recorded = [
-        RecordedCandidate(
-            workload=each.workload.key, config=dict(each.config), requires=list(each.requires)
-        )
-        for each in candidates
-    ]
+    recorded = [RecordedCandidate.of(each) for each in candidates]
     known = read()
     others = known.devices if known.candidates == recorded else []
     device = _device(name, machine, [each.candidate_id for each in candidates], answers)
@@ -65,7 +60,7 @@ def _device(
         engine=session.engine,
         peak_gflops=session.peak_gflops,
         probe=session.probe,
-        passes=[[_rounded(each.times.get(name)) for name in candidate_ids] for each in answers],
+        passes=[[_rounded(each.times.get(one)) for one in candidate_ids] for each in answers],
     )
 
 

@@ -1,4 +1,4 @@
-"""Real measurements of one machine, as observations (see `record` for how they were made).
+"""Real measurements of two machines, as observations (`record` and `away` say how they are made).
 
 The file is JSON: every candidate once, every device with its times in the order of the candidates.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Self
 
 import msgspec
 
@@ -26,6 +27,14 @@ class RecordedCandidate:
     workload: str
     config: dict[str, Setting]
     requires: list[str]
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        return cls(
+            workload=candidate.workload.key,
+            config=dict(candidate.config),
+            requires=list(candidate.requires),
+        )
 
     def to_candidate(self) -> Candidate:
         return Candidate(

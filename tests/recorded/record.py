@@ -27,7 +27,6 @@ from playwright.sync_api import sync_playwright
 
 from bench.report import CannotMeasure
 from bench.site import Site
-from kernelzoo.serving import serving
 from tests.recorded.answer import Answer, take_in
 from tests.recorded.site import files, spaces
 from workers.fleet.browsers import BrowserKind, PageLost
@@ -77,7 +76,7 @@ def command(device: Device, profile: Path, url: str) -> list[str]:
     with sync_playwright() as playwright:
         program = find_chromium(Path(playwright.chromium.executable_path))
     return [
-        *(str(program), "--headless=new", "--enable-automation"),
+        *(str(program), "--headless=new"),
         *(f"--user-data-dir={profile}", *own_flags()),
         *((f"--js-flags={' '.join(device.v8)}",) if device.v8 else ()),
         url,
@@ -151,7 +150,7 @@ def record(passes: int, names: list[str] | None) -> None:
     every = spaces()
     candidates = [each for space in every for each in space.candidates]
     found: dict[str, list[Answer]] = defaultdict(list)
-    with serving(Races()) as site:
+    with Races.serving() as site:
         for name, body in files(every).items():
             site.publish(f"/{name}", body)
         for number in range(1, passes + 1):

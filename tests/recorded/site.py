@@ -1,5 +1,6 @@
 """What a page needs to measure whole spaces: leases as an agent is lent them, and their kernels."""
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Self
 
 import msgspec
 
+from bench import page_lease
 from bench.page_lease import Compiled, compiled, lease
 from bench.report import CannotMeasure
 from bench.site import PAGE
@@ -14,7 +16,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.gateway.wire.leases import Lease
-from services.tuner.compile import compile_candidate, pack_kernels
+from services.tuner.compile import compile_candidate
 from services.tuner.space import lite_space
 
 WORKLOADS = Path(__file__).parent / "workloads.txt"
@@ -25,12 +27,11 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A compiled lite space. `files` are artifacts by path."""
+    """A compiled lite space."""
 
     workload: Workload
     candidates: tuple[Candidate, ...]
     compiled: tuple[Compiled, ...]
-    files: Mapping[str, bytes]
 
     @property
     def name(self) -> str:
@@ -40,12 +41,13 @@ class Space:
     def of(cls, workload: Workload) -> Self:
         space = lite_space(workload, TargetKind.WASM)
         made = tuple(compiled(each, compile_candidate(each)) for each in space)
-        files = {each.kernel.url: each.artifact.body for each in made}
-        for candidate, each in zip(space, made, strict=True):
-            packs = pack_kernels(candidate, each.artifact.manifest)
-            for layout, pack in zip(each.kernel.layouts, packs, strict=True):
-                files[layout.pack.url] = pack.body
-        return cls(workload=workload, candidates=space, compiled=made, files=files)
+        return cls(workload=workload, candidates=space, compiled=made)
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """Artifacts by path."""
+        pairs = zip(self.candidates, self.compiled, strict=True)
+        return dict(ChainMap(*(page_lease.files(*pair) for pair in pairs)))
 
     @property
     def reference(self) -> Compiled:
