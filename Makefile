@@ -8,20 +8,25 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 SETUP := scripts/setup.sh
 CLIENT_SOURCES := $(shell find client -path client/node_modules -prune -o -path client/dist -prune \
-	-o -type f -print 2>/dev/null)
+	-o -type f -print 2>/dev/null) $(wildcard docs/*.md docs/adr/*.md)
 PAGE_SOURCES := $(wildcard bench/page/*.* bench/page/src/*.ts bench/page/src/*/*.ts)
 BENCHES := compile kernels_wasm ablation manifest cold
 IMAGES := gateway compile aggregate fleet
 # Two files at a time, the longest first: those that start whole stacks and browsers.
 TESTS := tests/e2e tests/browser tests/images tests/chart tests/database tests/unit
+PYTHON_SOURCES := kernelzoo services workers dashboards helm scripts bench
+NJSSCAN_RULES := .venv/audit/bin/python -c \
+	'import njsscan, os; print(os.path.join(njsscan.__path__[0], "rules", "semantic_grep"))'
+# Seconds in all, seconds and MiB for one input.
+FUZZ := -max_total_time=20 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=.venv/
 ARGS ?=
 
-.PHONY: help demo up compose test check static unit bench bench-page build generate lock clean setup
+.PHONY: help demo up compose test check static unit audit bench bench-page stale replay build generate lock clean setup
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: setup  ## Tune a real kernel in real browsers and serve it to a page (about a minute)
+demo: setup bench-page  ## Tune real kernels in real browsers and serve them to a page (about a minute)
 	@$(BIN)/kernelzoo demo $(ARGS)
 
 up: setup  ## Run the stack until Ctrl-C; ARGS="--agents 5" adds browser agents
@@ -31,7 +36,7 @@ compose:  ## Run the images under Docker Compose, with Prometheus and Grafana
 	@docker/keys.sh
 	@docker compose up --build --detach --wait $(ARGS)
 
-test: setup .venv/.monitoring tests/chart/schemas/node_modules/.installed  ## All tests: unit, database, browser, end to end, client
+test: setup bench-page .venv/.monitoring tests/chart/schemas/node_modules/.installed  ## All tests: unit, database, browser, end to end, client
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 	@npm --prefix client test --silent
 
@@ -47,20 +52,46 @@ static: .venv/.installed client/node_modules/.installed
 unit: .venv/.installed .venv/.monitoring
 	@$(BIN)/python -m pytest tests/unit --quiet $(ARGS)
 
+audit: .venv/.audit tests/security/node_modules/.installed  ## Security: static analysis, known vulnerabilities, fuzzing (two minutes)
+	@.venv/audit/bin/bandit --quiet --recursive --severity-level medium \
+		--configfile tests/security/bandit.yaml $(PYTHON_SOURCES)
+	@PATH="$(CURDIR)/.venv/audit/bin:$$PATH" semgrep scan --metrics off --disable-version-check --quiet \
+		--error --config tests/security/semgrep.yaml --config "$$($(NJSSCAN_RULES))" \
+		$(PYTHON_SOURCES) client/src
+	@tests/security/node_modules/.bin/eslint --config tests/security/eslint.config.js \
+		--max-warnings 0 client examples
+	@.venv/audit/bin/python -m tests.security.advisories
+	@if ! $(BIN)/python -c 'import atheris' 2>/dev/null; then \
+		echo "not fuzzed: Atheris has no build for this machine"; \
+	elif $(BIN)/python -m tests.fuzz.parsers $(FUZZ) >.venv/fuzz.log 2>&1; then \
+		grep executed .venv/fuzz.log; \
+	else tail -n 40 .venv/fuzz.log; exit 1; fi
+
 bench: setup bench-page  ## Benchmarks beside their peers (ten minutes); BENCHES=compile runs one
 	@for name in $(BENCHES); do $(BIN)/python -m bench.$$name $(ARGS) || exit 1; done
 
 bench-page: bench/page/dist/.built
 
+stale: .venv/.installed  ## Benchmark results that are older than the code that they measure
+	@$(BIN)/python -m bench.stale
+
+replay: .venv/.installed  ## Kernels that differ from the merge base; ARGS="COMMIT --all --diff 3"
+	@$(BIN)/python -m scripts.replay $(ARGS)
+
 build: setup  ## Everything that demo and test need, without running them
 
-generate: .venv/.installed client/node_modules/.installed  ## Write the HTTP interface and the client's types of it
+generate: .venv/.installed client/node_modules/.installed  ## Write what follows from code and results: interface, types, docs/operators.md, docs/sizing.md
+	@$(BIN)/python -m scripts.operators
+	@$(BIN)/python -m scripts.sizing
 	@$(BIN)/python -m services.gateway.openapi > docs/api/openapi.json
+	@$(BIN)/python -m kernelzoo.formats.key_types > client/src/wire/operators.ts
 	@npm --prefix client run --silent generate
 
 lock: .venv/.installed  ## Write requirements.lock from pyproject.toml; ARGS=--upgrade raises versions
 	@$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes \
 		--no-emit-index-url --no-header --quiet --output-file requirements.lock $(ARGS)
+	@$(BIN)/uv pip compile --group audit --universal --generate-hashes --no-emit-index-url \
+		--no-header --no-annotate --quiet --output-file tests/security/requirements.lock $(ARGS)
 	@for image in $(IMAGES); do $(BIN)/uv pip compile --group image-$$image \
 		--constraints requirements.lock --universal --generate-hashes --no-emit-index-url \
 		--no-header --no-annotate --quiet --output-file docker/requirements/$$image.lock || exit 1; \
@@ -68,7 +99,7 @@ lock: .venv/.installed  ## Write requirements.lock from pyproject.toml; ARGS=--u
 
 clean:  ## Remove what was built and installed here; the data in .kernelzoo stays
 	@rm -rf .venv client/node_modules client/dist bench/page/node_modules bench/page/dist \
-		tests/chart/schemas/node_modules \
+		tests/chart/schemas/node_modules tests/security/node_modules \
 		.mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 setup: .venv/.installed .venv/.system client/dist/.built
@@ -87,6 +118,13 @@ helm/kernelzoo/README.md: helm/kernelzoo/values.yaml helm/readme.py .venv/.insta
 
 .venv/.monitoring: .venv/.installed $(SETUP)
 	@$(SETUP) monitoring
+
+.venv/.audit: .venv/.installed tests/security/requirements.lock $(SETUP)
+	@$(SETUP) audit
+
+tests/security/node_modules/.installed: tests/security/package-lock.json
+	@npm --prefix tests/security ci --silent
+	@touch $@
 
 client/node_modules/.installed: client/package-lock.json $(SETUP)
 	@$(SETUP) node

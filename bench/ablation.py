@@ -14,7 +14,7 @@ from bench.page_lease import Compiled, lease
 from bench.paths import ALL_STEPS, CONVENTIONAL, Compile, Subject, our_paths, subjects
 from bench.report import Cell, Claim, Report, machine
 from bench.site import Site
-from bench.workloads import PAPER
+from bench.workloads import PAPER, TINY
 from kernelzoo.domain.artifact import Artifact
 
 COMPILATIONS = 7
@@ -45,10 +45,10 @@ class Finding:
 
 def main() -> None:
     options = parser("What each compiler pass is worth, beside LLVM.")
-    names = [case.name for case in PAPER]
+    names = [case.name for case in (*PAPER, TINY)]
     options.add_argument("--pages", type=int, default=PAGES)
-    options.add_argument("--only", nargs="+", choices=names, default=names)
-    run(options, measure)
+    options.add_argument("--only", nargs="+", choices=names, default=names[:-1])
+    run(options, measure, tiny=("--only", TINY.name, "--pages", "1"))
 
 
 def measure(options: Namespace) -> Report:
@@ -57,7 +57,9 @@ def measure(options: Namespace) -> Report:
         paths[CONVENTIONAL] = llvm_artifact
     else:
         print(f"{LINKER} is not installed, so the conventional path is left out; install lld")
-    studied = [each for case in PAPER if case.name in options.only for each in subjects(case)]
+    studied = [
+        each for case in (*PAPER, TINY) if case.name in options.only for each in subjects(case)
+    ]
     with Site.serving() as site, bench_browser(site.url) as browser:
         found = [
             finding

@@ -9,7 +9,7 @@ own; everything else, PostgreSQL and this load with it, shares the others.
 import asyncio
 import time
 from argparse import Namespace
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from itertools import cycle, islice
 
@@ -21,7 +21,7 @@ from bench.load import Connection, Server, flat_out, within
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.simulate.members import Member, session_of
+from kernelzoo.cli.simulate.members import session_of, visitor
 from kernelzoo.cli.simulate.stranger import stranger
 from kernelzoo.cli.stack.supervisor import Stack, tended
 from kernelzoo.cli.terminal import note
@@ -29,8 +29,8 @@ from kernelzoo.domain.lease import Role
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.store import leases
-from kernelzoo.store.blocking import Database, connected, fetch_one
+from kernelzoo.store import census, leases
+from kernelzoo.store.blocking import Database, connected, fetch_all, fetch_one
 from services.aggregator.verification import expected_entries
 from services.gateway.tokens import Tokens
 from services.gateway.wire.leases import Lease, MeasurementWire
@@ -56,6 +56,7 @@ class Agent:
     """An open session; `lease` tells which kernels there are."""
 
     token: str
+    address: str
     job_id: int
     lease: Lease
 
@@ -72,7 +73,7 @@ def main() -> None:
     options = parser("Measurements accepted durably a second, and after a kill of PostgreSQL.")
     options.add_argument("--reports", type=int, default=REPORTS, help="of each load, at most")
     options.add_argument("--seconds", type=float, default=WITHIN_S, help="of each load, at most")
-    run(options, measure)
+    run(options, measure, tiny=("--reports", "40", "--seconds", "2"))
 
 
 def measure(options: Namespace) -> Report:
@@ -114,14 +115,14 @@ def _agents(stack: Stack) -> list[Agent]:
 
 
 def _agent(stack: Stack, job_id: int, number: int) -> Agent:
-    member = Member(device="bench/0", name="", address=f"127.1.{number}.1", lies=False)
+    member = visitor("bench/0", address=f"127.1.{number}.1")
 
     async def opened() -> Agent:
         async with stranger(stack.url, member.address, session_of(member)) as one:
             lease = await one.lease(0) if one else None
             if one is None or lease is None:
                 raise CannotMeasure("an agent was turned away, or lent nothing")
-            return Agent(token=one.token, job_id=job_id, lease=lease)
+            return Agent(token=one.token, address=member.address, job_id=job_id, lease=lease)
 
     return asyncio.run(opened())
 
@@ -138,7 +139,9 @@ def _granted(stack: Stack, agents: list[Agent], reports: int) -> list[Sent]:
 
 
 def _sent(db: Database, server: Server, tokens: Tokens, agent: Agent, lent: list[str]) -> Sent:
-    session = tokens.session(agent.token)
+    session = tokens.session(agent.token, network=tokens.network(agent.address), origin="")
+    # The load comes from one address, and a token is good where its session was opened.
+    token = tokens.issue_session(replace(session, network=tokens.network(server.host)))
     granted = fetch_one(
         db,
         leases.grant(
@@ -158,7 +161,7 @@ def _sent(db: Database, server: Server, tokens: Tokens, agent: Agent, lent: list
     request = server.post(
         f"/v1/leases/{granted.id}/measurements",
         _report(lent),
-        Authorization=f"Bearer {agent.token}",
+        Authorization=f"Bearer {token}",
     )
     return Sent(lease_id=granted.id, request=request)
 
@@ -181,13 +184,16 @@ def _report(lent: list[str]) -> bytes:
 
 def _rate(stack: Stack, sent: list[Sent], within_s: float) -> dict[str, Cell]:
     note(f"reporting on {len(sent)} leases")
+    stored_bytes = _stored_bytes(stack)
     used_s = gateway_used_s(stack)
     requests = within((each.request for each in sent), within_s)
     load = asyncio.run(flat_out(Server.at(stack.url), requests))
     used_s = gateway_used_s(stack) - used_s
     acknowledged = sent[: len(load.sent_ms)]
     lost = _lost(stack, acknowledged)
-    return _row("as fast as accepted", acknowledged, load.elapsed_s, lost, used_s)
+    row = _row("as fast as accepted", acknowledged, load.elapsed_s, lost, used_s)
+    stored_bytes = (_stored_bytes(stack) - stored_bytes) / (len(acknowledged) * PER_REPORT)
+    return row | {"stored_bytes": stored_bytes}
 
 
 def _killed(stack: Stack, sent: list[Sent], within_s: float) -> dict[str, Cell]:
@@ -214,7 +220,14 @@ def _row(
         "gateway_busy": gateway_s / elapsed_s,
         "gateway_ms": gateway_s * 1e3 / len(acknowledged),
         "lost": lost,
+        "stored_bytes": None,
     }
+
+
+def _stored_bytes(stack: Stack) -> float:
+    """Of the whole database: tables, indexes, and what its leases took beforehand."""
+    with connected(stack.postgres.url) as db:
+        return next(size.bytes for size in fetch_all(db, census.sizes()) if not size.name)
 
 
 def _lost(stack: Stack, acknowledged: list[Sent]) -> int:

@@ -19,7 +19,7 @@ import logging
 from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from statistics import fmean
 
@@ -68,6 +68,8 @@ def measure(options: Namespace) -> Report:
     for name in options.only or WORLDS:
         make, ways = WORLDS[name]
         world = make()
+        if options.classes:
+            world, ways = replace(world, held_out=world.held_out[: options.classes]), ("class",)
         with database() as db:
             fill(db, world)
             for held_out in ways:
@@ -220,4 +222,5 @@ WORLDS: Mapping[str, tuple[Callable[[], World], tuple[str, ...]]] = {
 if __name__ == "__main__":
     options = parser(__doc__ or "")
     options.add_argument("--only", nargs="*", choices=list(WORLDS))
-    run(options, measure)
+    options.add_argument("--classes", type=int, help="hold out that many, and no shapes")
+    run(options, measure, tiny=("--only", "analytic", "--classes", "1"))

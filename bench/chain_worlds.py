@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from bench.chain_zoo import World
 from bench.simulate import WORKLOADS
-from kernelzoo.cli.simulate.members import Member, session_of
+from kernelzoo.cli.simulate.members import session_of, visitor
 from kernelzoo.cli.simulate.scenario import FAMILY, Attack, Scenario
 from kernelzoo.cli.simulate.world import World as Simulated
 from kernelzoo.domain.device import DeviceClass, Engine, PrimitiveVector
@@ -89,7 +89,7 @@ def _timed(name: str, workload: Workload, seed: int) -> Iterable[Observation]:
 
 
 def _simulated_device(name: str) -> ProbedDevice:
-    session = session_of(Member(device=name, name=name, address="", lies=False))
+    session = session_of(visitor(name))
     return ProbedDevice(
         hardware=name,
         device_class=DeviceClass(

@@ -20,6 +20,7 @@ from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.store import agents, chain, leases, measurements, orders, tuning, zoo
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.aggregator.challenge import MARGIN
+from services.aggregator.publishing import Rule
 from services.tuner.cost_model.model import CostModel
 from services.tuner.cost_model.observation import Observation, ProbedDevice, Race
 from tests.database.conftest import compile_row, plan
@@ -28,6 +29,7 @@ from workers.pooling import pool_winners
 
 QUORUM = 1
 """A measured time stands for the median of a crowd; no liars are simulated here."""
+RULE = Rule(quorum=QUORUM, liars=0)
 UNIT_NS = 1e6
 
 Architectures = dict[str, str]
@@ -143,6 +145,7 @@ def _lease(
             identity.id,
             device.device_class,
             device.engine,
+            network="",
             peak_gflops=device.peak_gflops,
             isolated=True,
             probe=device.probe,
@@ -201,7 +204,7 @@ def order(db: Database, races: Iterable[Race], model: CostModel) -> None:
 
 def _pool(db: Database) -> None:
     while fetch_all(db, chain.unpooled(1)):
-        pool_winners(db, QUORUM)
+        pool_winners(db, RULE)
 
 
 def workloads(world: World) -> list[str]:

@@ -19,13 +19,14 @@ from bench.busy import Usage
 from bench.fresh_stack import fresh_stack
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
-from bench.workloads import PAPER
+from bench.workloads import PAPER, TINY
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
 from workers.fleet.chromium import launched_chromium
 
-WORKLOAD = PAPER[0].workload
+WORKLOAD = PAPER[0].workload.key
 RUNS = 5
 SHARE = 0.95
 """Of the final speed."""
@@ -70,6 +71,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class Tuning:
     """One run, by its events in order; `others_busy` are cores."""
 
+    workload: Workload
     events: Sequence[Event]
     others_busy: float
 
@@ -94,7 +96,7 @@ class Tuning:
     def row(self) -> dict[str, Cell]:
         rates = [event.gflops or 0.0 for event in self.timed]
         return {
-            "workload": WORKLOAD.key,
+            "workload": self.workload.key,
             "session_ms": self.session_ms,
             "first_timed_ms": self.first_timed_ms,
             "share_ms": self.share_ms,
@@ -113,11 +115,13 @@ class Tuning:
 def main() -> None:
     options = parser("Tuning from an empty zoo with one agent, from the opening of its page.")
     options.add_argument("--runs", type=int, default=RUNS)
-    run(options, measure)
+    options.add_argument("--workload", default=WORKLOAD)
+    run(options, measure, tiny=("--runs", "1", "--workload", TINY.workload.key))
 
 
 def measure(options: Namespace) -> Report:
-    tunings = [_tuning() for _ in range(options.runs)]
+    workload = Workload.parse(options.workload)
+    tunings = [_tuning(workload) for _ in range(options.runs)]
     return Report(
         name="cold",
         machine=machine(runs=options.runs),
@@ -135,13 +139,15 @@ def _claims(tunings: Sequence[Tuning]) -> list[Claim]:
     ]
 
 
-def _tuning() -> Tuning:
+def _tuning(workload: Workload) -> Tuning:
     with fresh_stack() as stack, _blank_page() as page:
         before = Usage.now()
         with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-            gateway.register(WORKLOAD, TargetKind.WASM)
+            gateway.register(workload, TargetKind.WASM)
         events = _tuned(page, stack)
-        return Tuning(events=events, others_busy=Usage.now().others_since(before))
+        return Tuning(
+            workload=workload, events=events, others_busy=Usage.now().others_since(before)
+        )
 
 
 def _tuned(page: Page, stack: Stack) -> list[Event]:

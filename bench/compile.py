@@ -54,12 +54,15 @@ class Space:
 
 def main() -> None:
     options = parser("Compile time of candidates, and its stages.")
+    names = [case.name for case in PAPER]
     options.add_argument("--rounds", type=int, default=ROUNDS)
-    run(options, measure)
+    options.add_argument("--only", nargs="+", choices=names, default=names)
+    run(options, measure, tiny=("--rounds", "1", "--only", "K3"))
 
 
 def measure(options: Namespace) -> Report:
-    spaces = [Space.of(case, kind) for kind in TargetKind for case in PAPER]
+    cases = [case for case in PAPER if case.name in options.only]
+    spaces = [Space.of(case, kind) for kind in TargetKind for case in cases]
     candidates = [candidate for space in spaces for candidate in space.candidates]
     times, stages = _rounds(candidates, options.rounds)
     return Report(

@@ -7,7 +7,6 @@ from datetime import datetime
 from math import ceil
 from uuid import UUID
 
-from kernelzoo.domain.zoo import EntryState
 from kernelzoo.store.curves import ReportedRow
 from kernelzoo.store.zoo import VersionRow
 
@@ -36,12 +35,11 @@ def finish(
     slowdowns: Mapping[str, float],
     *,
     cover: int,
-    quorum: int,
 ) -> Finish:
     """`slowdowns`: how much slower than the best each kernel of the space is, as a share."""
     began_at = min(row.lent_at for row in reported)
     covered_at = _covered_at(reported, cover)
-    confirmed = [each for each in versions if _confirmed(each, quorum)]
+    confirmed = [each for each in versions if each.served]
     served = [(each.published_at, slowdowns[each.candidate_id]) for each in confirmed]
     good_at = _good_at(served)
     won_at = max(good_at, covered_at) if good_at else None
@@ -59,11 +57,6 @@ def floor(space: int, cover: int, agents: int, quorum: int) -> int:
     be made, the space as often as the zoo asks and the winner by its voters.
     """
     return ceil((space * min(cover, agents) + max(quorum - cover, 0)) / agents)
-
-
-def _confirmed(version: VersionRow, quorum: int) -> bool:
-    retired = version.state == EntryState.RETIRED and version.ballots >= quorum
-    return retired or version.state == EntryState.CONFIRMED
 
 
 def _covered_at(reported: Sequence[ReportedRow], cover: int) -> datetime:

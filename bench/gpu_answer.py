@@ -62,8 +62,9 @@ class Adapter(_Camel, frozen=True, kw_only=True):
 
 
 class Answer(_Camel, frozen=True, kw_only=True):
-    """`peers`: their releases."""
+    """`peers`: their releases. `commit` is that of the job, '' in answers to older pages."""
 
+    commit: str = ""
     date: str
     browser: str
     adapter: Adapter

@@ -67,5 +67,8 @@ GPU_CASES = (
 """K0 to K3 are of nnJIT's section 7.3, conv and stem of ResNet-50. What moves is 64 MiB each way
 in f32, more than the 50 MB that an H200 keeps in its second-level cache."""
 
+TINY = case("tiny", "matmul:f32:m64k64n64")
+"""To see that the benchmark works."""
+
 QUICK = ("K0", "K3")
 """What an adapter that is a CPU can do in a minute or two."""

@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from bench.gpu_cases import GpuCase
 from bench.page_lease import Compiled, compiled, lease
+from bench.report import commit
 from kernelzoo.domain.candidate import Candidate, Setting
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.target import TargetKind
@@ -45,6 +46,7 @@ class JobRounds(_Camel):
 class Job(_Camel):
     """As `GpuJob` of `page/src/webgpu/request.ts`."""
 
+    commit: str
     limit_ms: float
     tune_limit_ms: float
     rounds: JobRounds
@@ -64,6 +66,9 @@ class Effort:
 ON_GPU = Effort(limit_s=420, tune_limit_s=60, least_rounds=7, most_rounds=15)
 ON_CPU = Effort(limit_s=300, tune_limit_s=60, least_rounds=3, most_rounds=3)
 """Where the adapter is a CPU, and calls take up to seconds."""
+
+BRIEFLY = Effort(limit_s=60, tune_limit_s=3, least_rounds=1, most_rounds=1)
+"""To see that the benchmark works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +108,7 @@ def _timed(candidate: Candidate) -> tuple[Compiled, float]:
 
 def job(spaces: Iterable[GpuSpace], effort: Effort) -> Job:
     return Job(
+        commit=commit() or "",
         limit_ms=1e3 * effort.limit_s,
         tune_limit_ms=1e3 * effort.tune_limit_s,
         rounds=JobRounds(least=effort.least_rounds, most=effort.most_rounds),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from bench.gpu_answer import Answer
-from bench.gpu_cases import GPU_CASES, GpuCase
+from bench.gpu_cases import GPU_CASES, TINY, GpuCase
 from bench.gpu_standings import (
     LIMIT,
     OURS,
@@ -22,7 +22,7 @@ ON_CPU_SPEEDUP = 2.0
 SPACE = (20, 80)
 MOST_COMPILE_MS = 10.0
 FIRST_WITHIN = 0.95
-CASES = {case.name: case for case in GPU_CASES}
+CASES = {case.name: case for case in (*GPU_CASES, TINY)}
 ADAPTER_LIMITS = (
     "maxComputeInvocationsPerWorkgroup",
     "maxComputeWorkgroupStorageSize",
@@ -52,6 +52,7 @@ def adapter_facts(answer: Answer) -> dict[str, Cell]:
     adapter = answer.adapter
     return {
         "date": answer.date[:10],
+        "commit": answer.commit or None,
         "browser": answer.browser.rpartition(") ")[2],
         "vendor": adapter.vendor,
         "architecture": adapter.architecture,

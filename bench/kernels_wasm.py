@@ -25,6 +25,7 @@ from bench.workloads import (
     PAPER,
     TAIL_SHARE,
     TAILS,
+    TINY,
     TWO_THREADS,
     Case,
     Limit,
@@ -41,14 +42,15 @@ PAGES = 3
 def main() -> None:
     options = parser("Wasm kernels against their peers, in one run.")
     names = [case.name for case in CASES]
+    known = [*names, TINY.name]
     options.add_argument("--pages", type=int, default=PAGES)
-    options.add_argument("--only", nargs="+", choices=names, default=names)
+    options.add_argument("--only", nargs="+", choices=known, default=names)
     options.add_argument("--threads", nargs="+", type=int, default=THREADS)
-    run(options, measure)
+    run(options, measure, tiny=("--only", TINY.name, "--threads", "1", "--pages", "1"))
 
 
 def measure(options: Namespace) -> Report:
-    chosen = [case for case in CASES if case.name in options.only]
+    chosen = [case for case in (*CASES, TINY) if case.name in options.only]
     with Site.serving() as site, bench_browser(site.url) as browser:
         held = [
             standings(hold(browser, site, case, threads=threads, pages=options.pages))

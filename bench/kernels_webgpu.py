@@ -13,8 +13,8 @@ from pathlib import Path
 from bench import gpu_site
 from bench.gpu_answer import parsed
 from bench.gpu_browser import answered
-from bench.gpu_cases import GPU_CASES, QUICK
-from bench.gpu_job import ON_CPU, ON_GPU, GpuSpace
+from bench.gpu_cases import GPU_CASES, QUICK, TINY
+from bench.gpu_job import BRIEFLY, ON_CPU, ON_GPU, GpuSpace
 from bench.gpu_report import gpu_report
 from bench.options import parser, run
 from bench.report import CannotMeasure, Report, machine
@@ -23,13 +23,13 @@ from kernelzoo.domain.gpu import GPU_MODELS
 
 def main() -> None:
     options = parser("WebGPU kernels against their peers, in one page.")
-    options.add_argument("--only", nargs="+", choices=[case.name for case in GPU_CASES])
+    options.add_argument("--only", nargs="+", choices=[c.name for c in (*GPU_CASES, TINY)])
     options.add_argument("--model", choices=list(GPU_MODELS), help="whose space is exported")
     way = options.add_mutually_exclusive_group()
     way.add_argument("--export", type=Path, metavar="FOLDER", help="write the page there, only")
     way.add_argument("--import", type=Path, metavar="FILE", dest="answer", help="what it answered")
     options.add_argument("--gpu", default="", help="with --import: its name, as browsers hide it")
-    run(options, measure)
+    run(options, measure, tiny=("--only", TINY.name))
 
 
 def measure(options: Namespace) -> Report | None:
@@ -40,11 +40,13 @@ def measure(options: Namespace) -> Report | None:
         gpu_site.write(options.export, gpu_site.files(spaces, ON_GPU))
         return None
     spaces = _spaces(options.only or list(QUICK), options.model or "swiftshader")
-    return gpu_report(answered(gpu_site.files(spaces, ON_CPU)), machine())
+    effort = BRIEFLY if options.tiny else ON_CPU
+    return gpu_report(answered(gpu_site.files(spaces, effort)), machine())
 
 
 def _spaces(only: list[str] | None, model: str) -> list[GpuSpace]:
     chosen = [case for case in GPU_CASES if only is None or case.name in only]
+    chosen += [TINY] if only and TINY.name in only else []
     return [GpuSpace.of(case, GPU_MODELS[model]) for case in chosen]
 
 

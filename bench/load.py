@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Self
@@ -39,12 +39,12 @@ class Server:
 @dataclass(slots=True)
 class Load:
     """`due_ms`: from when a request was due to its answer, so waiting for a connection counts;
-    `sent_ms`: from when it was sent. `answered`: requests by the status of their answer.
+    `sent_ms`: from when it was sent. `statuses`: of the answers, in the same order.
     """
 
     due_ms: list[float] = field(default_factory=list)
     sent_ms: list[float] = field(default_factory=list)
-    answered: dict[int, int] = field(default_factory=dict)
+    statuses: list[int] = field(default_factory=list)
     elapsed_s: float = 0.0
 
     @property
@@ -81,40 +81,48 @@ def within(requests: Iterable[bytes], seconds: float) -> Iterator[bytes]:
     return takewhile(lambda _: time.monotonic() < until_s, requests)
 
 
-async def steady(server: Server, requests: Iterator[bytes], per_second: int) -> Load:
-    """Requests fall due evenly, whether or not earlier ones are answered."""
+async def steady(
+    server: Server, requests: Iterator[bytes], per_second: int, *, refused: Collection[int] = ()
+) -> Load:
+    """Requests fall due evenly, whether or not earlier ones are answered. `refused`: statuses of
+    400 and above that are answers, too.
+    """
     start_s = time.perf_counter() + 0.1
     due = ((start_s + i / per_second, request) for i, request in enumerate(requests))
-    return await _run(server, due)
+    return await _run(server, due, refused)
 
 
 async def flat_out(server: Server, requests: Iterator[bytes]) -> Load:
     """Every connection asks again as soon as it is answered."""
-    return await _run(server, ((0.0, request) for request in requests))
+    return await _run(server, ((0.0, request) for request in requests), ())
 
 
-async def _run(server: Server, due: Iterator[tuple[float, bytes]]) -> Load:
+async def _run(
+    server: Server, due: Iterator[tuple[float, bytes]], refused: Collection[int]
+) -> Load:
     load = Load()
     start_s = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
         for _ in range(CONNECTIONS):
-            tasks.create_task(_connection(server, due, load))
+            tasks.create_task(_connection(server, due, load, refused))
     load.elapsed_s = time.perf_counter() - start_s
     return load
 
 
-async def _connection(server: Server, due: Iterator[tuple[float, bytes]], load: Load) -> None:
+async def _connection(
+    server: Server, due: Iterator[tuple[float, bytes]], load: Load, refused: Collection[int]
+) -> None:
     connection = await Connection.to(server)
     for due_s, request in due:
         await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
         sent_s = time.perf_counter()
         status = await connection.ask(request)
         answered_s = time.perf_counter()
-        if status >= 400:
+        if status >= 400 and status not in refused:
             raise CannotMeasure(f"{request.split(maxsplit=2)[1].decode()} answered {status}")
         load.due_ms.append((answered_s - (due_s or sent_s)) * 1e3)
         load.sent_ms.append((answered_s - sent_s) * 1e3)
-        load.answered[status] = load.answered.get(status, 0) + 1
+        load.statuses.append(status)
     await connection.close()
 
 

@@ -41,7 +41,8 @@ P50_MS, P99_MS = 2.0, 10.0
 def main() -> None:
     options = parser("Latency and rate of zoo manifests, one gateway process on one core.")
     options.add_argument("--seconds", type=float, default=SECONDS)
-    run(options, measure)
+    options.add_argument("--requests", type=int, default=FLAT_OUT_REQUESTS, help="sent flat out")
+    run(options, measure, tiny=("--seconds", "0.5", "--requests", "200"))
 
 
 def measure(options: Namespace) -> Report:
@@ -51,7 +52,7 @@ def measure(options: Namespace) -> Report:
         before = Usage.now()
         due = repeat(request, int(PER_SECOND * options.seconds))
         rows = [
-            row(stack, "flat out", flat_out(server, repeat(request, FLAT_OUT_REQUESTS))),
+            row(stack, "flat out", flat_out(server, repeat(request, options.requests))),
             row(stack, f"{PER_SECOND}/s", steady(server, due, PER_SECOND)),
         ]
         described["others_busy"] = Usage.now().others_since(before)
@@ -91,7 +92,7 @@ def row(stack: Stack, what: str, loading: Coroutine[Any, Any, Load]) -> dict[str
         "sent_p50_ms": percentile(load.sent_ms, 50),
         "sent_p99_ms": percentile(load.sent_ms, 99),
         "gateway_ms": 1e3 * used_s / len(load.sent_ms),
-        "unchanged": load.answered.get(HTTPStatus.NOT_MODIFIED, 0),
+        "unchanged": load.statuses.count(HTTPStatus.NOT_MODIFIED),
     }
 
 

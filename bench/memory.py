@@ -15,7 +15,7 @@ SETTLING = 0.1
 
 @dataclass(slots=True)
 class Resident:
-    """Bytes at even intervals."""
+    """Bytes at even intervals, from the start on."""
 
     samples: list[int] = field(default_factory=list)
 
@@ -40,8 +40,10 @@ def watched(processes: tuple[psutil.Process, ...]) -> Iterator[Resident]:
     resident, ended = Resident(), Event()
 
     def sample() -> None:
-        while not ended.wait(SAMPLE_S):
+        while True:
             resident.samples.append(sum(process.memory_info().rss for process in processes))
+            if ended.wait(SAMPLE_S):
+                return
 
     sampling = Thread(target=sample, daemon=True)
     sampling.start()

@@ -2,7 +2,8 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench.report import CannotMeasure, Report, emit
@@ -12,21 +13,34 @@ from kernelzoo.cli.stack.signals import interruptible
 def parser(description: str) -> ArgumentParser:
     made = ArgumentParser(description=description)
     made.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
+    made.add_argument(
+        "--tiny",
+        action="store_true",
+        help="run a few seconds of it, to see that it works: its figures say nothing",
+    )
     return made
 
 
-def run(parser: ArgumentParser, measure: Callable[[Namespace], Report | None]) -> None:
+def run(
+    parser: ArgumentParser,
+    measure: Callable[[Namespace], Report | None],
+    *,
+    tiny: Sequence[str],
+) -> None:
     """Exits with 0 whether or not a claim holds, with 1 and a sentence when it cannot measure.
 
-    `measure` answers None when there is nothing to report. Ctrl-C and SIGTERM unwind it, so that
-    it ends every process that it started.
+    `measure` answers None when there is nothing to report. `tiny` are the arguments that make it a
+    matter of seconds; what else is given comes after them, and no claim is judged. Ctrl-C and
+    SIGTERM unwind it, so that it ends every process that it started.
     """
     options = parser.parse_args()
+    if options.tiny:
+        options = parser.parse_args([*tiny, *sys.argv[1:]])
     with interruptible():
         try:
             report = measure(options)
             if report is not None:
-                emit(report, options.json)
+                emit(replace(report, claims=()) if options.tiny else report, options.json)
         except CannotMeasure as error:
             sys.exit(f"cannot measure: {error}")
         except KeyboardInterrupt:

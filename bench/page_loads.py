@@ -33,10 +33,10 @@ from kernelzoo.domain.workload import Workload
 CLASSES = 200
 LOADS = 1_000_000
 WITHIN_S = 300.0
-STEADY_S = 30
+STEADY_S = 30.0
 WORKLOAD = "matmul:f32:m16k16n16"
-VOTERS = 5
-"""Of each class: the quorum."""
+VOTERS = 10
+"""Of each class: as many as confirm alone."""
 RETURNING = 0.3
 """Share of the visitors who have the manifest and ask whether it changed."""
 MAX_GROWTH = 0.05
@@ -57,20 +57,22 @@ def main() -> None:
     options.add_argument("--loads", type=int, default=LOADS)
     options.add_argument("--classes", type=int, default=CLASSES)
     options.add_argument("--seconds", type=float, default=WITHIN_S, help="of loads, at most")
-    run(options, measure)
+    options.add_argument("--steady", type=float, default=STEADY_S, metavar="SECONDS")
+    small = ("--loads", "500", "--classes", "2", "--seconds", "2", "--steady", "0.5")
+    run(options, measure, tiny=small)
 
 
 def measure(options: Namespace) -> Report:
     with fresh_stack() as stack:
         server = Server.at(stack.url)
-        pages = [_page(stack.url, server, each) for each in _voted(stack, options.classes)]
+        pages = [_page(stack.url, server, each) for each in voted(stack, options.classes, WORKLOAD)]
         visits = _visits(pages)
         described = machine(gateway_on_core=gateway_apart(stack), classes=len(pages))
         before = Usage.now()
         with watched(gateway_processes(stack)) as memory:
             asked = within(islice(visits, options.loads), options.seconds)
             fast = row(stack, "flat out", flat_out(server, asked))
-        due = islice(visits, PER_SECOND * STEADY_S)
+        due = islice(visits, int(PER_SECOND * options.steady))
         paced = row(stack, f"{PER_SECOND}/s", steady(server, due, PER_SECOND))
         described["others_busy"] = Usage.now().others_since(before)
     described |= {"memory_start_mib": memory.start_mib, "memory_end_mib": memory.end_mib}
@@ -79,18 +81,18 @@ def measure(options: Namespace) -> Report:
     return Report(name="page_loads", machine=described, rows=rows, claims=[*claims(*rows), growth])
 
 
-def _voted(stack: Stack, classes: int) -> list[str]:
-    """The device classes, each with a confirmed entry."""
+def voted(stack: Stack, classes: int, workload: str) -> list[str]:
+    """The device classes, each with a confirmed entry of the workload."""
     scenario = Scenario(
         attack=Attack.RANDOM,
         liars=0,
         classes=classes,
         identities=VOTERS,
-        workloads=(WORKLOAD,),
+        workloads=(workload,),
         seed=0,
     )
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-        await_compiled(gateway, gateway.register(Workload.parse(WORKLOAD), TargetKind.WASM))
+        await_compiled(gateway, gateway.register(Workload.parse(workload), TargetKind.WASM))
     note(f"{VOTERS} voters in each of {classes} classes")
     crowd = Crowd(url=stack.url, scenario=scenario)
     asyncio.run(crowd.vote())

@@ -149,4 +149,4 @@ if __name__ == "__main__":
     arguments.add_argument("--browser", choices=BROWSERS, default="chromium")
     arguments.add_argument("--rounds", type=int, default=15)
     arguments.add_argument("--compare", type=Path, nargs="+", metavar="FILE")
-    run(arguments, measure)
+    run(arguments, measure, tiny=("--rounds", "1"))

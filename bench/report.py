@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -77,6 +78,7 @@ def machine(**more: Cell) -> dict[str, Cell]:
     """Where and when a benchmark ran; `more` adds to it, such as the browser's version."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit(),
         "cpu": _cpu_model(),
         "logical_cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
@@ -85,6 +87,28 @@ def machine(**more: Cell) -> dict[str, Cell]:
         "apache_tvm": version("apache-tvm"),
         **more,
     }
+
+
+REPOSITORY = Path(__file__).parent.parent
+CHANGED = "+changes"
+"""After the commit of a checkout that holds more than it."""
+
+
+def commit() -> str | None:
+    """What is measured, for `bench.stale`; None outside of a checkout. Changes of results do not
+    count, as benchmarks that run one after another make them."""
+    try:
+        head = git("rev-parse", "HEAD")
+        changed = git("status", "--porcelain", "--", ".", ":!bench/results")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head + CHANGED if changed else head
+
+
+def git(*arguments: str) -> str:
+    """Raises CalledProcessError, as for a commit that is not known here."""
+    command = ("git", "-C", str(REPOSITORY), *arguments)
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def emit(report: Report, json_path: Path | None, console: Console | None = None) -> None:

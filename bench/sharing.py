@@ -67,22 +67,23 @@ def main() -> None:
     options = parser("Time to a winner with n agents that share one space.")
     options.add_argument("--agents", type=int, nargs="*", default=SIMULATED)
     options.add_argument("--browsers", type=int, nargs="+", default=(), help="as 1 2 5")
-    run(options, measure)
+    options.add_argument("--cost-s", type=float, default=COST_S, help="of a simulated measurement")
+    run(options, measure, tiny=("--agents", "1", "--cost-s", "0.02"))
 
 
 def measure(options: Namespace) -> Report:
     own = [Case(agents=agents, liars=0.0) for agents in options.agents]
     strangers = [Case(agents=n, liars=STRANGERS) for n in options.agents if n >= QUORUM]
-    rows = [_simulated(case) for case in (*own, *strangers)]
+    rows = [_simulated(case, options.cost_s) for case in (*own, *strangers)]
     return Report(
         name="sharing",
-        machine=machine(cost_s=COST_S, classes=CLASSES),
+        machine=machine(cost_s=options.cost_s, classes=CLASSES),
         rows=[*rows, *(_in_browsers(Case(agents=n, liars=0.0)) for n in options.browsers)],
         claims=_claims(rows[: len(own)]),
     )
 
 
-def _simulated(case: Case) -> dict[str, Cell]:
+def _simulated(case: Case, cost_s: float) -> dict[str, Cell]:
     scenario = Scenario(
         attack=Attack.RANDOM,
         liars=0.0,
@@ -97,7 +98,7 @@ def _simulated(case: Case) -> dict[str, Cell]:
             url=stack.url,
             scenario=scenario,
             at_once=CLASSES * case.agents,
-            cost_s=COST_S,
+            cost_s=cost_s,
             together=True,
         )
         outcome = outcome_of(stack, case.rule, crowd)
@@ -106,7 +107,7 @@ def _simulated(case: Case) -> dict[str, Cell]:
             for key in crowd.keys.values()
         ]
     space = max(len(key.candidate_ids) for key in crowd.keys.values())
-    return _row(case, "simulation", space, outcome.measurements / CLASSES, ends, COST_S)
+    return _row(case, "simulation", space, outcome.measurements / CLASSES, ends, cost_s)
 
 
 def _row(
@@ -153,8 +154,7 @@ def _finish(
     reported = _reported(stack, device_class)
     with connected(stack.postgres.url) as db:
         versions = fetch_all(db, zoo.versions(device_class))
-    quorum, covered = case.rule.quorum, cover(case.liars)
-    return finish(reported, versions, slowdowns, cover=covered, quorum=quorum)
+    return finish(reported, versions, slowdowns, cover=cover(case.liars))
 
 
 def _in_browsers(case: Case) -> dict[str, Cell]:

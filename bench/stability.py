@@ -109,4 +109,4 @@ if __name__ == "__main__":
     arguments.add_argument("--visits", type=int, default=20)
     arguments.add_argument("--browsers", nargs="+", choices=BROWSERS, default=list(BROWSERS))
     arguments.add_argument("--busy", type=int, default=0, metavar="CORES")
-    run(arguments, measure)
+    run(arguments, measure, tiny=("--visits", "1", "--browsers", "chromium"))

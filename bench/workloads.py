@@ -60,6 +60,9 @@ PAPER = (
 )
 """The kernels of nnJIT's section 7.3."""
 
+TINY = case("tiny", "matmul:f32:m64k64n64", 1.0)
+"""To see that a benchmark works."""
+
 TAILS = case("tails", "matmul:f32:m383k767n769", 1.0)
 """K0 with extents that no tile divides."""
 

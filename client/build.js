@@ -1,25 +1,45 @@
-/** Builds dist/: the SDK, the agent and the console, their pages and the SDK's types. */
-import { execFileSync } from "node:child_process";
-import { cpSync, rmSync, writeFileSync } from "node:fs";
+/**
+ * Builds dist/: the SDK, the agent and the console, their pages and the SDK's types. What a gateway
+ * serves is there compressed, too.
+ */
+import { createHash } from "node:crypto";
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import { build } from "esbuild";
-import { pages, sdk } from "./bundles.js";
+import { buildSdk, pages } from "./bundles.js";
+import { buildDeclarations } from "./declarations.js";
+import { writeGuide } from "./guide.js";
 
-const TYPESCRIPT = "node_modules/typescript-native/bin/tsc";
+const COMPRESSED = /\.(js|css|html|json|svg)$/;
+
+/** @param {string} algorithm @param {string | Buffer} content @param {"hex" | "base64"} form */
+const hash = (algorithm, content, form) => createHash(algorithm).update(content).digest(form);
 
 process.chdir(import.meta.dirname);
 rmSync("dist", { recursive: true, force: true });
+mkdirSync("dist");
 
-await Promise.all([build(sdk), build(pages)]);
+const [sdk] = await Promise.all([buildSdk(), build(pages)]);
+for (const [name, text] of sdk) writeFileSync(`dist/${name}`, text);
 cpSync("pages", "dist", { recursive: true });
+writeGuide("dist/guide");
 for (const file of ["swagger-ui-bundle.js", "swagger-ui.css"]) {
   cpSync(`node_modules/swagger-ui-dist/${file}`, `dist/${file}`);
 }
 
-execFileSync(process.execPath, [TYPESCRIPT, "--project", "tsconfig.declarations.json"], {
-  stdio: "inherit",
-});
-// Interfaces of WebGPU are not in every TypeScript's own library.
-writeFileSync(
-  "dist/sdk.d.ts",
-  '/// <reference types="@webgpu/types" />\nexport * from "./types/sdk/index.js";\n',
-);
+// The same bytes at a name that never means others, and what pages need to know to use it.
+const script = readFileSync("dist/sdk.js");
+const file = `sdk-${hash("sha256", script, "hex").slice(0, 12)}.js`;
+const { version } = JSON.parse(readFileSync("package.json", "utf8"));
+const integrity = `sha384-${hash("sha384", script, "base64")}`;
+writeFileSync(`dist/${file}`, script);
+writeFileSync("dist/sdk.json", `${JSON.stringify({ version, file, integrity }, null, 2)}\n`);
+
+for (const name of readdirSync("dist").filter((each) => COMPRESSED.test(each))) {
+  const content = readFileSync(`dist/${name}`);
+  const params = { [constants.BROTLI_PARAM_SIZE_HINT]: content.length };
+  writeFileSync(`dist/${name}.br`, brotliCompressSync(content, { params }));
+  writeFileSync(`dist/${name}.gz`, gzipSync(content, { level: 9 }));
+}
+
+buildDeclarations();

@@ -1,4 +1,7 @@
-/** What esbuild makes of the client: shared by the build and by the test of its size. */
+/** What becomes of the client: shared by the build and by the test of its size. */
+import { basename } from "node:path";
+import { build } from "esbuild";
+import { minify } from "terser";
 import { inlineWorker } from "./inline-worker.js";
 
 /** @type {import("esbuild").BuildOptions} */
@@ -16,10 +19,25 @@ const shared = {
 };
 
 /**
- * One file, and the probes of GPUs beside it for the one visit that runs them.
- * @type {import("esbuild").BuildOptions}
+ * The SDK as the texts of files by name: `sdk.js`, the probes of GPUs beside it for the one visit that
+ * runs them, and their maps. Terser makes 5 percent less of it than esbuild does.
+ * @returns {Promise<Map<string, string>>}
  */
-export const sdk = { ...shared, entryPoints: { sdk: "src/sdk/index.ts" }, splitting: true };
+export async function buildSdk() {
+  const entryPoints = { sdk: "src/sdk/index.ts" };
+  const { outputFiles } = await build({ ...shared, entryPoints, splitting: true, write: false });
+  const texts = new Map(outputFiles.map(({ path, text }) => [basename(path), text]));
+  for (const name of [...texts.keys()].filter((each) => each.endsWith(".js"))) {
+    const { code = "", map } = await minify(texts.get(name) ?? "", {
+      module: true,
+      ecma: 2020,
+      compress: { passes: 3 },
+      sourceMap: { content: texts.get(`${name}.map`) ?? "", url: `${name}.map` },
+    });
+    texts.set(name, code).set(`${name}.map`, String(map));
+  }
+  return texts;
+}
 
 /**
  * One file each.

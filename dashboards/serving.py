@@ -146,8 +146,30 @@ SERVING = Dashboard(
             ),
         ),
         Panel(
+            title="Size by table",
+            text="On PostgreSQL's disk, with indexes.",
+            unit="bytes",
+            stacked=True,
+            ask=(
+                Metric(query="max by (table) (kernelzoo_table_bytes)", legend="{{table}}"),
+                Metric(query="max(kernelzoo_database_bytes)", legend="the whole database"),
+            ),
+        ),
+        Panel(
+            title="Rows removed as old",
+            text="Once an hour what is older than it is kept for, and nothing stands on.",
+            ask=(
+                Metric(
+                    query="sum by (removed) "
+                    "(increase(kernelzoo_rows_removed_total[$__rate_interval]))",
+                    legend="{{removed}}",
+                ),
+            ),
+        ),
+        Panel(
             title="Wait for a connection to PostgreSQL",
-            text="99 of 100 requests waited no longer for one of the gateway's 16.",
+            text="99 of 100 requests waited no longer for one of the gateway's 12, or of 4 for "
+            "page loads. A manifest that cannot be built soon is refused with 503 at once.",
             unit="s",
             ask=(
                 Metric(
@@ -159,6 +181,10 @@ SERVING = Dashboard(
                 Metric(
                     query="sum(rate(kernelzoo_pool_timeouts_total[$__rate_interval]))",
                     legend="timeouts a second",
+                ),
+                Metric(
+                    query="sum(rate(kernelzoo_manifests_shed_total[$__rate_interval]))",
+                    legend="manifests not built, a second",
                 ),
             ),
         ),

@@ -21,7 +21,7 @@ umask 077
 [ ! -e .env ] || cp .env .env.draft
 [ -e .env ] || : >.env.draft
 made=""
-for name in POSTGRES_PASSWORD POSTGRES_READER_PASSWORD GRAFANA_PASSWORD \
+for name in POSTGRES_PASSWORD POSTGRES_READER_PASSWORD REDIS_PASSWORD GRAFANA_PASSWORD \
   KERNELZOO_OPERATOR_KEY KERNELZOO_TOKEN_SECRET; do
   has "$name" || { echo "$name=$(key)" >>.env.draft && made="$made $name"; }
 done

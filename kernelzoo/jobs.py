@@ -88,6 +88,11 @@ def order_spaces() -> Job:
     return Job(name="order_spaces", queue=COMPILE_QUEUE, arguments=())
 
 
+def remove_old(after_lease: int = 0, after_session: int = 0) -> Job:
+    """Remove a batch of what is older than it is kept for, beyond these numbers; then the next."""
+    return Job(name="remove_old", queue=AGGREGATE_QUEUE, arguments=(after_lease, after_session))
+
+
 class Sender(Protocol):
     """What enqueues a job. Never raises for a broker that is away."""
 

@@ -59,14 +59,29 @@ class Source(StrEnum):
     BUILT = "built"
 
 
+class Removed(StrEnum):
+    """What is removed for its age."""
+
+    BALLOT = "ballot"
+    MEASUREMENT = "measurement"
+    LEASE = "lease"
+    SESSION = "session"
+    IDENTITY = "identity"
+
+
 MISSING = "missing"
 """In place of a hit level: the zoo has no kernel for a workload, not even a default one."""
 
 JOBS = (
     *("plan_space", "compile_batch", "verify_leases", "tally"),
-    *("pool_winners", "ring", "train_model", "order_spaces"),
+    *("pool_winners", "ring", "train_model", "order_spaces", "remove_old"),
 )
 QUEUES = ("compile", "aggregate")
+TABLES = (
+    *("measurement", "lease", "lease_item", "ballot", "agent_session", "identity"),
+    *("device_class", "candidate", "artifact", "page_failure", "page_load"),
+)
+"""Those that grow with what strangers send, and those of the compiler."""
 ENGINES = ("Chromium", "Firefox", "Safari", "WebKit")
 OTHER = "other"
 NO_ROUTE = "none"
@@ -80,10 +95,12 @@ LABEL_VALUES: Mapping[str, tuple[str, ...]] = {
     "verdict": tuple(Verdict),
     "reason": tuple(Refused),
     "source": tuple(Source),
+    "removed": tuple(Removed),
     "level": (*HitLevel, MISSING),
     "state": tuple(EntryState),
     "task": JOBS,
     "queue": QUEUES,
+    "table": TABLES,
     "engine": (*ENGINES, OTHER),
     "status": ("1xx", "2xx", "3xx", "4xx", "5xx"),
 }
@@ -113,6 +130,9 @@ MANIFEST_KERNELS = Counter(
     "kernelzoo_manifest_kernels",
     "Kernels named in manifests, by the step of the fallback chain that they came from",
     ("level",),
+)
+MANIFESTS_SHED = Counter(
+    "kernelzoo_manifests_shed", "Manifests that were not built, for there was too much to do"
 )
 ARTIFACT_BYTES = Counter(
     "kernelzoo_artifact_bytes", "Bytes of kernels sent; caches before the gateway send more",
@@ -179,6 +199,9 @@ PROMOTIONS = Counter(
     "kernelzoo_promotions", "Versions of zoo entries published, by their state", ("state",)
 )
 ROLLBACKS = Counter("kernelzoo_rollbacks", "Zoo entries brought back to an earlier version")
+ROWS_REMOVED = Counter(
+    "kernelzoo_rows_removed", "Rows removed as older than they are kept for", ("removed",)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,15 +229,24 @@ AGENTS_ONLINE = Asked(
     label="engine",
 )
 ZOO_ENTRIES = Asked(name="kernelzoo_zoo_entries", help="Versions of zoo entries", label="state")
+DATABASE_BYTES = Asked(
+    name="kernelzoo_database_bytes", help="Of the database on its disk, with everything in it"
+)
+TABLE_BYTES = Asked(
+    name="kernelzoo_table_bytes", help="Of a table with its indexes, on disk", label="table"
+)
 DATABASE_ANSWERS = Asked(
     name="kernelzoo_database_answers", help="1 where PostgreSQL answers the gateway, else 0"
 )
 
-ASKED = (ROWS_WAITING, OLDEST_WAITING_SECONDS, AGENTS_ONLINE, ZOO_ENTRIES, DATABASE_ANSWERS)
+ASKED = (
+    *(ROWS_WAITING, OLDEST_WAITING_SECONDS, AGENTS_ONLINE, ZOO_ENTRIES),
+    *(DATABASE_BYTES, TABLE_BYTES, DATABASE_ANSWERS),
+)
 
 GATEWAY: tuple[MetricWrapperBase, ...] = (
     *(HTTP_REQUESTS, HTTP_SECONDS, MANIFEST_SECONDS, MANIFEST_KERNELS, ARTIFACT_BYTES),
-    *(PAGE_LOADS_LOST, SESSIONS, LEASES, LEASED_CANDIDATES, POLLS_WAITING),
+    *(PAGE_LOADS_LOST, MANIFESTS_SHED, SESSIONS, LEASES, LEASED_CANDIDATES, POLLS_WAITING),
     *(MEASUREMENTS_ACCEPTED, MEASUREMENTS_REFUSED, BALLOTS, BALLOTS_REFUSED),
     *(POOL_WAIT_SECONDS, POOL_TIMEOUTS, JOBS_SENT, JOBS_LOST),
 )
@@ -224,7 +256,7 @@ COMPILE: tuple[MetricWrapperBase, ...] = (
 )
 AGGREGATE: tuple[MetricWrapperBase, ...] = (
     *(JOBS_SENT, JOBS_LOST, QUEUE_WAIT_SECONDS, TASK_SECONDS, TASK_FAILURES),
-    *(VERDICTS, PROMOTIONS, ROLLBACKS),
+    *(VERDICTS, PROMOTIONS, ROLLBACKS, ROWS_REMOVED),
 )
 
 

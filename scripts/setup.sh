@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One part of the set-up: python, system, monitoring, node or client. Each may run again at any time.
+# One part of the set-up: python, system, monitoring, audit, node or client. Each may run again at any time.
 # Prints a line per step; the output of a step is shown only when it fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -110,6 +110,14 @@ install_monitoring() {
   touch .venv/.monitoring
 }
 
+install_audit() {
+  step "creating .venv/audit" .venv/bin/uv venv --quiet --allow-existing .venv/audit
+  step "installing the static analysis from tests/security/requirements.lock" \
+    .venv/bin/uv pip sync --python .venv/audit/bin/python --require-hashes \
+    tests/security/requirements.lock
+  touch .venv/.audit
+}
+
 # Ubuntu has no Chromium package that runs outside a snap.
 own_chromium() {
   local deps=
@@ -139,7 +147,8 @@ case "${1:-}" in
   python) install_python ;;
   system) install_system ;;
   monitoring) install_monitoring ;;
+  audit) install_audit ;;
   node) install_node ;;
   client) build_client ;;
-  *) fail "usage: scripts/setup.sh python|system|monitoring|node|client" ;;
+  *) fail "usage: scripts/setup.sh python|system|monitoring|audit|node|client" ;;
 esac

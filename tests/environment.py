@@ -18,7 +18,6 @@ SINGLE = {"migrate": "KERNELZOO_DATABASE_URL", "fleet": "KERNELZOO_OPERATOR_KEY"
 
 # Variables of the programs below us, and of nobody else.
 FOREIGN = {
-    "FORWARDED_ALLOW_IPS": {"gateway"},
     "CELERY_WORKER_CONCURRENCY": {"compile", "aggregate"},
 }
 

@@ -1,8 +1,9 @@
 """Database flows of the `aggregate` queue: check outputs, count ballots, publish."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import structlog
+from psycopg import OperationalError
 
 from kernelzoo import jobs
 from kernelzoo.domain.device import DeviceClass
@@ -13,16 +14,66 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.metrics import PROMOTIONS, VERDICTS
 from kernelzoo.settings import WorkerSettings
-from kernelzoo.store import ballots, denials, leases, measurements, trust, wake, zoo
+from kernelzoo.store import agents, ballots, denials, leases, measurements, trust, wake, zoo
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from kernelzoo.store.measurements import PendingRow
 from services.aggregator.denial import without
 from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, Rule, decide
-from services.aggregator.verification import Judgement, expected_entries, judge
+from services.aggregator.reputation import Finding
+from services.aggregator.verification import TAKEN_AS_TOLD, Judgement, expected_entries, judge
 from workers.denying import deny_failing, roll_back
-from workers.suspecting import settle, times_fault, verdict_of
+from workers.suspecting import Fault, settle, times_fault, verdict_of
 
 log = structlog.get_logger(__name__)
+
+RETRIES = 3
+"""Of judging a report, after 5, 20 and 80 seconds with the default `stalled_s`."""
+
+
+def verify_leases(
+    db: Database, lease_ids: Sequence[int], defences: frozenset[Defence] = ALL_DEFENCES
+) -> Iterator[jobs.Job]:
+    """`verify_lease` of each. One that cannot be judged holds up no other: what went wrong is
+    raised at the end.
+    """
+    errors: list[Exception] = []
+    for lease_id in lease_ids:
+        try:
+            yield from _try_to_verify(db, lease_id, defences)
+        except OperationalError:
+            raise
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+    if errors:
+        raise ExceptionGroup(f"{len(errors)} of {len(lease_ids)} leases not judged", errors)
+
+
+def _try_to_verify(
+    db: Database, lease_id: int, defences: frozenset[Defence]
+) -> tuple[jobs.Job, ...]:
+    """Gives a report up after `RETRIES`; until then its error is raised. A database that is away is
+    no fault of the report.
+    """
+    attempt = fetch_one(db, measurements.begin(lease_id))
+    retries = attempt.retries if attempt else 0
+    if retries > RETRIES:
+        _give_up(db, lease_id, "every worker that tried to judge this died")
+        return ()
+    try:
+        return verify_lease(db, lease_id, defences)
+    except OperationalError:
+        raise
+    except Exception as error:
+        if retries < RETRIES:
+            raise
+        _give_up(db, lease_id, f"judging this failed: {type(error).__name__}: {error}")
+        return ()
+
+
+def _give_up(db: Database, lease_id: int, reason: str) -> None:
+    given_up = fetch_all(db, measurements.give_up(lease_id, reason[:500]))
+    VERDICTS.labels(Verdict.UNJUDGED).inc(len(given_up))
+    log.error("given up", lease=lease_id, measurements=len(given_up), why=reason[:500])
 
 
 def verify_lease(
@@ -42,32 +93,38 @@ def verify_lease(
         settlement, others = settle(db, holder, fault, defences)
         for candidate_id, each in found.items():
             verdict = verdict_of(each.verdict, settlement)
-            detail = fault if verdict is Verdict.QUARANTINED else each.detail
+            detail = fault.detail if fault and verdict is Verdict.QUARANTINED else each.detail
             execute(db, measurements.judge(lease_id, candidate_id, verdict, detail))
             VERDICTS.labels(verdict).inc()
+        if not holder.operated:
+            execute(db, wake.lease_judged(lease_id))
+        execute(db, agents.count_judged(lease.device_class, len(found)))
     if fault:
-        log.info("failed a check", lease=lease_id, identity=str(lease.identity_id), why=fault)
+        log.info(
+            "failed a check", lease=lease_id, identity=str(lease.identity_id), why=fault.detail
+        )
     own = jobs.tally(lease.workload_key, lease.device_class)
     return (own, *(job for job in others if job != own))
 
 
 def _outputs(lease: leases.LeaseRow, pending: list[PendingRow]) -> dict[str, Judgement]:
-    """By candidate."""
+    """By candidate. A failure claims no output, so that nothing is computed for it."""
+    ran = [row for row in pending if row.outcome == Outcome.OK]
+    found = {row.candidate_id: TAKEN_AS_TOLD for row in pending}
+    if not ran:
+        return found
     workload = Workload.parse(lease.workload_key)
     kind = DeviceClass.parse(lease.device_class).target.kind
     tolerance = comparison_tolerance(workload, kind)
     expected = expected_entries(workload, lease.seed)
-    return {
-        row.candidate_id: judge(
-            Outcome(row.outcome), tuple(row.sampled_entries), expected, tolerance
-        )
-        for row in pending
-    }
+    judged = {row.candidate_id: judge(row.sampled_entries, expected, tolerance) for row in ran}
+    return found | judged
 
 
-def _wrong(found: Mapping[str, Judgement]) -> str:
-    """The first complaint about an output; '' where all are right."""
-    return next((each.detail for each in found.values() if each.detail), "")
+def _wrong(found: Mapping[str, Judgement]) -> Fault | None:
+    """The first complaint about an output; None where all are right."""
+    complaints = (each.detail for each in found.values() if each.detail)
+    return next((Fault(finding=Finding.FAILED, detail=each) for each in complaints), None)
 
 
 def tally(db: Database, workload_key: str, device_class: str, rule: Rule) -> None:
@@ -76,26 +133,38 @@ def tally(db: Database, workload_key: str, device_class: str, rule: Rule) -> Non
         execute(db, ballots.lock_key(workload_key, device_class))
         execute(db, ballots.tallied(workload_key, device_class))
         if Defence.DENIALS in rule.defences:
-            changed = deny_failing(db, workload_key, device_class, rule.liars)
+            changed = deny_failing(db, workload_key, device_class, rule)
             if roll_back(db, workload_key, device_class) or changed:
                 execute(db, wake.zoo_changed())
-        filed = fetch_all(db, ballots.countable(workload_key, device_class))
+        filed = fetch_all(db, ballots.countable(workload_key, device_class, rule.trust))
         denied = fetch_all(db, denials.denied_of(workload_key, device_class))
         live = fetch_one(db, zoo.live_entry(workload_key, device_class))
         default = fetch_one(db, zoo.default_of(workload_key, DeviceClass.parse(device_class)))
         if default is None:
             return
+        elsewhere = fetch_all(db, zoo.confirmed_elsewhere(workload_key, device_class))
+        reported = fetch_all(
+            db, measurements.reported(workload_key, DeviceClass.parse(device_class))
+        )
         decision = decide(
             without([row.to_cast() for row in filed], frozenset(d.candidate_id for d in denied)),
             _champion(live),
             default_id=default.candidate_id,
             rule=rule,
+            elsewhere=frozenset(row.candidate_id for row in elsewhere),
+            reported={row.candidate_id: row.identities for row in reported},
         )
         _carry_out(db, workload_key, device_class, decision)
 
 
 def rule_of(settings: WorkerSettings) -> Rule:
-    return Rule(quorum=settings.quorum, liars=settings.liars, defences=settings.defences)
+    return Rule(
+        quorum=settings.quorum,
+        liars=settings.liars,
+        minimum=settings.minimum_networks,
+        trust=settings.trust,
+        defences=settings.defences,
+    )
 
 
 def _champion(live: zoo.LiveEntry | None) -> Champion | None:

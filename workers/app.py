@@ -17,6 +17,7 @@ EVERY_S = (
     (jobs.order_spaces(), 15.0),
     (jobs.pool_winners(), 15.0),
     (jobs.train_model(), 300.0),
+    (jobs.remove_old(), 3600.0),
 )
 """The periodic jobs. One that nobody took before its next is worth nothing, and expires."""
 

@@ -5,27 +5,64 @@ from itertools import groupby
 import structlog
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.trust import Defence
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.metrics import ROLLBACKS
 from kernelzoo.store import denials, rollbacks, zoo
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
-from services.aggregator.denial import Denial, Voice, denial
+from services.aggregator.denial import Denial, Voice, denial, inhabited
+from services.aggregator.publishing import Rule
 
 log = structlog.get_logger(__name__)
 
 
-def deny_failing(db: Database, workload_key: str, device_class: str, liars: float) -> bool:
-    """Whether anything was denied that had not been."""
+def deny_failing(db: Database, workload_key: str, device_class: str, rule: Rule) -> bool:
+    """Whether anything is denied that had not been, to the class or for its device."""
+    witnessed = Defence.WITNESSES in rule.defences
     execute(db, denials.heard(workload_key, device_class))
     rows = fetch_all(db, denials.voices(workload_key, device_class))
     found = False
     for sha256, voices in groupby(rows, lambda row: row.sha256):
-        heard = [Voice(network=row.network, stage=row.stage) for row in voices]
-        decided = denial(heard, liars)
-        if decided is not None:
-            _deny(db, sha256, device_class, decided)
-            found = True
-    return found
+        decided = denial([_voice(row) for row in voices], rule.liars)
+        if decided is None or (witnessed and not _may_deny(db, sha256, device_class)):
+            continue
+        _deny(db, sha256, device_class, decided)
+        if not witnessed:
+            execute(db, denials.set_device_wide(sha256, device_class, device_wide=True))
+        found = True
+    if not witnessed:
+        return found
+    return _weigh_on_device(db, workload_key, device_class, rule.liars) or found
+
+
+def _voice(row: denials.VoiceRow) -> Voice:
+    return Voice(network=row.network, stage=row.stage)
+
+
+def _may_deny(db: Database, sha256: str, device_class: str) -> bool:
+    """Not for a class that nobody measures, and not the last kernel: the operator alone may."""
+    measured = fetch_one(db, denials.measured_by(device_class))
+    if measured is None or not inhabited(measured.networks, measured.operated):
+        return False
+    other = fetch_one(db, denials.replaceable(sha256, device_class))
+    if other is None or not other.replaceable:
+        log.warning("not denied: no other kernel is left", artifact=sha256, of=device_class)
+        return False
+    return True
+
+
+def _weigh_on_device(db: Database, workload_key: str, device_class: str, liars: float) -> bool:
+    """Whether what is denied to one class of a device begins or ceases to hold for the others."""
+    rows = fetch_all(db, denials.device_voices(workload_key, device_class))
+    changed = False
+    for (sha256, denied_to, before), voices in groupby(
+        rows, lambda row: (row.sha256, row.device_class, row.device_wide)
+    ):
+        after = denial([_voice(row) for row in voices], liars) is not None
+        if after != before:
+            execute(db, denials.set_device_wide(sha256, denied_to, device_wide=after))
+            changed = True
+    return changed
 
 
 def _deny(db: Database, sha256: str, device_class: str, found: Denial) -> None:

@@ -32,7 +32,7 @@ class Heartbeat(bootsteps.StartStopStep):  # type: ignore[misc]
 
 class Clock(Scheduler):  # type: ignore[misc]
     """`celery beat -S workers.heartbeat:Clock`: keeps its schedule in memory. After a restart
-    every task waits for its period, of which the longest is five minutes.
+    every task waits for its period, of which the longest is an hour.
     """
 
     def tick(self, *arguments: Any, **keywords: Any) -> float:

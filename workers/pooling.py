@@ -1,13 +1,18 @@
 """Keeps what classes have in common up to date, for classes that have not voted."""
 
+from collections.abc import Iterator, Mapping
+
 import structlog
 
 from kernelzoo.domain.device import DeviceClass, Hardware
 from kernelzoo.domain.kinship import families
+from kernelzoo.domain.trust import Defence
 from kernelzoo.store import chain, wake
 from kernelzoo.store.blocking import Database, execute, fetch_all
 from kernelzoo.store.query import Statement
 from services.aggregator.common import ClassTime, CommonKernel, common_kernels
+from services.aggregator.publishing import Rule
+from services.aggregator.speakers import Speaker, Voter, speakers
 
 log = structlog.get_logger(__name__)
 
@@ -15,21 +20,56 @@ WORKLOADS = 32
 """Pooled in one task at most; the rest waits for the next."""
 
 
-def pool_winners(db: Database, quorum: int) -> None:
+def pool_winners(db: Database, rule: Rule) -> None:
     """Pools each workload with news. A task that dies half way leaves the rest to the next."""
     for row in fetch_all(db, chain.unpooled(WORKLOADS)):
         with db.transaction():
             execute(db, chain.lock_pool(row.workload_key))
             execute(db, chain.pooled(row.workload_key))
-            times = fetch_all(db, chain.class_times(row.workload_key, quorum))
-            kernels = common_kernels(_class_time(time) for time in times)
+            heard = _speakers(db, row.workload_key, rule)
+            kernels = common_kernels(
+                _times(db, row.workload_key, heard, rule.quorum),
+                liars=rule.liars if Defence.SPEAKERS in rule.defences else 0.0,
+                minimum=rule.minimum,
+            )
             execute(db, chain.forget(row.workload_key))
             execute(db, _put(row.workload_key, kernels))
+            alone = [name for name, each in heard.items() if each.alone(rule.minimum)]
+            execute(db, chain.speak(row.workload_key, alone))
             execute(db, wake.zoo_changed())
         log.info("pooled", workload=row.workload_key, kernels=len(kernels))
 
 
-def _class_time(row: chain.ClassTimeRow) -> ClassTime:
+def _speakers(db: Database, workload_key: str, rule: Rule) -> Mapping[str, Speaker]:
+    voters = [
+        Voter(
+            device_class=row.device_class,
+            identity=str(row.identity_id),
+            network=row.network,
+            attested=row.attested,
+        )
+        for row in fetch_all(db, chain.voters(workload_key, rule.quorum, rule.trust))
+    ]
+    return speakers(voters, rule.quorum, rule.defences)
+
+
+def _times(
+    db: Database, workload_key: str, heard: Mapping[str, Speaker], quorum: int
+) -> Iterator[ClassTime]:
+    voters = [(name, identity) for name, each in heard.items() for identity in each.identities]
+    rows = fetch_all(
+        db,
+        chain.class_times(
+            workload_key,
+            quorum,
+            device_classes=[name for name, _ in voters],
+            identities=[identity for _, identity in voters],
+        ),
+    )
+    return (_class_time(row, heard[row.device_class]) for row in rows)
+
+
+def _class_time(row: chain.ClassTimeRow, speaker: Speaker) -> ClassTime:
     device_class = DeviceClass.parse(row.device_class)
     hardware = Hardware(
         cpu_architecture=row.cpu_architecture,
@@ -43,6 +83,8 @@ def _class_time(row: chain.ClassTimeRow) -> ClassTime:
         candidate_id=row.candidate_id,
         relative_time=row.relative_time,
         identities=row.identities,
+        voices=speaker.voices,
+        operated=speaker.operated,
     )
 
 

@@ -1,5 +1,6 @@
 """What a judged lease says of its author, beside whether its outputs are right."""
 
+from dataclasses import dataclass
 from itertools import groupby
 
 from kernelzoo import jobs
@@ -17,8 +18,16 @@ from services.aggregator.replays import Times, replayed, still
 from services.aggregator.reputation import Finding, Settlement, settled
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Why a lease is not believed: FAILED or IMPOSSIBLE, and what is wrong with it."""
+
+    finding: Finding
+    detail: str
+
+
 def settle(
-    db: Database, holder: trust.HolderRow, fault: str, defences: frozenset[Defence]
+    db: Database, holder: trust.HolderRow, fault: Fault | None, defences: frozenset[Defence]
 ) -> tuple[Settlement, tuple[jobs.Job, ...]]:
     """Brings the record of an identity up to date with a lease that has a `fault`, or none.
 
@@ -27,7 +36,7 @@ def settle(
     settlement = settled(holder.record, _finding(holder, fault), defences, operated=holder.operated)
     execute(
         db,
-        trust.keep_record(holder.identity_id, settlement.record, failed_now=bool(fault)),
+        trust.keep_record(holder.identity_id, settlement.record, failed_now=fault is not None),
     )
     if settlement.withdraws:
         execute(db, trust.withdraw(holder.identity_id))
@@ -39,9 +48,9 @@ def settle(
     return settlement, tuple(jobs.tally(row.workload_key, row.device_class) for row in again)
 
 
-def _finding(holder: trust.HolderRow, fault: str) -> Finding:
-    if fault:
-        return Finding.FAILED
+def _finding(holder: trust.HolderRow, fault: Fault | None) -> Finding:
+    if fault is not None:
+        return fault.finding
     return Finding.VALID if holder.whole and not holder.outdated else Finding.OPEN
 
 
@@ -51,29 +60,34 @@ def times_fault(
     holder: trust.HolderRow,
     pending: list[PendingRow],
     defences: frozenset[Defence],
-) -> str:
-    """Why the times of these measurements are not believed; '' if they are."""
+) -> Fault | None:
+    """Why the times of these measurements are not believed; None if they are."""
     timed = [row for row in pending if row.outcome == Outcome.OK]
     if holder.operated or not timed:
-        return ""
-    faults = (
-        _envelope(db, lease, holder, timed) if Defence.ENVELOPE in defences else "",
-        _controls(db, lease, timed) if Defence.CONTROLS in defences else "",
-        _replays(db, lease) if Defence.REPLAYS in defences else "",
-    )
-    return next((fault for fault in faults if fault), "")
+        return None
+    if Defence.CONTROLS in defences and (found := _controls(db, lease, timed)):
+        return Fault(finding=Finding.FAILED, detail=found)
+    if Defence.REPLAYS in defences and (found := _replays(db, lease)):
+        return Fault(finding=Finding.FAILED, detail=found)
+    if Defence.ENVELOPE in defences and (found := _envelope(db, lease, holder, timed, defences)):
+        return Fault(finding=Finding.IMPOSSIBLE, detail=found)
+    return None
 
 
 def _envelope(
-    db: Database, lease: LeaseRow, holder: trust.HolderRow, timed: list[PendingRow]
+    db: Database,
+    lease: LeaseRow,
+    holder: trust.HolderRow,
+    timed: list[PendingRow],
+    defences: frozenset[Defence],
 ) -> str:
+    believed = Defence.PEERS not in defences
+    rates = fetch_all(db, trust.class_rates(lease.id, proven=not believed))
     device = Device(
         kind=DeviceClass.parse(lease.device_class).target.kind,
         claimed=Rates(peak_gflops=holder.peak_gflops, written_gbps=holder.written_gbps),
-        peers=[
-            Rates(peak_gflops=row.peak_gflops, written_gbps=row.written_gbps)
-            for row in fetch_all(db, trust.class_rates(lease.id))
-        ],
+        peers=[_rates(row) for row in rates if not row.operated],
+        operated=[_rates(row) for row in rates if row.operated or believed],
         reference_ns=[row.best_ns for row in fetch_all(db, trust.class_reference(lease.id))],
     )
     workload = Workload.parse(lease.workload_key)
@@ -81,6 +95,10 @@ def _envelope(
         impossible(workload, device, min(row.samples_ns), min(row.reference_ns)) for row in timed
     )
     return next((f"envelope: {fault}" for fault in found if fault), "")
+
+
+def _rates(row: trust.RatesRow) -> Rates:
+    return Rates(peak_gflops=row.peak_gflops, written_gbps=row.written_gbps)
 
 
 def _controls(db: Database, lease: LeaseRow, timed: list[PendingRow]) -> str:
@@ -91,7 +109,9 @@ def _controls(db: Database, lease: LeaseRow, timed: list[PendingRow]) -> str:
         known = known_time(peers)
         told = relative.get(candidate_id)
         if known is not None and told is not None and off(told, known):
-            return f"control: {told:.3g} of the reference; its class found {known:.3g}"
+            return (
+                f"control: {told:.3g} of the reference; its class found {known.relative_time:.3g}"
+            )
     return ""
 
 

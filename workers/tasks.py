@@ -1,7 +1,7 @@
 """Celery tasks: load, call, store, then send what follows. Arguments are ids; all may repeat."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 
@@ -46,6 +46,8 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
     def task(function: Callable[..., None], limit_s: int = jobs.TASK_LIMIT_S) -> None:
         celery.task(name=function.__name__, time_limit=limit_s, **RETRY)(function)
 
+    _register_periodic(task, database, send, settings)
+
     @task
     def plan_space(job_id: int) -> None:
         from workers import compiling  # noqa: PLC0415 - imports TVM
@@ -70,9 +72,8 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
         tallies: dict[jobs.Job, None] = {}
         try:
             with database() as db:
-                for lease_id in lease_ids:
-                    found = aggregating.verify_lease(db, lease_id, settings.defences)
-                    tallies.update(dict.fromkeys(found))
+                for job in aggregating.verify_leases(db, lease_ids, settings.defences):
+                    tallies[job] = None
         finally:
             for job in tallies:
                 send(job)
@@ -84,12 +85,21 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
         with database() as db:
             aggregating.tally(db, workload_key, device_class, aggregating.rule_of(settings))
 
+
+def _register_periodic(
+    task: Callable[..., None],
+    database: Callable[[], AbstractContextManager[Connection[Any]]],
+    send: jobs.Sender,
+    settings: WorkerSettings,
+) -> None:
+    """What the clock calls."""
+
     @task
     def pool_winners() -> None:
-        from workers import pooling  # noqa: PLC0415 - like the others
+        from workers import aggregating, pooling  # noqa: PLC0415 - like the others
 
         with database() as db:
-            pooling.pool_winners(db, settings.quorum)
+            pooling.pool_winners(db, aggregating.rule_of(settings))
 
     @task
     def ring() -> None:
@@ -114,3 +124,13 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
 
         with database() as db:
             learning.order_spaces(db)
+
+    @task
+    def remove_old(after_lease: int, after_session: int) -> None:
+        from workers import retaining  # noqa: PLC0415 - like the others
+
+        days, quorum = settings.retention_days, settings.quorum
+        with database() as db:
+            after = retaining.remove_old(db, after_lease, after_session, days=days, quorum=quorum)
+        if after is not None:
+            send(jobs.remove_old(*after))

@@ -7,7 +7,7 @@ process.chdir(import.meta.dirname);
 rmSync("dist", { recursive: true, force: true });
 
 await build({
-  entryPoints: ["src/page.ts", "src/race.ts", "src/webgpu.ts"],
+  entryPoints: ["src/frameworks.ts", "src/page.ts", "src/race.ts", "src/webgpu.ts"],
   outdir: "dist",
   bundle: true,
   format: "esm",

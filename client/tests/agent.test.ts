@@ -69,6 +69,7 @@ async function play({ leases, reports = [], times = {} }: Script) {
   let opened = 0;
   const gateway: Gateway = {
     openSession: async () => ({ kind: "empty" }),
+    attest: async () => ({ kind: "empty" }),
     lease: async () => {
       const next = leases.shift();
       if (next === undefined) stop.abort(new Error("end of the script"));
@@ -92,6 +93,7 @@ async function play({ leases, reports = [], times = {} }: Script) {
       identity: "i",
       device_id: "d",
       device_class: "c",
+      attestation: [],
     })),
     instrument: fakeInstrument(times),
     withTurn: turns(undefined, undefined),
@@ -108,7 +110,12 @@ async function play({ leases, reports = [], times = {} }: Script) {
 }
 
 const ok = (value: Lease): Answer<Lease> => ({ kind: "ok", value });
-const refused = (status: number): Answer<never> => ({ kind: "refused", status, detail: "no" });
+const refused = (status: number): Answer<never> => ({
+  kind: "refused",
+  status,
+  detail: "no",
+  byGateway: true,
+});
 const reported = (sent: readonly Report[]): readonly string[] =>
   sent.flatMap(({ measurements }) => measurements.map(({ candidate }) => candidate));
 
@@ -255,4 +262,42 @@ test("what a lease has no time left for is said and left, and nothing is decided
     "The lease ended before 2 of 2 candidates were measured; they are lent again.",
   ]);
   assert.equal(ballots.length, 2);
+});
+
+test("a session is replaced before it ends, and one that was refused is opened again", async () => {
+  let nowMs = 0;
+  const tokens: string[] = [];
+  const given = {
+    expires_in_s: 900,
+    identity: "",
+    device_id: "",
+    device_class: "",
+    attestation: [],
+  };
+  const answers = ["first", "second"].map((token) => ({ ...given, token }));
+  const open = session(
+    async () => {
+      const answer = answers.shift();
+      if (answer === undefined) throw new Error("refused");
+      return answer;
+    },
+    () => nowMs,
+  );
+  const ask = async (): Promise<void> => {
+    await open.call(async (token) => {
+      tokens.push(token);
+      return { kind: "empty" };
+    });
+  };
+  await ask();
+  nowMs = 670_000;
+  await ask();
+  nowMs = 680_000;
+  await ask();
+  assert.deepEqual(tokens, ["first", "first", "second"]);
+  nowMs = 2_000_000;
+  await assert.rejects(ask(), /refused/);
+  answers.push({ ...given, token: "third" });
+  await ask();
+  assert.equal(tokens.at(-1), "third");
 });

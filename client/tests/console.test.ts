@@ -1,9 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isLoopback } from "../src/console/invite.js";
+import { jobState } from "../src/console/jobs.js";
+import { offsetOf } from "../src/console/pager.js";
+import { deviceName } from "../src/console/pieces.js";
+import { fasterSettings, PRIMITIVES } from "../src/console/rho.js";
 import { address, parseRoute } from "../src/console/route.js";
 import { forTimes, fromZero } from "../src/console/scale.js";
+import { searchQuery } from "../src/console/search.js";
 import { ago, duration } from "../src/page/text.js";
+import { GPU_PRIMITIVES as gpuPrimitives } from "../src/probe/gpu-modules.js";
+import { GPU_SUITE } from "../src/probe/gpu-suite.js";
+import { SUITE, PRIMITIVES as wasmPrimitives } from "../src/probe/modules.js";
+import type { Job } from "../src/wire/types.js";
 
 test("an address and its view are each other's", () => {
   const path = ["matmul+bias:f32:m8k8n8", "e5d2:r2-010:wasm+simd128"];
@@ -60,4 +69,87 @@ test("times have the unit that suits them", () => {
   assert.equal(ago("2026-11-21T11:59:30+00:00", now), "just now");
   assert.equal(ago("2026-11-21T09:00:00+00:00", now), "3 h ago");
   assert.equal(ago("2026-11-19T09:00:00+00:00", now), "2026-11-19");
+});
+
+const JOB: Job = {
+  job: 1,
+  workload: "relu:f32:n64",
+  kind: "wasm",
+  space: "",
+  state: "planned",
+  flops: 64,
+  candidates: 3,
+  compiled: 2,
+  failed: 1,
+  compile_ms_median: null,
+  compile_ms_last: null,
+  measurements: 0,
+  agents: 0,
+  ballots: 0,
+  best_ns: null,
+  skipped_by: [],
+  entries: 0,
+  final: 0,
+  detail: "",
+};
+
+test("a job says that it is done once the votes of all its classes are final, and not before", () => {
+  const state = (changed: Partial<Job>): string => jobState({ ...JOB, ...changed });
+  assert.equal(state({ skipped_by: ["a:b:webgpu"] }), "skipped by a:b:webgpu: two devices lost");
+  assert.equal(state({ state: "waiting" }), "waiting");
+  assert.equal(state({ compiled: 1 }), "compiling");
+  assert.equal(state({}), "waiting for agents");
+  assert.equal(state({ measurements: 5 }), "measuring");
+  assert.equal(state({ measurements: 9, entries: 2, final: 1 }), "voting");
+  assert.equal(state({ measurements: 9, entries: 2, final: 2 }), "done");
+  assert.equal(state({ state: "failed", detail: "no space" }), "failed: no space");
+});
+
+test("a device whose browser tells no processor is named by its browser", () => {
+  const hardware = { cpu_architecture: "", logical_cores: 8, gpu_vendor: "", gpu_architecture: "" };
+  const named = (device_class: string, engines: readonly string[]): string =>
+    deviceName({ device_class, hardware, engines });
+  assert.equal(
+    named("d:r3-011:wasm+simd128", ["Firefox 153", "Firefox 152"]),
+    "unknown processor in Firefox 153, 8 cores",
+  );
+  assert.equal(named("d:r102-00000:webgpu", ["Safari 26"]), "unknown GPU in Safari 26");
+  assert.equal(named("d:r3-011:wasm", []), "unknown processor, 8 cores");
+  const told = { ...hardware, cpu_architecture: "x86-64" };
+  assert.equal(
+    deviceName({ device_class: "d:r3-0:wasm", hardware: told, engines: ["Chromium 156"] }),
+    "x86-64, 8 cores",
+  );
+});
+
+test("bits of ρ have the names of the suites that agents run", () => {
+  assert.deepEqual(
+    PRIMITIVES[`r${SUITE}`],
+    wasmPrimitives.map(({ primitive }) => primitive),
+  );
+  assert.deepEqual(
+    PRIMITIVES[`r${GPU_SUITE}`],
+    gpuPrimitives.map(({ primitive }) => primitive),
+  );
+  assert.deepEqual(fasterSettings("r3-011"), ["load_splat", "pack"]);
+  assert.deepEqual(fasterSettings("r3-000"), []);
+  assert.equal(fasterSettings("r2-011"), null);
+  assert.equal(fasterSettings("r3-0111"), null);
+});
+
+test("the zoo is asked for a state and a target only where they are known", () => {
+  const filters = [{ name: "entry", title: "State", choices: ["confirmed", "provisional"] }];
+  const asked = (query: Record<string, string>): string => searchQuery(query, filters).toString();
+  assert.equal(
+    asked({ entry: "confirmed", device: "x86" }),
+    "workload=&device=x86&entry=confirmed",
+  );
+  assert.equal(asked({ entry: "retired" }), "workload=&device=");
+});
+
+test("a page of a list begins where its address says", () => {
+  assert.deepEqual(
+    ["", "50", "-3", "x", "7.9"].map((offset) => offsetOf({ offset })),
+    [0, 50, 0, 0, 7],
+  );
 });

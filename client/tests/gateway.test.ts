@@ -44,6 +44,7 @@ test("204 is empty, a problem keeps its detail, 429 is to be tried later", async
     kind: "refused",
     status: 404,
     detail: "no such lease",
+    byGateway: true,
   });
   t.mock.restoreAll();
   const headers = { "Retry-After": "2" };
@@ -108,10 +109,11 @@ test("a token that has run out is replaced once for all requests that carried it
     identity: "i",
     device_id: "d",
     device_class: "c",
+    attestation: [],
   }));
   const request = async (token: string) =>
     token === "t1"
-      ? ({ kind: "refused", status: 401, detail: "expired" } as const)
+      ? ({ kind: "refused", status: 401, detail: "expired", byGateway: true } as const)
       : ({ kind: "ok", value: token } as const);
   const answers = await Promise.all([held.call(request), held.call(request)]);
   assert.deepEqual(

@@ -169,7 +169,7 @@ test("a slow kernel is sampled once, in passes that leave the GPU to others", as
 });
 
 test("as much work goes on at once as is allowed, failures included", async () => {
-  const bounded = limiter(2);
+  const bounded = limiter(() => 2);
   let now = 0;
   let most = 0;
   const work = async (): Promise<void> => {

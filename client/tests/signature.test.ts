@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { generateKeyPairSync, sign } from "node:crypto";
+import { createHash, generateKeyPairSync, sign } from "node:crypto";
 import { type TestContext, test } from "node:test";
 import { type Bundle, chooseManifest } from "../src/sdk/bundle.js";
 import { KernelZoo, type KernelZooError } from "../src/sdk/index.js";
@@ -54,6 +54,8 @@ const manifestOf = (set = KEY, name: "add" | "subtract" = "add") => ({
     },
   ],
   missing: [],
+  issued_at: new Date().toISOString(),
+  serial: 1,
 });
 
 /** Answers each path with its text, and artifacts with their bytes wherever they lie. */
@@ -119,6 +121,56 @@ test("a signed manifest of another set or class is refused", async (t) => {
   const other = `${CLASS}+relaxed-simd`;
   texts[PATH] = OLD.seal({ ...manifestOf(), device_classes: [other] });
   await assert.rejects((await open([OLD.pin])).kernel(KEY), refused(/relaxed-simd was sent/));
+});
+
+const DAY_MS = 86_400_000;
+const ago = (days: number): string => new Date(Date.now() - days * DAY_MS).toISOString();
+
+test("a manifest that was signed more than a week ago is refused, or after what the page says", async (t) => {
+  const texts = { [PATH]: "" };
+  serve(t, texts);
+  const kernelOf = async (issued_at: unknown, maxAgeMs?: number) => {
+    texts[PATH] = OLD.seal({ ...manifestOf(), issued_at });
+    const options = maxAgeMs === undefined ? {} : { maxAgeMs };
+    const zoo = await KernelZoo.open("http://zoo.test", {
+      ...{ deviceClass: CLASS, keys: [OLD.pin] },
+      ...options,
+    });
+    return zoo.kernel(KEY);
+  };
+  assert.equal((await kernelOf(ago(6.9))).info.level, "default");
+  await assert.rejects(kernelOf(ago(7.1)), refused(/more than 7 days ago/));
+  await assert.rejects(kernelOf(ago(1), DAY_MS / 2), refused(/more than 0.5 days ago/));
+  // A clock that is behind must not lock its visitor out.
+  assert.equal((await kernelOf(ago(-30))).info.level, "default");
+  for (const none of [undefined, "yesterday"]) {
+    await assert.rejects(kernelOf(none), refused(/or the clock, is wrong/));
+  }
+});
+
+test("a manifest of before one that this browser saw is asked for again, past caches, and refused", async (t) => {
+  const texts: Record<string, string> = {};
+  const asked: string[] = [];
+  let current = 7;
+  t.mock.method(globalThis, "fetch", async (url: URL) => {
+    if (url.pathname.endsWith(".wasm")) return new Response(bytesOf("add"));
+    asked.push(url.search);
+    const serial = url.search === "" ? Number(texts.cached) : current;
+    return new Response(OLD.seal({ ...manifestOf(), serial }));
+  });
+  const kernel = async () => (await open([OLD.pin], "http://growing.test")).kernel(KEY);
+  texts.cached = "7";
+  await kernel();
+  texts.cached = "5";
+  await kernel();
+  assert.deepEqual(asked, ["", "", "?after=7"]);
+  current = 6;
+  await assert.rejects(kernel(), refused(/of before one that this browser saw: 6 < 7/));
+  texts.cached = "8";
+  await kernel();
+  // Another zoo has serials of its own.
+  texts.cached = "1";
+  await (await open([OLD.pin], "http://another.test")).kernel(KEY);
 });
 
 test("without pins a zoo without a key serves, with pins it is refused", async (t) => {
@@ -187,6 +239,43 @@ test("a bundle in any folder serves a set and its kernels from two requests", as
   assert.ok(asked.includes(`/deep${tinyKernel("add", N).url}`));
   await assert.rejects(zoo.set("other"), /kernels of model, not of other/);
   await assert.rejects(zoo.kernel("matmul:f32:m1k2n3"), /is not in model/);
+});
+
+test("a bundle may be old, unless the page says how old", async (t) => {
+  serve(t, {
+    "/deep/bundle.json": JSON.stringify(bundleOf([CLASS])).replace("/0", "/m.json"),
+    "/deep/m.json": OLD.seal({ ...manifestOf("model"), issued_at: ago(300) }),
+  });
+  assert.equal((await (await open([OLD.pin], BUNDLE)).kernel(KEY)).info.level, "default");
+  const aged = { deviceClass: CLASS, keys: [OLD.pin], maxAgeMs: 200 * DAY_MS };
+  const zoo = await KernelZoo.open(BUNDLE, aged);
+  await assert.rejects(zoo.kernel(KEY), refused(/more than 200 days/));
+});
+
+test("a page that pins a bundle reads it and no other, although the zoo signed that too", async (t) => {
+  const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+  const bundled = (name: "add" | "subtract") => {
+    const manifest = OLD.seal(manifestOf("model", name));
+    const path = `/${sha256(manifest)}.json`;
+    const manifests = [{ device_classes: [CLASS], url: path }];
+    const index = JSON.stringify({ bundle: 1, set: "model", manifests });
+    return { index, path: `/deep${path}`, manifest };
+  };
+  const [own, other] = [bundled("add"), bundled("subtract")];
+  const texts = { "/deep/bundle.json": own.index, [own.path]: own.manifest };
+  serve(t, texts);
+  const kernel = async (bundle = sha256(own.index)) => {
+    const zoo = await KernelZoo.open(BUNDLE, { deviceClass: CLASS, bundle });
+    return zoo.kernel(KEY);
+  };
+  assert.equal((await kernel()).info.level, "default");
+  await assert.rejects(kernel("0".repeat(64)), refused(/another bundle than this page pins/));
+  texts[own.path] = other.manifest;
+  await assert.rejects(kernel(), refused(/is not what its name says/));
+  texts["/deep/bundle.json"] = other.index;
+  await assert.rejects(kernel(), refused(/another bundle than this page pins/));
+  const gateway = KernelZoo.open("http://zoo.test", { deviceClass: CLASS, bundle: "0".repeat(64) });
+  await assert.rejects(gateway, refused(/is no bundle\.json/));
 });
 
 test("a host that answers with a page of its own is no bundle", async (t) => {

@@ -40,6 +40,8 @@ export function manifestOf(kernel: KernelWire, missing: string[] = []): Manifest
       },
     ],
     missing,
+    issued_at: new Date().toISOString(),
+    serial: 1,
     signatures: [],
   };
 }
@@ -60,4 +62,4 @@ export function serve(t: TestContext, manifest: Response | Manifest): string[] {
 export const filled = (value: number): number[] => new Array(ELEMENTS).fill(value);
 
 export const open = (): Promise<KernelZoo> =>
-  KernelZoo.open("http://zoo.test/somewhere", { deviceClass: CLASS });
+  KernelZoo.open("http://zoo.test", { deviceClass: CLASS });

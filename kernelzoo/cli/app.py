@@ -1,10 +1,11 @@
 """The `kernelzoo` command. Errors that are meant for people end it with a sentence and code 1."""
 
+import os
 import sys
 
 import typer
 
-from kernelzoo.cli import application, model, zoo
+from kernelzoo.cli import application, identities, jobs, model, zoo
 from kernelzoo.cli.compile import compile_workload
 from kernelzoo.cli.demo.command import demo
 from kernelzoo.cli.fleet import fleet
@@ -30,8 +31,10 @@ app.command("compile", context_settings=_SHAPES)(compile_workload)
 app.command()(demo)
 app.command()(simulate)
 app.add_typer(zoo.app, name="zoo")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(model.app, name="model")
 app.add_typer(application.app, name="app")
+app.add_typer(identities.app, name="identities")
 
 
 def main() -> None:
@@ -39,4 +42,16 @@ def main() -> None:
         app()
     except KernelZooError as error:
         note(f"kernelzoo: {error}")
+        sys.exit(1)
+    except BrokenPipeError:
+        # Whoever reads our output, as `head`, has enough of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        note(
+            f"kernelzoo: {error.filename}: {error.strerror}; "
+            "name another place with --state or --output"
+        )
         sys.exit(1)

@@ -1,20 +1,33 @@
-"""`kernelzoo app create|list|rotate|disable`: who besides the operator may register workloads."""
+"""`kernelzoo app create|list|origins|rotate|disable`: who may register workloads, too."""
 
 from typing import Annotated
 
 import typer
 from pydantic import ValidationError
-from rich.table import Table
 
-from kernelzoo.cli.options import STATE, StateOption, UrlOption
+from kernelzoo.cli.listing import Column, Listing, print_json
+from kernelzoo.cli.options import STATE, JsonOption, StateOption, UrlOption
 from kernelzoo.cli.reach import reach
-from kernelzoo.cli.terminal import note, out
+from kernelzoo.cli.terminal import note
 from kernelzoo.errors import InvalidInput
-from services.gateway.wire.applications import Application, ApplicationRequest, NewKey, QuotaWire
+from services.gateway.wire.applications import (
+    Application,
+    ApplicationRequest,
+    NewKey,
+    OriginsChange,
+    QuotaWire,
+)
 
 app = typer.Typer(help="Applications and their keys.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(help="Lower-case letters, digits and hyphens.")]
+COLUMNS = (
+    Column(heading="application"),
+    Column(heading="origins"),
+    Column(heading="jobs today", rank=1),
+    Column(heading="sets", rank=2),
+    Column(heading="state"),
+)
 _USUAL = QuotaWire()
 
 
@@ -41,23 +54,44 @@ def create(
             ),
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidInput(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise _malformed(error) from error
     with reach(state, url) as gateway:
         _show(gateway.create_application(request))
 
 
 @app.command("list")
-def list_applications(state: StateOption = STATE, url: UrlOption = None) -> None:
+def list_applications(
+    as_json: JsonOption = False, state: StateOption = STATE, url: UrlOption = None
+) -> None:
     """One line for each, with what it has used of its quota."""
     with reach(state, url) as gateway:
         applications = gateway.applications()
-    table = Table()
-    for heading in ("application", "origins", "jobs today", "sets", "state"):
-        table.add_column(heading, overflow="fold")
-    for each in applications:
-        table.add_row(*_row(each))
-    out.print(table if applications else "no application yet; `kernelzoo app create NAME`")
+    if as_json:
+        print_json(applications)
+    elif applications:
+        Listing(columns=COLUMNS, rows=tuple(map(_row, applications))).show()
+    else:
+        note("no application yet; `kernelzoo app create NAME`")
+
+
+@app.command()
+def origins(
+    name: NameArgument,
+    add: Annotated[
+        list[str] | None, typer.Option(help="Let its pages measure, as in https://www.example.")
+    ] = None,
+    remove: Annotated[list[str] | None, typer.Option(help="Let them no longer.")] = None,
+    state: StateOption = STATE,
+    url: UrlOption = None,
+) -> None:
+    """Change the origins whose pages may measure for an application, and print them."""
+    try:
+        change = OriginsChange(added=add or [], removed=remove or [])
+    except ValidationError as error:
+        raise _malformed(error) from error
+    with reach(state, url) as gateway:
+        for origin in gateway.change_origins(name, change):
+            print(origin)
 
 
 @app.command()
@@ -75,6 +109,11 @@ def disable(name: NameArgument, state: StateOption = STATE, url: UrlOption = Non
     note(f"{name} is disabled; `kernelzoo app rotate {name}` lets it in again")
 
 
+def _malformed(error: ValidationError) -> InvalidInput:
+    first = error.errors()[0]
+    return InvalidInput(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+
+
 def _show(made: NewKey) -> None:
     """The key alone on standard output, to be piped to where it is kept."""
     note(f"the key of {made.name}, which nobody can show again:")
@@ -84,7 +123,7 @@ def _show(made: NewKey) -> None:
 def _row(each: Application) -> tuple[str, ...]:
     return (
         each.name,
-        "\n".join(each.origins),
+        " ".join(each.origins),
         f"{each.jobs_today} of {each.quota.jobs_per_day}",
         f"{each.sets} of {each.quota.sets}",
         "disabled" if each.disabled else "",

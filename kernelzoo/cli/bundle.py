@@ -1,8 +1,8 @@
 """A set of kernels as files for a static host: collected from a gateway, written, checked."""
 
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -63,18 +63,17 @@ def collect(gateway: GatewayClient, name: str, classes: tuple[Classes, ...]) -> 
     kept = [*fetched, *(each for each in usual if _adds(each))]
     if not kept:
         raise InvalidInput(f"nothing of {name} is compiled yet; `kernelzoo zoo list` shows what is")
-    head = LockHead(
-        set=name,
-        zoo=gateway.url,
-        made=f"{datetime.now(UTC):%Y-%m-%d}",
-        keys=_signers(each.body for each in kept),
-    )
-    artifacts = {one.sha256: one for each in kept for one in _artifacts(each.manifest)}
+    index = bundle.index(name, ((each.classes, each.body) for each in kept))
+    manifests = [each.manifest for each in kept]
+    signers = _signers(each.body for each in kept)
+    made = f"{datetime.now(UTC):%Y-%m-%d}"
+    head = _head(index, manifests, signers, zoo=gateway.url, made=made)
+    artifacts = {one.sha256: one for each in manifests for one in _artifacts(each)}
     return {
-        INDEX: bundle.index(name, ((each.classes, each.body) for each in kept)),
-        LOCK: bundle.lock_text(head, _rows(each.manifest for each in kept)).encode(),
+        INDEX: index,
+        LOCK: bundle.lock_text(head, _rows(manifests)).encode(),
         **{bundle.manifest_path(each.body): each.body for each in kept},
-        **{one.url.removeprefix("/"): gateway.artifact(one) for one in artifacts.values()},
+        **{_file_of(one): gateway.artifact(one) for one in artifacts.values()},
     }
 
 
@@ -85,21 +84,33 @@ def verify(files: Files, keys: tuple[str, ...]) -> Verified:
     Raises InvalidInput with what is wrong first.
     """
     index = _index(_file(files, INDEX))
+    if not index.manifests:
+        raise InvalidInput(f"{INDEX} names no manifest; make the bundle anew")
     text = _file(files, LOCK).decode(errors="replace")
     head = bundle.read_lock_head(text)
     pinned = keys or head.keys
     manifests = [_checked(files, each, index.set, pinned) for each in index.manifests]
-    artifacts = {one.url: one for each in manifests for one in _artifacts(each)}
-    for one in artifacts.values():
-        _refuse_changed(files, one)
+    artifacts = {_file_of(one): one for each in manifests for one in _artifacts(each)}
+    for path, one in artifacts.items():
+        _refuse_changed(files, path, one)
     listed = {each.url.removeprefix("/") for each in index.manifests}
-    named = {INDEX, LOCK, *listed, *(url.removeprefix("/") for url in artifacts)}
+    named = {INDEX, LOCK, *listed, *artifacts}
     if strangers := sorted(set(files) - named):
         raise InvalidInput(f"{strangers[0]} belongs to no manifest; take it away")
     bodies = [_file(files, each.url.removeprefix("/")) for each in index.manifests]
-    derived = replace(head, set=index.set, keys=_signers(bodies))
+    signers = _signers(bodies)
+    derived = _head(files[INDEX], manifests, signers, zoo=head.zoo, made=head.made)
     _refuse_other_lock(text, bundle.lock_text(derived, _rows(manifests)))
     return Verified(head=head, keys=pinned, manifests=len(manifests), kernels=len(artifacts))
+
+
+def refuse_older(found: Verified, oldest: datetime) -> None:
+    """Raises InvalidInput where a manifest was signed before `oldest`."""
+    if datetime.fromisoformat(found.head.issued) < oldest:
+        raise InvalidInput(
+            f"the oldest manifest was signed at {found.head.issued}; kernels may have been denied "
+            "since: make the bundle anew"
+        )
 
 
 def write(files: Files, output: Path) -> None:
@@ -181,6 +192,21 @@ def _signers(manifests: Iterable[bytes]) -> tuple[str, ...]:
     return tuple(key for key in keys if all(one.signed_by((key,)) for one in sealed))
 
 
+def _head(
+    index: bytes, manifests: Sequence[Manifest], signers: tuple[str, ...], *, zoo: str, made: str
+) -> LockHead:
+    """What the files say; `zoo` and `made` are the word of whoever makes the bundle."""
+    return LockHead(
+        set=manifests[0].set,
+        zoo=zoo,
+        made=made,
+        issued=min(each.issued_at for each in manifests),
+        serial=min(each.serial for each in manifests),
+        index=sha256(index).hexdigest(),
+        keys=signers,
+    )
+
+
 def _rows(manifests: Iterable[Manifest]) -> Iterator[LockRow]:
     for manifest in manifests:
         kinds = {text.split(":")[2].split("+")[0]: text for text in manifest.device_classes}
@@ -222,6 +248,16 @@ def _artifacts(manifest: Manifest) -> Iterator[ArtifactWire]:
                 yield from (layout.pack for layout in kernel.layouts)
 
 
+def _file_of(artifact: ArtifactWire) -> str:
+    """Raises InvalidInput where a page would look for it elsewhere."""
+    if artifact.url != artifact.path:
+        raise InvalidInput(
+            f"the manifest puts a kernel at {artifact.url[:200]!r}, not at {artifact.path}; "
+            "this is no gateway of this version"
+        )
+    return artifact.path.removeprefix("/")
+
+
 def _index(body: bytes) -> Index:
     try:
         index = Index.model_validate_json(body)
@@ -251,8 +287,7 @@ def _checked(files: Files, listed: IndexedManifest, name: str, keys: tuple[str, 
     return manifest
 
 
-def _refuse_changed(files: Files, artifact: ArtifactWire) -> None:
-    path = artifact.url.removeprefix("/")
+def _refuse_changed(files: Files, path: str, artifact: ArtifactWire) -> None:
     if sha256(_file(files, path)).hexdigest() != artifact.sha256:
         raise InvalidInput(f"{path} is not the kernel that the zoo signed; somebody changed it")
 

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from kernelzoo.cli.options import OperatorArgument, ShapeArgument, TargetOption
+from kernelzoo.cli.listing import print_json
+from kernelzoo.cli.options import JsonOption, OperatorArgument, ShapeArgument, TargetOption
 from kernelzoo.cli.terminal import note, out
 from kernelzoo.cli.workload import parse_workload
 from kernelzoo.domain.artifact import Artifact
@@ -28,6 +29,7 @@ def compile_workload(
     ordinal: Annotated[int, typer.Option(help="Which candidate of the lite space.")] = 0,
     everything: Annotated[bool, typer.Option("--all", help="All candidates.")] = False,
     target: TargetOption = "wasm",
+    as_json: JsonOption = False,
     gpu_model: Annotated[
         str, typer.Option(help=f"Whose space, of webgpu: {', '.join(GPU_MODELS)}.")
     ] = "",
@@ -45,6 +47,9 @@ def compile_workload(
     elapsed_ms = [ms for n, each in chosen if (ms := _compile(n, each, output)) is not None]
     if not elapsed_ms:
         raise InvalidSchedule(f"none of {len(chosen)} candidates could be compiled")
+    if as_json:
+        print_json({"output": str(output), "candidates": len(chosen), "compiled_ms": elapsed_ms})
+        return
     out.print(
         f"compiled {len(elapsed_ms)} of {len(chosen)} candidates into {output}, "
         f"{median(elapsed_ms):.1f} ms each (median; the first loads the compiler)"

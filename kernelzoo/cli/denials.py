@@ -1,23 +1,29 @@
 """`kernelzoo zoo deny|allow|rollback|denied`: kernels that a class of devices is never served."""
 
-import re
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from pydantic import ValidationError
 
 from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.options import STATE, StateOption, UrlOption
+from kernelzoo.cli.listing import Column, Listing, print_json
+from kernelzoo.cli.options import STATE, JsonOption, StateOption, UrlOption
 from kernelzoo.cli.reach import reach
-from kernelzoo.cli.terminal import out
+from kernelzoo.cli.terminal import note, out
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.denials import Decision, DenialRequest
 
-SHA256 = re.compile(r"[0-9a-f]{64}")
+SHORT = 16
+"""Digits of a hash that are printed; any eight or more are taken where they name one artifact."""
 
-ArtifactArgument = Annotated[str, typer.Argument(help="SHA-256, as `zoo show` prints it.")]
-ClassArgument = Annotated[str, typer.Argument(help="A device class, as `zoo list` prints it.")]
+ArtifactArgument = Annotated[
+    str, typer.Argument(help="Its SHA-256, or the first eight digits of it or more.")
+]
+ClassArgument = Annotated[
+    str, typer.Argument(help="A device class, or how the name of one in the zoo begins.")
+]
 ReasonOption = Annotated[str, typer.Option(help="Kept with the decision.")]
 
 
@@ -25,82 +31,118 @@ def deny(
     artifact: ArtifactArgument,
     device_class: ClassArgument,
     reason: ReasonOption = "by the operator",
+    as_json: JsonOption = False,
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
     """Never serve or lend an artifact to a class; what is served of it is rolled back."""
     with reach(state, url) as gateway:
-        _decide(gateway, artifact, device_class, reason, denied=True)
+        _tell(_decided(gateway, artifact, device_class, reason, denied=True), as_json=as_json)
 
 
 def allow(
     artifact: ArtifactArgument,
     device_class: ClassArgument,
     reason: ReasonOption = "by the operator",
+    as_json: JsonOption = False,
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
     """Serve an artifact to a class again if it wins, whatever the crowd says of it."""
     with reach(state, url) as gateway:
-        _decide(gateway, artifact, device_class, reason, denied=False)
+        _tell(_decided(gateway, artifact, device_class, reason, denied=False), as_json=as_json)
 
 
 def rollback(
     key: Annotated[str, typer.Argument(help="A workload key.")],
     device_class: ClassArgument,
     reason: ReasonOption = "rolled back by the operator",
+    as_json: JsonOption = False,
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
     """Deny what a class is served for a workload: the version before it is served again."""
     workload = Workload.parse(key).key
     with reach(state, url) as gateway:
-        entries = (e for e in gateway.entries() if e.workload == workload)
-        live = next((e for e in entries if e.device_class == device_class), None)
+        entries = [e for e in gateway.entries() if e.workload == workload]
+        wanted = one_named(device_class, (e.device_class for e in entries))
+        live = next((e for e in entries if e.device_class == wanted), None)
         if live is None:
             raise InvalidInput(
                 f"the zoo has no entry of {workload} for {device_class}; "
                 "`kernelzoo zoo list` names the classes of each"
             )
-        out.print(f"version {live.version}, candidate {live.candidate}, is taken back")
-        _decide(gateway, live.artifact, device_class, reason, denied=True)
+        note(f"version {live.version}, candidate {live.candidate}, is taken back")
+        _tell(_decided(gateway, live.artifact, wanted, reason, denied=True), as_json=as_json)
 
 
-def denied(state: StateOption = STATE, url: UrlOption = None) -> None:
+def denied(as_json: JsonOption = False, state: StateOption = STATE, url: UrlOption = None) -> None:
     """What is denied to which class, and why; and what the operator allowed."""
     with reach(state, url) as gateway:
         decisions = gateway.decisions()
-    table = Table()
-    for heading in ("artifact", "device class", "decision", "by", "stage", "evidence"):
-        table.add_column(heading, overflow="fold")
-    for each in decisions:
-        table.add_row(
-            each.artifact,
-            each.device_class,
-            "denied" if each.denied else "allowed",
-            "operator" if each.operated else "crowd",
-            each.stage,
-            each.evidence,
-        )
-    out.print(table if decisions else "nothing is denied")
+    if as_json:
+        print_json(decisions)
+    elif decisions:
+        Listing(columns=COLUMNS, rows=tuple(map(_row, decisions))).show()
+    else:
+        note("nothing is denied")
 
 
-def _decide(
-    gateway: GatewayClient, artifact: str, device_class: str, reason: str, *, denied: bool
-) -> None:
-    if not SHA256.fullmatch(artifact):
-        raise InvalidInput(
-            f"artifact {artifact[:80]!r} is no SHA-256; `kernelzoo zoo show KEY` prints it"
-        )
-    asked = DenialRequest(
-        artifact=artifact, device_class=device_class, denied=denied, reason=reason
+COLUMNS = (
+    Column(heading="artifact"),
+    Column(heading="device class", rank=1),
+    Column(heading="decision"),
+    Column(heading="by", rank=2),
+    Column(heading="stage", rank=4),
+    Column(heading="evidence", rank=3),
+)
+
+
+def _row(decision: Decision) -> tuple[str, ...]:
+    return (
+        decision.artifact[:SHORT],
+        decision.device_class,
+        "denied" if decision.denied else "allowed",
+        "operator" if decision.operated else "crowd",
+        decision.stage,
+        decision.evidence,
     )
-    _tell(gateway.decide(asked))
 
 
-def _tell(decision: Decision) -> None:
+def one_named(prefix: str, names: Iterable[str]) -> str:
+    """The one that begins so, or the prefix where none does. Raises InvalidInput for several."""
+    found = sorted({name for name in names if name.startswith(prefix)})
+    if prefix in found or not found:
+        return prefix
+    if len(found) > 1:
+        raise InvalidInput(f"{prefix} may be {' or '.join(found[:5])}; write more of it")
+    return found[0]
+
+
+def _decided(
+    gateway: GatewayClient, artifact: str, device_class: str, reason: str, *, denied: bool
+) -> Decision:
+    try:
+        asked = DenialRequest(
+            artifact=artifact.lower(), device_class=device_class, denied=denied, reason=reason
+        )
+    except ValidationError as error:
+        raise InvalidInput(
+            f"artifact {artifact[:80]!r} is no SHA-256 nor eight digits of one or more; "
+            "`kernelzoo zoo show KEY` prints it"
+        ) from error
+    known = (entry.device_class for entry in gateway.entries())
+    return gateway.decide(asked.model_copy(update={"device_class": one_named(device_class, known)}))
+
+
+def _tell(decision: Decision, *, as_json: bool) -> None:
+    if as_json:
+        print_json(decision)
+        return
     verb = "denied to" if decision.denied else "allowed on"
-    out.print(f"artifact {decision.artifact[:16]} is {verb} {decision.device_class}")
+    artifact = decision.artifact[:SHORT]
+    out.print(f"artifact {artifact} is {verb} {decision.device_class}")
     out.print(f"it is a kernel of {', '.join(decision.workloads)}")
     if decision.denied:
-        out.print("`kernelzoo zoo allow` undoes this; `kernelzoo zoo list` shows what is served")
+        note(f"`kernelzoo zoo allow {artifact} {decision.device_class}` undoes this")
+        note("`kernelzoo zoo list` shows what is served")

@@ -30,3 +30,8 @@ def progress(job: Job) -> str:
 def share(entry: ZooEntry) -> str:
     evidence = entry.evidence
     return f"{evidence.weight}/{evidence.total_weight} in {evidence.ballots} ballots"
+
+
+def standing(entry: ZooEntry) -> str:
+    """Its state; of a confirmed one that others contend with, that it may change."""
+    return "final" if entry.final else entry.state

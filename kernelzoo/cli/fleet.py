@@ -1,6 +1,8 @@
 """`kernelzoo fleet`: browser agents on this machine for a gateway that runs already."""
 
 import time
+from itertools import count
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +12,7 @@ from kernelzoo.cli.gateway_client import OPERATOR_KEY
 from kernelzoo.cli.live import live_display
 from kernelzoo.cli.options import (
     STATE,
+    BrowserOption,
     GpuOption,
     StateOption,
     TargetsOption,
@@ -17,29 +20,21 @@ from kernelzoo.cli.options import (
     parse_targets,
 )
 from kernelzoo.cli.reach import reach
-from kernelzoo.cli.stack.child import Child, ask_to_end, await_end, spawn
+from kernelzoo.cli.stack.child import Child, ask_to_end, await_end, ending, spawn
 from kernelzoo.cli.stack.descendants import adopt_orphans, descendants, kill_all
 from kernelzoo.cli.stack.keys import Keys
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.plan import FleetPlan, plan_fleet
 from kernelzoo.cli.stack.signals import interruptible, uninterrupted
-from kernelzoo.cli.terminal import note
+from kernelzoo.cli.terminal import note, out
 from kernelzoo.errors import StackError
 from workers.fleet.browsers import parse_shares
 from workers.fleet.gpu import Gpu
 from workers.fleet.installed import insist_on, installed_browsers
+from workers.fleet.run import is_taken
 from workers.fleet.status import read_status
 
 WATCH_S = 0.5
-
-BrowserOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--browser",
-        help="chromium, firefox or webkit, as in firefox=2; may be repeated. "
-        "Without any: each that is installed.",
-    ),
-]
 
 
 def fleet(
@@ -55,7 +50,9 @@ def fleet(
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
-    """Run browser agents until Ctrl-C. Their identities are kept for the next time."""
+    """Run browser agents until Ctrl-C, beside those of `up --agents` where there are any; without
+    --browser, in each that is installed. Their identities are kept for the next time.
+    """
     shares = parse_shares(browser or installed_browsers(), agents)
     insist_on(shares)
     plan = FleetPlan(shares=shares, targets=parse_targets(target), gpu=gpu, fresh=fresh)
@@ -66,11 +63,12 @@ def fleet(
     if not keys.operator:
         raise StackError(f"set {OPERATOR_KEY} to the operator's key of {gateway.url}")
     note(f"agents of {gateway.url}: {', '.join(map(str, shares))}; Ctrl-C stops them")
+    number = _free_number(place)
     with interruptible():
         adopt_orphans()
-        child = spawn(plan_fleet(place, keys, gateway.url, plan))
+        child = spawn(plan_fleet(place, keys, gateway.url, plan, number))
         try:
-            _watch(child, place)
+            _watch(child, place.fleet_of(number))
         except KeyboardInterrupt:
             note("closing the browsers")
         finally:
@@ -80,16 +78,23 @@ def fleet(
                 kill_all(descendants())
 
 
-def _watch(child: Child, place: Place) -> None:
+def _free_number(place: Place) -> int:
+    """Of the first directory of profiles that no fleet runs on."""
+    return next(number for number in count(1) if not is_taken(place.fleet_of(number)))
+
+
+def _watch(child: Child, directory: Path) -> None:
     with live_display() as show:
         while child.alive:
-            status = read_status(place.fleet)
+            status = read_status(directory)
             if status is not None:
-                show(fleet_lines(status), fleet_table(status))
+                show(fleet_lines(status), fleet_table(status, out.width))
             time.sleep(WATCH_S)
-    raise StackError(f"{_last_line(child)}; read {child.spec.log}")
+    raise StackError(f"{_last_words(child)}; read {child.spec.log}")
 
 
-def _last_line(child: Child) -> str:
-    lines = child.spec.log.read_text(errors="replace").splitlines()
-    return lines[-1] if lines else "the fleet ended"
+def _last_words(child: Child) -> str:
+    """What it said to people: events of its agents are lines of JSON."""
+    lines = child.said().splitlines()
+    words = [line for line in lines if line and not line.startswith("{")]
+    return words[-1] if words else f"the fleet {ending(child)}"

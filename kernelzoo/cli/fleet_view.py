@@ -1,8 +1,8 @@
 """A fleet at the terminal: one line per agent."""
 
 from rich.table import Table
-from rich.text import Text
 
+from kernelzoo.cli.listing import Column, Listing
 from workers.fleet.status import AgentStatus, FleetStatus
 
 _STYLES = {"measuring": "green", "restarting": "red", "no gateway": "yellow", "refused": "red"}
@@ -10,6 +10,11 @@ _STYLES = {"measuring": "green", "restarting": "red", "no gateway": "yellow", "r
 
 def fleet_lines(status: FleetStatus) -> str:
     return "\n".join(" · ".join(filter(None, _words(agent))) for agent in status.agents)
+
+
+def _peak(status: FleetStatus) -> str:
+    mib = status.peak_memory_bytes >> 20
+    return f", {mib:,} MiB at most" if mib else ""
 
 
 def _words(agent: AgentStatus) -> tuple[str, ...]:
@@ -31,22 +36,31 @@ def counts(agent: AgentStatus) -> str:
     return ", ".join(f"{number} {what}" for number, what in told)
 
 
-def fleet_table(status: FleetStatus) -> Table:
-    table = Table(title=f"agents of {status.url}", title_justify="left")
-    for name in ("agent", "browser", "state", "class", "measures", "how many"):
-        table.add_column(name, overflow="ellipsis", no_wrap=name != "state")
-    for agent in status.agents:
-        table.add_row(
+COLUMNS = (
+    Column(heading="agent"),
+    Column(heading="state"),
+    Column(heading="how many"),
+    Column(heading="browser", rank=1),
+    Column(heading="measures", rank=2),
+    Column(heading="class", rank=3),
+)
+
+
+def fleet_table(status: FleetStatus, width: int) -> Table:
+    """In a terminal of this width."""
+    rows = tuple(
+        (
             agent.agent,
-            agent.engine or agent.browser,
-            _state(agent),
-            agent.device_class or "…",
-            agent.workload or "…",
+            f"{agent.state}: {agent.trouble}" if agent.trouble else agent.state,
             counts(agent),
+            agent.engine or agent.browser,
+            agent.workload or "…",
+            agent.device_class or "…",
         )
+        for agent in status.agents
+    )
+    table = Listing(columns=COLUMNS, rows=rows).fitting(width).table()
+    table.title, table.title_justify = f"agents of {status.url}{_peak(status)}", "left"
+    for agent, row in zip(status.agents, table.rows, strict=True):
+        row.style = _STYLES.get(agent.state, "")
     return table
-
-
-def _state(agent: AgentStatus) -> Text:
-    why = f": {agent.trouble}" if agent.trouble else ""
-    return Text(f"{agent.state}{why}", style=_STYLES.get(agent.state, ""))

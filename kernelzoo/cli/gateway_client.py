@@ -1,16 +1,19 @@
 """The running gateway's HTTP interface, as far as the command line uses it."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote
+from uuid import UUID
 
 import httpx2
 from pydantic import BaseModel, ValidationError
 
+from kernelzoo.domain.device import Hardware
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, StackError
@@ -19,9 +22,12 @@ from services.gateway.wire.applications import (
     ApplicationList,
     ApplicationRequest,
     NewKey,
+    Origins,
+    OriginsChange,
 )
 from services.gateway.wire.artifacts import ArtifactWire
 from services.gateway.wire.denials import Decision, DecisionList, DenialRequest
+from services.gateway.wire.identities import Held
 from services.gateway.wire.jobs import Job, JobList, JobRequest
 from services.gateway.wire.model import Problem
 from services.gateway.wire.models import CostModelList, CostModelWire, TrainingAccepted
@@ -32,6 +38,7 @@ _Answer = TypeVar("_Answer", bound=BaseModel)
 
 OPERATOR_KEY = "KERNELZOO_OPERATOR_KEY"
 APPLICATION_KEY = "KERNELZOO_KEY"
+DEVICES_AT_ONCE = 200
 WRONG_KEY = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
@@ -63,13 +70,27 @@ class GatewayClient:
         return self._ask(NewKey, "POST", "/v1/applications", body=body)
 
     def applications(self) -> tuple[Application, ...]:
-        return tuple(self._ask(ApplicationList, "GET", "/v1/applications").applications)
+        found = self._ask(ApplicationList, "GET", "/v1/applications", keyed=True)
+        return tuple(found.applications)
 
     def rotate_application(self, name: str) -> NewKey:
         return self._ask(NewKey, "POST", f"/v1/applications/{quote(name)}/key")
 
+    def change_origins(self, name: str, change: OriginsChange) -> tuple[str, ...]:
+        """The origins that the application has then."""
+        path, body = f"/v1/applications/{quote(name)}/origins", change.model_dump(mode="json")
+        return tuple(self._ask(Origins, "PATCH", path, body=body).origins)
+
     def disable_application(self, name: str) -> None:
         self._send("POST", f"/v1/applications/{quote(name)}/disable")
+
+    def identity(self, number: UUID) -> Held:
+        """How much there is of it."""
+        return self._ask(Held, "GET", f"/v1/identities/{number}", keyed=True)
+
+    def erase_identity(self, number: UUID) -> Held:
+        """How much there was."""
+        return self._ask(Held, "DELETE", f"/v1/identities/{number}")
 
     def register(self, workload: Workload, kind: TargetKind) -> Job:
         """Opens a tuning job, or finds the one that there is."""
@@ -79,24 +100,45 @@ class GatewayClient:
     def job(self, job: int) -> Job:
         return self._ask(Job, "GET", f"/v1/jobs/{job}")
 
-    def jobs(self, workload_key: str, kind: TargetKind) -> tuple[Job, ...]:
-        """Of webgpu there is one for each model of GPU that has asked for work; oldest first."""
-        found = self._ask(JobList, "GET", f"/v1/jobs?workload={quote(workload_key)}").jobs
-        return tuple(job for job in reversed(found) if job.kind is kind)
+    def jobs(
+        self, workload_key: str | None = None, kind: TargetKind | None = None
+    ) -> tuple[Job, ...]:
+        """Of a workload and target, where they are given; oldest first. Of webgpu there is one for
+        each model of GPU that has asked for work.
+        """
+        of = "" if workload_key is None else f"?workload={quote(workload_key)}"
+        found = self._ask(JobList, "GET", f"/v1/jobs{of}", keyed=True).jobs
+        return tuple(job for job in reversed(found) if kind in (None, job.kind))
+
+    def cancel(self, job: int) -> Job:
+        return self._ask(Job, "DELETE", f"/v1/jobs/{job}")
 
     def entries(self) -> tuple[ZooEntry, ...]:
         return tuple(self._ask(ZooList, "GET", "/v1/zoo").entries)
 
-    def manifest(self, workload_key: str, *device_classes: str) -> Manifest:
-        """Of one class, or of the wasm and the webgpu class of one device."""
-        return self._ask(Manifest, "GET", _manifest_path(workload_key, device_classes))
+    def manifest(
+        self, workload_key: str, *device_classes: str, hardware: Hardware | None = None
+    ) -> Manifest:
+        """Of one class, or of the wasm and the webgpu class of one device; `hardware` is for one
+        that the zoo has never seen.
+        """
+        path = _manifest_path(workload_key, device_classes)
+        told = f"?hardware={quote(json.dumps(asdict(hardware)))}" if hardware else ""
+        return self._ask(Manifest, "GET", path + told)
 
     def manifest_bytes(self, name: str, *device_classes: str) -> bytes:
         """As it was signed."""
         return self._send("GET", _manifest_path(name, device_classes)).content
 
     def devices(self) -> tuple[Device, ...]:
-        return tuple(self._ask(DeviceList, "GET", "/v1/devices").devices)
+        """All of them, the latest first."""
+        found: list[Device] = []
+        while True:
+            path = f"/v1/devices?limit={DEVICES_AT_ONCE}&offset={len(found)}"
+            page = self._ask(DeviceList, "GET", path)
+            found += page.devices
+            if not page.devices or len(found) >= page.total:
+                return tuple(found)
 
     def decisions(self) -> tuple[Decision, ...]:
         return tuple(self._ask(DecisionList, "GET", "/v1/denied").decisions)
@@ -106,7 +148,7 @@ class GatewayClient:
 
     def results(self, workload_key: str) -> tuple[Results, ...]:
         path = f"/v1/results?workload={quote(workload_key, safe=':')}"
-        return tuple(self._ask(ResultsList, "GET", path).results)
+        return tuple(self._ask(ResultsList, "GET", path, keyed=True).results)
 
     def claim(self, request: ClaimsRequest) -> ClaimsAccepted:
         body = request.model_dump(mode="json")
@@ -120,9 +162,10 @@ class GatewayClient:
 
     def artifact(self, kernel: ArtifactWire) -> bytes:
         """Raises StackError when the bytes are not those that the hash names."""
-        body = self._send("GET", kernel.url).content
+        path = kernel.path
+        body = self._send("GET", path).content
         if sha256(body).hexdigest() != kernel.sha256:
-            raise StackError(f"artifact {kernel.url} does not match its hash; publish it again")
+            raise StackError(f"artifact {path} does not match its hash; publish it again")
         return body
 
     def _ask(
@@ -131,8 +174,10 @@ class GatewayClient:
         method: str,
         path: str,
         body: Mapping[str, object] | None = None,
+        *,
+        keyed: bool = False,
     ) -> _Answer:
-        response = self._send(method, path, body)
+        response = self._send(method, path, body, keyed=keyed)
         try:
             return answer.model_validate_json(response.content)
         except ValidationError as error:
@@ -141,13 +186,22 @@ class GatewayClient:
             ) from error
 
     def _send(
-        self, method: str, path: str, body: Mapping[str, object] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        *,
+        keyed: bool = False,
     ) -> httpx2.Response:
+        """Keys go with writes, and with the few reads that a gateway answers to their holder
+        alone: a zoo that one reads from is often somebody else's.
+        """
         keys = {
             "X-Kernelzoo-Operator": self.operator_key,
             "X-Kernelzoo-Key": self.application_key,
         }
-        headers = {name: key for name, key in keys.items() if key}
+        wanted = keyed or method != "GET"
+        headers = {name: key for name, key in keys.items() if key and wanted}
         try:
             response = self._http.request(method, path, json=body, headers=headers)
         except httpx2.TransportError as error:

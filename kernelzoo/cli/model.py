@@ -1,25 +1,28 @@
 """`kernelzoo model show|train`: the cost model that orders what devices measure."""
 
 import typer
-from rich.table import Table
 
-from kernelzoo.cli.options import STATE, StateOption, UrlOption
+from kernelzoo.cli.listing import Column, Listing, print_json
+from kernelzoo.cli.options import STATE, JsonOption, StateOption, UrlOption
 from kernelzoo.cli.reach import reach
-from kernelzoo.cli.terminal import out
+from kernelzoo.cli.terminal import note, out
 from services.gateway.wire.models import CostModelWire, JudgedWire
 
 app = typer.Typer(help="The cost model.", no_args_is_help=True)
 
 
 @app.command()
-def show(state: StateOption = STATE, url: UrlOption = None) -> None:
+def show(as_json: JsonOption = False, state: StateOption = STATE, url: UrlOption = None) -> None:
     """Every model that was trained, with its figures on devices and shapes it has not seen."""
     with reach(state, url) as gateway:
         models = gateway.models()
-    if not models:
-        out.print("no model yet; one is trained when enough is measured, or by `model train`")
+    if as_json:
+        print_json(models)
         return
-    out.print(_figures(models))
+    if not models:
+        note("no model yet; one is trained when enough is measured, or by `model train`")
+        return
+    _figures(models).show()
     for model in models:
         out.print(f"{model.version}: {model.reason}")
 
@@ -35,20 +38,32 @@ def train(state: StateOption = STATE, url: UrlOption = None) -> None:
     )
 
 
-def _figures(models: tuple[CostModelWire, ...]) -> Table:
-    caption = "regret: time over the best measured; in brackets the order of the lite space"
-    table = Table(caption=caption)
-    for heading in ("version", "published", "held out", "races", "Spearman", "top 1", "top 5"):
-        table.add_column(heading)
-    for model in models:
+COLUMNS = (
+    Column(heading="version"),
+    Column(heading="published", rank=2),
+    Column(heading="held out"),
+    Column(heading="races", rank=3, right=True),
+    Column(heading="Spearman", rank=1),
+    Column(heading="top 1"),
+    Column(heading="top 5"),
+)
+
+
+def _figures(models: tuple[CostModelWire, ...]) -> Listing:
+    rows = (
+        (str(model.version), "yes" if model.published else "no", name, *_scores(judged))
+        for model in models
         for name, judged in (
             ("devices", model.evaluation.devices),
             ("shapes", model.evaluation.shapes),
-        ):
-            if judged is not None:
-                published = "yes" if model.published else "no"
-                table.add_row(str(model.version), published, name, *_scores(judged))
-    return table
+        )
+        if judged is not None
+    )
+    return Listing(
+        columns=COLUMNS,
+        rows=tuple(rows),
+        caption="regret: time over the best measured; in brackets the order of the lite space",
+    )
 
 
 def _scores(judged: JudgedWire) -> tuple[str, ...]:

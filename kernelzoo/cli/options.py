@@ -20,6 +20,15 @@ UrlOption = Annotated[
         "--url", help="A gateway elsewhere; its key: KERNELZOO_OPERATOR_KEY or KERNELZOO_KEY."
     ),
 ]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="What was found as JSON on standard output.")
+]
+BrowserOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--browser", help="chromium, firefox or webkit, as in firefox=2; may be repeated."
+    ),
+]
 TargetOption = Annotated[str, typer.Option("--target", help="wasm or webgpu.")]
 TargetsOption = Annotated[
     list[str] | None, typer.Option("--target", help="wasm or webgpu; may be given twice.")

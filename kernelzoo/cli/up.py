@@ -1,13 +1,14 @@
 """`kernelzoo up`: the whole stack on this machine, until Ctrl-C."""
 
+import os
 import time
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from kernelzoo.cli.options import (
     STATE,
+    BrowserOption,
     GpuOption,
     StateOption,
     TargetsOption,
@@ -15,20 +16,25 @@ from kernelzoo.cli.options import (
 )
 from kernelzoo.cli.stack.monitoring import DASHBOARDS, MonitoringPlan, find_monitoring
 from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import FleetPlan, StackOptions
+from kernelzoo.cli.stack.plan import OWN_AGENTS, FleetPlan, StackOptions
 from kernelzoo.cli.stack.ports import ANY_ADDRESS, LOOPBACK, free_port, lan_address, listening_port
-from kernelzoo.cli.stack.record import refuse_running
+from kernelzoo.cli.stack.process import Environment
 from kernelzoo.cli.stack.signals import interruptible
-from kernelzoo.cli.stack.supervisor import Stack, running
+from kernelzoo.cli.stack.supervisor import Stack, end_leftovers, running
 from kernelzoo.cli.terminal import note, out
+from kernelzoo.domain.trust import Trust
+from workers.fleet.browsers import BrowserKind, parse_shares
 from workers.fleet.gpu import Gpu
+from workers.fleet.installed import insist_on
 
+AGENTS = "Agents to run here, in Chromium or of each --browser without a number."
 DEFAULT_PORT = 8787
 TEND_S = 0.2
 
 
 def up(
-    agents: Annotated[int, typer.Option(min=0, max=64, help="Agents in Chromium to run here.")] = 0,
+    agents: Annotated[int, typer.Option(min=0, max=64, help=AGENTS)] = 0,
+    browser: BrowserOption = None,
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other devices in.")] = LOOPBACK,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = DEFAULT_PORT,
     target: TargetsOption = None,
@@ -37,27 +43,50 @@ def up(
         bool,
         typer.Option("--with-monitoring", help="Prometheus too, and Grafana where installed."),
     ] = False,
+    trust: Annotated[
+        Trust,
+        typer.Option(
+            envvar="KERNELZOO_TRUST",
+            help="Who may measure besides the agents of --agents: nobody, visitors of registered "
+            "applications, or whoever reaches this address.",
+        ),
+    ] = Trust.CROWD,
     state: StateOption = STATE,
 ) -> None:
     """Run the stack and stay. Ctrl-C stops every process; the data stays for the next time."""
-    fleet = FleetPlan.chromium(agents, parse_targets(target), gpu)
+    shares = parse_shares(browser or (BrowserKind.CHROMIUM,), agents or 1)
+    fleet = FleetPlan(shares=shares, targets=parse_targets(target), gpu=gpu)
+    wanted = bool(agents or browser)
+    if wanted:
+        insist_on(shares)
     place = Place.at(state)
-    refuse_running(place)
+    if ended := end_leftovers(place):
+        note(f"ended {ended} processes that a killed kernelzoo had left on {place.root}")
     options = StackOptions(
         host=host,
         port=listening_port(host, port),
         redis_port=free_port(),
-        fleet=fleet if agents else None,
+        fleet=fleet if wanted else None,
         monitoring=find_monitoring() if with_monitoring else None,
+        trust=trust,
+        overrides=_own_agents(host),
     )
     with interruptible():
         try:
             note(f"starting the stack on {place.root}")
             with running(place, options) as stack:
-                out.print(_addresses(stack, options))
+                out.print("kernelzoo is up")
+                for what, where in _addresses(stack, options):
+                    out.print(f"  {what:22}  {where}", soft_wrap=True)
                 _stay(stack)
         except KeyboardInterrupt:
             note(f"stopped; the data stays in {place.root}")
+
+
+def _own_agents(host: str) -> Environment:
+    """On this machine alone all agents are its owner's, unless the environment says otherwise."""
+    alone = host == LOOPBACK and OWN_AGENTS[0] not in os.environ
+    return (OWN_AGENTS,) if alone else ()
 
 
 def _stay(stack: Stack) -> None:
@@ -67,16 +96,16 @@ def _stay(stack: Stack) -> None:
         time.sleep(TEND_S)
 
 
-def _addresses(stack: Stack, options: StackOptions) -> Table:
-    table = Table(title="kernelzoo is up", show_header=False, title_justify="left")
-    for what, path in (("agent page", "/agent"), ("console", "/console"), ("API docs", "/docs")):
-        table.add_row(what, f"{stack.url}{path}")
-    if options.host == ANY_ADDRESS and (address := lan_address()) is not None:
-        table.add_row("agents on this network", f"http://{address}:{options.port}/agent")
-    for what, where in _watching(options.monitoring) if options.monitoring else ():
-        table.add_row(what, where)
-    table.add_row("logs", str(stack.place.logs))
-    return table
+def _addresses(stack: Stack, options: StackOptions) -> tuple[tuple[str, str], ...]:
+    pages = (("agent page", "/agent"), ("console", "/console"), ("API docs", "/docs"))
+    address = lan_address() if options.host == ANY_ADDRESS else None
+    lan = f"http://{address}:{options.port}/agent"
+    return (
+        *((what, f"{stack.url}{path}") for what, path in pages),
+        *((("agents on this network", lan),) if address is not None else ()),
+        *(_watching(options.monitoring) if options.monitoring else ()),
+        ("logs", str(stack.place.logs)),
+    )
 
 
 def _watching(plan: MonitoringPlan) -> tuple[tuple[str, str], ...]:

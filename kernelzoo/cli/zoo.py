@@ -1,12 +1,12 @@
 """`kernelzoo zoo …`: what the zoo of a running stack holds, and what it must not serve."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import BaseModel
-from rich.table import Table
 
 from kernelzoo.cli import bundle as bundles
 from kernelzoo.cli.denials import allow, denied, deny, rollback
@@ -18,10 +18,12 @@ from kernelzoo.cli.exports import (
     claims_request,
     exported,
 )
-from kernelzoo.cli.figures import number, share
+from kernelzoo.cli.figures import number, share, standing
 from kernelzoo.cli.gateway_client import GatewayClient
+from kernelzoo.cli.listing import Column, Listing, print_json
 from kernelzoo.cli.options import (
     STATE,
+    JsonOption,
     StateOption,
     TargetOption,
     TargetsOption,
@@ -66,25 +68,42 @@ class Export(BaseModel):
 
 @app.command("list")
 def list_entries(
-    target: TargetsOption = None, state: StateOption = STATE, url: UrlOption = None
+    target: TargetsOption = None,
+    as_json: JsonOption = False,
+    state: StateOption = STATE,
+    url: UrlOption = None,
 ) -> None:
     """One line per entry."""
     wanted = _targets(target)
     with reach(state, url) as gateway:
         entries = [entry for entry in gateway.entries() if entry.kind in wanted]
-    table = Table()
-    for heading in ("workload", "device class", "version", "state", "GFLOP/s", "votes"):
-        table.add_column(heading, overflow="fold")
-    for entry in entries:
-        table.add_row(
-            entry.workload,
-            entry.device_class,
-            str(entry.version),
-            entry.state,
-            number(entry.gflops),
-            share(entry),
-        )
-    out.print(table if entries else "the zoo is empty; `kernelzoo tune matmul 384x768x768`")
+    if as_json:
+        print_json(entries)
+    elif entries:
+        Listing(columns=COLUMNS, rows=tuple(map(_row, entries))).show()
+    else:
+        note("the zoo is empty; `kernelzoo tune matmul 384x768x768`")
+
+
+COLUMNS = (
+    Column(heading="workload"),
+    Column(heading="device class", rank=4),
+    Column(heading="version", rank=3, right=True),
+    Column(heading="state"),
+    Column(heading="GFLOP/s", rank=1, right=True),
+    Column(heading="votes", rank=2),
+)
+
+
+def _row(entry: ZooEntry) -> tuple[str, ...]:
+    return (
+        entry.workload,
+        entry.device_class,
+        str(entry.version),
+        standing(entry),
+        number(entry.gflops),
+        share(entry),
+    )
 
 
 @app.command()
@@ -94,15 +113,14 @@ def show(
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
-    """Every entry of a workload with its config and evidence."""
+    """Every entry of a workload with its config and evidence, as JSON."""
     workload, wanted = Workload.parse(key), _targets(target)
     with reach(state, url) as gateway:
         of_targets = [entry for entry in gateway.entries() if entry.kind in wanted]
     entries = [entry for entry in of_targets if entry.workload == workload.key]
     if not entries:
         raise InvalidInput(f"the zoo has no entry for {key}; `kernelzoo tune {key}` makes one")
-    for entry in entries:
-        out.print_json(entry.model_dump_json())
+    print_json(entries)
 
 
 @app.command()
@@ -184,17 +202,24 @@ def bundle(
         f"wrote {found.manifests} manifests and {found.kernels} kernels, {size} bytes, to {output}"
     )
     out.print("pages pin " + ", ".join(found.keys))
+    out.print(f"or this bundle alone: {found.head.index}")
 
 
 @app.command()
 def verify(
-    place: Annotated[Path, typer.Argument(metavar="BUNDLE", exists=True)], key: KeysOption = None
+    place: Annotated[Path, typer.Argument(metavar="BUNDLE", exists=True)],
+    key: KeysOption = None,
+    max_age: Annotated[
+        int | None, typer.Option(min=1, metavar="DAYS", help="Refuse what was signed before.")
+    ] = None,
 ) -> None:
     """Check signatures, hashes and zoo.lock of a bundle. Makes no request."""
     found = bundles.verify(bundles.read(place), _keys(key))
+    if max_age is not None:
+        bundles.refuse_older(found, datetime.now(UTC) - timedelta(days=max_age))
     out.print(
         f"{found.head.set} of {found.head.zoo}, {found.head.made}: {found.manifests} manifests, "
-        f"{found.kernels} kernels, signed by {', '.join(found.keys)}"
+        f"{found.kernels} kernels, signed by {', '.join(found.keys)} since {found.head.issued}"
     )
     if not key:
         note("that key is what the bundle says; give the one that you trust with --key")

@@ -13,6 +13,24 @@ from kernelzoo.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """What the compiler of a driver is done with in two seconds: `statements` of a kernel with its
+    loops unrolled, and `workgroup_bytes` that it keeps in workgroup memory."""
+
+    statements: int
+    workgroup_bytes: int
+
+
+HARDWARE_DRIVER = Driver(statements=4096, workgroup_bytes=65_536)
+"""More than any kernel of a space has: NVIDIA's takes 20 to 100 ms for 1,300 statements (H200)."""
+
+SOFTWARE_DRIVER = Driver(statements=768, workgroup_bytes=6_144)
+"""SwiftShader of Chromium 156, on two cores that others kept busy: 492 statements took 0.6 to
+1.8 s; 1,024 words of workgroup memory 0.4 to 1 s, 1,536 words 1 to 1.3 s, and 7,168 words 4 to
+5 s and 850 MB, as it writes the zeros that WebGPU promises by an instruction for each word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuModel:
     """`cores` is that of a common device of the architecture; counts are of one core.
 
@@ -26,6 +44,7 @@ class GpuModel:
     registers: int
     shared_bytes: int
     thread_registers: int = 64
+    driver: Driver = HARDWARE_DRIVER
 
 
 def _model(
@@ -37,6 +56,7 @@ def _model(
     registers: int,
     shared_kib: int,
     thread_registers: int = 64,
+    driver: Driver = HARDWARE_DRIVER,
 ) -> GpuModel:
     return GpuModel(
         name=name,
@@ -46,11 +66,13 @@ def _model(
         registers=registers,
         shared_bytes=shared_kib << 10,
         thread_registers=thread_registers,
+        driver=driver,
     )
 
 
 ANY_GPU = _model("any", cores=16, warps=32, lanes=32, registers=32_768, shared_kib=32)
-"""What can be counted on where nothing is known."""
+"""What can be counted on where nothing is known. It may be no GPU at all, so that the first kernel
+of its spaces is one that a software driver compiles."""
 
 
 def _nvidia(name: str, *, cores: int, warps: int, shared_kib: int) -> GpuModel:
@@ -132,7 +154,13 @@ _OTHERS = {
     ("arm", ""): _model("arm", cores=10, warps=64, lanes=16, registers=32_768, shared_kib=32),
     # A processor: vectors of four lanes, one workgroup at a time on each of its cores.
     ("google", "swiftshader"): _model(
-        "swiftshader", cores=2, warps=1, lanes=4, registers=128, shared_kib=32
+        "swiftshader",
+        cores=2,
+        warps=1,
+        lanes=4,
+        registers=128,
+        shared_kib=32,
+        driver=SOFTWARE_DRIVER,
     ),
 }
 _MODELS = (

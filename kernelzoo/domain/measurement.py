@@ -18,13 +18,15 @@ class Outcome(StrEnum):
 class Verdict(StrEnum):
     """What the server's recomputation of sampled entries says, and whether its author is believed.
 
-    `QUARANTINED`: right, but of an identity that failed a check. Only `VERIFIED` counts.
+    `QUARANTINED`: right, but of an identity that failed a check. `UNJUDGED`: no worker came to a
+    verdict in several attempts. Only `VERIFIED` counts.
     """
 
     PENDING = "pending"
     VERIFIED = "verified"
     REJECTED = "rejected"
     QUARANTINED = "quarantined"
+    UNJUDGED = "unjudged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,12 +33,15 @@ class Derived:
 class Operator:
     """`axes` are the letters of a key in their order, `attributes` those that are no extents.
 
+    `definition` says for people what an output entry is, in the names of tensors and axes.
+
     `dtypes` are those of inputs that do not have the workload's; the entries of an index lie below
     the extent that `indexed` names. Every output entry takes `flops_per_point` operations for each
     combination of `summed` axes.
     """
 
     name: str
+    definition: str
     family: Family
     axes: Axes
     inputs: tuple[tuple[str, Axes], ...]
@@ -109,8 +112,10 @@ _WINDOWS = (
 def _contraction(
     name: str, axes: Axes, a: Axes, b: Axes, c: Axes, *dtypes: tuple[str, str]
 ) -> Operator:
+    left, right, product = (", ".join(each) for each in (a, b, c))
     return Operator(
         name=name,
+        definition=f"c[{product}] = Σₖ a[{left}] · b[{right}]",
         family=Family.CONTRACTION,
         axes=axes,
         inputs=(("a", a), ("b", b)),
@@ -121,11 +126,12 @@ def _contraction(
     )
 
 
-def _image(name: str, axes: Axes, *weights: tuple[str, Axes]) -> Operator:
+def _image(name: str, definition: str, axes: Axes, *weights: tuple[str, Axes]) -> Operator:
     """Windows of r x q over an image a[b, h, w, c]; channel by channel where no axis o is named."""
     channels = "o" if "o" in axes else "c"
     return Operator(
         name=name,
+        definition=definition,
         family=Family.CONVOLUTION,
         axes=(*axes, "r", "q", "s", "p"),
         inputs=(("a", ("b", "h", "w", "c")), *weights),
@@ -137,10 +143,17 @@ def _image(name: str, axes: Axes, *weights: tuple[str, Axes]) -> Operator:
     )
 
 
-def _rows(name: str, parameters: Axes, flops_per_point: int, output: Axes = ("m", "n")) -> Operator:
+def _rows(
+    name: str,
+    definition: str,
+    parameters: Axes,
+    flops_per_point: int,
+    output: Axes = ("m", "n"),
+) -> Operator:
     """Each row of a[m, n] by itself; `parameters` are inputs with a value for each column."""
     return Operator(
         name=name,
+        definition=definition,
         family=Family.ROWS,
         axes=("m", "n"),
         inputs=(("a", ("m", "n")), *((parameter, ("n",)) for parameter in parameters)),
@@ -151,11 +164,17 @@ def _rows(name: str, parameters: Axes, flops_per_point: int, output: Axes = ("m"
 
 
 def _map(
-    name: str, axes: Axes, inputs: tuple[Axes, ...], output: Axes, *derived: Derived
+    name: str,
+    definition: str,
+    axes: Axes,
+    inputs: tuple[Axes, ...],
+    output: Axes,
+    *derived: Derived,
 ) -> Operator:
     """Every entry from a few others; moving one counts as one operation."""
     return Operator(
         name=name,
+        definition=definition,
         family=Family.MAP,
         axes=axes,
         inputs=tuple(zip("ab", inputs, strict=False)),
@@ -165,8 +184,18 @@ def _map(
     )
 
 
-UNARY = ("relu", "gelu", "silu", "sigmoid", "tanh", "erf", "exp")
-BINARY = ("add", "sub", "mul", "max")
+_UNARY = {
+    "relu": "max(a, 0)",
+    "gelu": "a · (1 + erf(a / √2)) / 2, not its approximation by tanh",
+    "silu": "a / (1 + exp(−a))",
+    "sigmoid": "1 / (1 + exp(−a))",
+    "tanh": "tanh(a)",
+    "erf": "erf(a)",
+    "exp": "exp(a)",
+}
+_BINARY = {"add": "a + b", "sub": "a − b", "mul": "a · b", "max": "max(a, b)"}
+UNARY = tuple(_UNARY)
+BINARY = tuple(_BINARY)
 
 _TABLE = (
     _contraction("matmul", ("m", "k", "n"), ("m", "k"), ("k", "n"), ("m", "n")),
@@ -180,20 +209,47 @@ _TABLE = (
     ),
     _contraction("matmul_i8", ("m", "k", "n"), ("m", "k"), ("k", "n"), ("m", "n"), ("b", "i8")),
     _contraction("matmul_nt_i8", ("m", "k", "n"), ("m", "k"), ("n", "k"), ("m", "n"), ("b", "i8")),
-    _image("conv2d", ("b", "h", "w", "c", "o"), ("b", ("r", "q", "c", "o"))),
-    _image("depthwise_conv2d", ("b", "h", "w", "c"), ("b", ("r", "q", "c"))),
-    _image("max_pool2d", ("b", "h", "w", "c")),
-    _image("avg_pool2d", ("b", "h", "w", "c")),
-    _rows("softmax", (), 5),
-    _rows("layer_norm", ("gain", "shift"), 8),
-    _rows("rms_norm", ("gain",), 5),
-    _rows("row_sum", (), 1, ("m",)),
-    _rows("row_mean", (), 1, ("m",)),
-    _rows("row_max", (), 1, ("m",)),
-    *(_map(name, ("n",), (("n",),), ("n",)) for name in UNARY),
-    *(_map(name, ("n",), (("n",), ("n",)), ("n",)) for name in BINARY),
+    _image(
+        "conv2d",
+        "c[b, y, x, o] = Σ a[b, y·s + i − p, x·s + j − p, c] · b[i, j, c, o] over i < r, j < q "
+        "and c; a is 0 outside of the image",
+        ("b", "h", "w", "c", "o"),
+        ("b", ("r", "q", "c", "o")),
+    ),
+    _image(
+        "depthwise_conv2d",
+        "c[b, y, x, c] = Σ a[b, y·s + i − p, x·s + j − p, c] · b[i, j, c] over i < r and j < q; "
+        "a is 0 outside of the image",
+        ("b", "h", "w", "c"),
+        ("b", ("r", "q", "c")),
+    ),
+    _image(
+        "max_pool2d",
+        "the largest of a[b, y·s + i − p, x·s + j − p, c] over i < r and j < q, within the image",
+        ("b", "h", "w", "c"),
+    ),
+    _image(
+        "avg_pool2d",
+        "Σ a[b, y·s + i − p, x·s + j − p, c] / (r · q) over i < r and j < q; a is 0 outside of "
+        "the image, and what lies outside counts",
+        ("b", "h", "w", "c"),
+    ),
+    _rows("softmax", "exp(a[m, n] − maxₙ a) / Σₙ exp(a[m, n] − maxₙ a)", (), 5),
+    _rows(
+        "layer_norm",
+        "(a[m, n] − meanₙ a) / √(varₙ a + 1e-5) · gain[n] + shift[n]; the variance is divided by n",
+        ("gain", "shift"),
+        8,
+    ),
+    _rows("rms_norm", "a[m, n] / √(meanₙ a² + 1e-5) · gain[n]", ("gain",), 5),
+    _rows("row_sum", "Σₙ a[m, n]", (), 1, ("m",)),
+    _rows("row_mean", "Σₙ a[m, n] / n", (), 1, ("m",)),
+    _rows("row_max", "maxₙ a[m, n]", (), 1, ("m",)),
+    *(_map(name, text, ("n",), (("n",),), ("n",)) for name, text in _UNARY.items()),
+    *(_map(name, text, ("n",), (("n",), ("n",)), ("n",)) for name, text in _BINARY.items()),
     Operator(
         name="gather",
+        definition="a[indices[m], n]; an index below 0 takes row 0, one of k or more the last row",
         family=Family.MAP,
         axes=("m", "k", "n"),
         inputs=(("a", ("k", "n")), ("indices", ("m",))),
@@ -201,9 +257,10 @@ _TABLE = (
         dtypes=(("indices", "i32"),),
         indexed="k",
     ),
-    _map("transpose", ("m", "n"), (("m", "n"),), ("n", "m")),
+    _map("transpose", "c[n, m] = a[m, n]", ("m", "n"), (("m", "n"),), ("n", "m")),
     _map(
         "concat",
+        "the n columns of a, then the k columns of b",
         ("m", "n", "k"),
         (("m", "n"), ("m", "k")),
         ("m", "x"),
@@ -211,6 +268,7 @@ _TABLE = (
     ),
     _map(
         "slice",
+        "the columns of a from s on, k of them, or as many as there are",
         ("m", "n", "s", "k"),
         (("m", "n"),),
         ("m", "x"),
@@ -218,6 +276,7 @@ _TABLE = (
     ),
     _map(
         "pad",
+        "a with p zeros on every side",
         ("m", "n", "p"),
         (("m", "n"),),
         ("y", "x"),

@@ -4,13 +4,29 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+class Trust(StrEnum):
+    """Whose measurements a zoo takes. OPERATOR: of agents with the operator's key. APPLICATIONS: of
+    visitors of registered origins, too, each in the name of an application. CROWD: of anybody.
+    """
+
+    OPERATOR = "operator"
+    APPLICATIONS = "applications"
+    CROWD = "crowd"
+
+
 class Defence(StrEnum):
     """CHALLENGE: the sequential test before a kernel takes a champion's place; without it whoever
-    leads the vote is served. NETWORKS: few ballots of one network count. ENVELOPE: times that the
+    leads the vote is served. NETWORKS: one ballot of each network counts. ENVELOPE: times that the
     device cannot reach. CONTROLS: kernels whose time is known, hidden in leases; and ballots that
     say what their measurements do not. REPLAYS: measurements of an earlier lease. QUARANTINE: who
     fails a check is not counted for a while; without it that lease alone is not. PROOF: a ballot
     counts after one whole valid lease. DENIALS: kernels that fail on a class are never served.
+    MINIMUM: a class that few networks have visited is confirmed by them alone of nothing. SPEAKERS:
+    a class speaks for others only by voters of its own, some of whom are vouched for; without it
+    every class with a confirmed entry does, each as loudly as the next. WITNESSES: what is denied
+    to one class holds for the device's others by the successes on them, and for none that nobody
+    measures. PEERS: claims of strangers only loosen the envelope; without it a session is a peer,
+    and speaks as the operator's agents do. CREDIT: a network is lent as much as it answers.
     """
 
     CHALLENGE = "challenge"
@@ -21,6 +37,11 @@ class Defence(StrEnum):
     QUARANTINE = "quarantine"
     PROOF = "proof"
     DENIALS = "denials"
+    MINIMUM = "minimum"
+    SPEAKERS = "speakers"
+    WITNESSES = "witnesses"
+    PEERS = "peers"
+    CREDIT = "credit"
 
 
 ALL_DEFENCES = frozenset(Defence)

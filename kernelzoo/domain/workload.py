@@ -7,7 +7,9 @@ a page never changes, such as weights: `matmul:f32:m1k768n3072:constant=b`.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from math import prod
 from typing import Self
@@ -20,6 +22,8 @@ MAX_ENTRIES = 1 << 26
 """Of an operator with one axis, whose extent is all there is of a tensor."""
 MAX_TENSOR_BYTES = 1 << 28
 MAX_FLOPS = 1 << 40
+MAX_REDUCTION = 1 << 18
+"""Terms of one entry of an output. Who checks a report computes 64 such entries: 0.3 s."""
 
 
 class DType(StrEnum):
@@ -104,7 +108,10 @@ class Workload:
         name, *epilogue = operator.split("+")
         known = OPERATORS.get(name)
         if known is None:
-            raise InvalidInput(f"operator {name!r} is unknown; use one of {', '.join(OPERATORS)}")
+            raise InvalidInput(
+                f"operator {name[:40]!r} is unknown{_meant(name, OPERATORS)}; "
+                f"use one of {', '.join(OPERATORS)}"
+            )
         if dtype not in KEY_DTYPES:
             raise InvalidInput(f"dtype {dtype!r} is unknown; use one of {', '.join(KEY_DTYPES)}")
         if len(extents) != len(known.axes):
@@ -182,6 +189,11 @@ class Workload:
                     f"tensor {tensor.name} of {self.key} has {tensor.size_bytes} bytes; "
                     f"at most {MAX_TENSOR_BYTES} are allowed"
                 )
+        if self.reduction_length > MAX_REDUCTION:
+            raise InvalidInput(
+                f"{self.key} sums {self.reduction_length} terms into each entry of its output; "
+                f"at most {MAX_REDUCTION} are allowed"
+            )
         if self.flops > MAX_FLOPS:
             raise InvalidInput(
                 f"{self.key} takes {self.flops} FLOPs a call; at most {MAX_FLOPS} are allowed"
@@ -246,10 +258,19 @@ class Workload:
         return self.tensors[-1]
 
 
+def _meant(name: str, known: Iterable[str]) -> str:
+    """The name that was probably meant, as the middle of a sentence; '' where none is near."""
+    near = get_close_matches(name[:40].lower(), list(known), n=1)
+    return f", did you mean {near[0]}" if near else ""
+
+
 def _refuse_epilogue(operator: Operator, epilogue: tuple[str, ...]) -> None:
     unknown = next((name for name in epilogue if name not in EPILOGUES), None)
     if unknown is not None:
-        raise InvalidInput(f"epilogue {unknown[:40]!r} is unknown; use {', '.join(EPILOGUES)}")
+        raise InvalidInput(
+            f"epilogue {unknown[:40]!r} is unknown{_meant(unknown, EPILOGUES)}; "
+            f"use {', '.join(EPILOGUES)}"
+        )
     if epilogue and not operator.takes_epilogue:
         raise InvalidInput(f"operator {operator.name} takes no epilogue")
     if len(epilogue) > MAX_EPILOGUES or len(set(epilogue)) < len(epilogue):

@@ -49,7 +49,9 @@ class EngineVotes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """`weight` of `total_weight` is the share of rank weights that the winner received. `engines`
-    are those of the counted ballots.
+    are those of the counted ballots. `contenders` were measured faster than the winner by more
+    than the noise, by too few to say so; they are lent to more. `final`: a quorum has voted, all
+    that the class can run is measured, and nothing contends.
     """
 
     ballots: int
@@ -57,3 +59,5 @@ class Evidence:
     total_weight: int
     relative_time: float
     engines: tuple[EngineVotes, ...] = ()
+    contenders: tuple[str, ...] = ()
+    final: bool = False

@@ -47,11 +47,17 @@ class LockRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockHead:
-    """Where a bundle is from. `keys` are public, `made` is an ISO 8601 date."""
+    """Where a bundle is from. `keys` are public, `made` is an ISO 8601 date. `issued` and `serial`
+    are the lowest that its manifests are signed with. `index` is the SHA-256 of bundle.json, which
+    names manifests by hash as they name kernels: a page that pins it runs this bundle and no other.
+    """
 
     set: str
     zoo: str
     made: str
+    issued: str
+    serial: int
+    index: str
     keys: tuple[str, ...]
 
 
@@ -110,12 +116,18 @@ def read_lock_head(text: str) -> LockHead:
     """Raises InvalidInput for what is no lock of this version."""
     try:
         read = tomllib.loads(text)
-        made, keys = read["made"], read["keys"]
+        keys = read["keys"]
         if read["lock"] == VERSION and all(isinstance(key, str) for key in keys):
             return LockHead(
-                set=str(read["set"]), zoo=str(read["zoo"]), made=str(made), keys=tuple(keys)
+                set=str(read["set"]),
+                zoo=str(read["zoo"]),
+                made=str(read["made"]),
+                issued=str(read["issued"]),
+                serial=int(read["serial"]),
+                index=str(read["index"]),
+                keys=tuple(keys),
             )
-    except (tomllib.TOMLDecodeError, KeyError, TypeError):
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError):
         pass
     raise InvalidInput(f"{LOCK} is no lock of version {VERSION}; make the bundle anew")
 
@@ -126,6 +138,9 @@ def _head(head: LockHead) -> Iterator[str]:
     yield f"set = {json.dumps(head.set)}"
     yield f"zoo = {json.dumps(head.zoo)}"
     yield f"made = {json.dumps(head.made)}"
+    yield f"issued = {json.dumps(head.issued)}"
+    yield f"serial = {head.serial}"
+    yield f"index = {json.dumps(head.index)}"
     yield f"keys = {json.dumps(list(head.keys))}"
 
 

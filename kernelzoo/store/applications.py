@@ -43,6 +43,11 @@ class UsageRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OriginRow:
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     job_id: int
 
@@ -57,8 +62,18 @@ class SetRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    application_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
     application_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    allowed: bool
 
 
 def create(name: str, key_hash: str, origins: list[str], quota: Quota) -> Query[ApplicationRow]:
@@ -101,6 +116,29 @@ def disable(name: str) -> Statement:
     return Statement(
         sql="UPDATE application SET disabled = true WHERE name = %(name)s",
         parameters={"name": name},
+    )
+
+
+def change_origins(name: str, added: list[str], removed: list[str]) -> Query[ApplicationRow]:
+    """No row for an unknown one."""
+    return Query(
+        sql="""
+            UPDATE application SET origins = ARRAY(
+                SELECT DISTINCT origin FROM unnest(origins || %(added)s::text[]) AS origin
+                WHERE origin <> ALL(%(removed)s::text[]) ORDER BY origin)
+            WHERE name = %(name)s
+            RETURNING id, name, key_hash, origins, jobs_per_day, sets, workloads_per_set, disabled
+        """,
+        parameters={"name": name, "added": added, "removed": removed},
+        row=ApplicationRow,
+    )
+
+
+def origins() -> Query[OriginRow]:
+    """Of all applications that are not disabled."""
+    return Query(
+        sql="SELECT DISTINCT unnest(origins) AS origin FROM application WHERE NOT disabled",
+        row=OriginRow,
     )
 
 
@@ -175,6 +213,18 @@ def ask_for_job(application_id: int, job_id: int, jobs_per_day: int) -> Query[As
     )
 
 
+def askers(job_id: int) -> Query[Asker]:
+    """The applications that asked for a job."""
+    return Query(
+        sql="""
+            SELECT application_id FROM application_job
+            WHERE job_id = %(job)s ORDER BY application_id
+        """,
+        parameters={"job": job_id},
+        row=Asker,
+    )
+
+
 def owner(set_name: str) -> Query[Owned]:
     """No row where there is no such set; null where it is the operator's."""
     return Query(
@@ -207,6 +257,36 @@ def own_set(application_id: int, set_name: str, sets: int) -> Query[Owned]:
         """,
         parameters={"application": application_id, "name": set_name, "sets": sets},
         row=Owned,
+    )
+
+
+def register_new(application_id: int, workload_keys: list[str], most: int) -> Query[Registered]:
+    """Notes those that no set or job has registered yet. `allowed`: with them it has registered
+    `most` new ones within 24 hours at most; the transaction takes them back. Lock before.
+    """
+    return Query(
+        sql="""
+            WITH over AS (
+                DELETE FROM application_workload
+                WHERE application_id = %(application)s
+                  AND registered_at <= now() - interval '1 day'
+            ), noted AS (
+                INSERT INTO application_workload (application_id, workload_key)
+                SELECT %(application)s, key FROM unnest(%(keys)s::text[]) AS key
+                WHERE NOT EXISTS (SELECT FROM workload w WHERE w.key = key.key)
+                ON CONFLICT (application_id, workload_key) DO UPDATE SET
+                    registered_at = now()
+                RETURNING workload_key
+            )
+            SELECT (SELECT count(*) FROM noted) + (
+                SELECT count(*) FROM application_workload a
+                WHERE a.application_id = %(application)s
+                  AND a.registered_at > now() - interval '1 day'
+                  AND a.workload_key NOT IN (SELECT workload_key FROM noted)
+            ) <= %(most)s AS allowed
+        """,
+        parameters={"application": application_id, "keys": workload_keys, "most": most},
+        row=Registered,
     )
 
 

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
 from kernelzoo.domain.device import Engine
+from kernelzoo.domain.trust import Trust
 from kernelzoo.store.query import Query, Statement
 
 
@@ -79,18 +80,19 @@ def lock_key(workload_key: str, device_class: str) -> Statement:
     )
 
 
-def countable(workload_key: str, device_class: str) -> Query[BallotRow]:
-    """Ballots of a key, those of older identities first; lines not verified are left out, and so
-    are measurements in another major version of the engine than the ballot was cast in.
+def countable(workload_key: str, device_class: str, trust: Trust) -> Query[BallotRow]:
+    """Ballots of a key by those whom the zoo trusts now, those of older identities first; lines not
+    verified are left out, and so are measurements in another major version of the engine than the
+    ballot was cast in.
     """
     return Query(
         sql="""
             WITH filed AS MATERIALIZED (
-                SELECT b.*, s.engine_name, s.engine_version,
+                SELECT b.*, s.engine_name, s.engine_version, s.application_id,
                        engine_major(s.engine_version) AS major
                 FROM ballot b
                 CROSS JOIN LATERAL (
-                    SELECT engine_name, engine_version FROM agent_session s
+                    SELECT engine_name, engine_version, application_id FROM agent_session s
                     WHERE s.identity_id = b.identity_id AND s.device_class = b.device_class
                       AND s.created_at <= b.filed_at
                     ORDER BY s.id DESC LIMIT 1
@@ -123,6 +125,7 @@ def countable(workload_key: str, device_class: str) -> Query[BallotRow]:
                    b.engine_name, b.engine_version
             FROM filed b
             JOIN identity i ON i.id = b.identity_id
+             AND is_trusted(%(trust)s, i.operated, b.application_id)
             JOIN measured ON measured.identity_id = b.identity_id
             CROSS JOIN LATERAL (
                 SELECT array_agg(candidate_id ORDER BY rank) AS candidate_ids,
@@ -134,7 +137,7 @@ def countable(workload_key: str, device_class: str) -> Query[BallotRow]:
             WHERE line.candidate_ids IS NOT NULL
             ORDER BY i.created_at, i.id
         """,
-        parameters={"key": workload_key, "class": device_class},
+        parameters={"key": workload_key, "class": device_class, "trust": trust},
         row=BallotRow,
     )
 
@@ -157,7 +160,8 @@ def unsettled() -> Query[UnsettledRow]:
     return Query(
         sql="""
             SELECT (SELECT count(*) FROM measurement WHERE verdict = 'pending')
-                 + (SELECT count(*) FROM ballot WHERE NOT tallied) AS rows
+                 + (SELECT count(*) FROM ballot WHERE NOT tallied)
+                 + (SELECT count(*) FROM page_failure WHERE NOT tallied) AS rows
         """,
         parameters={},
         row=UnsettledRow,

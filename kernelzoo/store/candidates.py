@@ -103,11 +103,13 @@ def add(job_id: int, ordinal: int, candidate: Candidate) -> Query[CandidateIdRow
 
 
 def claim(candidate_id: str) -> Query[CandidateRow]:
-    """Counts an attempt on a waiting candidate. No row when it is not waiting any more."""
+    """Counts an attempt on a waiting candidate. No row when it is not waiting any more, or when
+    every job that it was for is cancelled.
+    """
     return Query(
         sql="""
             UPDATE candidate SET attempts = attempts + 1
-            WHERE candidate_id = %(id)s AND state = 'waiting'
+            WHERE candidate_id = %(id)s AND state = 'waiting' AND is_wanted(candidate_id)
             RETURNING candidate_id, workload_key, kind, config, requires, attempts
         """,
         parameters={"id": candidate_id},
@@ -169,7 +171,7 @@ def ring_waiting(stalled_s: float, limit: int) -> Query[WaitingRow]:
                     SELECT p.job_id, p.ordinal FROM space_point p
                     WHERE p.candidate_id = c.candidate_id ORDER BY p.job_id LIMIT 1
                 ) first
-                WHERE c.state = 'waiting'
+                WHERE c.state = 'waiting' AND is_wanted(c.candidate_id)
                   AND c.rung_at < now() - make_interval(secs => %(stalled_s)s)
                 ORDER BY first.job_id, first.ordinal LIMIT %(limit)s
                 FOR UPDATE OF c SKIP LOCKED

@@ -26,6 +26,12 @@ class StateRow:
     rows: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeRow:
+    name: str
+    bytes: float
+
+
 def waiting() -> Query[WaitingRow]:
     """Of each queue. A candidate is as old as the first job that brought it."""
     return Query(
@@ -36,9 +42,10 @@ def waiting() -> Query[WaitingRow]:
                 SELECT 'compile' AS queue, (
                     SELECT min(j.created_at) FROM space_point p JOIN tuning_job j ON j.id = p.job_id
                     WHERE p.candidate_id = candidate.candidate_id) AS since
-                FROM candidate WHERE state = 'waiting'
+                FROM candidate WHERE state = 'waiting' AND is_wanted(candidate_id)
                 UNION ALL
-                SELECT 'compile', created_at FROM tuning_job WHERE state = 'waiting'
+                SELECT 'compile', created_at FROM tuning_job
+                WHERE state = 'waiting' AND cancelled_at IS NULL
                 UNION ALL
                 SELECT 'aggregate', created_at FROM measurement WHERE verdict = 'pending'
                 UNION ALL
@@ -61,6 +68,19 @@ def agents_online() -> Query[EngineRow]:
             GROUP BY s.engine_name
         """,
         row=EngineRow,
+    )
+
+
+def sizes() -> Query[SizeRow]:
+    """Of each table with its indexes and what is stored out of line; '' is the whole database."""
+    return Query(
+        sql="""
+            SELECT relname::text AS name, pg_total_relation_size(oid)::float8 AS bytes
+            FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+            UNION ALL
+            SELECT '', pg_database_size(current_database())::float8
+        """,
+        row=SizeRow,
     )
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.kinship import STRANGER, Families
+from kernelzoo.domain.trust import Trust
 from kernelzoo.store.candidates import KernelRow
 from kernelzoo.store.query import Query, Statement
 
@@ -41,6 +43,16 @@ class UnpooledRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VoterRow:
+    """Who measured the winner of a class; `network` is '' for the operator's agents."""
+
+    device_class: str
+    identity_id: UUID
+    network: str
+    attested: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClassTimeRow:
     """A kernel on a class: the median over `identities` of its time over the reference's."""
 
@@ -63,7 +75,8 @@ def offers(
     quorum: int,
 ) -> Query[OfferRow]:
     """Of each workload the best kernel of each step that has any, and all that nearby shapes of
-    this class would give it; in no order. Only of entries that `quorum` identities confirmed.
+    this class would give it; in no order. Only of entries that `quorum` voters confirmed; those of
+    other classes must speak.
     """
     return Query(
         sql="""
@@ -72,7 +85,8 @@ def offers(
                 FROM unnest(%(keys)s::text[]) AS asked (key)
                 CROSS JOIN LATERAL servable(asked.key, %(class)s, %(space)s) s
             ), own AS MATERIALIZED (
-                SELECT e.workload_key, e.candidate_id, e.device_class, e.ballots FROM zoo_entry e
+                SELECT e.workload_key, e.candidate_id, e.device_class, e.ballots, e.speaks
+                FROM zoo_entry e
                 WHERE split_part(e.device_class, ':', 1) = %(device_id)s
                   AND e.state = 'confirmed' AND e.ballots >= %(quorum)s
             ), learned AS MATERIALIZED (
@@ -89,7 +103,7 @@ def offers(
                        own.ballots AS identities
                 FROM own JOIN fit
                   ON fit.key = own.workload_key AND fit.candidate_id = own.candidate_id
-                WHERE own.device_class <> %(class)s
+                WHERE own.device_class <> %(class)s AND own.speaks
                 ORDER BY fit.key, rho_distance, own.ballots DESC, own.device_class
             ), pooled AS (
                 SELECT DISTINCT ON (fit.key, k.scope)
@@ -189,21 +203,51 @@ def pooled(workload_key: str) -> Statement:
     )
 
 
-def class_times(workload_key: str, quorum: int) -> Query[ClassTimeRow]:
-    """Of the winners of all classes, on each class that has a winner, where a quorum of its
-    identities measured them.
+def voters(workload_key: str, quorum: int, trust: Trust) -> Query[VoterRow]:
+    """Whom the zoo trusts of those who measured the winners of the classes that have one, in the
+    order in which each first did; strangers once a whole lease of theirs was valid.
     """
     return Query(
         sql="""
-            WITH confirmed AS MATERIALIZED (
-                SELECT device_class, candidate_id FROM zoo_entry
-                WHERE workload_key = %(key)s AND state = 'confirmed' AND ballots >= %(quorum)s
+            SELECT e.device_class, i.id AS identity_id,
+                   CASE WHEN i.operated THEN '' ELSE i.network END AS network, i.attested
+            FROM zoo_entry e
+            JOIN measurement m ON m.candidate_id = e.candidate_id
+             AND m.device_class = e.device_class
+             AND m.outcome = 'ok' AND m.verdict = 'verified'
+            JOIN identity i ON i.id = m.identity_id AND (i.operated OR i.valid_in_row > 0)
+            JOIN lease l ON l.id = m.lease_id
+            JOIN agent_session s ON s.id = l.session_id
+             AND is_trusted(%(trust)s, i.operated, s.application_id)
+            WHERE e.workload_key = %(key)s AND e.state = 'confirmed' AND e.ballots >= %(quorum)s
+            GROUP BY e.device_class, i.id ORDER BY min(m.created_at), i.id
+        """,
+        parameters={"key": workload_key, "quorum": quorum, "trust": trust},
+        row=VoterRow,
+    )
+
+
+def class_times(
+    workload_key: str, quorum: int, *, device_classes: list[str], identities: list[str]
+) -> Query[ClassTimeRow]:
+    """Of the winners of these classes, on each of them, where a quorum of its voters measured them.
+
+    `identities` are the voters, each beside its class.
+    """
+    return Query(
+        sql="""
+            WITH voter AS MATERIALIZED (
+                SELECT * FROM unnest(%(classes)s::text[], %(identities)s::uuid[])
+                    AS voter (device_class, identity_id)
+            ), winner AS MATERIALIZED (
+                SELECT DISTINCT candidate_id FROM zoo_entry
+                WHERE workload_key = %(key)s AND state = 'confirmed'
+                  AND device_class = ANY (%(classes)s::text[])
             ), timed AS (
-                SELECT m.device_class, m.candidate_id,
-                       min(m.best_ns / (SELECT min(r) FROM unnest(m.reference_ns) r)) AS time
-                FROM (SELECT DISTINCT candidate_id FROM confirmed) AS winner
-                JOIN measurement m ON m.candidate_id = winner.candidate_id
-                 AND m.device_class IN (SELECT device_class FROM confirmed)
+                SELECT m.device_class, m.candidate_id, min(m.relative_time) AS time
+                FROM winner JOIN measurement m ON m.candidate_id = winner.candidate_id
+                JOIN voter ON voter.device_class = m.device_class
+                 AND voter.identity_id = m.identity_id
                 WHERE m.outcome = 'ok' AND m.verdict = 'verified'
                 GROUP BY m.device_class, m.candidate_id, m.identity_id
             ), known AS (
@@ -215,8 +259,25 @@ def class_times(workload_key: str, quorum: int) -> Query[ClassTimeRow]:
             FROM known JOIN device d ON d.device_id = split_part(known.device_class, ':', 1)
             ORDER BY device_class, candidate_id
         """,
-        parameters={"key": workload_key, "quorum": quorum},
+        parameters={
+            "key": workload_key,
+            "quorum": quorum,
+            "classes": device_classes,
+            "identities": identities,
+        },
         row=ClassTimeRow,
+    )
+
+
+def speak(workload_key: str, device_classes: list[str]) -> Statement:
+    """Of the workload's entries those of these classes speak for others, and no other."""
+    return Statement(
+        sql="""
+            UPDATE zoo_entry SET speaks = NOT speaks
+            WHERE workload_key = %(key)s AND state = 'confirmed'
+              AND speaks <> (device_class = ANY (%(classes)s::text[]))
+        """,
+        parameters={"key": workload_key, "classes": device_classes},
     )
 
 

@@ -10,12 +10,38 @@ from kernelzoo.store.query import Query, Statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactRow:
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VoiceRow:
     """What an identity, or the pages of a network, last saw of an artifact; '' where it ran."""
 
     sha256: str
     network: str
     stage: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceVoiceRow(VoiceRow):
+    """As heard on all classes of a device, about what is denied on `device_class`."""
+
+    device_class: str
+    device_wide: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredByRow:
+    """Whose measurements of a class count: networks of strangers, agents of the operator."""
+
+    networks: int
+    operated: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceableRow:
+    replaceable: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +118,129 @@ def voices(workload_key: str, device_class: str) -> Query[VoiceRow]:
     )
 
 
+def artifacts_named(prefix: str, limit: int) -> Query[ArtifactRow]:
+    """Artifacts whose hash begins so; 'g' sorts behind every digit of one."""
+    return Query(
+        sql="""
+            SELECT sha256 FROM artifact
+            WHERE sha256 >= %(prefix)s AND sha256 < %(prefix)s || 'g'
+            ORDER BY sha256 LIMIT %(limit)s
+        """,
+        parameters={"prefix": prefix, "limit": limit},
+        row=ArtifactRow,
+    )
+
+
+def device_voices(workload_key: str, device_class: str) -> Query[DeviceVoiceRow]:
+    """Of each artifact of a key that failures, not the operator, denied to a class of this device:
+    what agents of all its classes last saw of it, and what pages of the class say. By artifact and
+    class, those of older identities first.
+    """
+    return Query(
+        sql="""
+            WITH counted AS MATERIALIZED (
+                SELECT d.artifact_sha256 AS sha256, d.device_class, d.device_wide
+                FROM denied d
+                WHERE d.denied AND NOT d.operated
+                  AND split_part(d.device_class, ':', 1) = split_part(%(class)s, ':', 1)
+                  AND EXISTS (SELECT FROM candidate c
+                              WHERE c.artifact_sha256 = d.artifact_sha256
+                                AND c.workload_key = %(key)s)
+            ), agents AS (
+                SELECT DISTINCT ON (u.sha256, u.device_class, i.id)
+                       u.sha256, u.device_class, u.device_wide,
+                       CASE WHEN i.operated THEN '' ELSE i.network END AS network,
+                       CASE WHEN m.outcome = 'ok' THEN '' ELSE m.outcome END AS stage,
+                       i.created_at AS since
+                FROM counted u
+                JOIN candidate c ON c.artifact_sha256 = u.sha256
+                JOIN device_class k ON k.device_id = split_part(%(class)s, ':', 1)
+                JOIN measurement m ON m.candidate_id = c.candidate_id
+                 AND m.device_class = k.device_class AND m.verdict = 'verified'
+                JOIN identity i ON i.id = m.identity_id
+                WHERE (i.operated OR i.valid_in_row > 0)
+                  AND EXISTS (SELECT FROM measurement w
+                              WHERE w.identity_id = i.id AND w.device_class = m.device_class
+                                AND w.outcome = 'ok' AND w.verdict = 'verified')
+                ORDER BY u.sha256, u.device_class, i.id, m.created_at DESC
+            ), pages AS (
+                SELECT u.sha256, u.device_class, u.device_wide, f.network, f.stage,
+                       f.reported_at AS since
+                FROM counted u JOIN page_failure f
+                  ON f.artifact_sha256 = u.sha256 AND f.device_class = u.device_class
+            )
+            SELECT sha256, network, stage, device_class, device_wide
+            FROM (SELECT * FROM agents UNION ALL SELECT * FROM pages) voice
+            ORDER BY sha256, device_class, since
+        """,
+        parameters={"key": workload_key, "class": device_class},
+        row=DeviceVoiceRow,
+    )
+
+
+def set_device_wide(sha256: str, device_class: str, *, device_wide: bool) -> Statement:
+    return Statement(
+        sql="""
+            UPDATE denied SET device_wide = %(device_wide)s
+            WHERE artifact_sha256 = %(sha256)s AND device_class = %(class)s
+        """,
+        parameters={"sha256": sha256, "class": device_class, "device_wide": device_wide},
+    )
+
+
+def measured_by(device_class: str) -> Query[MeasuredByRow]:
+    """Among the identities of the first thousand sessions of the class."""
+    return Query(
+        sql="""
+            WITH came AS (
+                SELECT DISTINCT identity_id FROM (
+                    SELECT identity_id FROM agent_session WHERE device_class = %(class)s
+                    ORDER BY created_at LIMIT 1000) session
+            )
+            SELECT count(DISTINCT i.network) FILTER (WHERE NOT i.operated) AS networks,
+                   count(*) FILTER (WHERE i.operated) AS operated
+            FROM came JOIN identity i ON i.id = came.identity_id
+            WHERE (i.operated OR i.valid_in_row > 0)
+              AND EXISTS (SELECT FROM measurement m
+                          WHERE m.identity_id = i.id AND m.device_class = %(class)s
+                            AND m.outcome = 'ok' AND m.verdict = 'verified')
+        """,
+        parameters={"class": device_class},
+        row=MeasuredByRow,
+    )
+
+
+def replaceable(sha256: str, device_class: str) -> Query[ReplaceableRow]:
+    """Whether the class can be given another kernel for every workload of the artifact."""
+    return Query(
+        sql="""
+            SELECT coalesce(bool_and(EXISTS (
+                SELECT FROM servable(
+                    w.workload_key, %(class)s, space_of(w.kind, split_part(%(class)s, ':', 1))) s
+                JOIN candidate c ON c.candidate_id = s.candidate_id
+                WHERE c.artifact_sha256 <> %(sha256)s)), false) AS replaceable
+            FROM (SELECT DISTINCT workload_key, kind FROM candidate
+                  WHERE artifact_sha256 = %(sha256)s) w
+        """,
+        parameters={"sha256": sha256, "class": device_class},
+        row=ReplaceableRow,
+    )
+
+
 def decide(
     sha256: str, device_class: str, *, denied: bool, stage: str, evidence: str, operated: bool
 ) -> Statement:
     """The operator's decision replaces any; the crowd's stands only where there is none."""
     return Statement(
         sql="""
-            INSERT INTO denied (artifact_sha256, device_class, denied, stage, evidence, operated)
-            SELECT a.sha256, %(class)s, %(denied)s, %(stage)s, %(evidence)s, %(operated)s
+            INSERT INTO denied (artifact_sha256, device_class, denied, stage, evidence, operated,
+                                device_wide)
+            SELECT a.sha256, %(class)s, %(denied)s, %(stage)s, %(evidence)s, %(operated)s,
+                   %(denied)s AND %(operated)s
             FROM artifact a WHERE a.sha256 = %(sha256)s
             ON CONFLICT (artifact_sha256, device_class) DO UPDATE SET
                 denied = EXCLUDED.denied, stage = EXCLUDED.stage, evidence = EXCLUDED.evidence,
-                operated = true, decided_at = now()
+                operated = true, device_wide = EXCLUDED.device_wide, decided_at = now()
             WHERE EXCLUDED.operated
         """,
         parameters={

@@ -16,6 +16,7 @@ class FoundKeyRow:
     logical_cores: int
     gpu_vendor: str
     gpu_architecture: str
+    engines: list[str]
     version: int
     state: str
     ballots: int
@@ -33,6 +34,7 @@ class CrowdRow:
     logical_cores: int
     gpu_vendor: str
     gpu_architecture: str
+    engines: list[str]
     identities: int
     strangers: int
 
@@ -64,24 +66,43 @@ class VotesRow:
     by_rank: list[int]
 
 
-def search(workload: str, device: str, limit: int, offset: int) -> Query[FoundKeyRow]:
+def search(
+    workload: str,
+    device: str,
+    limit: int,
+    offset: int,
+    *,
+    state: str | None = None,
+    kind: str | None = None,
+) -> Query[FoundKeyRow]:
     """Keys with a live entry whose workload contains `workload`, and whose device class or hardware
-    contains `device`, the latest first.
+    contains `device`, the latest first; of one state or target only, where they are given.
     """
     return Query(
         sql="""
             SELECT e.workload_key, e.device_class, d.cpu_architecture, d.logical_cores,
-                   d.gpu_vendor, d.gpu_architecture, e.version, e.state, e.ballots,
+                   d.gpu_vendor, d.gpu_architecture, c.engines, e.version, e.state, e.ballots,
                    e.relative_time, e.published_at, count(*) OVER () AS total
             FROM zoo_entry e
-            JOIN device d ON d.device_id = split_part(e.device_class, ':', 1)
-            WHERE e.state <> 'retired' AND strpos(e.workload_key, lower(%(workload)s)) > 0
+            JOIN device_class c ON c.device_class = e.device_class
+            JOIN device d ON d.device_id = c.device_id
+            WHERE e.state <> 'retired' AND e.state = coalesce(%(state)s, e.state)
+              AND split_part(split_part(e.device_class, ':', 3), '+', 1)
+                  = coalesce(%(kind)s, split_part(split_part(e.device_class, ':', 3), '+', 1))
+              AND strpos(e.workload_key, lower(%(workload)s)) > 0
               AND strpos(lower(concat_ws(' ', e.device_class, d.cpu_architecture, d.gpu_vendor,
                                          d.gpu_architecture, d.gpu_model)), lower(%(device)s)) > 0
             ORDER BY e.published_at DESC, e.workload_key, e.device_class
             LIMIT %(limit)s OFFSET %(offset)s
         """,
-        parameters={"workload": workload, "device": device, "limit": limit, "offset": offset},
+        parameters={
+            "workload": workload,
+            "device": device,
+            "limit": limit,
+            "offset": offset,
+            "state": state,
+            "kind": kind,
+        },
         row=FoundKeyRow,
     )
 
@@ -91,15 +112,15 @@ def crowd(workload_key: str, device_class: str) -> Query[CrowdRow]:
     return Query(
         sql="""
             SELECT w.flops, d.cpu_architecture, d.logical_cores, d.gpu_vendor, d.gpu_architecture,
-                   count(DISTINCT i.id) AS identities,
+                   c.engines, count(DISTINCT i.id) AS identities,
                    count(DISTINCT i.id) FILTER (WHERE NOT i.operated) AS strangers
             FROM workload w
-            CROSS JOIN agent_session s
-            JOIN device d ON d.device_id = s.device_id
-            JOIN identity i ON i.id = s.identity_id
-            WHERE w.key = %(key)s AND s.device_class = %(class)s
-              AND s.device_id = split_part(%(class)s, ':', 1)
-            GROUP BY w.key, d.device_id
+            CROSS JOIN device_class c
+            JOIN device d ON d.device_id = c.device_id
+            LEFT JOIN agent_session s ON s.device_class = c.device_class
+            LEFT JOIN identity i ON i.id = s.identity_id
+            WHERE w.key = %(key)s AND c.device_class = %(class)s
+            GROUP BY w.key, c.device_class, d.device_id
         """,
         parameters={"key": workload_key, "class": device_class},
         row=CrowdRow,

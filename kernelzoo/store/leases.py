@@ -26,10 +26,52 @@ class LeaseRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConductRow:
+    """Of the leases of a network's strangers within the last hour, how many are `open`, expired
+    without a whole answer (`neglected`), and were `answered`. `unreported`: candidates of expired
+    leases that one identity has not reported since it last answered a whole lease.
+    """
+
+    open: int
+    neglected: int
+    answered: int
+    unreported: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledRow:
     """Share of leases that carried a control."""
 
     share: float
+
+
+def conduct(identity_id: UUID, network: str) -> Query[ConductRow]:
+    return Query(
+        sql="""
+            WITH recent AS MATERIALIZED (
+                SELECT l.id, l.identity_id, l.answered, l.created_at, l.expires_at
+                FROM identity i JOIN lease l ON l.identity_id = i.id
+                WHERE i.network = %(network)s AND NOT i.operated
+                  AND l.expires_at > now() - interval '1 hour'
+            )
+            SELECT count(*) FILTER (WHERE NOT answered AND expires_at > now()) AS open,
+                   count(*) FILTER (WHERE NOT answered AND expires_at <= now()) AS neglected,
+                   count(*) FILTER (WHERE answered) AS answered,
+                   (SELECT count(*) FROM recent r JOIN lease_item item ON item.lease_id = r.id
+                    WHERE r.identity_id = %(identity)s::uuid
+                      AND NOT r.answered AND r.expires_at <= now()
+                      AND r.created_at > coalesce((
+                        SELECT max(created_at) FROM recent
+                        WHERE identity_id = %(identity)s::uuid AND answered), '-infinity')
+                      AND NOT EXISTS (
+                        SELECT FROM measurement m
+                        WHERE m.lease_id = r.id AND m.candidate_id = item.candidate_id)
+                   ) AS unreported
+            FROM recent
+        """,
+        parameters={"identity": str(identity_id), "network": network},
+        row=ConductRow,
+    )
 
 
 def grant(
@@ -45,15 +87,20 @@ def grant(
     nonce: str,
     duration_s: int,
 ) -> Query[NewLease]:
-    """`items`: candidates with their roles. A lease of none is answered from the start."""
+    """`items`: candidates with their roles. A lease of none is answered from the start.
+    No row where the session is gone, with an identity that was erased.
+    """
     return Query(
         sql="""
             WITH granted AS (
                 INSERT INTO lease (session_id, identity_id, device_class, job_id, reference_id,
                                    closing, answered, seed, nonce, expires_at)
-                VALUES (%(session_id)s, %(identity)s::uuid, %(device_class)s, %(job_id)s,
-                        %(reference)s, %(closing)s, cardinality(%(candidates)s::text[]) = 0,
-                        %(seed)s, %(nonce)s, now() + make_interval(secs => %(duration_s)s))
+                SELECT s.id, s.identity_id, %(device_class)s, %(job_id)s, %(reference)s,
+                       %(closing)s, cardinality(%(candidates)s::text[]) = 0, %(seed)s, %(nonce)s,
+                       now() + make_interval(secs => %(duration_s)s)
+                FROM agent_session s
+                WHERE s.id = %(session_id)s AND s.identity_id = %(identity)s::uuid
+                FOR KEY SHARE
                 RETURNING id
             ), items AS (
                 INSERT INTO lease_item (lease_id, candidate_id, role)

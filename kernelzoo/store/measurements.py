@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 
 from kernelzoo.domain.candidate import Setting
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Measurement, Verdict
 from kernelzoo.store.candidates import CandidateIdRow
 from kernelzoo.store.query import Query, Statement
@@ -32,6 +33,14 @@ class PendingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedRow:
+    """`identities` have reported the candidate, failures too, and were not found wrong."""
+
+    candidate_id: str
+    identities: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimedRow:
     samples_ns: list[float]
     reference_ns: list[float]
@@ -43,6 +52,13 @@ class LeaseId:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    """`retries`: 0 at the first attempt to judge a report."""
+
+    retries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankedRow:
     candidate_id: str
     relative_time: float
@@ -50,7 +66,9 @@ class RankedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """What a device class found of a candidate: `times_ns` are the identities' best samples."""
+    """What a device class found of a candidate: `times_ns` are the identities' best samples, and
+    `relative_times` their best over the reference, both ascending.
+    """
 
     device_class: str
     candidate_id: str
@@ -59,6 +77,7 @@ class TrialRow:
     requires: list[str]
     outcome: str
     times_ns: list[float]
+    relative_times: list[float]
     compile_ns: int
     measured_at: datetime
 
@@ -71,6 +90,7 @@ def trials(workload_key: str, device_class: str | None) -> Query[TrialRow]:
         sql="""
             WITH found AS (
                 SELECT m.device_class, m.candidate_id, m.identity_id, min(m.best_ns) AS best_ns,
+                       min(m.relative_time) AS relative_time,
                        (array_agg(m.outcome ORDER BY m.outcome = 'ok' DESC, m.created_at DESC))[1]
                            AS outcome,
                        max(m.created_at) AS measured_at, max(l.job_id) AS job_id
@@ -87,6 +107,8 @@ def trials(workload_key: str, device_class: str | None) -> Query[TrialRow]:
                        AS outcome,
                    coalesce(array_agg(f.best_ns ORDER BY f.best_ns)
                             FILTER (WHERE f.best_ns IS NOT NULL), '{}') AS times_ns,
+                   coalesce(array_agg(f.relative_time ORDER BY f.relative_time)
+                            FILTER (WHERE f.relative_time IS NOT NULL), '{}') AS relative_times,
                    coalesce(c.compile_ns, 0) AS compile_ns, max(f.measured_at) AS measured_at
             FROM found f
             JOIN candidate c ON c.candidate_id = f.candidate_id
@@ -197,10 +219,12 @@ def timed(lease_id: int) -> Query[TimedRow]:
 
 
 def judge(lease_id: int, candidate_id: str, verdict: Verdict, detail: str) -> Statement:
-    """An empty `detail` leaves what the agent said."""
+    """An empty `detail` leaves what the agent said. The sampled entries, a third of all that a
+    measurement takes, are of no use once they are judged.
+    """
     return Statement(
         sql="""
-            UPDATE measurement SET verdict = %(verdict)s,
+            UPDATE measurement SET verdict = %(verdict)s, sampled_entries = '{}',
                    detail = coalesce(nullif(%(detail)s, ''), detail)
             WHERE lease_id = %(lease_id)s AND candidate_id = %(candidate)s
         """,
@@ -213,14 +237,47 @@ def judge(lease_id: int, candidate_id: str, verdict: Verdict, detail: str) -> St
     )
 
 
+def begin(lease_id: int) -> Query[AttemptRow]:
+    """Counts an attempt to judge a lease's pending measurements, unless it is their first.
+
+    In a transaction of its own before the attempt, so that one that kills its worker is counted.
+    """
+    return Query(
+        sql="""
+            WITH again AS (
+                UPDATE measurement SET retries = retries + 1
+                WHERE lease_id = %(lease_id)s AND verdict = 'pending' AND rung_at > created_at
+                RETURNING retries
+            )
+            SELECT coalesce(max(retries), 0) AS retries FROM again
+        """,
+        parameters={"lease_id": lease_id},
+        row=AttemptRow,
+    )
+
+
+def give_up(lease_id: int, reason: str) -> Query[CandidateIdRow]:
+    """A lease's pending measurements are not judged any more."""
+    return Query(
+        sql="""
+            UPDATE measurement SET verdict = %(verdict)s, detail = %(reason)s
+            WHERE lease_id = %(lease_id)s AND verdict = 'pending' RETURNING candidate_id
+        """,
+        parameters={"lease_id": lease_id, "verdict": Verdict.UNJUDGED, "reason": reason},
+        row=CandidateIdRow,
+    )
+
+
 def ring_pending(stalled_s: float) -> Query[LeaseId]:
-    """Leases whose measurements wait for a verdict too long; marks them as rung."""
+    """Leases whose measurements wait for a verdict too long; marks them as rung. After each retry
+    they wait four times as long: what kills one worker shall not kill all of them all the time.
+    """
     return Query(
         sql="""
             WITH rung AS (
                 UPDATE measurement SET rung_at = now()
                 WHERE verdict = 'pending'
-                  AND rung_at < now() - make_interval(secs => %(stalled_s)s)
+                  AND rung_at < now() - make_interval(secs => %(stalled_s)s * 4 ^ retries)
                 RETURNING lease_id
             )
             SELECT DISTINCT lease_id FROM rung
@@ -251,4 +308,34 @@ def measured(
             "key": workload_key,
         },
         row=CandidateIdRow,
+    )
+
+
+def reported(workload_key: str, device_class: DeviceClass) -> Query[ReportedRow]:
+    """Every candidate that a class can run and that is not denied to it, measured or not."""
+    return Query(
+        sql="""
+            SELECT c.candidate_id, (
+                SELECT count(DISTINCT m.identity_id) FROM measurement m
+                WHERE m.candidate_id = c.candidate_id AND m.device_class = %(class)s
+                  AND m.verdict IN ('pending', 'verified')) AS identities
+            FROM tuning_job j
+            JOIN space_point p ON p.job_id = j.id
+            JOIN candidate c ON c.candidate_id = p.candidate_id
+            WHERE j.workload_key = %(key)s AND j.kind = %(kind)s
+              AND j.space = space_of(%(kind)s, %(device_id)s)
+              AND c.state <> 'failed' AND c.requires <@ %(features)s::text[]
+              AND NOT EXISTS (
+                SELECT FROM denied d
+                WHERE d.artifact_sha256 = c.artifact_sha256
+                  AND d.device_class = %(class)s AND d.denied)
+        """,
+        parameters={
+            "key": workload_key,
+            "class": str(device_class),
+            "kind": device_class.target.kind,
+            "device_id": device_class.device_id,
+            "features": list(device_class.target.features),
+        },
+        row=ReportedRow,
     )

@@ -32,7 +32,9 @@ class ProbeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowthRow:
-    """Verified measurements now, and when a model was last trained."""
+    """Verified measurements now, and when a model was last trained; of the latter those that are
+    still there, so that what is removed for its age does not put off the next training.
+    """
 
     measurements: int
     trained_with: int
@@ -60,8 +62,12 @@ def growth() -> Query[GrowthRow]:
         sql="""
             SELECT (SELECT count(*) FROM measurement
                     WHERE outcome = 'ok' AND verdict = 'verified') AS measurements,
-                   coalesce((SELECT measurements FROM cost_model
-                             ORDER BY version DESC LIMIT 1), 0) AS trained_with
+                   coalesce((
+                       SELECT least(measurements, (
+                           SELECT count(*) FROM measurement
+                           WHERE outcome = 'ok' AND verdict = 'verified'
+                             AND created_at <= trained_at))
+                       FROM cost_model ORDER BY version DESC LIMIT 1), 0) AS trained_with
         """,
         row=GrowthRow,
     )

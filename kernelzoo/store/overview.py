@@ -45,6 +45,7 @@ class ClassRow:
     logical_cores: int
     gpu_vendor: str
     gpu_architecture: str
+    engines: list[str]
     identities: int
     total: int
 
@@ -69,15 +70,17 @@ def totals(recent_s: float) -> Query[TotalsRow]:
     return Query(
         sql="""
             SELECT (SELECT count(*) FROM workload) AS workloads,
-                   (SELECT count(DISTINCT device_class) FROM agent_session) AS device_classes,
+                   (SELECT count(*) FROM device_class) AS device_classes,
                    (SELECT count(*) FROM device) AS devices,
                    (SELECT count(DISTINCT identity_id) FROM lease
                     WHERE created_at > now() - make_interval(secs => %(recent_s)s))
                        AS agents_recent,
                    (SELECT count(*) FROM zoo_entry WHERE state = 'confirmed') AS confirmed,
                    (SELECT count(*) FROM zoo_entry WHERE state = 'provisional') AS provisional,
-                   (SELECT count(*) FROM tuning_job WHERE state = 'waiting') AS jobs_unplanned,
-                   (SELECT count(*) FROM candidate WHERE state = 'waiting') AS candidates_waiting
+                   (SELECT count(*) FROM tuning_job
+                    WHERE state = 'waiting' AND cancelled_at IS NULL) AS jobs_unplanned,
+                   (SELECT count(*) FROM candidate
+                    WHERE state = 'waiting' AND is_wanted(candidate_id)) AS candidates_waiting
         """,
         parameters={"recent_s": recent_s},
         row=TotalsRow,
@@ -107,14 +110,12 @@ def classes(device: str, limit: int) -> Query[ClassRow]:
     """
     return Query(
         sql="""
-            SELECT s.device_class, d.cpu_architecture, d.logical_cores, d.gpu_vendor,
-                   d.gpu_architecture, count(DISTINCT s.identity_id) AS identities,
-                   count(*) OVER () AS total
-            FROM agent_session s JOIN device d ON d.device_id = s.device_id
-            WHERE strpos(lower(concat_ws(' ', s.device_class, d.cpu_architecture, d.gpu_vendor,
+            SELECT c.device_class, d.cpu_architecture, d.logical_cores, d.gpu_vendor,
+                   d.gpu_architecture, c.engines, c.identities, count(*) OVER () AS total
+            FROM device_class c JOIN device d ON d.device_id = c.device_id
+            WHERE strpos(lower(concat_ws(' ', c.device_class, d.cpu_architecture, d.gpu_vendor,
                                          d.gpu_architecture, d.gpu_model)), lower(%(device)s)) > 0
-            GROUP BY s.device_class, d.device_id
-            ORDER BY identities DESC, s.device_class LIMIT %(limit)s
+            ORDER BY c.identities DESC, c.device_class LIMIT %(limit)s
         """,
         parameters={"device": device, "limit": limit},
         row=ClassRow,

@@ -10,6 +10,11 @@ RECENT = 32
 """Measurements of a candidate on a class that are looked at: the latest. It bounds what a poll
 costs on a class that many thousands have measured."""
 
+CREDIBLE = 0.34
+"""Share of the networks whose times of a kernel are as fast as the one that it is ranked by, once
+twice the cover have measured it; till then the fastest ranks. Liars bury no kernel by calling it
+slow, unless they are two thirds of those who measured it, nor make one lead for long."""
+
 PRESENT = 100
 """Identities of a class that are told apart by number."""
 
@@ -38,11 +43,16 @@ class ProspectRow:
     """A candidate of a job as one identity may be lent it.
 
     `mine`: this identity has reported it, and that stands. `again`: it has, but is to measure it
-    again in its browser of today. `held`: it is on an open lease of this identity. Of the others of
-    its class, `answered` have reported it, `lent` hold it on open leases, and `known_by` have a
-    verified time. `relative_time` is the median over the class of what each found at best, of two
-    the lower. `similar`: 0 where it is served to the same device with another ρ, 1 where to
-    devices of the same architecture, else null.
+    again in its browser of today. `held`: it is on an open lease of this identity.
+
+    The others of its class are counted by network, the operator's agents each: `answered` have a
+    report that counts, `lent` hold it on an open lease that was heard of lately or wait for the
+    verdict on it, and `known_by` have a verified time. `relative_time` is the fastest that is
+    credible (`CREDIBLE`).
+
+    `champion`: it is what the class is served; `contender`: the class's times put it before that,
+    and too few have reported it. `similar`: 0 where it is served to the same device with another ρ,
+    1 where to devices of the same architecture, else null.
     """
 
     candidate_id: str
@@ -55,6 +65,7 @@ class ProspectRow:
     known_by: int
     relative_time: float | None
     champion: bool
+    contender: bool
     similar: int | None
 
 
@@ -69,16 +80,19 @@ def lock_class(device_class: DeviceClass) -> Statement:
 
 
 def borrower(identity_id: UUID, device_class: DeviceClass, session_s: int) -> Query[BorrowerRow]:
+    """No row for an identity that was erased."""
     return Query(
         sql="""
             SELECT i.valid_in_row, (
-                SELECT count(DISTINCT s.identity_id) FROM (
+                SELECT count(DISTINCT CASE WHEN other.operated THEN other.id::text
+                                           ELSE other.network END)
+                FROM (
                     SELECT identity_id FROM agent_session
                     WHERE device_class = %(class)s
                       AND created_at > now() - make_interval(secs => %(session_s)s)
                     ORDER BY created_at DESC LIMIT %(present)s
-                ) s) AS sharers
-            FROM identity i WHERE i.id = %(identity)s::uuid
+                ) s JOIN identity other ON other.id = s.identity_id) AS sharers
+            FROM identity i WHERE i.id = %(identity)s::uuid AND i.erased_at IS NULL
         """,
         parameters={
             "identity": str(identity_id),
@@ -94,8 +108,9 @@ def next_job(
     identity_id: UUID, device_class: DeviceClass, after_id: int, application_id: int | None = None
 ) -> Query[JobRow]:
     """The oldest job after `after_id`, of the space of its device, in which an identity may have
-    anything to do: its share, or what is served since it did that. A share is done with a ballot,
-    where there is anything to vote for: a page that was closed before its own is asked again.
+    anything to do: its share, or what is served since it did that or contends with it. A share is
+    done with a ballot, where there is anything to vote for: a page that was closed before its own
+    is asked again.
 
     Nothing is lent before the job's reference kernel is compiled, so that relative times of one
     job share their base.
@@ -121,22 +136,24 @@ def next_job(
                             AND of.job_id = j.id AND m.outcome = 'ok')))
                 ) share
                 WHERE j.kind = %(kind)s AND j.space = space_of(%(kind)s, %(device_id)s)
-                  AND j.state = 'planned' AND j.id > %(after)s
+                  AND j.state = 'planned' AND j.cancelled_at IS NULL AND j.id > %(after)s
                   AND is_for(%(application)s, j.workload_key)
+                  AND %(class)s NOT IN (SELECT skipping(j.workload_key))
                   AND (share.closed_at IS NULL OR EXISTS (
                     SELECT FROM zoo_entry e
+                    CROSS JOIN LATERAL unnest(
+                        e.contenders || CASE WHEN e.published_at > share.closed_at
+                                             THEN ARRAY[e.candidate_id] END) AS asked (id)
                     WHERE e.workload_key = j.workload_key AND e.device_class = %(class)s
-                      AND e.state <> 'retired' AND e.published_at > share.closed_at
+                      AND e.state <> 'retired'
                       AND NOT EXISTS (
                         SELECT FROM measurement m JOIN lease l ON l.id = m.lease_id
                         WHERE m.identity_id = %(identity)s::uuid AND m.device_class = %(class)s
-                          AND m.candidate_id = e.candidate_id AND NOT is_outdated(l.session_id))))
+                          AND m.candidate_id = asked.id AND NOT is_outdated(l.session_id))))
             )
             SELECT open.id AS job_id, open.workload_key, reference.candidate_id AS reference_id,
                    open.closed_at IS NOT NULL AS closed
-            FROM open CROSS JOIN LATERAL
-                default_kernel(open.workload_key, %(kind)s, %(device_id)s, %(features)s::text[])
-                AS reference
+            FROM open CROSS JOIN LATERAL default_kernel(open.workload_key, %(class)s) AS reference
             WHERE reference.job_id = open.id AND reference.state = 'compiled'
             ORDER BY open.id LIMIT 1
         """,
@@ -149,9 +166,14 @@ def next_job(
     )
 
 
-def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Query[ProspectRow]:
+def prospects(
+    job_id: int, identity_id: UUID, device_class: DeviceClass, *, cover: int, believed_s: float
+) -> Query[ProspectRow]:
     """The candidates of a job that the device's features can run, that did not fail to compile and
     are not denied to the class, in the order in which the class is to measure them.
+
+    A report of a stranger counts once it is verified, and holds its candidate like an open lease
+    until its first verdict is due; the operator's agents are believed before.
 
     Under a newer major version of its engine an identity measures the champion, the default kernel
     and those of its own ballot again; what else it has measured stands.
@@ -174,7 +196,7 @@ def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Quer
                     WHERE d.artifact_sha256 = c.artifact_sha256
                       AND d.device_class = %(class)s AND d.denied)
             ), champion AS MATERIALIZED (
-                SELECT e.candidate_id FROM job JOIN zoo_entry e
+                SELECT e.candidate_id, e.contenders FROM job JOIN zoo_entry e
                   ON e.workload_key = job.workload_key
                  AND e.device_class = %(class)s AND e.state <> 'retired'
             ), outdated AS MATERIALIZED (
@@ -195,49 +217,78 @@ def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Quer
                   AND (m.candidate_id = l.reference_id
                        OR m.candidate_id IN (SELECT candidate_id FROM repeated))
             ), own AS MATERIALIZED (
-                SELECT m.candidate_id, m.identity_id, m.verdict, m.relative_time,
+                SELECT m.candidate_id, m.identity_id, m.verdict, m.retries, m.relative_time,
                        (m.lease_id, m.candidate_id) NOT IN (
                            SELECT lease_id, candidate_id FROM stale) AS stands
                 FROM space JOIN measurement m ON m.candidate_id = space.candidate_id
                  AND m.identity_id = %(identity)s::uuid AND m.device_class = %(class)s
             ), reported AS MATERIALIZED (
-                SELECT candidate_id, identity_id, verdict, relative_time FROM own WHERE stands
+                SELECT candidate_id, identity_id, verdict, retries, relative_time
+                FROM own WHERE stands
                 UNION ALL
-                SELECT space.candidate_id, m.identity_id, m.verdict, m.relative_time
+                SELECT space.candidate_id, m.identity_id, m.verdict, m.retries, m.relative_time
                 FROM space CROSS JOIN LATERAL (
-                    SELECT identity_id, verdict, relative_time FROM measurement
+                    SELECT identity_id, verdict, retries, relative_time FROM measurement
                     WHERE candidate_id = space.candidate_id AND device_class = %(class)s
                     ORDER BY created_at DESC LIMIT %(recent)s
                 ) m
                 WHERE m.identity_id <> %(identity)s::uuid
-            ), found AS (
-                SELECT candidate_id, identity_id,
-                       min(relative_time) FILTER (
-                           WHERE verdict IN ('pending', 'verified')) AS relative_time,
-                       bool_or(verdict IN ('pending', 'verified')) AS counts,
-                       bool_or(verdict = 'verified' AND relative_time IS NOT NULL) AS known
-                FROM reported GROUP BY candidate_id, identity_id
-            ), known AS (
-                SELECT candidate_id,
-                       bool_or(identity_id = %(identity)s::uuid) AS mine,
-                       count(*) FILTER (
-                           WHERE counts AND identity_id <> %(identity)s::uuid) AS answered,
-                       count(*) FILTER (
-                           WHERE known AND identity_id <> %(identity)s::uuid) AS known_by,
-                       percentile_disc(0.5) WITHIN GROUP (ORDER BY relative_time) AS relative_time
-                FROM found GROUP BY candidate_id
-            ), borrowed AS (
-                SELECT i.candidate_id,
-                       bool_or(l.identity_id = %(identity)s::uuid) AS held,
-                       count(DISTINCT l.identity_id) FILTER (
-                           WHERE l.identity_id <> %(identity)s::uuid) AS lent
+            ), borrowing AS MATERIALIZED (
+                SELECT i.candidate_id, l.identity_id,
+                       coalesce((SELECT max(m.created_at) FROM measurement m
+                                 WHERE m.lease_id = l.id), l.created_at)
+                       > now() - make_interval(secs => %(believed_s)s) AS believed
                 FROM lease l JOIN lease_item i ON i.lease_id = l.id
                 WHERE l.device_class = %(class)s AND l.job_id = %(job_id)s
                   AND NOT l.answered AND l.expires_at > now()
                   AND NOT EXISTS (
                     SELECT FROM measurement m
                     WHERE m.lease_id = l.id AND m.candidate_id = i.candidate_id)
-                GROUP BY i.candidate_id
+            ), voice AS MATERIALIZED (
+                SELECT id, operated, id = %(identity)s::uuid AS own,
+                       CASE WHEN operated THEN id::text ELSE network END AS name
+                FROM identity
+                WHERE id IN (SELECT identity_id FROM reported
+                             UNION SELECT identity_id FROM borrowing)
+            ), found AS MATERIALIZED (
+                SELECT r.candidate_id, v.name,
+                       bool_or(v.own) AS mine,
+                       min(r.relative_time) FILTER (
+                           WHERE r.verdict = 'verified'
+                              OR r.verdict = 'pending' AND (v.own OR v.operated)
+                       ) AS relative_time,
+                       coalesce(bool_or(
+                           r.verdict = 'verified' OR r.verdict = 'pending' AND v.operated
+                       ) FILTER (WHERE NOT v.own), false) AS counts,
+                       coalesce(bool_or(
+                           r.verdict = 'verified' AND r.relative_time IS NOT NULL
+                       ) FILTER (WHERE NOT v.own), false) AS known,
+                       coalesce(bool_or(
+                           r.verdict = 'pending' AND r.retries = 0
+                       ) FILTER (WHERE NOT v.own), false) AS waits
+                FROM reported r JOIN voice v ON v.id = r.identity_id
+                GROUP BY r.candidate_id, v.name
+            ), known AS (
+                SELECT candidate_id, bool_or(mine) AS mine,
+                       count(*) FILTER (WHERE counts) AS answered,
+                       count(*) FILTER (WHERE known) AS known_by,
+                       CASE WHEN count(relative_time) < 2 * %(cover)s THEN min(relative_time)
+                            ELSE percentile_disc(%(credible)s)
+                                 WITHIN GROUP (ORDER BY relative_time) END AS relative_time
+                FROM found GROUP BY candidate_id
+            ), holding AS (
+                SELECT b.candidate_id, v.name, v.own
+                FROM borrowing b JOIN voice v ON v.id = b.identity_id
+                WHERE v.own OR b.believed
+                UNION
+                SELECT candidate_id, name, false FROM found WHERE waits
+            ), borrowed AS (
+                SELECT h.candidate_id, bool_or(h.own) AS held,
+                       count(DISTINCT h.name) FILTER (
+                           WHERE NOT h.own AND f.counts IS NOT TRUE) AS lent
+                FROM holding h
+                LEFT JOIN found f ON f.candidate_id = h.candidate_id AND f.name = h.name
+                GROUP BY h.candidate_id
             ), served AS (
                 SELECT e.candidate_id,
                        min((theirs.device_id <> ours.device_id)::integer) AS nearness
@@ -260,7 +311,10 @@ def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Quer
                    coalesce(borrowed.held, false) AS held,
                    coalesce(known.answered, 0) AS answered, coalesce(borrowed.lent, 0) AS lent,
                    coalesce(known.known_by, 0) AS known_by, known.relative_time,
-                   champion.candidate_id IS NOT NULL AS champion, served.nearness AS similar
+                   champion.candidate_id IS NOT NULL AS champion,
+                   EXISTS (SELECT FROM champion c
+                           WHERE space.candidate_id = ANY (c.contenders)) AS contender,
+                   served.nearness AS similar
             FROM space
             LEFT JOIN known ON known.candidate_id = space.candidate_id
             LEFT JOIN borrowed ON borrowed.candidate_id = space.candidate_id
@@ -268,7 +322,14 @@ def prospects(job_id: int, identity_id: UUID, device_class: DeviceClass) -> Quer
             LEFT JOIN champion ON champion.candidate_id = space.candidate_id
             ORDER BY space.place, space.ordinal
         """,
-        parameters={**_of(identity_id, device_class), "job_id": job_id, "recent": RECENT},
+        parameters={
+            **_of(identity_id, device_class),
+            "job_id": job_id,
+            "recent": RECENT,
+            "believed_s": believed_s,
+            "cover": cover,
+            "credible": CREDIBLE,
+        },
         row=ProspectRow,
     )
 

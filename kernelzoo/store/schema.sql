@@ -25,10 +25,13 @@ CREATE TABLE tuning_job (
     created_at timestamptz NOT NULL DEFAULT now(),
     rung_at timestamptz NOT NULL DEFAULT now(),
     space text NOT NULL,
+    cancelled_at timestamptz,
     UNIQUE (workload_key, kind, space),
     CHECK ((kind = 'wasm') = (space = ''))
 );
 COMMENT ON COLUMN tuning_job.state IS 'waiting: no candidates yet; planned: its candidates are rows.';
+COMMENT ON COLUMN tuning_job.cancelled_at IS
+    'Since then nothing of it is compiled or lent; what is served stays. Null where it goes on.';
 COMMENT ON COLUMN tuning_job.rung_at IS 'When a message for this row was last sent.';
 COMMENT ON COLUMN tuning_job.space IS
     'Name of a kernelzoo.domain.gpu model for webgpu, ''any'' where none is known; '''' for wasm.';
@@ -73,6 +76,13 @@ CREATE TABLE space_point (
 COMMENT ON TABLE space_point IS 'The candidates of a job. Spaces of several GPU models share some.';
 COMMENT ON COLUMN space_point.ordinal IS 'Order of promise within the lite space; 0 is first.';
 
+CREATE FUNCTION is_wanted(candidate_id text) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (
+        SELECT FROM space_point p JOIN tuning_job j ON j.id = p.job_id
+        WHERE p.candidate_id = $1 AND j.cancelled_at IS NULL)
+$$;
+COMMENT ON FUNCTION is_wanted IS 'Whether a job that was not cancelled has this candidate.';
+
 CREATE VIEW kernel AS
     SELECT c.candidate_id, a.sha256, length(a.body) AS size_bytes, c.manifest
     FROM candidate c JOIN artifact a ON a.sha256 = c.artifact_sha256;
@@ -85,9 +95,31 @@ CREATE TABLE device (
     gpu_vendor text NOT NULL,
     gpu_architecture text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
-    gpu_model text NOT NULL
+    gpu_model text NOT NULL,
+    agents integer NOT NULL DEFAULT 0,
+    last_seen_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON COLUMN device.gpu_model IS 'Name of a kernelzoo.domain.gpu model, as of its last session.';
+COMMENT ON COLUMN device.agents IS 'Identities that have opened a session on it.';
+CREATE INDEX device_recent ON device (last_seen_at);
+
+CREATE TABLE device_class (
+    device_class text PRIMARY KEY,
+    device_id text NOT NULL REFERENCES device,
+    engines text[] NOT NULL,
+    peak_gflops double precision NOT NULL,
+    identities integer NOT NULL,
+    measurements bigint NOT NULL DEFAULT 0,
+    last_seen_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE device_class IS
+    'Classes that ran an agent, with counts of all that there ever was: what is removed for its age '
+    'or erased stays counted here, and names nobody.';
+COMMENT ON COLUMN device_class.engines IS 'The last few engines seen, each with its major version.';
+COMMENT ON COLUMN device_class.peak_gflops IS 'The largest of its sessions.';
+COMMENT ON COLUMN device_class.identities IS 'That have opened a session on it.';
+COMMENT ON COLUMN device_class.measurements IS 'That were given a verdict.';
+CREATE INDEX device_class_device ON device_class (device_id);
 
 CREATE TABLE identity (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -95,16 +127,28 @@ CREATE TABLE identity (
     operated boolean NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     valid_in_row integer NOT NULL DEFAULT 0 CHECK (valid_in_row >= 0),
-    failed_at timestamptz
+    failed_at timestamptz,
+    attested boolean NOT NULL DEFAULT false,
+    renewed_at timestamptz NOT NULL DEFAULT now(),
+    erased_at timestamptz
 );
 COMMENT ON TABLE identity IS 'One browser profile. One identity has one ballot per key.';
-COMMENT ON COLUMN identity.network IS 'Keyed hash of the network it first came from; no address is stored.';
+COMMENT ON COLUMN identity.network IS
+    'Keyed hash of the network of its latest session; no address is stored.';
 COMMENT ON COLUMN identity.operated IS 'Opened with the operator''s key: network caps do not apply.';
 COMMENT ON COLUMN identity.valid_in_row IS
     'Leases since its last one that failed a check; see kernelzoo.domain.trust.';
 COMMENT ON COLUMN identity.failed_at IS
     'When a lease of its last failed a check; in quarantine until enough in a row are valid again.';
+COMMENT ON COLUMN identity.attested IS
+    'A verifier vouched for it: it may speak for classes other than its own.';
+COMMENT ON COLUMN identity.renewed_at IS
+    'When it last opened a session and its token was replaced; one issued a day before ends.';
+COMMENT ON COLUMN identity.erased_at IS
+    'When all that it had was erased. The empty row stays for a day, so that erasing identities '
+    'does not let a network open more of them.';
 CREATE INDEX identity_network ON identity (network, created_at);
+CREATE INDEX identity_erased ON identity (erased_at) WHERE erased_at IS NOT NULL;
 
 CREATE TABLE application (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -135,6 +179,16 @@ CREATE TABLE application_job (
 );
 COMMENT ON TABLE application_job IS 'Which jobs an application asked for; several may ask for one.';
 
+CREATE TABLE application_workload (
+    application_id bigint NOT NULL REFERENCES application,
+    workload_key text NOT NULL,
+    registered_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (application_id, workload_key)
+);
+COMMENT ON TABLE application_workload IS
+    'Workloads that were new when an application registered them in a set, for a day; those that no '
+    'set and no job names any more are gone from `workload`, and still counted here.';
+
 CREATE TABLE agent_session (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     identity_id uuid NOT NULL REFERENCES identity,
@@ -146,17 +200,21 @@ CREATE TABLE agent_session (
     isolated boolean NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     probe jsonb,
-    application_id bigint REFERENCES application
+    application_id bigint REFERENCES application,
+    network text NOT NULL DEFAULT ''
 );
 COMMENT ON COLUMN agent_session.peak_gflops IS
     'Register-only limit as probed in the page: of one core for wasm, of the whole GPU for webgpu.';
 COMMENT ON COLUMN agent_session.probe IS
     'ProbeLevels or GpuProbeLevels of kernelzoo.domain.device; null where not told.';
 COMMENT ON COLUMN agent_session.application_id IS 'In whose name; null where it measures for all.';
+COMMENT ON COLUMN agent_session.network IS
+    'Keyed hash of the network it was opened from; no address is stored.';
 CREATE INDEX agent_session_device ON agent_session (device_id);
 CREATE INDEX agent_session_identity ON agent_session (identity_id, device_class);
 CREATE INDEX agent_session_recent ON agent_session (created_at);
 CREATE INDEX agent_session_class ON agent_session (device_class, created_at);
+CREATE INDEX agent_session_network ON agent_session (network, created_at);
 
 CREATE TABLE lease (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -189,6 +247,17 @@ CREATE TABLE lease_item (
 );
 COMMENT ON COLUMN lease_item.role IS 'Why it was lent; see kernelzoo.domain.lease. No agent is told.';
 
+CREATE TABLE ration (
+    day date NOT NULL,
+    scope text NOT NULL CHECK (scope IN ('class', 'key', 'network')),
+    name text NOT NULL,
+    candidates integer NOT NULL,
+    PRIMARY KEY (day, scope, name)
+);
+COMMENT ON TABLE ration IS
+    'Candidates that strangers were lent on a day (UTC) in a network, on a device class, and of a '
+    'workload on a class: each is a measurement to store.';
+
 CREATE TABLE measurement (
     lease_id bigint NOT NULL,
     candidate_id text NOT NULL,
@@ -203,17 +272,19 @@ CREATE TABLE measurement (
     detail text NOT NULL,
     verdict text NOT NULL DEFAULT 'pending'
         CONSTRAINT measurement_verdict_check
-        CHECK (verdict IN ('pending', 'verified', 'rejected', 'quarantined')),
+        CHECK (verdict IN ('pending', 'verified', 'rejected', 'quarantined', 'unjudged')),
     best_ns double precision,
     created_at timestamptz NOT NULL DEFAULT now(),
     rung_at timestamptz NOT NULL DEFAULT now(),
     relative_time double precision,
+    retries integer NOT NULL DEFAULT 0,
     PRIMARY KEY (lease_id, candidate_id),
     FOREIGN KEY (lease_id, candidate_id) REFERENCES lease_item
 );
 COMMENT ON COLUMN measurement.verdict IS
-    'rejected: its sampled entries are wrong; quarantined: right, of an identity that failed a check. '
-    'Only what is verified counts; a failure is verified as told.';
+    'rejected: its sampled entries are wrong; quarantined: right, of an identity that failed a check; '
+    'unjudged: given up, as detail tells. Only what is verified counts; a failure is verified as told.';
+COMMENT ON COLUMN measurement.retries IS 'How often judging it was begun again after it came to no end.';
 COMMENT ON COLUMN measurement.best_ns IS 'Smallest of samples_ns; null for a failure.';
 COMMENT ON COLUMN measurement.relative_time IS
     'best_ns over the smallest of reference_ns; null for a failure.';
@@ -254,6 +325,9 @@ CREATE TABLE zoo_entry (
     served boolean NOT NULL DEFAULT false,
     pooled boolean NOT NULL DEFAULT false,
     engines jsonb NOT NULL DEFAULT '[]',
+    speaks boolean NOT NULL DEFAULT false,
+    contenders text[] NOT NULL DEFAULT '{}',
+    final boolean NOT NULL DEFAULT false,
     PRIMARY KEY (workload_key, device_class, version)
 );
 COMMENT ON TABLE zoo_entry IS 'The kernel dataset of nnJIT section 5.3, with its history.';
@@ -263,6 +337,12 @@ COMMENT ON COLUMN zoo_entry.served IS 'Published as confirmed: pages were served
 COMMENT ON COLUMN zoo_entry.pooled IS 'Whether common_kernel knows of this state of the entry.';
 COMMENT ON COLUMN zoo_entry.engines IS
     'Of the counted ballots: engines, their major versions, and how many ballots of each.';
+COMMENT ON COLUMN zoo_entry.speaks IS
+    'Whether other classes are told of it; see services.aggregator.speakers. Set where it is pooled.';
+COMMENT ON COLUMN zoo_entry.contenders IS
+    'Measured faster than this by more than the noise, by too few to say so: they are lent to more.';
+COMMENT ON COLUMN zoo_entry.final IS
+    'A quorum has voted, all that the class can run is measured, and nothing contends.';
 CREATE UNIQUE INDEX zoo_entry_live ON zoo_entry (workload_key, device_class)
     WHERE state <> 'retired';
 CREATE INDEX zoo_entry_unpooled ON zoo_entry (workload_key) WHERE NOT pooled;
@@ -278,13 +358,42 @@ CREATE TABLE denied (
     evidence text NOT NULL,
     operated boolean NOT NULL,
     decided_at timestamptz NOT NULL DEFAULT now(),
+    device_wide boolean NOT NULL DEFAULT false,
     PRIMARY KEY (artifact_sha256, device_class)
 );
 COMMENT ON TABLE denied IS
     'Artifacts that a class of devices is never served or lent; and those that the operator allowed, '
     'which no crowd may deny again.';
 COMMENT ON COLUMN denied.operated IS 'Decided by the operator, not by failures that were counted.';
+COMMENT ON COLUMN denied.device_wide IS
+    'Whether other classes of the device get it as their default only where they have no other.';
 CREATE INDEX denied_class ON denied (device_class) WHERE denied;
+CREATE INDEX denied_device ON denied (split_part(device_class, ':', 1)) WHERE denied;
+
+CREATE TABLE publication (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    serial bigint NOT NULL
+);
+COMMENT ON TABLE publication IS 'One row: how far what is served has come.';
+COMMENT ON COLUMN publication.serial IS
+    'Grows with every kernel that is confirmed, retired, denied or allowed; of seconds since 1970 where '
+    'changes are rarer, so that a database that is made anew is not behind the one before.';
+
+CREATE FUNCTION publish_serial() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE publication
+    SET serial = greatest(serial + 1, extract(epoch FROM clock_timestamp())::bigint);
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER zoo_entry_confirmed AFTER INSERT ON zoo_entry
+    FOR EACH ROW WHEN (NEW.state = 'confirmed') EXECUTE FUNCTION publish_serial();
+CREATE TRIGGER zoo_entry_served AFTER UPDATE OF state ON zoo_entry
+    FOR EACH ROW WHEN (OLD.state <> NEW.state AND 'confirmed' IN (OLD.state, NEW.state))
+    EXECUTE FUNCTION publish_serial();
+CREATE TRIGGER denied_decided AFTER INSERT OR UPDATE OR DELETE ON denied
+    FOR EACH ROW EXECUTE FUNCTION publish_serial();
 
 CREATE TABLE page_failure (
     artifact_sha256 text NOT NULL REFERENCES artifact,
@@ -304,6 +413,34 @@ COMMENT ON TABLE page_failure IS
 CREATE INDEX page_failure_network ON page_failure (network, reported_at);
 CREATE INDEX page_failure_waiting ON page_failure (rung_at) WHERE NOT tallied;
 
+CREATE TABLE lost_device (
+    device_class text NOT NULL,
+    workload_key text NOT NULL REFERENCES workload ON DELETE CASCADE,
+    why text NOT NULL,
+    lost_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE lost_device IS
+    'Browsers of the operator''s fleet that were ended at a workload: their GPU no longer answered, '
+    'or they took too much memory.';
+CREATE INDEX lost_device_of ON lost_device (workload_key, device_class, lost_at);
+
+CREATE FUNCTION skipping(key text) RETURNS SETOF text LANGUAGE sql STABLE AS $$
+    SELECT device_class FROM lost_device
+    WHERE workload_key = $1 AND lost_at > now() - interval '7 days'
+    GROUP BY device_class HAVING count(*) >= 2 ORDER BY device_class
+$$;
+COMMENT ON FUNCTION skipping IS
+    'Classes that are lent nothing of a workload: two of their devices were lost at it within seven '
+    'days.';
+
+CREATE FUNCTION is_trusted(trust text, operated boolean, application_id bigint)
+    RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT $2 OR $1 = 'crowd' OR $1 = 'applications' AND $3 IS NOT NULL
+$$;
+COMMENT ON FUNCTION is_trusted IS
+    'Whether a zoo with this KERNELZOO_TRUST counts what an identity measured in a session of this '
+    'application, or of none.';
+
 CREATE FUNCTION is_denied(candidate_id text, device_class text)
     RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
@@ -318,29 +455,42 @@ CREATE FUNCTION space_of(kind text, device_id text) RETURNS text LANGUAGE sql ST
 $$;
 COMMENT ON FUNCTION space_of IS 'The space in which a device is measured; a stranger''s GPU is any.';
 
-CREATE FUNCTION default_kernel(workload_key text, kind text, device_id text, features text[])
+CREATE FUNCTION default_kernel(workload_key text, device_class text)
     RETURNS TABLE (job_id bigint, candidate_id text, state text) LANGUAGE sql STABLE AS $$
-    SELECT j.id, first.candidate_id, first.state
+    SELECT j.id, coalesce(first.candidate_id, last.candidate_id), coalesce(first.state, last.state)
     FROM tuning_job j
-    CROSS JOIN LATERAL (
+    LEFT JOIN LATERAL (
         SELECT c.candidate_id, c.state
         FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
-        WHERE p.job_id = j.id AND c.state <> 'failed' AND c.requires <@ $4
+        WHERE p.job_id = j.id AND c.state <> 'failed'
+          AND c.requires <@ string_to_array(split_part($2, ':', 3), '+')
           AND NOT EXISTS (
             SELECT FROM denied d
             WHERE d.artifact_sha256 = c.artifact_sha256 AND d.denied
-              AND split_part(d.device_class, ':', 1) = $3)
+              AND (d.device_class = $2 OR d.device_wide
+                   AND split_part(d.device_class, ':', 1) = split_part($2, ':', 1)))
         ORDER BY p.ordinal LIMIT 1
-    ) first
-    WHERE j.workload_key = $1 AND j.kind = $2 AND j.state = 'planned'
-      AND j.space IN (space_of($2, $3), 'any')
-    ORDER BY first.state <> 'compiled', j.space = 'any' LIMIT 1
+    ) first ON true
+    LEFT JOIN LATERAL (
+        SELECT c.candidate_id, c.state
+        FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
+        WHERE first.candidate_id IS NULL AND p.job_id = j.id AND c.state <> 'failed'
+          AND c.requires <@ string_to_array(split_part($2, ':', 3), '+')
+          AND NOT is_denied(c.candidate_id, $2)
+        ORDER BY p.ordinal LIMIT 1
+    ) last ON true
+    WHERE j.workload_key = $1 AND j.kind = split_part(split_part($2, ':', 3), '+', 1)
+      AND j.state = 'planned'
+      AND j.space IN ('any', space_of(split_part(split_part($2, ':', 3), '+', 1),
+                                      split_part($2, ':', 1)))
+      AND coalesce(first.candidate_id, last.candidate_id) IS NOT NULL
+    ORDER BY coalesce(first.state, last.state) <> 'compiled', j.space = 'any' LIMIT 1
 $$;
 COMMENT ON FUNCTION default_kernel IS
-    'The most promising candidate that these features can run, that did not fail and that is denied '
-    'to no class of the device: of its space, or of any GPU until its own is compiled. Leases name '
-    'it as reference, ballots are relative to it, and a device unknown to the zoo is served it once '
-    'it is compiled.';
+    'The most promising candidate that a class can run, that did not fail, is not denied to it and, '
+    'while there is another, not to its device: of its space, or of any GPU until its own is '
+    'compiled. Leases name it as reference, ballots are relative to it, and a device unknown to the '
+    'zoo is served it once it is compiled.';
 
 CREATE FUNCTION engine_major(version text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(substring($1 FROM '^[0-9]{1,6}')::integer, 0)
@@ -422,7 +572,7 @@ COMMENT ON COLUMN page_load.name IS 'A workload set or a workload''s key, as the
 CREATE VIEW coverage AS
     SELECT j.workload_key, c.device_class, coalesce(e.state, 'missing') AS state,
            coalesce(l.loads, 0) AS loads, e.relative_time, e.candidate_id
-    FROM (SELECT device_class FROM agent_session UNION SELECT device_class FROM page_load) c
+    FROM (SELECT device_class FROM device_class UNION SELECT device_class FROM page_load) c
     JOIN (SELECT DISTINCT workload_key, kind FROM tuning_job) j
       ON j.kind = split_part(split_part(c.device_class, ':', 3), '+', 1)
     LEFT JOIN zoo_entry e ON e.workload_key = j.workload_key

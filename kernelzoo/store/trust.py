@@ -14,8 +14,8 @@ from kernelzoo.store.query import Query, Statement
 class HolderRow:
     """The identity that holds a lease, with what its session claims. Rates are 0 where unknown.
 
-    `whole`: all that was lent is answered, and every control of it ran. `outdated`: it was lent
-    before the identity last failed a check.
+    `whole`: all that was lent is answered and can be judged, and every control ran. `outdated`: it
+    was lent before the identity last failed a check.
     """
 
     identity_id: UUID
@@ -34,6 +34,7 @@ class HolderRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatesRow:
+    operated: bool
     peak_gflops: float
     written_gbps: float
 
@@ -75,7 +76,8 @@ def holder(lease_id: int) -> Query[HolderRow]:
                        LEFT JOIN measurement m ON m.lease_id = item.lease_id
                            AND m.candidate_id = item.candidate_id
                        WHERE item.lease_id = l.id
-                         AND (m.lease_id IS NULL OR item.role = 'control' AND m.outcome <> 'ok')
+                         AND (m.lease_id IS NULL OR m.verdict = 'unjudged'
+                              OR item.role = 'control' AND m.outcome <> 'ok')
                    ) AS whole
             FROM lease l
             JOIN identity i ON i.id = l.identity_id
@@ -87,12 +89,15 @@ def holder(lease_id: int) -> Query[HolderRow]:
     )
 
 
-def class_rates(lease_id: int) -> Query[RatesRow]:
-    """What others claim of the lease's class: the oldest believed identity of each network."""
+def class_rates(lease_id: int, *, proven: bool) -> Query[RatesRow]:
+    """What others claim of the lease's class: the oldest `proven` identity of each network, and
+    each agent of the operator. A stranger is proven by a whole valid lease, and by a measurement of
+    this class that counts: a session alone costs nothing.
+    """
     return Query(
         sql="""
             SELECT DISTINCT ON (CASE WHEN i.operated THEN i.id::text ELSE i.network END)
-                   s.peak_gflops,
+                   i.operated, s.peak_gflops,
                    coalesce((s.probe->>'l1_gbps')::float8,
                             (s.probe->>'bandwidth_gbps')::float8, 0) AS written_gbps
             FROM lease l
@@ -101,35 +106,38 @@ def class_rates(lease_id: int) -> Query[RatesRow]:
                 AND s.device_class = l.device_class
             JOIN identity i ON i.id = s.identity_id
             WHERE l.id = %(lease_id)s AND i.failed_at IS NULL AND i.id <> own.id
-              AND (i.operated OR i.network <> own.network)
+              AND (i.operated OR i.network <> own.network AND (
+                   NOT %(proven)s OR i.valid_in_row > 0
+                   AND EXISTS (SELECT FROM measurement m
+                               WHERE m.identity_id = i.id AND m.device_class = l.device_class
+                                 AND m.outcome = 'ok' AND m.verdict = 'verified')))
             ORDER BY CASE WHEN i.operated THEN i.id::text ELSE i.network END,
                      i.created_at, i.id, s.id DESC
         """,
-        parameters={"lease_id": lease_id},
+        parameters={"lease_id": lease_id, "proven": proven},
         row=RatesRow,
     )
 
 
 def class_reference(lease_id: int) -> Query[TimeRow]:
-    """The best time of the lease's reference kernel on its class, by other network; from the first
-    leases of it, which later ones cannot push out.
+    """The best time of the lease's reference kernel on its class, by agent of the operator; from
+    the first leases of it.
     """
     return Query(
         sql="""
             SELECT min(ns) AS best_ns
             FROM lease l
-            JOIN identity own ON own.id = l.identity_id
             CROSS JOIN LATERAL (
-                SELECT id, identity_id FROM lease
-                WHERE reference_id = l.reference_id AND device_class = l.device_class
-                ORDER BY id LIMIT 256
+                SELECT o.id, o.identity_id FROM lease o
+                JOIN identity i ON i.id = o.identity_id AND i.operated
+                WHERE o.reference_id = l.reference_id AND o.device_class = l.device_class
+                  AND o.identity_id <> l.identity_id
+                ORDER BY o.id LIMIT 256
             ) o
-            JOIN identity i ON i.id = o.identity_id
             JOIN measurement m ON m.lease_id = o.id AND m.verdict = 'verified'
             CROSS JOIN LATERAL unnest(m.reference_ns) AS ns
-            WHERE l.id = %(lease_id)s AND i.id <> own.id
-              AND (i.operated OR i.network <> own.network)
-            GROUP BY CASE WHEN i.operated THEN i.id::text ELSE i.network END
+            WHERE l.id = %(lease_id)s
+            GROUP BY o.identity_id
         """,
         parameters={"lease_id": lease_id},
         row=TimeRow,

@@ -1,6 +1,7 @@
 """Workloads and their tuning jobs."""
 
 from dataclasses import dataclass
+from typing import LiteralString
 
 from kernelzoo.domain.gpu import first_space
 from kernelzoo.domain.target import TargetKind
@@ -19,7 +20,9 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress:
-    """Counts of candidates, of accepted measurements by any agent, and of ballots."""
+    """Counts of candidates, of accepted measurements by any agent, of ballots, of live entries of
+    the zoo and of those whose vote is final. `total` counts jobs without the limit.
+    """
 
     id: int
     workload_key: str
@@ -36,7 +39,11 @@ class JobProgress:
     measurements: int
     agents: int
     ballots: int
+    skipped_by: list[str]
     best_ns: float | None
+    entries: int
+    final: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +54,16 @@ class JobId:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadRow:
     workload_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRow:
+    """A workload of a set. `serial`: how far what the zoo serves had come before any other row was
+    read.
+    """
+
+    workload_key: str
+    serial: int
 
 
 def register_workload(workload: Workload) -> Statement:
@@ -83,6 +100,7 @@ def open_jobs_for(device_id: str) -> Query[JobId]:
             SELECT j.workload_key, j.kind, d.gpu_model
             FROM tuning_job j JOIN device d ON d.device_id = %(device_id)s
             WHERE j.kind = 'webgpu' AND j.space = %(first)s AND j.state = 'planned'
+              AND j.cancelled_at IS NULL
               AND NOT EXISTS (
                 SELECT FROM tuning_job o
                 WHERE o.workload_key = j.workload_key AND o.kind = j.kind
@@ -98,9 +116,35 @@ def open_jobs_for(device_id: str) -> Query[JobId]:
 
 def job(job_id: int) -> Query[JobRow]:
     return Query(
-        sql="SELECT id, workload_key, kind, space, state FROM tuning_job WHERE id = %(id)s",
+        sql="""
+            SELECT id, workload_key, kind, space,
+                   CASE WHEN cancelled_at IS NULL THEN state ELSE 'cancelled' END AS state
+            FROM tuning_job WHERE id = %(id)s
+        """,
         parameters={"id": job_id},
         row=JobRow,
+    )
+
+
+def resume_jobs(workload_key: str, kind: TargetKind) -> Statement:
+    """Those that were cancelled go on: of every space."""
+    return Statement(
+        sql="""
+            UPDATE tuning_job SET cancelled_at = NULL
+            WHERE workload_key = %(key)s AND kind = %(kind)s AND cancelled_at IS NOT NULL
+        """,
+        parameters={"key": workload_key, "kind": kind},
+    )
+
+
+def cancel_job(job_id: int) -> Statement:
+    """What is lent already may still be reported."""
+    return Statement(
+        sql="""
+            UPDATE tuning_job SET cancelled_at = now()
+            WHERE id = %(id)s AND cancelled_at IS NULL
+        """,
+        parameters={"id": job_id},
     )
 
 
@@ -123,7 +167,8 @@ def ring_jobs(stalled_s: float) -> Query[JobId]:
     return Query(
         sql="""
             UPDATE tuning_job SET rung_at = now()
-            WHERE state = 'waiting' AND rung_at < now() - make_interval(secs => %(stalled_s)s)
+            WHERE state = 'waiting' AND cancelled_at IS NULL
+              AND rung_at < now() - make_interval(secs => %(stalled_s)s)
             RETURNING id
         """,
         parameters={"stalled_s": stalled_s},
@@ -139,6 +184,7 @@ def progress(
     space: str | None = None,
     asked_by: int | None = None,
     limit: int | None = None,
+    offset: int = 0,
 ) -> Query[JobProgress]:
     """Progress of the jobs that have these properties, newest first; of all jobs without any.
 
@@ -146,7 +192,9 @@ def progress(
     """
     return Query(
         sql="""
-            SELECT j.id, j.workload_key, j.kind, j.space, j.state, j.detail, w.flops,
+            SELECT j.id, j.workload_key, j.kind, j.space,
+                   CASE WHEN j.cancelled_at IS NULL THEN j.state ELSE 'cancelled' END AS state,
+                   j.detail, w.flops,
                    count(c.candidate_id) AS candidates,
                    count(*) FILTER (WHERE c.state = 'compiled') AS compiled,
                    count(*) FILTER (WHERE c.state = 'failed') AS failed,
@@ -159,9 +207,23 @@ def progress(
                        AND split_part(split_part(b.device_class, ':', 3), '+', 1) = j.kind
                        AND space_of(j.kind, split_part(b.device_class, ':', 1)) = j.space)
                        AS ballots,
-                   min(m.best_ns) AS best_ns
+                   ARRAY(SELECT s FROM skipping(j.workload_key) s
+                         WHERE split_part(split_part(s, ':', 3), '+', 1) = j.kind
+                           AND space_of(j.kind, split_part(s, ':', 1)) = j.space) AS skipped_by,
+                   min(m.best_ns) AS best_ns,
+                   (SELECT count(*) FROM zoo_entry e
+                    WHERE e.workload_key = j.workload_key AND e.state <> 'retired'
+                      AND split_part(split_part(e.device_class, ':', 3), '+', 1) = j.kind
+                      AND space_of(j.kind, split_part(e.device_class, ':', 1)) = j.space)
+                       AS entries,
+                   (SELECT count(*) FROM zoo_entry e
+                    WHERE e.workload_key = j.workload_key AND e.state <> 'retired' AND e.final
+                      AND split_part(split_part(e.device_class, ':', 3), '+', 1) = j.kind
+                      AND space_of(j.kind, split_part(e.device_class, ':', 1)) = j.space)
+                       AS final,
+                   j.total
             FROM (
-                SELECT * FROM tuning_job j
+                SELECT *, count(*) OVER () AS total FROM tuning_job j
                 WHERE (%(id)s::bigint IS NULL OR j.id = %(id)s)
                   AND (%(key)s::text IS NULL OR j.workload_key = %(key)s)
                   AND (%(kind)s::text IS NULL OR j.kind = %(kind)s)
@@ -169,7 +231,7 @@ def progress(
                   AND (%(asked_by)s::bigint IS NULL OR EXISTS (
                     SELECT FROM application_job a
                     WHERE a.application_id = %(asked_by)s AND a.job_id = j.id))
-                ORDER BY j.id DESC LIMIT %(limit)s
+                ORDER BY j.id DESC LIMIT %(limit)s OFFSET %(offset)s
             ) j
             JOIN workload w ON w.key = j.workload_key
             LEFT JOIN space_point p ON p.job_id = j.id
@@ -182,7 +244,8 @@ def progress(
                 FROM measurement m JOIN lease l ON l.id = m.lease_id
                 WHERE m.candidate_id = c.candidate_id AND l.job_id = j.id
             ) m ON true
-            GROUP BY j.id, j.workload_key, j.kind, j.space, j.state, j.detail, w.flops
+            GROUP BY j.id, j.workload_key, j.kind, j.space, j.state, j.cancelled_at, j.detail,
+                     j.total, w.flops
             ORDER BY j.id DESC
         """,
         parameters={
@@ -192,14 +255,46 @@ def progress(
             "space": space,
             "asked_by": asked_by,
             "limit": limit,
+            "offset": offset,
         },
         row=JobProgress,
     )
 
 
-def clear_set(name: str) -> Statement:
+def lock_workloads(*, alone: bool) -> Statement:
+    """Until the transaction ends. Who registers workloads shares it; who may remove some is
+    `alone`, lest one be registered and removed at once.
+    """
+    sql: LiteralString = "SELECT pg_advisory_xact_lock_shared(hashtextextended('workloads', 5))"
+    if alone:
+        sql = "SELECT pg_advisory_xact_lock(hashtextextended('workloads', 5))"
+    return Statement(sql=sql)
+
+
+def clear_set(name: str) -> Query[WorkloadRow]:
+    """What was in it."""
+    return Query(
+        sql="DELETE FROM workload_set WHERE name = %(name)s RETURNING workload_key",
+        parameters={"name": name},
+        row=WorkloadRow,
+    )
+
+
+def release_workloads(workload_keys: list[str]) -> Statement:
+    """Removes those of them that nothing names any more."""
     return Statement(
-        sql="DELETE FROM workload_set WHERE name = %(name)s", parameters={"name": name}
+        sql="""
+            DELETE FROM workload w
+            WHERE w.key = ANY (%(keys)s)
+              AND NOT EXISTS (SELECT FROM workload_set s WHERE s.workload_key = w.key)
+              AND NOT EXISTS (SELECT FROM tuning_job j WHERE j.workload_key = w.key)
+              AND NOT EXISTS (SELECT FROM candidate c WHERE c.workload_key = w.key)
+              AND NOT EXISTS (SELECT FROM ballot b WHERE b.workload_key = w.key)
+              AND NOT EXISTS (SELECT FROM zoo_entry e WHERE e.workload_key = w.key)
+              AND NOT EXISTS (SELECT FROM page_failure f WHERE f.workload_key = w.key)
+              AND NOT EXISTS (SELECT FROM common_kernel k WHERE k.workload_key = w.key)
+        """,
+        parameters={"keys": workload_keys},
     )
 
 
@@ -213,18 +308,18 @@ def add_to_set(name: str, position: int, workload_key: str) -> Statement:
     )
 
 
-def workloads_of(name: str) -> Query[WorkloadRow]:
+def workloads_of(name: str) -> Query[MemberRow]:
     """The workloads of a set in order. A workload key is a set of itself and of the workload that
     is the same but for constant weights, as a page knows only when it runs which of them it wants.
     """
     return Query(
         sql="""
-            SELECT workload_key FROM (
+            SELECT workload_key, (SELECT serial FROM publication) AS serial FROM (
                 SELECT workload_key, position FROM workload_set WHERE name = %(name)s
                 UNION ALL
                 SELECT key, length(key) FROM workload WHERE key IN (%(name)s, %(constant)s)
             ) AS members ORDER BY position
         """,
         parameters={"name": name, "constant": f"{name}{CONSTANT_WEIGHTS}"},
-        row=WorkloadRow,
+        row=MemberRow,
     )

@@ -24,13 +24,14 @@ class LiveEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRow:
-    """An entry of a key, live or retired."""
+    """An entry of a key, live or retired. `served`: pages were given it while it lived."""
 
     workload_key: str
     version: int
     candidate_id: str
     state: str
     ballots: int
+    served: bool
     published_at: datetime
 
 
@@ -81,6 +82,8 @@ class EntryRow:
     relative_time: float
     engines: list[dict[str, object]]
     reason: str
+    contenders: list[str]
+    final: bool
     best_ns: float | None
 
     def artifact_manifest(self) -> ArtifactManifest:
@@ -98,14 +101,27 @@ def live_entry(workload_key: str, device_class: str) -> Query[LiveEntry]:
     )
 
 
+def confirmed_elsewhere(workload_key: str, device_class: str) -> Query[CandidateIdRow]:
+    """What other classes that speak for this one serve."""
+    return Query(
+        sql="""
+            SELECT DISTINCT candidate_id FROM zoo_entry
+            WHERE workload_key = %(key)s AND device_class <> %(class)s
+              AND state = 'confirmed' AND speaks
+        """,
+        parameters={"key": workload_key, "class": device_class},
+        row=CandidateIdRow,
+    )
+
+
 def default_of(workload_key: str, device_class: DeviceClass) -> Query[CandidateIdRow]:
     """The kernel that relative times of this key are relative to."""
     return Query(
         sql="""
             SELECT candidate_id
-            FROM default_kernel(%(key)s, %(kind)s, %(device_id)s, %(features)s::text[])
+            FROM default_kernel(%(key)s, %(class)s)
         """,
-        parameters={"key": workload_key, **_of_class(device_class)},
+        parameters={"key": workload_key, "class": str(device_class)},
         row=CandidateIdRow,
     )
 
@@ -135,10 +151,11 @@ def publish(
         sql="""
             INSERT INTO zoo_entry (workload_key, device_class, version, candidate_id, state,
                                    ballots, weight, total_weight, relative_time, engines,
-                                   reason, served)
+                                   reason, served, contenders, final)
             SELECT %(key)s, %(class)s, coalesce(max(version), 0) + 1, %(candidate)s, %(state)s,
                    %(ballots)s, %(weight)s, %(total_weight)s, %(relative_time)s,
-                   %(engines)s::jsonb, %(reason)s, %(state)s::text = 'confirmed'
+                   %(engines)s::jsonb, %(reason)s, %(state)s::text = 'confirmed',
+                   %(contenders)s::text[], %(final)s
             FROM zoo_entry WHERE workload_key = %(key)s AND device_class = %(class)s
         """,
         parameters={
@@ -157,7 +174,8 @@ def update_evidence(workload_key: str, device_class: str, evidence: Evidence) ->
         sql="""
             UPDATE zoo_entry SET ballots = %(ballots)s, weight = %(weight)s,
                    total_weight = %(total_weight)s, relative_time = %(relative_time)s,
-                   engines = %(engines)s::jsonb, pooled = false
+                   engines = %(engines)s::jsonb, contenders = %(contenders)s::text[],
+                   final = %(final)s, pooled = false
             WHERE workload_key = %(key)s AND device_class = %(class)s AND state <> 'retired'
         """,
         parameters={
@@ -175,6 +193,8 @@ def _evidence(evidence: Evidence) -> dict[str, Parameter]:
         "total_weight": evidence.total_weight,
         "relative_time": evidence.relative_time,
         "engines": msgspec.json.encode(evidence.engines).decode(),
+        "contenders": list(evidence.contenders),
+        "final": evidence.final,
     }
 
 
@@ -191,7 +211,7 @@ def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedR
             JOIN workload w ON w.key = asked.key
             LEFT JOIN LATERAL (
                 SELECT kernel.candidate_id, to_jsonb(kernel) AS described
-                FROM default_kernel(w.key, %(kind)s, %(device_id)s, %(features)s::text[]) d
+                FROM default_kernel(w.key, %(class)s) d
                 JOIN kernel ON kernel.candidate_id = d.candidate_id
             ) f ON true
             LEFT JOIN zoo_entry e ON e.workload_key = w.key AND e.device_class = %(class)s
@@ -204,29 +224,16 @@ def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedR
                 kernel_time(coalesce(e.candidate_id, f.candidate_id), %(class)s) t
             ORDER BY asked.position
         """,
-        parameters={
-            "keys": workload_keys,
-            "class": str(device_class),
-            **_of_class(device_class),
-        },
+        parameters={"keys": workload_keys, "class": str(device_class)},
         row=ServedRow,
     )
-
-
-def _of_class(device_class: DeviceClass) -> dict[str, Parameter]:
-    """What `default_kernel` depends on besides the workload."""
-    return {
-        "kind": device_class.target.kind,
-        "device_id": device_class.device_id,
-        "features": list(device_class.target.features),
-    }
 
 
 def versions(device_class: str) -> Query[VersionRow]:
     """Every entry that there ever was for the keys of a class, in order."""
     return Query(
         sql="""
-            SELECT workload_key, version, candidate_id, state, ballots, published_at
+            SELECT workload_key, version, candidate_id, state, ballots, served, published_at
             FROM zoo_entry WHERE device_class = %(class)s ORDER BY workload_key, version
         """,
         parameters={"class": device_class},
@@ -240,7 +247,8 @@ def entries(workload_key: str | None = None) -> Query[EntryRow]:
         sql="""
             SELECT e.workload_key, w.flops, e.device_class, e.version, e.state, e.published_at,
                    e.candidate_id, a.kind, c.config, a.sha256, c.manifest, e.ballots, e.weight,
-                   e.total_weight, e.relative_time, e.engines, e.reason, t.best_ns
+                   e.total_weight, e.relative_time, e.engines, e.reason, e.contenders, e.final,
+                   t.best_ns
             FROM zoo_entry e
             JOIN workload w ON w.key = e.workload_key
             JOIN candidate c ON c.candidate_id = e.candidate_id

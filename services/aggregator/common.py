@@ -6,13 +6,16 @@ by their primitive vector first, which tells those apart whose best kernels diff
 expected is the mean of the octaves by which a kernel misses the fastest of a class, and the next
 wider family counts in it as one more class: one or two classes are a narrow experience. The widest
 family is that of all classes, whatever their primitive vector.
+
+A class weighs as many voices as it has voters of its own (`services.aggregator.speakers`), and the
+share of voices that may collude is left out of the mean at both ends: however liars distribute
+their networks over classes, what they say is no further from the truth than what honest classes do.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import log2
-from statistics import fmean
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.kinship import Families
@@ -29,13 +32,19 @@ as the classes within do, it would be 1; docs/chain.md has what other numbers lo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassTime:
-    """A kernel on a class; times of one class share their unit."""
+    """A kernel on a class; times of one class share their unit.
+
+    `voices`: how much the class weighs, the same in all its times. `operated`: most of them are
+    agents of the operator's.
+    """
 
     device_class: DeviceClass
     families: Families
     candidate_id: str
     relative_time: float
     identities: int
+    voices: int
+    operated: bool
 
 
 ANY_RHO = ""
@@ -71,8 +80,14 @@ OfClass = list[ClassTime]
 ByGroup = Mapping[Group, list[OfClass]]
 
 
-def common_kernels(times: Iterable[ClassTime]) -> tuple[CommonKernel, ...]:
-    """Of each group the kernels that most of its classes have measured, the best first."""
+def common_kernels(
+    times: Iterable[ClassTime], *, liars: float, minimum: int
+) -> tuple[CommonKernel, ...]:
+    """Of each group the kernels that most of its voices have measured, the best first.
+
+    `liars`: the largest share of voices that may collude. `minimum`: voices of a group without a
+    class of the operator's, before devices are served by it.
+    """
     by_group: dict[Group, list[OfClass]] = defaultdict(list)
     for of_class in _over_the_fastest(times):
         families, rho = of_class[0].families, str(of_class[0].device_class.rho)
@@ -80,11 +95,11 @@ def common_kernels(times: Iterable[ClassTime]) -> tuple[CommonKernel, ...]:
             by_group[Group(scope=scope, family=family, rho=rho)].append(of_class)
         by_group[_everyone(of_class)].append(of_class)
     measured = {group: _measured(classes) for group, classes in by_group.items()}
-    losses = _losses(by_group, measured)
+    losses = _losses(by_group, measured, liars)
     return tuple(
         kernel
         for group in sorted(by_group)
-        if group.rho != ANY_RHO
+        if group.rho != ANY_RHO and _is_heard(by_group[group], minimum)
         for kernel in _kernels(group, measured[group], losses[group])
     )
 
@@ -98,12 +113,26 @@ def _over_the_fastest(times: Iterable[ClassTime]) -> Iterator[OfClass]:
         yield [replace(time, relative_time=time.relative_time / fastest) for time in of_class]
 
 
+def _is_heard(classes: list[OfClass], minimum: int) -> bool:
+    """`of_class[0]` stands for its class, whose times all say the same of it."""
+    return any(of_class[0].operated for of_class in classes) or _voices(classes) >= minimum
+
+
+def _voices(classes: list[OfClass]) -> int:
+    return sum(of_class[0].voices for of_class in classes)
+
+
 def _measured(classes: list[OfClass]) -> Measured:
     found: dict[str, list[ClassTime]] = defaultdict(list)
     for of_class in classes:
         for time in of_class:
             found[time.candidate_id].append(time)
-    return {each: of_it for each, of_it in found.items() if len(of_it) >= MOST * len(classes)}
+    most = MOST * _voices(classes)
+    return {each: of_it for each, of_it in found.items() if _weight(of_it) >= most}
+
+
+def _weight(times: list[ClassTime]) -> int:
+    return sum(time.voices for time in times)
 
 
 def _kernels(group: Group, measured: Measured, losses: Losses) -> list[CommonKernel]:
@@ -120,24 +149,38 @@ def _kernels(group: Group, measured: Measured, losses: Losses) -> list[CommonKer
     return sorted(kernels, key=lambda kernel: (kernel.relative_time, kernel.candidate_id))
 
 
-def _losses(by_group: ByGroup, measured: Mapping[Group, Measured]) -> Mapping[Group, Losses]:
+def _losses(
+    by_group: ByGroup, measured: Mapping[Group, Measured], liars: float
+) -> Mapping[Group, Losses]:
     """Of every group; those that others count on first."""
     losses: dict[Group, Losses] = {}
     for group in sorted(by_group, key=lambda each: len(by_group[each]), reverse=True):
         wider = _wider(group, by_group)
         before = losses[wider] if wider else {}
         losses[group] = {
-            candidate_id: _loss(found, before.get(candidate_id))
+            candidate_id: _loss(found, before.get(candidate_id), liars)
             for candidate_id, found in measured[group].items()
         }
     return losses
 
 
-def _loss(found: list[ClassTime], wider: float | None) -> float:
-    octaves = [log2(time.relative_time) for time in found]
+def _loss(found: list[ClassTime], wider: float | None, liars: float) -> float:
+    own = trimmed_mean([(log2(time.relative_time), time.voices) for time in found], liars)
     if wider is None:
-        return fmean(octaves)
-    return (sum(octaves) + WIDER * wider) / (len(octaves) + WIDER)
+        return own
+    return (len(found) * own + WIDER * wider) / (len(found) + WIDER)
+
+
+def trimmed_mean(weighted: Iterable[tuple[float, float]], share: float) -> float:
+    """Of values with weights, without `share` of the weight at each end (below one half)."""
+    ordered = sorted(weighted)
+    total = sum(weight for _, weight in ordered)
+    low, high = share * total, (1 - share) * total
+    kept_sum = below = 0.0
+    for value, weight in ordered:
+        kept_sum += value * max(0.0, min(below + weight, high) - max(below, low))
+        below += weight
+    return kept_sum / (high - low)
 
 
 def _wider(group: Group, by_group: ByGroup) -> Group | None:

@@ -29,6 +29,21 @@ AGREEING = 0.8
 time of three or more in 1 of 120 kernels at most; devices that differ know no time together."""
 
 
+CONTRADICTED_BY = 6
+"""Networks that agree, before a faster time is a fault: as many as the test of `challenge` wants
+against one voice, with a fifth of liars. Fewer could be liars who came first, called a good kernel
+slow, and would have every honest device that measures it put in quarantine. Of the operator's
+agents `KNOWN_BY` are enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What a class knows of a kernel. `certain`: so that a faster time is a fault."""
+
+    relative_time: float
+    certain: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerTime:
     """Another identity's best relative time of a control; `network` is '' for the operator's."""
@@ -37,19 +52,25 @@ class PeerTime:
     relative_time: float
 
 
-def known_time(times: Sequence[PeerTime]) -> float | None:
+def known_time(times: Sequence[PeerTime]) -> Known | None:
     """The relative time that the class agrees on; None where too few or too different are known."""
-    told = [each.relative_time for each in capped(times, of_each=1)]
+    told = capped(times)
     if len(told) < KNOWN_BY:
         return None
-    usual = median(told)
-    agreeing = sum(abs(time / usual - 1) <= FASTER for time in told)
-    return usual if agreeing >= max(KNOWN_BY, AGREEING * len(told)) else None
+    usual = median(each.relative_time for each in told)
+    agreeing = [each for each in told if abs(each.relative_time / usual - 1) <= FASTER]
+    if len(agreeing) < max(KNOWN_BY, AGREEING * len(told)):
+        return None
+    operated = sum(not each.network for each in agreeing)
+    certain = operated >= KNOWN_BY or len(agreeing) >= CONTRADICTED_BY
+    return Known(relative_time=usual, certain=certain)
 
 
-def off(relative_time: float, known: float) -> bool:
+def off(relative_time: float, known: Known) -> bool:
     """Whether no honest device of the class says this of a control."""
-    return not known * (1 - FASTER) <= relative_time <= known * (1 + SLOWER)
+    if relative_time > known.relative_time * (1 + SLOWER):
+        return True
+    return known.certain and relative_time < known.relative_time * (1 - FASTER)
 
 
 def consistent(told: float, measured: float) -> bool:

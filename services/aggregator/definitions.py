@@ -1,10 +1,11 @@
 """What every operator computes, at given output positions, in float64, from lazily read inputs.
 
 `read(tensor, indices)` gives entries of an input by their flat indices: only what the asked entries
-need is ever computed. An operator on rows reads the rows of the asked entries, nothing else.
+need is ever computed. An operator on rows reads the rows of the asked entries, nothing else. Terms
+of sums and rows are read in chunks, so that memory does not grow with a workload's extents.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import erf
 
 import numpy as np
@@ -21,6 +22,10 @@ Read = Callable[[int, Indices], Floats]
 Coordinates = dict[str, Indices]
 """Positions along each axis; they broadcast."""
 
+TERMS_AT_ONCE = 1 << 16
+"""Entries of an input that are read and held at once: arrays of half a megabyte. Without this bound
+64 entries of a pooling over 512 x 512 windows took 936 MB."""
+
 VARIANCE_FLOOR = 1e-5
 """Added to a variance or a mean square before its root, as in PyTorch's layer norm."""
 
@@ -33,7 +38,10 @@ def entries(workload: Workload, positions: Indices, read: Read) -> Floats:
         case Family.CONTRACTION | Family.CONVOLUTION:
             values = _sums(workload, at, read)
         case Family.ROWS:
-            values = _rows(workload, at, read)
+            rows_at_once = max(1, TERMS_AT_ONCE // workload.extent["n"])
+            chunks = _chunks(positions.size, rows_at_once)
+            some = ({axis: c[chunk] for axis, c in at.items()} for chunk in chunks)
+            values = np.concatenate([_rows(workload, each, read) for each in some])
         case Family.MAP:
             values = _maps(workload, at, read)
     return _finished(workload, values, positions, read)
@@ -88,23 +96,41 @@ def _flat(workload: Workload, axes: Axes, at: Coordinates) -> Indices:
 
 def _sums(workload: Workload, at: Coordinates, read: Read) -> Floats:
     """Products, or values of a window, summed; the largest of a window; their mean."""
+    asked = at[workload.operator.output[1][0]].size
+    chunks = _chunks(workload.reduction_length, max(1, TERMS_AT_ONCE // asked))
+    terms = (_terms(workload, at, chunk, read) for chunk in chunks)
+    if workload.operator.name == "max_pool2d":
+        largest = [np.where(inside, values, -np.inf).max(axis=1) for values, inside in terms]
+        return np.asarray(np.max(largest, axis=0))
+    sums = [np.where(inside, values, 0).sum(axis=1) for values, inside in terms]
+    divisor = workload.reduction_length if workload.operator.name == "avg_pool2d" else 1
+    return np.asarray(np.sum(sums, axis=0) / divisor, dtype=np.float64)
+
+
+def _chunks(length: int, size: int) -> Iterator[Indices]:
+    """0 to `length` in runs of at most `size`."""
+    for start in range(0, length, size):
+        yield np.arange(start, min(start + size, length))
+
+
+def _terms(
+    workload: Workload, at: Coordinates, chunk: Indices, read: Read
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """float64[entries, chunk]: these terms of each reduction, and which of them are not padding.
+    `chunk`: their flat places in the summed axes.
+    """
     extent, operator = workload.extent, workload.operator
     ranges = tuple(extent[axis] for axis in operator.summed)
-    summed = np.unravel_index(np.arange(workload.reduction_length), ranges)
+    summed = np.unravel_index(chunk, ranges)
     place = {axis: c[:, np.newaxis] for axis, c in at.items()}
     place |= {axis: s[np.newaxis, :] for axis, s in zip(operator.summed, summed, strict=True)}
     inside = np.ones((1, 1), dtype=bool)
     if operator.family is Family.CONVOLUTION:
         place, inside = _in_image(workload, place)
-    terms = np.ones((at[operator.output[1][0]].size, workload.reduction_length))
+    terms = np.ones((at[operator.output[1][0]].size, chunk.size))
     for number, (_, axes) in enumerate(operator.inputs):
         terms = terms * read(number, _flat(workload, axes, place))
-    match operator.name:
-        case "max_pool2d":
-            return np.asarray(np.where(inside, terms, -np.inf).max(axis=1))
-        case "avg_pool2d":
-            return np.asarray(np.where(inside, terms, 0).mean(axis=1))
-    return np.asarray(np.where(inside, terms, 0).sum(axis=1), dtype=np.float64)
+    return terms, inside
 
 
 def _in_image(workload: Workload, place: Coordinates) -> tuple[Coordinates, NDArray[np.bool_]]:

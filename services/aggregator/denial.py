@@ -3,6 +3,9 @@
 That a kernel fails is a claim like its time, and a crowd that may take kernels away is as much of
 a target as one that promotes them. So the test is the same: failures against successes, in a
 proportion that liars cannot have made up.
+
+A class is a claim too. One that nobody measures says nothing, and what is denied to one class
+holds for the device's others by the successes on all of them.
 """
 
 from collections import Counter
@@ -15,6 +18,10 @@ from services.aggregator.networks import capped
 
 DENIERS = 3
 """Networks of strangers at least, however few liars a zoo expects; of the operator's agents one."""
+
+MEASURERS = 3
+"""Networks that have measured anything of a class before failures on it count; of the operator's
+agents one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +46,7 @@ class Denial:
 def denial(voices: Sequence[Voice], liars: float) -> Denial | None:
     """`voices`: those of older identities first. What the operator's own agents say is decisive."""
     own = [voice for voice in voices if not voice.network]
-    counted = own or capped(voices, of_each=1)
+    counted = own or capped(voices)
     stages = Counter(voice.stage for voice in counted if voice.stage)
     failed = stages.total()
     found = Preferences(challenger=failed, champion=len(counted) - failed)
@@ -52,6 +59,11 @@ def denial(voices: Sequence[Voice], liars: float) -> Denial | None:
         ran=found.champion,
         operated=bool(own),
     )
+
+
+def inhabited(networks: int, operated: int) -> bool:
+    """Whether a class is known to exist, by who measured anything of it that counts."""
+    return operated > 0 or networks >= MEASURERS
 
 
 def without(cast: Sequence[CastBallot], denied_ids: frozenset[str]) -> tuple[CastBallot, ...]:

@@ -1,9 +1,11 @@
 """Which times no device of a class can reach, whatever its owner says.
 
 A kernel does its arithmetic and writes its output at the rates of the device at most. The rates are
-claims of agents too, so that an agent's own is believed as far as its class bears it out. One
-kernel is timed on one core for wasm, whatever threads a page would use, and on the whole GPU for
-webgpu; `agent_session.peak_gflops` is of the same.
+claims of agents too. A claim of strangers can only loosen the bound on another agent: could it
+tighten that bound, a few networks that come first to a class would call all honest agents of it
+liars. Only what the operator's own agents found of a class tightens it. One kernel is timed on one
+core for wasm, whatever threads a page would use, and on the whole GPU for webgpu;
+`agent_session.peak_gflops` is of the same.
 """
 
 from collections.abc import Sequence
@@ -27,7 +29,7 @@ CEILING_GFLOPS = {TargetKind.WASM: 256.0, TargetKind.WEBGPU: 262_144.0}
 a core; the largest GPUs of 2026 have 126,000 of f32."""
 
 PEERS = 3
-"""Other networks that make a class known."""
+"""Other networks, or agents of the operator, that make a class known."""
 
 FULL_BYTES = 4
 """The peak is of f32. Entries of a half or a quarter of the size are computed two or four at once
@@ -41,9 +43,10 @@ CACHED_BYTES = 1 << 28
 
 REFERENCE_FASTER = 4.0
 REFERENCE_SLOWER = 16.0
-"""How far a device's time of the reference kernel may be from the median of its class. A class is
-hardware as a browser tells it: with turbo, power saving and other pages, devices of one differ by
-a factor of four both ways (SPREAD); a disturbed one is slower by as much again."""
+"""How far a device's time of the reference kernel may be from what the operator's agents of its
+class found. A class is hardware as a browser tells it: with turbo, power saving and other pages,
+devices of one differ by a factor of four both ways (SPREAD); a disturbed one is slower by as much
+again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,42 +59,55 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """Who measured: its own claim, and what each of the other networks claims of this class.
+    """Who measured: its own claim, and what others claim of this class: `peers` each of the other
+    networks whose agents are proven, `operated` each agent of the operator.
 
-    `reference_ns`: the best of each other network for the lease's reference kernel.
+    `reference_ns`: the best of each agent of the operator for the lease's reference kernel.
     """
 
     kind: TargetKind
     claimed: Rates
     peers: Sequence[Rates]
+    operated: Sequence[Rates]
     reference_ns: Sequence[float]
 
 
-def believed_rate(claimed: float, peers: Sequence[float], ceiling: float) -> float:
-    """The claim, but not below the median of the class nor above `SPREAD` times it."""
-    if len(peers) < PEERS:
-        return min(claimed, ceiling)
-    usual = median(peers)
-    return min(max(claimed, usual), usual * SPREAD)
+def believed_rate(
+    claimed: float, peers: Sequence[float], operated: Sequence[float], ceiling: float
+) -> float:
+    """The claim, or the median of the class where that is more; at most the `ceiling`, and
+    `SPREAD` times what the operator's agents found. A rate of 0 is not known.
+    """
+    own, others = _usual(operated), _usual(peers)
+    most = min(ceiling, own * SPREAD) if own else ceiling
+    return min(max(claimed or most, own, others), most)
+
+
+def _usual(rates: Sequence[float]) -> float:
+    """The median of those that are known; 0 where too few are."""
+    known = [rate for rate in rates if rate]
+    return median(known) if len(known) >= PEERS else 0.0
 
 
 def fastest_ns(workload: Workload, device: Device) -> float:
     """No honest time of one call is below this."""
     ceiling = CEILING_GFLOPS[device.kind]
     peers = [each.peak_gflops for each in device.peers]
+    operated = [each.peak_gflops for each in device.operated]
     gain = FULL_BYTES / min(tensor.dtype.size_bytes for tensor in workload.tensors)
-    gflops = believed_rate(device.claimed.peak_gflops, peers, ceiling) * gain
+    gflops = believed_rate(device.claimed.peak_gflops, peers, operated, ceiling) * gain
     return max(workload.flops / gflops, _writing_ns(workload, device)) / SLACK
 
 
 def _writing_ns(workload: Workload, device: Device) -> float:
     """Of the output alone: an operator need not read all of its inputs."""
     written = workload.output.size_bytes
-    peers = [each.written_gbps for each in device.peers if each.written_gbps]
+    peers = [each.written_gbps for each in device.peers]
+    operated = [each.written_gbps for each in device.operated]
     cached = device.kind is TargetKind.WEBGPU and written < CACHED_BYTES
     if cached or not device.claimed.written_gbps:
         return 0.0
-    rate = believed_rate(device.claimed.written_gbps, peers, float("inf"))
+    rate = believed_rate(device.claimed.written_gbps, peers, operated, float("inf"))
     return written / (rate * LEVEL_STEP)
 
 
@@ -108,4 +124,6 @@ def impossible(workload: Workload, device: Device, best_ns: float, reference_ns:
     usual_ns = median(device.reference_ns)
     if usual_ns / REFERENCE_FASTER <= reference_ns <= usual_ns * REFERENCE_SLOWER:
         return ""
-    return f"the reference took {reference_ns:.4g} ns; its class measured {usual_ns:.4g} ns"
+    return (
+        f"the reference took {reference_ns:.4g} ns; the operator's agents found {usual_ns:.4g} ns"
+    )

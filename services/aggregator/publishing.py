@@ -2,20 +2,24 @@
 
 The champion is the confirmed entry, and before there is one the default kernel, which every device
 gets anyway. It stays unless a kernel of the vote passes the test of `challenge`, tried in the order
-of the vote. Kernels near the limit of a device differ by less than the noise; without the margin of
-that test a vote among them would be a lottery, which could serve one slower than the default.
+of the vote, or among one's own agents the fastest first. Kernels near the limit of a device differ
+by less than the noise; without the margin of that test a vote among them would be a lottery, which
+could serve one slower than the default.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from statistics import median
+from types import MappingProxyType
 
-from kernelzoo.domain.ballot import CastBallot
-from kernelzoo.domain.trust import ALL_DEFENCES, Defence
+from kernelzoo.domain.ballot import RANK_WEIGHTS, CastBallot
+from kernelzoo.domain.lease import cover
+from kernelzoo.domain.trust import ALL_DEFENCES, Defence, Trust
 from kernelzoo.domain.zoo import EntryState, Evidence
 from services.aggregator.challenge import MARGIN, Challenge, passes, preferences
 from services.aggregator.credibility import credible
 from services.aggregator.drift import electorate, engines
+from services.aggregator.finality import contenders, median_times
 from services.aggregator.vote import Standing, standings
 
 
@@ -59,35 +63,63 @@ class Champion:
 class Rule:
     """What a zoo asks for before it changes what it serves.
 
-    `quorum`: distinct identities with a countable ballot that make an entry `confirmed`. `liars`:
-    the largest share of identities that may collude, 0 where all agents are the zoo's own.
+    `quorum`: voters with a countable ballot, of strangers one of each network, before anything is
+    `confirmed`. `liars`: the largest share of them that may collude, 0 where all agents are the
+    zoo's own. `minimum`: networks that confirm what neither the operator's agents nor another class
+    bears out. `trust`: whose ballots are counted.
     """
 
     quorum: int
     liars: float
+    minimum: int = 1
+    trust: Trust = Trust.CROWD
     defences: frozenset[Defence] = ALL_DEFENCES
 
 
+NOBODY: Mapping[str, int] = MappingProxyType({})
+
+
 def decide(
-    cast: tuple[CastBallot, ...], live: Champion | None, *, default_id: str, rule: Rule
+    cast: tuple[CastBallot, ...],
+    live: Champion | None,
+    *,
+    default_id: str,
+    rule: Rule,
+    elsewhere: frozenset[str] = frozenset(),
+    reported: Mapping[str, int] = NOBODY,
 ) -> Decision:
     """`cast`: the countable ballots, those of older identities first. `default_id`: the kernel
-    that relative times are relative to.
+    that relative times are relative to. `elsewhere`: what other classes that speak for this one
+    have confirmed. `reported`: how many identities have reported each that it can run.
     """
-    known = credible(cast, rule.defences)
+    # One's own agents share a network, and a ballot's more careful rounds are believed against the
+    # first measurement.
+    needless = frozenset() if rule.liars else {Defence.CONTROLS, Defence.NETWORKS}
+    defences = rule.defences - needless
+    known = credible(cast, defences)
     today = electorate(known, quorum=rule.quorum, liars=rule.liars)
-    ballots, rule = today.ballots, replace(rule, liars=today.liars)
-    counted = standings(tuple(each.ballot for each in ballots))
-    served = _served(ballots, counted, live, default_id, rule) if counted else None
+    poll = _Poll(
+        known=known,
+        ballots=today.ballots,
+        default_id=default_id,
+        elsewhere=elsewhere,
+        rule=replace(rule, liars=today.liars),
+    )
+    counted = standings(tuple(each.ballot for each in poll.ballots))
+    served = _served(poll, counted, live) if counted else None
     if served is None:
         return Nothing()
     standing, state = served
+    contending = _contending(poll, standing.candidate_id, reported)
+    covered = all(number >= cover(rule.liars) for number in reported.values())
     evidence = Evidence(
-        ballots=len(ballots),
+        ballots=len(poll.ballots),
         weight=standing.weight,
         total_weight=sum(each.weight for each in counted),
         relative_time=standing.relative_time,
-        engines=engines(ballots),
+        engines=engines(poll.ballots),
+        contenders=contending,
+        final=state is EntryState.CONFIRMED and covered and not contending,
     )
     if live == Champion(candidate_id=standing.candidate_id, state=state):
         return Keep(evidence=evidence)
@@ -97,29 +129,98 @@ def decide(
     )
 
 
-def _served(
-    ballots: tuple[CastBallot, ...],
-    counted: tuple[Standing, ...],
-    live: Champion | None,
-    default_id: str,
-    rule: Rule,
-) -> tuple[Standing, EntryState] | None:
-    """Who passes the test, else the champion; before the quorum, who leads.
+Times = Mapping[str, float]
+"""Of one voter: relative times by candidate."""
 
-    None for a champion whose quorum is gone, or that no ballot names: its evidence stands.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Poll:
+    """`known`: all credible ballots; `ballots`: those of them that a new browser version has not
+    replaced. `rule.liars` is the share that may collude among these.
+    """
+
+    known: tuple[CastBallot, ...]
+    ballots: tuple[CastBallot, ...]
+    default_id: str
+    elsewhere: frozenset[str]
+    rule: Rule
+
+    @property
+    def voters(self) -> tuple[Times, ...]:
+        return tuple(_times(each, self.rule) for each in self.ballots)
+
+
+def _times(cast: CastBallot, rule: Rule) -> Times:
+    """Among one's own agents, what a voter has measured and does not name is slower than the last
+    that it names: a single measurement beside a disturbed reference may say else, the ballot knows
+    better. A stranger may measure something after its ballot, or leave it out for a reason.
+    """
+    times, lines = cast.relative_times, cast.ballot.lines
+    if rule.liars or len(lines) < len(RANK_WEIGHTS):
+        return times
+    last = lines[-1].relative_time / (1 - MARGIN)
+    named = {line.candidate_id for line in lines}
+    return {name: time if name in named else max(time, last) for name, time in times.items()}
+
+
+def _contending(poll: _Poll, served_id: str, reported: Mapping[str, int]) -> tuple[str, ...]:
+    """Among one's own agents, once a quorum of them has voted."""
+    if poll.rule.liars or len(poll.ballots) < poll.rule.quorum:
+        return ()
+    times = median_times(poll.voters, poll.default_id)
+    return contenders(times, served_id, reported, poll.rule.quorum)
+
+
+def _served(
+    poll: _Poll, counted: tuple[Standing, ...], live: Champion | None
+) -> tuple[Standing, EntryState] | None:
+    """Who passes the test, else the champion; before the quorum, who leads. What nobody bears out
+    is provisional, or leaves a confirmed entry as it is.
+
+    None for a champion whose quorum is gone, or that no ballot of strangers names: its evidence
+    stands.
     """
     confirmed = live is not None and live.state is EntryState.CONFIRMED
-    champion_id = live.candidate_id if live is not None and confirmed else default_id
-    challengers = _challengers(counted, default_id)
-    if len(ballots) < rule.quorum:
+    champion_id = live.candidate_id if live is not None and confirmed else poll.default_id
+    challengers = _challengers(counted, poll.default_id)
+    if len(poll.ballots) < poll.rule.quorum:
         return None if confirmed else (challengers[0], EntryState.PROVISIONAL)
-    voters = tuple(each.relative_times for each in ballots)
-    if not any(champion_id in times for times in voters):
-        champion_id = default_id
-    winner = _winner(voters, challengers, champion_id, rule)
+    if not any(champion_id in times for times in poll.voters):
+        champion_id = poll.default_id
+    if not poll.rule.liars and Defence.CHALLENGE in poll.rule.defences:
+        return _fastest(poll, counted, champion_id), EntryState.CONFIRMED
+    winner = _winner(poll.voters, challengers, champion_id, poll.rule)
     named = (s for s in (*challengers, *counted) if s.candidate_id == champion_id)
     standing = winner or next(named, None)
-    return (standing, EntryState.CONFIRMED) if standing else None
+    if standing is None:
+        return None
+    if confirmed and standing.candidate_id == champion_id:
+        return standing, EntryState.CONFIRMED
+    if _borne_out(poll, standing.candidate_id, champion_id):
+        return standing, EntryState.CONFIRMED
+    return None if confirmed else (standing, EntryState.PROVISIONAL)
+
+
+def _borne_out(poll: _Poll, candidate_id: str, champion_id: str) -> bool:
+    """Whether these voters may confirm a kernel in the champion's place.
+
+    Whoever comes first to a class is all of its voters, so that no share of liars is an assumption
+    there. Few networks therefore need the operator's agents, most of which must prefer the kernel
+    too, or another class that found the same: what the chain would serve here anyway.
+    """
+    if not poll.rule.liars or Defence.MINIMUM not in poll.rule.defences:
+        return True
+    networks = {each.network for each in poll.known if each.network}
+    if len(networks) >= poll.rule.minimum or candidate_id in poll.elsewhere:
+        return True
+    own = tuple(each.relative_times for each in poll.known if not each.network)
+    if candidate_id == champion_id:
+        return bool(own)
+    challenge = Challenge(
+        challenger_id=candidate_id, champion_id=champion_id, default_id=poll.default_id
+    )
+    found = preferences(own, challenge)
+    return found.challenger > found.champion
 
 
 def _challengers(counted: tuple[Standing, ...], default_id: str) -> tuple[Standing, ...]:
@@ -135,36 +236,47 @@ def _challengers(counted: tuple[Standing, ...], default_id: str) -> tuple[Standi
 
 
 def _winner(
-    voters: tuple[dict[str, float], ...],
+    voters: Sequence[Times],
     challengers: tuple[Standing, ...],
     champion_id: str,
     rule: Rule,
 ) -> Standing | None:
-    """The first challenger that passes the test against the champion. Most of a quorum prefer it:
-    with one preference enough, a demo of five agents on a busy machine confirmed 15 versions.
-
-    Preferences may go in a circle. Among one's own agents only who is ahead of the champion in the
-    vote may challenge it, so that the same ballots come to rest; liars could hold that lead. Who
-    has not measured the champion takes the others' word for its time; liars would give theirs.
-    """
+    """The first challenger that passes the test against the champion."""
     if Defence.CHALLENGE not in rule.defences:
         return challengers[0]
     default_id = challengers[-1].candidate_id
-    if not rule.liars:
-        challengers = tuple(takewhile(lambda s: s.candidate_id != champion_id, challengers))
-        voters = _all_knowing(voters, champion_id)
     for challenger in challengers:
         challenge = Challenge(
             challenger_id=challenger.candidate_id, champion_id=champion_id, default_id=default_id
         )
-        if passes(preferences(voters, challenge), rule.liars, least=rule.quorum // 2 + 1):
+        if passes(preferences(voters, challenge), rule.liars):
             return challenger
     return None
 
 
-def _all_knowing(
-    voters: tuple[dict[str, float], ...], champion_id: str
-) -> tuple[dict[str, float], ...]:
-    """Relative times in which the champion's is the median where a voter has none of its own."""
-    told = [times[champion_id] for times in voters if champion_id in times]
-    return tuple({champion_id: median(told), **times} for times in voters) if told else voters
+def _fastest(poll: _Poll, counted: tuple[Standing, ...], champion_id: str) -> Standing:
+    """Among one's own agents: the fastest kernel that most of a quorum prefer to the champion, else
+    the champion. With one preference enough, a demo of five agents on a busy machine confirmed 15
+    versions.
+
+    Preferences may go in a circle, medians do not: only who is faster by the median may challenge,
+    so that the same ballots come to rest. Who has not measured the champion takes the others' word
+    for its time; liars would give theirs.
+    """
+    times = median_times(poll.voters, poll.default_id)
+    knowing = tuple({champion_id: times[champion_id], **each} for each in poll.voters)
+    ahead = (name for name, time in times.items() if time < times[champion_id] * (1 - MARGIN))
+    for name in sorted(ahead, key=lambda each: (times[each], each)):
+        challenge = Challenge(
+            challenger_id=name, champion_id=champion_id, default_id=poll.default_id
+        )
+        if passes(preferences(knowing, challenge), 0, least=poll.rule.quorum // 2 + 1):
+            return _standing(name, counted, times)
+    return _standing(champion_id, counted, times)
+
+
+def _standing(candidate_id: str, counted: tuple[Standing, ...], times: Times) -> Standing:
+    """With the weight that the vote gives it, if it is named at all, and its median time."""
+    unnamed = Standing(candidate_id=candidate_id, weight=0, ballots=0, relative_time=1.0)
+    found = next((each for each in counted if each.candidate_id == candidate_id), unnamed)
+    return replace(found, relative_time=times[candidate_id])

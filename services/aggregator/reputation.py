@@ -13,11 +13,18 @@ from kernelzoo.domain.trust import Defence, Record
 
 class Finding(StrEnum):
     """Of a lease. VALID: every candidate was answered, and every control ran and was right.
-    OPEN: nothing speaks against it, but it does not prove anything yet. FAILED: a check failed."""
+    OPEN: nothing speaks against it, but it does not prove anything yet. IMPOSSIBLE: its times lie
+    outside the envelope, which says nothing of what was measured before. FAILED: another check
+    failed."""
 
     VALID = "valid"
     OPEN = "open"
+    IMPOSSIBLE = "impossible"
     FAILED = "failed"
+
+    @property
+    def counted(self) -> bool:
+        return self in (Finding.VALID, Finding.OPEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,18 +44,17 @@ def settled(
     """`operated`: of the operator, whose devices are never quarantined."""
     after = _after(record, finding)
     held = Defence.QUARANTINE in defences and not operated
-    failed = finding is Finding.FAILED
     return Settlement(
         record=after,
         verdict=_verdict(after, finding, held=held, operated=operated),
-        withdraws=held and failed,
+        withdraws=held and finding is Finding.FAILED,
         releases=held and record.quarantined and not after.quarantined,
     )
 
 
 def _after(record: Record, finding: Finding) -> Record:
     match finding:
-        case Finding.FAILED:
+        case Finding.FAILED | Finding.IMPOSSIBLE:
             return Record(valid_in_row=0, failed=True)
         case Finding.VALID:
             return Record(valid_in_row=record.valid_in_row + 1, failed=record.failed)
@@ -57,6 +63,6 @@ def _after(record: Record, finding: Finding) -> Record:
 
 
 def _verdict(after: Record, finding: Finding, *, held: bool, operated: bool) -> Verdict:
-    doubted = finding is Finding.FAILED and not operated
+    doubted = not finding.counted and not operated
     quarantined = held and after.quarantined
     return Verdict.QUARANTINED if doubted or quarantined else Verdict.VERIFIED

@@ -1,11 +1,9 @@
-"""The gateway: `uvicorn services.gateway.app:create --factory`."""
+"""The gateway as an application; `services.gateway.__main__` serves it."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
-from fastapi.staticfiles import StaticFiles
-from starlette.middleware.cors import CORSMiddleware
 
 from kernelzoo import __version__, jobs, metrics
 from kernelzoo.exporter import exporting
@@ -13,17 +11,27 @@ from kernelzoo.settings import Settings
 from kernelzoo.signing import Signer
 from kernelzoo.telemetry import configure_logging
 from services.gateway import problems
+from services.gateway.attestation.verifier import verifiers
+from services.gateway.builds import Builds
 from services.gateway.census import Census
+from services.gateway.client_files import ClientFiles
+from services.gateway.cors import Cors
 from services.gateway.doorbell import Doorbell
 from services.gateway.manifests import ManifestCache
 from services.gateway.middleware import BodyLimit, Counted, StandardHeaders
+from services.gateway.origins import Origins
 from services.gateway.page_loads import PageLoads
-from services.gateway.pool import measured_pool
+from services.gateway.polls import Polls
+from services.gateway.pool import AGENTS, PAGES, measured_pool
+from services.gateway.proxies import ForwardedFor, Proxies
 from services.gateway.rates import Rates
+from services.gateway.remembered import Remembered
 from services.gateway.routes import (
     applications,
+    attestations,
     console,
     denials,
+    identities,
     keys,
     leases,
     models,
@@ -38,12 +46,13 @@ from services.gateway.tokens import Tokens
 from services.gateway.wake import Wake
 from services.gateway.wire.model import Problem
 
+REMEMBERED_S = 5.0
 
-def create() -> FastAPI:
-    settings = Settings()
+
+def create(settings: Settings) -> FastAPI:
     configure_logging(as_json=settings.log_json)
     app = application(settings)
-    app.mount("/client", StaticFiles(directory=settings.client_dist, check_dir=False))
+    app.mount("/client", ClientFiles(directory=settings.client_dist, check_dir=False))
     return app
 
 
@@ -56,6 +65,8 @@ def application(settings: Settings) -> FastAPI:
         lifespan=_lifespan(settings),
         responses={"4XX": {"model": Problem, "description": "Refused: what, why, what to do"}},
         strict_content_type=True,
+        # They would send whoever asks to the host that it names.
+        redirect_slashes=False,
         # Our own page shows the document: FastAPI's load their scripts from a CDN.
         docs_url=None,
         redoc_url=None,
@@ -65,19 +76,14 @@ def application(settings: Settings) -> FastAPI:
     )
     problems.install(app)
     for module in (
-        *(sessions, leases, job_routes, applications),
-        *(zoo, denials, keys, results, models, console, pages),
+        *(sessions, attestations, leases, job_routes, applications),
+        *(zoo, denials, identities, keys, results, models, console, pages),
     ):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
-    app.add_middleware(
-        CORSMiddleware,
-        allow_origins=["*"],
-        allow_methods=["GET", "POST", "PUT"],
-        allow_headers=["Authorization", "Content-Type", "X-Kernelzoo-Operator"],
-        expose_headers=["ETag", "Retry-After"],
-        max_age=86_400,
-    )
+    app.add_middleware(Cors)
+    proxies = Proxies.of(settings.trusted_proxies, settings.trusted_hops)
+    app.add_middleware(ForwardedFor, proxies=proxies)
     app.add_middleware(StandardHeaders)
     app.add_middleware(Counted)
     return app
@@ -88,29 +94,45 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         # First, so that a malformed key ends the process at once.
         signer = Signer.of(settings.signing_key.get_secret_value())
+        chosen = verifiers(settings)
         rates = Rates(settings)
         wake = Wake(settings.database_url)
-        pool = measured_pool(settings.database_url)
+        pool = measured_pool(settings.database_url, AGENTS)
+        pages = measured_pool(settings.database_url, PAGES)
+        builds = Builds()
         page_loads = PageLoads(pool)
         send = jobs.celery_sender(jobs.broker(settings.redis_url))
         doorbell = Doorbell(send)
         metrics.begin_at_zero(metrics.GATEWAY)
         with exporting(settings, Census(settings.database_url)):
-            async with pool, wake.listening(), page_loads.writing(), doorbell.ringing():
+            async with (
+                pool,
+                pages,
+                builds.watching(),
+                wake.listening(),
+                page_loads.writing(),
+                doorbell.ringing(),
+            ):
                 app.state.kernelzoo = State(
                     settings=settings,
                     pool=pool,
+                    pages=pages,
+                    builds=builds,
                     send=send,
                     doorbell=doorbell,
                     tokens=Tokens(
                         secret=settings.token_secret.get_secret_value(),
                         session_s=settings.session_s,
                     ),
+                    origins=Origins(pool, settings.origins),
                     wake=wake,
                     manifests=ManifestCache(wake),
                     page_loads=page_loads,
                     signer=signer,
                     rates=rates,
+                    polls=Polls(settings.polls_per_network),
+                    verifiers=chosen,
+                    remembered=Remembered(REMEMBERED_S),
                 )
                 yield
         await rates.close()

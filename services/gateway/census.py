@@ -32,13 +32,14 @@ class Census(Collector):
             yield from self._ask()
         except OperationalError as error:
             log.warning("no census", error=str(error))
-            yield _answers(0)
+            yield _one(metrics.DATABASE_ANSWERS, 0)
 
     def _ask(self) -> list[Metric]:
         with connected(self._database_url) as db:
             waiting = fetch_all(db, census.waiting())
             agents = fetch_all(db, census.agents_online())
             entries = fetch_all(db, census.entries())
+            sizes = {row.name: row.bytes for row in fetch_all(db, census.sizes())}
         online: dict[str, float] = {}
         for row in agents:
             engine = engine_label(row.engine)
@@ -48,7 +49,9 @@ class Census(Collector):
             _family(metrics.OLDEST_WAITING_SECONDS, {row.queue: row.oldest_s for row in waiting}),
             _family(metrics.AGENTS_ONLINE, online),
             _family(metrics.ZOO_ENTRIES, {row.state: row.rows for row in entries}),
-            _answers(1),
+            _one(metrics.DATABASE_BYTES, sizes[""]),
+            _family(metrics.TABLE_BYTES, sizes),
+            _one(metrics.DATABASE_ANSWERS, 1),
         ]
 
 
@@ -64,7 +67,7 @@ def _family(asked: Asked, found: dict[str, float] | dict[str, int]) -> Metric:
     return family
 
 
-def _answers(value: float) -> Metric:
-    family = _gauge(metrics.DATABASE_ANSWERS)
+def _one(asked: Asked, value: float) -> Metric:
+    family = _gauge(asked)
     family.add_metric([], value)
     return family

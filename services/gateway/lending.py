@@ -14,7 +14,12 @@ from kernelzoo.domain.lease import FINALISTS, LEADERS, Role, voters
 from kernelzoo.store.prospects import ProspectRow
 
 KNOWN_BY = 3
-"""Others whose verified times make a kernel a control: one liar does not move their median."""
+"""Networks whose verified times make a kernel a control: one liar does not move their median."""
+
+RECONSIDERED = 0.75
+"""Share of the controls that are drawn from what others called slow, the least measured first. With
+one half, liars of two networks who came first and called all good kernels slow were found out by
+eight honest devices in fewer cases."""
 
 EXPLOITED = 0.1
 """Share of a lease for winners of similar devices (nnJIT, section 5.3)."""
@@ -30,7 +35,7 @@ and 3 of 100 are disturbed, mostly by more than this (kernelzoo/cli/simulate/con
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """`reference_id`: the kernel that every candidate is measured beside. `limit`: candidates of a
-    lease, at most. `cover`: identities that are to measure each. `quorum`: those that confirm a
+    lease, at most. `cover`: networks that are to measure each. `quorum`: those that confirm a
     winner. `sharers`: those that are there to do so. `recheck`: how probable a control is.
     `closed`: this identity has done its share of the job.
     """
@@ -63,10 +68,11 @@ def plan(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> Plan
     and there may be when others have answered.
     """
     share = [] if terms.closed else _explored(prospects, terms) or _raced(prospects, terms)
+    share = share or _contested(prospects, terms)
     waiting = [] if terms.closed else _unsettled(prospects, share, terms)
     if not share and waiting:
         share = _helped(waiting)
-    done = not waiting and _has_all(prospects, share)
+    done = terms.closed or (not waiting and _has_all(prospects, share))
     wanted = share or (_to_close(prospects, terms) if done else [])
     if not wanted and (waiting or terms.closed):
         return None
@@ -109,6 +115,17 @@ def _raced(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
     slots = sum(lack for _, lack in lacking)
     free = _free([p for p, _ in lacking])
     return [(p, Role.LEADER) for p in free[: min(ceil(slots / terms.sharers), terms.limit)]]
+
+
+def _contested(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
+    """What contends with what is served, until a quorum has reported it, and what is served beside
+    it: also of who has done its share, since what contends may show in the last ballots alone.
+    """
+    free = _free(prospects)
+    lacking = [p for p in free if p.contender and p.answered + p.lent < terms.quorum]
+    champion = [p for p in free if p.champion and p.candidate_id != terms.reference_id]
+    pair = (*((p, Role.LEADER) for p in lacking), *((p, Role.CHAMPION) for p in champion))
+    return _once(pair)[: terms.limit] if lacking else []
 
 
 def _leaders(prospects: Sequence[ProspectRow], terms: Terms) -> list[tuple[ProspectRow, int]]:
@@ -159,8 +176,8 @@ def _helped(waiting: list[ProspectRow]) -> list[Item]:
 
 
 def _to_close(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
-    """The champion; of whom has a share to do the leaders too, and of whom nothing else explores
-    one that does not lead: the least measured.
+    """The champion; of whom has a share to do the leaders too, and one that does not lead, the
+    least measured: of one's own agents from those that have explored none.
     """
     champion = [
         (p, Role.CHAMPION)
@@ -173,7 +190,8 @@ def _to_close(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
     raced = [p for p, _ in _leaders(prospects, terms)]
     leading = {p.candidate_id for p in (*leaders, *raced)}
     others = [p for p in prospects if p.candidate_id not in leading]
-    free = [] if any(p.mine for p in others) else _free(others)
+    explored = terms.cover == 1 and any(p.mine for p in others)
+    free = [] if explored else _free(others)
     least = sorted(free, key=lambda p: p.answered + p.lent)[:1]
     return _once(
         (
@@ -191,15 +209,30 @@ def _once(items: Sequence[Item]) -> list[Item]:
 
 
 def _control(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> ProspectRow | None:
-    """Any whose time others know; one that this identity has measured only where no other is.
+    """Any whose time others know; one that this identity has measured only where no other is. Or
+    one that others called slow: where these are too few to judge it by, it counts like any other.
 
     None for who asks for one candidate at a time: it would be lent nothing else.
     """
     if terms.limit == 1 or chance.random() >= terms.recheck:
         return None
     known = [p for p in prospects if p.compiled and not p.held and p.known_by >= KNOWN_BY]
+    slow = _called_slow(prospects, terms)
+    if slow and (not known or chance.random() < RECONSIDERED):
+        return chance.choice(slow)
     unmeasured = [p for p in known if not p.mine]
     return chance.choice(unmeasured or known) if known else None
+
+
+def _called_slow(prospects: Sequence[ProspectRow], terms: Terms) -> list[ProspectRow]:
+    """Of what enough have measured and this identity has not, what does not lead: those that the
+    fewest have measured.
+    """
+    leaders = {p.candidate_id for p in _ranked(prospects)[:LEADERS]}
+    told = [p for p in _free(prospects) if p.known_by >= terms.cover]
+    slow = [p for p in told if p.candidate_id not in leaders]
+    fewest = min((p.known_by for p in slow), default=0)
+    return [p for p in slow if p.known_by == fewest]
 
 
 def _with_control(

@@ -1,22 +1,29 @@
 """Carries out what `lending` plans."""
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any
 
 from psycopg import AsyncConnection
 
 from kernelzoo.domain.lease import LEADERS, cover
 from kernelzoo.domain.seeded import comparison_tolerance
-from kernelzoo.domain.trust import recheck_probability
+from kernelzoo.domain.trust import Defence, recheck_probability
 from kernelzoo.domain.workload import Workload
-from kernelzoo.store import candidates, leases, measurements, prospects
+from kernelzoo.store import agents, candidates, leases, measurements, prospects, rations
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
+from services.gateway.credit import credit
 from services.gateway.lending import Plan, Terms, plan
 from services.gateway.manifests import kernel_of
+from services.gateway.problems import Refusal
 from services.gateway.state import State
-from services.gateway.tokens import Session
+from services.gateway.tokens import Session, unauthorized
 from services.gateway.wire.leases import Lease, MeasuredKernel
+
+BELIEVED = 1 / 3
+"""Part of a lease's time for which its agent is thought to be measuring, from when it was last
+heard of: a browser reports each measurement, and takes a second or two for one."""
 
 CHANCE = secrets.SystemRandom()
 
@@ -30,7 +37,8 @@ async def try_to_lend(state: State, session: Session, limit: int) -> Lease | Non
         borrower = await fetch_one(
             db, prospects.borrower(identity, device_class, state.settings.session_s)
         )
-        assert borrower is not None, "a session outlived its identity"
+        if borrower is None:
+            raise unauthorized("this identity was erased")
         after = 0
         while job := await fetch_one(
             db, prospects.next_job(identity, device_class, after, session.application_id)
@@ -68,8 +76,21 @@ async def _borrowed(
     identity, device_class = session.identity_id, session.device_class
     async with db.transaction():
         await execute(db, prospects.lock_class(device_class))
-        found = await fetch_all(db, prospects.prospects(job.job_id, identity, device_class))
+        credited = Defence.CREDIT in state.settings.defences
+        if not session.operated and credited:
+            terms = replace(terms, limit=await _credit(db, state, session, terms.limit))
+        if terms.limit == 0:
+            return None
+        believed_s = state.settings.lease_s * (BELIEVED if credited else 1)
+        found = await fetch_all(
+            db,
+            prospects.prospects(
+                job.job_id, identity, device_class, cover=terms.cover, believed_s=believed_s
+            ),
+        )
         if (planned := plan(found, terms, CHANCE)) is None:
+            return None
+        if not session.operated and not await _rationed(db, state, session, job, planned):
             return None
         granted = await fetch_one(
             db,
@@ -86,8 +107,44 @@ async def _borrowed(
                 duration_s=state.settings.lease_s,
             ),
         )
-    assert granted is not None
+    if granted is None:
+        raise unauthorized("this session was erased")
     return _Loan(lease_id=granted.id, seed=seed, nonce=nonce, plan=planned)
+
+
+async def _credit(db: Connection, state: State, session: Session, limit: int) -> int:
+    """Candidates that a stranger may be lent. Its network is locked until the transaction ends."""
+    await execute(db, agents.lock_network(session.network))
+    found = await fetch_one(db, leases.conduct(session.identity_id, session.network))
+    assert found is not None, "an aggregate is one row"
+    return credit(found, limit, state.settings.leases_per_network)
+
+
+async def _rationed(
+    db: Connection, state: State, session: Session, job: prospects.JobRow, planned: Plan
+) -> bool:
+    """Whether a stranger may be lent this today. What a class or key was lent in plenty teaches the
+    zoo nothing more, and its agents wait; a network that had its share is told.
+    """
+    if not planned.items:
+        return True
+    settings, place = state.settings, (session.network, str(session.device_class), job.workload_key)
+    taken = await fetch_one(db, rations.taken(*place))
+    assert taken is not None, "sums are one row"
+    if taken.network >= settings.lent_per_network_per_day:
+        raise Refusal(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            f"this network was lent {taken.network} candidates today, as many as a network may "
+            "measure; come back tomorrow, after midnight UTC",
+            {"Retry-After": "3600"},
+        )
+    full = (
+        taken.device_class >= settings.lent_per_class_per_day
+        or taken.key >= settings.lent_per_key_per_day
+    )
+    if not full:
+        await execute(db, rations.take(*place, len(planned.items)))
+    return not full
 
 
 async def _described(

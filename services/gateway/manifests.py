@@ -1,8 +1,10 @@
 """Manifests as they are served: built from rows, remembered until rows change."""
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 
 from kernelzoo.domain.artifact import ArtifactManifest
@@ -36,7 +38,17 @@ from services.gateway.wire.zoo import (
     TimingWire,
 )
 
-CAPACITY = 10_000
+MOST_VOTED = 10_000
+MOST_OTHERS = 2_000
+ISSUED_EVERY_S = 3600
+
+
+def issue_time() -> str:
+    """Now to the hour: gateways that serve the same thing sign the same bytes, and a page that asks
+    again within the hour is told that nothing has changed.
+    """
+    now_s = int(time.time())
+    return datetime.fromtimestamp(now_s - now_s % ISSUED_EVERY_S, UTC).isoformat()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,30 +57,60 @@ class ServedManifest:
 
     body: bytes
     etag: str
+    issued_at: str
     levels: tuple[tuple[str, int], ...]
+
+    @property
+    def voted(self) -> bool:
+        """Whether any of it is the class's own, which no class that nobody is of can have."""
+        return any(level == HitLevel.EXACT for level, _ in self.levels)
+
+
+Key = tuple[str, ...]
 
 
 class ManifestCache:
-    """Remembers manifests while the gateway hears of every change; forgets all with each one."""
+    """Remembers manifests while the gateway hears of every change, and for as long as they would be
+    signed with the same time; forgets all with each change.
+
+    Those of classes that have voted are kept apart: whoever asks for classes that nobody else is of
+    does not push them out, and they are known to be real when they have to be built again.
+    """
 
     def __init__(self, wake: Wake) -> None:
         self._wake = wake
         self._generation = -1
-        self._held: dict[tuple[str, ...], ServedManifest] = {}
+        self._voted: dict[Key, ServedManifest] = {}
+        self._others: dict[Key, ServedManifest] = {}
+        self._known: set[Key] = set()
 
     def get(self, name: str, *device_classes: str) -> ServedManifest | None:
         if not self._wake.connected or self._generation != self._wake.served_generation:
             return None
-        return self._held.get((name, *device_classes))
+        key = (name, *device_classes)
+        held = self._voted.get(key) or self._others.get(key)
+        return held if held is not None and held.issued_at == issue_time() else None
+
+    def knows(self, name: str, *device_classes: str) -> bool:
+        """Whether the class had voted when it was last asked for, be that before a change."""
+        return (name, *device_classes) in self._known
 
     def put(self, name: str, *device_classes: str, served: ServedManifest, generation: int) -> None:
         """`generation` is the one seen before the rows were read; an older one is not kept."""
+        key = (name, *device_classes)
+        if len(self._known) >= MOST_VOTED:
+            self._known.clear()
+        (self._known.add if served.voted else self._known.discard)(key)
         if generation != self._wake.served_generation:
             return
-        if self._generation != generation or len(self._held) >= CAPACITY:
-            self._held.clear()
+        if self._generation != generation:
+            self._voted.clear()
+            self._others.clear()
             self._generation = generation
-        self._held[name, *device_classes] = served
+        kept, most = (self._voted, MOST_VOTED) if served.voted else (self._others, MOST_OTHERS)
+        if len(kept) >= most:
+            kept.clear()
+        kept[key] = served
 
 
 def kernel(candidate_id: str, sha256_hex: str, size_bytes: int, made: ArtifactManifest) -> Kernel:
@@ -115,8 +157,11 @@ def manifest(
     answers_by_class: Sequence[list[Answer]],
     *,
     quorum: int,
+    serial: int,
 ) -> Manifest:
-    """`answers_by_class`: of each class the same workloads in the same order."""
+    """`answers_by_class`: of each class the same workloads in the same order. `serial` was read
+    before them.
+    """
     kinds = [device_class.target.kind for device_class in device_classes]
     pairs = [
         (answers[0].row.workload_key, _entry(dict(zip(kinds, answers, strict=True)), quorum))
@@ -128,6 +173,8 @@ def manifest(
         device_classes=[str(device_class) for device_class in device_classes],
         entries=[entry for _, entry in pairs if entry is not None],
         missing=[workload_key for workload_key, entry in pairs if entry is None],
+        issued_at=issue_time(),
+        serial=serial,
         signatures=[],
     )
 
@@ -136,7 +183,8 @@ def encode(document: Manifest, signer: Signer) -> ServedManifest:
     """Signed here, once. The tag is of the signatures too: who holds old ones asks again."""
     body = signer.seal(document.model_dump_json(exclude={"signatures"}).encode())
     etag = f'"{sha256(body).hexdigest()[:32]}"'
-    return ServedManifest(body=body, etag=etag, levels=_levels(document))
+    levels = _levels(document)
+    return ServedManifest(body=body, etag=etag, issued_at=document.issued_at, levels=levels)
 
 
 def _levels(document: Manifest) -> tuple[tuple[str, int], ...]:

@@ -10,11 +10,6 @@ from kernelzoo.metrics import HTTP_REQUESTS, HTTP_SECONDS, NO_ROUTE
 from services.gateway.problems import problem
 
 HEADERS = {
-    # Any origin may read answers: no cookies are used. Always, not only when an Origin is sent: a
-    # shared cache keeps one copy for all.
-    "Access-Control-Allow-Origin": "*",
-    "Cross-Origin-Resource-Policy": "cross-origin",
-    "Timing-Allow-Origin": "*",
     # Our pages are isolated, so that they have SharedArrayBuffer and a 5 µs clock; they compile
     # what they fetch, and load nothing from anywhere else.
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -38,11 +33,7 @@ class StandardHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(HEADERS)
-                # Of Origin, for CORS; ours are the same for every origin, and so is a cache's copy.
-                if "Vary" in headers:
-                    del headers["Vary"]
+                MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
@@ -103,7 +94,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         body = bytearray()
-        more = scope["method"] in ("POST", "PUT")
+        more = scope["method"] in ("POST", "PUT", "PATCH")
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":

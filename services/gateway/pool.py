@@ -2,6 +2,7 @@
 
 import select
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -9,7 +10,24 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from kernelzoo.metrics import POOL_TIMEOUTS, POOL_WAIT_SECONDS
 
-POOL_SIZE = 16
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPlan:
+    """`connections` at most; whoever waits for one longer than `wait_s`, or behind `queue` others,
+    gets none. What a gateway asks takes milliseconds: what takes `statement_s` is given up, so that
+    nobody can hold a connection with a question that is public.
+    """
+
+    connections: int
+    wait_s: float
+    queue: int
+    statement_s: float
+
+
+AGENTS = PoolPlan(connections=12, wait_s=10.0, queue=0, statement_s=5.0)
+"""Of agents, the console and the operator. Long polls wake together: their queue has no end (0)."""
+PAGES = PoolPlan(connections=4, wait_s=0.5, queue=64, statement_s=1.0)
+"""Of page loads, which others do not hold up, and which do not hold up others."""
 
 
 class MeasuredPool(AsyncConnectionPool[AsyncConnection[Any]]):
@@ -36,14 +54,22 @@ async def _refuse_closed(connection: AsyncConnection[Any]) -> None:
         await MeasuredPool.check_connection(connection)
 
 
-def measured_pool(database_url: str) -> MeasuredPool:
+def measured_pool(database_url: str, plan: PoolPlan) -> MeasuredPool:
     """Not open yet: enter it."""
+
+    async def limit_statements(connection: AsyncConnection[Any]) -> None:
+        await connection.execute(
+            "SELECT set_config('statement_timeout', %s, false)", (f"{plan.statement_s}s",)
+        )
+
     return MeasuredPool(
         database_url,
         min_size=2,
-        max_size=POOL_SIZE,
+        max_size=plan.connections,
+        max_waiting=plan.queue,
         kwargs={"autocommit": True},
+        configure=limit_statements,
         check=_refuse_closed,
-        timeout=10,
+        timeout=plan.wait_s,
         open=False,
     )

@@ -7,6 +7,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from psycopg import OperationalError
+from psycopg.errors import QueryCanceled
 from psycopg_pool import PoolTimeout
 from starlette.exceptions import HTTPException
 
@@ -74,6 +75,16 @@ def install(app: FastAPI) -> None:
     async def http(_: Request, error: HTTPException) -> JSONResponse:
         headers = dict(error.headers) if error.headers else None
         return problem(error.status_code, str(error.detail), headers)
+
+    @app.exception_handler(QueryCanceled)
+    async def too_slow(request: Request, error: QueryCanceled) -> JSONResponse:
+        log.warning("statement given up", path=request.url.path, error=str(error))
+        return problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "the database took too long over this and gave up; nothing was changed. "
+            "Ask for less, with a filter or a smaller limit, or try again later",
+            {"Retry-After": "10"},
+        )
 
     @app.exception_handler(OperationalError)
     @app.exception_handler(PoolTimeout)

@@ -1,5 +1,6 @@
 """What the routes share: made once in `app.create`, handed to a route by FastAPI."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -16,27 +17,43 @@ from kernelzoo.store import applications
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import fetch_one
 from services.gateway.application_keys import ApplicationKey
+from services.gateway.attestation.verifier import Kind, Verifier
+from services.gateway.builds import Builds
 from services.gateway.doorbell import Doorbell
 from services.gateway.manifests import ManifestCache
+from services.gateway.origins import Origins
 from services.gateway.page_loads import PageLoads
+from services.gateway.polls import Polls
 from services.gateway.problems import Refusal
 from services.gateway.rates import Rates
+from services.gateway.remembered import Remembered
 from services.gateway.tokens import Session, Tokens, is_operator
 from services.gateway.wake import Wake
+
+LOCAL = "127.0.0.1"
+"""Who asks over a socket of this machine has no address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
+    """`pages` are the connections of page loads; `pool` those of everybody else."""
+
     settings: Settings
     pool: AsyncConnectionPool[AsyncConnection[Any]]
+    pages: AsyncConnectionPool[AsyncConnection[Any]]
+    builds: Builds
     send: Sender
     doorbell: Doorbell
     tokens: Tokens
+    origins: Origins
     wake: Wake
     manifests: ManifestCache
     page_loads: PageLoads
     signer: Signer
     rates: Rates
+    polls: Polls
+    verifiers: Mapping[Kind, Verifier]
+    remembered: Remembered
 
 
 async def _state(request: Request) -> State:
@@ -48,6 +65,19 @@ async def _state(request: Request) -> State:
 Shared = Annotated[State, Depends(_state)]
 
 
+def network_of(request: Request, tokens: Tokens) -> str:
+    """Of the visitor who asks, as `proxies` found its address."""
+    return tokens.network(request.client.host if request.client else LOCAL)
+
+
+async def _network(request: Request, state: Shared) -> str:
+    return network_of(request, state.tokens)
+
+
+Network = Annotated[str, Depends(_network)]
+"""Keyed hash of the network that asks."""
+
+
 class _AgentBearer(HTTPBearer):
     """Checks the token and counts the request. One dependency for all of it: FastAPI takes longer
     over each than it takes to run.
@@ -56,7 +86,11 @@ class _AgentBearer(HTTPBearer):
     async def __call__(self, request: Request) -> Session:  # type: ignore[override]
         given = await super().__call__(request)
         state = await _state(request)
-        session = state.tokens.session(given.credentials if given else "")
+        session = state.tokens.session(
+            given.credentials if given else "",
+            network=network_of(request, state.tokens),
+            origin=request.headers.get("origin", ""),
+        )
         await state.rates.agent(str(session.identity_id))
         return session
 

@@ -1,13 +1,20 @@
-"""Signed tokens: a session for an hour, an identity for good. No server-side lookup."""
+"""Signed tokens: of a session for minutes, of an identity for weeks.
+
+A token is good where it was given: a session's in the network and at the origin that opened it, an
+identity's at its origin. So a page that makes a visitor's browser open a session can use neither
+from anywhere else.
+"""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hmac import compare_digest
 from hmac import new as hmac
 from http import HTTPStatus
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Any
 from uuid import UUID
 
 import jwt
@@ -16,18 +23,40 @@ from kernelzoo.domain.device import DeviceClass
 from services.gateway.problems import Refusal
 
 _ALGORITHM = "HS256"
-_IDENTITY_DAYS = 400
-_PREFIX_BITS = {4: 24, 6: 48}
+IDENTITY_DAYS = 30
+REPLACED_FOR = timedelta(days=1)
+"""How long an identity's token is taken after a later one was given: two tabs share an identity."""
+_LONGEST_DAYS = 400
+"""For which tokens were given before they told when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """`application_id`: it measures what this application registered, and nothing else."""
+    """`application_id`: it measures what this application registered, and nothing else. `network`:
+    where it was opened from, as `Tokens.network` tells it. `origin`: of the page that opened it, ''
+    for a program. `operated`: the identity was opened with the operator's key.
+    """
 
     session_id: int
     identity_id: UUID
     device_class: DeviceClass
     application_id: int | None
+    network: str
+    origin: str
+    operated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """What the token of an identity says. `origin`: None for one of before tokens had any."""
+
+    identity_id: UUID
+    issued_at: datetime
+    origin: str | None
+
+    def was_replaced(self, renewed_at: datetime) -> bool:
+        """Whether a later one was given so long ago that this must be a copy."""
+        return self.issued_at < renewed_at - REPLACED_FOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,38 +75,69 @@ class Tokens:
                 "sub": str(session.identity_id),
                 "cls": str(session.device_class),
                 "app": session.application_id or 0,
+                "net": session.network,
+                "org": session.origin,
+                "opr": session.operated,
             },
         )
 
-    def issue_identity(self, identity_id: UUID) -> str:
-        return self._issue("identity", timedelta(days=_IDENTITY_DAYS), {"sub": str(identity_id)})
+    def issue_identity(self, identity_id: UUID, origin: str) -> str:
+        claims = {"sub": str(identity_id), "org": origin}
+        return self._issue("identity", timedelta(days=IDENTITY_DAYS), claims)
 
-    def session(self, token: str) -> Session:
-        """Raises Refusal (401) for a token that is forged, expired or of another kind."""
+    def session(self, token: str, *, network: str, origin: str) -> Session:
+        """Raises Refusal (401) for a token that is forged, expired, of another kind, or shown from
+        another network or origin than it was given to.
+        """
         session, expires_s = _session(self.secret, token)
         if expires_s <= time.time():
             raise _expired("session")
+        if session.origin != origin:
+            raise unauthorized("this session was opened by a page of another origin")
+        if session.network != network:
+            raise unauthorized("this session was opened from another network")
         return session
 
-    def identity(self, token: str) -> UUID:
-        """Raises Refusal (401) for a token that is forged, expired or of another kind."""
-        return UUID(_claims(self.secret, token, "identity")["sub"])
+    def identity(self, token: str, *, origin: str) -> Claimed:
+        """Raises Refusal (401) for a token that is forged, expired, of another kind or origin."""
+        claims = _claims(self.secret, token, "identity")
+        claimed = Claimed(
+            identity_id=UUID(claims["sub"]),
+            issued_at=_issued_at(claims),
+            origin=claims.get("org"),
+        )
+        if claimed.origin not in (None, origin):
+            raise unauthorized("this identity was given to a page of another origin")
+        return claimed
 
     def network(self, address: str) -> str:
         """Keyed hash of the address's /24 or /48: what tells networks apart without naming them."""
-        parsed = _address(address)
-        network = ip_network(f"{parsed}/{_PREFIX_BITS[parsed.version]}", strict=False)
-        return hmac(self.secret.encode(), str(network).encode(), "sha256").hexdigest()[:32]
+        return _network(self.secret, address)
 
-    def _issue(self, kind: str, lifetime: timedelta, claims: dict[str, str | int]) -> str:
-        expires = datetime.now(UTC) + lifetime
-        return jwt.encode({**claims, "aud": kind, "exp": expires}, self.secret, _ALGORITHM)
+    def _issue(self, kind: str, lifetime: timedelta, claims: Mapping[str, str | int]) -> str:
+        now = datetime.now(UTC)
+        times = {"iat": now, "exp": now + lifetime}
+        return jwt.encode({**claims, **times, "aud": kind}, self.secret, _ALGORITHM)
+
+
+def prefix(address: IPv4Address | IPv6Address) -> str:
+    """The /24 or /48 that an address lies in, which is what counts as one network."""
+    found = getattr(address, "ipv4_mapped", None) or address
+    if isinstance(found, IPv4Address):
+        return str(IPv4Network((int(found), 24), strict=False))
+    return str(IPv6Network((int(found), 48), strict=False))
+
+
+@lru_cache(maxsize=4096)
+def _network(secret: str, address: str) -> str:
+    network = prefix(ip_address(address.partition("%")[0]))
+    return hmac(secret.encode(), network.encode(), "sha256").hexdigest()[:32]
 
 
 @lru_cache(maxsize=4096)
 def _session(secret: str, token: str) -> tuple[Session, float]:
     """What a token says, and when it expires in seconds since 1970. An agent shows the same one for
-    an hour, and to check it anew took a quarter of the time of a report.
+    minutes, and to check it anew took a quarter of the time of a report.
     """
     claims = _claims(secret, token, "session")
     session = Session(
@@ -85,13 +145,22 @@ def _session(secret: str, token: str) -> tuple[Session, float]:
         identity_id=UUID(claims["sub"]),
         device_class=DeviceClass.parse(claims["cls"]),
         application_id=int(claims.get("app", 0)) or None,
+        network=claims.get("net", ""),
+        origin=claims.get("org", ""),
+        operated=bool(claims.get("opr", False)),
     )
     return session, float(claims["exp"])
 
 
-def _claims(secret: str, token: str, kind: str) -> dict[str, str]:
+def _issued_at(claims: dict[str, Any]) -> datetime:
+    if "iat" in claims:
+        return datetime.fromtimestamp(float(claims["iat"]), UTC)
+    return datetime.fromtimestamp(float(claims["exp"]), UTC) - timedelta(days=_LONGEST_DAYS)
+
+
+def _claims(secret: str, token: str, kind: str) -> dict[str, Any]:
     try:
-        claims: dict[str, str] = jwt.decode(
+        claims: dict[str, Any] = jwt.decode(
             token,
             secret,
             algorithms=[_ALGORITHM],
@@ -101,7 +170,7 @@ def _claims(secret: str, token: str, kind: str) -> dict[str, str]:
     except jwt.ExpiredSignatureError:
         raise _expired(kind) from None
     except jwt.InvalidTokenError:
-        raise _unauthorized(f"this is no valid {kind} token") from None
+        raise unauthorized(f"this is no valid {kind} token") from None
     return claims
 
 
@@ -115,18 +184,13 @@ def is_operator(given: str | None, operator_key: str) -> bool:
 
 
 def _expired(kind: str) -> Refusal:
-    return _unauthorized(f"this {kind} token has expired")
+    return unauthorized(f"this {kind} token has expired")
 
 
-def _unauthorized(detail: str) -> Refusal:
+def unauthorized(detail: str) -> Refusal:
+    """An agent opens a new session when it is told this."""
     return Refusal(
         HTTPStatus.UNAUTHORIZED,
         f"{detail}; open a new session at /v1/sessions",
         {"WWW-Authenticate": "Bearer"},
     )
-
-
-def _address(text: str) -> IPv4Address | IPv6Address:
-    parsed = ip_address(text)
-    mapped = getattr(parsed, "ipv4_mapped", None)
-    return mapped or parsed

@@ -50,6 +50,8 @@ class _Device(Protocol):
 
 class _Crowd(_Device, Protocol):
     @property
+    def engines(self) -> list[str]: ...
+    @property
     def identities(self) -> int: ...
 
 
@@ -94,7 +96,10 @@ def decision(row: DeniedRow) -> Decision:
 
 def class_of(device_class: str, row: _Crowd) -> ClassOfDevices:
     return ClassOfDevices(
-        device_class=device_class, hardware=_hardware(row), identities=row.identities
+        device_class=device_class,
+        hardware=_hardware(row),
+        engines=row.engines,
+        identities=row.identities,
     )
 
 
@@ -163,6 +168,7 @@ def found_keys(rows: Sequence[FoundKeyRow]) -> FoundKeys:
                 workload=row.workload_key,
                 device_class=row.device_class,
                 hardware=_hardware(row),
+                engines=row.engines,
                 version=row.version,
                 state=EntryState(row.state),
                 ballots=row.ballots,

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 import psycopg
 import structlog
+from psycopg.sql import SQL, Identifier
 
 from kernelzoo.store import wake
 from services.gateway.background import running
@@ -45,17 +46,24 @@ class Wake:
         while True:
             try:
                 await self._listen()
-            except psycopg.OperationalError as error:
+            except (psycopg.OperationalError, psycopg.errors.UndefinedTable) as error:
                 log.warning("not listening to the database", error=str(error))
             self.connected = False
             await asyncio.sleep(RECONNECT_S)
 
     async def _listen(self) -> None:
         async with await psycopg.AsyncConnection.connect(
-            self._database_url, autocommit=True
+            self._database_url,
+            autocommit=True,
+            # Who only listens would else not notice for hours that the other side is gone.
+            keepalives_idle=5,
+            keepalives_interval=2,
+            keepalives_count=3,
         ) as connection:
+            # Raises where the schema is not there yet.
+            await connection.execute("SELECT FROM workload LIMIT 1")
             for channel in (wake.CANDIDATES, wake.LEASES, wake.ZOO):
-                await connection.execute(f"LISTEN {channel}")
+                await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
             self.connected = True
             self._announce()
             async for notice in connection.notifies():

@@ -1,4 +1,4 @@
-"""Somebody's site: an empty page of another origin than the zoo's."""
+"""Somebody's site: a page of another origin than the zoo's, empty unless told."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ ISOLATED = {
 
 
 @contextmanager
-def site(headers: Mapping[str, str]) -> Iterator[str]:
+def site(headers: Mapping[str, str], page: bytes = PAGE) -> Iterator[str]:
     """Its address; every answer is the page, with `headers`."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -23,7 +23,7 @@ def site(headers: Mapping[str, str]) -> Iterator[str]:
             for name, value in (*headers.items(), ("Content-Type", "text/html")):
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(PAGE)
+            self.wfile.write(page)
 
         def log_message(self, *_: object) -> None:
             pass

@@ -22,7 +22,7 @@ DIST = Path(__file__).parents[2] / "client" / "dist"
 
 RUN = """async ([key, keys]) => {
   const { KernelZoo } = await import("/sdk.js");
-  const zoo = await KernelZoo.open(new URL("/kernels/bundle.json", location), { keys });
+  const zoo = await KernelZoo.open("kernels/bundle.json", { keys });
   const kernel = await zoo.kernel(key);
   const output = kernel.run({ a: new Array(35).fill(2), b: new Array(42).fill(3) });
   return { level: kernel.info.level, output: [...output] };
@@ -95,7 +95,7 @@ def test_a_bundle_of_another_zoo_is_refused(page: Page) -> None:
 def test_a_gateway_serves_a_page_that_pins_its_key(
     page: Page, stack: Stack, pins: list[str]
 ) -> None:
-    opened = RUN.replace('new URL("/kernels/bundle.json", location)', f'"{stack.url}"')
+    opened = RUN.replace("kernels/bundle.json", stack.url)
     assert page.evaluate(opened, [KEY, pins])["output"] == [42] * 30
     with pytest.raises(Exception, match="No valid signature of a pinned key"):
         page.evaluate(opened, [KEY, list(Signer.of(new_seed()).public_keys)])

@@ -40,10 +40,17 @@ def phase(page: Page) -> str:
     return str(page.evaluate("kernelzooAgent.state.phase"))
 
 
+def of_interface(request: Request) -> bool:
+    return "/v1/" in request.url
+
+
 def requests_of(page: Page) -> list[Request]:
-    """What the page and its worker ask of the gateway's interface from now on."""
+    """What the page and its worker ask of the gateway's interface from now on.
+
+    Playwright adds to it only during a call of its own, so a wait for it has to make one.
+    """
     asked: list[Request] = []
-    page.context.on("request", lambda r: asked.append(r) if "/v1/" in r.url else None)
+    page.context.on("request", lambda r: asked.append(r) if of_interface(r) else None)
     return asked
 
 
@@ -79,8 +86,8 @@ def test_nothing_is_asked_of_the_gateway_before_the_visitor_agrees(
     assert phase(page) == "asking"
     assert asked == []
     assert rows(stack, "SELECT count(*) FROM agent_session") == [(before,)]
-    page.get_by_role("button", name="Send this and start").click()
-    eventually(lambda: len(asked) > 0, "the first request", within_s=90)
+    with page.context.expect_event("request", of_interface, timeout=90_000):
+        page.get_by_role("button", name="Send this and start").click()
     assert asked[0].url == f"{stack.url}/v1/sessions"
     assert asked[0].post_data_json == shown, "what was sent is not what was shown"
 
@@ -196,8 +203,11 @@ def test_stop_and_forget_clears_everything_and_ends_the_agent(stack: Stack, page
     agree(page)
     eventually(lambda: measured(page) > 0, "a measurement")
     assert "kernelzoo:identity" in notes(page)
+    identity = page.locator("#identity").inner_text()
     page.get_by_role("button", name="Stop and forget me").click()
-    page.get_by_text("Stopped and forgotten").wait_for()
+    page.get_by_text("The gateway has erased").wait_for()
+    named = "SELECT count(*) FROM measurement WHERE identity_id = '{}'"
+    assert rows(stack, named.format(identity)) == [(0,)]
     page.wait_for_timeout(300)  # Until the test was told of what was on its way.
     asked = requests_of(page)
     page.wait_for_timeout(1_000)
@@ -208,6 +218,19 @@ def test_stop_and_forget_clears_everything_and_ends_the_agent(stack: Stack, page
     assert see_profile(page)["identity"] is None
     page.get_by_role("button", name="Send this and start").click()
     eventually(lambda: rows(stack, identities) == [(before + 1,)], "a new identity")
+
+
+def test_forgetting_waits_for_a_gateway_that_is_away(page: Page) -> None:
+    agree(page)
+    eventually(lambda: measured(page) > 0, "a measurement")
+    page.route("**/v1/identities/forget", lambda route: route.abort())
+    page.get_by_role("button", name="Stop and forget me").click()
+    page.get_by_text("is not erased yet").wait_for()
+    assert set(notes(page)) == {"kernelzoo:identity"}
+    page.unroute("**/v1/identities/forget")
+    page.get_by_role("button", name="Try again").click()
+    page.get_by_text("The gateway has erased").wait_for()
+    assert notes(page) == {}
 
 
 def test_a_browser_without_simd_is_told_and_asked_for_nothing(

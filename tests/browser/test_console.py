@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx2
 import pytest
@@ -44,9 +44,10 @@ def tuned(stack: Stack) -> Tuned:
         agent.measure_once()
         listed = httpx2.get(f"{stack.url}/v1/keys").json()["keys"]
         found[:] = [each for each in listed if each["state"] == "confirmed"]
-        return bool(found) and len(agent.ranking) > 8
+        (job_now,) = httpx2.get(f"{stack.url}/v1/jobs").json()["jobs"]
+        return bool(found) and job_now["final"] == job_now["entries"] == 1
 
-    eventually(confirmed, "a confirmed entry")
+    eventually(confirmed, "a confirmed entry with which nothing contends")
     return Tuned(url=stack.url, job=job, device_class=found[0]["device_class"])
 
 
@@ -199,6 +200,77 @@ def test_what_is_kept_back_is_shown_with_the_operators_key(
     page.locator(".served-mark").first.wait_for()
     page.reload()
     page.locator(".served-mark").first.wait_for()
+
+
+def test_a_workload_is_registered_with_the_operators_key_and_its_job_is_done_when_it_is(
+    stack: Stack, tuned: Tuned, context: BrowserContext
+) -> None:
+    with watched(context, tuned.url) as page:
+        page.goto(f"{tuned.url}/console#/tuning")
+        expect(page.get_by_role("cell", name="done", exact=True)).to_be_visible()
+        page.get_by_text("Have a workload tuned").click()
+        page.get_by_label("Workload").fill("relu:f32:n64")
+        page.get_by_label("Target").select_option("wasm")
+        page.get_by_label("Operator's key").fill(stack.keys.operator)
+        page.get_by_role("button", name="Tune", exact=True).click()
+        link = page.get_by_role("link", name="job 2")
+        link.click()
+        page.wait_for_url("**/console#/tuning/2")
+        page.get_by_text("relu:f32:n64").first.wait_for()
+
+
+def test_the_zoo_is_narrowed_by_state_and_by_target(tuned: Tuned, context: BrowserContext) -> None:
+    with watched(context, tuned.url) as page:
+        page.goto(f"{tuned.url}/console#/zoo")
+        page.locator("td a").first.wait_for()
+        page.get_by_label("State").select_option("provisional")
+        page.get_by_text("No key has an entry that fits.").wait_for()
+        page.get_by_label("State").select_option("confirmed")
+        page.locator("td a").first.wait_for()
+        page.get_by_label("Target").select_option("webgpu")
+        page.get_by_text("No key has an entry that fits.").wait_for()
+        page.wait_for_url("**entry=confirmed&target=webgpu")
+
+
+def test_a_phone_shows_a_long_list_in_pages(tuned: Tuned, browser: Browser) -> None:
+    """Fifty keys in cards were 11,330 pixels."""
+
+    def many(route: Route) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        asked = parse_qs(urlsplit(route.request.url).query)
+        key, limit, offset = found["keys"][0], int(asked["limit"][0]), int(asked["offset"][0])
+        keys = [{**key, "version": offset + place + 1} for place in range(limit)]
+        route.fulfill(response=answer, body=json.dumps({"keys": keys, "total": 60}))
+
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    with watched(context, tuned.url) as page:
+        page.route("**/v1/keys?*offset=0", many)
+        page.goto(f"{tuned.url}/console#/zoo")
+        page.get_by_text("1 to 8 of 60 keys").wait_for()
+        height = page.evaluate("document.documentElement.scrollHeight")
+        assert height < 3 * 844, height
+        page.get_by_role("link", name="Older").click()
+        page.wait_for_url("**/console#/zoo?offset=8")
+    context.close()
+
+
+def test_what_rho_is_can_be_read_where_it_stands(tuned: Tuned, context: BrowserContext) -> None:
+    with watched(context, tuned.url) as page:
+        page.goto(f"{tuned.url}/console{tuned.key}")
+        page.get_by_text("What is ρ?").click()
+        page.get_by_text("is the primitive vector of a device").wait_for()
+
+
+def test_an_alerts_address_opens_the_section_of_the_runbook(
+    tuned: Tuned, context: BrowserContext
+) -> None:
+    with watched(context, tuned.url) as page:
+        page.goto(f"{tuned.url}/runbook#kernelzoodatabasegrows")
+        heading = page.get_by_role("heading", name="KernelzooDatabaseGrows")
+        expect(heading).to_be_in_viewport()
+        page.get_by_role("link", name="operations").first.click()
+        page.get_by_role("heading", name="Erase and retain").wait_for()
 
 
 def test_a_phone_is_shown_only_an_address_that_it_can_reach(

@@ -73,6 +73,14 @@ def test_a_device_that_is_lost_costs_one_candidate(call: Call) -> None:
     assert "device was lost" in made[1]["detail"]
 
 
+def test_a_kernel_that_the_driver_does_not_compile_in_time_costs_one_failure(call: Call) -> None:
+    """At first several are asked for at once and nobody is blamed; then each alone, once the driver
+    has ended what was given up."""
+    made = call("measured", ["right", "choking", "right"])
+    assert [each["outcome"] for each in made] == ["ok", "compile", "ok"]
+    assert "did not compile this kernel within 0.15 s" in made[1]["detail"]
+
+
 def test_a_kernel_beyond_its_budget_is_given_up_between_slices(call: Call) -> None:
     slow, right = call("measured", ["slow", "right"])
     assert (slow["outcome"], right["outcome"]) == ("timeout", "ok")

@@ -285,3 +285,96 @@ def test_without_webgpu_it_is_webassembly_with_the_reason(
     assert found["info"]["backend"] == "wasm"
     assert "no WebGPU" in found["info"]["backendReason"]
     assert found["gpuDeviceClass"] is None
+
+
+BEFORE = """async ([url, key]) => {
+  const { KernelZoo } = await import(`${url}/client/sdk.js`);
+  const zoo = await KernelZoo.open(url, { backend: "webgpu" });
+  const kernel = await zoo.kernel(key);
+  const inputs = { a: new Array(24 * 20).fill(2), b: new Array(20 * 36).fill(3) };
+  await kernel.runAsync(inputs);
+  Object.assign(globalThis, { zoo, kernel, inputs, asked: 0 });
+  const count = (target, name) => {
+    const real = target[name];
+    target[name] = function (...given) {
+      globalThis.asked += 1;
+      return real.apply(this, given);
+    };
+  };
+  for (const name of ["createShaderModule", "createBuffer"]) count(GPUDevice.prototype, name);
+  count(GPU.prototype, "requestAdapter");
+  return { backend: kernel.info.backend, failure: zoo.gpuFailure };
+}"""
+
+# No driver here hangs on demand: a pipeline that never comes is what one looks like to a page.
+HANG = """() => {
+  GPUDevice.prototype.createComputePipelineAsync = () => new Promise(() => undefined);
+  const later = globalThis.setTimeout;
+  globalThis.setTimeout = (work, ms, ...given) => later(work, Math.min(ms, 500), ...given);
+}"""
+
+AFTER = """async (key) => {
+  const { zoo, kernel, inputs } = globalThis;
+  const first = await zoo.kernel(key, { use: "fallback" });
+  const asked = globalThis.asked;
+  const next = await zoo.kernel(key, { use: "fallback" });
+  const told = [first, next, kernel].map((each) => each.runAsync(inputs).then((c) => c[0]));
+  return {
+    outputs: await Promise.all(told),
+    backends: [first, next, kernel].map(({ info }) => info.backend),
+    reasons: [first, next, kernel].map(({ info }) => info.backendReason),
+    failure: zoo.gpuFailure,
+    asked: globalThis.asked - asked,
+  };
+}"""
+
+REOPENED = """async ([url, key]) => {
+  let asked = 0;
+  const real = GPU.prototype.requestAdapter;
+  GPU.prototype.requestAdapter = function (...given) {
+    // The description of the hardware asks without a preference; it goes on when nobody answers.
+    asked += given[0]?.powerPreference === "high-performance";
+    return real.apply(this, given);
+  };
+  const { KernelZoo } = await import(`${url}/client/sdk.js`);
+  const zoo = await KernelZoo.open(url, { backend: "webgpu" });
+  const { info } = await zoo.kernel(key);
+  return { backend: info.backend, reason: info.backendReason, failure: zoo.gpuFailure, asked };
+}"""
+
+
+@pytest.mark.parametrize("death", ["hang", "crash"])
+def test_a_gpu_that_died_is_not_tried_again_in_its_tab_and_the_page_is_told_once(
+    stack: Stack, gpu_browser: Browser, death: str
+) -> None:
+    """The crash comes last: the browser starts another GPU process after it."""
+    tab = gpu_browser.new_context()
+    with site({}) as address:
+        page = tab.new_page()
+        warnings: list[str] = []
+        page.on("console", lambda line: warnings.append(line.text))
+        page.goto(address)
+        before = page.evaluate(BEFORE, [stack.url, KEY])
+        assert before == {"backend": "webgpu", "failure": None}
+        if death == "hang":
+            page.evaluate(HANG)
+        else:
+            gpu_browser.new_browser_cdp_session().send("Browser.crashGpuProcess")
+            page.evaluate("kernel.gpu.device.lost.then(() => null)")
+        after = page.evaluate(AFTER, KEY)
+        page.reload()
+        reopened = page.evaluate(REOPENED, [stack.url, KEY])
+    tab.close()
+    assert after["outputs"] == [120, 120, 120]
+    assert after["backends"] == ["wasm", "wasm", "wasm"]
+    assert after["reasons"] == [after["failure"]] * 3
+    assert ("within" if death == "hang" else "lost") in after["failure"]
+    assert after["asked"] == 0, "the GPU was tried again"
+    own = [text for text in warnings if text.startswith("kernelzoo: ")]
+    assert own == [f"kernelzoo: {after['failure']}"]
+    assert reopened == {
+        "backend": "wasm",
+        "reason": after["failure"],
+        "failure": after["failure"],
+        "asked": 0,
+    }

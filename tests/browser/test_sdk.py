@@ -1,5 +1,6 @@
 """The SDK in a page of another origin that is not isolated, as on anybody's site."""
 
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -161,6 +162,9 @@ def test_a_device_the_zoo_does_not_know_is_served_the_default_and_then_the_winne
     assert is_product(before)
 
     agent = context.browser.new_page() if context.browser else context.new_page()
+    # The operator's, so that this one voter is enough for its class to speak for others.
+    host = json.dumps({"operatorKey": stack.keys.operator})
+    agent.add_init_script(f"globalThis.kernelzooHost = {host}")
     agent.goto(f"{stack.url}/agent?start=1")
     voted = """(key) => kernelzooAgent.events.some(
       (event) => event.type === "ballot" && event.final && event.workload === key)"""
@@ -169,6 +173,10 @@ def test_a_device_the_zoo_does_not_know_is_served_the_default_and_then_the_winne
     with GatewayClient(url=stack.url) as gateway:
         eventually(lambda: bool(of_key(gateway.entries())), "a zoo entry")
         (entry,) = of_key(gateway.entries())
+    speaking = "SELECT speaks FROM zoo_entry WHERE workload_key = %s AND device_class = %s"
+    asked = (KEY, entry.device_class)
+    with psycopg.connect(stack.postgres.url, autocommit=True) as db:
+        eventually(lambda: db.execute(speaking, asked).fetchall() == [(True,)], "that it speaks")
 
     page.reload()
     own = page.evaluate(USE_THE_ZOO, [stack.url, KEY])["deviceClass"]

@@ -51,6 +51,7 @@ OTHERS: dict[str, Any] = {
     "compile.autoscaling.minReplicas": 2,
     "gateway.service.port": 8080,
     "gateway.trustedProxies": ["10.9.0.0/16"],
+    "monitoring.rules.gatewayUrl": "https://other.example",
 }
 PEER = {"ipBlock": {"cidr": "10.9.0.0/16"}}
 

@@ -100,10 +100,20 @@ FEATURES = {
         ),
     ),
     "proxies are believed": Feature(
-        on={"gateway": {"trustedProxies": ["10.0.0.1", "10.2.0.0/16"]}},
+        on={"gateway": {"trustedProxies": ["10.0.0.1", "10.2.0.0/16"], "trustedHops": 2}},
+        shows=lambda r: all(
+            environment(r.pods()["gateway"]).get(variable, {}).get("value") == value
+            for variable, value in (
+                ("KERNELZOO_TRUSTED_PROXIES", "10.0.0.1,10.2.0.0/16"),
+                ("KERNELZOO_TRUSTED_HOPS", "2"),
+            )
+        ),
+    ),
+    "the ingress' host is the zoo's own origin": Feature(
+        on={"ingress": INGRESS, "gateway": PROXIED},
         shows=lambda r: (
-            environment(r.pods()["gateway"]).get("FORWARDED_ALLOW_IPS", {}).get("value")
-            == "10.0.0.1,10.2.0.0/16"
+            environment(r.pods()["gateway"]).get("KERNELZOO_ORIGINS", {}).get("value")
+            == "https://zoo.example"
         ),
     ),
     "settings reach gateway and workers": Feature(

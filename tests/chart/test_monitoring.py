@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import helm_python
 import pytest
@@ -50,7 +51,9 @@ def stocked_chart(tmp_path: Path) -> Path:
         "    rules:\n"
         "      - alert: Slow\n"
         "        expr: up == 0\n"
-        "        annotations: {summary: '{{ $labels.pod }} is down'}\n"
+        "        annotations:\n"
+        "          summary: '{{ $labels.pod }} is down'\n"
+        "          runbook_url: '{{ $externalLabels.kernelzoo }}/runbook#slow'\n"
     )
     return chart
 
@@ -72,12 +75,30 @@ def test_a_packaged_chart_holds_them_too(stocked_chart: Path, tmp_path: Path) ->
     assert rendered.of("PrometheusRule").keys() == {"serving"}
 
 
+@pytest.mark.parametrize(
+    ("values", "base"),
+    [
+        ({"ingress": {"enabled": True, "host": "zoo.example", "tlsSecretName": "t"}}, "https://zoo.example"),
+        ({"monitoring": {"rules": {"gatewayUrl": "https://ops.example/zoo"}}}, "https://ops.example/zoo"),
+    ],
+)  # fmt: skip
+def test_alerts_link_to_the_runbook_where_people_reach_a_gateway(
+    stocked_chart: Path, values: dict[str, Any], base: str
+) -> None:
+    rules = {"enabled": True, **values.get("monitoring", {}).get("rules", {})}
+    behind = {"gateway": {"trustedProxies": ["10.0.0.1"]}}
+    on = {**PLAIN, **behind, **values, "monitoring": {"rules": rules}}
+    spec = render(on, stocked_chart).of("PrometheusRule")["serving"]["spec"]
+    annotations = spec["groups"][0]["rules"][0]["annotations"]
+    assert annotations["runbook_url"] == f"{base}/runbook#slow"
+
+
 def test_alerts_of_the_repository_become_rules(stocked_chart: Path) -> None:
     on = {**PLAIN, "monitoring": {"rules": {"enabled": True, "labels": {"release": "p"}}}}
     rule = render(on, stocked_chart).of("PrometheusRule")["serving"]
     assert custom_complaints([rule]) == ""
     assert rule["metadata"]["labels"]["release"] == "p"
-    assert rule["spec"] == yaml.safe_load(
-        (stocked_chart.parents[1] / "dashboards" / "alerts" / "serving.yaml").read_text()
-    )
+    text = (stocked_chart.parents[1] / "dashboards" / "alerts" / "serving.yaml").read_text()
+    inside = "http://kz-kernelzoo-gateway.zoo.svc:80"
+    assert rule["spec"] == yaml.safe_load(text.replace("{{ $externalLabels.kernelzoo }}", inside))
     assert not render(PLAIN, stocked_chart).of("PrometheusRule")

@@ -38,7 +38,17 @@ REFUSALS: dict[str, tuple[Values, str, Values]] = {
     "an ingress whose proxies nobody believes": (
         {**PLAIN, "ingress": INGRESS},
         "gateway.trustedProxies is empty",
-        {"gateway": {"trustedProxies": ["*"]}},
+        {"gateway": {"trustedProxies": ["10.0.0.0/8"]}},
+    ),
+    "a proxy that anybody can be": (
+        {**PLAIN, "gateway": {"trustedProxies": ["10.0.0.0/8", "*"]}},
+        "gateway.trustedProxies names *",
+        {"gateway": {"trustedProxies": ["10.0.0.0/8"]}},
+    ),
+    "a network of proxies that holds every address": (
+        {**PLAIN, "gateway": {"trustedProxies": ["::/0"]}},
+        "gateway.trustedProxies names ::/0",
+        {"gateway": {"trustedProxies": ["fd00::/64"]}},
     ),
     "an ingress that may not reach the gateway": (
         {

@@ -11,12 +11,14 @@ from pydantic import SecretStr
 from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.trust import Trust
 from kernelzoo.domain.workload import Workload
 from kernelzoo.settings import Settings
 from kernelzoo.store import candidates, tuning
 from kernelzoo.store.blocking import execute, fetch_one
 from services.gateway.app import application
 from tests.database.client import OPERATOR_KEY
+from tests.database.strangers import Crowd, crowd_of
 
 WORKLOAD = Workload.of("matmul", (2, 3, 4))
 RELAXED = ("relaxed-simd", "simd128")
@@ -33,6 +35,8 @@ def settings(database_url: str) -> Settings:
         operator_key=SecretStr(OPERATOR_KEY),
         token_secret=SecretStr("a secret of the tests, 32 bytes long"),
         identities_per_network_per_day=2,
+        # Most tests are of agents that name no application.
+        trust=Trust.CROWD,
     )
 
 
@@ -46,6 +50,13 @@ def db(database_url: str) -> Iterator[Connection]:
 def http(settings: Settings) -> Iterator[TestClient]:
     with TestClient(application(settings), client=("127.0.0.1", 5000)) as client:
         yield client
+
+
+@pytest.fixture
+def come(settings: Settings) -> Iterator[Crowd]:
+    """Strangers of networks of their own, as the test asks for them."""
+    with crowd_of(settings) as crowd:
+        yield crowd
 
 
 def make_candidate(

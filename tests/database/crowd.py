@@ -38,6 +38,7 @@ def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate
             identity.id,
             device_class,
             device.engine,
+            network="network",
             peak_gflops=device.peak_gflops,
             isolated=True,
             probe=device.probe,

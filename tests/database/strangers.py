@@ -7,9 +7,9 @@ from typing import Any, Protocol
 from fastapi.testclient import TestClient
 
 from kernelzoo.settings import Settings
+from kernelzoo.store.blocking import Database
 from services.gateway.app import application
 from tests.database.client import SESSION, Agent
-from tests.database.conftest import Connection
 from tests.reports import ok
 from workers.aggregating import verify_lease
 
@@ -26,10 +26,20 @@ def crowd_of(settings: Settings) -> Iterator[Crowd]:
         def come(network: int, **changes: Any) -> Agent:
             client = TestClient(application(settings), client=(f"10.0.{network}.1", 5000))
             http = stack.enter_context(client)
-            given = http.post("/v1/sessions", json={**SESSION, **changes}).json()
+            opened = http.post("/v1/sessions", json={**SESSION, **changes})
+            assert opened.status_code == 201, opened.text
+            given = opened.json()
             return Agent(http, given["token"], given["identity"], given["device_class"])
 
         yield come
+
+
+def more(agent: Agent, **changes: Any) -> Agent:
+    """Another identity of the same network."""
+    opened = agent.http.post("/v1/sessions", json={**SESSION, **changes})
+    assert opened.status_code == 201, opened.text
+    given = opened.json()
+    return Agent(agent.http, given["token"], given["identity"], given["device_class"])
 
 
 def timed(lease: dict[str, Any], candidate: str, best_ns: float, salt: float) -> dict[str, Any]:
@@ -42,7 +52,7 @@ def timed(lease: dict[str, Any], candidate: str, best_ns: float, salt: float) ->
 
 
 def answer(
-    agent: Agent, db: Connection, lease: dict[str, Any], times: dict[str, float], salt: float
+    agent: Agent, db: Database, lease: dict[str, Any], times: dict[str, float], salt: float
 ) -> None:
     """Reports every candidate, 1000 ns where `times` says nothing; then the verification runs."""
     lent = [kernel["candidate"] for kernel in lease["candidates"]]

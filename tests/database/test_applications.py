@@ -76,7 +76,7 @@ def test_rotation_ends_the_old_key_and_disabling_the_new_one(http: TestClient) -
     assert [open_job(http, 2, key).status_code for key in (old, new)] == [403, 201]
     assert http.post("/v1/applications/shop/disable", headers=OPERATOR).status_code == 204
     assert "is disabled" in open_job(http, 2, new).json()["detail"]
-    assert open_session(http, Origin=PAGE).status_code == 404
+    assert open_session(http, Origin=PAGE).status_code == 403
 
 
 def test_an_application_lists_its_own(http: TestClient) -> None:
@@ -124,6 +124,55 @@ def test_quotas_are_refused_with_their_number_and_what_is_refused_is_not_stored(
     assert (used["jobs_today"], used["sets"]) == (2, 1)
 
 
+def keys_of(db: Connection) -> set[str]:
+    return {key for (key,) in db.execute("SELECT key FROM workload").fetchall()}
+
+
+def put_keys(http: TestClient, headers: Headers, *extents: int) -> Response:
+    body = {"workloads": [f"matmul:f32:m{m}k5n7" for m in extents]}
+    return http.put("/v1/sets/cart", json=body, headers=headers)
+
+
+def test_rewriting_a_set_leaves_no_workload_behind(http: TestClient, db: Connection) -> None:
+    key = create(http, sets=10, workloads_per_set=10)
+    before = keys_of(db)
+    for m in range(1, 20, 2):
+        assert put_keys(http, key, m, m + 1).status_code == 200
+    assert keys_of(db) - before == {"matmul:f32:m19k5n7", "matmul:f32:m20k5n7"}
+
+
+def test_workloads_that_were_tuned_or_that_another_set_names_stay(
+    http: TestClient, db: Connection
+) -> None:
+    key = create(http, sets=10)
+    assert put_keys(http, key, 1, 2, 3).status_code == 200
+    tuned = {"workload": "matmul:f32:m1k5n7"}
+    assert http.post("/v1/jobs", json=tuned, headers=key).status_code == 201
+    other = {"workloads": ["matmul:f32:m2k5n7"]}
+    assert http.put("/v1/sets/other", json=other, headers=OPERATOR).status_code == 200
+    assert put_keys(http, key, 4).status_code == 200
+    left = {each for each in keys_of(db) if each.endswith("k5n7")}
+    assert left == {f"matmul:f32:m{m}k5n7" for m in (1, 2, 4)}
+
+
+def test_ever_new_workloads_are_refused_once_a_day_of_them_is_used_up(
+    http: TestClient, db: Connection
+) -> None:
+    key = create(http, sets=2, workloads_per_set=3)
+    assert put_keys(http, key, 1, 2, 3).status_code == 200
+    assert put_keys(http, key, 4, 5, 6).status_code == 200
+    refused = put_keys(http, key, 6, 7)
+    assert refused.status_code == 429
+    assert "may register 6 new workloads within 24 hours" in refused.json()["detail"]
+    assert http.get("/v1/sets", headers=key).json()["sets"][0]["workloads"] == [
+        f"matmul:f32:m{m}k5n7" for m in (4, 5, 6)
+    ]
+    assert put_keys(http, key, 6, 5).status_code == 200, "what it has is not new"
+    db.execute("UPDATE application_workload SET registered_at = now() - interval '25 hours'")
+    assert put_keys(http, key, 6, 7).status_code == 200, "the next day"
+    assert db.execute("SELECT count(*) FROM application_workload").fetchone() == (1,)
+
+
 def test_jobs_of_yesterday_are_not_counted(http: TestClient, db: Connection) -> None:
     key = create(http, jobs_per_day=1)
     open_job(http, 2, key)
@@ -165,7 +214,7 @@ def test_pages_of_other_origins_do_not_measure_in_its_name(
 ) -> None:
     create(http)
     refused = open_session(http, **headers)
-    assert (refused.status_code, "may not measure for shop" in refused.text) == (403, True)
+    assert (refused.status_code, "may not measure for" in refused.text) == (403, True)
 
 
 @pytest.mark.usefixtures("job_id")
@@ -175,7 +224,7 @@ def test_a_session_in_its_name_is_lent_its_workloads_and_nothing_else(
     key = create(http)
     opened = open_session(http, Origin=PAGE)
     assert opened.status_code == 201, opened.text
-    bearer = {"Authorization": f"Bearer {opened.json()['token']}"}
+    bearer = {"Authorization": f"Bearer {opened.json()['token']}", "Origin": PAGE}
     row = db.execute("SELECT a.name FROM agent_session JOIN application a ON a.id = application_id")
     assert row.fetchone() == ("shop",)
 
@@ -198,3 +247,13 @@ def test_manifests_are_for_everyone_and_their_caches(http: TestClient) -> None:
     assert answer.status_code == 200
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
     assert "Vary" not in answer.headers
+
+
+def test_an_application_cancels_what_it_alone_has_asked_for(http: TestClient) -> None:
+    shop, blog = create(http), create(http, "blog")
+    shared, own = (open_job(http, m, shop).json()["job"] for m in (2, 3))
+    open_job(http, 2, blog)
+    answers = [http.delete(f"/v1/jobs/{job}", headers=shop) for job in (shared, own)]
+    assert [answer.status_code for answer in answers] == [403, 200]
+    assert "others have asked" in answers[0].json()["detail"]
+    assert http.delete(f"/v1/jobs/{own}", headers=blog).status_code == 403

@@ -3,6 +3,8 @@
 import json
 import tomllib
 from collections.abc import Iterator
+from datetime import datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,11 @@ def test_the_lock_says_what_each_class_is_served_and_why(
     assert own["evidence"] == "5 ballots, 20 of 25, 0.500 of the default's time"
     assert own["candidate"] == make_candidate(1).candidate_id
     assert f"v1/artifacts/{own['artifact']}.wasm" in files
+    lock = tomllib.loads(files["zoo.lock"].decode())
+    signed = [json.loads(body) for path, body in files.items() if path.startswith("v1/manifests/")]
+    assert lock["issued"] == min(each["issued_at"] for each in signed)
+    assert lock["serial"] == min(each["serial"] for each in signed)
+    assert lock["index"] == sha256(files["bundle.json"]).hexdigest()
     usual = by_class["0000000000000000:r0-0:wasm+simd128"]
     assert usual["artifact"] == own["fallback"]
     assert "evidence" not in usual
@@ -94,6 +101,16 @@ def test_no_byte_of_a_bundle_can_be_changed(files: dict[str, bytes]) -> None:
             changed = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
             with pytest.raises(InvalidInput):
                 bundle.verify({**files, path: changed}, KEYS)
+
+
+def test_a_bundle_that_was_signed_too_long_ago_is_refused_where_that_is_asked(
+    files: dict[str, bytes],
+) -> None:
+    found = bundle.verify(files, KEYS)
+    issued = datetime.fromisoformat(found.head.issued)
+    bundle.refuse_older(found, issued)
+    with pytest.raises(InvalidInput, match=r"was signed at .* make the bundle anew"):
+        bundle.refuse_older(found, issued + timedelta(seconds=1))
 
 
 def test_no_file_can_be_missing_or_added(files: dict[str, bytes]) -> None:

@@ -1,5 +1,6 @@
-"""`kernelzoo app` and `kernelzoo zoo bundle`, as they are typed, against the gateway."""
+"""`kernelzoo app`, `identities` and `zoo bundle`, as they are typed, against the gateway."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,14 +9,14 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
-from kernelzoo.cli import application, zoo
+from kernelzoo.cli import application, identities, zoo
 from kernelzoo.cli.app import app
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
 from kernelzoo.signing import Signer, new_seed
-from tests.database.client import OPERATOR_KEY
-from tests.database.conftest import WORKLOAD
+from tests.database.client import OPERATOR_KEY, open_agent
+from tests.database.conftest import WORKLOAD, Connection
 
 SEED = new_seed()
 (PUBLIC,) = Signer.of(SEED).public_keys
@@ -37,13 +38,34 @@ def run(http: TestClient, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     # The client of the tests is used again.
     monkeypatch.setattr(GatewayClient, "__exit__", lambda *_: None)
-    for module in (application, zoo):
+    for module in (application, identities, zoo):
         monkeypatch.setattr(module, "reach", reach)
 
-    def typed(*words: str) -> Result:
-        return CliRunner().invoke(app, words)
+    def typed(*words: str, answer: str = "") -> Result:
+        return CliRunner().invoke(app, words, input=answer)
 
     return typed
+
+
+def test_an_identity_is_erased_by_its_number_or_its_token_once_that_is_confirmed(
+    run: Run, http: TestClient, db: Connection
+) -> None:
+    first, second = (open_agent(http) for _ in range(2))
+    numbers = [
+        str(number) for (number,) in db.execute("SELECT id FROM identity ORDER BY created_at")
+    ]
+    declined = run("identities", "erase", numbers[0], answer="n\n")
+    assert declined.exit_code == 1
+    assert "1 sessions, 0 leases" in declined.output
+    assert db.execute("SELECT count(*) FROM agent_session").fetchone() == (2,)
+    assert "erased" in run("identities", "erase", numbers[0], answer="y\n").output
+    told = json.loads(run("identities", "erase", second.identity, "--yes", "--json").stdout)
+    assert (told["identity"], told["erased"]["sessions"]) == (numbers[1], 1)
+    assert db.execute("SELECT count(*) FROM agent_session").fetchone() == (0,)
+    again = run("identities", "erase", numbers[0], "--yes")
+    assert "there is no identity" in str(again.exception)
+    for nonsense in ("me", first.token.replace(".", "!"), "a.b.c", "a.W10.c"):
+        assert isinstance(run("identities", "erase", nonsense, "--yes").exception, InvalidInput)
 
 
 def test_an_application_is_made_listed_rotated_and_disabled(run: Run, http: TestClient) -> None:

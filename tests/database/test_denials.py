@@ -1,21 +1,20 @@
 """Kernels that fail on a class: claimed by strangers and pages, decided, taken back."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.device import DeviceClass, Hardware
 from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.settings import Settings
 from kernelzoo.store import wake, zoo
 from kernelzoo.store.blocking import execute
 from services.aggregator.publishing import Rule
 from services.gateway.app import application
-from tests.database.client import OPERATOR, Agent, open_agent
+from tests.database.client import OPERATOR, SESSION, Agent, open_agent
 from tests.database.conftest import RELAXED, WORKLOAD, Connection, compile_row, make_candidate
-from tests.database.strangers import Crowd, crowd_of, timed
+from tests.database.strangers import Crowd, timed
 from tests.reports import failure
 from tests.running import eventually
 from workers.aggregating import tally, verify_lease
@@ -23,19 +22,14 @@ from workers.ringing import stalled
 
 pytestmark = pytest.mark.usefixtures("job_id")
 
-CLASS = DeviceClass.parse("0123456789abcdef:r1-0:wasm+relaxed-simd+simd128")
+DEVICE_ID = Hardware(**SESSION["hardware"]).device_id
+CLASS = DeviceClass.parse(f"{DEVICE_ID}:r1-0:wasm+relaxed-simd+simd128")
 DEFAULT, SECOND, THIRD = (
     candidate.candidate_id
     for candidate in (make_candidate(0), make_candidate(1), make_candidate(2, RELAXED))
 )
 EVIDENCE = Evidence(ballots=5, weight=25, total_weight=30, relative_time=0.5)
 RULE = Rule(quorum=5, liars=0.2)
-
-
-@pytest.fixture
-def come(settings: Settings) -> Iterator[Crowd]:
-    with crowd_of(settings) as crowd:
-        yield crowd
 
 
 def artifact_of(db: Connection, candidate_id: str) -> str:
@@ -222,8 +216,12 @@ def page_failure(settings: Settings, network: int, sha256: str, **changes: Any) 
 
 
 def test_pages_of_many_networks_take_a_served_kernel_back(
-    settings: Settings, db: Connection
+    settings: Settings, http: TestClient, db: Connection
 ) -> None:
+    lease = (agent := open_agent(http)).lease(limit=1).json()
+    assert agent.device_class == str(CLASS)
+    agent.report(lease, [timed(lease, DEFAULT, 1000.0, 1)])
+    verify_lease(db, int(lease["lease"]))
     publish(db, SECOND)
     artifact = artifact_of(db, SECOND)
     for network in (1, 1, 1, 2, 3, 4):
@@ -277,3 +275,21 @@ def test_strangers_cannot_decide(http: TestClient, db: Connection) -> None:
     assert denied(db) == []
     unknown = {**body, "artifact": "0" * 64}
     assert http.put("/v1/denied", json=unknown, headers=OPERATOR).status_code == 404
+
+
+def test_the_first_digits_of_an_artifact_name_it_where_no_other_begins_so(
+    http: TestClient, db: Connection
+) -> None:
+    artifact = artifact_of(db, SECOND)
+    assert decide(http, artifact[:8], denied=True)["artifact"] == artifact
+    db.execute(
+        "INSERT INTO artifact (sha256, kind, body) VALUES (%s, 'wasm', '')",
+        (artifact[:8] + "0" * 56,),
+    )
+    body = {"device_class": str(CLASS), "denied": True, "reason": "why"}
+    several = http.put("/v1/denied", json={**body, "artifact": artifact[:8]}, headers=OPERATOR)
+    assert several.status_code == 422
+    assert "write more of the hash" in several.json()["detail"]
+    short = http.put("/v1/denied", json={**body, "artifact": artifact[:7]}, headers=OPERATOR)
+    assert short.status_code == 422
+    assert decide(http, artifact[:20], denied=False)["artifact"] == artifact

@@ -79,3 +79,9 @@ INSERT INTO candidate (candidate_id, job_id, ordinal, config, requires, state, a
 INSERT INTO device (device_id, cpu_architecture, logical_cores, gpu_vendor, gpu_architecture)
     VALUES (repeat('d', 16), 'x86', 2, '', '');
 """
+
+
+def test_migrations_have_numbers_of_their_own() -> None:
+    """They are applied in this order, and recorded by name."""
+    numbers = [path.stem.partition("_")[0] for path in sorted(MIGRATIONS.glob("*.sql"))]
+    assert len(set(numbers)) == len(numbers)

@@ -1,20 +1,29 @@
 """No secret reaches the log, however a request ends."""
 
 import logging
+import os
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+import redis
+import yaml
 from fastapi.testclient import TestClient
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
+from kernelzoo.cli.stack.ports import free_port
 from kernelzoo.settings import Settings
 from kernelzoo.signing import new_seed
 from kernelzoo.telemetry import configure_logging
 from services.gateway.app import application
 from tests.database.client import OPERATOR, OPERATOR_KEY, SESSION, open_agent
 from tests.database.conftest import Connection
+from tests.running import eventually
 
+ROOT = Path(__file__).parents[2]
 SEED = new_seed()
 REDIS_PASSWORD = "password-of-redis"
 DATABASE_PASSWORD = "password-of-postgres"
@@ -97,3 +106,30 @@ def _use_every_secret(http: TestClient) -> dict[str, str]:
         "identity": agent.identity,
         "nonce": lease["nonce"],
     }
+
+
+def test_composes_redis_answers_nobody_without_the_password(tmp_path: Path) -> None:
+    """What compose.yaml starts, with another folder and port."""
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    script = compose["services"]["redis"]["command"][2]
+    port = free_port()
+    moved = script.replace("$$", "$").replace("/data", str(tmp_path))
+    process = subprocess.Popen(
+        ["sh", "-c", f"{moved.strip()} --port {port}"],
+        env={**os.environ, "REDIS_PASSWORD": "s3cret"},
+        stdout=subprocess.DEVNULL,
+    )
+
+    def answers() -> bool:
+        with suppress(redis.ConnectionError):
+            return bool(redis.Redis(port=port, password="s3cret").ping())
+        return False
+
+    try:
+        eventually(answers, "Redis")
+        with pytest.raises(redis.AuthenticationError):
+            redis.Redis(port=port).ping()
+        assert (tmp_path / "redis.conf").stat().st_mode & 0o777 == 0o600
+    finally:
+        process.terminate()
+        process.wait()

@@ -1,5 +1,6 @@
 """Signed manifests: what a page gets, from which keys, and what stays the same."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -7,11 +8,17 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
+from kernelzoo.domain.zoo import EntryState
 from kernelzoo.settings import Settings
 from kernelzoo.signing import Sealed, Signer, new_seed
+from kernelzoo.store import denials, tuning, wake, zoo
+from kernelzoo.store.blocking import execute, fetch_one
+from kernelzoo.store.query import Statement
+from kernelzoo.store.rollbacks import NO_EVIDENCE
 from services.gateway.app import application
 from services.gateway.wire.zoo import Manifest
-from tests.database.conftest import WORKLOAD
+from tests.database.conftest import WORKLOAD, Connection, make_candidate
+from tests.running import eventually
 
 PATH = f"/v1/zoo/{WORKLOAD.key}/0123456789abcdef:r1-0:wasm+simd128"
 OLD, NEW = new_seed(), new_seed()
@@ -42,7 +49,64 @@ def test_a_manifest_is_signed_with_the_hashes_of_its_kernels(start: Start) -> No
     assert entry.wasm.kernel.sha256.encode() in sealed.document
 
 
+@pytest.fixture
+def hours(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock of gateways: the last of these, in hours since 1970."""
+    told = [500_000.25]
+    monkeypatch.setattr(time, "time", lambda: told[-1] * 3600)
+    return told
+
+
 @pytest.mark.usefixtures("job_id")
+def test_a_manifest_says_when_it_was_signed_and_is_signed_again_each_hour(
+    start: Start, hours: list[float]
+) -> None:
+    http = start(OLD)
+    first = http.get(PATH)
+    assert first.json()["issued_at"] == "2027-01-15T08:00:00+00:00"
+    hours.append(500_000.99)
+    held = {"If-None-Match": first.headers["ETag"]}
+    assert http.get(PATH, headers=held).status_code == 304
+    hours.append(500_001.01)
+    later = http.get(PATH, headers=held)
+    assert later.json()["issued_at"] == "2027-01-15T09:00:00+00:00"
+    assert Sealed.of(later.content).signed_by(Signer.of(OLD).public_keys) is not None
+
+
+@pytest.mark.usefixtures("job_id")
+def test_a_serial_grows_with_what_is_confirmed_retired_and_denied_and_with_nothing_else(
+    start: Start, db: Connection
+) -> None:
+    http = start(OLD)
+    device_class = PATH.rpartition("/")[2]
+    candidate = make_candidate(1)
+    seen: list[int] = [http.get(PATH).json()["serial"]]
+
+    def after(change: Statement) -> int:
+        execute(db, change)
+        execute(db, wake.zoo_changed())
+        serial = fetch_one(db, tuning.workloads_of(WORKLOAD.key))
+        assert serial is not None
+        eventually(lambda: http.get(PATH).json()["serial"] == serial.serial, "the new manifest")
+        seen.append(serial.serial)
+        return serial.serial - seen[-2]
+
+    key = (WORKLOAD.key, device_class)
+    entry = (*key, candidate.candidate_id)
+    assert after(zoo.publish(*entry, EntryState.PROVISIONAL, NO_EVIDENCE)) == 0
+    assert after(zoo.update_evidence(*key, NO_EVIDENCE)) == 0
+    assert after(zoo.retire(*key)) == 0
+    assert after(zoo.publish(*entry, EntryState.CONFIRMED, NO_EVIDENCE)) > 0
+    assert after(zoo.update_evidence(*key, NO_EVIDENCE)) == 0
+    artifact = http.get(PATH).json()["entries"][0]["wasm"]["kernel"]["sha256"]
+    denied = denials.decide(
+        artifact, device_class, denied=True, stage="run", evidence="it traps", operated=False
+    )
+    assert after(denied) > 0
+    assert after(zoo.retire(*key)) > 0
+
+
+@pytest.mark.usefixtures("job_id", "hours")
 def test_every_gateway_with_the_key_has_the_same_bytes_and_tag(start: Start) -> None:
     first, second = start(OLD).get(PATH), start(OLD)
     same = second.get(PATH)

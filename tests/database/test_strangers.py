@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from schemathesis.core.result import Ok
+from schemathesis.core.transport import Response as TransportResponse
 from schemathesis.generation import GenerationMode
 from schemathesis.openapi import from_dict
 from schemathesis.schemas import APIOperation
@@ -21,7 +22,8 @@ from kernelzoo.settings import Settings
 from services.gateway.openapi import document
 from tests.database.client import OPERATOR, open_agent
 
-FOUND = from_dict(json.loads(document())).get_all_operations()
+DOCUMENT: dict[str, Any] = json.loads(document())
+FOUND = from_dict(DOCUMENT).get_all_operations()
 OPERATIONS = [each.ok() for each in FOUND if isinstance(each, Ok)]
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 PATIENT = hypothesis_settings(
@@ -76,3 +78,78 @@ def _send(http: TestClient, request: dict[str, Any], caller: dict[str, str]) -> 
     request.pop("cookies")
     headers = {**request.pop("headers"), **caller}
     return http.request(**request, **body, headers=headers)
+
+
+LINKS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
+    ("/v1/jobs", "post", "201", {"get_job": "job=id", "get_progress": "job=id"}),
+    ("/v1/sessions", "post", "201", {"lend": "", "vote": "", "get_manifest": "device_class"}),
+    ("/v1/leases", "post", "200", {"report": "lease", "lend": ""}),
+    ("/v1/leases/{lease}/measurements", "post", "202", {"vote": "", "lend": ""}),
+    ("/v1/ballots", "put", "202", {"vote": "", "lend": ""}),
+    ("/v1/sets/{name}", "put", "200", {"get_manifest": "name", "put_set": "name"}),
+    ("/v1/applications", "post", "201", {"rotate": "name", "disable": "name", "put_set": ""}),
+    ("/v1/zoo/{name}/{device_class}", "get", "200", {"report_failure": ""}),
+)
+"""What may follow an answer: path, method, status, then operations with the parameter that a field
+of the answer fills, `parameter=field` where their names differ."""
+
+
+def linked() -> dict[str, Any]:
+    """The interface's document with LINKS in the words of OpenAPI."""
+    linked_document: dict[str, Any] = json.loads(json.dumps(DOCUMENT))
+    paths = linked_document["paths"]
+    operations = [operation for methods in paths.values() for operation in methods.values()]
+    for path, method, status, followers in LINKS:
+        links = paths[path][method]["responses"][status].setdefault("links", {})
+        for follower, filled in followers.items():
+            (operation_id,) = (
+                operation["operationId"]
+                for operation in operations
+                if operation["operationId"].startswith(f"{follower}_v1_")
+            )
+            parameter, _, field = filled.partition("=")
+            links[follower] = {
+                "operationId": operation_id,
+                "parameters": {parameter: f"$response.body#/{field or parameter}"}
+                if filled
+                else {},
+            }
+    return linked_document
+
+
+@pytest.mark.usefixtures("job_id")
+def test_no_sequence_of_requests_makes_the_gateway_fail(http: TestClient) -> None:
+    """Tokens and keys in answers are used in what follows."""
+    workflow = from_dict(linked()).as_state_machine()
+    answered: set[str] = set()
+
+    class Stranger(workflow):  # type: ignore[misc, valid-type]
+        caller: dict[str, str]
+
+        def setup(self) -> None:
+            self.caller = OPERATOR | open_agent(http).bearer
+
+        def call(self, case: Any, **_: Any) -> Any:
+            if case.operation.path == "/v1/leases" and isinstance(case.body, dict):
+                case.body["wait_s"] = 0
+            request = case.as_transport_kwargs()
+            answer = _send(http, dict(request), self.caller)
+            assert answer.status_code < 500, f"{case.as_curl_command()}\n{answer.text}"
+            if answer.is_success and answer.content.startswith(b"{"):
+                answered.add(case.operation.label)
+                self.caller |= _credentials(answer.json())
+            return TransportResponse.from_any(answer)
+
+        def validate_response(self, *_: Any, **__: Any) -> None:
+            """`call` has judged it."""
+
+    Stranger.run(settings=hypothesis_settings(PATIENT, stateful_step_count=8))
+    assert len(answered) > 5, "hardly any request was understood, so that nothing was tried"
+
+
+def _credentials(answer: dict[str, Any]) -> dict[str, str]:
+    if isinstance(token := answer.get("token"), str):
+        return {"Authorization": f"Bearer {token}"}
+    if isinstance(key := answer.get("key"), str):
+        return {"X-Kernelzoo-Key": key}
+    return {}

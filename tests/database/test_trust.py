@@ -1,16 +1,15 @@
 """Strangers through gateway and worker: who is believed, and what those are told who are not."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kernelzoo.domain.trust import RELEASING
-from kernelzoo.settings import Settings
+from services.aggregator.controls import CONTRADICTED_BY
 from services.aggregator.publishing import Rule
 from tests.database.client import Agent
 from tests.database.conftest import RELAXED, WORKLOAD, Connection, compile_row, make_candidate
-from tests.database.strangers import Crowd, answer, crowd_of, timed
+from tests.database.strangers import Crowd, answer, timed
 from workers.aggregating import tally, verify_lease
 
 pytestmark = pytest.mark.usefixtures("job_id")
@@ -20,12 +19,6 @@ FIRST, SECOND, THIRD = (
     for candidate in (make_candidate(0), make_candidate(1), make_candidate(2, RELAXED))
 )
 IMPOSSIBLE_NS = 0.1
-
-
-@pytest.fixture
-def come(settings: Settings) -> Iterator[Crowd]:
-    with crowd_of(settings) as crowd:
-        yield crowd
 
 
 def make_control(db: Connection, lease: dict[str, Any], candidate: str | None) -> None:
@@ -82,14 +75,14 @@ def test_a_whole_valid_lease_is_counted_once_however_it_is_reported(
     assert record(db) == (1, False)
 
 
-def test_an_impossible_time_takes_all_that_its_author_measured_out_of_the_count(
+def test_an_impossible_time_takes_its_lease_out_of_the_count_and_nothing_before_it(
     come: Crowd, db: Connection
 ) -> None:
     agent = come(1)
     answer(agent, db, agent.lease(limit=1).json(), {}, salt=1)
     assert verdicts(db) == {"verified": 1}
     answer(agent, db, agent.lease().json(), {SECOND: IMPOSSIBLE_NS}, salt=2)
-    assert verdicts(db) == {"quarantined": 3}
+    assert verdicts(db) == {"verified": 1, "quarantined": 2}
     assert record(db) == (0, True)
     row = db.execute("SELECT detail FROM measurement WHERE detail <> ''").fetchone()
     assert row is not None
@@ -99,13 +92,25 @@ def test_an_impossible_time_takes_all_that_its_author_measured_out_of_the_count(
 def test_a_control_that_is_far_off_its_class_fails_and_an_explored_kernel_does_not(
     come: Crowd, db: Connection
 ) -> None:
-    honest_crowd(come, db, 4)
+    honest_crowd(come, db, CONTRADICTED_BY)
     for network, is_control in ((8, False), (9, True)):
         agent = come(network)
         lease = agent.lease().json()
         make_control(db, lease, SECOND if is_control else None)
         answer(agent, db, lease, {SECOND: 700.0}, salt=100 + network)
         assert record(db) == ((0, True) if is_control else (1, False))
+
+
+def test_a_control_that_three_networks_called_slow_costs_no_honest_device_anything(
+    come: Crowd, db: Connection
+) -> None:
+    """Three networks, before anybody else, made who measured it truly a liar."""
+    honest_crowd(come, db, 3)
+    agent = come(9)
+    lease = agent.lease().json()
+    make_control(db, lease, SECOND)
+    answer(agent, db, lease, {SECOND: 50.0}, salt=109)
+    assert record(db) == (1, False)
 
 
 def test_a_control_is_judged_beside_its_own_reference(come: Crowd, db: Connection) -> None:

@@ -160,6 +160,25 @@ def test_a_fleet_without_its_gateway_starts_no_browser_and_waits(
     assert end(fleet) == []
 
 
+def test_a_second_fleet_on_the_same_state_joins_with_agents_of_its_own(
+    start: Start, tmp_path: Path
+) -> None:
+    nowhere = "http://127.0.0.1:9"
+    place = Place.at(tmp_path / "fleet")
+    first = start("--browser", "chromium=1", url=nowhere)
+    eventually(lambda: bool(agents(tmp_path)), "a status", PATIENCE_S)
+    second = start("--browser", "chromium=2", url=nowhere)
+    eventually(lambda: joined(place) == ["chromium-1", "chromium-2"], "it joins", PATIENCE_S)
+    assert first.poll() is None
+    assert [agent.agent for agent in agents(tmp_path).values()] == ["chromium-1"]
+    assert end(second) == end(first) == []
+
+
+def joined(place: Place) -> list[str]:
+    status = read_status(place.fleet_of(2))
+    return [] if status is None else [agent.agent for agent in status.agents]
+
+
 def test_a_browser_that_is_not_installed_is_named_with_its_package(tmp_path: Path) -> None:
     said = subprocess.run(
         (sys.executable, "-m", "kernelzoo.cli", "fleet", "--browser", "firefox"),

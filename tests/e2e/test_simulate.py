@@ -1,5 +1,6 @@
 """Colluding strangers against the real services, with and without what stands in their way."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,20 @@ def test_a_fifth_of_liars_makes_no_page_slower(tmp_path: Path) -> None:
     verdict = outcome.verdict
     assert verdict.wrongly_promoted == 0
     assert verdict.promoted > 0
+    assert verdict.served_regret < 0.03 < verdict.default_regret
+
+
+def first(directory: Path, defences: frozenset[Defence]) -> Outcome:
+    """Five networks are there before anybody honest, with an identity each."""
+    rule = Rule(quorum=5, liars=0.2, minimum=10, defences=defences)
+    cold = replace(COLLUDING, attack=Attack.COLD, classes=1, identities=25, seed=1)
+    (outcome,) = simulated(Place.at(directory), rule, [cold])
+    return outcome
+
+
+def test_who_comes_first_to_a_class_decides_nothing_on_few_networks(tmp_path: Path) -> None:
+    verdict = first(tmp_path, ALL_DEFENCES).verdict
+    assert verdict.wrongly_promoted == 0
     assert verdict.served_regret < 0.03 < verdict.default_regret
 
 

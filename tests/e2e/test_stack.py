@@ -147,17 +147,19 @@ def test_a_second_up_on_the_same_state_says_where_the_first_runs(
     assert f"runs already on {up.place.root}: {up.record().url}" in second.stderr
 
 
-def test_what_a_killed_supervisor_left_is_cleared_by_the_next_up(
-    start_up: Callable[[], Up],
+def test_what_a_killed_supervisor_left_is_cleared_by_the_next_up_on_the_same_port(
+    start_up: Callable[..., Up],
 ) -> None:
     first = start_up()
     _tune(first.place)
-    tree = first.tree()
+    tree, first_url = first.tree(), first.record().url
     first.process.kill()
     first.process.wait()
     postgres = [process for process in tree if process.name() == "postgres"]
 
-    second = start_up()
+    second = start_up("--port", first_url.rpartition(":")[2])
+    assert second.record().url == first_url
+    assert "processes that a killed kernelzoo had left" in second.output.read_text()
     left = [p for p in tree if p.is_running() and p not in postgres]
     assert [p for p in left if p.status() != psutil.STATUS_ZOMBIE] == []
     assert _jobs(second.record().url) == [K0]
@@ -178,7 +180,7 @@ def test_the_short_demo_goes_from_an_empty_zoo_to_a_hit_at_page_load(tmp_path: P
     demo = _demo(tmp_path / "demo")
     said, _ = demo.communicate(timeout=200)
     assert demo.returncode == 0, said
-    assert "speed-up" in said
+    assert "zoo over default" in said
 
 
 def test_a_demo_that_is_interrupted_leaves_no_process(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 # What each image must be able to import: its commands, its health check and what they import late.
 MODULES = {
     "gateway": (
-        "services.gateway.app",
+        "services.gateway.__main__",
         "uvicorn",
         "uvloop",
         "httptools",

@@ -17,7 +17,10 @@ from kernelzoo.telemetry import configure_logging
 from workers.fleet.browsers import BrowserKind, parse_shares
 from workers.fleet.gpu import Gpu
 from workers.fleet.installed import insist_on
+from workers.fleet.memory import SETTING
 from workers.fleet.run import FleetOptions, run_fleet
+
+LEAST_MIB = 512
 
 
 def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
@@ -30,26 +33,40 @@ def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
     parser.add_argument("--target", type=TargetKind, action="append", help="wasm, webgpu or both")
     parser.add_argument("--gpu", type=Gpu, default=Gpu.AUTO, help="adapter of webgpu")
     parser.add_argument("--state", type=Path, required=True, help="directory of the profiles")
+    parser.add_argument(
+        "--turns", type=Path, help="directory by which fleets of one host take turns; shared"
+    )
     parser.add_argument("--fresh", action="store_true", help="take profiles of this run alone")
     parser.add_argument(
         "--without-sandbox",
         action="store_true",
         help="rely on the container: engines forbid the user namespaces of Chromium's sandbox",
     )
+    parser.add_argument(
+        "--memory-mib",
+        type=int,
+        default=os.environ.get(SETTING),
+        help=f"of all browsers together; else {SETTING}, else half of the machine's memory",
+    )
     values = parser.parse_args(arguments)
+    if values.memory_mib is not None and values.memory_mib < LEAST_MIB:
+        raise StackError(f"a browser needs {LEAST_MIB} MiB at least, not {values.memory_mib}")
     if values.agents < 1:
         raise StackError(f"a fleet needs at least one agent, not {values.agents}")
     if not operator_key:
         raise StackError("set KERNELZOO_OPERATOR_KEY to the operator's key of the gateway")
+    directory = values.state.expanduser().resolve()
     return FleetOptions(
         url=values.url.rstrip("/"),
         shares=parse_shares(values.browser or (BrowserKind.CHROMIUM,), values.agents),
         targets=tuple(values.target or (TargetKind.WASM,)),
         gpu=values.gpu,
-        directory=values.state.expanduser().resolve(),
+        directory=directory,
+        turns=(values.turns or directory).expanduser().resolve(),
         operator_key=operator_key,
         sandbox=not values.without_sandbox,
         fresh=values.fresh,
+        memory_mib=values.memory_mib,
     )
 
 

@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 import structlog
 
 from kernelzoo.domain.target import TargetKind
-from workers.fleet.browsers import BrowserKind, Launch, Opener, PageLost, Tab
+from workers.fleet.browsers import BrowserKind, DeviceLost, Launch, Opener, PageLost, Tab
 from workers.fleet.host import OPEN_S, Talk, offer_host, within
+from workers.fleet.losses import tell_lost
 from workers.fleet.reachable import until_reachable
 from workers.fleet.restarts import Losses, restart_delay_s
 from workers.fleet.snapshot import Snapshot, advance
@@ -58,6 +59,8 @@ async def run_agent(
             delay_s = restart_delay_s(losses.in_a_row)
             status = _lost(status, error)
             report(status)
+            if isinstance(error, DeviceLost):
+                await asyncio.to_thread(tell_lost, spec.url, spec.operator_key, status)
             log.warning("page lost", agent=spec.name, why=status.trouble, again_in_s=delay_s)
             await asyncio.sleep(delay_s)
 
@@ -93,6 +96,7 @@ async def _attempt(
         while True:
             snapshot = await talk.listen()
             _log_events(snapshot, spec.name)
+            _insist_on_gpu(snapshot)
             if (after := advance(status, snapshot)) != status:
                 status = after
                 yield status
@@ -108,6 +112,13 @@ async def _talk(spec: AgentSpec, tab: Tab, turn: TimingTurn) -> AsyncIterator[Ta
         yield talk
     finally:
         talk.end()
+
+
+def _insist_on_gpu(snapshot: Snapshot) -> None:
+    """A driver that does not answer ends with its browser. Raises DeviceLost."""
+    for event in snapshot.events:
+        if event.type == "stuck":
+            raise DeviceLost(event.reason)
 
 
 def _log_events(snapshot: Snapshot, agent: str) -> None:

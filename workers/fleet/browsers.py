@@ -21,6 +21,10 @@ class PageLost(KernelZooError):
     """The browser ended, or its page crashed, did not open, failed or no longer answers."""
 
 
+class DeviceLost(PageLost):
+    """It was ended at its work: its GPU no longer answered, or it took too much memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """`profile` is a directory that no other browser may use; what a page keeps is kept in it.

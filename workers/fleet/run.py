@@ -5,9 +5,16 @@ import fcntl
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass, field
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 
 import structlog
@@ -20,9 +27,11 @@ from workers.fleet.browsers import BrowserKind, Launch, Opener, Share
 from workers.fleet.chromium import chromium_tab
 from workers.fleet.firefox import start_firefox
 from workers.fleet.gpu import Gpu
+from workers.fleet.memory import FleetMemory
 from workers.fleet.status import AgentStatus, FleetStatus, write_status
 from workers.fleet.threaded import threaded_tab
 from workers.fleet.turn import TimingTurn
+from workers.fleet.turnstile import Turnstile
 from workers.fleet.webkit import start_webkit
 
 log = structlog.get_logger(__name__)
@@ -32,8 +41,9 @@ OPENING_S = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """`directory` holds the browser profiles and the status file. With `fresh`, profiles of this
-    run alone take the place of those that are kept there.
+    """`directory` holds the browser profiles and the status file, `turns` the locks by which fleets
+    of this host take turns. With `fresh`, profiles of this run alone take the place of those that
+    are kept. All browsers together may take `memory_mib`; None is half of the machine's memory.
     """
 
     url: str
@@ -41,9 +51,11 @@ class FleetOptions:
     targets: tuple[TargetKind, ...]
     gpu: Gpu
     directory: Path
+    turns: Path
     operator_key: str = field(repr=False)
     sandbox: bool
     fresh: bool = False
+    memory_mib: int | None = None
 
 
 def plan_agents(options: FleetOptions, profiles: Path) -> tuple[AgentSpec, ...]:
@@ -114,19 +126,36 @@ async def _run_agents(
     options: FleetOptions, plan: tuple[AgentSpec, ...], openers: Mapping[BrowserKind, Opener]
 ) -> None:
     """Never returns by itself; cancelling it closes the browsers."""
-    turn = TimingTurn()
+    with ExitStack() as exits:
+        turn = TimingTurn(others=Turnstile.open(options.turns, exits))
+        await _run_all(options, plan, openers, turn)
+
+
+async def _run_all(
+    options: FleetOptions,
+    plan: tuple[AgentSpec, ...],
+    openers: Mapping[BrowserKind, Opener],
+    turn: TimingTurn,
+) -> None:
     statuses: dict[str, AgentStatus] = {}
+    memory = FleetMemory.of(options.memory_mib)
 
     def report(status: AgentStatus) -> None:
         statuses[status.agent] = status
         write_status(
-            options.directory, FleetStatus(url=options.url, agents=tuple(statuses.values()))
+            options.directory,
+            FleetStatus(
+                url=options.url,
+                agents=tuple(statuses.values()),
+                peak_memory_bytes=memory.peak_bytes,
+            ),
         )
 
     async with asyncio.TaskGroup() as group:
         for spec in plan:
             opened = asyncio.Event()
-            work = run_agent(spec, openers[spec.browser], turn, report, opened)
+            opener = partial(memory.limited, openers[spec.browser])
+            work = run_agent(spec, opener, turn, report, opened)
             group.create_task(work, name=spec.name)
             await _soon(opened)
 
@@ -140,18 +169,33 @@ async def _soon(opened: asyncio.Event) -> None:
         log.warning("a browser takes long to start", waited_s=OPENING_S)
 
 
+def is_taken(directory: Path) -> bool:
+    """Whether a fleet runs on it now."""
+    lock = directory / "fleet.lock"
+    if not lock.exists():
+        return False
+    with lock.open("a") as handle:
+        return not _took(handle)
+
+
+def _took(handle: TextIOWrapper) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 @contextmanager
 def _only_fleet(directory: Path) -> Iterator[None]:
     """Two fleets on one directory would share profiles and time one another."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "fleet.lock").open("a") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not _took(handle):
             raise StackError(
-                f"a fleet runs already on {directory}; stop it first, "
-                "or start it with more agents instead"
-            ) from error
+                f"a fleet runs already on {directory}; stop it first, or give the new one another "
+                "folder of profiles with --state"
+            )
         (directory / "status.json").unlink(missing_ok=True)
         yield
 

@@ -33,8 +33,11 @@ class AgentStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetStatus:
+    """`peak_memory_bytes`: the most that its browsers have taken together."""
+
     url: str
     agents: tuple[AgentStatus, ...]
+    peak_memory_bytes: int = 0
 
 
 def write_status(directory: Path, status: FleetStatus) -> None:

@@ -4,6 +4,8 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 
+from workers.fleet.turnstile import Turnstile
+
 
 @dataclass(slots=True, kw_only=True)
 class TimingTurn:
@@ -13,6 +15,8 @@ class TimingTurn:
     """
 
     limit_s: float = 60.0
+    others: Turnstile | None = None
+    """Where further fleets of this host take their turns; None where there can be none."""
     holder: str | None = None
     _waiting: deque[tuple[str, asyncio.Future[None]]] = field(default_factory=deque)
     _alarm: asyncio.TimerHandle | None = None
@@ -23,10 +27,17 @@ class TimingTurn:
             return
         if self.holder is None:
             self._give(agent)
-            return
-        granted = asyncio.get_running_loop().create_future()
-        self._waiting.append((agent, granted))
-        await granted
+        else:
+            granted = asyncio.get_running_loop().create_future()
+            self._waiting.append((agent, granted))
+            await granted
+        if self.others is not None:
+            await self.others.enter()
+            if self.holder != agent:
+                # Its limit was over before the turns of other fleets were.
+                if self.holder is None:
+                    self.others.leave()
+                await self.acquire(agent)
 
     def release(self, agent: str) -> None:
         """Nothing happens when the agent does not hold the turn."""
@@ -50,6 +61,8 @@ class TimingTurn:
         if self._alarm is not None:
             self._alarm.cancel()
         self.holder, self._alarm = None, None
+        if self.others is not None:
+            self.others.leave()
         while self._waiting:
             agent, granted = self._waiting.popleft()
             if not granted.done():

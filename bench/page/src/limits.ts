@@ -1,5 +1,5 @@
 /** What a core can do: arithmetic in registers alone, and reading alone. */
-import { fromBase64 } from "../../../client/src/engine/bytes.js";
+import { fromHex } from "../../../client/src/engine/bytes.js";
 import { instantiate } from "../../../client/src/engine/instance.js";
 import { PEAKS } from "../../../client/src/probe/modules.js";
 import { now } from "../../../client/src/timing/clock.js";
@@ -30,7 +30,7 @@ export function registerLimits(memory: WebAssembly.Memory, stepMs: number): read
     { name: "limit-base", ...PEAKS.mulAdd },
   ];
   return settings.map(({ name, body, flops }) => {
-    const module = new WebAssembly.Module(fromBase64(body));
+    const module = new WebAssembly.Module(fromHex(body));
     const loop = instantiate(module, memory, [0], ITERATIONS);
     return loopEntrant(name, loop, flops * ITERATIONS, stepMs);
   });

@@ -23,8 +23,9 @@ async function measure({ instrument, request }: Measurer, lease: Lease): Promise
   const kernels = lease.candidates.filter(runs);
   const opened = await instrument.open(lease, kernels);
   for (const kernel of kernels) {
-    const work = await opened.candidate(kernel);
-    const { outcome, samples_ns, reference_ns, detail } = await work();
+    const made = await opened.candidate(kernel);
+    const { outcome, samples_ns, reference_ns, detail } =
+      typeof made === "function" ? await made() : made;
     if (outcome === "ok") times[kernel.candidate] = relativeTime(samples_ns, reference_ns);
     else console.log(`${lease.workload} ${kernel.candidate}: ${outcome}: ${detail}`);
   }

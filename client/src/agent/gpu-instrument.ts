@@ -1,11 +1,12 @@
 /** Measures on the GPU. A device that is lost costs one candidate; the next has another device. */
+import { CompileDeadline, compilesOneByOne } from "../gpu/compiling.js";
 import type { OpenDevice } from "../gpu/device.js";
 import type { DeviceOwner } from "../gpu/owner.js";
 import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
 import { failureOf } from "./failure.js";
 import { GpuBench } from "./gpu-bench.js";
 import { type GpuReference, gpuReference, measureGpu, measureGpuAgain } from "./gpu-measure.js";
-import type { Instrument, LeaseInstrument } from "./instrument.js";
+import type { Instrument, LeaseInstrument, TimedWork } from "./instrument.js";
 import type { LoadProgram } from "./program-cache.js";
 
 /** Work that was given up may still run; after this long the device is given up with it. */
@@ -23,25 +24,31 @@ class GpuLease implements LeaseInstrument {
   readonly #load: LoadProgram;
   readonly #lease: Lease;
   readonly #kernels: readonly KernelWire[];
+  readonly #careful: () => void;
   #stand: Stand | null = null;
 
-  constructor(owner: DeviceOwner, load: LoadProgram, lease: Lease, kernels: readonly KernelWire[]) {
+  constructor(
+    owner: DeviceOwner,
+    load: LoadProgram,
+    lease: Lease,
+    kernels: readonly KernelWire[],
+    careful: () => void,
+  ) {
     this.#owner = owner;
     this.#load = load;
     this.#lease = lease;
     this.#kernels = kernels;
+    this.#careful = careful;
   }
 
-  async candidate(kernel: KernelWire): Promise<() => Promise<MeasurementWire>> {
+  async candidate(kernel: KernelWire): Promise<MeasurementWire | TimedWork<MeasurementWire>> {
     const open = await this.#owner.device();
     try {
       await this.#load(open, kernel);
     } catch (thrown) {
+      if (compilesOneByOne()) this.#careful();
       // Of several that compile at once it is not known who lost the device: again, and alone.
-      if (open.loss === null) {
-        const failure = failureOf(kernel, thrown);
-        return async () => failure;
-      }
+      if (open.loss === null || thrown instanceof CompileDeadline) return failureOf(kernel, thrown);
     }
     return () => this.#attempt(kernel);
   }
@@ -70,14 +77,26 @@ class GpuLease implements LeaseInstrument {
     } catch (thrown) {
       const failure = failureOf(kernel, thrown);
       // Nobody's samples are to be taken beside what a failure has left on the GPU.
-      await open.idle(DRAIN_MS).catch(() => open.dispose());
+      await open.idle(DRAIN_MS).catch(() => {
+        if (open.loss === null) open.dispose();
+      });
       return failure;
     }
   }
 
-  /** The tensors and the reference on a device that lives. */
+  /** The tensors and the reference on a device that lives, or on the next where another's kernel
+   * loses it meanwhile. */
   async #ready(): Promise<Stand> {
     const open = await this.#owner.device();
+    try {
+      return await this.#standOn(open);
+    } catch (thrown) {
+      if (open.loss === null || thrown instanceof CompileDeadline) throw thrown;
+      return this.#standOn(await this.#owner.device());
+    }
+  }
+
+  async #standOn(open: OpenDevice): Promise<Stand> {
     if (this.#stand?.open === open) return this.#stand;
     this.dispose();
     const program = await this.#load(open, this.#lease.reference);
@@ -87,15 +106,19 @@ class GpuLease implements LeaseInstrument {
   }
 }
 
-/** Measures on the owner's device. */
-export function gpuInstrument(owner: DeviceOwner, load: LoadProgram): Instrument {
+/** Measures on the owner's device. `careful` is called when pipelines are asked for one by one. */
+export function gpuInstrument(
+  owner: DeviceOwner,
+  load: LoadProgram,
+  careful: () => void = () => undefined,
+): Instrument {
   return {
     async open(lease, kernels) {
       const open = await owner.device();
-      // All fetches begin at once; whoever needs a kernel sees its failure.
-      for (const kernel of kernels) load(open, kernel).catch(() => undefined);
-      await load(open, lease.reference);
-      return new GpuLease(owner, load, lease, [lease.reference, ...kernels]);
+      const all = [lease.reference, ...kernels];
+      // All fetches begin at once; whoever needs a kernel sees its failure, also the reference's.
+      for (const kernel of all) load(open, kernel).catch(() => undefined);
+      return new GpuLease(owner, load, lease, all, careful);
     },
   };
 }

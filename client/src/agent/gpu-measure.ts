@@ -5,6 +5,7 @@ import type { Program } from "../gpu/program.js";
 import { gpuSampleNs, PASS_MS, shapeOf } from "../gpu/sample.js";
 import { runInSlices, type Sliced } from "../gpu/submit.js";
 import { type GpuTimer, gpuTimer } from "../gpu/timer.js";
+import { TIMER_TOOLS } from "../gpu/timer-tools.js";
 import { now } from "../timing/clock.js";
 import type { Sampler } from "../timing/samples.js";
 import type { Lease, MeasurementWire } from "../wire/types.js";
@@ -44,7 +45,7 @@ export async function gpuReference(bench: GpuBench, program: Program): Promise<G
   const callMs = await ranMs(bench.open, bound, untilMs);
   const output = await bench.output(untilMs - now());
   const oneSlice = (pass: GPUComputePassEncoder): void => bound.encode(pass, 0, 1);
-  const timer = await gpuTimer(bench.open, oneSlice, untilMs - now());
+  const timer = await gpuTimer(bench.open, oneSlice, untilMs - now(), TIMER_TOOLS);
   return { bound, output, callMs, timer };
 }
 

@@ -11,8 +11,11 @@ export type TimedWork<T> = () => T | Promise<T>;
 
 /** Measures the candidates of one lease. */
 export interface LeaseInstrument {
-  /** Fetches and compiles; the work verifies and times. Rejects only when the network fails. */
-  candidate(kernel: KernelWire): Promise<TimedWork<MeasurementWire>>;
+  /**
+   * Fetches and compiles; the work verifies and times. What does not compile is a failure at once.
+   * Rejects only when the network fails, or the GPU for good.
+   */
+  candidate(kernel: KernelWire): Promise<MeasurementWire | TimedWork<MeasurementWire>>;
   /** Relative times of `kernels`, in order, measured against each other. */
   again(kernels: readonly KernelWire[]): Promise<TimedWork<readonly number[]>>;
   dispose(): void;
@@ -53,8 +56,7 @@ function leaseInstrument(
         const module = await load(kernel);
         return () => attempt(kernel, module);
       } catch (thrown) {
-        const failure = failureOf(kernel, thrown);
-        return () => failure;
+        return failureOf(kernel, thrown);
       }
     },
     async again(kernels) {

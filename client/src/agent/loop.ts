@@ -1,5 +1,5 @@
 /** The agent: lease, measure in turns, report, vote; until it is stopped. */
-import { sentence } from "../engine/error.js";
+import { KernelZooError, sentence } from "../engine/error.js";
 import { backoffMs } from "../gateway/backoff.js";
 import type { FinalAnswer } from "../gateway/retry.js";
 import type { Lease } from "../wire/types.js";
@@ -50,8 +50,12 @@ export async function runAgent(targets: readonly SetUp[], signal: AbortSignal): 
       failures = 0;
     } catch (thrown) {
       if (signal.aborted) return;
+      const message = sentence(thrown);
+      if (thrown instanceof KernelZooError && thrown.stage === "profile") {
+        current.ports.emit({ type: "stuck", reason: message });
+      }
       const retryInMs = backoffMs(failures++);
-      current.ports.emit({ type: "error", message: sentence(thrown), retryInMs });
+      current.ports.emit({ type: "error", message, retryInMs });
       rota.next();
       await current.ports.sleep(retryInMs).catch(() => undefined);
     }

@@ -3,6 +3,7 @@ import { readGpuProfile } from "../device/gpu-profile.js";
 import type { Notebook } from "../device/notebook.js";
 import { type DeviceProfile, peakOf, readLevels } from "../device/profile.js";
 import { KernelZooError } from "../engine/error.js";
+import { compileOneByOne } from "../gpu/compiling.js";
 import { DeviceOwner } from "../gpu/owner.js";
 import { quarterOctave } from "../probe/levels.js";
 import type { SessionRequest, TargetKind } from "../wire/types.js";
@@ -11,6 +12,9 @@ import { type Instrument, wasmInstrument } from "./instrument.js";
 import { cachedLoader } from "./module-cache.js";
 import { cachedPrograms } from "./program-cache.js";
 import type { WithTurn } from "./turn.js";
+
+/** A page that is opened after a driver did not end asks it for one pipeline at a time. */
+const CAREFUL = "one-by-one";
 
 const NO_SIMD =
   "The WebAssembly of this browser has no 128-bit SIMD (simd128), which every kernel uses; " +
@@ -59,6 +63,8 @@ async function wasmMeasurer(around: Surroundings): Promise<Measurer> {
 /** Rejects with KernelZooError (profile) where there is no WebGPU. */
 async function gpuMeasurer(around: Surroundings): Promise<Measurer> {
   const { origin, signal, notebook, withTurn, profile } = around;
+  if (notebook.read(CAREFUL) !== null) compileOneByOne();
+  const careful = (): void => notebook.write(CAREFUL, "true");
   const owner = new DeviceOwner();
   const gpu = await readGpuProfile(notebook, profile, owner, withTurn);
   return {
@@ -70,7 +76,7 @@ async function gpuMeasurer(around: Surroundings): Promise<Measurer> {
       probe: gpu.levels,
     },
     peakGflops: gpu.peakGflops,
-    instrument: gpuInstrument(owner, cachedPrograms(origin, signal)),
+    instrument: gpuInstrument(owner, cachedPrograms(origin, signal), careful),
   };
 }
 

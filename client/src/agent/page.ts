@@ -1,10 +1,11 @@
 /** Entry of the agent page: consent, the worker, and what it says. */
 import { forgetNotes, storedNotebook, storedNotes } from "../device/notebook.js";
 import { sentence } from "../engine/error.js";
-import { byId, show } from "../page/elements.js";
+import { byId, setText, show } from "../page/elements.js";
 import type { TargetKind } from "../wire/types.js";
 import { showBudget, watchBudgetForm } from "./budget-view.js";
 import type { AgentEvent } from "./events.js";
+import { forget, identityNumber } from "./forgetting.js";
 import { type KernelzooHost, type PageHost, pageHost } from "./host.js";
 import { type Lending, storedLending, unlimitedLending } from "./lending.js";
 import type { FromWorker, ToWorker } from "./messages.js";
@@ -73,6 +74,7 @@ function draw(): void {
   _drawing = null;
   render(globalThis.kernelzooAgent.state);
   renderSent(sent);
+  setText("identity", identityNumber(notebook) || "none yet");
   showBudget(lending);
 }
 
@@ -204,9 +206,20 @@ function stop(): void {
   publish([], INITIAL_STATE);
 }
 
-function forget(): void {
+async function forgetMe(): Promise<void> {
   stop();
+  const { left, text } = await forget(notebook, new URL(location.origin));
+  const notice = left ? "not-forgotten" : "forgotten";
+  setText(`${notice}-text`, text);
+  show("forgotten", !left);
+  show("not-forgotten", left);
+  byId(notice).focus();
+}
+
+function forgetHere(): void {
   forgetNotes();
+  setText("forgotten-text", "What it had sent stays, under an identity that nobody holds.");
+  show("not-forgotten", false);
   show("forgotten", true);
   byId("forgotten").focus();
 }
@@ -214,11 +227,15 @@ function forget(): void {
 function listen(): void {
   byId("start").addEventListener("click", () => {
     show("forgotten", false);
+    show("not-forgotten", false);
     start();
   });
   byId("approve").addEventListener("click", approve);
   byId("decline").addEventListener("click", stop);
-  byId("forget").addEventListener("click", forget);
+  for (const id of ["forget", "forget-again"]) {
+    byId(id).addEventListener("click", () => void forgetMe());
+  }
+  byId("forget-here").addEventListener("click", forgetHere);
   byId("pause").addEventListener("click", () => {
     reasons.set("hand", !reasons.because.has("hand"));
   });

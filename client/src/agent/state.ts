@@ -162,6 +162,8 @@ export function reduce(state: AgentState, event: AgentEvent): AgentState {
       return { ...state, phase: "paused", pausedBy: event.why };
     case "resumed":
       return { ...state, phase: "waiting", pausedBy: null };
+    case "stuck":
+      return { ...state, error: { type: "error", message: event.reason, retryInMs: null } };
     case "error":
       return { ...state, error: event };
     default:

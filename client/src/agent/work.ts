@@ -61,14 +61,23 @@ interface Prepared {
   readonly work: TimedWork<MeasurementWire>;
 }
 
-/** Fetches and compiles, so that nobody's turn is spent on it. */
+/**
+ * Fetches and compiles, so that nobody's turn is spent on it. What fails is told at once, whatever
+ * becomes of the others. Rejects when one could neither be prepared nor be blamed.
+ */
 async function prepare(
   instrument: LeaseInstrument,
   kernels: readonly KernelWire[],
+  failed: (made: MeasurementWire) => void,
 ): Promise<Prepared[]> {
-  return Promise.all(
-    kernels.map(async (kernel) => ({ kernel, work: await instrument.candidate(kernel) })),
-  );
+  const preparing = kernels.map(async (kernel): Promise<Prepared[]> => {
+    const work = await instrument.candidate(kernel);
+    if (typeof work === "function") return [{ kernel, work }];
+    failed(work);
+    return [];
+  });
+  await Promise.allSettled(preparing);
+  return (await Promise.all(preparing)).flat();
 }
 
 /** Measures from the front of `queue` until the turn is over or the gate is closed. */
@@ -100,7 +109,7 @@ async function measureAll(
   over: () => boolean,
 ): Promise<number> {
   const untilMs = now() + 1000 * lease.expires_in_s;
-  const queue = await prepare(instrument, lease.candidates);
+  const queue = await prepare(instrument, lease.candidates, done);
   for (let longestMs = 0; queue.length > 0 && !over() && now() + longestMs <= untilMs; ) {
     await ports.gate.pass();
     const begunMs = now();

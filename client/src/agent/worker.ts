@@ -16,6 +16,7 @@ import { runAgent } from "./loop.js";
 import { MEASURERS, type Measurer, type Surroundings } from "./measurer.js";
 import type { FromWorker, StartOptions, ToWorker } from "./messages.js";
 import type { AgentPorts } from "./ports.js";
+import { solved } from "./proof.js";
 import { type Session, session } from "./session.js";
 import { turns, type WithTurn } from "./turn.js";
 
@@ -25,6 +26,8 @@ interface WorkerScope {
   onmessage: ((event: MessageEvent<ToWorker>) => void) | null;
   readonly crossOriginIsolated: boolean;
 }
+
+const PROOF_OF_WORK = "proof-of-work";
 
 const scope = globalThis as unknown as WorkerScope;
 const post = (message: FromWorker): void => scope.postMessage(message);
@@ -110,9 +113,20 @@ async function openSession(
   return answer.value;
 }
 
+/** What the zoo asks of an identity once. A gateway that does not take it lends as before. */
+async function attest(world: World, opened: SessionResponse): Promise<void> {
+  const asked = opened.attestation.find(({ kind }) => kind === PROOF_OF_WORK);
+  if (asked === undefined) return;
+  const pause = (): Promise<void> => sleep(0, signal);
+  const response = await world.withTurn(() => solved(asked.challenge, pause));
+  const attestation = { kind: PROOF_OF_WORK, response };
+  await retried(() => world.gateway.attest(opened.token, attestation), world.retries);
+}
+
 function sessionOf(world: World, measurer: Measurer): Session {
   return session(async () => {
     const answer = await openSession(world, measurer);
+    await attest(world, answer);
     emit({
       type: "session",
       target: measurer.request.target,

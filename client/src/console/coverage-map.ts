@@ -100,9 +100,8 @@ const STEPS: Readonly<Record<string, readonly [number, number]>> = {
 function describe({ classes, workloads }: Coverage, { row, column }: Place): string {
   const line = classes[row];
   if (line === undefined) return "";
-  const { hardware, device_class } = line.device;
   const state = MEANING.find(({ letter }) => letter === line.marks[column])?.text ?? "";
-  const name = `${deviceName(hardware, device_class)} (${classDetail(device_class)})`;
+  const name = `${deviceName(line.device)} (${classDetail(line.device.device_class)})`;
   return `${state}: ${workloads[column]} on ${name}`;
 }
 
@@ -141,10 +140,7 @@ function drawColumns(workloads: readonly string[], side: number): SVGSVGElement 
 function drawRows({ classes }: Coverage, side: number): SVGSVGElement {
   const most = matchMedia("(max-width: 44rem)").matches ? 16 : 36;
   const names = classes.map(({ device }) =>
-    cut(
-      `${deviceName(device.hardware, device.device_class)} ${classDetail(device.device_class)}`,
-      most,
-    ),
+    cut(`${deviceName(device)} ${classDetail(device.device_class)}`, most),
   );
   const width = 10 + Math.max(...names.map(({ length }) => length)) * CHARACTER;
   const height = classes.length * side;

@@ -5,6 +5,7 @@ import type { Coverage } from "../wire/types.js";
 import { coverageMap, MEANING } from "./coverage-map.js";
 import { followed } from "./followed.js";
 import { type Column, card, classCell, code, empty, link, table } from "./pieces.js";
+import { aboutRho } from "./rho.js";
 import { address, type Route } from "./route.js";
 import { isNarrowed, searchForm, searchQuery } from "./search.js";
 
@@ -31,7 +32,14 @@ function draw(coverage: Coverage, query: Route["query"]): Node {
     table("Coverage of each class", COLUMNS, coverage.classes),
   );
   details.id = "coverage-table";
-  return element("div", "", element("p", "quiet", size(coverage)), coverageMap(coverage), details);
+  return element(
+    "div",
+    "",
+    element("p", "quiet", size(coverage)),
+    coverageMap(coverage),
+    details,
+    aboutRho(),
+  );
 }
 
 function size({ classes, workloads, total_classes, total_workloads }: Coverage): string {
@@ -47,7 +55,7 @@ const marked = (letter: string) => (row: Coverage["classes"][number]) =>
   integer([...row.marks].filter((each) => each === letter).length);
 
 const COLUMNS: readonly Column<Coverage["classes"][number]>[] = [
-  { title: "Device", cell: ({ device }) => classCell(device.hardware, device.device_class) },
+  { title: "Device", cell: ({ device }) => classCell(device) },
   { title: "Identities", numeric: true, cell: ({ device }) => integer(device.identities) },
   ...MEANING.map(({ letter, text }) => ({
     title: text,

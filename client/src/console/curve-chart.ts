@@ -46,7 +46,7 @@ function names(curves: readonly Curve[]): HTMLElement {
     curves.map(({ device }, index) => [
       shape(index),
       `point line-${index % LOOKS}`,
-      `${deviceName(device.hardware, device.device_class)} (${classDetail(device.device_class)})`,
+      `${deviceName(device)} (${classDetail(device.device_class)})`,
     ]),
   );
 }

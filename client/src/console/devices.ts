@@ -3,8 +3,9 @@ import { element } from "../page/elements.js";
 import { ago, integer, rate } from "../page/text.js";
 import type { Device, DeviceList } from "../wire/types.js";
 import { followed } from "./followed.js";
+import { offsetOf, pager, pageSize } from "./pager.js";
 import { type Cell, type Column, card, code, empty, link, table } from "./pieces.js";
-import { address } from "./route.js";
+import { address, type Route } from "./route.js";
 
 const named = (...names: readonly string[]): string => names.filter(Boolean).join(" ") || "unknown";
 
@@ -27,16 +28,25 @@ const COLUMNS: readonly Column<Device>[] = [
   { title: "Last seen", numeric: true, cell: ({ last_seen_at }) => ago(last_seen_at, Date.now()) },
 ];
 
-export function devicesView(signal: AbortSignal): readonly HTMLElement[] {
+export function devicesView({ query }: Route, signal: AbortSignal): readonly HTMLElement[] {
+  const size = pageSize();
   const list = followed<DeviceList>(
-    { path: "/v1/devices", everyMs: 10_000, draw: ({ devices }) => draw(devices) },
+    {
+      path: `/v1/devices?limit=${size}&offset=${offsetOf(query)}`,
+      everyMs: 10_000,
+      draw: (value) => draw(value, query, size),
+    },
     signal,
   );
   return [card("Devices", list)];
 }
 
-function draw(devices: readonly Device[]): Node {
-  if (devices.length > 0) return table("Devices, the latest first", COLUMNS, devices);
+function draw({ devices, total }: DeviceList, query: Route["query"], size: number): Node {
+  if (devices.length > 0) {
+    const made = table("Devices, the latest first", COLUMNS, devices);
+    const page = { view: "devices", query, size, shown: devices.length, total } as const;
+    return element("div", "", made, pager({ ...page, what: "device" }));
+  }
   const remedy: Cell = link(address("invite"), "Tune a device");
   return element("div", "", empty("No device has taken part yet.", remedy));
 }

@@ -11,7 +11,7 @@ export const isLoopback = (host: string): boolean =>
   host === "localhost" ||
   host.endsWith(".localhost") ||
   host === "[::1]" ||
-  /^127(\.\d+){3}$/.test(host);
+  /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
 
 export function inviteView(): readonly HTMLElement[] {
   return [here(), phone()];

@@ -8,12 +8,20 @@ import { address } from "./route.js";
 export const jobTarget = ({ kind, space }: Job): string =>
   space === "" ? kind : `${kind} on ${space}`;
 
-/** A job has no end: whoever comes later measures it too. */
-export function jobState({ state, detail, candidates, compiled, failed, ballots }: Job): string {
+/**
+ * Done: every device class that voted has its winner, and nothing contends with it. Another device
+ * may come and measure it, too; then it is voted on again.
+ */
+export function jobState(job: Job): string {
+  const { state, detail, candidates, compiled, failed, measurements, entries, final } = job;
+  const skipping = job.skipped_by.join(", ");
+  if (skipping !== "") return `skipped by ${skipping}: two devices lost`;
   if (detail !== "") return `${state}: ${detail}`;
   if (state !== "planned") return state;
   if (compiled + failed < candidates) return "compiling";
-  return ballots > 0 ? "voted on" : "compiled";
+  if (measurements === 0) return "waiting for agents";
+  if (entries === 0) return "measuring";
+  return final === entries ? "done" : "voting";
 }
 
 export function compiledBar({ compiled, failed, candidates }: Job): HTMLElement {

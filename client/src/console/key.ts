@@ -19,6 +19,7 @@ import {
   why,
 } from "./pieces.js";
 import { rankChart } from "./rank-chart.js";
+import { rhoFacts } from "./rho.js";
 import { address, type Route } from "./route.js";
 
 export function keyView({ path }: Route, signal: AbortSignal): readonly HTMLElement[] {
@@ -53,15 +54,16 @@ function summary(key: Key): readonly HTMLElement[] {
   const device = element(
     "p",
     "",
-    `on ${deviceName(key.device.hardware, key.device_class)} `,
+    `on ${deviceName(key.device)} `,
     element("span", "quiet", code(key.device_class)),
   );
+  const rho = rhoFacts(key.device_class);
   if (served === undefined) {
     const text =
       key.history.length === 0
         ? "Nobody has voted on this key yet; pages get the default kernel."
         : "No version is live; pages get the default kernel until the next vote.";
-    return [heading, device, empty(text)];
+    return [heading, device, empty(text), rho];
   }
   const { evidence } = served;
   const pairs: readonly (readonly [string, Cell])[] = [
@@ -73,7 +75,7 @@ function summary(key: Key): readonly HTMLElement[] {
     ["Weight of votes", `${integer(evidence.weight)} of ${integer(evidence.total_weight)}`],
   ];
   const below = element("p", "quiet below", settings(best));
-  return [heading, device, facts(pairs), below, ...rollBack(key, served)];
+  return [heading, device, facts(pairs), below, rho, ...rollBack(key, served)];
 }
 
 function settings(standing: CandidateStanding | undefined): Cell {

@@ -27,9 +27,9 @@ export function overviewView(signal: AbortSignal): readonly HTMLElement[] {
   );
   const jobs = followed<JobList>(
     {
-      path: "/v1/jobs",
+      path: "/v1/jobs?limit=8",
       everyMs: 5_000,
-      draw: ({ jobs }) => jobTable(jobs.slice(0, 8), "The latest jobs"),
+      draw: ({ jobs }) => jobTable(jobs, "The latest jobs"),
     },
     signal,
   );

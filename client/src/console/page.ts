@@ -30,7 +30,7 @@ function viewOf(route: Route, signal: AbortSignal): readonly HTMLElement[] {
     case "tuning":
       return tuningView(route, signal);
     case "devices":
-      return devicesView(signal);
+      return devicesView(route, signal);
     case "invite":
       return inviteView();
     default:

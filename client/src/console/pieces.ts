@@ -92,12 +92,24 @@ export function badge(state: EntryState): HTMLElement {
 
 const named = (...names: readonly string[]): string => names.filter(Boolean).join(" ");
 
-/** The hardware that matters to a class, in words: `x86-64, 2 cores` or `google swiftshader`. */
-export function deviceName(hardware: Hardware, deviceClass: string): string {
-  if (deviceClass.includes(":webgpu")) {
-    return named(hardware.gpu_vendor, hardware.gpu_architecture) || "unknown GPU";
+/** A class of devices, as the gateway tells it. */
+export interface Classed {
+  readonly device_class: string;
+  readonly hardware: Hardware;
+  readonly engines: readonly string[];
+}
+
+/**
+ * The hardware that matters to a class, in words: `x86-64, 2 cores` or `google swiftshader`. Where
+ * the browser tells none, the browser itself says more than nothing.
+ */
+export function deviceName({ hardware, device_class, engines }: Classed): string {
+  const [latest] = engines;
+  const browser = latest === undefined ? "" : ` in ${latest}`;
+  if (device_class.includes(":webgpu")) {
+    return named(hardware.gpu_vendor, hardware.gpu_architecture) || `unknown GPU${browser}`;
   }
-  const processor = hardware.cpu_architecture || "unknown processor";
+  const processor = hardware.cpu_architecture || `unknown processor${browser}`;
   return `${processor}, ${hardware.logical_cores} ${hardware.logical_cores === 1 ? "core" : "cores"}`;
 }
 
@@ -107,15 +119,15 @@ export function classDetail(deviceClass: string): string {
   return `${target.split("+")[0]} ${rho} ${id.slice(0, 6)}`;
 }
 
-export function classCell(hardware: Hardware, deviceClass: string): HTMLElement {
+export function classCell(device: Classed): HTMLElement {
   const made = element(
     "span",
     "",
-    deviceName(hardware, deviceClass),
+    deviceName(device),
     " ",
-    element("span", "quiet", classDetail(deviceClass)),
+    element("span", "quiet", classDetail(device.device_class)),
   );
-  made.title = deviceClass;
+  made.title = device.device_class;
   return made;
 }
 

@@ -14,6 +14,9 @@ export function keepOperatorKey(key: string): void {
 export const get = <T>(path: string, signal: AbortSignal): Promise<Answer<T>> =>
   send<T>(path, { signal });
 
+export const post = <T>(path: string, body: object): Promise<Answer<T>> =>
+  send<T>(path, { method: "POST", body: JSON.stringify(body) });
+
 export const put = <T>(path: string, body: object): Promise<Answer<T>> =>
   send<T>(path, { method: "PUT", body: JSON.stringify(body) });
 

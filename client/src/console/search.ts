@@ -1,4 +1,4 @@
-/** The two fields that narrow a list or a map: their text is part of the address. */
+/** The fields that narrow a list or a map: what they hold is part of the address. */
 import { element } from "../page/elements.js";
 import { address, type Route, type ViewName } from "./route.js";
 
@@ -15,32 +15,68 @@ function field(name: string, title: string, hint: string, value: string): HTMLEl
   return element("div", "field", label, input);
 }
 
-export function searchForm(view: ViewName, query: Route["query"]): HTMLElement {
+/** One of a few values, or any. */
+export interface Filter {
+  readonly name: string;
+  readonly title: string;
+  readonly choices: readonly string[];
+}
+
+function choice({ name, title, choices }: Filter, value: string): HTMLElement {
+  const select = element("select", "");
+  select.name = name;
+  select.id = `search-${name}`;
+  select.append(new Option("any", ""), ...choices.map((each) => new Option(each, each)));
+  select.value = choices.includes(value) ? value : "";
+  select.addEventListener("change", () => select.form?.requestSubmit());
+  const label = element("label", "", title);
+  label.htmlFor = select.id;
+  return element("div", "field short", label, select);
+}
+
+const TEXTS = ["workload", "device"] as const;
+
+const namesOf = (filters: readonly Filter[]): readonly string[] => [
+  ...TEXTS,
+  ...filters.map(({ name }) => name),
+];
+
+export function searchForm(
+  view: ViewName,
+  query: Route["query"],
+  filters: readonly Filter[] = [],
+): HTMLElement {
   const button = element("button", "plain", "Search");
   const form = element(
     "form",
     "fields",
     field("workload", "Workload", "matmul", query.workload ?? ""),
     field("device", "Device", "x86, apple, a class …", query.device ?? ""),
+    ...filters.map((filter) => choice(filter, query[filter.name] ?? "")),
     button,
   );
   form.setAttribute("role", "search");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const given = new FormData(form);
-    const text = (name: string): string => String(given.get(name) ?? "").trim();
-    location.hash = address(view, [], { workload: text("workload"), device: text("device") });
+    const told = namesOf(filters).map((name) => [name, String(given.get(name) ?? "").trim()]);
+    location.hash = address(view, [], Object.fromEntries(told));
   });
   return form;
 }
 
 /** The same words for the gateway. */
-export function searchQuery(query: Route["query"]): URLSearchParams {
-  return new URLSearchParams({
-    workload: query.workload ?? "",
-    device: query.device ?? "",
-  });
+export function searchQuery(
+  query: Route["query"],
+  filters: readonly Filter[] = [],
+): URLSearchParams {
+  const asked = new URLSearchParams(TEXTS.map((name) => [name, query[name] ?? ""]));
+  for (const { name, choices } of filters) {
+    const value = query[name] ?? "";
+    if (choices.includes(value)) asked.set(name, value);
+  }
+  return asked;
 }
 
-export const isNarrowed = (query: Route["query"]): boolean =>
-  Boolean(query.workload || query.device);
+export const isNarrowed = (query: Route["query"], filters: readonly Filter[] = []): boolean =>
+  namesOf(filters).some((name) => Boolean(query[name]));

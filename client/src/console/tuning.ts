@@ -6,6 +6,7 @@ import { curveChart, type Horizontal } from "./curve-chart.js";
 import { followed } from "./followed.js";
 import { compiledBar, jobState, jobTable, jobTarget } from "./jobs.js";
 import { keptBack } from "./operator.js";
+import { offsetOf, pager, pageSize } from "./pager.js";
 import {
   type Cell,
   type Column,
@@ -18,20 +19,27 @@ import {
   link,
   table,
 } from "./pieces.js";
+import { registerForm } from "./register.js";
+import { aboutRho } from "./rho.js";
 import { address, type Route } from "./route.js";
 
 export function tuningView(route: Route, signal: AbortSignal): readonly HTMLElement[] {
   const [job] = route.path;
   if (job !== undefined) return jobView(job, route.query, signal);
-  const jobs = followed<JobList>(
+  const size = pageSize();
+  const list = followed<JobList>(
     {
-      path: "/v1/jobs",
+      path: `/v1/jobs?limit=${size}&offset=${offsetOf(route.query)}`,
       everyMs: 5_000,
-      draw: ({ jobs }) => jobTable(jobs, "Jobs, the newest first"),
+      draw: ({ jobs, total }) => {
+        const page = { view: "tuning", query: route.query, size, what: "job" } as const;
+        const turn = pager({ ...page, shown: jobs.length, total });
+        return element("div", "", jobTable(jobs, "Jobs, the newest first"), turn);
+      },
     },
     signal,
   );
-  return [card("Jobs", jobs)];
+  return [card("Jobs", registerForm(), list)];
 }
 
 function jobView(job: string, query: Route["query"], signal: AbortSignal): readonly HTMLElement[] {
@@ -82,7 +90,7 @@ function curve({ curves, quorum, job }: Progress, across: Horizontal): readonly 
     return [empty("No agent has measured this job yet.", remedy)];
   }
   if (told.length === 0) return back;
-  return [switches(job, across), curveChart(told, across), classes(told, job), ...back];
+  return [switches(job, across), curveChart(told, across), classes(told, job), aboutRho(), ...back];
 }
 
 function switches({ job }: Job, across: Horizontal): HTMLElement {
@@ -101,7 +109,7 @@ function classes(curves: readonly Curve[], { workload }: Job): HTMLElement {
   const columns: readonly Column<Curve>[] = [
     {
       title: "Device",
-      cell: ({ device }) => classCell(device.hardware, device.device_class),
+      cell: ({ device }) => classCell(device),
     },
     { title: "Best", numeric: true, cell: (each) => rate(last(each)?.gflops ?? null) },
     {
@@ -136,7 +144,7 @@ function outcomes(curves: readonly Curve[]): Cell {
   const seen = all.filter(({ measurements }) => measurements > 0);
   if (seen.length === 0) return empty("Nothing has been measured yet.");
   const columns: readonly Column<(typeof seen)[number]>[] = [
-    { title: "Device", cell: ({ device }) => classCell(device.hardware, device.device_class) },
+    { title: "Device", cell: ({ device }) => classCell(device) },
     { title: "Stage", cell: ({ outcome }) => outcome },
     { title: "Meaning", cell: ({ outcome }) => STAGES[outcome] },
     { title: "Measurements", numeric: true, cell: ({ measurements }) => integer(measurements) },

@@ -1,8 +1,9 @@
 /** The zoo browser: keys with an entry, by workload and device. */
 import { element } from "../page/elements.js";
-import { ago, count, integer, speedup } from "../page/text.js";
+import { ago, integer, speedup } from "../page/text.js";
 import type { FoundKey, FoundKeys } from "../wire/types.js";
 import { followed } from "./followed.js";
+import { offsetOf, pager, pageSize } from "./pager.js";
 import {
   badge,
   type Column,
@@ -14,30 +15,34 @@ import {
   link,
   table,
 } from "./pieces.js";
+import { aboutRho } from "./rho.js";
 import { address, type Route } from "./route.js";
-import { isNarrowed, searchForm, searchQuery } from "./search.js";
-
-const PAGE = 50;
+import { type Filter, isNarrowed, searchForm, searchQuery } from "./search.js";
 
 export function zooView({ query }: Route, signal: AbortSignal): readonly HTMLElement[] {
-  const offset = Math.max(0, Math.trunc(Number(query.offset ?? 0)) || 0);
-  const asked = searchQuery(query);
-  asked.set("limit", String(PAGE));
-  asked.set("offset", String(offset));
+  const size = pageSize();
+  const asked = searchQuery(query, FILTERS);
+  asked.set("limit", String(size));
+  asked.set("offset", String(offsetOf(query)));
   const found = followed<FoundKeys>(
     {
       path: `/v1/keys?${asked}`,
       everyMs: 15_000,
-      draw: (value) => draw(value, query, offset),
+      draw: (value) => draw(value, query, size),
     },
     signal,
   );
-  return [card("Kernels by workload and device", searchForm("zoo", query), found)];
+  return [card("Kernels by workload and device", searchForm("zoo", query, FILTERS), found)];
 }
+
+const FILTERS: readonly Filter[] = [
+  { name: "entry", title: "State", choices: ["confirmed", "provisional"] },
+  { name: "target", title: "Target", choices: ["wasm", "webgpu"] },
+];
 
 const COLUMNS: readonly Column<FoundKey>[] = [
   { title: "Workload", cell: ({ workload, device_class }) => keyLink(workload, device_class) },
-  { title: "Device", cell: ({ hardware, device_class }) => classCell(hardware, device_class) },
+  { title: "Device", cell: classCell },
   { title: "State", cell: ({ state }) => badge(state) },
   { title: "Version", numeric: true, cell: ({ version }) => String(version) },
   { title: "Ballots", numeric: true, cell: ({ ballots }) => integer(ballots) },
@@ -49,22 +54,14 @@ const COLUMNS: readonly Column<FoundKey>[] = [
   { title: "Published", numeric: true, cell: ({ published_at }) => ago(published_at, Date.now()) },
 ];
 
-function draw({ keys, total }: FoundKeys, query: Route["query"], offset: number): Node {
-  if (keys.length === 0) return nothing(query, offset);
-  const last = offset + keys.length;
-  const range = `${integer(offset + 1)} to ${integer(last)} of ${count(total, "key")}`;
-  const turn = element("nav", "turn", element("span", "quiet", range));
-  turn.setAttribute("aria-label", "Pages of the list");
-  if (offset > 0) turn.append(page("Newer", query, offset - PAGE));
-  if (last < total) turn.append(page("Older", query, offset + PAGE));
-  return element("div", "", table("Keys of the zoo", COLUMNS, keys), turn);
+function draw({ keys, total }: FoundKeys, query: Route["query"], size: number): Node {
+  if (keys.length === 0) return nothing(query);
+  const turn = pager({ view: "zoo", query, size, shown: keys.length, total, what: "key" });
+  return element("div", "", table("Keys of the zoo", COLUMNS, keys), turn, aboutRho());
 }
 
-const page = (text: string, query: Route["query"], offset: number): HTMLElement =>
-  link(address("zoo", [], { ...query, offset: String(Math.max(0, offset)) }), text);
-
-function nothing(query: Route["query"], offset: number): HTMLElement {
-  if (isNarrowed(query) || offset > 0) {
+function nothing(query: Route["query"]): HTMLElement {
+  if (isNarrowed(query, FILTERS) || offsetOf(query) > 0) {
     return empty("No key has an entry that fits.", link(address("zoo"), "Show all keys"));
   }
   return empty(

@@ -15,20 +15,23 @@ export function memoryNotebook(notes: Readonly<Record<string, string>> = {}): No
   };
 }
 
-/** Keeps notes in localStorage; where the browser denies it, for as long as the page lives. */
-export function storedNotebook(): Notebook {
+/**
+ * Keeps notes in localStorage, or another storage; where the browser denies it or it is full, for as
+ * long as the page lives.
+ */
+export function storedNotebook(storage = () => localStorage): Notebook {
   const fallback = memoryNotebook();
   return {
     read(key) {
       try {
-        return localStorage.getItem(PREFIX + key);
+        return storage().getItem(PREFIX + key) ?? fallback.read(key);
       } catch {
         return fallback.read(key);
       }
     },
     write(key, value) {
       try {
-        localStorage.setItem(PREFIX + key, value);
+        storage().setItem(PREFIX + key, value);
       } catch {
         fallback.write(key, value);
       }
@@ -36,11 +39,12 @@ export function storedNotebook(): Notebook {
   };
 }
 
-/** Forgets every note that this browser keeps, the identity among them. */
-export function forgetNotes(): void {
+/** Forgets every note that this browser keeps, but for those named. */
+export function forgetNotes(but: readonly string[] = []): void {
   try {
+    const kept = new Set(but.map((key) => PREFIX + key));
     const keys = Object.keys(localStorage).filter((key) => key.startsWith(PREFIX));
-    for (const key of keys) localStorage.removeItem(key);
+    for (const key of keys) if (!kept.has(key)) localStorage.removeItem(key);
   } catch {
     // A browser that denies the storage has kept nothing.
   }

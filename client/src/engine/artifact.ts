@@ -1,3 +1,4 @@
+import { gaveUp } from "../gateway/deadline.js";
 import type { ArtifactWire } from "../wire/types.js";
 import { KernelZooError, sentence } from "./error.js";
 import { sha256Hex } from "./sha256.js";
@@ -5,21 +6,21 @@ import { sha256Hex } from "./sha256.js";
 type Bytes = Uint8Array<ArrayBuffer>;
 
 async function download(url: URL, signal?: AbortSignal): Promise<Bytes> {
-  let response: Response;
   try {
-    response = await fetch(url, signal === undefined ? {} : { signal });
-  } catch (cause) {
-    throw new KernelZooError("network", `No answer from ${url.origin}. Is it running?`, cause);
-  }
-  if (!response.ok) {
+    const response = await fetch(url, signal === undefined ? {} : { signal });
+    if (response.ok) return new Uint8Array(await response.arrayBuffer());
     throw new KernelZooError("artifact", `${url} answered ${response.status}. Reload the page.`);
+  } catch (cause) {
+    if (cause instanceof KernelZooError || gaveUp(signal)) throw cause;
+    const message = `No answer from ${url.origin} (${sentence(cause)}). Is it running?`;
+    throw new KernelZooError("network", message, cause);
   }
-  return new Uint8Array(await response.arrayBuffer());
 }
 
 /**
  * Fetches the bytes of `artifact` from `origin` and holds them to the manifest's SHA-256.
- * Throws KernelZooError: network, artifact (status or hash), with the reason.
+ * Throws KernelZooError: network, artifact (status or hash), with the reason; and an abort of the
+ * page's own.
  */
 export async function fetchArtifact(
   origin: URL,

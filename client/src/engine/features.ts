@@ -1,4 +1,22 @@
 import { fromHex } from "./bytes.js";
+import { KernelZooError, sentence } from "./error.js";
+
+/** The shortest module there is: nothing but its header. */
+const EMPTY = "0061736d01000000";
+
+/** Throws KernelZooError (compile) where the page may not run WebAssembly. */
+export function refuseForbidden(): void {
+  try {
+    new WebAssembly.Module(fromHex(EMPTY));
+  } catch (cause) {
+    throw new KernelZooError(
+      "compile",
+      "This page may not run WebAssembly; with a Content-Security-Policy it needs " +
+        `script-src 'wasm-unsafe-eval'. (${sentence(cause)})`,
+      cause,
+    );
+  }
+}
 
 /** WebAssembly features that kernels may require. */
 export type WasmFeature = "simd128" | "relaxed-simd";

@@ -1,4 +1,5 @@
 import type {
+  AttestationRequest,
   BallotRequest,
   Lease,
   LeaseRequest,
@@ -11,6 +12,7 @@ import { type Answer, ask } from "./answer.js";
 /** The requests of an agent, version 1. Each asks once. */
 export interface Gateway {
   openSession(request: SessionRequest): Promise<Answer<SessionResponse>>;
+  attest(token: string, attestation: AttestationRequest): Promise<Answer<unknown>>;
   lease(token: string, request: LeaseRequest): Promise<Answer<Lease>>;
   report(token: string, lease: string, report: Report): Promise<Answer<unknown>>;
   fileBallot(token: string, ballot: BallotRequest): Promise<Answer<unknown>>;
@@ -50,6 +52,7 @@ export function httpGateway(
   const operator = operatorKey === null ? {} : { [OPERATOR_HEADER]: operatorKey };
   return {
     openSession: (request) => send("POST", "/v1/sessions", request, operator),
+    attest: (token, attestation) => send("POST", "/v1/attestations", attestation, bearer(token)),
     lease: (token, request) => send("POST", "/v1/leases", request, bearer(token)),
     report: (token, lease, report) =>
       send("POST", `/v1/leases/${lease}/measurements`, report, bearer(token)),

@@ -37,16 +37,21 @@ export class OpenDevice {
   readonly device: GPUDevice;
   readonly features: readonly string[];
   readonly #lost: Promise<never>;
+  #giveUp: (why: KernelZooError) => void = () => undefined;
   #loss: KernelZooError | null = null;
 
   constructor(device: GPUDevice) {
     this.device = device;
     this.features = gpuFeatures(device);
-    this.#lost = device.lost.then(({ message, reason }) => {
+    const lost = device.lost.then(({ message, reason }) => {
       const why = message || reason || "for no reason given";
       this.#loss ??= new KernelZooError("run", `The GPU device was lost: ${why}`);
       throw this.#loss;
     });
+    const given = new Promise<never>((_, reject) => {
+      this.#giveUp = reject;
+    });
+    this.#lost = Promise.race([lost, given]);
     this.#lost.catch(() => undefined);
   }
 
@@ -95,8 +100,14 @@ export class OpenDevice {
 
   /** Gives up all that was made with the device; waits for it end with its loss. */
   dispose(): void {
-    this.#loss ??= new KernelZooError("run", "The GPU device was given up.");
+    this.abandon(new KernelZooError("run", "The GPU device was given up."));
     this.device.destroy();
+  }
+
+  /** As `dispose`, and asks nothing more of its driver, which does not answer. */
+  abandon(why: KernelZooError): void {
+    this.#loss ??= why;
+    this.#giveUp(this.#loss);
   }
 
   async #rejected(thrown: unknown): Promise<never> {

@@ -1,16 +1,23 @@
-/** Lets `most` pieces of work go on at once; the others wait in order. */
-export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T> {
+/** Lets as many pieces of work go on at once as `most` says then; the others wait in order. */
+export function limiter(most: () => number): <T>(work: () => Promise<T>) => Promise<T> {
   const waiting: (() => void)[] = [];
-  let free = most;
+  let running = 0;
+  const begin = (): void => {
+    while (running < most() && waiting.length > 0) {
+      running += 1;
+      waiting.shift()?.();
+    }
+  };
   return async (work) => {
-    if (free > 0) free -= 1;
-    else await new Promise<void>((resolve) => waiting.push(resolve));
+    await new Promise<void>((resolve) => {
+      waiting.push(resolve);
+      begin();
+    });
     try {
       return await work();
     } finally {
-      const next = waiting.shift();
-      if (next === undefined) free += 1;
-      else next();
+      running -= 1;
+      begin();
     }
   };
 }

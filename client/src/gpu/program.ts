@@ -1,7 +1,7 @@
 import { KernelZooError, sentence } from "../engine/error.js";
 import type { KernelWire } from "../wire/types.js";
+import { compiled } from "./compiling.js";
 import type { OpenDevice } from "./device.js";
-import { limiter } from "./limiter.js";
 
 /** What is known of a kernel beside its text. */
 export type GpuKernelWire = Pick<
@@ -18,11 +18,8 @@ export interface Program {
   readonly firstWorkgroup: GPUBindGroupLayout;
 }
 
-/** Creating one takes a driver 20 to 100 ms; it goes stuck on code that it cannot compile. */
+/** The browser reads the text; no driver sees it yet. */
 const LIMIT_MS = 30_000;
-/** Drivers compile on threads of their own. */
-const AT_ONCE = 4;
-const compiling = limiter(AT_ONCE);
 /** Of the uniform that says where a slice begins: one vec4. */
 export const UNIFORM_BYTES = 16;
 
@@ -101,29 +98,31 @@ async function pipelinesOf(
   kernel: GpuKernelWire,
   layouts: readonly GPUBindGroupLayout[],
   code: string,
+  limitMs: number | undefined,
 ): Promise<readonly GPUComputePipeline[]> {
   const module = await shaderModule(open, kernel, code);
   const layout = open.device.createPipelineLayout({ bindGroupLayouts: [...layouts] });
   const entries = [...new Set(kernel.dispatches.map(({ entry }) => entry))];
   const made = await Promise.all(
-    entries.map((entry) => compiling(() => pipeline(open, layout, module, entry))),
+    entries.map((entry) => compiled(open, () => pipeline(open, layout, module, entry), limitMs)),
   );
   return kernel.dispatches.map(({ entry }) => made[entries.indexOf(entry)] as GPUComputePipeline);
 }
 
 /**
- * Compiles a kernel, a few at a time.
- * Throws KernelZooError: validate, compile, timeout, or run when the device is lost.
+ * Compiles a kernel, a few at a time, each within `limitMs` of the driver's time.
+ * Throws KernelZooError: validate, compile, run when the device is lost, or profile when the driver
+ * does not end what was given up.
  */
 export async function compileProgram(
   open: OpenDevice,
   kernel: GpuKernelWire,
   code: string,
+  limitMs?: number,
 ): Promise<Program> {
   refuseMissing(open, kernel);
   const tensors = tensorLayout(open.device, kernel);
   const firstWorkgroup = uniformLayout(open.device);
-  const making = pipelinesOf(open, kernel, [tensors, firstWorkgroup], code);
-  const pipelines = await open.settled(making, LIMIT_MS);
+  const pipelines = await pipelinesOf(open, kernel, [tensors, firstWorkgroup], code, limitMs);
   return { open, kernel, pipelines, tensors, firstWorkgroup };
 }

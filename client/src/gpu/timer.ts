@@ -1,9 +1,6 @@
 /** How long a compute pass takes on the GPU. */
-import { KernelZooError } from "../engine/error.js";
-import { now } from "../timing/clock.js";
 import type { OpenDevice } from "./device.js";
-import { readBuffer } from "./read.js";
-import { submitPass } from "./submit.js";
+import type { TimerTools } from "./timer-tools.js";
 
 type Encode = (pass: GPUComputePassEncoder) => void;
 
@@ -43,13 +40,15 @@ export function quantumNs(stamps: readonly bigint[]): number | null {
 /** Begin and end of `count` passes in turn. */
 class Stamps {
   readonly #open: OpenDevice;
+  readonly #tools: TimerTools;
   readonly #queries: GPUQuerySet;
   readonly #resolved: GPUBuffer;
 
-  constructor(open: OpenDevice, passes: number) {
+  constructor(open: OpenDevice, passes: number, tools: TimerTools) {
     const { device } = open;
     const usage = GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC;
     this.#open = open;
+    this.#tools = tools;
     this.#queries = device.createQuerySet({ type: "timestamp", count: 2 * passes });
     this.#resolved = device.createBuffer({ size: 2 * passes * BYTES_PER_STAMP, usage });
   }
@@ -71,7 +70,8 @@ class Stamps {
     encoder.resolveQuerySet(this.#queries, 0, 2 * encodes.length, this.#resolved, 0);
     device.queue.submit([encoder.finish()]);
     const bytes = 2 * encodes.length * BYTES_PER_STAMP;
-    return [...new BigInt64Array(await readBuffer(this.#open, this.#resolved, bytes, limitMs))];
+    const read = await this.#tools.readBuffer(this.#open, this.#resolved, bytes, limitMs);
+    return [...new BigInt64Array(read)];
   }
 
   dispose(): void {
@@ -85,6 +85,7 @@ async function measuredQuantumNs(
   stamps: Stamps,
   encode: Encode,
   limitMs: number,
+  { now }: TimerTools,
 ): Promise<number | null> {
   for (let calls = 1; ; calls *= 2) {
     const repeated: Encode = (pass) => {
@@ -100,7 +101,7 @@ async function measuredQuantumNs(
 /** However fine the timestamps are: a GPU that was idle takes milliseconds to reach its clock. */
 const FINEST_STEP_MS = 0.05;
 
-function timestampTimer(stamps: Stamps, stepNs: number): GpuTimer {
+function timestampTimer(stamps: Stamps, stepNs: number, { KernelZooError }: TimerTools): GpuTimer {
   return {
     kind: "timestamp",
     stepMs: Math.max(stepNs / 1e6, FINEST_STEP_MS),
@@ -120,7 +121,7 @@ function timestampTimer(stamps: Stamps, stepNs: number): GpuTimer {
 const WALL_STEP_MS = 0.5;
 const EMPTY_PASSES = 3;
 
-function wallTimer(open: OpenDevice): GpuTimer {
+function wallTimer(open: OpenDevice, { now, submitPass }: TimerTools): GpuTimer {
   const elapsedMs = async (encode: Encode, limitMs: number): Promise<number> => {
     const start = now();
     submitPass(open.device, encode);
@@ -150,11 +151,12 @@ export async function gpuTimer(
   open: OpenDevice,
   encode: Encode,
   limitMs: number,
+  tools: TimerTools,
 ): Promise<GpuTimer> {
-  if (!open.device.features.has("timestamp-query")) return wallTimer(open);
-  const stamps = new Stamps(open, QUANTUM_PASSES);
-  const stepNs = await measuredQuantumNs(stamps, encode, limitMs);
-  if (stepNs !== null) return timestampTimer(stamps, stepNs);
+  if (!open.device.features.has("timestamp-query")) return wallTimer(open, tools);
+  const stamps = new Stamps(open, QUANTUM_PASSES, tools);
+  const stepNs = await measuredQuantumNs(stamps, encode, limitMs, tools);
+  if (stepNs !== null) return timestampTimer(stamps, stepNs, tools);
   stamps.dispose();
-  return wallTimer(open);
+  return wallTimer(open, tools);
 }

@@ -3,7 +3,7 @@ import { BoundProgram } from "../gpu/bound.js";
 import { storageBuffer } from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
 import { compileProgram } from "../gpu/program.js";
-import { gpuTimer } from "../gpu/timer.js";
+import { TIMER_TOOLS } from "../gpu/timer-tools.js";
 import { faster } from "./duel.js";
 import { GPU_SUITE } from "./gpu-suite.js";
 import { race } from "./race.js";
@@ -21,7 +21,14 @@ export interface GpuProbeResult {
 }
 
 /** What the suite shares with kernels: it is given them, as its file would fetch them again. */
-const TOOLS = { BoundProgram, compileProgram, faster, gpuTimer, race, storageBuffer } as const;
+const TOOLS = {
+  BoundProgram,
+  compileProgram,
+  faster,
+  race,
+  storageBuffer,
+  ...TIMER_TOOLS,
+} as const;
 
 export type Tools = typeof TOOLS;
 

@@ -2,7 +2,7 @@
 import type { BoundProgram } from "../gpu/bound.js";
 import type { OpenDevice } from "../gpu/device.js";
 import type { Program } from "../gpu/program.js";
-import type { GpuTimer } from "../gpu/timer.js";
+import { type GpuTimer, gpuTimer } from "../gpu/timer.js";
 import { GPU_PRIMITIVES, GPU_SETTINGS } from "./gpu-modules.js";
 import type { GpuProbeResult, Tools } from "./gpu-probe.js";
 import type { Entrant, RaceLimits } from "./race.js";
@@ -88,7 +88,7 @@ class Track {
 
   timer(name: Name): Promise<GpuTimer> {
     const bound = this.#bound.get(name) as BoundProgram;
-    return this.#tools.gpuTimer(this.#open, (pass) => bound.encode(pass, 0, 1), LIMIT_MS);
+    return gpuTimer(this.#open, (pass) => bound.encode(pass, 0, 1), LIMIT_MS, this.#tools);
   }
 
   /** One iteration is a slice, or a whole call. */

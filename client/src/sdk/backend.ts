@@ -7,6 +7,7 @@ import { sentence } from "../engine/error.js";
 import { OpenDevice } from "../gpu/device.js";
 import { DeviceOwner } from "../gpu/owner.js";
 import type { ManifestEntry, TargetKind } from "../wire/types.js";
+import { gpuFailure, hung, watch } from "./gpu-health.js";
 
 /** `auto` does what the zoo advises for each workload. */
 export type Backend = "auto" | TargetKind;
@@ -24,6 +25,12 @@ export interface Gpu {
 /** `reason` is null where nobody asked for a GPU. */
 export type GpuSide = Gpu | { readonly kind: "none"; readonly reason: string | null };
 
+/** The GPU while it lives. */
+export function living(gpu: GpuSide): GpuSide {
+  const reason = gpu.kind === "gpu" ? gpuFailure() : null;
+  return reason === null ? gpu : { kind: "none", reason };
+}
+
 /** Opens the page's GPU, or says why not; the probe takes up to a second at the first visit. */
 export async function openGpu(
   backend: Backend,
@@ -31,18 +38,22 @@ export async function openGpu(
   own: GPUDevice | undefined,
 ): Promise<GpuSide> {
   if (backend === "wasm") return { kind: "none", reason: null };
+  const reason = gpuFailure();
+  if (reason !== null) return { kind: "none", reason };
   const owner =
     own === undefined ? new DeviceOwner() : new DeviceOwner(async () => new OpenDevice(own));
   const close = (): void => {
     if (own === undefined) owner.dispose();
   };
   try {
+    watch((await owner.device()).device);
     const device = { engine: readEngine(), deviceId };
     const { deviceClass, peakGflops } = await readGpuProfile(storedNotebook(), device, owner);
     return { kind: "gpu", owner, deviceClass, peakGflops, close };
   } catch (thrown) {
     close();
-    return { kind: "none", reason: sentence(thrown) };
+    hung(thrown);
+    return { kind: "none", reason: gpuFailure() ?? sentence(thrown) };
   }
 }
 

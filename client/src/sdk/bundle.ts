@@ -14,8 +14,6 @@ export interface BundledManifest {
   readonly url: string;
 }
 
-export const isBundle = (origin: URL): boolean => origin.pathname.endsWith(".json");
-
 /** Instead of a device: the manifest is for all that have the features. */
 const ANY = "0".repeat(16);
 

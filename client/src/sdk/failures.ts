@@ -1,4 +1,5 @@
 import { KernelZooError, type Stage } from "../engine/error.js";
+import { SharedDeadline } from "../gpu/compiling.js";
 import type { FailureReport } from "../wire/types.js";
 
 /** A kernel as a failure names it. */
@@ -17,7 +18,7 @@ export class Failures {
   readonly #reasons = new Map<string, string>();
 
   constructor(origin: URL) {
-    this.#url = new URL("/v1/failures", origin);
+    this.#url = new URL("./v1/failures", origin);
   }
 
   /** Why the artifact is not to be tried again; null where it has not failed. */
@@ -28,6 +29,8 @@ export class Failures {
   /** What was thrown by a kernel; nothing is told of what is not the kernel's fault. */
   note(kernel: FailedKernel, thrown: unknown): void {
     if (!(thrown instanceof KernelZooError) || !OF_KERNELS.includes(thrown.stage)) return;
+    // It is not known which of them it was.
+    if (thrown instanceof SharedDeadline) return;
     if (this.#reasons.has(kernel.artifact)) return;
     this.#reasons.set(kernel.artifact, thrown.message);
     const stage = thrown.stage as FailureReport["stage"];

@@ -22,5 +22,5 @@ export type { Backend } from "./backend.js";
 export { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
 export type { KernelInfo } from "./info.js";
 export { type InputValues, Kernel, type Verification } from "./kernel.js";
-export type { InputsOf, InputViews } from "./names.js";
+export type { InputsOf, InputViews, WorkloadKey } from "./names.js";
 export { type ConstantOptions, type KernelOptions, KernelZoo, type OpenOptions } from "./zoo.js";

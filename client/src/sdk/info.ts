@@ -2,6 +2,7 @@
 import type { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
 import type { LoadedKernel } from "../engine/loaded.js";
+import type { Deadline } from "../gateway/deadline.js";
 import type { Program } from "../gpu/program.js";
 import type { Threads } from "../threads/threads.js";
 import type {
@@ -70,6 +71,7 @@ export interface GpuPart {
 /** What a kernel is made from; of interest to this module's neighbours alone. */
 export interface KernelParts {
   readonly origin: URL;
+  readonly deadline: Deadline;
   readonly arena: Arena;
   readonly threads: Threads;
   readonly entry: ManifestEntry;
@@ -94,7 +96,10 @@ export function describe(
 ): KernelInfo {
   const { entry, wasm, threads, manifestMs, loadMs } = parts;
   const running = gpu ?? wasm;
-  if (running === null) throw new KernelZooError("manifest", `${entry.workload} has no kernel.`);
+  if (running === null) {
+    const message = `${entry.workload} has no kernel that runs here. ${reason ?? ""}`;
+    throw new KernelZooError("manifest", message.trimEnd());
+  }
   const { level, grounds, state, version, evidence } = running.served;
   const { candidate, sha256 } = running.used;
   return {

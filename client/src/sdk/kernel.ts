@@ -7,6 +7,7 @@ import type { TensorView } from "../engine/views.js";
 import { loadProgram } from "../gpu/load.js";
 import type { ServedKernel, TargetKind } from "../wire/types.js";
 import { Constants } from "./constants.js";
+import { gpuFailure, hung } from "./gpu-health.js";
 import type { GpuKernel } from "./gpu-kernel.js";
 import { describe, type GpuPart, type KernelInfo, type KernelParts, type Loaded } from "./info.js";
 import type { InputViews } from "./names.js";
@@ -222,18 +223,25 @@ export class Kernel<Inputs = InputViews> {
 
   async #runGpu({ made: { kernel } }: Loaded<GpuPart>, given: readonly string[]): Promise<void> {
     const { inputs, output } = this.#memory;
+    const failed = gpuFailure();
+    if (failed !== null && this.#parts.wasm !== null) return this.#leaveGpu(failed);
     try {
       const changed = this.#handedOut ? Object.keys(inputs) : given;
       for (const name of changed) kernel.write(name, inputs[name] as TensorView);
       await kernel.run();
       output.set(await kernel.read());
     } catch (thrown) {
-      if (kernel.loss === null || this.#parts.wasm === null) throw thrown;
+      const late = hung(thrown);
+      if (this.#parts.wasm === null || (kernel.loss === null && !late)) throw thrown;
       this.#note("webgpu", thrown);
-      this.#gpu = null;
-      this.#info = describe(this.#parts, null, sentence(thrown));
-      await this.#runWasm();
+      await this.#leaveGpu(gpuFailure() ?? sentence(thrown));
     }
+  }
+
+  async #leaveGpu(reason: string): Promise<void> {
+    this.#gpu = null;
+    this.#info = describe(this.#parts, null, reason);
+    await this.#runWasm();
   }
 
   #verified(): Promise<Float32Array> | Float32Array {
@@ -244,14 +252,14 @@ export class Kernel<Inputs = InputViews> {
 
   /** Of the default kernel: of WebAssembly where there is one, so that two engines agree. */
   async #expected(): Promise<Float32Array> {
-    const { origin, arena, entry } = this.#parts;
+    const { origin, deadline, arena, entry } = this.#parts;
     if (entry.wasm !== null) {
       const used = entry.wasm.fallback;
-      return wasmOutput(arena, await loadWhole(origin, used));
+      return wasmOutput(arena, await loadWhole(origin, used, deadline()));
     }
     const used = (entry.webgpu as ServedKernel).fallback;
     const { open } = (this.#gpu as Loaded<GpuPart>).made.program;
-    return gpuOutput(await loadProgram(open, origin, used), used);
+    return gpuOutput(await loadProgram(open, origin, used, deadline()), used);
   }
 
   #release(): void {

@@ -1,12 +1,14 @@
 import type { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
 import { type LoadedKernel, loadWhole } from "../engine/loaded.js";
+import type { Deadline } from "../gateway/deadline.js";
 import { loadProgram } from "../gpu/load.js";
 import type { Threads } from "../threads/threads.js";
 import { now } from "../timing/clock.js";
 import type { KernelWire, ManifestEntry, ServedKernel } from "../wire/types.js";
 import { type Backend, chooseTarget, type Gpu, type GpuSide } from "./backend.js";
 import type { Failures } from "./failures.js";
+import { gpuFailure, hung } from "./gpu-health.js";
 import { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
 import type { GpuPart, KernelParts, Loaded } from "./info.js";
 import { Kernel } from "./kernel.js";
@@ -28,7 +30,7 @@ export interface LoadRequest {
   /** Compare the kernel with the default before it is handed out. */
   readonly verify: boolean;
   readonly buffers: GpuBuffers | undefined;
-  readonly signal: AbortSignal | undefined;
+  readonly deadline: Deadline;
 }
 
 /** The zoo's kernel, or the default with the reason where the zoo's does not work here. */
@@ -52,15 +54,16 @@ async function bestOf<Made>(
       { workload: entry.workload, device_class: deviceClass, artifact: kernel.sha256 },
       thrown,
     );
-    if (!(thrown instanceof KernelZooError) || kernel.sha256 === fallback.sha256) throw thrown;
+    const known = thrown instanceof KernelZooError && !hung(thrown);
+    if (!known || kernel.sha256 === fallback.sha256) throw thrown;
     return loaded(fallback, thrown.message);
   }
 }
 
 async function loadWasm(request: LoadRequest): Promise<Loaded<LoadedKernel> | null> {
-  const { origin, entry, signal, deviceClass } = request;
+  const { origin, entry, deadline, deviceClass } = request;
   if (entry.wasm === null) return null;
-  return bestOf(request, deviceClass, entry.wasm, (used) => loadWhole(origin, used, signal));
+  return bestOf(request, deviceClass, entry.wasm, (used) => loadWhole(origin, used, deadline()));
 }
 
 async function loadGpu(
@@ -68,10 +71,10 @@ async function loadGpu(
   served: ServedKernel,
   { owner, deviceClass }: Gpu,
 ): Promise<Loaded<GpuPart>> {
-  const { origin, buffers, signal } = request;
+  const { origin, buffers, deadline } = request;
   const open = await owner.device();
   return bestOf(request, deviceClass, served, async (used) => {
-    const program = await loadProgram(open, origin, used, signal);
+    const program = await loadProgram(open, origin, used, deadline());
     return { program, kernel: await GpuKernel.make(program, buffers) };
   });
 }
@@ -88,8 +91,9 @@ async function chosenGpu(request: LoadRequest): Promise<GpuParts> {
   try {
     return { gpu: await loadGpu(request, entry.webgpu, gpu), backendReason: reason };
   } catch (thrown) {
+    hung(thrown);
     if (!(thrown instanceof KernelZooError) || entry.wasm === null) throw thrown;
-    return { gpu: null, backendReason: thrown.message };
+    return { gpu: null, backendReason: gpuFailure() ?? thrown.message };
   }
 }
 
@@ -126,13 +130,14 @@ export async function loadKernel<Inputs>(request: LoadRequest): Promise<Kernel<I
 }
 
 async function loadUnverified<Inputs>(request: LoadRequest): Promise<Kernel<Inputs>> {
-  const { origin, arena, threads, entry, constants, manifestMs, deviceClass, failures } = request;
+  const { origin, deadline, arena, threads, entry, constants, manifestMs, deviceClass, failures } =
+    request;
   const start = now();
   const [wasm, chosen] = await Promise.all([loadWasm(request), chosenGpu(request)]);
   const loadMs = now() - start;
   const gpuClass = request.gpu.kind === "gpu" ? request.gpu.deviceClass : "";
   const classes = { wasm: deviceClass, webgpu: gpuClass };
-  const origins = { origin, arena, threads, entry, constants, classes, failures };
+  const origins = { origin, deadline, arena, threads, entry, constants, classes, failures };
   const parts = { ...origins, wasm, ...chosen, manifestMs, loadMs };
   return bound(request, parts);
 }

@@ -1,11 +1,15 @@
 import type { Hardware } from "../device/hardware.js";
 import { KernelZooError } from "../engine/error.js";
+import { sha256Hex } from "../engine/sha256.js";
 import { type Answer, ask } from "../gateway/answer.js";
+import type { Deadline } from "../gateway/deadline.js";
 import { now } from "../timing/clock.js";
 import type { Manifest, ManifestEntry } from "../wire/types.js";
-import { addressIn, type Bundle, isBundle } from "./bundle.js";
+import { isBundle } from "./address.js";
+import { addressIn, type Bundle } from "./bundle.js";
+import { latest, refuseAged } from "./freshness.js";
 import { registerCommand } from "./names.js";
-import { openManifest, type Pins } from "./signature.js";
+import { openManifest, type Pins, signatureError } from "./signature.js";
 
 /** A manifest and how long its request took. */
 export interface TimedManifest {
@@ -24,26 +28,32 @@ function notFound(name: string, detail: string): KernelZooError {
   return new KernelZooError("manifest", `The zoo does not know ${name}. ${remedy} (${detail})`);
 }
 
+/** The browser's own copy is there at once, or not at all. */
+const KEPT_MS = 1_000;
+
 /**
  * Asks whether the manifest has changed, as a device may have voted since the last page load.
  * While the zoo is away, the browser's copy of it serves.
  */
-async function fresh(url: URL, init: RequestInit): Promise<Answer<string>> {
+async function fresh(url: URL, deadline: Deadline): Promise<Answer<string>> {
   const text = (response: Response): Promise<string> => response.text();
-  const answer = await ask(url, { ...init, cache: "no-cache" }, text);
+  const answer = await ask(url, { cache: "no-cache", signal: deadline() }, text);
   if (answer.kind !== "unavailable") return answer;
-  const kept = await ask(url, { ...init, cache: "force-cache" }, text);
+  const kept = await ask(url, { cache: "force-cache", signal: deadline(KEPT_MS) }, text);
   return kept.kind === "ok" ? kept : answer;
 }
 
 /** What is at `url`, as text; `name` is '' for parts of a bundle. Throws KernelZooError: network, manifest. */
-async function read(url: URL, name: string, signal: AbortSignal | undefined): Promise<string> {
-  const answer = await fresh(url, signal === undefined ? {} : { signal });
+async function read(url: URL, name: string, deadline: Deadline): Promise<string> {
+  const answer = await fresh(url, deadline);
   switch (answer.kind) {
     case "ok":
       return answer.value;
     case "refused":
-      if (name === "") throw new KernelZooError("manifest", `${url}: ${answer.detail}`);
+      if (!answer.byGateway || name === "") {
+        const message = `${url} answered ${answer.status}, which is no zoo's answer. Is the address right?`;
+        throw new KernelZooError("manifest", message);
+      }
       if (answer.status === 404) throw notFound(name, answer.detail);
       throw new KernelZooError("manifest", `The zoo refuses ${name}: ${answer.detail}`);
     case "unavailable":
@@ -62,26 +72,42 @@ export interface Asker {
   readonly hardware: Hardware | null;
 }
 
-/** A zoo, and whom the page believes. */
+/** A zoo, and what the page believes of it. */
 export interface Source {
   readonly origin: URL;
   readonly pins: Pins;
-  readonly signal: AbortSignal | undefined;
+  /** Null where age is no matter. */
+  readonly maxAgeMs: number | null;
+  /** SHA-256 of the one `bundle.json` that is believed. */
+  readonly bundle: string | undefined;
+  readonly deadline: Deadline;
 }
 
 async function addressOf(
-  { origin, signal }: Source,
+  { origin, bundle: pinned, deadline }: Source,
   name: string,
   { deviceClasses, hardware }: Asker,
 ): Promise<URL> {
   if (isBundle(origin)) {
-    const bundle = JSON.parse(await read(origin, name, signal)) as Bundle;
-    return addressIn(bundle, origin, deviceClasses);
+    const text = await read(origin, name, deadline);
+    if (pinned !== undefined && hashOf(text) !== pinned) {
+      throw signatureError(`${origin} is another bundle than this page pins: ${hashOf(text)}.`);
+    }
+    return addressIn(JSON.parse(text) as Bundle, origin, deviceClasses);
   }
   const path = [name, ...deviceClasses].map(segment).join("/");
   const url = new URL(`./v1/zoo/${path}`, origin);
   if (hardware !== null) url.searchParams.set("hardware", JSON.stringify(hardware));
   return url;
+}
+
+const hashOf = (text: string): string => sha256Hex(new TextEncoder().encode(text));
+
+/** Throws KernelZooError (manifest) for JSON that is something else. */
+function refuseMalformed(manifest: Manifest | null, url: URL): void {
+  const { entries, missing } = manifest ?? {};
+  if (Array.isArray(entries) && Array.isArray(missing)) return;
+  throw new KernelZooError("manifest", `${url} answered something that is no manifest.`);
 }
 
 /** Throws KernelZooError (signature) for a signed manifest of something else. */
@@ -102,12 +128,23 @@ export async function requestManifest(
   asker: Asker,
 ): Promise<TimedManifest> {
   const start = now();
-  const { origin, pins, signal } = source;
-  try {
-    const url = await addressOf(source, name, asker);
-    const manifest = await openManifest(await read(url, name, signal), pins);
+  const { origin, pins, bundle, maxAgeMs, deadline } = source;
+  const opened = async (url: URL): Promise<Manifest> => {
+    const text = await read(url, name, deadline);
+    if (bundle !== undefined && !url.pathname.endsWith(`/${hashOf(text)}.json`)) {
+      throw signatureError(`${url} is not what its name says: somebody changed it.`);
+    }
+    const manifest = await openManifest(text, pins);
+    refuseMalformed(manifest, url);
+    if (maxAgeMs !== null) refuseAged(manifest, maxAgeMs);
     // A bundle names a class that runs here, and one set that may hold the workload.
     if (pins !== null && !isBundle(origin)) refuseOther(manifest, name, asker.deviceClasses);
+    return manifest;
+  };
+  try {
+    const url = await addressOf(source, name, asker);
+    const growing = pins !== null && !isBundle(origin);
+    const manifest = await (growing ? latest(url, opened) : opened(url));
     return { manifest, elapsedMs: now() - start };
   } catch (thrown) {
     if (!(thrown instanceof SyntaxError)) throw thrown;

@@ -14,26 +14,26 @@ const ALGORITHM = "Ed25519";
 
 const bytesOf = (text: string) => fromBase64(text.replaceAll("-", "+").replaceAll("_", "/"));
 
-const failure = (message: string, cause?: unknown): KernelZooError =>
+export const signatureError = (message: string, cause?: unknown): KernelZooError =>
   new KernelZooError("signature", message, cause);
 
 /** Throws KernelZooError (signature) for a pin that is no key. */
 export function pinsOf(keys: readonly string[] | undefined): Pins {
   const wrong = keys?.find((key) => !KEY.test(key));
   if (wrong === undefined) return keys ?? null;
-  throw failure(`${wrong} is no key of a zoo: see its /v1/signing-keys.`);
+  throw signatureError(`${wrong} is no key of a zoo: see its /v1/signing-keys.`);
 }
 
 async function verify(key: string, signature: string, signed: Uint8Array<ArrayBuffer>) {
   if (globalThis.crypto?.subtle === undefined) {
-    throw failure("Keys need a secure context: serve this page by https.");
+    throw signatureError("Keys need a secure context: serve this page by https.");
   }
   let imported: CryptoKey;
   try {
     imported = await crypto.subtle.importKey("raw", bytesOf(key), ALGORITHM, false, ["verify"]);
   } catch (cause) {
     const since = "Chromium 137, Firefox 129, Safari 17";
-    throw failure(`This browser cannot check ${ALGORITHM}; ${since} can.`, cause);
+    throw signatureError(`This browser cannot check ${ALGORITHM}; ${since} can.`, cause);
   }
   return crypto.subtle.verify(ALGORITHM, imported, bytesOf(signature), signed);
 }
@@ -56,13 +56,13 @@ async function signedBy(pins: readonly string[], made: Signatures, document: str
 export async function openManifest(text: string, pins: Pins): Promise<Manifest> {
   if (pins === null) return JSON.parse(text) as Manifest;
   const end = text.lastIndexOf(MEMBER);
-  if (end < 0) throw failure("The manifest is not signed.");
+  if (end < 0) throw signatureError("The manifest is not signed.");
   const document = `${text.slice(0, end)}}`;
   const { signatures } = JSON.parse(`{${text.slice(end + 1)}`) as Pick<Manifest, "signatures">;
   if (!(await signedBy(pins, signatures, document))) {
     const by = signatures.map(({ key }) => key).join();
     const why = "Somebody changed it, or the zoo has new keys: see its /v1/signing-keys.";
-    throw failure(`No valid signature of a pinned key, but of: ${by}. ${why}`);
+    throw signatureError(`No valid signature of a pinned key, but of: ${by}. ${why}`);
   }
   return { ...(JSON.parse(document) as Omit<Manifest, "signatures">), signatures };
 }

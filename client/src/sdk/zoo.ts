@@ -2,12 +2,16 @@ import type { Hardware } from "../device/hardware.js";
 import { storedNotebook } from "../device/notebook.js";
 import { peakOf, readProfile } from "../device/profile.js";
 import { Arena } from "../engine/arena.js";
-import { KernelZooError } from "../engine/error.js";
+import { KernelZooError, type Stage, sentence } from "../engine/error.js";
+import { refuseForbidden } from "../engine/features.js";
+import { deadline, gaveUp } from "../gateway/deadline.js";
 import { startThreads, type ThreadCount, type Threads } from "../threads/threads.js";
 import type { ManifestEntry } from "../wire/types.js";
-import { type Backend, chooseTarget, type GpuSide, openGpu } from "./backend.js";
-import { isBundle } from "./bundle.js";
+import { isBundle, zooAddress } from "./address.js";
+import { type Backend, chooseTarget, type GpuSide, living, openGpu } from "./backend.js";
 import { Failures } from "./failures.js";
+import { MAX_AGE_MS } from "./freshness.js";
+import { gpuFailure } from "./gpu-health.js";
 import type { GpuBuffers } from "./gpu-kernel.js";
 import type { Kernel } from "./kernel.js";
 import { loadKernel } from "./load.js";
@@ -18,8 +22,14 @@ import {
   type Source,
   type TimedManifest,
 } from "./manifest.js";
-import { constantKey, constantsOf, type InputsOf, type InputViews } from "./names.js";
-import { pinsOf } from "./signature.js";
+import {
+  constantKey,
+  constantsOf,
+  type InputsOf,
+  type InputViews,
+  type WorkloadKey,
+} from "./names.js";
+import { pinsOf, signatureError } from "./signature.js";
 
 export interface OpenOptions {
   /**
@@ -28,6 +38,13 @@ export interface OpenOptions {
    * changes it. Without any, artifacts are held to their hashes, and the manifest is believed.
    */
   readonly keys?: readonly string[];
+  /**
+   * With `keys`: manifests that were signed longer ago are refused; 7 days unless told. Those of a
+   * bundle are as old as it is, and any age unless told.
+   */
+  readonly maxAgeMs?: number;
+  /** The `index` of a bundle's zoo.lock: then this bundle alone is read, and no older or newer one. */
+  readonly bundle?: string;
   /** Skips the description and the probe of the device. */
   readonly deviceClass?: string;
   /**
@@ -42,7 +59,9 @@ export interface OpenOptions {
   readonly backend?: Backend;
   /** The page's own device for WebGPU, so that its buffers can be shared; it stays the page's. */
   readonly device?: GPUDevice;
-  /** Aborts requests that are under way. */
+  /** Longest time of one request; 10 s unless told. */
+  readonly timeoutMs?: number;
+  /** Aborts requests that are under way. What waits for them rejects with its reason. */
   readonly signal?: AbortSignal;
 }
 
@@ -67,12 +86,41 @@ export interface ConstantOptions<Names extends PropertyKey> extends KernelOption
   readonly constant?: Readonly<Record<Names, ArrayLike<number>>>;
 }
 
-function originOf(url: string | URL): URL {
+const TIMEOUT_MS = 10_000;
+
+/**
+ * What `work` gives. Whatever else it throws becomes a KernelZooError that begins with `what`; an
+ * abort by the page stays what it is.
+ */
+async function explained<T>(
+  work: () => Promise<T>,
+  stage: Stage,
+  what: string,
+  signal: AbortSignal | undefined,
+): Promise<T> {
   try {
-    return new URL(url);
-  } catch (cause) {
-    throw new KernelZooError("network", `${url} is no URL; write https://zoo.example`, cause);
+    return await work();
+  } catch (thrown) {
+    if (thrown instanceof KernelZooError || gaveUp(signal)) throw thrown;
+    throw new KernelZooError(stage, `${what}: ${sentence(thrown)}`, thrown);
   }
+}
+
+/** Throws KernelZooError: network, signature. */
+function sourceOf(url: string | URL, options: OpenOptions): Source {
+  const { keys, maxAgeMs, bundle, timeoutMs = TIMEOUT_MS, signal } = options;
+  const origin = zooAddress(url);
+  if (bundle !== undefined && !isBundle(origin)) {
+    throw signatureError(`${origin} is no bundle.json, which a page could pin.`);
+  }
+  const usual = keys === undefined || isBundle(origin) ? null : MAX_AGE_MS;
+  return {
+    origin,
+    pins: pinsOf(keys),
+    maxAgeMs: maxAgeMs ?? usual,
+    bundle,
+    deadline: deadline(timeoutMs, signal),
+  };
 }
 
 interface Device extends Pick<KernelZoo, "deviceClass" | "peakGflops"> {
@@ -93,6 +141,7 @@ interface ZooParts extends Device, Source {
   readonly backend: Backend;
   readonly gpu: GpuSide;
   readonly failures: Failures;
+  readonly signal: AbortSignal | undefined;
 }
 
 /**
@@ -109,7 +158,8 @@ function bestEntry(
     manifest.entries.find((entry) => entry.workload === key),
   );
   if (constant === undefined) return entryOf(manifest, workload);
-  const onGpu = plain !== undefined && chooseTarget(backend, plain, gpu).target === "webgpu";
+  const onGpu =
+    plain !== undefined && chooseTarget(backend, plain, living(gpu)).target === "webgpu";
   return onGpu && constant.webgpu === null ? plain : constant;
 }
 
@@ -125,6 +175,11 @@ export class KernelZoo {
   readonly #parts: ZooParts;
   readonly #manifests = new Map<string, Promise<TimedManifest>>();
 
+  /** Why this tab uses its GPU no more, which died; null while it lives. */
+  get gpuFailure(): string | null {
+    return gpuFailure();
+  }
+
   private constructor(parts: ZooParts) {
     this.#parts = parts;
     this.deviceClass = parts.deviceClass;
@@ -135,21 +190,29 @@ export class KernelZoo {
 
   /**
    * Describes this device: 100 to 250 ms at the first visit, and up to a second more where there
-   * is WebGPU; later little. Makes no request. `url` is a gateway's, or that of the `bundle.json`
-   * of a bundle.
-   * Throws KernelZooError: signature for keys that are none, memory where the browser has no shared WebAssembly memory, run for a
-   * senseless number of threads.
+   * is WebGPU; later little. Makes no request. `url` is a gateway's, with or without a path, or that
+   * of the `bundle.json` of a bundle; it may be relative to the page.
+   * Throws KernelZooError: network for what is no address, signature for keys that are none, compile
+   * where the page may not run WebAssembly, memory where the browser has no shared WebAssembly memory,
+   * run for a senseless number of threads.
    */
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
+    const source = sourceOf(url, options);
+    refuseForbidden();
+    const work = () => KernelZoo.#opened(source, options);
+    return explained(work, "profile", "This device cannot be described", options.signal);
+  }
+
+  static async #opened(source: Source, options: OpenOptions): Promise<KernelZoo> {
     const { deviceClass, threads = 1, backend = "auto", device: own, signal } = options;
-    const source = { origin: originOf(url), pins: pinsOf(options.keys), signal };
     const arena = new Arena();
     const device = await deviceOf(deviceClass);
     const [deviceId = ""] = device.deviceClass.split(":");
     const gpu = await openGpu(backend, deviceId, own);
     // After the probes, which want the processor for themselves.
     const started = await startThreads(arena, threads);
-    const parts = { arena, threads: started, backend, gpu, failures: new Failures(source.origin) };
+    const failures = new Failures(source.origin);
+    const parts = { arena, threads: started, backend, gpu, failures, signal };
     return new KernelZoo({ ...device, ...source, ...parts });
   }
 
@@ -158,24 +221,26 @@ export class KernelZoo {
    * Throws KernelZooError; its message says what to do.
    */
   async kernel<Key extends string, Constant extends keyof InputsOf<Key> = never>(
-    workload: Key,
+    workload: WorkloadKey<Key>,
     options: ConstantOptions<Constant> = {},
   ): Promise<Kernel<Omit<InputsOf<Key>, Constant>>> {
     const { constant = {} } = options;
     const promised = Object.keys(constant);
-    const found = await this.#manifest(workload);
-    const entry = bestEntry(found, workload, promised, this.#parts);
-    const kernel = await this.#load<Omit<InputsOf<Key>, Constant>>(found, entry, promised, options);
+    const kernel = await this.#explained(async () => {
+      const found = await this.#manifest(workload);
+      const entry = bestEntry(found, workload, promised, this.#parts);
+      return this.#load<Omit<InputsOf<Key>, Constant>>(found, entry, promised, options);
+    });
     kernel.setConstants(constant);
     return kernel;
   }
 
   /** Kernels of several workloads, in order; one request each, all at once. */
   async kernels<Key extends string>(
-    workloads: readonly Key[],
+    workloads: readonly WorkloadKey<Key>[],
     options: KernelOptions = {},
   ): Promise<readonly Kernel<InputsOf<Key>>[]> {
-    return Promise.all(workloads.map((workload) => this.kernel(workload, options)));
+    return Promise.all(workloads.map((workload) => this.kernel<Key>(workload, options)));
   }
 
   /**
@@ -183,12 +248,19 @@ export class KernelZoo {
    * kernel yet are absent. Those whose key names constant inputs wait for `setConstants`.
    */
   async set(name: string, options: KernelOptions = {}): Promise<ReadonlyMap<string, Kernel>> {
-    const found = await this.#manifest(name);
-    const entries = entriesOf(found.manifest, name);
-    const kernels = await Promise.all(
-      entries.map((entry) => this.#load<InputViews>(found, entry, [], options)),
-    );
-    return new Map(entries.map(({ workload }, i) => [workload, kernels[i] as Kernel]));
+    return this.#explained(async () => {
+      const found = await this.#manifest(name);
+      const entries = entriesOf(found.manifest, name);
+      const kernels = await Promise.all(
+        entries.map((entry) => this.#load<InputViews>(found, entry, [], options)),
+      );
+      return new Map(entries.map(({ workload }, i) => [workload, kernels[i] as Kernel]));
+    });
+  }
+
+  #explained<T>(work: () => Promise<T>): Promise<T> {
+    const { origin, signal } = this.#parts;
+    return explained(work, "manifest", `What ${origin} answered cannot be used`, signal);
   }
 
   /** Ends the threads and gives up the GPU. Kernels can still `run`, but not `runAsync`. */
@@ -219,6 +291,7 @@ export class KernelZoo {
   ): Promise<Kernel<Inputs>> {
     const constants = [...new Set([...promised, ...constantsOf(entry.workload)])];
     const request = { entry, constants, manifestMs: elapsedMs, use, buffers, verify };
-    return loadKernel<Inputs>({ ...this.#parts, ...request });
+    const gpu = living(this.#parts.gpu);
+    return loadKernel<Inputs>({ ...this.#parts, ...request, gpu });
   }
 }

@@ -68,6 +68,26 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/applications/{name}/origins": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        /**
+         * Change Origins
+         * @description Let pages of origins measure for an application, or no longer. It holds within seconds.
+         */
+        readonly patch: operations["change_origins_v1_applications__name__origins_patch"];
+        readonly trace?: never;
+    };
     readonly "/v1/artifacts/{sha256}.{kind}": {
         readonly parameters: {
             readonly query?: never;
@@ -82,6 +102,27 @@ export interface paths {
         readonly get: operations["get_artifact_v1_artifacts__sha256___kind__get"];
         readonly put?: never;
         readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/attestations": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Attest
+         * @description Show a proof of work or a platform's attestation, in answer to `attestation` of the session.
+         *     It holds for the identity, and need not be shown again.
+         */
+        readonly post: operations["attest_v1_attestations_post"];
         readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
@@ -162,7 +203,7 @@ export interface paths {
         };
         /**
          * List Devices
-         * @description Devices that ran an agent, the latest first.
+         * @description Devices that ran an agent, the latest first. An answer is up to five seconds old.
          */
         readonly get: operations["list_devices_v1_devices_get"];
         readonly put?: never;
@@ -213,6 +254,51 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/identities/forget": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Forget Me
+         * @description Erase one's own identity, as the operator can. Asked again, there is nothing to erase.
+         */
+        readonly post: operations["forget_me_v1_identities_forget_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/identities/{identity}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Identity
+         * @description How much there is of an identity.
+         */
+        readonly get: operations["get_identity_v1_identities__identity__get"];
+        readonly put?: never;
+        readonly post?: never;
+        /**
+         * Erase Identity
+         * @description Erase an identity with its sessions, leases, measurements and ballots. What was published
+         *     stays, and is counted again without it. Answers what was erased.
+         */
+        readonly delete: operations["erase_identity_v1_identities__identity__delete"];
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/jobs": {
         readonly parameters: {
             readonly query?: never;
@@ -228,7 +314,8 @@ export interface paths {
         readonly put?: never;
         /**
          * Open Job
-         * @description Tune a workload for a target kind. Asking again answers 200 with the job that exists.
+         * @description Tune a workload for a target kind. Asking again answers 200 with the job that exists, which
+         *     goes on if it was cancelled.
          */
         readonly post: operations["open_job_v1_jobs_post"];
         readonly delete?: never;
@@ -251,7 +338,12 @@ export interface paths {
         readonly get: operations["get_job_v1_jobs__job__get"];
         readonly put?: never;
         readonly post?: never;
-        readonly delete?: never;
+        /**
+         * Cancel Job
+         * @description Compile and lend nothing more of a job. Agents may report what they hold, and what is served
+         *     stays. An application cancels what it alone has asked for.
+         */
+        readonly delete: operations["cancel_job_v1_jobs__job__delete"];
         readonly options?: never;
         readonly head?: never;
         readonly patch?: never;
@@ -288,7 +380,8 @@ export interface paths {
         /**
          * Search Keys
          * @description Keys with a live entry, the latest first. `device` is looked for in the device class, the
-         *     processor's architecture, and the vendor, architecture and model of the GPU.
+         *     processor's architecture, and the vendor, architecture and model of the GPU. `entry` is the
+         *     state of the entry.
          */
         readonly get: operations["search_keys_v1_keys_get"];
         readonly put?: never;
@@ -355,6 +448,31 @@ export interface paths {
          */
         readonly post: operations["report_v1_leases__lease__measurements_post"];
         readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/lost-devices": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Note Lost Device
+         * @description Say that a browser was ended at a workload. A class that loses two within seven days is lent
+         *     nothing more of it.
+         */
+        readonly post: operations["note_lost_device_v1_lost_devices_post"];
+        /**
+         * Forget Lost Devices
+         * @description Lend a workload to a class again that has lost devices at it.
+         */
+        readonly delete: operations["forget_lost_devices_v1_lost_devices_delete"];
         readonly options?: never;
         readonly head?: never;
         readonly patch?: never;
@@ -652,7 +770,7 @@ export interface components {
         };
         /**
          * ArtifactWire
-         * @description `url` is relative to the gateway's origin. See the ABI in `kernelzoo/domain/artifact.py`.
+         * @description `url` is relative to the gateway's address. See the ABI in `kernelzoo/domain/artifact.py`.
          */
         readonly ArtifactWire: {
             /**
@@ -677,6 +795,22 @@ export interface components {
             readonly tensors: readonly components["schemas"]["TensorWire"][];
             /** Url */
             readonly url: string;
+        };
+        /** AttestationAccepted */
+        readonly AttestationAccepted: {
+            /** Attested */
+            readonly attested: boolean;
+        };
+        /**
+         * AttestationRequest
+         * @description `response`: of a proof of work the challenge and its numbers, with commas between them; of a
+         *     platform what its widget gave the page.
+         */
+        readonly AttestationRequest: {
+            /** Kind */
+            readonly kind: string;
+            /** Response */
+            readonly response: string;
         };
         /** BallotAccepted */
         readonly BallotAccepted: {
@@ -733,6 +867,16 @@ export interface components {
             readonly votes: readonly number[];
         };
         /**
+         * ChallengeWire
+         * @description One of the ways that this zoo takes. `challenge` is '' where the platform gives its own.
+         */
+        readonly ChallengeWire: {
+            /** Challenge */
+            readonly challenge: string;
+            /** Kind */
+            readonly kind: string;
+        };
+        /**
          * ClaimWire
          * @description `time` is in any unit: only its ratio to others of the same workload counts.
          */
@@ -773,10 +917,15 @@ export interface components {
             /** Source */
             readonly source: string;
         };
-        /** ClassOfDevices */
+        /**
+         * ClassOfDevices
+         * @description `engines`: the last few that agents of the class ran in, each with its major version.
+         */
         readonly ClassOfDevices: {
             /** Device Class */
             readonly device_class: string;
+            /** Engines */
+            readonly engines: readonly string[];
             readonly hardware: components["schemas"]["HardwareWire"];
             /** Identities */
             readonly identities: number;
@@ -886,7 +1035,8 @@ export interface components {
         };
         /**
          * DenialRequest
-         * @description Of the operator; `denied` is false to allow an artifact whatever the crowd says.
+         * @description Of the operator; `denied` is false to allow an artifact whatever the crowd says. Of the hash
+         *     the first digits do where no other artifact begins with them.
          */
         readonly DenialRequest: {
             /** Artifact */
@@ -901,7 +1051,8 @@ export interface components {
         /**
          * Device
          * @description A device that ran an agent, with the engines seen on it and what was probed: the
-         *     register-only limits of one core and of the whole GPU, null where nothing was.
+         *     register-only limits of one core and of the whole GPU, null where nothing was. `agents` and
+         *     `measurements` count all that there ever were, those that were removed since among them.
          */
         readonly Device: {
             /** Agents */
@@ -929,10 +1080,15 @@ export interface components {
             /** Measurements */
             readonly measurements: number;
         };
-        /** DeviceList */
+        /**
+         * DeviceList
+         * @description `total` counts what the limit left out, too.
+         */
         readonly DeviceList: {
             /** Devices */
             readonly devices: readonly components["schemas"]["Device"][];
+            /** Total */
+            readonly total: number;
         };
         /** DispatchWire */
         readonly DispatchWire: {
@@ -1025,6 +1181,14 @@ export interface components {
             readonly workload: string;
         };
         /**
+         * ForgetRequest
+         * @description `identity`: the token that a session gave, which only its browser has.
+         */
+        readonly ForgetRequest: {
+            /** Identity */
+            readonly identity: string;
+        };
+        /**
          * FoundKey
          * @description A key with a live entry.
          */
@@ -1033,6 +1197,8 @@ export interface components {
             readonly ballots: number;
             /** Device Class */
             readonly device_class: string;
+            /** Engines */
+            readonly engines: readonly string[];
             readonly hardware: components["schemas"]["HardwareWire"];
             /** Published At */
             readonly published_at: string;
@@ -1093,6 +1259,23 @@ export interface components {
             readonly logical_cores: number;
         };
         /**
+         * Held
+         * @description Rows of an identity. `entries`: those of the zoo that its ballots were counted for. They
+         *     stay, with the number of ballots and with times that are medians over all who voted.
+         */
+        readonly Held: {
+            /** Ballots */
+            readonly ballots: number;
+            /** Entries */
+            readonly entries: number;
+            /** Leases */
+            readonly leases: number;
+            /** Measurements */
+            readonly measurements: number;
+            /** Sessions */
+            readonly sessions: number;
+        };
+        /**
          * HitLevel
          * @description The step of the fallback chain that an answer came from, in the order of the chain.
          *
@@ -1116,10 +1299,14 @@ export interface components {
         };
         /**
          * Job
-         * @description `space` is the model of GPU for webgpu, '' for wasm.
+         * @description `space` is the model of GPU for webgpu, '' for wasm. `state`: waiting for its candidates,
+         *     planned once they are rows, failed with its `detail`, or cancelled.
          *
          *     Counts are over candidates, except `measurements` (accepted, any agent) and `ballots`. `agents`
-         *     have measured at least one candidate. Times are null until there is one.
+         *     have measured at least one candidate. `entries` are those of the zoo that classes of this target
+         *     and space have of the workload, `final` those whose vote nothing contends with any more: a job
+         *     is done when all of them are, until another device comes. Times are null until there is one.
+         *     Classes in `skipped_by` are lent nothing of it: each has lost two devices at it in seven days.
          */
         readonly Job: {
             /** Agents */
@@ -1138,8 +1325,12 @@ export interface components {
             readonly compiled: number;
             /** Detail */
             readonly detail: string;
+            /** Entries */
+            readonly entries: number;
             /** Failed */
             readonly failed: number;
+            /** Final */
+            readonly final: number;
             /** Flops */
             readonly flops: number;
             /** Job */
@@ -1147,6 +1338,8 @@ export interface components {
             readonly kind: components["schemas"]["TargetKind"];
             /** Measurements */
             readonly measurements: number;
+            /** Skipped By */
+            readonly skipped_by: readonly string[];
             /** Space */
             readonly space: string;
             /** State */
@@ -1157,10 +1350,15 @@ export interface components {
              */
             readonly workload: string;
         };
-        /** JobList */
+        /**
+         * JobList
+         * @description `total` counts what the limit left out, too.
+         */
         readonly JobList: {
             /** Jobs */
             readonly jobs: readonly components["schemas"]["Job"][];
+            /** Total */
+            readonly total: number;
         };
         /**
          * JobRequest
@@ -1321,9 +1519,27 @@ export interface components {
             readonly wait_s: number;
         };
         /**
+         * LostDevice
+         * @description Of the operator's fleet: a browser of this class was ended at a workload, and why.
+         */
+        readonly LostDevice: {
+            /** Device Class */
+            readonly device_class: string;
+            /** Why */
+            readonly why: string;
+            /**
+             * Workload
+             * @example matmul:f32:m384k768n768
+             */
+            readonly workload: string;
+        };
+        /**
          * Manifest
          * @description `device_classes` as they were asked for, `missing` the workloads of the set for which no
          *     kernel has been compiled yet.
+         *
+         *     `issued_at` is when it was signed, to the hour. `serial` grows with every kernel that the zoo
+         *     confirms, retires, denies or allows: a manifest with a lower one is of before.
          *
          *     `signatures` is the last member and signs the bytes of the document without it: all before the
          *     last `,"signatures":`, and a closing brace. What is behind that is signed by nobody.
@@ -1333,6 +1549,8 @@ export interface components {
             readonly device_classes: readonly string[];
             /** Entries */
             readonly entries: readonly components["schemas"]["ManifestEntry"][];
+            /** Issued At */
+            readonly issued_at: string;
             /**
              * Manifest
              * @constant
@@ -1340,6 +1558,8 @@ export interface components {
             readonly manifest: 1;
             /** Missing */
             readonly missing: readonly string[];
+            /** Serial */
+            readonly serial: number;
             /** Set */
             readonly set: string;
             /** Signatures */
@@ -1399,6 +1619,26 @@ export interface components {
             readonly key: string;
             /** Name */
             readonly name: string;
+        };
+        /**
+         * Origins
+         * @description Of the pages whose agents may measure for the application.
+         */
+        readonly Origins: {
+            /** Name */
+            readonly name: string;
+            /** Origins */
+            readonly origins: readonly string[];
+        };
+        /**
+         * OriginsChange
+         * @description What is in both is removed.
+         */
+        readonly OriginsChange: {
+            /** Added */
+            readonly added?: readonly string[];
+            /** Removed */
+            readonly removed?: readonly string[];
         };
         /**
          * Outcome
@@ -1682,8 +1922,13 @@ export interface components {
         /**
          * SessionResponse
          * @description Send `token` as `Authorization: Bearer`. Keep `identity` for the next session.
+         *
+         *     `attestation`: what the identity may show to speak for classes other than its own, any one of
+         *     these, to `POST /v1/attestations`; empty where it has, or where nothing is asked for.
          */
         readonly SessionResponse: {
+            /** Attestation */
+            readonly attestation: readonly components["schemas"]["ChallengeWire"][];
             /** Device Class */
             readonly device_class: string;
             /** Device Id */
@@ -1750,7 +1995,8 @@ export interface components {
         };
         /**
          * Trial
-         * @description `times_ns`: the best sample of each identity; empty for a failure.
+         * @description `times_ns`: the best sample of each identity, `relative_times` over that of the reference
+         *     that ran in turn with it, both ascending; empty for a failure.
          */
         readonly Trial: {
             /** Candidate */
@@ -1764,6 +2010,8 @@ export interface components {
             /** Measured At */
             readonly measured_at: string;
             readonly outcome: components["schemas"]["Outcome"];
+            /** Relative Times */
+            readonly relative_times: readonly number[];
             /** Requires */
             readonly requires: readonly string[];
             /** Times Ns */
@@ -1838,7 +2086,9 @@ export interface components {
         /**
          * ZooEntry
          * @description `best_ns` and `gflops`: the median over identities of each one's best sample. `reason`: why
-         *     this version replaced the one before it, '' where the vote alone says it.
+         *     this version replaced the one before it, '' where the vote alone says it. `contenders` were
+         *     measured faster by more than the noise, by too few to say so, and are being measured by more.
+         *     `final`: a quorum has voted, all that the class can run is measured, and nothing contends.
          */
         readonly ZooEntry: {
             /** Artifact */
@@ -1851,9 +2101,13 @@ export interface components {
             readonly config: {
                 readonly [key: string]: unknown;
             };
+            /** Contenders */
+            readonly contenders: readonly string[];
             /** Device Class */
             readonly device_class: string;
             readonly evidence: components["schemas"]["EvidenceWire"];
+            /** Final */
+            readonly final: boolean;
             /** Gflops */
             readonly gflops: number | null;
             readonly kind: components["schemas"]["TargetKind"];
@@ -2016,6 +2270,43 @@ export interface operations {
             };
         };
     };
+    readonly change_origins_v1_applications__name__origins_patch: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path: {
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["OriginsChange"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Origins"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly get_artifact_v1_artifacts__sha256___kind__get: {
         readonly parameters: {
             readonly query?: never;
@@ -2035,6 +2326,39 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": unknown;
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly attest_v1_attestations_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["AttestationRequest"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["AttestationAccepted"];
                 };
             };
             /** @description Refused: what, why, what to do */
@@ -2181,7 +2505,10 @@ export interface operations {
     };
     readonly list_devices_v1_devices_get: {
         readonly parameters: {
-            readonly query?: never;
+            readonly query?: {
+                readonly limit?: number;
+                readonly offset?: number;
+            };
             readonly header?: never;
             readonly path?: never;
             readonly cookie?: never;
@@ -2276,11 +2603,111 @@ export interface operations {
             };
         };
     };
+    readonly forget_me_v1_identities_forget_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["ForgetRequest"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Held"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_identity_v1_identities__identity__get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path: {
+                readonly identity: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Held"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly erase_identity_v1_identities__identity__delete: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path: {
+                readonly identity: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Held"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly list_jobs_v1_jobs_get: {
         readonly parameters: {
             readonly query?: {
                 readonly workload?: string | null;
                 readonly limit?: number;
+                readonly offset?: number;
             };
             readonly header?: {
                 readonly "x-kernelzoo-key"?: string | null;
@@ -2377,6 +2804,40 @@ export interface operations {
             };
         };
     };
+    readonly cancel_job_v1_jobs__job__delete: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+                readonly "x-kernelzoo-key"?: string | null;
+            };
+            readonly path: {
+                readonly job: number;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly get_progress_v1_jobs__job__progress_get: {
         readonly parameters: {
             readonly query?: never;
@@ -2415,6 +2876,8 @@ export interface operations {
             readonly query?: {
                 readonly workload?: string;
                 readonly device?: string;
+                readonly entry?: ("confirmed" | "provisional") | null;
+                readonly target?: components["schemas"]["TargetKind"] | null;
                 readonly limit?: number;
                 readonly offset?: number;
             };
@@ -2540,6 +3003,75 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["ReportAccepted"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly note_lost_device_v1_lost_devices_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["LostDevice"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 202: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["FailureNoted"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly forget_lost_devices_v1_lost_devices_delete: {
+        readonly parameters: {
+            readonly query: {
+                readonly workload: string;
+                readonly device_class: string;
+            };
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["FailureNoted"];
                 };
             };
             /** @description Refused: what, why, what to do */
@@ -2711,7 +3243,6 @@ export interface operations {
         readonly parameters: {
             readonly query?: never;
             readonly header?: {
-                readonly origin?: string | null;
                 readonly "x-kernelzoo-operator"?: string | null;
             };
             readonly path?: never;

@@ -5,6 +5,7 @@ type Schemas = components["schemas"];
 
 export type Advice = Schemas["Advice"];
 export type ArtifactWire = Schemas["ArtifactWire"];
+export type AttestationRequest = Schemas["AttestationRequest"];
 export type BallotLineWire = Schemas["BallotLineWire"];
 export type BallotRequest = Schemas["BallotRequest"];
 export type CandidateStanding = Schemas["CandidateStanding"];
@@ -20,6 +21,7 @@ export type FoundKey = Schemas["FoundKey"];
 export type FoundKeys = Schemas["FoundKeys"];
 export type Grounds = Schemas["GroundsWire"];
 export type Hardware = Schemas["HardwareWire"];
+export type Held = Schemas["Held"];
 export type HitLevel = Schemas["HitLevel"];
 export type EntryState = Schemas["EntryState"];
 export type Job = Schemas["Job"];

@@ -2,6 +2,11 @@
 {{- define "kernelzoo.checks" -}}
 {{- $ingress := .Values.ingress -}}
 {{- $policy := .Values.networkPolicy -}}
+{{- range $proxy := .Values.gateway.trustedProxies -}}
+  {{- if or (eq $proxy "*") (hasSuffix "/0" $proxy) -}}
+    {{- fail (printf "gateway.trustedProxies names %s: any visitor could count as many networks by a header; name the ingress controller's addresses or CIDRs, and in gateway.trustedHops how many proxies stand in a row" $proxy) -}}
+  {{- end -}}
+{{- end -}}
 {{- if $ingress.enabled -}}
   {{- if not $ingress.host -}}
     {{- fail "ingress.enabled needs a name to answer to: set ingress.host" -}}
@@ -10,7 +15,7 @@
     {{- fail "ingress.enabled without a certificate: browsers isolate pages over https only, and without that there are no threads and no fine clock; set ingress.tlsSecretName, or ingress.allowHttp=true to do without" -}}
   {{- end -}}
   {{- if not .Values.gateway.trustedProxies -}}
-    {{- fail "ingress.enabled, but gateway.trustedProxies is empty: all visitors would count as one network, which may open only 20 identities a day; set it to the ingress controller's addresses, or to [\"*\"] where nobody else reaches the gateway" -}}
+    {{- fail "ingress.enabled, but gateway.trustedProxies is empty: all visitors would count as one network, which may open only 20 identities a day; set it to the ingress controller's addresses" -}}
   {{- end -}}
   {{- if and $policy.enabled (not $policy.gatewayPeers) -}}
     {{- fail "ingress.enabled, but networkPolicy.gatewayPeers is empty, so the ingress controller cannot reach the gateway: name its pods there, or set networkPolicy.enabled=false" -}}

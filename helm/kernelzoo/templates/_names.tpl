@@ -41,3 +41,14 @@ helm.sh/chart: {{ printf "%s-%s" $top.Chart.Name $top.Chart.Version }}
 {{ $name }}:{{ default (index . 0).Chart.AppVersion $image.tag }}
 {{- end -}}
 {{- end -}}
+
+{{/* Where people who are alerted reach a gateway. */}}
+{{- define "kernelzoo.gatewayUrl" -}}
+{{- if .Values.monitoring.rules.gatewayUrl -}}
+{{ .Values.monitoring.rules.gatewayUrl }}
+{{- else if .Values.ingress.enabled -}}
+{{ ternary "https" "http" (not (empty .Values.ingress.tlsSecretName)) }}://{{ .Values.ingress.host }}
+{{- else -}}
+http://{{ include "kernelzoo.fullname" . }}-gateway.{{ .Release.Namespace }}.svc:{{ .Values.gateway.service.port }}
+{{- end -}}
+{{- end }}

@@ -5,11 +5,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlencode
 
 import typer
 
 from kernelzoo.cli.demo.display import panel, plain, summary
-from kernelzoo.cli.demo.examples import served_examples
+from kernelzoo.cli.demo.examples import FRAMEWORKS, frameworks_are_built, served_examples
 from kernelzoo.cli.demo.page import PageFailed, PageResult, Visit, visit
 from kernelzoo.cli.demo.steps import PAGE, START, STEPS, DemoFailed, Step, outstanding
 from kernelzoo.cli.demo.watch import Sight, watch
@@ -17,7 +18,7 @@ from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.live import Show, live_display
 from kernelzoo.cli.options import GpuOption, TargetOption
 from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import FleetPlan, StackOptions, plan_fleet
+from kernelzoo.cli.stack.plan import OWN_AGENTS, FleetPlan, StackOptions, plan_fleet
 from kernelzoo.cli.stack.ports import LOOPBACK, free_port, listening_port
 from kernelzoo.cli.stack.process import Environment
 from kernelzoo.cli.stack.scratch import empty
@@ -31,6 +32,8 @@ from workers.fleet.gpu import Gpu
 
 # K0 of nnJIT, Table 3: m, k, n.
 K0 = Workload.of("matmul", (384, 768, 768))
+# The last stage of ResNet: 7x7 outputs fill no tile of the default kernel, so the vote matters.
+LAST_STAGE = Workload.parse("conv2d:f32:b1h7w7c512o512r3q3s1p1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +42,19 @@ class Scale:
 
     agents: int
     overrides: Environment
+    workloads: tuple[Workload, ...]
+
+    def of_target(self, kind: TargetKind) -> tuple[Workload, ...]:
+        """A software adapter takes minutes for more than the first."""
+        return self.workloads if kind is TargetKind.WASM else self.workloads[:1]
 
 
-OWN_AGENTS = ("KERNELZOO_LIARS", "0")
-FULL = Scale(agents=5, overrides=(OWN_AGENTS,))
-SHORT = Scale(agents=2, overrides=(OWN_AGENTS, ("KERNELZOO_QUORUM", "2")))
+FULL = Scale(agents=5, overrides=(OWN_AGENTS,), workloads=(K0, LAST_STAGE))
+SHORT = Scale(agents=2, overrides=(OWN_AGENTS, ("KERNELZOO_QUORUM", "2")), workloads=(K0,))
 
 
 def demo(
-    short: Annotated[bool, typer.Option("--short", help="Two agents, quorum of two.")] = False,
+    short: Annotated[bool, typer.Option("--short", help="One kernel, two agents.")] = False,
     screenshot: Annotated[
         Path | None, typer.Option(help="Picture of the page; the console's goes beside it.")
     ] = None,
@@ -58,7 +65,7 @@ def demo(
         Path, typer.Option(help="A directory of the demo's own; emptied at the start.")
     ] = Path(".kernelzoo/demo"),
 ) -> None:
-    """Tune a kernel from an empty zoo and serve it to a page, in about a minute."""
+    """Tune two kernels from an empty zoo and serve them to a page, in about a minute."""
     scale = SHORT if short else FULL
     fleet = FleetPlan.chromium(scale.agents, (parse_kind(target),), gpu)
     place = Place.at(state)
@@ -71,36 +78,43 @@ def demo(
     )
     try:
         with interruptible():
-            sight, result = _steps(place, options, fleet, screenshot)
+            workloads = scale.of_target(parse_kind(target))
+            sights, results = _steps(place, options, fleet, workloads, screenshot)
     except KeyboardInterrupt:
         note("demo interrupted; every process has been stopped")
         raise typer.Exit(130) from None
-    out.print(summary(sight, result))
+    out.print(summary(sights, results))
 
 
 def _steps(
-    place: Place, options: StackOptions, fleet: FleetPlan, screenshot: Path | None
-) -> tuple[Sight, PageResult]:
+    place: Place,
+    options: StackOptions,
+    fleet: FleetPlan,
+    workloads: tuple[Workload, ...],
+    screenshot: Path | None,
+) -> tuple[tuple[Sight, ...], tuple[PageResult, ...]]:
     _announce(START)
     with ExitStack() as exits:
         try:
             stack = exits.enter_context(running(place, options))
         except StackError as error:
             raise DemoFailed.at(START, str(error), place.logs) from error
-        sight = _tune(stack, fleet)
-        return sight, _open_page(stack, fleet, screenshot)
+        sights = _tune(stack, fleet, workloads)
+        return sights, _open_page(stack, fleet, workloads, screenshot)
 
 
-def _tune(stack: Stack, fleet: FleetPlan) -> Sight:
+def _tune(stack: Stack, fleet: FleetPlan, workloads: tuple[Workload, ...]) -> tuple[Sight, ...]:
+    """Of each workload, one after another, as the agents take them."""
     (kind,) = fleet.targets
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-        job = gateway.register(K0, kind)
+        jobs = [gateway.register(workload, kind) for workload in workloads]
         stack.launch(plan_fleet(stack.place, stack.keys, stack.url, fleet))
         with live_display() as show:
-            sight = watch(stack, gateway, job, _telling(show))
+            tell = _telling(show)
+            sights = tuple(watch(stack, gateway, job, tell) for job in jobs)
     # The page is timed on a quiet machine.
     stack.end("fleet")
-    return sight
+    return sights
 
 
 def _telling(show: Show) -> Callable[[Sight], None]:
@@ -117,13 +131,19 @@ def _telling(show: Show) -> Callable[[Sight], None]:
     return tell
 
 
-def _open_page(stack: Stack, fleet: FleetPlan, screenshot: Path | None) -> PageResult:
+def _open_page(
+    stack: Stack, fleet: FleetPlan, workloads: tuple[Workload, ...], screenshot: Path | None
+) -> tuple[PageResult, ...]:
     """In a browser with the flags of the fleet's: another adapter is another device."""
     _announce(PAGE)
     (kind,) = fleet.targets
+    asked = [("zoo", stack.url), ("target", kind)]
+    asked += [("workload", workload.key) for workload in workloads]
+    if frameworks_are_built():
+        asked.append(("frameworks", FRAMEWORKS))
     with served_examples() as origin:
         plan = Visit(
-            address=f"{origin}/matmul/index.html?zoo={stack.url}&target={kind}",
+            address=f"{origin}/kernels/index.html?{urlencode(asked)}",
             gpu=fleet.gpu if kind is TargetKind.WEBGPU else None,
             console=f"{stack.url}/console",
             profile=stack.place.root / "visitor",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.sync_api import BrowserContext, Error, Page, sync_playwright
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from kernelzoo.cli.demo.steps import PAGE, too_late
 from kernelzoo.domain.zoo import HitLevel
@@ -18,8 +18,22 @@ class PageFailed(KernelZooError):
     """What the page did not do."""
 
 
+class FrameworkResult(BaseModel):
+    """The same workload in another engine of the same page, on the same inputs and one thread.
+
+    `speedup` is that of the zoo's kernel over it, `difference` the largest between their outputs.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str
+    gflops: float
+    speedup: float
+    difference: float | None
+
+
 class PageResult(BaseModel):
-    """What the example page says of itself. Rates are GFLOP/s: of wasm, of one thread."""
+    """What the example page says of one workload. Rates are GFLOP/s: of wasm, of one thread."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -34,10 +48,14 @@ class PageResult(BaseModel):
     speedup: float
     max_error: float
     correct: bool
+    frameworks: tuple[FrameworkResult, ...] = ()
 
     @property
     def share_of_limit(self) -> float:
         return self.zoo_gflops / self.limit_gflops
+
+
+_RESULTS = TypeAdapter(tuple[PageResult, ...])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +73,11 @@ class Visit:
     screenshot: Path | None
 
 
-def visit(plan: Visit) -> PageResult:
-    """Raises PageFailed when the page fails, stays silent or shows something wrong."""
+def visit(plan: Visit) -> tuple[PageResult, ...]:
+    """A result for each workload.
+
+    Raises PageFailed when the page fails, stays silent or shows something wrong.
+    """
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             plan.profile,
@@ -66,7 +87,7 @@ def visit(plan: Visit) -> PageResult:
             viewport={"width": 1100, "height": 760},
         )
         try:
-            result = _read(context.pages[0] if context.pages else context.new_page(), plan)
+            results = _read(context.pages[0] if context.pages else context.new_page(), plan)
             if plan.screenshot is not None:
                 _picture_of_console(context, plan.console, plan.screenshot)
         except Error as error:
@@ -74,7 +95,7 @@ def visit(plan: Visit) -> PageResult:
         finally:
             with suppress(Error):
                 context.close()
-    return accept(result)
+    return tuple(accept(result) for result in results)
 
 
 def accept(result: PageResult) -> PageResult:
@@ -86,12 +107,12 @@ def accept(result: PageResult) -> PageResult:
     return result
 
 
-def _read(page: Page, plan: Visit) -> PageResult:
+def _read(page: Page, plan: Visit) -> tuple[PageResult, ...]:
     _keep_log(page, plan.log)
     page.goto(plan.address)
     try:
         page.wait_for_function(
-            "globalThis.kernelzooResult || globalThis.kernelzooError",
+            "globalThis.kernelzooResults || globalThis.kernelzooError",
             timeout=PAGE.limit_s * 1e3,
         )
     except Error as error:
@@ -101,9 +122,7 @@ def _read(page: Page, plan: Visit) -> PageResult:
     if plan.screenshot is not None:
         page.screenshot(path=plan.screenshot, full_page=True)
     try:
-        return PageResult.model_validate_json(
-            page.evaluate("JSON.stringify(globalThis.kernelzooResult)")
-        )
+        return _RESULTS.validate_json(page.evaluate("JSON.stringify(globalThis.kernelzooResults)"))
     except ValidationError as error:
         raise PageFailed(f"the page's result cannot be read: {error}") from error
 

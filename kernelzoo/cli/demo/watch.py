@@ -9,7 +9,7 @@ from kernelzoo.cli.demo.steps import VOTE, DemoFailed, Step, hopeless, outstandi
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.cli.terminal import note
-from kernelzoo.cli.tune import winners_of
+from kernelzoo.cli.tune import Until, winners_of
 from kernelzoo.errors import StackError
 from services.gateway.wire.jobs import Job
 from services.gateway.wire.zoo import ZooEntry
@@ -31,9 +31,8 @@ class Sight:
 
     @property
     def settled(self) -> bool:
-        """Every agent has filed the ballot that it files last."""
-        agents = self.fleet.agents if self.fleet is not None else ()
-        return bool(self.winners) and all(agent.final_ballots > 0 for agent in agents)
+        """Nothing that was measured contends with what is served."""
+        return bool(self.winners) and all(winner.final for winner in self.winners)
 
 
 def watch(stack: Stack, gateway: GatewayClient, job: Job, show: Callable[[Sight], None]) -> Sight:
@@ -77,7 +76,8 @@ def _sights(stack: Stack, gateway: GatewayClient, job: Job) -> Iterator[Sight]:
             note(sentence)
         with suppress(StackError):
             *_, job = gateway.jobs(job.workload, job.kind)
-            winners = winners_of(job.workload, (job.kind,), gateway.entries())
+            entries = gateway.entries()
+            winners = winners_of(job.workload, (job.kind,), entries, Until.FINAL)
         yield Sight(
             job=job,
             fleet=read_status(stack.place.fleet),

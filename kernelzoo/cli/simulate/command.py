@@ -5,8 +5,10 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.table import Table
 
+from kernelzoo.cli.figures import ABSENT
+from kernelzoo.cli.listing import Column, Listing
+from kernelzoo.cli.options import JsonOption
 from kernelzoo.cli.simulate.run import Outcome, simulated
 from kernelzoo.cli.simulate.scenario import Attack, Scenario
 from kernelzoo.cli.stack.place import Place
@@ -28,15 +30,22 @@ def simulate(
     identities: Annotated[int, typer.Option(min=5, max=200, help="Voters of each class.")] = 25,
     quorum: Annotated[int, typer.Option(min=1)] = 5,
     assumed: Annotated[float, typer.Option(min=0, max=0.45, help="Liars the zoo expects.")] = 0.2,
+    minimum: Annotated[int, typer.Option(min=1, help="Networks that confirm alone.")] = 10,
     seed: Annotated[int, typer.Option(min=0)] = 1,
-    json: Annotated[Path | None, typer.Option(help="Also write the figures there.")] = None,
+    as_json: JsonOption = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also write the figures there, as JSON.")
+    ] = None,
     state: Annotated[
         Path, typer.Option(help="A directory of the simulation's own; emptied at the start.")
     ] = Path(".kernelzoo/simulation"),
 ) -> None:
     """Let invented devices vote, some of which lie, through the real gateway and aggregator."""
     rule = Rule(
-        quorum=quorum, liars=assumed, defences=frozenset(Defence) - frozenset(without or ())
+        quorum=quorum,
+        liars=assumed,
+        minimum=minimum,
+        defences=frozenset(Defence) - frozenset(without or ()),
     )
     scenarios = [
         Scenario(
@@ -50,6 +59,9 @@ def simulate(
         for each in attack or tuple(Attack)
         for share in liars or (0.2,)
     ]
+    if output is not None:
+        # Whether it can be written is known before the work of minutes is done.
+        output.touch()
     place = Place.at(state)
     empty(place, "simulation")
     outcomes: list[Outcome] = []
@@ -57,9 +69,14 @@ def simulate(
         for outcome in simulated(place, rule, scenarios):
             note(_progress(outcome, len(scenarios), len(outcomes) + 1))
             outcomes.append(outcome)
-    out.print(_table(outcomes))
-    if json is not None:
-        json.write_bytes(msgspec.json.format(msgspec.json.encode(outcomes)))
+    figures = msgspec.json.format(msgspec.json.encode(outcomes))
+    if output is not None:
+        output.write_bytes(figures)
+    if as_json:
+        print(figures.decode())
+        return
+    out.print(f"defences: {', '.join(sorted(outcomes[0].defences)) or 'none'}")
+    Listing(columns=COLUMNS, rows=tuple(map(_row, outcomes))).show()
 
 
 def _progress(outcome: Outcome, scenarios: int, number: int) -> str:
@@ -70,35 +87,37 @@ def _progress(outcome: Outcome, scenarios: int, number: int) -> str:
     )
 
 
-def _table(outcomes: list[Outcome]) -> Table:
-    table = Table(title=f"defences: {', '.join(sorted(outcomes[0].defences)) or 'none'}")
-    for column in (
-        "attack",
-        "liars",
-        "keys",
-        "promoted",
-        "wrongly",
-        "regret",
-        "of the default",
-        "caught",
-        "wronged",
-        "cost",
-        "controls",
-    ):
-        table.add_column(column, justify="left" if column == "attack" else "right")
-    for outcome in outcomes:
-        found = outcome.verdict
-        table.add_row(
-            outcome.scenario.attack,
-            f"{outcome.scenario.liars:.0%}",
-            str(found.keys),
-            f"{found.promoted:.0%}",
-            f"{found.wrongly_promoted:.1%}",
-            f"{found.served_regret:.1%}",
-            f"{found.default_regret:.1%}",
-            f"{outcome.caught:.0%}",
-            f"{outcome.wronged:.1%}",
-            f"{outcome.per_confirmed:.0f}" if outcome.per_confirmed else "–",
-            f"{outcome.controls:.0%}",
-        )
-    return table
+COLUMNS = (
+    Column(heading="attack"),
+    Column(heading="liars", right=True),
+    Column(heading="keys", rank=3, right=True),
+    Column(heading="promoted", rank=4, right=True),
+    Column(heading="wrongly", right=True),
+    Column(heading="regret", right=True),
+    Column(heading="of the default", rank=1, right=True),
+    Column(heading="unseen", rank=6, right=True),
+    Column(heading="lent", rank=7, right=True),
+    Column(heading="caught", right=True),
+    Column(heading="wronged", right=True),
+    Column(heading="cost", rank=2, right=True),
+    Column(heading="controls", rank=5, right=True),
+)
+
+
+def _row(outcome: Outcome) -> tuple[str, ...]:
+    found = outcome.verdict
+    return (
+        outcome.scenario.attack,
+        f"{outcome.scenario.liars:.0%}",
+        str(found.keys),
+        f"{found.promoted:.0%}",
+        f"{found.wrongly_promoted:.1%}",
+        f"{found.served_regret:.1%}",
+        f"{found.default_regret:.1%}",
+        f"{outcome.unseen.served_regret:.1%}" if outcome.unseen else ABSENT,
+        f"{outcome.lent:.0%}",
+        f"{outcome.caught:.0%}",
+        f"{outcome.wronged:.1%}",
+        f"{outcome.per_confirmed:.0f}" if outcome.per_confirmed else ABSENT,
+        f"{outcome.controls:.0%}",
+    )

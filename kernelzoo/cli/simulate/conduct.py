@@ -23,6 +23,9 @@ BOLDNESS = 0.1
 """How much faster than the best, as a share, others claim what they push to be: more than any
 noise, and nothing that a device could not do."""
 
+BURIED = 20.0
+"""How many times longer a liar says that a good kernel takes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:

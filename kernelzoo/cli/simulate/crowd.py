@@ -1,13 +1,15 @@
 """The crowd of a scenario: who comes from where, and what each one does in every key."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 
 from kernelzoo.cli.simulate.condition import Condition, condition
 from kernelzoo.cli.simulate.conduct import (
     BOLDNESS,
+    BURIED,
     CLAIM,
     Timing,
     claimed_timing,
@@ -18,7 +20,7 @@ from kernelzoo.cli.simulate.conduct import (
 from kernelzoo.cli.simulate.members import Member, members_of, session_of
 from kernelzoo.cli.simulate.scenario import Attack, Scenario
 from kernelzoo.cli.simulate.stranger import Stranger, stranger
-from kernelzoo.cli.simulate.world import World
+from kernelzoo.cli.simulate.world import PEAK_GFLOPS, World
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import StackError
@@ -31,7 +33,6 @@ from services.gateway.wire.leases import (
     Report,
 )
 
-AT_ONCE = 16
 WAIT_S = 2.0
 PATIENCE_S = 60.0
 PATIENCE = 40
@@ -40,13 +41,17 @@ PATIENCE = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key as its voters saw it."""
+    """A key as its voters saw it. `artifacts`: hashes of the bytes, by candidate. `honest_ids`:
+    what honest ones were lent.
+    """
 
     device: str
     device_class: str
     workload: str
     reference_id: str
     candidate_ids: tuple[str, ...]
+    artifacts: Mapping[str, str]
+    honest_ids: frozenset[str]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,15 +68,19 @@ class Visit:
 class Crowd:
     """Runs a scenario against the gateway at `url`; remembers the keys that it saw.
 
-    `at_once` members are there at a time; if `together`, which takes that many, all of them before
-    the first is lent anything. A measurement takes each `cost_s`.
+    `at_once` members are there at a time, or as many as its tactics say; if `together`, which takes
+    that many, all of them before the first is lent anything. A measurement takes each `cost_s`.
+    `greet` is told of each identity that came. Who is not `patient` leaves as soon as there is
+    nothing to measure.
     """
 
     url: str
     scenario: Scenario
-    at_once: int = AT_ONCE
+    at_once: int | None = None
     cost_s: float = 0.0
     together: bool = False
+    greet: Callable[[str], None] | None = None
+    patient: bool = True
     keys: dict[tuple[str, str], Key] = field(default_factory=dict)
     turned_away: int = 0
     honest: set[str] = field(default_factory=set)
@@ -80,25 +89,49 @@ class Crowd:
     _replayed: dict[str, list[float]] = field(default_factory=dict)
     _measured: dict[tuple[str, str], Timing] = field(default_factory=dict)
     _pushed: dict[tuple[str, str], str] = field(default_factory=dict)
+    _kept: dict[str, str] = field(default_factory=dict)
 
-    async def vote(self) -> None:
-        """All members of all classes, in an order of chance, a few at a time."""
-        members = members_of(self.scenario)
-        door = asyncio.Semaphore(self.at_once)
+    async def vote(self, members: Sequence[Member] | None = None) -> None:
+        """In this order, a few at a time; all of the scenario unless told."""
+        members = members_of(self.scenario) if members is None else members
+        await self._enrol(members)
+        door = asyncio.Semaphore(self.at_once or self.scenario.tactics.at_once)
         present = asyncio.Barrier(len(members) if self.together else 1)
         async with asyncio.TaskGroup() as group:
             for member in members:
                 group.create_task(self._visit(member, door, present))
 
+    async def _enrol(self, members: Sequence[Member]) -> None:
+        """Who comes several times comes back as the same identity."""
+        shared = {member.identity: member for member in members if member.identity != member.name}
+        for member in shared.values():
+            if member.identity not in self._kept:
+                async with self.arrived(member):
+                    pass
+
+    @asynccontextmanager
+    async def arrived(
+        self, member: Member, peak_gflops: float = PEAK_GFLOPS
+    ) -> AsyncIterator[Stranger | None]:
+        """None where it is turned away."""
+        session = session_of(member, peak_gflops, self._kept.get(member.identity))
+        async with stranger(self.url, member.address, session) as one:
+            if one is None:
+                self.turned_away += 1
+            else:
+                self._kept[member.identity] = one.kept
+                if self.greet is not None:
+                    self.greet(one.identity)
+                (self.liars if member.lies else self.honest).add(one.identity)
+            yield one
+
     async def _visit(
         self, member: Member, door: asyncio.Semaphore, present: asyncio.Barrier
     ) -> None:
-        async with door, stranger(self.url, member.address, session_of(member)) as one:
+        async with door, self.arrived(member) as one:
             await present.wait()
             if one is None:
-                self.turned_away += 1
                 return
-            (self.liars if member.lies else self.honest).add(one.identity)
             visits = {
                 workload: Visit(
                     chance=Random(f"{self.scenario.seed}/{member.name}/{workload}"),
@@ -106,7 +139,8 @@ class Crowd:
                 )
                 for workload in self.scenario.workloads
             }
-            async for lease in _leases(one, visits, PATIENCE_S + PATIENCE * self.cost_s):
+            patience_s = PATIENCE_S + PATIENCE * self.cost_s if self.patient else 0.0
+            async for lease in _leases(one, visits, patience_s):
                 measured = sum(len(visit.told) for visit in visits.values())
                 await self._answer(member, one, lease, visits[lease.workload], measured)
 
@@ -118,7 +152,7 @@ class Crowd:
 
         `measured`: how much this member has measured before.
         """
-        key = self._see(member, one, lease)
+        key = self.see(member, one, lease)
         world = World(seed=self.scenario.seed, flops=lease.flops)
         lent = [kernel.candidate for kernel in lease.candidates]
         times = {
@@ -162,17 +196,23 @@ class Crowd:
             return claimed_timing(visit.chance, claims[candidate], reference_ns)
         return measured
 
-    def _see(self, member: Member, one: Stranger, lease: Lease) -> Key:
+    def see(self, member: Member, one: Stranger, lease: Lease) -> Key:
         """The key of a lease; a second lease of it adds its candidates."""
         place = (one.device_class, lease.workload)
-        known = self.keys[place].candidate_ids if place in self.keys else ()
-        lent = (kernel.candidate for kernel in lease.candidates)
+        known = self.keys.get(place)
+        kernels = (lease.reference, *lease.candidates)
+        lent = tuple(kernel.candidate for kernel in lease.candidates)
+        candidate_ids = (*(known.candidate_ids if known else ()), *lent)
+        artifacts = {kernel.candidate: kernel.sha256 for kernel in kernels}
+        found = frozenset() if member.lies else frozenset(lent)
         self.keys[place] = Key(
             device=member.device,
             device_class=one.device_class,
             workload=lease.workload,
             reference_id=lease.reference.candidate,
-            candidate_ids=tuple(dict.fromkeys((*known, *lent))),
+            candidate_ids=tuple(dict.fromkeys(candidate_ids)),
+            artifacts={**artifacts, **(known.artifacts if known else {})},
+            honest_ids=found | (known.honest_ids if known else frozenset()),
         )
         return self.keys[place]
 
@@ -190,12 +230,16 @@ class Crowd:
                 return {name: visit.chance.uniform(CLAIM, 2) for name in lent}
             case Attack.OWN:
                 return {} if visit.told else {visit.chance.choice(sorted(lent)): best}
+            case Attack.BURY:
+                reference_ns = times[key.reference_id]
+                good = [name for name in lent if times[name] < reference_ns]
+                return {name: BURIED * times[name] / reference_ns for name in good}
             case Attack.SLOW if key.workload != self.scenario.workloads[-1]:
                 return {}
             case Attack.BOAST:
                 best = CLAIM
         slowest = max(lent, key=lambda name: times[name])
-        pushed = self._pushed.setdefault((key.device_class, key.workload), slowest)
+        pushed = self._pushed.setdefault((key.device, key.workload), slowest)
         return {pushed: best} if pushed in lent else {}
 
     def _entries(self, member: Member, lease: Lease) -> list[float]:
@@ -217,11 +261,11 @@ async def _leases(
 ) -> AsyncIterator[Lease]:
     """Until it has done its share of every workload and nothing new is served.
 
-    Raises StackError when it waits in vain.
+    Raises StackError when it waits in vain; without patience it leaves instead.
     """
     waited_s = 0.0
-    while waited_s < patience_s:
-        closed = all(visit.closed for visit in visits.values())
+    while waited_s < patience_s or not patience_s:
+        closed = all(visit.closed for visit in visits.values()) or not patience_s
         lease = await one.lease(0 if closed else WAIT_S)
         if lease is not None:
             waited_s = 0.0

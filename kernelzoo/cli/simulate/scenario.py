@@ -1,10 +1,15 @@
-"""Who takes part in a simulation, as a value."""
+"""What is simulated, as a value."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 FAMILY = 4
 """Device classes that tell the same architecture of their processor, and differ in its cores."""
+
+INVENTED = 6
+"""Classes that exist nowhere and tell the architecture of a family, where liars invent any."""
 
 
 class Attack(StrEnum):
@@ -16,6 +21,14 @@ class Attack(StrEnum):
     REPLAY is COLLUDE with the output of an earlier lease. In COPY one of them measures, the others
     report the same times, and all push in their ballots alone. SLOW is honest in every key but the
     last.
+
+    In those that follow the same few networks attack every class. MINT is COLLUDE with several
+    identities of each network. COLD is COLLUDE by who comes to a class before anybody honest. BURY
+    calls what is faster than the default kernel twenty times slower. INVENT pushes the slowest
+    kernel on classes that exist nowhere, for devices that nobody has measured. DENY reports that
+    what is served fails, on classes with the device id of an honest one. CLAIM opens sessions of a
+    peak that no device is as slow as, and measures nothing. HOARD borrows all and answers nothing.
+    SIEGE is COLD, INVENT, DENY and CLAIM at once.
     """
 
     RANDOM = "random"
@@ -26,13 +39,63 @@ class Attack(StrEnum):
     REPLAY = "replay"
     COPY = "copy"
     SLOW = "slow"
+    MINT = "mint"
+    COLD = "cold"
+    BURY = "bury"
+    INVENT = "invent"
+    DENY = "deny"
+    CLAIM = "claim"
+    HOARD = "hoard"
+    SIEGE = "siege"
+
+
+class Raid(StrEnum):
+    """What liars do besides measuring and voting as if they were of a class."""
+
+    INVENT = "invent"
+    DENY = "deny"
+    CLAIM = "claim"
+    HOARD = "hoard"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tactics:
+    """`votes`: they measure and vote in the classes of honest visitors, too. `everywhere`: they are
+    of the same networks in all classes. `first`: they come before anybody honest. `minted`:
+    identities of each of their networks. `at_once`: visitors that are there at a time.
+    """
+
+    votes: bool = True
+    everywhere: bool = True
+    first: bool = False
+    minted: int = 1
+    raids: frozenset[Raid] = frozenset()
+    at_once: int = 16
+
+
+def _raid(raid: Raid, minted: int = 1, at_once: int = 16) -> Tactics:
+    return Tactics(votes=False, first=True, minted=minted, raids=frozenset({raid}), at_once=at_once)
+
+
+_TACTICS: Mapping[Attack, Tactics] = MappingProxyType(
+    {
+        Attack.MINT: Tactics(minted=5),
+        Attack.COLD: Tactics(first=True, minted=2),
+        Attack.BURY: Tactics(first=True, minted=2),
+        Attack.INVENT: _raid(Raid.INVENT),
+        Attack.DENY: _raid(Raid.DENY),
+        Attack.CLAIM: _raid(Raid.CLAIM, at_once=4),
+        Attack.HOARD: _raid(Raid.HOARD, minted=2),
+        Attack.SIEGE: Tactics(first=True, raids=frozenset({Raid.INVENT, Raid.DENY, Raid.CLAIM})),
+    }
+)
+_OF_EACH_CLASS = Tactics(everywhere=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """`identities` vote in each of the `classes`, and `liars` is the share that lies.
-
-    A class has one key for each of `workloads`. `FAMILY` classes in a row are relatives.
+    """`identities` visit each of the `classes`, and `liars` is the share of their networks that
+    lies. A class has one key for each of `workloads`. `FAMILY` classes in a row are relatives.
     Runs with the same `seed` differ only in the order in which the services are told.
     """
 
@@ -44,10 +107,20 @@ class Scenario:
     seed: int
 
     @property
+    def tactics(self) -> Tactics:
+        return _TACTICS.get(self.attack, _OF_EACH_CLASS)
+
+    @property
     def liars_per_class(self) -> int:
         return round(self.liars * self.identities)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        count = -(-self.classes // FAMILY)
+        name = f"{self.attack}-{round(100 * self.liars)}"
+        return tuple(f"{name}-{number}" for number in range(count))
 
     def device(self, number: int) -> str:
         """As `World` names it: `family/device`."""
         family, relative = divmod(number, FAMILY)
-        return f"{self.attack}-{round(100 * self.liars)}-{family}/{relative}"
+        return f"{self.families[family]}/{relative}"

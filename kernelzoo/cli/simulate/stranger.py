@@ -8,6 +8,7 @@ import httpx2
 import jwt
 
 from kernelzoo.errors import StackError
+from services.gateway.wire.denials import FailureReport
 from services.gateway.wire.leases import BallotRequest, Lease, LeaseRequest, Report
 from services.gateway.wire.model import WireModel
 from services.gateway.wire.sessions import SessionRequest, SessionResponse
@@ -23,11 +24,14 @@ closes it after 5 s, would otherwise do so just as a request is on its way."""
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """Raises StackError when the gateway fails; what it refuses is an answer."""
+    """Raises StackError when the gateway fails; what it refuses is an answer. `kept`: what opens
+    another session of this identity.
+    """
 
     http: httpx2.AsyncClient = field(repr=False)
     device_class: str
     identity: str
+    kept: str = field(repr=False)
     token: str = field(repr=False)
 
     async def lease(self, wait_s: float) -> Lease | None:
@@ -40,6 +44,9 @@ class Stranger:
     async def report(self, lease: Lease, report: Report) -> None:
         path = f"/v1/leases/{lease.lease}/measurements"
         await _send(self.http, "POST", path, report, self.token)
+
+    async def fail(self, failure: FailureReport) -> None:
+        await _send(self.http, "POST", "/v1/failures", failure)
 
     async def vote(self, ballot: BallotRequest) -> None:
         await _send(self.http, "PUT", "/v1/ballots", ballot, self.token)
@@ -64,6 +71,7 @@ async def stranger(
             http=http,
             device_class=opened.device_class,
             identity=claims["sub"],
+            kept=opened.identity,
             token=opened.token,
         )
 

@@ -12,11 +12,14 @@ from kernelzoo.errors import StackError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """The leader of a process group of its own, out of reach of the terminal's Ctrl-C."""
+    """The leader of a process group of its own, out of reach of the terminal's Ctrl-C. Its words
+    begin at byte `log_start` of its log.
+    """
 
     spec: ProcessSpec
     process: subprocess.Popen[bytes]
     started_s: float
+    log_start: int
 
     @property
     def alive(self) -> bool:
@@ -26,10 +29,18 @@ class Child:
     def lived_s(self) -> float:
         return time.monotonic() - self.started_s
 
+    def said(self) -> str:
+        with self.spec.log.open("rb") as log:
+            log.seek(self.log_start)
+            return log.read().decode(errors="replace")
+
 
 def spawn(spec: ProcessSpec) -> Child:
-    """Standard output and error are appended to the log of the spec."""
-    with spec.log.open("ab") as log:
+    """Standard output and error are appended to its log, which the owner alone can read."""
+    descriptor = os.open(spec.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(descriptor, "ab") as log:
+        os.fchmod(descriptor, 0o600)
+        log_start = os.fstat(descriptor).st_size
         try:
             process = subprocess.Popen(
                 spec.command,
@@ -44,7 +55,8 @@ def spawn(spec: ProcessSpec) -> Child:
                 f"{spec.name} cannot be started: {spec.command[0]}: {error.strerror}; "
                 "`make build` installs what is missing"
             ) from error
-    return Child(spec=spec, process=process, started_s=time.monotonic())
+    started_s = time.monotonic()
+    return Child(spec=spec, process=process, started_s=started_s, log_start=log_start)
 
 
 def ask_to_end(child: Child) -> None:

@@ -83,15 +83,15 @@ def exported(spec: ProcessSpec, place: Place, plan: MonitoringPlan) -> ProcessSp
 
 
 def plan_monitoring(
-    place: Place, database_url: str, plan: MonitoringPlan
+    place: Place, database_url: str, gateway_url: str, plan: MonitoringPlan
 ) -> tuple[ProcessSpec, ...]:
-    prometheus = _prometheus(place, plan)
+    prometheus = _prometheus(place, gateway_url, plan)
     if plan.grafana is None:
         return (prometheus,)
     return (prometheus, _grafana(place, database_url, plan, plan.grafana))
 
 
-def _prometheus(place: Place, plan: MonitoringPlan) -> ProcessSpec:
+def _prometheus(place: Place, gateway_url: str, plan: MonitoringPlan) -> ProcessSpec:
     folder = place.root / "prometheus"
     config = folder / "prometheus.yaml"
     return ProcessSpec(
@@ -108,12 +108,12 @@ def _prometheus(place: Place, plan: MonitoringPlan) -> ProcessSpec:
         log=place.log("prometheus"),
         grace_s=10,
         ready_text="Server is ready to receive web requests.",
-        files=((config, _prometheus_config(plan)),),
+        files=((config, _prometheus_config(gateway_url, plan)),),
     )
 
 
-def _prometheus_config(plan: MonitoringPlan) -> str:
-    """JSON, which is YAML."""
+def _prometheus_config(gateway_url: str, plan: MonitoringPlan) -> str:
+    """JSON, which is YAML. Alerts link to the runbook of the gateway."""
     jobs = [
         {
             "job_name": f"kernelzoo-{name}",
@@ -121,7 +121,11 @@ def _prometheus_config(plan: MonitoringPlan) -> str:
         }
         for name, port in plan.ports.items()
     ]
-    every = {"scrape_interval": f"{plan.scrape_s}s", "evaluation_interval": f"{plan.scrape_s}s"}
+    every = {
+        "scrape_interval": f"{plan.scrape_s}s",
+        "evaluation_interval": f"{plan.scrape_s}s",
+        "external_labels": {"kernelzoo": gateway_url},
+    }
     rules = [str(DASHBOARDS / "alerts" / "*.yaml")]
     return json.dumps({"global": every, "rule_files": rules, "scrape_configs": jobs}, indent=2)
 

@@ -10,8 +10,12 @@ from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.ports import LOOPBACK, local_url
 from kernelzoo.cli.stack.process import Environment, ProcessSpec, Tier
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.trust import Trust
 from workers.fleet.browsers import BrowserKind, Share
 from workers.fleet.gpu import Gpu
+
+OWN_AGENTS = ("KERNELZOO_LIARS", "0")
+"""The setting of a stack that nobody else's agents reach."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +40,9 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackOptions:
-    """`overrides` are further settings, by the names of environment variables."""
+    """`trust`: whose measurements are taken; a stack of one's own machine or network takes those of
+    whoever reaches it. `overrides` are further settings, by the names of environment variables.
+    """
 
     host: str
     port: int
@@ -44,6 +50,7 @@ class StackOptions:
     fleet: FleetPlan | None = None
     monitoring: MonitoringPlan | None = None
     compile_processes: int = 2
+    trust: Trust = Trust.CROWD
     overrides: Environment = ()
 
     @property
@@ -65,26 +72,31 @@ def plan_stack(
     return (
         _redis(place, options.redis_port),
         *(exported(each, place, watched) if watched else each for each in services),
-        *(plan_monitoring(place, database_url, watched) if watched else ()),
+        *(plan_monitoring(place, database_url, options.url, watched) if watched else ()),
         *([plan_fleet(place, keys, options.url, options.fleet)] if options.fleet else []),
     )
 
 
-def plan_fleet(place: Place, keys: Keys, url: str, fleet: FleetPlan) -> ProcessSpec:
-    """The operator's key travels in the environment, never on the command line."""
+def plan_fleet(
+    place: Place, keys: Keys, url: str, fleet: FleetPlan, number: int = 1
+) -> ProcessSpec:
+    """The operator's key travels in the environment, never on the command line. `number`: of the
+    fleets of one directory, which take turns to time.
+    """
+    directory = place.fleet_of(number)
     return ProcessSpec(
-        name="fleet",
+        name=directory.name,
         tier=Tier.FLEET,
         command=(
             *_python("workers.fleet"),
-            *("--url", url, "--state", str(place.fleet)),
+            *("--url", url, "--state", str(directory), "--turns", str(place.fleet)),
             *(word for share in fleet.shares for word in ("--browser", str(share))),
             *(word for target in fleet.targets for word in ("--target", target.value)),
             *("--gpu", fleet.gpu.value),
             *(("--fresh",) if fleet.fresh else ()),
         ),
         env=(("KERNELZOO_OPERATOR_KEY", keys.operator),),
-        log=place.log("fleet"),
+        log=place.log(directory.name),
         grace_s=15,
     )
 
@@ -96,6 +108,7 @@ def _environment(keys: Keys, database_url: str, options: StackOptions) -> Enviro
         ("KERNELZOO_OPERATOR_KEY", keys.operator),
         ("KERNELZOO_TOKEN_SECRET", keys.token_secret),
         ("KERNELZOO_SIGNING_KEY", keys.signing),
+        ("KERNELZOO_TRUST", options.trust),
         *options.overrides,
     )
 
@@ -121,15 +134,12 @@ def _redis(place: Place, port: int) -> ProcessSpec:
 
 
 def _gateway(place: Place, env: Environment, options: StackOptions) -> ProcessSpec:
-    """Long polls are cut at shutdown: an agent that is cut off polls again."""
     return ProcessSpec(
         name="gateway",
         tier=Tier.SERVICE,
         command=(
-            *_python("uvicorn"),
-            *("services.gateway.app:create", "--factory", "--no-access-log"),
+            *_python("services.gateway"),
             *("--host", options.host, "--port", str(options.port)),
-            *("--timeout-graceful-shutdown", "1"),
         ),
         env=env,
         log=place.log("gateway"),

@@ -43,6 +43,7 @@ def start_postgres(place: Place) -> Postgres:
         server.start()
     except (subprocess.SubprocessError, OSError, RuntimeError) as error:
         raise StackError(f"PostgreSQL did not start: {error}; read {place.postgres_log}") from error
+    place.close()
     pid = server.get_pid()
     if pid is None:
         raise StackError(f"PostgreSQL ended right after its start; read {place.postgres_log}")

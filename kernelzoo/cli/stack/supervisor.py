@@ -29,6 +29,7 @@ from kernelzoo.cli.stack.record import (
     StackRecord,
     own_mark,
     read_record,
+    refuse_running,
     take_lock,
     write_record,
 )
@@ -122,6 +123,16 @@ class Stack:
         write_record(
             self.place, StackRecord(url=self.url, supervisor=own_mark(), processes=processes)
         )
+
+
+def end_leftovers(place: Place) -> int:
+    """Ends what a killed supervisor left here, so that its port is free; says how many that were.
+    Raises StackError when a stack runs here.
+    """
+    refuse_running(place)
+    place.make()
+    with take_lock(place):
+        return kill_leftovers(read_record(place))
 
 
 @contextmanager

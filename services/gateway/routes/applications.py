@@ -15,6 +15,8 @@ from services.gateway.wire.applications import (
     ApplicationList,
     ApplicationRequest,
     NewKey,
+    Origins,
+    OriginsChange,
     QuotaWire,
 )
 
@@ -35,6 +37,7 @@ async def create(body: ApplicationRequest, state: Shared, operated: Operator) ->
         raise Refusal(
             HTTPStatus.CONFLICT, f"there is an application {body.name}; take another name"
         )
+    state.origins.forget()
     return NewKey(name=row.name, key=secret.key(row.id))
 
 
@@ -56,7 +59,22 @@ async def rotate(name: Name, state: Shared, operated: Operator) -> NewKey:
         row = await fetch_one(db, applications.change_key(name, secret.hash))
     if row is None:
         raise _unknown(name)
+    state.origins.forget()
     return NewKey(name=row.name, key=secret.key(row.id))
+
+
+@router.patch("/v1/applications/{name}/origins")
+async def change_origins(
+    name: Name, body: OriginsChange, state: Shared, operated: Operator
+) -> Origins:
+    """Let pages of origins measure for an application, or no longer. It holds within seconds."""
+    refuse_stranger(operated=operated)
+    async with state.pool.connection() as db:
+        row = await fetch_one(db, applications.change_origins(name, body.added, body.removed))
+    if row is None:
+        raise _unknown(name)
+    state.origins.forget()
+    return Origins(name=row.name, origins=row.origins)
 
 
 @router.post("/v1/applications/{name}/disable", status_code=HTTPStatus.NO_CONTENT)
@@ -66,6 +84,7 @@ async def disable(name: Name, state: Shared, operated: Operator) -> None:
     async with state.pool.connection() as db:
         if await execute(db, applications.disable(name)) == 0:
             raise _unknown(name)
+    state.origins.forget()
 
 
 def _unknown(name: str) -> Refusal:

@@ -5,12 +5,13 @@ operator's own or the operator asks (docs/adr/0035).
 """
 
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.disclosure import is_told
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import curves, denials, keys, measurements, overview, tuning, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
@@ -86,14 +87,18 @@ async def search_keys(
     state: Shared,
     workload: Wanted = "",
     device: Wanted = "",
+    entry: Literal["confirmed", "provisional"] | None = None,
+    target: TargetKind | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> FoundKeys:
     """Keys with a live entry, the latest first. `device` is looked for in the device class, the
-    processor's architecture, and the vendor, architecture and model of the GPU.
+    processor's architecture, and the vendor, architecture and model of the GPU. `entry` is the
+    state of the entry.
     """
+    wanted = keys.search(workload, device, limit, offset, state=entry, kind=target)
     async with state.pool.connection() as db:
-        rows = await fetch_all(db, keys.search(workload, device, limit, offset))
+        rows = await fetch_all(db, wanted)
     return views.found_keys(rows)
 
 

@@ -1,25 +1,31 @@
 """The deny-list: read by anyone, written by the operator; pages say what failed."""
 
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import APIRouter, BackgroundTasks, Request
+from psycopg import AsyncConnection
 
 from kernelzoo import jobs
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome
+from kernelzoo.domain.trust import Trust
 from kernelzoo.domain.workload import Workload
-from kernelzoo.store import denials, wake
+from kernelzoo.store import denials, losses, wake
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.problems import Refusal, refuse_stranger
-from services.gateway.state import Operator, Shared
+from services.gateway.state import Network, Operator, Shared, State
 from services.gateway.views import decision
 from services.gateway.wire.denials import (
+    ClassText,
     Decision,
     DecisionList,
     DenialRequest,
     FailureNoted,
     FailureReport,
+    LostDevice,
 )
+from services.gateway.wire.model import WorkloadKey
 
 router = APIRouter(tags=["zoo"])
 
@@ -40,10 +46,11 @@ async def decide(
     refuse_stranger(operated=operated)
     device_class = str(DeviceClass.parse(body.device_class))
     async with state.pool.connection() as db, db.transaction():
+        artifact = await _artifact(db, body.artifact)
         decided = await execute(
             db,
             denials.decide(
-                body.artifact,
+                artifact,
                 device_class,
                 denied=body.denied,
                 stage="",
@@ -54,19 +61,37 @@ async def decide(
         if not decided:
             raise _unknown()
         await execute(db, wake.zoo_changed())
-        keys = await fetch_all(db, denials.keys_of(body.artifact, device_class))
+        keys = await fetch_all(db, denials.keys_of(artifact, device_class))
         rows = await fetch_all(db, denials.decisions())
     for key in keys:
         after.add_task(state.send, jobs.tally(key.workload_key, key.device_class))
-    place = (body.artifact, device_class)
+    place = (artifact, device_class)
     return decision(next(row for row in rows if (row.sha256, row.device_class) == place))
+
+
+async def _artifact(db: AsyncConnection[Any], prefix: str) -> str:
+    """The one whose hash begins so."""
+    found = [row.sha256 for row in await fetch_all(db, denials.artifacts_named(prefix, 2))]
+    if len(found) > 1:
+        raise Refusal(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            f"several artifacts begin with {prefix}: {', '.join(found)} …; write more of the hash",
+        )
+    if not found:
+        raise _unknown()
+    return found[0]
 
 
 @router.post("/v1/failures", status_code=HTTPStatus.ACCEPTED)
 async def report_failure(
-    body: FailureReport, request: Request, state: Shared, after: BackgroundTasks
+    body: FailureReport,
+    request: Request,
+    network: Network,
+    state: Shared,
+    after: BackgroundTasks,
 ) -> FailureNoted:
     """Say that a served kernel failed in this page. A network has one voice for each kernel."""
+    await _refuse_untrusted(state, request)
     key, device_class = Workload.parse(body.workload).key, str(DeviceClass.parse(body.device_class))
     cap = state.settings.failures_per_network_per_day
     async with state.pool.connection() as db:
@@ -76,7 +101,7 @@ async def report_failure(
                 key,
                 device_class,
                 body.artifact,
-                state.tokens.network(request.client.host if request.client else "127.0.0.1"),
+                network,
                 Outcome(body.stage),
                 body.detail,
                 daily_cap=cap,
@@ -96,7 +121,49 @@ async def report_failure(
     return FailureNoted()
 
 
+async def _refuse_untrusted(state: State, request: Request) -> None:
+    """A failure is a claim as a time is: it is taken of whom the zoo is tuned by."""
+    trust = state.settings.trust
+    origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
+    match trust:
+        case Trust.CROWD:
+            return
+        case Trust.APPLICATIONS if await state.origins.allows(origin, host):
+            return
+        case _:
+            pass
+    raise Refusal(
+        HTTPStatus.FORBIDDEN,
+        f"failures are not counted of pages of {origin[:200] or 'no origin'} "
+        f"(KERNELZOO_TRUST={trust}); the default kernel serves this page",
+    )
+
+
 def _unknown() -> Refusal:
     return Refusal(
         HTTPStatus.NOT_FOUND, "no such kernel has this artifact; read the manifest again"
     )
+
+
+@router.post("/v1/lost-devices", status_code=HTTPStatus.ACCEPTED)
+async def note_lost_device(body: LostDevice, state: Shared, operated: Operator) -> FailureNoted:
+    """Say that a browser was ended at a workload. A class that loses two within seven days is lent
+    nothing more of it.
+    """
+    refuse_stranger(operated=operated)
+    key, device_class = Workload.parse(body.workload).key, str(DeviceClass.parse(body.device_class))
+    async with state.pool.connection() as db:
+        await execute(db, losses.note(key, device_class, body.why))
+    return FailureNoted()
+
+
+@router.delete("/v1/lost-devices")
+async def forget_lost_devices(
+    workload: WorkloadKey, device_class: ClassText, state: Shared, operated: Operator
+) -> FailureNoted:
+    """Lend a workload to a class again that has lost devices at it."""
+    refuse_stranger(operated=operated)
+    key, named = Workload.parse(workload).key, str(DeviceClass.parse(device_class))
+    async with state.pool.connection() as db:
+        await execute(db, losses.forget(key, named))
+    return FailureNoted()

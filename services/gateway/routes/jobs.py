@@ -29,6 +29,8 @@ from services.gateway.wire.model import WorkloadKey
 router = APIRouter(tags=["tuning"])
 
 SetName = Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+JobNumber = Annotated[int, Path(ge=1, lt=1 << 63)]
+NO_JOB = "there is no job {}; GET /v1/jobs lists all"
 
 
 @router.post("/v1/jobs", status_code=HTTPStatus.CREATED)
@@ -40,15 +42,19 @@ async def open_job(
     application: Application,
     after: BackgroundTasks,
 ) -> Job:
-    """Tune a workload for a target kind. Asking again answers 200 with the job that exists."""
+    """Tune a workload for a target kind. Asking again answers 200 with the job that exists, which
+    goes on if it was cancelled.
+    """
     refuse_keyless(keyed=operated or application is not None)
     workload, kind = Workload.parse(body.workload), TargetKind(body.kind)
     refuse_unsupported(workload, kind)
     async with state.pool.connection() as db, db.transaction():
+        await execute(db, tuning.lock_workloads(alone=False))
         if application is not None:
             await execute(db, applications.lock(application.id))
         await execute(db, tuning.register_workload(workload))
         opened = await fetch_one(db, tuning.open_job(workload, kind))
+        await execute(db, tuning.resume_jobs(workload.key, kind))
         progress = await fetch_one(
             db,
             tuning.progress(workload_key=workload.key, kind=kind, space=first_space(kind)),
@@ -69,24 +75,51 @@ async def list_jobs(
     application: Application,
     workload: WorkloadKey | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 200,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> JobList:
     """How far each job has come, newest first; with an application's key those it asked for."""
     asked_by = application.id if application else None
     async with state.pool.connection() as db:
         rows = await fetch_all(
-            db, tuning.progress(workload_key=workload, asked_by=asked_by, limit=limit)
+            db,
+            tuning.progress(workload_key=workload, asked_by=asked_by, limit=limit, offset=offset),
         )
-    return JobList(jobs=[described(row) for row in rows])
+    return JobList(jobs=[described(row) for row in rows], total=rows[0].total if rows else 0)
 
 
 @router.get("/v1/jobs/{job}")
-async def get_job(job: Annotated[int, Path(ge=1, lt=1 << 63)], state: Shared) -> Job:
+async def get_job(job: JobNumber, state: Shared) -> Job:
     """How far one job has come."""
     async with state.pool.connection() as db:
         row = await fetch_one(db, tuning.progress(job_id=job))
     if row is None:
-        raise Refusal(HTTPStatus.NOT_FOUND, f"there is no job {job}; GET /v1/jobs lists all")
+        raise Refusal(HTTPStatus.NOT_FOUND, NO_JOB.format(job))
     return described(row)
+
+
+@router.delete("/v1/jobs/{job}")
+async def cancel_job(
+    job: JobNumber, state: Shared, operated: Operator, application: Application
+) -> Job:
+    """Compile and lend nothing more of a job. Agents may report what they hold, and what is served
+    stays. An application cancels what it alone has asked for.
+    """
+    refuse_keyless(keyed=operated or application is not None)
+    async with state.pool.connection() as db, db.transaction():
+        row = await fetch_one(db, tuning.progress(job_id=job))
+        if row is None:
+            raise Refusal(HTTPStatus.NOT_FOUND, NO_JOB.format(job))
+        if application is not None:
+            askers = [each.application_id for each in await fetch_all(db, applications.askers(job))]
+            if askers != [application.id]:
+                raise Refusal(
+                    HTTPStatus.FORBIDDEN,
+                    f"others have asked for job {job} as well; the operator can cancel it",
+                )
+        await execute(db, tuning.cancel_job(job))
+        cancelled = await fetch_one(db, tuning.progress(job_id=job))
+    assert cancelled is not None
+    return described(cancelled)
 
 
 @router.put("/v1/sets/{name}")
@@ -101,12 +134,15 @@ async def put_set(
     refuse_keyless(keyed=operated or application is not None)
     workloads = [Workload.parse(key) for key in dict.fromkeys(body.workloads)]
     async with state.pool.connection() as db, db.transaction():
+        await execute(db, tuning.lock_workloads(alone=True))
         if application is not None:
             await _own(db, application, name, len(workloads))
-        await execute(db, tuning.clear_set(name))
+            await _register_new(db, application, [workload.key for workload in workloads])
+        before = await fetch_all(db, tuning.clear_set(name))
         for position, workload in enumerate(workloads):
             await execute(db, tuning.register_workload(workload))
             await execute(db, tuning.add_to_set(name, position, workload.key))
+        await execute(db, tuning.release_workloads([row.workload_key for row in before]))
     return WorkloadSet(name=name, workloads=[workload.key for workload in workloads])
 
 
@@ -159,6 +195,23 @@ async def _own(
         )
 
 
+async def _register_new(
+    db: AsyncConnection[Any], application: ApplicationRow, workload_keys: list[str]
+) -> None:
+    """Raises Refusal (429) for a set with more new workloads than are left for today."""
+    most = application.sets * application.workloads_per_set
+    noted = await fetch_one(db, applications.register_new(application.id, workload_keys, most))
+    assert noted is not None, "a comparison is one row"
+    if not noted.allowed:
+        raise Refusal(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            f"{application.name} may register {most} new workloads within 24 hours, as many as its "
+            "sets hold, and has; keep those that it has, come back tomorrow, or ask the operator "
+            "for larger sets",
+            {"Retry-After": "3600"},
+        )
+
+
 def described(row: tuning.JobProgress) -> Job:
     return Job(
         job=row.id,
@@ -176,6 +229,9 @@ def described(row: tuning.JobProgress) -> Job:
         agents=row.agents,
         ballots=row.ballots,
         best_ns=row.best_ns,
+        entries=row.entries,
+        final=row.final,
+        skipped_by=row.skipped_by,
         detail=row.detail,
     )
 

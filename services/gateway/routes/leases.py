@@ -61,19 +61,20 @@ async def lend(
     body: LeaseRequest, request: Request, state: Shared, session: CurrentSession
 ) -> Lease:
     """Borrow candidates to measure. Waits until there is one that others are not measuring."""
-    deadline = time.monotonic() + body.wait_s
-    while not await request.is_disconnected():
-        generation = state.wake.generation
-        await _open_jobs(state, session)
-        lease = await try_to_lend(state, session, body.limit)
-        remaining_s = deadline - time.monotonic()
-        if lease is not None:
-            _count_lease(session, lease)
-            return lease
-        if remaining_s <= 0:
-            break
-        with POLLS_WAITING.track_inprogress():
-            await state.wake.wait(generation, min(remaining_s, POLL_S))
+    with state.polls.polling(session):
+        deadline = time.monotonic() + body.wait_s
+        while not await request.is_disconnected():
+            generation = state.wake.generation
+            await _open_jobs(state, session)
+            lease = await try_to_lend(state, session, body.limit)
+            remaining_s = deadline - time.monotonic()
+            if lease is not None:
+                _count_lease(session, lease)
+                return lease
+            if remaining_s <= 0:
+                break
+            with POLLS_WAITING.track_inprogress():
+                await state.wake.wait(generation, min(remaining_s, POLL_S))
     return Response(status_code=HTTPStatus.NO_CONTENT)  # type: ignore[return-value]
 
 

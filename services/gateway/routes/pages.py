@@ -31,6 +31,12 @@ async def documentation_page(state: Shared) -> Response:
     return FileResponse(state.settings.client_dist / "docs.html")
 
 
+@router.get("/runbook")
+async def runbook_page(state: Shared) -> Response:
+    """What alerts link to."""
+    return FileResponse(state.settings.client_dist / "guide" / "runbook.html")
+
+
 @router.get("/healthz")
 async def alive() -> Response:
     return JSONResponse({"status": "ok"})
@@ -38,11 +44,14 @@ async def alive() -> Response:
 
 @router.get("/readyz")
 async def ready(state: Shared) -> Response:
-    """200 when the database answers and notifications arrive. The broker may be away: what it
-    would have carried is found by the ring.
+    """200 when the database has the schema and its notifications arrive, over a connection that no
+    request uses: however much there is to do, a gateway that works is ready. The broker may be
+    away: what it would have carried is found by the ring.
     """
-    async with state.pool.connection(timeout=2) as db:
-        await db.execute("SELECT 1 FROM workload LIMIT 1")
     if not state.wake.connected:
-        return problem(HTTPStatus.SERVICE_UNAVAILABLE, "not listening to the database yet")
+        return problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "the database does not answer, or has no schema yet; try again",
+            {"Retry-After": "1"},
+        )
     return JSONResponse({"status": "ready"})

@@ -98,6 +98,7 @@ def _trial(row: measurements.TrialRow) -> Trial:
         requires=row.requires,
         outcome=Outcome(row.outcome),
         times_ns=row.times_ns,
+        relative_times=row.relative_times,
         compile_ns=row.compile_ns,
         measured_at=row.measured_at.isoformat(),
     )

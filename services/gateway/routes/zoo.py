@@ -1,6 +1,7 @@
 """What the zoo serves: manifests, artifacts, and lists for people."""
 
 import time
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -34,6 +35,7 @@ from services.gateway.wire.zoo import (
 router = APIRouter(tags=["zoo"])
 
 MANIFEST_CACHE = "public, max-age=60, stale-while-revalidate=86400, stale-if-error=86400"
+DEVICES_CACHE = "public, max-age=5"
 ARTIFACT_CACHE = "public, max-age=31536000, immutable"
 ClassText = Annotated[str, Path(max_length=256)]
 IfNoneMatch = Annotated[str | None, Header()]
@@ -89,7 +91,11 @@ async def _serve(
     asked = (*class_texts, told or "")
     remembered = state.manifests.get(name, *asked)
     generation = state.wake.served_generation
-    served = remembered or await _build(state, told, name, *class_texts)
+    served = remembered or await state.builds.build(
+        (generation, name, *asked),
+        partial(_build, state, told, name, *class_texts),
+        known=state.manifests.knows(name, *asked),
+    )
     if remembered is None:
         state.manifests.put(name, *asked, served=served, generation=generation)
     source = Source.REMEMBERED if remembered else Source.BUILT
@@ -110,7 +116,7 @@ async def _build(
     _refuse_odd_pair(classes)
     known = _hardware(told, classes[0].device_id)
     quorum = state.settings.quorum
-    async with state.pool.connection() as db:
+    async with state.pages.connection() as db:
         members = await fetch_all(db, tuning.workloads_of(name))
         if not members:
             raise Refusal(
@@ -122,7 +128,8 @@ async def _build(
         if known is None:
             known = await fetch_one(db, agents.hardware(classes[0].device_id))
         found = [await _answers(db, keys, each, known, quorum) for each in classes]
-    document = manifests.manifest(name, classes, found, quorum=quorum)
+    serial = members[0].serial
+    document = manifests.manifest(name, classes, found, quorum=quorum, serial=serial)
     return manifests.encode(document, state.signer)
 
 
@@ -187,7 +194,7 @@ async def get_artifact(
     sha256: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")], kind: TargetKind, state: Shared
 ) -> Response:
     """The bytes of a compiled kernel. They never change."""
-    async with state.pool.connection() as db:
+    async with state.pages.connection() as db:
         row = await fetch_one(db, candidates.artifact_body(sha256, kind))
     if row is None:
         raise Refusal(HTTPStatus.NOT_FOUND, "no artifact has this hash; read the manifest again")
@@ -196,12 +203,24 @@ async def get_artifact(
     return Response(row.body, media_type=MEDIA_TYPES[kind], headers=headers)
 
 
-@router.get("/v1/devices")
-async def list_devices(state: Shared) -> DeviceList:
-    """Devices that ran an agent, the latest first."""
-    async with state.pool.connection() as db:
-        rows = await fetch_all(db, agents.devices())
-    return DeviceList(devices=[_device(row) for row in rows])
+@router.get("/v1/devices", response_model=DeviceList)
+async def list_devices(
+    state: Shared,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+) -> Response:
+    """Devices that ran an agent, the latest first. An answer is up to five seconds old."""
+
+    async def make() -> bytes:
+        async with state.pool.connection() as db:
+            rows = await fetch_all(db, agents.devices(limit, offset))
+        found = DeviceList(
+            devices=[_device(row) for row in rows], total=rows[0].total if rows else 0
+        )
+        return found.model_dump_json().encode()
+
+    body = await state.remembered.get(("devices", limit, offset), make)
+    return Response(body, media_type="application/json", headers={"Cache-Control": DEVICES_CACHE})
 
 
 def _entry(row: zoo.EntryRow) -> ZooEntry:
@@ -218,6 +237,8 @@ def _entry(row: zoo.EntryRow) -> ZooEntry:
         artifact=row.sha256,
         evidence=evidence(row),
         reason=row.reason,
+        contenders=row.contenders,
+        final=row.final,
         best_ns=row.best_ns,
         gflops=row.flops / row.best_ns if row.best_ns else None,
     )

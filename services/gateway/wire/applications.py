@@ -32,6 +32,20 @@ class ApplicationRequest(WireModel):
     quota: QuotaWire = QuotaWire()
 
 
+class OriginsChange(WireModel):
+    """What is in both is removed."""
+
+    added: Annotated[list[Origin], Field(max_length=64, default_factory=list)]
+    removed: Annotated[list[Origin], Field(max_length=64, default_factory=list)]
+
+
+class Origins(WireModel):
+    """Of the pages whose agents may measure for the application."""
+
+    name: str
+    origins: list[str]
+
+
 class NewKey(WireModel):
     """`key` is told once and kept by nobody here."""
 

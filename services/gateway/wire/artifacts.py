@@ -24,7 +24,7 @@ class DispatchWire(WireModel):
 
 
 class ArtifactWire(WireModel):
-    """`url` is relative to the gateway's origin. See the ABI in `kernelzoo/domain/artifact.py`."""
+    """`url` is relative to the gateway's address. See the ABI in `kernelzoo/domain/artifact.py`."""
 
     sha256: Sha256
     url: str
@@ -36,6 +36,11 @@ class ArtifactWire(WireModel):
     scratch_bytes: int
     range_extent: int
     dispatches: list[DispatchWire]
+
+    @property
+    def path(self) -> str:
+        """Where a gateway and a bundle have it: made of what is validated, whatever `url` says."""
+        return f"/v1/artifacts/{self.sha256}.{self.kind}"
 
 
 class LayoutWire(WireModel):

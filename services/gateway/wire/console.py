@@ -51,8 +51,11 @@ class Overview(WireModel):
 
 
 class ClassOfDevices(WireModel):
+    """`engines`: the last few that agents of the class ran in, each with its major version."""
+
     device_class: str
     hardware: HardwareWire
+    engines: list[str]
     identities: int
 
 
@@ -82,6 +85,7 @@ class FoundKey(WireModel):
     workload: WorkloadKey
     device_class: str
     hardware: HardwareWire
+    engines: list[str]
     version: int
     state: EntryState
     ballots: int

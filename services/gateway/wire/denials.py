@@ -24,10 +24,20 @@ class FailureNoted(WireModel):
     noted: Literal[True] = True
 
 
-class DenialRequest(WireModel):
-    """Of the operator; `denied` is false to allow an artifact whatever the crowd says."""
+class LostDevice(WireModel):
+    """Of the operator's fleet: a browser of this class was ended at a workload, and why."""
 
-    artifact: Sha256
+    workload: WorkloadKey
+    device_class: ClassText
+    why: Annotated[str, Field(max_length=500, pattern=STORABLE)]
+
+
+class DenialRequest(WireModel):
+    """Of the operator; `denied` is false to allow an artifact whatever the crowd says. Of the hash
+    the first digits do where no other artifact begins with them.
+    """
+
+    artifact: Annotated[str, Field(pattern=r"^[0-9a-f]{8,64}$")]
     device_class: ClassText
     denied: bool
     reason: Annotated[str, Field(min_length=1, max_length=500, pattern=STORABLE)]

@@ -18,10 +18,14 @@ class JobRequest(WireModel):
 
 
 class Job(WireModel):
-    """`space` is the model of GPU for webgpu, '' for wasm.
+    """`space` is the model of GPU for webgpu, '' for wasm. `state`: waiting for its candidates,
+    planned once they are rows, failed with its `detail`, or cancelled.
 
     Counts are over candidates, except `measurements` (accepted, any agent) and `ballots`. `agents`
-    have measured at least one candidate. Times are null until there is one.
+    have measured at least one candidate. `entries` are those of the zoo that classes of this target
+    and space have of the workload, `final` those whose vote nothing contends with any more: a job
+    is done when all of them are, until another device comes. Times are null until there is one.
+    Classes in `skipped_by` are lent nothing of it: each has lost two devices at it in seven days.
     """
 
     job: int
@@ -39,11 +43,17 @@ class Job(WireModel):
     agents: int
     ballots: int
     best_ns: float | None
+    entries: int
+    final: int
+    skipped_by: list[str]
     detail: str
 
 
 class JobList(WireModel):
+    """`total` counts what the limit left out, too."""
+
     jobs: list[Job]
+    total: int
 
 
 class WorkloadSetRequest(WireModel):

@@ -12,13 +12,16 @@ SettingWire = bool | int | str
 
 
 class Trial(WireModel):
-    """`times_ns`: the best sample of each identity; empty for a failure."""
+    """`times_ns`: the best sample of each identity, `relative_times` over that of the reference
+    that ran in turn with it, both ascending; empty for a failure.
+    """
 
     candidate: CandidateId
     config: dict[str, SettingWire]
     requires: list[str]
     outcome: Outcome
     times_ns: list[float]
+    relative_times: list[float]
     compile_ns: int
     measured_at: str
 

@@ -5,6 +5,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from kernelzoo.domain.target import TargetKind
+from services.gateway.wire.attestations import ChallengeWire
 from services.gateway.wire.model import ApplicationName, Feature, Rho, ShortText, WireModel
 
 
@@ -87,10 +88,15 @@ class SessionRequest(WireModel):
 
 
 class SessionResponse(WireModel):
-    """Send `token` as `Authorization: Bearer`. Keep `identity` for the next session."""
+    """Send `token` as `Authorization: Bearer`. Keep `identity` for the next session.
+
+    `attestation`: what the identity may show to speak for classes other than its own, any one of
+    these, to `POST /v1/attestations`; empty where it has, or where nothing is asked for.
+    """
 
     token: str
     expires_in_s: int
     identity: str
     device_id: str
     device_class: str
+    attestation: list[ChallengeWire]

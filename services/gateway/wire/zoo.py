@@ -109,6 +109,9 @@ class Manifest(WireModel):
     """`device_classes` as they were asked for, `missing` the workloads of the set for which no
     kernel has been compiled yet.
 
+    `issued_at` is when it was signed, to the hour. `serial` grows with every kernel that the zoo
+    confirms, retires, denies or allows: a manifest with a lower one is of before.
+
     `signatures` is the last member and signs the bytes of the document without it: all before the
     last `,"signatures":`, and a closing brace. What is behind that is signed by nobody.
     """
@@ -118,12 +121,16 @@ class Manifest(WireModel):
     device_classes: list[str]
     entries: list[ManifestEntry]
     missing: list[WorkloadKey]
+    issued_at: str
+    serial: int
     signatures: list[SignatureWire]
 
 
 class ZooEntry(WireModel):
     """`best_ns` and `gflops`: the median over identities of each one's best sample. `reason`: why
-    this version replaced the one before it, '' where the vote alone says it.
+    this version replaced the one before it, '' where the vote alone says it. `contenders` were
+    measured faster by more than the noise, by too few to say so, and are being measured by more.
+    `final`: a quorum has voted, all that the class can run is measured, and nothing contends.
     """
 
     workload: WorkloadKey
@@ -138,6 +145,8 @@ class ZooEntry(WireModel):
     artifact: str
     evidence: EvidenceWire
     reason: str
+    contenders: list[str]
+    final: bool
     best_ns: float | None
     gflops: float | None
 
@@ -148,7 +157,8 @@ class ZooList(WireModel):
 
 class Device(WireModel):
     """A device that ran an agent, with the engines seen on it and what was probed: the
-    register-only limits of one core and of the whole GPU, null where nothing was.
+    register-only limits of one core and of the whole GPU, null where nothing was. `agents` and
+    `measurements` count all that there ever were, those that were removed since among them.
     """
 
     device_id: str
@@ -166,4 +176,7 @@ class Device(WireModel):
 
 
 class DeviceList(WireModel):
+    """`total` counts what the limit left out, too."""
+
     devices: list[Device]
+    total: int

@@ -1,7 +1,9 @@
 """Comparisons of integers as bounds of affine forms."""
 
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import CompareOp
+from collections.abc import Mapping
+
+from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.kinds import CompareOp, Element
 from services.tuner.ir.nodes import Bound
 
 
@@ -25,3 +27,11 @@ def integer_bounds(op: CompareOp, difference: Affine, *, holds: bool) -> tuple[B
 def below(index: Affine, limit: int) -> Bound:
     """The constant stands on the side of the limit."""
     return Bound(index=Affine(constant=0, terms=index.terms), limit=limit - index.constant)
+
+
+def fits(bound: Bound, ranges: Mapping[str, Range]) -> bool:
+    """Whether both sides are numbers of 32 bits, whatever the variables are: a difference of two
+    that were loaded need not be one."""
+    smallest, largest = Element.I32.range
+    low, high = bound.index.bounds(ranges)
+    return smallest <= min(low, bound.limit) and max(high, bound.limit) <= largest

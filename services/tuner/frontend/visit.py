@@ -5,7 +5,7 @@ branch that it takes may read memory. An index that is no affine form of loop va
 variable of its own (`Let`) around the store.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import repeat
 
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
 )
+from services.tuner.ir.rewrite import statements
 from services.tuner.ir.unsupported import unsupported
 
 _LOOPS = {
@@ -35,6 +36,9 @@ _LOOPS = {
     int(tirx.ForKind.VECTORIZED): LoopKind.VECTOR,
 }
 _SCOPES = {"global": Scope.GLOBAL, "local": Scope.LOCAL, "shared": Scope.WORKGROUP}
+
+Decided = Mapping[Node, bool]
+"""Conditions inside a value that hold, or do not, where its store is being visited."""
 
 
 class Visit:
@@ -81,8 +85,20 @@ class Visit:
     def whole(self) -> Program:
         """The function in a range of one iteration."""
         body = self._block(self._body)
+        self._refuse_changed_names(body)
         outermost = Loop(var="whole", extent=1, kind=LoopKind.RANGE, body=body)
         return Program(parameters=self._parameters, body=outermost)
+
+    def _refuse_changed_names(self, body: Block) -> None:
+        read = self._expressions.read_by_name
+        if not read:
+            return
+        for statement in statements(body):
+            if isinstance(statement, Store) and statement.buffer in read:
+                raise UnsupportedProgram(
+                    f"a variable names a value of buffer {statement.buffer.name}, to which the "
+                    "program stores; load it where it is used, or store elsewhere"
+                )
 
     def _block(self, node: Node) -> Block:
         return self._sequence(list(node.seq) if isinstance(node, tirx.SeqStmt) else [node])
@@ -140,28 +156,40 @@ class Visit:
         var = self._symbols.bind(node.loop_var, node.loop_var.name, extent)
         return Loop(var=var, extent=extent, kind=kind, body=self._block(node.body))
 
-    def _store(self, node: Node, decided: Mapping[Node, bool]) -> Block:
+    def _store(self, node: Node, decided: Decided) -> Block:
         """The store under what it needs; once for each way of the conditions inside its value."""
         draft = self._expressions.start(decided)
         try:
             target = self._expressions.access(node.buffer, node.indices)
             value = self._expressions.stored(node.value, target.buffer.element)
         except Pending as pending:
-            condition = pending.condition
-            then = self._store(node, {**decided, condition: True})
-            otherwise = self._store(node, {**decided, condition: False})
-            return self._branch(condition, then, otherwise, decided)
+            return self._decide(pending.condition, decided, lambda known: self._store(node, known))
         return self._wrapped(draft, (Store(buffer=target.buffer, index=target.index, value=value),))
 
-    def _branch(
-        self, condition: Node, then: Block, otherwise: Block, decided: Mapping[Node, bool]
+    def _decide(
+        self, condition: Node, decided: Decided, visit: Callable[[Decided], Block]
     ) -> Block:
-        draft = self._expressions.start(decided)
+        """What `visit` makes where the condition holds, and what it makes where it does not."""
+        then, otherwise = (visit({**decided, condition: holds}) for holds in (True, False))
+        return self._branch(condition, then, otherwise, decided)
+
+    def _branch(self, condition: Node, then: Block, otherwise: Block, decided: Decided) -> Block:
+        """A condition may itself depend on one that is not decided yet, which goes around it."""
+        try:
+            return self._tested(condition, then, otherwise, decided)
+        except Pending as pending:
+            return self._decide(
+                pending.condition,
+                decided,
+                lambda known: self._branch(condition, then, otherwise, known),
+            )
+
+    def _tested(self, condition: Node, then: Block, otherwise: Block, decided: Decided) -> Block:
         for holds, body, rest in ((True, then, otherwise), (False, otherwise, then)):
+            draft = self._expressions.start(decided)
             bounds = self._expressions.bounds(condition, holds=holds)
             if bounds is not None:
                 return self._wrapped(draft, (If(bounds=bounds, body=body, otherwise=rest),))
-            draft.clear()
         both, left, right = self._expressions.parts(condition)
         inner = self._branch(right, then, otherwise, decided)
         if both:

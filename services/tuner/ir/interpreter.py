@@ -225,7 +225,7 @@ def _value(expression: Expression, machine: _Machine) -> Value:
         case Const(value=value, element=element, lanes=lanes):
             return np.full(lanes, value, _TYPES[element])
         case IndexValue(index=index):
-            return np.full(1, _at(index, machine), np.int32)
+            return np.array([_at(index, machine)], np.int64).astype(np.int32)
         case Load(buffer=buffer, index=index, lanes=lanes):
             held = machine.buffers[buffer.name][_span(buffer, index, lanes, machine)]
             return held.astype(_TYPES[buffer.element.loaded])
@@ -251,7 +251,7 @@ def _value(expression: Expression, machine: _Machine) -> Value:
             chosen, one, other = _values((condition, then, otherwise), machine)
             return _lanes(np.where(chosen != 0, one, other))
         case Cast(value=value, element=element):
-            return _value(value, machine).astype(_TYPES[element])
+            return _converted(_value(value, machine), element)
         case Bitcast(value=value, element=element):
             return _value(value, machine).view(_TYPES[element])
         case Call(function=function, argument=argument):
@@ -259,6 +259,14 @@ def _value(expression: Expression, machine: _Machine) -> Value:
         case SubgroupReduce():
             return _reduced(expression, machine)
     raise unsupported(expression, "the interpreter")
+
+
+def _converted(value: Value, element: Element) -> Value:
+    """A float that is no i32 becomes the nearest one, and NaN becomes 0."""
+    if element is Element.I32 and value.dtype.kind == "f":
+        smallest, largest = Element.I32.range
+        value = np.clip(np.nan_to_num(value.astype(np.float64), nan=0.0), smallest, largest)
+    return value.astype(_TYPES[element])
 
 
 def _call(function: MathFunction, argument: Value) -> Value:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.kinds import LANES, LoopKind, Scope
+from services.tuner.ir.kinds import LANES, Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -18,6 +18,7 @@ from services.tuner.ir.nodes import (
     Block,
     Bound,
     Broadcast,
+    Buffer,
     Const,
     Expression,
     If,
@@ -249,11 +250,16 @@ class _Expansion:
 def _contiguous(loop: Loop, *, gathers: bool) -> tuple[Store, ...]:
     """The loop's stores if four lanes can do them at once, else nothing."""
     stores = tuple(_stores(loop.body))
-    if any(store.index.coefficient(loop.var) != 1 for store in stores):
+    if any(
+        store.index.coefficient(loop.var) != 1 or store.buffer.element is Element.I8
+        for store in stores
+    ):
         return ()
     for store in stores:
         for leaf in leaves(store.value):
             match leaf:
+                case Load(buffer=Buffer(element=Element.I64)):
+                    return ()
                 case Load(index=index) if index.coefficient(loop.var) in (0, 1):
                     continue
                 case Load(buffer=buffer) if gathers and buffer.scope is Scope.LOCAL:

@@ -11,6 +11,7 @@ from services.tuner.passes.inline import has_calls, inline
 from services.tuner.passes.invariant import lift_invariants
 from services.tuner.passes.lift import lift
 from services.tuner.passes.partition import partition
+from services.tuner.passes.predicate import predicate
 from services.tuner.passes.registers import to_registers
 from services.tuner.passes.scalar import scalar
 from services.tuner.passes.switches import PassSwitches
@@ -72,5 +73,5 @@ def run_gpu_passes(program: Program) -> Program:
     program = contract(program)
     program = unswitch(lift(program))
     calls = has_calls(program)
-    program = to_registers(expand(program, gathers=True), gathers=True)
+    program = predicate(to_registers(expand(program, gathers=True), gathers=True))
     return inline(program, fma=True, native=NATIVE) if calls else program

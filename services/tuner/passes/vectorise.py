@@ -8,6 +8,7 @@ from services.tuner.ir.nodes import (
     Allocate,
     Block,
     Bound,
+    Buffer,
     Const,
     If,
     IndexValue,
@@ -91,6 +92,8 @@ def _consecutive(loop: Loop) -> bool:
             return False
         for leaf in leaves(statement.value):
             match leaf:
+                case Load(buffer=Buffer(element=Element.I64)):
+                    return False
                 case Load(index=index) if index.coefficient(loop.var) in (0, 1):
                     continue
                 case IndexValue(index=index) if not index.coefficient(loop.var):

@@ -1,6 +1,6 @@
 """From a buffer and an affine index to an address on the stack and a constant beside it."""
 
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Affine, Range
 from services.tuner.ir.nodes import Buffer, Pointer
 from services.tuner.passes.switches import PassSwitches
 from services.tuner.wasm.frame import Frame
@@ -22,24 +22,32 @@ class Addresses:
         self._switches = switches
         self._pointers: dict[tuple[str, Terms], int] = {}
         self._variables: dict[str, int] = {}
+        self._ranges: dict[str, Range] = {}
         self._read: set[str] = set()
 
-    def bind(self, var: str, index: int) -> None:
+    def bind(self, var: str, index: int, limits: Range) -> None:
         self._variables[var] = index
+        self._ranges[var] = limits
 
     def reads(self, var: str) -> bool:
         """Whether the code written so far reads the variable, not only pointers stepped by it."""
         return var in self._read
 
     def push(self, buffer: Buffer, index: Affine) -> int:
-        """Pushes the address; returns the offset in bytes that the instruction has to add."""
+        """Pushes the address; returns the offset in bytes that the instruction has to add.
+
+        An instruction adds its offset without wrapping. An address that lies below its buffer until
+        the offset is added may lie below 0, so that the offset is added before.
+        """
         base, start = self._bases[buffer.name]
         constant = start + index.constant * buffer.element.size_bytes
         pointer = self._pointers.get((buffer.name, index.terms))
         self._frame.get(base if pointer is None else pointer)
         if pointer is None:
             self._add_terms(index.terms, buffer.element.size_bytes)
-        if self._switches.offset and constant >= 0:
+        moved = Affine(constant=0, terms=index.terms).bounds(self._ranges)[0]
+        reaches_below = start + moved * buffer.element.size_bytes < 0
+        if self._switches.offset and constant >= 0 and not reaches_below:
             return constant
         self._frame.add_constant(constant)
         return 0

@@ -67,7 +67,7 @@ class _Statements:
         """Runs from lo to hi, not at all where they are equal; lo itself counts."""
         frame = self._frame
         low, high = frame.parameter("lo"), frame.parameter("hi")
-        self._addresses.bind(loop.var, low)
+        self._addresses.bind(loop.var, low, (0, loop.extent - 1))
         self._addresses.start(loop.var, loop.pointers, moved=True)
         frame.emit(structured("block"))
         frame.get(low)
@@ -118,7 +118,7 @@ class _Statements:
         """Counts down to 0 unless the body reads the variable."""
         frame = self._frame
         counter = frame.fresh(ValueType.I32)
-        self._addresses.bind(loop.var, counter)
+        self._addresses.bind(loop.var, counter, (0, loop.extent - 1))
         self._addresses.start(loop.var, loop.pointers, moved=False)
         first = frame.position
         frame.emit(i32_const(loop.extent))
@@ -144,7 +144,7 @@ class _Statements:
         local_ = self._frame.fresh(ValueType.I32)
         self._values.push(let.value)
         self._frame.set(local_)
-        self._addresses.bind(let.var, local_)
+        self._addresses.bind(let.var, local_, (let.low, let.high))
         self._addresses.start(let.var, let.pointers, moved=True)
         self._block(let.body)
         self._addresses.leave(let.pointers)

@@ -151,6 +151,8 @@ class Values:
                     raise unsupported(expression, "the wasm printer")
                 self.push(argument)
                 self._frame.emit(made)
+            case _:
+                raise unsupported(expression, "the wasm printer")
 
     def _select(self, node: Select) -> None:
         """Of four lanes, bitselect is three instructions of x86; zero or another value, and a
@@ -163,6 +165,10 @@ class Values:
         self._each(node.then, node.otherwise, node.condition)
         relaxed = node.relaxed and lanes_of(node.then) == WIDE
         self._frame.emit(_RELAXED_SELECT if relaxed else _SELECTS[kind_of(node.then)])
+
+    def _emit(self, *instructions: Instruction) -> None:
+        for instruction in instructions:
+            self._frame.emit(instruction)
 
     def _each(self, *expressions: Expression) -> None:
         for expression in expressions:
@@ -192,20 +198,22 @@ class Values:
         self._frame.emit(_SELECTS[_I32])
 
     def _division(self, node: Binary | Compare) -> None:
-        """Rounds down: the remainder is never negative. The divisor is a positive constant."""
+        """Rounds down: the remainder is never negative. The divisor is a positive constant.
+
+        The instructions round towards zero. Where what they leave is negative, shifting it by 31
+        gives -1, which the quotient is lowered by and which the remainder takes the divisor by.
+        """
         match node.right:
             case Const(value=divisor, element=Element.I32, lanes=1) if divisor > 0:
                 by = i32_const(int(divisor))
             case _:
                 raise unsupported(node, "the wasm printer for a divisor that is not constant")
-        if node.op is BinaryOp.FLOOR_DIV:
-            self.push(node.left)
+        quotient = node.op is BinaryOp.FLOOR_DIV
         self.push(node.left)
-        for part in (by, plain("i32.rem_s"), by, plain("i32.add"), by, plain("i32.rem_s")):
-            self._frame.emit(part)
-        if node.op is BinaryOp.FLOOR_DIV:
-            for part in (plain("i32.sub"), by, plain("i32.div_s")):
-                self._frame.emit(part)
+        self._emit(by, plain("i32.div_s" if quotient else "i32.rem_s"))
+        self.push(node.left)
+        self._emit(by, plain("i32.rem_s"), i32_const(31), plain("i32.shr_s"))
+        self._emit(*(() if quotient else (by, plain("i32.and"))), plain("i32.add"))
 
     def _converted(self, node: Cast | Bitcast, made: Instruction | None) -> None:
         """Where nothing is made the bits stay as they are."""

@@ -1,5 +1,6 @@
 """Statements of the loop IR as WGSL, inside an entry point."""
 
+from services.tuner.ir.decisions import too_many
 from services.tuner.ir.kinds import LoopKind, Scope
 from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
@@ -34,6 +35,7 @@ class Statements:
         self._memory = memory
         self._variables = variables
         self.values = Values(indices, memory)
+        self._together = False
 
     def block(self, block: Block) -> None:
         for statement in block:
@@ -101,14 +103,22 @@ class Statements:
                 with self._writer.block(
                     f"for (var {name} = 0u; {name} < {loop.extent}u; {name}++)"
                 ):
+                    outside, self._together = self._together, self._together or too_many(loop)
                     self.block(loop.body)
+                    self._together = outside
             case _:
                 raise unsupported(loop, f"the WGSL printer for {loop.kind} loops")
 
     def _condition(self, statement: If) -> None:
-        tests = " && ".join(self._indices.bound(bound) for bound in statement.bounds)
-        with self._writer.block(f"if ({tests})"):
+        tests = [self._indices.bound(bound) for bound in statement.bounds]
+        with self._writer.block(f"if ({self._all(tests)})"):
             self.block(statement.body)
         if statement.otherwise:
             with self._writer.block("else"):
                 self.block(statement.otherwise)
+
+    def _all(self, tests: list[str]) -> str:
+        """Each `&&` is a branch of its own: not where there are too many of them."""
+        if self._together and len(tests) > 1:
+            return " & ".join(f"({test})" for test in tests)
+        return " && ".join(tests)

@@ -148,9 +148,11 @@ class Values:
             return f"{op}({left}, {right})"
         match node.right:
             case Const(value=divisor, element=Element.I32, lanes=1) if divisor > 0:
-                rest = f"((({left} % {right}) + {right}) % {right})"
-                down = f"(({left} - {rest}) / {right})"
-                return down if op is BinaryOp.FLOOR_DIV else rest
+                rest = f"({left} % {right})"
+                negative = f"({rest} >> 31u)"
+                if op is BinaryOp.FLOOR_DIV:
+                    return f"(({left} / {right}) + {negative})"
+                return f"({rest} + ({negative} & {right}))"
         raise unsupported(node, "the WGSL printer for a divisor that is not constant")
 
     def _shift(self, node: Binary) -> str:

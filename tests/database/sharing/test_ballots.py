@@ -2,10 +2,12 @@
 
 from fastapi.testclient import TestClient
 
-from tests.database.client import open_agent
+from services.aggregator.publishing import Rule
+from tests.database.client import Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection
-from tests.database.sharing.space import IDS, answer, lent, take, work
+from tests.database.sharing.space import IDS, answer, lent, serve, take, work
 from tests.reports import failure
+from workers.aggregating import tally
 
 
 def expire(db: Connection) -> None:
@@ -45,3 +47,30 @@ def test_who_has_nothing_to_vote_for_is_not_asked(http: TestClient, db: Connecti
         agent.report(lease, [failure(each, "run") for each in lent(lease)])
     expire(db)
     assert agent.lease().status_code == 204
+
+
+def test_a_vote_of_ones_own_agents_is_final_once_what_contends_is_measured_by_a_quorum(
+    http: TestClient, db: Connection
+) -> None:
+    """One agent alone has measured the fastest kernel, and all vote for another."""
+    agents = [open_agent(http) for _ in range(5)]
+    for agent in 3 * agents:
+        work(agent, db)
+    fast, served = IDS[-1], IDS[-2]
+    first = db.execute("SELECT id FROM identity ORDER BY created_at LIMIT 1").fetchall()[0][0]
+    other = "DELETE FROM measurement WHERE candidate_id = %s AND identity_id <> %s"
+    db.execute(other, (fast, first))
+    times = "UPDATE measurement SET relative_time = CASE candidate_id WHEN %s THEN 0.3 ELSE 0.9 END"
+    db.execute(times, (fast,))
+    serve(db, agents[0].device_class, served)
+    for agent in agents:
+        assert agent.vote(WORKLOAD.key, [served]).status_code == 202
+    assert count(http, db, agents[0]) == (served, [fast], False)
+    assert [[lent(lease) for lease in work(agent, db)] for agent in agents] == [[], *[[[fast]]] * 4]
+    assert count(http, db, agents[0]) == (fast, [], True)
+
+
+def count(http: TestClient, db: Connection, agent: Agent) -> tuple[str, list[str], bool]:
+    tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=5, liars=0))
+    (entry,) = http.get("/v1/zoo").json()["entries"]
+    return entry["candidate"], entry["contenders"], entry["final"]

@@ -24,6 +24,43 @@ def test_the_champion_is_lent_once_to_each_identity_even_after_its_share(
     assert roles(db, newcomer[-1])[champion] == "champion"
 
 
+QUORUM = 5
+
+
+def contend(db: Connection, *candidates: str) -> None:
+    db.execute("UPDATE zoo_entry SET contenders = %s", (list(candidates),))
+
+
+def test_what_contends_with_the_champion_is_lent_beside_it_even_after_its_share(
+    http: TestClient, db: Connection
+) -> None:
+    """Until as many as a quorum have reported it, who did its share and who did not."""
+    agents = [open_agent(http) for _ in range(QUORUM + 2)]
+    work(agents[0], db)
+    serve(db, agents[0].device_class, IDS[0])
+    for agent in agents[1:]:
+        work(agent, db)
+    contend(db, IDS[1])
+    asked = [lease for agent in agents for lease in work(agent, db)]
+    assert all(roles(db, lease) == {IDS[1]: "leader"} for lease in asked)
+    assert all(lease["complete"] for lease in asked), "each votes again with more rounds"
+    reported = "SELECT count(DISTINCT identity_id) FROM measurement WHERE candidate_id = %s"
+    assert db.execute(reported, (IDS[1],)).fetchone() == (QUORUM,)
+
+
+def test_a_contender_and_a_champion_are_measured_by_the_same(
+    http: TestClient, db: Connection
+) -> None:
+    """By who has measured neither; the lease is its last, since its share was done before."""
+    first, second = open_agent(http), open_agent(http)
+    work(first, db)
+    work(second, db)
+    serve(db, first.device_class, IDS[2])
+    contend(db, IDS[3])
+    (lease,) = work(second, db)
+    assert roles(db, lease) == {IDS[3]: "leader", IDS[2]: "champion"}
+
+
 def test_a_winner_of_a_similar_device_comes_first_that_of_the_same_device_before_others(
     http: TestClient, db: Connection
 ) -> None:

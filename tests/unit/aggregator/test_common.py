@@ -13,7 +13,7 @@ from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.kinship import families
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import HitLevel
-from services.aggregator.common import ClassTime, CommonKernel, common_kernels
+from services.aggregator.common import ClassTime, CommonKernel, common_kernels, trimmed_mean
 
 
 def on_class(number: int, rho: str = "r1-0", **times: float) -> list[ClassTime]:
@@ -25,21 +25,34 @@ def on_class(number: int, rho: str = "r1-0", **times: float) -> list[ClassTime]:
             candidate_id=candidate_id,
             relative_time=time,
             identities=5,
+            voices=1,
+            operated=True,
         )
         for candidate_id, time in times.items()
     ]
 
 
+def weighing(voices: int, of_class: list[ClassTime]) -> list[ClassTime]:
+    """A class of so many strangers."""
+    return [replace(time, voices=voices, operated=False) for time in of_class]
+
+
 OTHERS = range(2, 7)
 
 
-def best(*times: list[ClassTime]) -> CommonKernel:
-    return common_kernels(time for of_class in times for time in of_class)[0]
+def pooled(
+    *classes: list[ClassTime], liars: float = 0.0, minimum: int = 10
+) -> tuple[CommonKernel, ...]:
+    times = (time for of_class in classes for time in of_class)
+    return common_kernels(times, liars=liars, minimum=minimum)
+
+
+def best(*times: list[ClassTime], liars: float = 0.0) -> CommonKernel:
+    return pooled(*times, liars=liars)[0]
 
 
 def best_by_rho(*times: list[ClassTime]) -> dict[str, str]:
-    pooled = common_kernels(time for of_class in times for time in of_class)
-    return {kernel.group.rho: kernel.candidate_id for kernel in reversed(pooled)}
+    return {kernel.group.rho: kernel.candidate_id for kernel in reversed(pooled(*times))}
 
 
 def test_the_least_mean_slowdown_wins_whatever_the_unit_of_each_class() -> None:
@@ -63,8 +76,7 @@ def of_family(
 
 
 def best_of(family: str, *times: list[ClassTime]) -> CommonKernel:
-    pooled = common_kernels(time for found in times for time in found)
-    return next(kernel for kernel in pooled if kernel.group.family == family)
+    return next(kernel for kernel in pooled(*times) if kernel.group.family == family)
 
 
 def test_a_family_of_one_class_hears_the_wider_one() -> None:
@@ -132,9 +144,36 @@ def test_a_kernel_that_few_classes_measured_is_not_common() -> None:
 def test_classes_of_another_primitive_vector_do_not_speak() -> None:
     first, second = on_class(1, a=1, b=2), on_class(2, "r1-1", a=2, b=1)
     assert best_by_rho(first, second) == {"r1-0": "a", "r1-1": "b"}
-    scopes = {kernel.group.scope for kernel in common_kernels([*first, *second])}
+    scopes = {kernel.group.scope for kernel in pooled(first, second)}
     assert scopes == {HitLevel.COMMON}
 
 
 def test_nothing_comes_of_nothing() -> None:
-    assert common_kernels([]) == ()
+    assert pooled() == ()
+
+
+def test_a_class_weighs_as_many_voices_as_it_has_so_that_inventing_classes_gains_nothing() -> None:
+    honest = weighing(20, on_class(1, a=1, b=1.5))
+    invented = [weighing(1, on_class(number, a=9, b=1)) for number in range(2, 6)]
+    assert best(honest, *invented, liars=0.2).candidate_id == "a"
+    assert best(honest, *invented).candidate_id == "b", "without trimming one may say anything"
+
+
+def test_a_kernel_is_common_where_most_voices_measured_it_whatever_the_number_of_classes() -> None:
+    honest = weighing(20, on_class(1, a=1, b=1.5))
+    invented = [on_class(number, b=1) for number in range(2, 6)]
+    assert best(honest, *invented, liars=0.2).candidate_id == "a"
+
+
+def test_few_voices_of_strangers_serve_nobody_and_are_heard_among_others() -> None:
+    few = weighing(9, on_class(1, a=1, b=2))
+    assert pooled(few) == ()
+    assert pooled(few, weighing(1, on_class(2, a=1, b=2)))[0].candidate_id == "a"
+    assert pooled(few, on_class(2, a=1, b=2))[0].candidate_id == "a"
+
+
+def test_a_trimmed_mean_leaves_weight_out_at_both_ends() -> None:
+    assert trimmed_mean([(1, 1), (2, 1), (9, 2)], 0) == 5.25
+    assert trimmed_mean([(100, 1), (2, 3), (-50, 1)], 0.2) == pytest.approx(2)
+    assert trimmed_mean([(0, 1), (1, 1)], 0.2) == pytest.approx(0.5)
+    assert trimmed_mean([(3, 7)], 0.45) == pytest.approx(3)

@@ -8,11 +8,14 @@ from hypothesis import strategies as st
 
 from kernelzoo.cli.simulate.conduct import CLAIM, DISTURBED, LONGER
 from kernelzoo.domain.trust import PROVEN, RELEASING, recheck_probability
+from services.aggregator.challenge import Preferences, passes
 from services.aggregator.controls import (
     AGREEING,
+    CONTRADICTED_BY,
     FASTER,
     KNOWN_BY,
     SLOWER,
+    Known,
     PeerTime,
     consistent,
     known_time,
@@ -33,7 +36,8 @@ def wronged() -> float:
 
 
 def passing(known: float, most: float = 2.0) -> float:
-    """Probability that a time made up evenly between `CLAIM` and `most` is not off."""
+    """Probability that a time made up evenly between `CLAIM` and `most` is not off, where the class
+    is certain."""
     low, high = max(CLAIM, known * (1 - FASTER)), min(most, known * (1 + SLOWER))
     return max(0.0, high - low) / (most - CLAIM)
 
@@ -75,32 +79,53 @@ def test_a_fifth_of_liars_seldom_makes_up_what_a_class_knows() -> None:
     assert made_up(10) < 1e-4
 
 
+def known(*times: float, network: str | None = None) -> float | None:
+    found = known_time(peers(*times, network=network))
+    return None if found is None else found.relative_time
+
+
 def test_too_few_networks_know_nothing() -> None:
-    assert known_time(peers(0.5, 0.5)) is None
-    assert known_time(peers(0.5, 0.5, 0.5, 0.5, network="one")) is None
-    assert known_time(peers(0.5, 0.5, 0.5)) == 0.5
+    assert known(0.5, 0.5) is None
+    assert known(0.5, 0.5, 0.5, 0.5, network="one") is None
+    assert known(0.5, 0.5, 0.5) == 0.5
 
 
 def test_operated_agents_each_know() -> None:
-    assert known_time(peers(0.5, 0.52, 0.54, network="")) == 0.52
+    assert known(0.5, 0.52, 0.54, network="") == 0.52
 
 
 def test_a_class_that_does_not_agree_knows_nothing() -> None:
-    assert known_time(peers(0.5, 0.8, 1.2)) is None
-    assert known_time(peers(0.5, 0.5, 0.5, 0.5, 1.2)) == 0.5
-    assert known_time(peers(0.5, 0.5, 0.5, 1.1, 1.2)) is None
+    assert known(0.5, 0.8, 1.2) is None
+    assert known(0.5, 0.5, 0.5, 0.5, 1.2) == 0.5
+    assert known(0.5, 0.5, 0.5, 1.1, 1.2) is None
 
 
 def test_slower_is_forgiven_farther_than_faster() -> None:
-    assert not off(0.41, 0.5)
-    assert off(0.39, 0.5)
-    assert not off(0.99, 0.5)
-    assert off(1.01, 0.5)
+    half = Known(relative_time=0.5, certain=True)
+    assert not off(0.41, half)
+    assert off(0.39, half)
+    assert not off(0.99, half)
+    assert off(1.01, half)
+
+
+def test_a_faster_time_is_a_fault_only_where_as_many_agree_as_outweigh_its_own_voice() -> None:
+    """Against three liars, who call a good kernel slow before anybody else has measured it."""
+    assert passes(Preferences(challenger=CONTRADICTED_BY, champion=1), liars=0.2)
+    assert not passes(Preferences(challenger=CONTRADICTED_BY - 1, champion=1), liars=0.2)
+    for times in ([10.0] * (CONTRADICTED_BY - 1), [10.0] * KNOWN_BY):
+        buried = known_time(peers(*times))
+        assert buried is not None
+        assert not off(0.5, buried)
+        assert off(21.0, buried)
+    for sure in (peers(*[1.0] * CONTRADICTED_BY), peers(*[1.0] * KNOWN_BY, network="")):
+        found = known_time(sure)
+        assert found is not None
+        assert off(0.5, found)
 
 
 @given(st.floats(min_value=0.01, max_value=100), st.floats(min_value=0.99, max_value=1.01))
-def test_noise_of_one_percent_never_fails_a_control(known: float, noise: float) -> None:
-    assert not off(known * noise, known)
+def test_noise_of_one_percent_never_fails_a_control(usual: float, noise: float) -> None:
+    assert not off(usual * noise, Known(relative_time=usual, certain=True))
 
 
 def test_a_ballot_may_be_faster_than_a_disturbed_measurement_and_not_than_another() -> None:

@@ -4,7 +4,15 @@ from math import comb
 
 import pytest
 
-from services.aggregator.denial import DENIERS, Denial, Voice, denial, without
+from services.aggregator.denial import (
+    DENIERS,
+    MEASURERS,
+    Denial,
+    Voice,
+    denial,
+    inhabited,
+    without,
+)
 from tests.ballots import ballot, cast
 
 
@@ -53,6 +61,12 @@ def test_a_fifth_of_liars_seldom_denies_a_kernel_that_works() -> None:
 
 def test_a_kernel_that_fails_on_its_class_is_denied_although_the_liars_praise_it() -> None:
     assert denial(voices(20, 5), liars=0.2) is not None
+
+
+def test_a_class_is_known_by_three_networks_or_by_one_agent_of_the_operator() -> None:
+    assert inhabited(MEASURERS, 0)
+    assert inhabited(0, 1)
+    assert not inhabited(MEASURERS - 1, 0)
 
 
 def test_ballots_are_read_as_if_what_is_denied_had_never_run() -> None:

@@ -29,6 +29,7 @@ def device(
     claimed: float,
     *peers: float,
     kind: TargetKind = TargetKind.WASM,
+    operated: tuple[float, ...] = (),
     reference_ns: tuple[float, ...] = (),
     written_gbps: float = 0,
 ) -> Device:
@@ -39,6 +40,7 @@ def device(
         kind=kind,
         claimed=rates(claimed),
         peers=[rates(peer) for peer in peers],
+        operated=[rates(peer) for peer in operated],
         reference_ns=reference_ns,
     )
 
@@ -58,10 +60,32 @@ def test_an_impossible_reference_is_found_as_well() -> None:
     assert impossible(K0, device(68.0), K0_LIMIT_NS, K0_LIMIT_NS / 2)
 
 
-def test_who_claims_a_great_peak_gains_no_more_than_the_spread_of_a_class() -> None:
-    honest = fastest_ns(K0, device(68.0, 68.0, 67.0, 69.0))
-    boaster = fastest_ns(K0, device(1e6, 68.0, 67.0, 69.0))
+OPERATED = (68.0, 67.0, 69.0)
+
+
+def test_where_the_operator_knows_a_class_a_great_claim_gains_no_more_than_its_spread() -> None:
+    kind = TargetKind.WEBGPU
+    honest = fastest_ns(K0, device(68.0, kind=kind, operated=OPERATED))
+    boaster = fastest_ns(K0, device(1e6, 1e6, 1e6, 1e6, kind=kind, operated=OPERATED))
     assert boaster == pytest.approx(honest / SPREAD)
+
+
+def test_where_strangers_alone_know_a_class_a_great_claim_gains_what_any_device_has() -> None:
+    ceiling = fastest_ns(K0, device(CEILING_GFLOPS[TargetKind.WASM]))
+    assert fastest_ns(K0, device(1e6, 68.0, 67.0, 69.0)) == ceiling
+
+
+@given(
+    st.floats(min_value=0, max_value=1e4),
+    st.lists(st.floats(min_value=0, max_value=1e6), max_size=20),
+)
+def test_no_claims_of_strangers_tighten_what_holds_without_them(
+    claimed: float, peers: list[float]
+) -> None:
+    """However many networks claim however little: three that claimed 0.5 quarantined a class."""
+    assert fastest_ns(K0, device(claimed, *peers)) <= fastest_ns(K0, device(claimed))
+    known = fastest_ns(K0, device(claimed, operated=OPERATED))
+    assert fastest_ns(K0, device(claimed, *peers, operated=OPERATED)) <= known * (1 + 1e-9)
 
 
 def test_a_probe_on_a_little_core_does_not_make_honest_times_impossible() -> None:
@@ -73,6 +97,15 @@ def test_a_probe_on_a_little_core_does_not_make_honest_times_impossible() -> Non
 def test_in_an_unknown_class_no_claim_beats_any_device_there_is() -> None:
     ceiling = CEILING_GFLOPS[TargetKind.WASM]
     assert fastest_ns(K0, device(1e9)) == pytest.approx(K0.flops / ceiling / SLACK)
+
+
+def test_who_does_not_know_its_peak_is_bounded_by_its_class_or_by_any_device() -> None:
+    assert fastest_ns(K0, device(0)) == fastest_ns(K0, device(CEILING_GFLOPS[TargetKind.WASM]))
+    assert fastest_ns(K0, device(0, operated=OPERATED)) == fastest_ns(
+        K0, device(68.0 * SPREAD, operated=OPERATED)
+    )
+    unknown = device(68.0, 0, 0, 0, 0, written_gbps=32)
+    assert fastest_ns(K0, unknown) == fastest_ns(K0, device(68.0))
 
 
 def test_dot_products_of_bytes_may_be_four_times_as_fast() -> None:
@@ -112,9 +145,9 @@ def test_a_reference_far_off_its_class_is_implausible(times: float, possible: bo
 
 
 @given(
-    st.floats(min_value=1, max_value=1e4),
-    st.lists(st.floats(min_value=1, max_value=1e4), max_size=7),
-    st.floats(min_value=1, max_value=1e4),
+    st.floats(min_value=1e-300, max_value=1e4),
+    st.lists(st.floats(min_value=0, max_value=1e4), max_size=7),
+    st.floats(min_value=0, max_value=1e4),
 )
 def test_a_greater_claim_never_makes_a_time_impossible(
     claimed: float, peers: list[float], more: float

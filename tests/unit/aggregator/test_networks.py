@@ -13,8 +13,8 @@ def named(*networks: str) -> list[str]:
     return [counted.ballot.identity for counted in capped(ballots)]
 
 
-def test_the_two_oldest_identities_of_a_network_count() -> None:
-    assert named("home", "home", "office", "home", "office", "office") == ["0", "1", "2", "4"]
+def test_the_oldest_identity_of_a_network_counts() -> None:
+    assert named("home", "home", "office", "home", "office", "office") == ["0", "2"]
 
 
 def test_the_operators_agents_count_without_limit() -> None:

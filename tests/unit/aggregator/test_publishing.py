@@ -1,8 +1,11 @@
 """The rule by which the zoo follows the vote: slowly, and never for nothing."""
 
+from dataclasses import replace
+
 import pytest
 
-from kernelzoo.domain.ballot import Ballot
+from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
+from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.domain.zoo import EntryState
 from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, Rule, decide
 from tests.ballots import ballot, cast
@@ -138,3 +141,84 @@ def test_a_champion_that_no_ballot_names_any_more_gives_way() -> None:
 def test_a_champion_that_turns_out_to_be_slow_gives_way_to_the_default() -> None:
     ballots = tuple(ballot(str(n), "slow", "default", time=1.05) for n in range(5))
     assert published(after(ballots, live("slow"))) == ("default", EntryState.CONFIRMED)
+
+
+MINIMUM = Rule(quorum=5, liars=0.2, minimum=10)
+
+
+def strangers(*ballots: Ballot, first: int = 0) -> tuple[CastBallot, ...]:
+    """Each from a network of its own."""
+    return tuple(
+        each
+        for number, one in enumerate(ballots, first)
+        for each in cast(one, network=f"network {number}")
+    )
+
+
+def poisoned(voters: int) -> tuple[CastBallot, ...]:
+    ballots = (ballot(f"liar{n}", "poison", time=0.5) for n in range(voters))
+    return strangers(*ballots)
+
+
+def decided(ballots: tuple[CastBallot, ...], champion: Champion | None = None) -> Decision:
+    return decide(ballots, champion, default_id="default", rule=MINIMUM)
+
+
+def test_few_networks_confirm_nothing_in_a_class_that_they_alone_have_visited() -> None:
+    assert published(decided(poisoned(9))) == ("poison", EntryState.PROVISIONAL)
+    assert published(decided(poisoned(10))) == ("poison", EntryState.CONFIRMED)
+    defended = replace(MINIMUM, defences=ALL_DEFENCES - {Defence.MINIMUM})
+    found = decide(poisoned(5), None, default_id="default", rule=defended)
+    assert published(found) == ("poison", EntryState.CONFIRMED), "what the defence is for"
+
+
+def test_identities_of_few_networks_are_few_networks() -> None:
+    crowded = tuple(
+        replace(each, network=f"network {number % 6}") for number, each in enumerate(poisoned(12))
+    )
+    assert published(decided(crowded)) == ("poison", EntryState.PROVISIONAL)
+
+
+def test_few_networks_confirm_what_another_class_found() -> None:
+    found = decide(
+        poisoned(5),
+        None,
+        default_id="default",
+        rule=MINIMUM,
+        elsewhere=frozenset({"poison"}),
+    )
+    assert published(found) == ("poison", EntryState.CONFIRMED)
+
+
+@pytest.mark.parametrize(("told", "state"), [("poison", "confirmed"), ("default", "provisional")])
+def test_few_networks_confirm_what_the_operators_agents_prefer_too(told: str, state: str) -> None:
+    found = 0.5 if told == "poison" else 1.5
+    own = cast(ballot("own", told), measured={"poison": found, "default": 1.0})
+    assert published(decided((*poisoned(8), *own))) == ("poison", EntryState(state))
+
+
+@pytest.mark.parametrize("before", list(EntryState)[:2])
+def test_what_three_networks_said_first_gives_way_at_once_to_ten_honest_ones(
+    before: EntryState,
+) -> None:
+    """Confirmed was what an earlier rule let three networks confirm."""
+    honest = strangers(
+        *(ballot(f"honest{n}", "fast", "other", time=0.8, step=0.1) for n in range(10)), first=10
+    )
+    told = (BallotLine(candidate_id="poison", relative_time=1.5),)
+    seen = tuple(replace(each, measured=told) for each in honest)
+    found = decided((*poisoned(3), *seen), live("poison", before))
+    assert published(found) == ("fast", EntryState.CONFIRMED)
+
+
+def test_a_confirmed_entry_is_not_replaced_by_few_networks() -> None:
+    assert decided(poisoned(6), live("good")) == Nothing()
+
+
+@pytest.mark.parametrize(("liars", "ballots"), [(0.0, 5), (0.2, 1)])
+def test_ones_own_agents_may_share_a_network(liars: float, ballots: int) -> None:
+    """Devices of one household, where the operator says that nobody lies."""
+    home = tuple(replace(each, network="home") for each in cast(*FIVE))
+    found = decide(home, None, default_id="default", rule=Rule(quorum=1, liars=liars))
+    assert isinstance(found, Publish)
+    assert found.evidence.ballots == ballots

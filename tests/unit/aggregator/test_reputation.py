@@ -29,6 +29,12 @@ def test_valid_leases_are_counted_and_one_failure_ends_the_count() -> None:
     assert (failed.verdict, failed.withdraws) == (Verdict.QUARANTINED, True)
 
 
+def test_an_impossible_time_ends_the_count_and_withdraws_nothing() -> None:
+    failed = after(Finding.VALID, Finding.IMPOSSIBLE)
+    assert failed.record == Record(valid_in_row=0, failed=True)
+    assert (failed.verdict, failed.withdraws) == (Verdict.QUARANTINED, False)
+
+
 def test_a_lease_answered_in_part_proves_nothing_and_costs_nothing() -> None:
     assert after(Finding.VALID, Finding.OPEN).record.valid_in_row == 1
     assert after(Finding.OPEN).verdict is Verdict.VERIFIED

@@ -58,13 +58,13 @@ def test_a_missed_claim_is_no_error_and_a_missing_browser_is_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.argv", ["bench"])
-    run(parser("ends well"), lambda _: REPORT)
+    run(parser("ends well"), lambda _: REPORT, tiny=())
 
     def unable(_: Namespace) -> Report:
         raise CannotMeasure("there is no browser")
 
     with pytest.raises(SystemExit, match="cannot measure: there is no browser"):
-        run(parser("does not"), unable)
+        run(parser("does not"), unable, tiny=())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -82,5 +82,5 @@ def test_a_benchmark_that_is_told_to_end_cleans_up_first(
             cleaned.append("the stack")
 
     with pytest.raises(SystemExit, match="interrupted"):
-        run(parser("is ended"), stopped)
+        run(parser("is ended"), stopped, tiny=())
     assert cleaned == ["the stack"]

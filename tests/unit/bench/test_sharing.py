@@ -23,13 +23,16 @@ def reported(after_s: float, candidate: str, by: int) -> ReportedRow:
     )
 
 
-def version(after_s: float, candidate: str, state: str = "retired", ballots: int = 2) -> VersionRow:
+def version(
+    after_s: float, candidate: str, state: str = "retired", *, served: bool = True
+) -> VersionRow:
     return VersionRow(
         workload_key="matmul:f32:m2k3n4",
         version=1,
         candidate_id=candidate,
         state=state,
-        ballots=ballots,
+        ballots=2,
+        served=served,
         published_at=BEGUN + timedelta(seconds=after_s),
     )
 
@@ -45,7 +48,7 @@ REPORTED = [
 
 
 def found(*versions: VersionRow, cover: int = 1) -> Finish:
-    return finish(REPORTED, versions, SLOWDOWNS, cover=cover, quorum=2)
+    return finish(REPORTED, versions, SLOWDOWNS, cover=cover)
 
 
 def test_a_winner_that_stands_counts_from_its_first_version_that_is_good_enough() -> None:
@@ -66,8 +69,8 @@ def test_one_that_is_found_before_all_is_measured_was_luck() -> None:
     assert (twice.covered_s, twice.won_s) == (6, 6)
 
 
-def test_what_never_had_a_quorum_was_not_confirmed() -> None:
-    assert found(version(1, "best", state="provisional", ballots=1)).won_s is None
+def test_what_no_page_was_given_was_not_confirmed() -> None:
+    assert found(version(1, "best", state="provisional", served=False)).won_s is None
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,11 @@ def test_a_workload_is_written_as_a_shape_or_as_a_key(operator: str, shape: str 
         ("matmul", "384x768x1.5", "'1.5' .* is not a whole number"),
         ("matmul", "384x768", "matmul takes 3 extents"),
         ("matmul", "65536x65536x65536", "bytes; at most"),
-        ("conv9d", "1x2x3", "'conv9d' is unknown; use one of matmul, batch_matmul"),
+        (
+            "conv9d",
+            "1x2x3",
+            "'conv9d' is unknown, did you mean conv2d; use one of matmul",
+        ),
         ("matmul", None, "'matmul' lacks a shape; write `matmul 384x768x768`"),
         ("matmul:f32:m0", None, "matmul takes 3 extents"),
     ],

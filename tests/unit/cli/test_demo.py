@@ -1,11 +1,21 @@
 """When the demo fails, at which step, and what it says then."""
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from kernelzoo.cli.demo.command import LAST_STAGE
 from kernelzoo.cli.demo.display import _speed_up, shared_work, summary
-from kernelzoo.cli.demo.page import PageFailed, PageResult, accept, console_picture
+from kernelzoo.cli.demo.page import (
+    FrameworkResult,
+    PageFailed,
+    PageResult,
+    accept,
+    console_picture,
+)
 from kernelzoo.cli.demo.steps import (
     COMPILE,
     MEASURE,
@@ -44,6 +54,9 @@ def _job(**changes: object) -> Job:
         "agents": 2,
         "ballots": 1,
         "best_ns": 1e7,
+        "entries": 0,
+        "final": 0,
+        "skipped_by": [],
         "detail": "",
     }
     return Job.model_validate(values | changes)
@@ -125,16 +138,33 @@ def test_a_page_must_get_a_hit_with_right_output() -> None:
         accept(_result(correct=False, max_error=0.5))
 
 
-def _text_of_summary(first_timed_ms: float) -> str:
+def _text_of_summary(*results: PageResult, first_timed_ms: float = 900, job: Job) -> str:
     agent = AgentStatus(agent="agent-1", state="idle", first_timed_ms=first_timed_ms)
     fleet = FleetStatus(url="http://h", agents=(agent,))
-    sight = Sight(job=_job(), fleet=fleet, winners=(), elapsed_s=1)
-    return " ".join(str(cell) for cell in summary(sight, _result()).columns[1].cells)
+    sight = Sight(job=job, fleet=fleet, winners=(), elapsed_s=1)
+    last = replace(sight, job=job.model_copy(update={"workload": LAST_STAGE.key}))
+    console = Console(width=72)
+    with console.capture() as told:
+        console.print(summary([sight, last][: len(results)], results))
+    return told.get()
 
 
 def test_a_late_first_candidate_is_told_and_does_not_fail_the_demo() -> None:
-    assert "1600 ms after its page opened, missed 1500 ms" in _text_of_summary(1600)
-    assert "missed" not in _text_of_summary(900)
+    late = _text_of_summary(_result(), first_timed_ms=1600, job=_job())
+    assert "1600 ms after its page opened, missed 1500 ms" in late
+    assert "missed" not in _text_of_summary(_result(), job=_job())
+
+
+def test_the_summary_fits_a_terminal_and_names_what_the_zoo_wins_over_each_framework() -> None:
+    runtime = FrameworkResult(name="onnxruntime-web 1.30.0", gflops=20, speedup=2.25, difference=0)
+    told = _text_of_summary(_result(frameworks=(runtime,)), _result(same_kernel=True), job=_job())
+    lines = told.splitlines()
+    assert max(map(len, lines)) <= 72
+    assert LAST_STAGE.key.split(":")[2] in told
+    assert any(line.split()[:2] == ["onnxruntime-web", "1.30.0"] for line in lines)
+    name, gain = next((one, two) for one, two in pairwise(lines) if "onnxruntime-web" in one)
+    assert name.split()[-3:] == ["20.0", "GFLOP/s", "–"]
+    assert gain.split() == ["zoo", "over", "it", "2.25×", "–"]
 
 
 def test_only_a_demos_own_directory_is_emptied(tmp_path: Path) -> None:
@@ -162,6 +192,7 @@ def test_the_consoles_picture_goes_beside_the_pages() -> None:
 @pytest.mark.parametrize(
     ("job", "sentence"),
     [
+        (_job(state="cancelled"), "was cancelled; `kernelzoo tune"),
         (_job(detail="no device"), "has stopped: no device"),
         (_job(compiled=0, candidates=0), "read the log of the compile worker"),
         (_job(measurements=0), "open http://h/agent in a browser"),
@@ -170,14 +201,14 @@ def test_the_consoles_picture_goes_beside_the_pages() -> None:
     ],
 )
 def test_an_idle_job_says_what_it_waits_for(job: Job, sentence: str) -> None:
-    assert sentence in why_waiting(job, "http://h")
+    assert sentence in why_waiting(job, (), "http://h")
 
 
-def test_a_speed_up_of_the_default_over_itself_is_called_noise() -> None:
-    assert _speed_up(_result(speedup=0.99, same_kernel=True)).startswith("0.99×, noise")
+def test_a_speed_up_of_the_default_over_itself_is_said_to_be_of_one_kernel() -> None:
+    assert _speed_up(_result(speedup=0.99, same_kernel=True)) == "0.99× (same)"
     assert _speed_up(_result(speedup=1.3)) == "1.30×"
 
 
 def test_the_limit_is_named_after_what_the_target_runs_on() -> None:
-    sight = Sight(job=_job(kind=TargetKind.WEBGPU), fleet=None, winners=(), elapsed_s=1)
-    assert "share of the GPU's limit" in summary(sight, _result()).columns[0].cells
+    told = _text_of_summary(_result(), job=_job(kind=TargetKind.WEBGPU))
+    assert "of the GPU's limit" in told

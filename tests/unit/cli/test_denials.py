@@ -1,8 +1,11 @@
 """What the command line says of decisions, before it asks a gateway."""
 
+import pytest
 from typer.testing import CliRunner
 
+from kernelzoo.cli.denials import one_named
 from kernelzoo.cli.zoo import app
+from kernelzoo.errors import InvalidInput
 
 CLASS = "0123456789abcdef:r1-0:wasm+simd128"
 
@@ -17,3 +20,12 @@ def test_what_is_no_artifact_is_refused_with_where_to_find_one() -> None:
     result = CliRunner().invoke(app, ["deny", "abc", CLASS, "--url", "http://127.0.0.1:1"])
     assert result.exit_code != 0
     assert "zoo show" in str(result.exception or result.output)
+
+
+def test_a_name_may_be_cut_short_where_it_names_one_and_is_refused_where_several() -> None:
+    names = (CLASS, "0123ffff:r1-0:wasm", "9999:r1-0:wasm")
+    assert one_named("99", names) == "9999:r1-0:wasm"
+    assert one_named(CLASS, (CLASS, f"{CLASS}+threads")) == CLASS
+    assert one_named("unknown", names) == "unknown"
+    with pytest.raises(InvalidInput, match=r"0123 may be .* or .*; write more"):
+        one_named("0123", names)

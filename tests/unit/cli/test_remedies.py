@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelzoo.cli.app import main
 from kernelzoo.cli.demo.examples import served_examples
 from kernelzoo.cli.gateway_client import GatewayClient
 from kernelzoo.cli.reach import reach
@@ -54,3 +55,22 @@ def test_another_server_is_no_gateway(somebody: str) -> None:
         pytest.raises(InvalidInput, match=r"status 404.* whether a kernelzoo gateway listens"),
     ):
         gateway.entries()
+
+
+@pytest.mark.parametrize("options", [("--output", "file/out"), ("-o", "file/out")])
+def test_a_place_that_cannot_be_written_is_a_sentence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["kernelzoo", "compile", "matmul", "8x8x8", *options])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert said == (
+        "kernelzoo: file/out: Not a directory; name another place with --state or --output"
+    )

@@ -5,8 +5,8 @@ from statistics import fmean, median
 
 from kernelzoo.cli.simulate.condition import FALL, UNALIKE, Condition, condition
 from kernelzoo.cli.simulate.conduct import honest_timing
-from kernelzoo.cli.simulate.members import members_of, session_of
-from kernelzoo.cli.simulate.scenario import FAMILY, Attack, Scenario
+from kernelzoo.cli.simulate.members import members_of, phases_of, raiders_of, session_of
+from kernelzoo.cli.simulate.scenario import FAMILY, INVENTED, Attack, Scenario
 from kernelzoo.cli.simulate.world import World
 
 MEMBERS = [condition(1, f"collude-20-0/0/{place}") for place in range(400)]
@@ -66,3 +66,48 @@ def test_relatives_tell_one_architecture_and_are_classes_of_their_own() -> None:
     told = [session_of(member).hardware for member in members_of(scenario)]
     assert len({each.cpu_architecture for each in told}) == 2
     assert len({(each.cpu_architecture, each.logical_cores) for each in told}) == FAMILY + 1
+
+
+def scenario(attack: Attack) -> Scenario:
+    return Scenario(
+        attack=attack, liars=0.2, classes=FAMILY + 1, identities=10, workloads=(), seed=1
+    )
+
+
+def networks(addresses: list[str]) -> set[str]:
+    return {address.rpartition(".")[0] for address in addresses}
+
+
+def test_the_same_few_networks_lie_in_every_class_and_no_honest_visitor_shares_one() -> None:
+    members = members_of(scenario(Attack.MINT))
+    liars = [member for member in members if member.lies]
+    honest = [member for member in members if not member.lies]
+    assert len(networks([member.address for member in liars])) == 2
+    assert len({member.identity for member in liars}) == 10, "five of each network"
+    assert len(liars) == 10 * (FAMILY + 1), "and all of them in each class"
+    lying, own = (networks([member.address for member in each]) for each in (liars, honest))
+    assert not lying & own
+    assert len(own) == len(honest)
+
+
+def test_who_comes_first_comes_before_anybody_honest() -> None:
+    first, then = phases_of(scenario(Attack.COLD))
+    assert {member.lies for member in first} == {True}
+    assert {member.lies for member in then} == {False}
+    assert len(phases_of(scenario(Attack.MINT))) == 1
+
+
+def test_invented_classes_tell_the_architecture_of_a_family_and_are_nobodys() -> None:
+    members = members_of(scenario(Attack.INVENT))
+    invented = {member.hardware for member in members if member.invented}
+    real = {member.hardware for member in members if not member.invented}
+    assert len(invented) == 2 * INVENTED
+    assert {each.cpu_architecture for each in invented} == {each.cpu_architecture for each in real}
+    assert not invented & real
+    assert all(member.invented or not member.lies for member in members)
+
+
+def test_raiders_visit_every_class_of_honest_visitors() -> None:
+    raiders = raiders_of(scenario(Attack.DENY))
+    honest = [m for m in members_of(scenario(Attack.DENY)) if not m.lies]
+    assert {member.device for member in raiders} == {member.device for member in honest}

@@ -4,6 +4,7 @@ import os
 import socket
 import stat
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import psutil
 import pytest
 
 from kernelzoo.cli.stack import postgres
+from kernelzoo.cli.stack.child import await_end, spawn
 from kernelzoo.cli.stack.keys import read_or_make_keys
 from kernelzoo.cli.stack.place import Place
 from kernelzoo.cli.stack.ports import free_port, listening_port
+from kernelzoo.cli.stack.process import ProcessSpec, Tier
 from kernelzoo.cli.stack.record import (
     ProcessMark,
     StackRecord,
@@ -24,6 +27,7 @@ from kernelzoo.cli.stack.record import (
     take_lock,
     write_record,
 )
+from kernelzoo.cli.stack.supervisor import end_leftovers
 from kernelzoo.errors import StackError
 
 
@@ -45,6 +49,46 @@ def test_keys_are_made_once_and_only_their_owner_reads_them(place: Place) -> Non
     for file in place.keys.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(place.keys.stat().st_mode) == 0o700
+
+
+def test_others_cannot_look_into_the_state_and_only_its_owner_reads_logs(place: Place) -> None:
+    """Root's PostgreSQL is a user of its own, and passes through."""
+    place.root.chmod(0o755)
+    place.make()
+    alone = 0o711 if os.geteuid() == 0 else 0o700
+    assert stat.S_IMODE(place.root.stat().st_mode) == alone
+    log = place.log("service")
+    log.write_text("of an earlier version\n")
+    log.chmod(0o644)
+    spec = ProcessSpec(
+        name="service", tier=Tier.SERVICE, command=("true",), env=(), log=log, grace_s=1
+    )
+    await_end(spawn(spec))
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_a_state_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StackError, match=r"file/state cannot be written: .* with --state DIR"):
+        Place.at(tmp_path / "file" / "state").make()
+
+
+def test_what_a_killed_supervisor_left_is_ended_before_its_port_is_asked_for(place: Place) -> None:
+    listen = "import socket, time; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen();"
+    listen += "print(s.getsockname()[1], flush=True); time.sleep(60)"
+    left = subprocess.Popen((sys.executable, "-c", listen), stdout=subprocess.PIPE, text=True)
+    assert left.stdout is not None
+    port = int(left.stdout.readline())
+    mark = ProcessMark.of("gateway", left.pid)
+    dead = ProcessMark(name="supervisor", pid=left.pid, created_s=0.0)
+    assert mark is not None
+    write_record(place, StackRecord(url="http://127.0.0.1", supervisor=dead, processes=(mark,)))
+    with pytest.raises(StackError, match="in use"):
+        listening_port("127.0.0.1", port)
+    assert end_leftovers(place) == 1
+    assert listening_port("127.0.0.1", port) == port
+    left.wait(5)
+    left.stdout.close()
 
 
 def test_a_taken_port_is_refused_with_the_remedy() -> None:

@@ -25,7 +25,10 @@ def test_every_periodic_job_is_a_task_on_a_queue_that_is_served(app: Celery) -> 
     schedule = app.conf.beat_schedule
     assert set(schedule) == {
         job.name
-        for job in (jobs.ring(), jobs.order_spaces(), jobs.pool_winners(), jobs.train_model())
+        for job in (
+            *(jobs.ring(), jobs.order_spaces(), jobs.pool_winners()),
+            *(jobs.train_model(), jobs.remove_old()),
+        )
     }
     for name, entry in schedule.items():
         assert entry["task"] in app.tasks, name

@@ -99,6 +99,7 @@ def test_shapes_follow_from_extents_and_attributes(
         ("conv2d:f32:b1h4w4c1o1r2q3s1p3", "p=3 of conv2d must be smaller than its window, 3"),
         ("gelu:f32:n67108865", "n=67108865 of gelu is out of range; it must be from 1 to 67108864"),
         ("max_pool2d:f32:b1h4w4c1r9q9s1p70000", "p=70000 of max_pool2d is out of range"),
+        ("avg_pool2d:f32:b1h600w600c1r512q513s1p0", "sums 262656 terms .*; at most 262144 are"),
         ("matmul:i8:m4k4n4", "dtype 'i8' is unknown; use one of f32, f16"),
         ("matmul:f32:m4k4n4:constant=a", "gains nothing from constant 'a'; write constant=b"),
         ("matmul:f32:m4k4n4:constant=b+b", "gains nothing from constant 'b.b'; write constant=b"),

@@ -32,6 +32,7 @@ def new(place: int) -> ProspectRow:
         known_by=0,
         relative_time=None,
         champion=False,
+        contender=False,
         similar=None,
     )
 

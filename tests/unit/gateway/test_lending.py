@@ -179,8 +179,28 @@ def test_a_control_is_any_whose_time_enough_others_know() -> None:
     assert all(len(each.items) == 8 for each in plans if each)
 
 
-def test_what_too_few_know_is_no_control() -> None:
-    space = [*(measured(place, KNOWN_BY - 1) for place in range(10)), *SPACE[10:]]
+def test_what_no_more_than_cover_a_kernel_called_slow_is_measured_again_in_a_controls_place() -> (
+    None
+):
+    """Of twenty the first twelve are slow, which is what one of two liars may have said."""
+    space = [measured(place, KNOWN_BY - 1) for place in range(20)]
+    always = replace(STRANGERS, recheck=1)
+    plans = [plan(space, always, Random(seed)) for seed in range(200)]
+    drawn = {name for each in plans if each for name in names(each, Role.CONTROL)}
+    assert drawn == {f"k{place:02}" for place in range(20 - LEADERS)}
+
+
+def test_a_quarter_of_the_controls_are_known_to_enough_where_others_are_called_slow() -> None:
+    slow = [measured(place, KNOWN_BY - 1) for place in range(12)]
+    space = [*slow, *(measured(place, KNOWN_BY) for place in range(12, 20))]
+    always = replace(STRANGERS, recheck=1)
+    plans = [plan(space, always, Random(seed)) for seed in range(400)]
+    drawn = [name for each in plans if each for name in names(each, Role.CONTROL)]
+    assert 60 < sum(name >= "k12" for name in drawn) < 140
+
+
+def test_what_one_alone_called_slow_is_no_control() -> None:
+    space = [*(measured(place, 1) for place in range(10)), *SPACE[10:]]
     assert names(planned(space, replace(STRANGERS, recheck=1)), Role.CONTROL) == []
 
 

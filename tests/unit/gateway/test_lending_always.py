@@ -23,6 +23,7 @@ prospects = st.lists(
         known_by=st.integers(0, 5),
         relative_time=st.none() | st.floats(0.1, 3),
         champion=st.booleans(),
+        contender=st.booleans(),
         similar=st.sampled_from([None, 0, 1]),
     ),
     unique_by=lambda p: p.candidate_id,
@@ -58,7 +59,7 @@ def test_a_plan_lends_what_can_be_lent_once_within_the_limit_and_closes_when_not
         assert not row.held
         assert not row.mine or role is Role.CONTROL
         assert role is not Role.CHAMPION or row.champion
-        assert role is not Role.CONTROL or row.known_by >= KNOWN_BY
+        assert role is not Role.CONTROL or row.known_by >= min(terms.cover, KNOWN_BY)
     assert not (found.closing and found.unmeasured)
     if found.closing and not terms.closed:
         after = [row for row in space if not row.mine and row.candidate_id not in lent]

@@ -76,6 +76,7 @@ class Crowd:
             known_by=len(by - {agent}),
             relative_time=0.5 + place / 100 if by else None,
             champion=False,
+            contender=False,
             similar=None,
         )
 

@@ -65,7 +65,8 @@ def test_an_alert_has_a_case_in_which_it_fires(name: str) -> None:
 @pytest.mark.parametrize("name", ALERTS)
 def test_an_alert_leads_to_its_section_of_the_runbook(name: str) -> None:
     annotations = ALERTS[name]["annotations"]
-    assert annotations["runbook_url"] == f"docs/runbook.md#{name.lower()}"
+    address = "{{ $externalLabels.kernelzoo }}/runbook#" + name.lower()
+    assert annotations["runbook_url"] == address
     section = re.search(rf"^## {name}\n\n(.+?)(?=^## |\Z)", RUNBOOK, re.MULTILINE | re.DOTALL)
     assert section is not None, "docs/runbook.md has no section of its name"
     assert len(section[1]) > 120, "a section says what it means and what to do"

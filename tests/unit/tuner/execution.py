@@ -146,9 +146,15 @@ def execute(
     return np.array(bytes_[at:end]).view(NUMPY[output.dtype]).reshape(output.shape)
 
 
-def run_program(made: CompiledProgram, inputs: list[NDArray[np.generic]], elements: int) -> Floats:
-    """The last parameter, float32, after a run over the whole range."""
-    sizes = [array.nbytes for array in inputs] + [4 * elements, made.scratch_bytes]
+def run_program(
+    made: CompiledProgram,
+    inputs: list[NDArray[np.generic]],
+    elements: int,
+    dtype: type[np.generic] = np.float32,
+) -> Any:
+    """The last parameter, of that dtype, after a run over the whole range."""
+    size_bytes = np.dtype(dtype).itemsize * elements
+    sizes = [array.nbytes for array in inputs] + [size_bytes, made.scratch_bytes]
     starts, end = [], ALIGNMENT_BYTES
     for size in sizes:
         starts.append(end)
@@ -158,8 +164,8 @@ def run_program(made: CompiledProgram, inputs: list[NDArray[np.generic]], elemen
     for start, array in zip(starts, inputs, strict=False):
         kernel.place(start, array)
     kernel.run(*(starts if made.scratch_bytes else starts[:-1]), 0, made.range_extent)
-    at = starts[-2] // 4
-    return np.array(kernel.values[at : at + elements])
+    at = starts[-2]
+    return np.array(kernel.values.view(np.uint8)[at : at + size_bytes]).view(dtype)
 
 
 def execute_program(

@@ -1,6 +1,7 @@
 """Runs WGSL kernels on Mesa's llvmpipe, through wgpu and naga, as a page runs them."""
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.workload import Role
-from tests.unit.tuner.execution import NUMPY, Floats
+from tests.unit.tuner.execution import NUMPY, Floats, Values
 
 LLVMPIPE = sorted(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json"))
 SLICE_STEP_BYTES = 256
@@ -51,7 +52,12 @@ def padded(size_bytes: int) -> int:
 
 
 def execute_gpu(artifact: Artifact, inputs: list[Floats], slices: int = 1) -> Floats:
-    """The output, each dispatch in so many slices; output and scratch start as NaN."""
+    """The output as f32, each dispatch in so many slices; output and scratch start as NaN."""
+    return execute_on_gpu(artifact, inputs, slices).astype(np.float32)
+
+
+def execute_on_gpu(artifact: Artifact, inputs: Sequence[Values], slices: int = 1) -> Values:
+    """The same as the dtype that the output has."""
     import wgpu
 
     manifest = artifact.manifest
@@ -69,7 +75,7 @@ def execute_gpu(artifact: Artifact, inputs: list[Floats], slices: int = 1) -> Fl
     held = device().queue.read_buffer(buffers[len(manifest.tensors) - 1])
     assert output.role is Role.OUTPUT
     entries = np.frombuffer(held, NUMPY[output.dtype])[: output.elements]
-    return entries.astype(np.float32).reshape(output.shape)
+    return entries.reshape(output.shape)
 
 
 def _run(artifact: Artifact, buffers: list[Device], slices: int) -> None:

@@ -54,6 +54,15 @@ def test_no_number_stays_none_in_four_lanes_and_in_one(name: str) -> None:
         assert np.isnan(output).all()
 
 
+def test_an_index_outside_of_a_table_takes_its_nearest_row() -> None:
+    workload = Workload.parse("gather:f32:m6k5n4")
+    table = np.arange(20, dtype=np.float32).reshape(5, 4)
+    indices = np.array([2, -1, 5, 4, np.iinfo(np.int32).min, np.iinfo(np.int32).max], np.int32)
+    for candidate in lite_space(workload, TargetKind.WASM):
+        output = execute(compile_candidate(candidate), [table, indices.view(np.float32)])
+        assert np.array_equal(output.reshape(6, 4), table[[2, 0, 4, 4, 0, 4]])
+
+
 def test_every_operator_has_an_example() -> None:
     assert {key.split(":")[0].split("+")[0] for key in EXAMPLES} == set(OPERATORS)
 

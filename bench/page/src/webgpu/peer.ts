@@ -2,6 +2,7 @@
 import { OpenDevice } from "../../../../client/src/gpu/device.js";
 import type { Sliced } from "../../../../client/src/gpu/submit.js";
 import { type GpuTimer, gpuTimer } from "../../../../client/src/gpu/timer.js";
+import { TIMER_TOOLS } from "../../../../client/src/gpu/timer-tools.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { Caller, GpuEntrant } from "./entrant.js";
 import { shortWork } from "./limit.js";
@@ -58,7 +59,7 @@ async function timerOf(device: GPUDevice): Promise<GpuTimer> {
   if (kept !== undefined) return kept;
   const open = new OpenDevice(device);
   const { encode } = await shortWork(open);
-  const timer = await gpuTimer(open, encode, TIMER_MS);
+  const timer = await gpuTimer(open, encode, TIMER_MS, TIMER_TOOLS);
   timers.set(device, timer);
   return timer;
 }

@@ -16,6 +16,8 @@ export interface GpuCase {
 }
 
 export interface GpuJob {
+  /** What the candidates were compiled from; handed through. */
+  readonly commit: string;
   /** For all cases together; one that has begun is finished. */
   readonly limitMs: number;
   /** For tuning one case. */
@@ -71,6 +73,7 @@ export interface GpuAdapterFacts {
 }
 
 export interface GpuAnswer {
+  readonly commit: string;
   readonly date: string;
   readonly browser: string;
   readonly adapter: GpuAdapterFacts;

@@ -42,6 +42,7 @@ export async function run(say: (line: string) => void): Promise<GpuAnswer> {
   setOnnxRuntime();
   await setTensorFlow();
   return {
+    commit: job.commit,
     date: new Date().toISOString(),
     browser: navigator.userAgent,
     adapter: factsOf(await requestAdapter()),

@@ -1,25 +1,19 @@
 """The lite space of WebGPU, by the family of an operator. It belongs to a model of GPU."""
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.gpu import GpuModel
+from kernelzoo.domain.gpu import ANY_GPU, SOFTWARE_DRIVER, GpuModel
 from kernelzoo.domain.operators import Family
 from kernelzoo.domain.workload import KEY_DTYPES, Workload
 from services.tuner.halves import has_halves, natively
+from services.tuner.space.gpu.compilable import Config, compiles
 from services.tuner.space.gpu.contractions import contraction_configs
 from services.tuner.space.gpu.entries import entries_configs, square_configs
 from services.tuner.space.gpu.pixels import pixels_configs
 from services.tuner.space.gpu.rows import rows_configs
-from services.tuner.webgpu.contraction import TilesConfig
-from services.tuner.webgpu.entries import EntriesConfig
-from services.tuner.webgpu.pixels import PixelsConfig
-from services.tuner.webgpu.rows import TeamConfig
-from services.tuner.webgpu.transpose import SquareConfig
 from services.tuner.webgpu.windows import contracts
 
 MOST_OF_HALVES = 40
 """Configs, so that the space has at most 80 points."""
-
-Config = TilesConfig | TeamConfig | PixelsConfig | SquareConfig | EntriesConfig
 
 
 def gpu_space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
@@ -27,8 +21,26 @@ def gpu_space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
 
     Constant weights have the space of all others: no kernel wants them in panels.
     """
-    plain = tuple(config.candidate(workload) for config in _configs(workload, gpu))
+    configs = _compilable(_configs(workload, gpu), workload, gpu)
+    plain = tuple(config.candidate(workload) for config in configs)
     return _in_both_ways(plain[:MOST_OF_HALVES]) if has_halves(workload) else plain
+
+
+def _compilable(
+    configs: tuple[Config, ...], workload: Workload, gpu: GpuModel
+) -> tuple[Config, ...]:
+    """Those that the model's driver compiles. The first for any GPU is one that a driver without
+    any GPU compiles too: it is what a device is given while nothing else is known of it."""
+    found = tuple(one for one in configs if compiles(one, workload, gpu.driver))
+    if gpu is not ANY_GPU:
+        return found
+    needs = min((one.requires(workload) for one in found), key=len)
+    first = next(
+        one
+        for one in found
+        if compiles(one, workload, SOFTWARE_DRIVER) and one.requires(workload) == needs
+    )
+    return (first, *(one for one in found if one != first))
 
 
 def _in_both_ways(packed: tuple[Candidate, ...]) -> tuple[Candidate, ...]:

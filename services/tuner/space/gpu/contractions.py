@@ -88,7 +88,7 @@ PROCESSOR_UNROLL = (4, 8)
 PROCESSOR_ROW_TILES = (4, 8, 16)
 PROCESSOR_ROW_GRIDS = (8, 16, 4, 32, 64)
 """The first of each are the best on SwiftShader; through workgroup memory it is ten times slower,
-and takes half a minute to create a pipeline of a body with 1,024 products."""
+and its driver takes a millisecond for each word of it (`SOFTWARE_DRIVER`)."""
 
 
 def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig, ...]:

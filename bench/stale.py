@@ -1,0 +1,115 @@
+"""Which results are older than the code that they measure: `python -m bench.stale`.
+
+A result in JSON carries the commit that it was measured at. It is stale when a commit since then
+changed one of the sources of its benchmark, and of unknown age when it has no commit, or one that
+is not in the history of this checkout. Results that are text alone have none.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.report import CHANGED, REPOSITORY, git
+
+RESULTS = Path(__file__).parent / "results"
+
+_COMPILER = ("services/tuner", "kernelzoo/domain")
+_KERNELS = (*_COMPILER, "client/src/engine", "client/src/timing", "client/src/agent")
+_SERVICES = ("services/gateway", "services/aggregator", "workers", "kernelzoo")
+
+SOURCES: dict[str, tuple[str, ...]] = {
+    "ablation": (*_KERNELS, "bench/page/src"),
+    "acceptance": _SERVICES,
+    "chain": (
+        *("services/gateway/chain.py", "services/aggregator", "kernelzoo/store"),
+        *("services/tuner/cost_model", "bench/chain_worlds.py", "bench/chain_zoo.py"),
+    ),
+    "cold": (*_SERVICES, *_COMPILER, "client/src"),
+    "compile": _COMPILER,
+    "cost_model": ("services/tuner/cost_model", "tests/recorded"),
+    "kernels_wasm": (*_KERNELS, "client/src/probe", "client/src/threads", "bench/page/src"),
+    "kernels_webgpu": (*_KERNELS, "client/src/gpu", "bench/page/src/webgpu", "bench/gpu_job.py"),
+    "manifest": _SERVICES,
+    "misses": _SERVICES,
+    "page_loads": _SERVICES,
+    "primitives": (*_COMPILER, "client/src/engine", "client/bench"),
+    "sharing": _SERVICES,
+    "simulate": _SERVICES,
+    "small_machine": (*_SERVICES, *_COMPILER, "client/src/gpu", "client/src/agent"),
+    "strangers": _SERVICES,
+    "stability": ("client/src/probe", "client/src/device", "services/tuner/microbench"),
+}
+"""By benchmark, what decides its figures; its own module belongs to it, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Age:
+    """`commit`: '' where none is known. `since`: subjects of later commits to what was measured,
+    the latest first."""
+
+    result: str
+    commit: str
+    since: tuple[str, ...]
+
+    @property
+    def stale(self) -> bool:
+        return not self.commit or bool(self.since)
+
+    @property
+    def line(self) -> str:
+        if not self.commit:
+            return f"{self.result}: of unknown commit"
+        if not self.since:
+            return f"{self.result}: current, at {self.commit[:12]}"
+        return (
+            f"{self.result}: commits to its sources since {self.commit[:12]}: "
+            f"{len(self.since)}, the last {self.since[0]}"
+        )
+
+
+def benchmark_of(result: str) -> str:
+    """kernels_webgpu of kernels_webgpu_h200.json. Raises KeyError for a file of no benchmark."""
+    stem = Path(result).stem
+    fitting = [name for name in SOURCES if stem == name or stem.startswith(f"{name}_")]
+    if not fitting:
+        raise KeyError(f"{result} is of no benchmark in bench.stale.SOURCES; add its sources")
+    return max(fitting, key=len)
+
+
+def ages(results: Path = RESULTS) -> Iterator[Age]:
+    """Of every result, by name; the text beside a JSON file is as old as that."""
+    for path in sorted(results.iterdir()):
+        name = benchmark_of(path.name) if path.suffix in (".json", ".txt") else ""
+        if not name or (path.suffix == ".txt" and path.with_suffix(".json").exists()):
+            continue
+        told = json.loads(path.read_text())["machine"] if path.suffix == ".json" else {}
+        commit = told.get("commit") or ""
+        yield _age(path.name, commit, (*SOURCES[name], f"bench/{name}.py"))
+
+
+def _age(result: str, commit: str, sources: tuple[str, ...]) -> Age:
+    """Changes that were not committed when it was measured are unknown."""
+    if not commit or commit.endswith(CHANGED):
+        return Age(result=result, commit="", since=())
+    try:
+        found = git("log", "--format=%h %s", f"{commit}..HEAD", "--", *sources)
+    except subprocess.CalledProcessError:
+        return Age(result=result, commit="", since=())
+    return Age(result=result, commit=commit, since=tuple(found.splitlines()))
+
+
+def main() -> None:
+    if not (REPOSITORY / ".git").exists():
+        sys.exit("results are compared with the history of a git checkout, and this is none")
+    found = [age for age in ages() if age.stale]
+    for age in found:
+        print(age.line)
+    if not found:
+        print("every result is of the code that it measures")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+const byId = (id) => document.getElementById(id);
+
+function element(tag, className, ...children) {
+  const made = document.createElement(tag);
+  made.className = className;
+  made.append(...children);
+  return made;
+}
+
+function row(name, gflops, full, className) {
+  const bar = element("div", `bar ${className}`);
+  bar.style.width = `${(100 * gflops) / full}%`;
+  const figure = `${gflops.toFixed(1)} GFLOP/s`;
+  return element(
+    "div",
+    "row",
+    element("span", "name", name),
+    element("div", "track", bar),
+    element("span", "figure", figure),
+  );
+}
+
+function fact(name, text) {
+  return element("div", "", element("dt", "", name), element("dd", "", text));
+}
+
+const STEPS = {
+  exact: "voted for by devices like this one",
+  device: "voted for in another browser on this device",
+  architecture: "best on devices of this architecture",
+  vendor: "best on devices of this vendor",
+  common: "best on average of all devices",
+  shape: "voted for by devices like this one, for a similar shape",
+  model: "foretold by the cost model; nobody has voted on it yet",
+  default: "the default; nobody has voted on it yet",
+};
+
+const LIMITS = { wasm: "Limit of the core", webgpu: "Limit of the GPU" };
+
+const SAME = ", which is the winner on devices like this one: the difference is noise";
+
+export function showStatus(text) {
+  byId("status").textContent = text;
+}
+
+/** The fastest framework, or the default kernel where no framework was timed. */
+function headline({ frameworks, speedup, same_kernel }) {
+  if (frameworks.length === 0)
+    return [speedup, `the speed of the default kernel${same_kernel ? SAME : ""}`];
+  const best = frameworks.reduce((one, other) => (other.gflops > one.gflops ? other : one));
+  return [best.speedup, `the speed of ${best.name}, the fastest framework here`];
+}
+
+function chart(result) {
+  const { default_gflops, zoo_gflops, limit_gflops, frameworks, backend } = result;
+  const rates = [
+    default_gflops,
+    zoo_gflops,
+    limit_gflops,
+    ...frameworks.map((each) => each.gflops),
+  ];
+  const full = Math.max(...rates);
+  return [
+    ...frameworks.map(({ name, gflops }) => row(name, gflops, full, "")),
+    row("Default kernel", default_gflops, full, ""),
+    row("From the zoo", zoo_gflops, full, "zoo"),
+    row(LIMITS[backend], limit_gflops, full, "limit"),
+  ];
+}
+
+function facts(result) {
+  const votes = `${result.votes} ${result.votes === 1 ? "ballot" : "ballots"}`;
+  const right = result.correct ? "all right" : "wrong";
+  const overDefault = result.same_kernel
+    ? "the same kernel: the default won the vote here"
+    : `${result.speedup.toFixed(2)}×`;
+  const told = [
+    fact("Chosen", STEPS[result.level] ?? result.level),
+    fact("Evidence", result.state === null ? "none yet" : `${result.state}, ${votes}`),
+    fact("Over the default kernel", overDefault),
+    fact("Of the limit", `${((100 * result.zoo_gflops) / result.limit_gflops).toFixed(0)} %`),
+    fact(
+      `${result.checked} entries checked`,
+      `${right}, off by ${result.max_error.toExponential(1)}`,
+    ),
+    fact("Answer of the zoo", `${result.manifestMs.toFixed(1)} ms`),
+  ];
+  if (result.fallback_reason !== null) {
+    told.push(fact("The zoo's kernel did not load", result.fallback_reason));
+  }
+  return told;
+}
+
+export function showResult(result) {
+  const [factor, over] = headline(result);
+  const list = element("dl", "", ...facts(result));
+  byId("results").append(
+    element(
+      "section",
+      "",
+      element("h2", "", element("code", "", result.workload)),
+      element("p", "headline", `${factor.toFixed(2)}×`),
+      element("p", "quiet", over),
+      ...chart(result),
+      list,
+    ),
+  );
+}
+
+export function showError(message) {
+  byId("status").textContent = "";
+  byId("error").textContent = message;
+  byId("error").hidden = false;
+}

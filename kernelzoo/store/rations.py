@@ -1,0 +1,59 @@
+"""How much strangers are lent in a day: each candidate is a measurement to store."""
+
+from dataclasses import dataclass
+
+from kernelzoo.store.query import Query, Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenRow:
+    """Candidates lent today in the network, on the class, and of the workload on the class."""
+
+    network: int
+    device_class: int
+    key: int
+
+
+def taken(network: str, device_class: str, workload_key: str) -> Query[TakenRow]:
+    return Query(
+        sql="""
+            SELECT coalesce(sum(candidates) FILTER (WHERE scope = 'network'), 0)::integer
+                       AS network,
+                   coalesce(sum(candidates) FILTER (WHERE scope = 'class'), 0)::integer
+                       AS device_class,
+                   coalesce(sum(candidates) FILTER (WHERE scope = 'key'), 0)::integer AS key
+            FROM ration
+            WHERE day = (now() AT TIME ZONE 'UTC')::date AND (scope, name) IN (
+                ('network', %(network)s), ('class', %(class)s), ('key', %(key)s))
+        """,
+        parameters={
+            "network": network,
+            "class": device_class,
+            "key": f"{workload_key} {device_class}",
+        },
+        row=TakenRow,
+    )
+
+
+def take(network: str, device_class: str, workload_key: str, candidates: int) -> Statement:
+    """Under the lock of the class, so that only the network's row is anybody else's too."""
+    return Statement(
+        sql="""
+            INSERT INTO ration AS r (day, scope, name, candidates)
+            SELECT (now() AT TIME ZONE 'UTC')::date, asked.scope, asked.name, %(candidates)s
+            FROM (VALUES ('class', %(class)s), ('key', %(key)s), ('network', %(network)s))
+                AS asked (scope, name)
+            ON CONFLICT (day, scope, name) DO UPDATE SET
+                candidates = r.candidates + EXCLUDED.candidates
+        """,
+        parameters={
+            "network": network,
+            "class": device_class,
+            "key": f"{workload_key} {device_class}",
+            "candidates": candidates,
+        },
+    )
+
+
+def forget_earlier_days() -> Statement:
+    return Statement(sql="DELETE FROM ration WHERE day < (now() AT TIME ZONE 'UTC')::date - 1")

@@ -1,0 +1,218 @@
+"""Removes what is old and needed no more. docs/adr/0046 says what that is, and why.
+
+A batch is a range of leases or sessions by their numbers, which grow with time: each statement
+looks at a few hundred rows by their keys, however many there are, and its transaction is short.
+"""
+
+from dataclasses import dataclass
+
+from kernelzoo.store.query import Query, Statement
+
+LEASES = 250
+SESSIONS = 500
+UNUSED_DAYS = 7
+"""After which a session without a lease or ballot is removed, and an identity without anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Numbers above `first` and up to `last`; null where there are none that old."""
+
+    first: int
+    last: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """Of a session that was removed."""
+
+    identity_id: str
+    device_id: str
+    device_class: str
+
+
+def take_turns() -> Statement:
+    """Two workers do not remove at once, until the transaction ends."""
+    return Statement(sql="SELECT pg_advisory_xact_lock(hashtextextended('retention', 4))")
+
+
+def leases_after(first: int, days: int) -> Query[Range]:
+    return Query(
+        sql="""
+            SELECT %(first)s::bigint AS first, max(id) AS last FROM (
+                SELECT id FROM lease
+                WHERE id > %(first)s AND expires_at < now()
+                  AND created_at < now() - make_interval(days => %(days)s)
+                ORDER BY id LIMIT %(limit)s
+            ) old
+        """,
+        parameters={"first": first, "days": days, "limit": LEASES},
+        row=Range,
+    )
+
+
+def remove_ballots(first: int, last: int, days: int, standing: int) -> Statement:
+    """Of the holders of these leases: old ballots that `standing` newer ones of their key outdate,
+    and those whose measurements do not count.
+    """
+    return Statement(
+        sql="""
+            DELETE FROM ballot b
+            USING (
+                SELECT DISTINCT l.identity_id, l.device_class, j.workload_key
+                FROM lease l JOIN tuning_job j ON j.id = l.job_id
+                WHERE l.id > %(first)s AND l.id <= %(last)s
+            ) held
+            WHERE b.identity_id = held.identity_id AND b.device_class = held.device_class
+              AND b.workload_key = held.workload_key AND b.tallied
+              AND b.filed_at < now() - make_interval(days => %(days)s)
+              AND ((
+                SELECT count(*) FROM (
+                    SELECT FROM ballot newer
+                    WHERE newer.workload_key = b.workload_key
+                      AND newer.device_class = b.device_class AND newer.filed_at > b.filed_at
+                    LIMIT %(standing)s) found
+                ) >= %(standing)s
+                OR NOT EXISTS (
+                    SELECT FROM measurement m JOIN candidate c ON c.candidate_id = m.candidate_id
+                    WHERE m.identity_id = b.identity_id AND m.device_class = b.device_class
+                      AND c.workload_key = b.workload_key
+                      AND m.verdict IN ('verified', 'pending')))
+        """,
+        parameters={"first": first, "last": last, "days": days, "standing": standing},
+    )
+
+
+def remove_measurements(first: int, last: int, days: int, standing: int) -> Statement:
+    """Old measurements of these leases, but for those that wait for a verdict, the `standing`
+    latest verified ones of their candidate on their class, and those that a ballot stands on.
+    """
+    return Statement(
+        sql="""
+            DELETE FROM measurement m
+            USING lease l, tuning_job j
+            WHERE l.id > %(first)s AND l.id <= %(last)s AND m.lease_id = l.id AND j.id = l.job_id
+              AND m.verdict <> 'pending'
+              AND m.created_at < now() - make_interval(days => %(days)s)
+              AND NOT (m.verdict = 'verified' AND (
+                EXISTS (
+                    SELECT FROM ballot b
+                    WHERE b.identity_id = m.identity_id AND b.workload_key = j.workload_key
+                      AND b.device_class = m.device_class)
+                OR (
+                    SELECT count(*) FROM (
+                        SELECT FROM measurement newer
+                        WHERE newer.candidate_id = m.candidate_id
+                          AND newer.device_class = m.device_class
+                          AND newer.verdict = 'verified' AND newer.created_at > m.created_at
+                        LIMIT %(standing)s) found
+                ) < %(standing)s))
+        """,
+        parameters={"first": first, "last": last, "days": days, "standing": standing},
+    )
+
+
+def remove_items(first: int, last: int) -> Statement:
+    """Of leases of which no measurement is left."""
+    return Statement(
+        sql="""
+            DELETE FROM lease_item i
+            WHERE i.lease_id > %(first)s AND i.lease_id <= %(last)s
+              AND NOT EXISTS (SELECT FROM measurement m WHERE m.lease_id = i.lease_id)
+        """,
+        parameters={"first": first, "last": last},
+    )
+
+
+def remove_leases(first: int, last: int) -> Statement:
+    """Those that lend nothing any more."""
+    return Statement(
+        sql="""
+            DELETE FROM lease l
+            WHERE l.id > %(first)s AND l.id <= %(last)s
+              AND NOT EXISTS (SELECT FROM lease_item i WHERE i.lease_id = l.id)
+        """,
+        parameters={"first": first, "last": last},
+    )
+
+
+def sessions_after(first: int) -> Query[Range]:
+    return Query(
+        sql="""
+            SELECT %(first)s::bigint AS first, max(id) AS last FROM (
+                SELECT id FROM agent_session
+                WHERE id > %(first)s AND created_at < now() - make_interval(days => %(days)s)
+                ORDER BY id LIMIT %(limit)s
+            ) old
+        """,
+        parameters={"first": first, "days": UNUSED_DAYS, "limit": SESSIONS},
+        row=Range,
+    )
+
+
+def remove_sessions(first: int, last: int) -> Query[Leftover]:
+    """Those that no lease names and no ballot was cast in."""
+    return Query(
+        sql="""
+            DELETE FROM agent_session s
+            WHERE s.id > %(first)s AND s.id <= %(last)s
+              AND NOT EXISTS (
+                SELECT FROM lease l WHERE l.identity_id = s.identity_id AND l.session_id = s.id)
+              AND NOT EXISTS (
+                SELECT FROM ballot b
+                WHERE b.identity_id = s.identity_id AND b.device_class = s.device_class)
+            RETURNING identity_id::text AS identity_id, device_id, device_class
+        """,
+        parameters={"first": first, "last": last},
+        row=Leftover,
+    )
+
+
+def remove_identities(identity_ids: list[str]) -> Statement:
+    """Those of them that have nothing left."""
+    return Statement(
+        sql="""
+            DELETE FROM identity i
+            WHERE i.id = ANY (%(ids)s::uuid[])
+              AND i.created_at < now() - make_interval(days => %(days)s)
+              AND NOT EXISTS (SELECT FROM agent_session s WHERE s.identity_id = i.id)
+              AND NOT EXISTS (SELECT FROM lease l WHERE l.identity_id = i.id)
+              AND NOT EXISTS (SELECT FROM measurement m WHERE m.identity_id = i.id)
+              AND NOT EXISTS (SELECT FROM ballot b WHERE b.identity_id = i.id)
+        """,
+        parameters={"ids": identity_ids, "days": UNUSED_DAYS},
+    )
+
+
+def remove_classes(device_classes: list[str]) -> Statement:
+    """Those of them on which nothing was ever measured: anyone may name classes."""
+    return Statement(
+        sql="""
+            DELETE FROM device_class c
+            WHERE c.device_class = ANY (%(classes)s) AND c.measurements = 0
+              AND NOT EXISTS (SELECT FROM agent_session s WHERE s.device_class = c.device_class)
+              AND NOT EXISTS (SELECT FROM measurement m WHERE m.device_class = c.device_class)
+              AND NOT EXISTS (SELECT FROM zoo_entry e WHERE e.device_class = c.device_class)
+        """,
+        parameters={"classes": device_classes},
+    )
+
+
+def remove_devices(device_ids: list[str]) -> Statement:
+    """Those of them that have no class left."""
+    return Statement(
+        sql="""
+            DELETE FROM device d
+            WHERE d.device_id = ANY (%(ids)s)
+              AND NOT EXISTS (SELECT FROM device_class c WHERE c.device_id = d.device_id)
+              AND NOT EXISTS (SELECT FROM agent_session s WHERE s.device_id = d.device_id)
+        """,
+        parameters={"ids": device_ids},
+    )
+
+
+def remove_erased() -> Statement:
+    """Empty rows of identities that were erased a day ago."""
+    return Statement(
+        sql="DELETE FROM identity WHERE erased_at < now() - interval '1 day'",
+    )

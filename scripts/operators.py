@@ -1,0 +1,97 @@
+"""Writes docs/operators.md from the table of operators: `make generate` runs it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from kernelzoo.domain.operators import EPILOGUES, OPERATORS, EpilogueKind, Operator
+from kernelzoo.domain.workload import Workload
+
+PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
+
+HEAD = """\
+# Operators
+
+Generated from `kernelzoo/domain/operators.py` by `make generate`.
+
+A workload is `operator[+epilogue…]:dtype:extents[:constant=b]`, for example
+`matmul+bias+gelu:f32:m384k768n3072:constant=b`. Extents stand in the operator's order, each a
+letter and a number. Every tensor is dense and row-major in the order of axes given here, so the
+last axis is contiguous: images are NHWC, filters are rows, columns, input channels, output
+channels. `dtype` is that of all tensors that name no other, f32, or on webgpu also f16; sums are
+always computed in f32. `kernel.inputs` has the inputs by these names.
+
+"""
+
+EPILOGUE_HEAD = """
+## Epilogues
+
+Done to every entry before it is stored, in the order of the key; at most four. Contractions and
+`conv2d` take them. What an epilogue reads is one more input, after the operator's own and by the
+epilogue's name; `n` is the output's last axis.
+
+| epilogue | input | entry becomes |
+|---|---|---|
+"""
+
+EPILOGUE_TEXT = {
+    EpilogueKind.COLUMN: ("[n]", "c + {name}[n]"),
+    EpilogueKind.ENTRY: ("the output's shape", "c + {name} at the same place"),
+    EpilogueKind.FACTOR: ("[n]", "c · {name}[n]"),
+    EpilogueKind.SCALAR: ("[1]", "c · {name}[0]"),
+}
+
+CONSTANT = """
+## Constant weights
+
+`:constant=b` says that input `b` stays the same from call to call, as weights do: the zoo may then
+serve a kernel that wants them packed, and the SDK packs them once, when they are written.
+Contractions and `conv2d` take it.
+"""
+
+_INPUT = re.compile(r"\ba\b")
+
+EXTENTS = {
+    "b": 1, "m": 6, "k": 5, "n": 4, "h": 9, "w": 8, "c": 3, "o": 2, "r": 3, "q": 3, "s": 1, "p": 1,
+}  # fmt: skip
+
+
+def page() -> str:
+    return HEAD + "\n".join(_sections()) + EPILOGUE_HEAD + "\n".join(_epilogues()) + "\n" + CONSTANT
+
+
+def _sections() -> Iterator[str]:
+    for family in dict.fromkeys(operator.family for operator in OPERATORS.values()):
+        yield f"## {family.value.capitalize()}\n"
+        yield "| operator | key | inputs | output | an entry of the output |\n|---|---|---|---|---|"
+        for operator in OPERATORS.values():
+            if operator.family is family:
+                yield _row(operator)
+        yield ""
+
+
+def _row(operator: Operator) -> str:
+    extents = tuple(EXTENTS[axis] for axis in operator.axes)
+    key = Workload.of(operator.name, extents).key
+    dtypes = dict(operator.dtypes)
+    inputs = "<br>".join(
+        f"`{name}[{', '.join(axes)}]`{f' {dtypes[name]}' if name in dtypes else ''}"
+        for name, axes in operator.inputs
+    )
+    name, axes = operator.output
+    output = f"`{name}[{', '.join(axes)}]`"
+    return f"| `{operator.name}` | `{key}` | {inputs} | {output} | {operator.definition} |"
+
+
+def _epilogues() -> Iterator[str]:
+    for name, kind in EPILOGUES.items():
+        if kind is EpilogueKind.UNARY:
+            becomes = _INPUT.sub("c", OPERATORS[name].definition)
+            yield f"| `{name}` | none | {becomes} |"
+        else:
+            shape, becomes = EPILOGUE_TEXT[kind]
+            yield f"| `{name}` | `{name}` {shape} | {becomes.format(name=name)} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

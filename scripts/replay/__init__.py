@@ -1,0 +1,1 @@
+"""Kernel replay: which generated kernels differ between two commits (see `__main__`)."""

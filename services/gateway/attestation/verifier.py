@@ -1,0 +1,60 @@
+"""What the ways to attest an identity have in common, and which of them the operator chose."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Protocol
+
+from kernelzoo.errors import InvalidInput
+from kernelzoo.settings import Settings
+from services.gateway.attestation.proof_of_work import ProofOfWork
+from services.gateway.attestation.site_verify import HCAPTCHA_URL, TURNSTILE_URL, SiteVerify
+from services.gateway.tokens import Session
+
+
+class Kind(StrEnum):
+    PROOF_OF_WORK = "proof-of-work"
+    TURNSTILE = "turnstile"
+    HCAPTCHA = "hcaptcha"
+
+
+class Verifier(Protocol):
+    def challenge(self, session: Session) -> str:
+        """What the page needs to answer; '' where it has that from the platform."""
+
+    async def verify(self, session: Session, response: str, address: str) -> bool:
+        """Whether this identity showed it. Raises Refusal (503) where nobody can tell now."""
+
+
+def verifiers(settings: Settings) -> Mapping[Kind, Verifier]:
+    """Those that the operator chose, in its order. Raises InvalidInput for an unknown one, or one
+    without its secret.
+    """
+    names = [name.strip() for name in settings.attestation.split(",") if name.strip()]
+    return {_kind(name): _verifier(_kind(name), settings) for name in names}
+
+
+def _kind(name: str) -> Kind:
+    try:
+        return Kind(name)
+    except ValueError as error:
+        raise InvalidInput(
+            f"KERNELZOO_ATTESTATION names {name[:40]!r}; write some of {', '.join(Kind)}"
+        ) from error
+
+
+def _verifier(kind: Kind, settings: Settings) -> Verifier:
+    match kind:
+        case Kind.PROOF_OF_WORK:
+            secret = settings.token_secret.get_secret_value()
+            return ProofOfWork(secret=secret, bits=settings.proof_of_work_bits)
+        case Kind.TURNSTILE:
+            secret, url = settings.turnstile_secret.get_secret_value(), settings.turnstile_url
+            usual = TURNSTILE_URL
+        case Kind.HCAPTCHA:
+            secret, url = settings.hcaptcha_secret.get_secret_value(), settings.hcaptcha_url
+            usual = HCAPTCHA_URL
+    if not secret:
+        raise InvalidInput(
+            f"KERNELZOO_ATTESTATION names {kind}, which needs KERNELZOO_{kind.upper()}_SECRET"
+        )
+    return SiteVerify(url=url or usual, secret=secret)

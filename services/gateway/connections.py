@@ -1,0 +1,181 @@
+"""How long the gateway waits for a connection, and how many it keeps of one network.
+
+Uvicorn waits for ever: for a request that was half sent, and for an answer that nobody reads. Both
+cost the sender nothing and the gateway a connection, of which there are a limited number.
+"""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum, auto
+from ipaddress import ip_address
+from math import inf
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from services.gateway.proxies import Proxies
+from services.gateway.tokens import prefix
+
+PROBES = (b"/healthz", b"/readyz")
+_LATE = b"The request was not sent in this time."
+LATE = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_LATE), _LATE)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """`head_s`: from a connection, or the first byte of a further request, to the end of its
+    headers. `body_s`: from there to the last byte of the body, of which there may be a mebibyte.
+    `read_s`: how long an answer that was sent may wait to be read.
+    """
+
+    head_s: float = 10.0
+    body_s: float = 30.0
+    read_s: float = 30.0
+
+    def for_(self, waiting: "Waiting") -> float:
+        match waiting:
+            case Waiting.HEAD:
+                return self.head_s
+            case Waiting.BODY:
+                return self.body_s
+            case Waiting.READER:
+                return self.read_s
+            case _:
+                return inf
+
+
+class Waiting(Enum):
+    """What is to come from the other side."""
+
+    NOTHING = auto()
+    HEAD = auto()
+    BODY = auto()
+    READER = auto()
+
+
+class Connections:
+    """Open connections by network. Those of `proxies` are many visitors', and not counted."""
+
+    def __init__(self, per_network: int, proxies: Proxies) -> None:
+        self._per_network = per_network
+        self._proxies = proxies
+        self._open: Counter[str] = Counter()
+
+    def enter(self, peer: str) -> str | None:
+        """The network to `leave` later; None where it has as many as it may."""
+        if self._proxies.peers and peer in self._proxies:
+            return ""
+        network = prefix(ip_address(peer))
+        if self._open[network] >= self._per_network:
+            return None
+        self._open[network] += 1
+        return network
+
+    def leave(self, network: str) -> None:
+        self._open[network] -= 1
+        if self._open[network] <= 0:
+            del self._open[network]
+
+
+class PatientProtocol(HttpToolsProtocol):
+    """HTTP/1.1 with an end to patience."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        open_connections: Connections,
+        patience: Patience,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._open_connections = open_connections
+        self._patience = patience
+        self._network: str | None = None
+        self._waiting = Waiting.HEAD
+        self._armed = Waiting.NOTHING
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._network = self._open_connections.enter(self.client[0]) if self.client else ""
+        if self._network is None:
+            transport.abort()
+            return
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        if self._network:
+            self._open_connections.leave(self._network)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        # Once for all that has come: a request that comes whole costs no timer.
+        self._arm()
+
+    def on_message_begin(self) -> None:
+        self._waiting = Waiting.HEAD
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._waiting = Waiting.BODY
+        # A gateway that has as much to do as it can is alive and ready.
+        self.limit_concurrency = None if self.url in PROBES else self.config.limit_concurrency
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._waiting = Waiting.NOTHING
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._waiting = Waiting.READER
+        self._arm()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._waiting = Waiting.NOTHING
+        self._arm()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """What is left of an answer is still sent, if somebody reads it."""
+        super().timeout_keep_alive_handler()
+        self._waiting = Waiting.READER
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._waiting is self._armed:
+            return
+        self._disarm()
+        self._armed = self._waiting
+        if self._waiting is not Waiting.NOTHING and self.transport is not None:
+            seconds = self._patience.for_(self._waiting)
+            self._timer = self.loop.call_later(seconds, self._late)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._armed = Waiting.NOTHING
+
+    def _late(self) -> None:
+        """Says so to who has begun to ask. Browsers open spare connections and ask nothing."""
+        asked = self.scope is not None
+        answering = self.cycle is not None and self.cycle.response_started
+        if self._waiting is Waiting.READER or answering or not asked:
+            self.transport.abort()
+            return
+        self.transport.write(LATE)
+        self.transport.close()
+        self._waiting = Waiting.READER
+        self._arm()

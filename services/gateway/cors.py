@@ -1,0 +1,100 @@
+"""Which pages of other origins may ask what, and read the answers.
+
+What the zoo serves is for everybody: no cookies are used, and a shared cache keeps one copy for
+all. What an agent says is for pages that were let in: a session has the network of the visitor
+whose browser asks, and its answer a token, so that a page of anybody's would collect both.
+"""
+
+from http import HTTPStatus
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.gateway.problems import problem
+
+AGENTS = ("/v1/sessions", "/v1/leases", "/v1/ballots", "/v1/attestations")
+"""Where agents speak; and whatever lies below."""
+
+MAX_AGE = {"Access-Control-Max-Age": "86400"}
+FOR_ALL = {
+    # Always, not only when an Origin is sent: a shared cache keeps one copy for all.
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": "ETag, Retry-After",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "Timing-Allow-Origin": "*",
+}
+READING = {
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": "Content-Type",
+    **MAX_AGE,
+}
+SPEAKING = {
+    "Access-Control-Allow-Methods": "POST, PUT",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+    **MAX_AGE,
+}
+FOR_NONE = {
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Vary": "Origin",
+}
+
+
+def is_for_agents(path: str) -> bool:
+    return any(path == each or path.startswith(f"{each}/") for each in AGENTS)
+
+
+class Cors:
+    """Answers preflights, and refuses what pages of other origins say as agents with 403."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = headers.get("origin", "")
+        asked = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
+        if not is_for_agents(scope["path"]):
+            given = FOR_ALL | READING if asked else FOR_ALL
+        elif not origin:
+            given = FOR_NONE
+        elif await scope["app"].state.kernelzoo.origins.allows(origin, headers.get("host", "")):
+            let_in = {
+                "Access-Control-Allow-Origin": origin,
+                "Access-Control-Expose-Headers": "Retry-After",
+            }
+            given = FOR_NONE | let_in | (SPEAKING if asked else {})
+        else:
+            await _refuse(origin, scope, receive, _adding(FOR_NONE, send))
+            return
+        if asked:
+            await _answer_preflight(given, send)
+        else:
+            await self._app(scope, receive, _adding(given, send))
+
+
+def _adding(given: dict[str, str], send: Send) -> Send:
+    async def send_with(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(given)
+        await send(message)
+
+    return send_with
+
+
+async def _answer_preflight(given: dict[str, str], send: Send) -> None:
+    headers = [(name.lower().encode(), value.encode()) for name, value in given.items()]
+    await send({"type": "http.response.start", "status": HTTPStatus.NO_CONTENT, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _refuse(origin: str, scope: Scope, receive: Receive, send: Send) -> None:
+    refusal = problem(
+        HTTPStatus.FORBIDDEN,
+        f"pages of {origin[:200]} may not measure for this zoo; the operator lets the pages of an "
+        "application in with `kernelzoo app origins NAME --add ORIGIN`",
+    )
+    await refusal(scope, receive, send)

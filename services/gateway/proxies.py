@@ -1,0 +1,110 @@
+"""Whose word is taken for the address of a visitor: that of proxies which the operator names.
+
+Each proxy appends to X-Forwarded-For the address that it was asked from, so that the last entries
+were written by the operator's proxies, and all before them by whoever asked. Counting from the end,
+as many as there are proxies, finds the visitor whatever else it wrote there.
+"""
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Self
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kernelzoo.errors import InvalidInput
+from services.gateway.problems import problem
+
+_WIDEST = {4: 8, 6: 16}
+"""Prefix of the widest network of proxies: whoever is believed from everywhere can be anybody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxies:
+    """`hops`: how many stand between the visitor and the gateway, the last of them in `peers`."""
+
+    peers: tuple[IPv4Network | IPv6Network, ...]
+    hops: int
+
+    @classmethod
+    def of(cls, trusted: str, hops: int) -> Self:
+        """`trusted`: addresses and CIDRs with commas between them. Raises InvalidInput."""
+        names = [each.strip() for each in trusted.split(",") if each.strip()]
+        return cls(peers=tuple(_network(name) for name in names), hops=hops)
+
+    def __contains__(self, peer: str) -> bool:
+        address = ip_address(peer.partition("%")[0])
+        mapped = getattr(address, "ipv4_mapped", None) or address
+        return any(mapped in network for network in self.peers)
+
+
+def _network(name: str) -> IPv4Network | IPv6Network:
+    if name == "*":
+        raise InvalidInput(
+            "KERNELZOO_TRUSTED_PROXIES is '*': any visitor could say that it is any other, and "
+            "count as many networks; name the addresses or CIDRs of your proxies, and in "
+            "KERNELZOO_TRUSTED_HOPS how many of them stand in a row"
+        )
+    try:
+        network = ip_network(name)
+    except ValueError as error:
+        raise InvalidInput(
+            f"KERNELZOO_TRUSTED_PROXIES names {name[:60]!r}; write addresses and CIDRs, as in "
+            "10.1.0.0/16,10.2.0.7"
+        ) from error
+    if network.prefixlen < _WIDEST[network.version]:
+        raise InvalidInput(
+            f"KERNELZOO_TRUSTED_PROXIES names {name}, which visitors have addresses of; name the "
+            "addresses or CIDRs of your proxies alone"
+        )
+    return network
+
+
+class ForwardedFor:
+    """Puts the visitor's address in the place of the proxy's. What is no address is a 400."""
+
+    def __init__(self, app: ASGIApp, proxies: Proxies) -> None:
+        self._app = app
+        self._proxies = proxies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope.get("client")
+        if (
+            scope["type"] == "http"
+            and self._proxies.peers
+            and client
+            and client[0] in self._proxies
+        ):
+            told = ",".join(Headers(scope=scope).getlist("x-forwarded-for"))
+            if told:
+                entry = told.rsplit(",", self._proxies.hops)[-self._proxies.hops :][0].strip()
+                address = _address(entry)
+                if address is None:
+                    await _refuse(entry, scope, receive, send)
+                    return
+                scope = {**scope, "client": (address, 0)}
+        await self._app(scope, receive, send)
+
+
+def _address(entry: str) -> str | None:
+    """Of `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`."""
+    if entry.startswith("["):
+        host = entry[1:].partition("]")[0]
+    elif entry.count(":") == 1:
+        host = entry.partition(":")[0]
+    else:
+        host = entry
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return None
+
+
+async def _refuse(entry: str, scope: Scope, receive: Receive, send: Send) -> None:
+    answer = problem(
+        HTTPStatus.BAD_REQUEST,
+        f"X-Forwarded-For names {entry[:60]!r} where the visitor's address should be; the proxies "
+        "before this gateway must append the address that asks them",
+    )
+    await answer(scope, receive, send)

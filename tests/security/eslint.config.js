@@ -1,0 +1,30 @@
+// What Biome has no rules for: known classes of vulnerabilities in the client and the examples.
+import noUnsanitized from "eslint-plugin-no-unsanitized";
+import security from "eslint-plugin-security";
+import tseslint from "typescript-eslint";
+
+export default [
+  { ignores: ["client/dist/**", "client/node_modules/**", "client/src/wire/schema.ts"] },
+  {
+    files: ["client/**/*.ts", "client/**/*.js", "examples/**/*.js"],
+    languageOptions: { parser: tseslint.parser },
+    linterOptions: { reportUnusedDisableDirectives: "error" },
+    plugins: { security, "no-unsanitized": noUnsanitized },
+    rules: {
+      ...security.configs.recommended.rules,
+      ...noUnsanitized.configs.recommended.rules,
+      // It reports every `table[index]`; the compiler checks those (noUncheckedIndexedAccess).
+      "security/detect-object-injection": "off",
+    },
+  },
+  {
+    files: ["client/tests/**"],
+    // Expectations of a test's own constants.
+    rules: { "security/detect-non-literal-regexp": "off" },
+  },
+  {
+    files: ["examples/kernels/kernels.js"],
+    // `?zoo=` and `?frameworks=` name whose code the page runs; the example says so.
+    rules: { "no-unsanitized/method": "off" },
+  },
+];

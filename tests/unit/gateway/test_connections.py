@@ -1,0 +1,167 @@
+"""Attacks by connections: requests half sent, answers unread, and many connections of one network.
+
+What they cost before: one socket each, for ever.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from typing import Any, cast
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from kernelzoo.cli.stack.ports import LOOPBACK, free_port
+from services.gateway.connections import Connections, Patience, PatientProtocol
+from services.gateway.proxies import Proxies
+
+QUICK = Patience(head_s=0.3, body_s=0.3, read_s=0.3)
+PER_NETWORK = 5
+LARGE = 1 << 24
+WHOLE = b"GET /small HTTP/1.1\r\nHost: zoo\r\n\r\n"
+WITHIN_S = 20.0
+
+
+async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    """Reads the body, as the gateway does, then answers; `/large` more than any buffer holds."""
+    if scope["type"] != "http":
+        return
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        more = message.get("more_body", False)
+    size = LARGE if scope["path"] == "/large" else 2
+    headers = [(b"content-length", str(size).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"x" * size})
+
+
+@contextmanager
+def serving(trusted: str = "") -> Iterator[int]:
+    """The port of a server with the gateway's protocol."""
+    port = free_port()
+    connections = Connections(PER_NETWORK, Proxies.of(trusted, 1))
+    protocol = partial(PatientProtocol, open_connections=connections, patience=QUICK)
+    config = uvicorn.Config(
+        answer, host=LOOPBACK, port=port, http=cast("Any", protocol), ws="none", lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield port
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with serving() as found:
+        yield found
+
+
+def connect(port: int, **options: Any) -> socket.socket:
+    made = socket.create_connection((LOOPBACK, port), timeout=WITHIN_S, **options)
+    made.settimeout(WITHIN_S)
+    return made
+
+
+def rest(connection: socket.socket) -> bytes:
+    """All that still comes, until the other side ends the connection."""
+    found = bytearray()
+    try:
+        while part := connection.recv(1 << 16):
+            found += part
+    except ConnectionResetError:
+        pass
+    return bytes(found)
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        b"GET /small HTTP/1.1\r\n",
+        b"GET /small HTTP/1.1\r\nHost: zoo\r\nX-Slow: ",
+        b"POST /small HTTP/1.1\r\nHost: zoo\r\nContent-Length: 100\r\n\r\n{",
+        b"POST /small HTTP/1.1\r\nHost: zoo\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+        WHOLE + b"GET /small HTTP/1.1\r\nHo",
+    ],
+    ids=["line", "headers", "body", "chunk", "second"],
+)
+def test_a_request_that_was_half_sent_is_ended(port: int, half: bytes) -> None:
+    with closing(connect(port)) as connection:
+        connection.sendall(half)
+        rest(connection)
+
+
+def test_a_request_that_comes_byte_by_byte_has_no_longer(port: int) -> None:
+    with closing(connect(port)) as connection:
+        deadline_s = time.monotonic() + WITHIN_S
+        with suppress(ConnectionError):
+            while time.monotonic() < deadline_s:
+                connection.sendall(b"X")
+                time.sleep(0.02)
+        assert time.monotonic() < deadline_s, "the connection was not ended"
+
+
+def test_who_asked_too_slowly_is_told_and_who_asked_nothing_is_not(port: int) -> None:
+    with closing(connect(port)) as slow, closing(connect(port)) as silent:
+        slow.sendall(b"GET /small HTTP/1.1\r\nHost: zoo\r\n")
+        assert rest(slow).startswith(b"HTTP/1.1 408 ")
+        assert rest(silent) == b""
+
+
+def test_an_answer_that_nobody_reads_is_given_up(port: int) -> None:
+    with closing(connect(port)) as connection:
+        connection.sendall(b"GET /large HTTP/1.1\r\nHost: zoo\r\n\r\n")
+        time.sleep(QUICK.read_s * 4)
+        assert len(rest(connection)) < LARGE
+
+
+def test_whoever_asks_in_time_is_answered_however_long_the_connection_lasts(port: int) -> None:
+    with closing(connect(port)) as connection:
+        for _ in range(4):
+            time.sleep(QUICK.head_s / 2)
+            connection.sendall(WHOLE)
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+
+
+def _admitted(port: int, address: str, count: int) -> int:
+    """How many connections from an address, held at once, are answered."""
+    made = [connect(port, source_address=(address, 0)) for _ in range(count)]
+    answered = 0
+    for connection in made:
+        try:
+            connection.sendall(WHOLE)
+            answered += connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        except OSError:
+            continue
+    for connection in made:
+        connection.close()
+    return answered
+
+
+def test_a_network_has_so_many_connections_and_another_one_as_many() -> None:
+    with serving() as port:
+        with closing(connect(port, source_address=("127.5.5.9", 0))) as held:
+            held.sendall(WHOLE)
+            assert held.recv(1 << 16)
+            assert _admitted(port, "127.5.5.1", 3 * PER_NETWORK) == PER_NETWORK - 1
+            assert _admitted(port, "127.6.6.1", 3 * PER_NETWORK) == PER_NETWORK
+        deadline_s = time.monotonic() + WITHIN_S
+        while _admitted(port, "127.5.5.1", 1) == 0:
+            assert time.monotonic() < deadline_s, "what was closed is not counted any more"
+
+
+def test_a_proxy_has_the_connections_of_all_its_visitors() -> None:
+    with serving(trusted="127.7.0.0/16") as port:
+        assert _admitted(port, "127.7.7.1", 3 * PER_NETWORK) == 3 * PER_NETWORK

@@ -1,0 +1,11 @@
+"""Documents that are written from tables and results are current."""
+
+from scripts import operators, sizing
+
+
+def test_the_operators_page_is_current() -> None:
+    assert operators.PAGE.read_text() == operators.page(), "run `make generate`"
+
+
+def test_the_sizing_page_is_of_the_results() -> None:
+    assert sizing.PAGE.read_text() == sizing.page(), "run `make generate`"

@@ -1,0 +1,66 @@
+"""Removes what is older than it is kept for, a batch at a time."""
+
+import structlog
+
+from kernelzoo.metrics import ROWS_REMOVED, Removed
+from kernelzoo.store import rations, retention
+from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
+
+log = structlog.get_logger(__name__)
+
+STANDING = 64
+"""Ballots of a key, and verified measurements of a candidate on a class, that stay however old they
+are: twice what a plan of a lease looks at (kernelzoo/store/prospects.py)."""
+
+
+def remove_old(
+    db: Database, after_lease: int, after_session: int, *, days: int, quorum: int
+) -> tuple[int, int] | None:
+    """One batch of each, beyond what earlier ones have looked at. Where the next ones begin; None
+    once nothing is left that is old enough.
+    """
+    leases = _remove_leases(db, after_lease, days, max(STANDING, 4 * quorum))
+    sessions = _remove_sessions(db, after_session)
+    if leases is None and sessions is None:
+        _count(Removed.IDENTITY, execute(db, retention.remove_erased()))
+        execute(db, rations.forget_earlier_days())
+        return None
+    return leases or after_lease, sessions or after_session
+
+
+def _remove_leases(db: Database, after: int, days: int, standing: int) -> int | None:
+    with db.transaction():
+        execute(db, retention.take_turns())
+        batch = fetch_one(db, retention.leases_after(after, days))
+        if batch is None or (last := batch.last) is None:
+            return None
+        ballots = execute(db, retention.remove_ballots(after, last, days, standing))
+        measurements = execute(db, retention.remove_measurements(after, last, days, standing))
+        execute(db, retention.remove_items(after, last))
+        leases = execute(db, retention.remove_leases(after, last))
+    _count(Removed.BALLOT, ballots)
+    _count(Removed.MEASUREMENT, measurements)
+    _count(Removed.LEASE, leases)
+    return last
+
+
+def _remove_sessions(db: Database, after: int) -> int | None:
+    with db.transaction():
+        execute(db, retention.take_turns())
+        batch = fetch_one(db, retention.sessions_after(after))
+        if batch is None or (last := batch.last) is None:
+            return None
+        removed = fetch_all(db, retention.remove_sessions(after, last))
+        identity_ids = sorted({row.identity_id for row in removed})
+        identities = execute(db, retention.remove_identities(identity_ids))
+        execute(db, retention.remove_classes(sorted({row.device_class for row in removed})))
+        execute(db, retention.remove_devices(sorted({row.device_id for row in removed})))
+    _count(Removed.SESSION, len(removed))
+    _count(Removed.IDENTITY, identities)
+    return last
+
+
+def _count(table: Removed, rows: int) -> None:
+    if rows:
+        ROWS_REMOVED.labels(table).inc(rows)
+        log.info("removed what is old", what=table, rows=rows)
