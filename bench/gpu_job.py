@@ -16,7 +16,7 @@ from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.leases import Lease
 from services.tuner.compile import compile_candidate
-from services.tuner.space import lite_space
+from services.tuner.schedules.space import lite_space
 
 LEFT_OUT = (1, "none", False)
 """Settings with such a value say that something is not done."""

@@ -11,9 +11,9 @@ from tvm import ir, s_tir, tirx
 
 from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
 from kernelzoo.domain.candidate import Candidate
-from services.tuner.config import ContractionConfig
-from services.tuner.extents import Extents
-from services.tuner.frontend.contraction import scheduled
+from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.matmul.config import ContractionConfig
+from services.tuner.schedules.matmul.wasm import scheduled
 
 Node = Any  # TVM ships no types.
 

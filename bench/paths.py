@@ -8,9 +8,9 @@ from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from services.tuner.compile import compilation
-from services.tuner.config import ContractionConfig, Outer, Pack
 from services.tuner.passes.switches import PassSwitches
-from services.tuner.space import lite_space
+from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
+from services.tuner.schedules.space import lite_space
 
 Compile = Callable[[Candidate], Artifact]
 

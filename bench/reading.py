@@ -1,9 +1,16 @@
 """A WebAssembly loop that reads and does nothing else: the limit of what memory bounds."""
 
-from services.tuner.wasm.assembler import assemble
-from services.tuner.wasm.frame import Frame
-from services.tuner.wasm.instructions import branch, i32_const, local, memory, plain, structured
-from services.tuner.wasm.opcodes import ValueType
+from services.tuner.codegen.wasm.assembler import assemble
+from services.tuner.codegen.wasm.frame import Frame
+from services.tuner.codegen.wasm.instructions import (
+    branch,
+    i32_const,
+    local,
+    memory,
+    plain,
+    structured,
+)
+from services.tuner.codegen.wasm.opcodes import ValueType
 
 VECTORS = 32
 SUMS = 8

@@ -4,17 +4,17 @@ from itertools import pairwise
 from time import perf_counter_ns
 
 from kernelzoo.domain.candidate import Candidate
-from services.tuner.config import ContractionConfig
-from services.tuner.extents import Extents
-from services.tuner.frontend.contraction import scheduled
-from services.tuner.frontend.lowering import lowered, visited
-from services.tuner.halves import halves_of
+from services.tuner.codegen.wasm.assembler import assemble
+from services.tuner.codegen.wasm.lowering import lower
+from services.tuner.codegen.wgsl.module import printed
 from services.tuner.passes.pipeline import Freedom, run_gpu_passes, run_passes
 from services.tuner.passes.switches import ALL_PASSES
-from services.tuner.wasm.assembler import assemble
-from services.tuner.wasm.lowering import lower
-from services.tuner.webgpu.families import gpu_programs
-from services.tuner.wgsl.module import printed
+from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.f16_storage import halves_of
+from services.tuner.schedules.matmul.config import ContractionConfig
+from services.tuner.schedules.matmul.wasm import scheduled
+from services.tuner.schedules.webgpu_registry import gpu_programs
+from services.tuner.tir.lowering import lowered, visited
 
 STAGES = ("schedule", "tvm_lower", "visit", "passes", "wasm_lower", "encode")
 """TVM's schedule, TVM's passes, the visit into our IR, our passes, instructions, bytes."""

@@ -159,7 +159,7 @@ def _file(results: Results, form: str, text: str) -> File:
 
 def _metaschedule(every: tuple[Results, ...]) -> tuple[File, ...]:
     # TVM takes a second to load, which the other formats need not wait for.
-    from services.tuner.frontend.metaschedule import database
+    from services.tuner.tir.metaschedule import database
 
     workloads, records = database(_timed(every))
     return (

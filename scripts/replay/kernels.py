@@ -22,10 +22,10 @@ from kernelzoo.domain.gpu import GPU_MODELS
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import KernelZooError
+from services.tuner.codegen.wasm.text import disassembly
 from services.tuner.compile import compilation, compile_candidate
 from services.tuner.passes.switches import ALL_PASSES
-from services.tuner.space import lite_space
-from services.tuner.wasm.text import disassembly
+from services.tuner.schedules.space import lite_space
 
 WASM = "wasm"
 """The place of a space that belongs to no model of GPU; others are called like their model."""

@@ -11,23 +11,23 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Role, Tensor, Workload
 from kernelzoo.errors import InvalidInput, UnsupportedProgram
-from services.tuner.config import MAX_TILE_ELEMENTS
-from services.tuner.extents import Extents, panel_shape
-from services.tuner.families import planned
-from services.tuner.frontend.contraction import packing_program
-from services.tuner.frontend.expressions import Node
-from services.tuner.frontend.lowering import plain_program
-from services.tuner.halves import halves_of
+from services.tuner.codegen.wasm.assembler import Function, assemble
+from services.tuner.codegen.wasm.lowering import lower
+from services.tuner.codegen.wgsl.module import printed
 from services.tuner.ir.kinds import LANES
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.pipeline import Freedom, run_gpu_passes, run_passes
 from services.tuner.passes.switches import ALL_PASSES, PassSwitches
 from services.tuner.passes.vectorise import CHUNK, sliceable
-from services.tuner.settings import BASE
-from services.tuner.wasm.assembler import Function, assemble
-from services.tuner.wasm.lowering import lower
-from services.tuner.webgpu.families import gpu_programs
-from services.tuner.wgsl.module import printed
+from services.tuner.schedules.base.extents import Extents, panel_shape
+from services.tuner.schedules.base.f16_storage import halves_of
+from services.tuner.schedules.base.settings import BASE
+from services.tuner.schedules.matmul.config import MAX_TILE_ELEMENTS
+from services.tuner.schedules.matmul.wasm import packing_program
+from services.tuner.schedules.registry import planned
+from services.tuner.schedules.webgpu_registry import gpu_programs
+from services.tuner.tir.expressions import Node
+from services.tuner.tir.lowering import plain_program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

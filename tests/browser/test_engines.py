@@ -18,8 +18,8 @@ from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
-from services.tuner.config import Outer, Pack
-from services.tuner.space import lite_space
+from services.tuner.schedules.matmul.config import Outer, Pack
+from services.tuner.schedules.space import lite_space
 from tests.unit.tuner.candidates import schedule
 from tests.unit.tuner.execution import Floats, inputs_of, packed_inputs
 from tests.unit.tuner.reference import EXAMPLES, reference

@@ -14,7 +14,7 @@ from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
-from services.tuner.space import lite_space
+from services.tuner.schedules.space import lite_space
 from tests.browser.sites import site
 from tests.unit.tuner.reference import EXAMPLES
 from workers.fleet.chromium import launched_chromium

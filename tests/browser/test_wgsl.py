@@ -15,7 +15,7 @@ from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
-from services.tuner.space import lite_space
+from services.tuner.schedules.space import lite_space
 from tests.browser.sites import site
 from tests.unit.tuner.execution import NUMPY, Floats, inputs_of
 from tests.unit.tuner.reference import reference

@@ -26,7 +26,7 @@ with atheris.instrument_imports(include=["kernelzoo", "services"]):
     from kernelzoo.formats.wisdom import read_wisdom
     from services.gateway.application_keys import ApplicationKey
     from services.tuner.compile import compile_candidate
-    from services.tuner.space import lite_space
+    from services.tuner.schedules.space import lite_space
 
 EXAMPLES = (
     "matmul+bias+gelu:f32:m13k9n17",

@@ -10,14 +10,14 @@ from dataclasses import dataclass, fields
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidSchedule, UnsupportedProgram
-from services.tuner.config import ContractionConfig, Pack
-from services.tuner.extents import Extents
 from services.tuner.ir.kinds import LANES
-from services.tuner.maps import MapConfig
-from services.tuner.rows import RowsConfig
-from services.tuner.space.rules import block_bytes, live_vectors, register_elements
-from services.tuner.stream import StreamConfig
-from services.tuner.window import WindowConfig
+from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.rules import block_bytes, live_vectors, register_elements
+from services.tuner.schedules.conv.config import WindowConfig
+from services.tuner.schedules.elementwise.config import MapConfig
+from services.tuner.schedules.gemv.config import StreamConfig
+from services.tuner.schedules.matmul.config import ContractionConfig, Pack
+from services.tuner.schedules.reduction.config import RowsConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

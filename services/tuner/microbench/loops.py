@@ -6,9 +6,9 @@ stores the sum of what it computed to `OUT`, 16 bytes. Only streams look at `byt
 
 from collections.abc import Callable
 
-from services.tuner.wasm.assembler import assemble
-from services.tuner.wasm.frame import Frame
-from services.tuner.wasm.instructions import (
+from services.tuner.codegen.wasm.assembler import assemble
+from services.tuner.codegen.wasm.frame import Frame
+from services.tuner.codegen.wasm.instructions import (
     branch,
     i32_const,
     memory,
@@ -16,7 +16,7 @@ from services.tuner.wasm.instructions import (
     structured,
     vector_const,
 )
-from services.tuner.wasm.opcodes import ValueType
+from services.tuner.codegen.wasm.opcodes import ValueType
 
 OUT = 0
 DATA = 64

@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
-from services.tuner.config import ContractionConfig, Outer, Pack
 from services.tuner.passes.switches import ALL_PASSES, PassSwitches
-from services.tuner.stream import StreamConfig
+from services.tuner.schedules.gemv.config import StreamConfig
+from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
 
 WORKLOAD = "matmul:f32:m1024k1024n1024"
 """Beyond every second-level cache, rows of b 4 KiB apart, and 36 ms a run on one core of Zen 5."""

@@ -1,9 +1,9 @@
 """Sums of products in registers alone: fma or not, and with it the limit of one core."""
 
+from services.tuner.codegen.wasm.frame import Frame
+from services.tuner.codegen.wasm.instructions import local, plain
 from services.tuner.ir.kinds import LANES
 from services.tuner.microbench.loops import iterations, module, vectors
-from services.tuner.wasm.frame import Frame
-from services.tuner.wasm.instructions import local, plain
 
 CHAINS = 13
 """Accumulators. With the operand and a product they fill the 15 vectors that V8 uses on x86."""

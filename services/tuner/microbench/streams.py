@@ -4,6 +4,8 @@ With whole lines, 128-bit loads are the limit of the first and of the second cac
 on Zen 5); with one load a line, the first gives 525 GB/s of lines and the second 130 to 200.
 """
 
+from services.tuner.codegen.wasm.frame import Frame
+from services.tuner.codegen.wasm.instructions import memory, plain
 from services.tuner.microbench.loops import (
     DATA,
     iterations,
@@ -13,8 +15,6 @@ from services.tuner.microbench.loops import (
     stepping,
     vectors,
 )
-from services.tuner.wasm.frame import Frame
-from services.tuner.wasm.instructions import memory, plain
 
 LINE_BYTES = 64
 CHAINS = 8

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from services.tuner.codegen.wasm.frame import Frame
+from services.tuner.codegen.wasm.instructions import local, memory, plain
 from services.tuner.ir.kinds import LANES
 from services.tuner.microbench.loops import (
     DATA,
@@ -14,8 +16,6 @@ from services.tuner.microbench.loops import (
     stepping,
     vectors,
 )
-from services.tuner.wasm.frame import Frame
-from services.tuner.wasm.instructions import local, memory, plain
 
 PADDING_BYTES = 64
 """Behind a, so that b begins in another cache line."""

@@ -11,8 +11,8 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.cost_model.features import Columns, features
 from services.tuner.cost_model.observation import ProbedDevice
 from services.tuner.cost_model.usage import usage
-from services.tuner.space import lite_space
-from services.tuner.space.rules import block_bytes, live_vectors, register_elements
+from services.tuner.schedules.base.rules import block_bytes, live_vectors, register_elements
+from services.tuner.schedules.space import lite_space
 from tests.unit.cost_model.analytic import CORES
 
 EVERY_FAMILY = (

@@ -12,11 +12,11 @@ from wasmtime import _ffi as ffi
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import DType, Role, Tensor, Workload
+from services.tuner.codegen.wasm.assembler import assemble
+from services.tuner.codegen.wasm.lowering import lower
 from services.tuner.compile import CompiledProgram, pack_kernels
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.switches import PassSwitches
-from services.tuner.wasm.assembler import assemble
-from services.tuner.wasm.lowering import lower
 
 Floats = NDArray[np.float32]
 Values = NDArray[np.generic]

@@ -16,9 +16,8 @@ from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
+from services.tuner.codegen.wasm import typecheck
 from services.tuner.compile import compilation, compile_candidate
-from services.tuner.config import Outer, Pack
-from services.tuner.families import planned
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import Program
@@ -29,8 +28,9 @@ from services.tuner.passes.partition import partition
 from services.tuner.passes.registers import to_registers
 from services.tuner.passes.switches import PassSwitches
 from services.tuner.passes.vectorise import vectorise
-from services.tuner.space import lite_space
-from services.tuner.wasm import typecheck
+from services.tuner.schedules.matmul.config import Outer, Pack
+from services.tuner.schedules.registry import planned
+from services.tuner.schedules.space import lite_space
 from tests.unit.tuner.candidates import MODELS, contraction, lite_candidates, schedule
 from tests.unit.tuner.execution import Floats, execute, expected, inputs_of, module
 
@@ -177,7 +177,7 @@ _DIGESTS = """
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
-from services.tuner.space import lite_space
+from services.tuner.schedules.space import lite_space
 KEYS = (
     "matmul:f32:m13k7n23",
     "batch_matmul:f32:b12m384k384n64",

@@ -7,12 +7,12 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from services.tuner.codegen.wasm.text import disassembly
 from services.tuner.compile import compilation
-from services.tuner.config import Outer, Pack
 from services.tuner.ir.text import program_text
 from services.tuner.passes.switches import ALL_PASSES, PassSwitches
-from services.tuner.space import lite_space
-from services.tuner.wasm.text import disassembly
+from services.tuner.schedules.matmul.config import Outer, Pack
+from services.tuner.schedules.space import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.candidates import contraction, schedule
 from tests.unit.tuner.execution import execute, expected, inputs_of

@@ -8,7 +8,7 @@ from kernelzoo.domain.gpu import GPU_MODELS, GpuModel
 from kernelzoo.domain.operators import OPERATORS, Family
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.space import lite_space
+from services.tuner.schedules.space import lite_space
 
 LAYERS = (
     "batch_matmul_nt+scale:f32:b12m384k64n384",

@@ -11,13 +11,13 @@ from kernelzoo.domain.candidate import Candidate, Setting
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
+from services.tuner.codegen.wgsl.module import printed
 from services.tuner.compile import compile_candidate, gpu_compilation
-from services.tuner.extents import Extents
 from services.tuner.ir.legality import Stage, faults
-from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
-from services.tuner.webgpu.layers import rounds
-from services.tuner.webgpu.windows import product_extents
-from services.tuner.wgsl.module import printed
+from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.conv.implicit_gemm import product_extents
+from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
+from services.tuner.schedules.matmul.webgpu_layers import rounds
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu

@@ -27,11 +27,11 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.ir.rewrite import statements
 from services.tuner.passes.predicate import predicate
-from services.tuner.space import lite_space
-from services.tuner.space.gpu.compilable import statements_of, workgroup_bytes_of
-from services.tuner.webgpu.contraction import TilesConfig
-from services.tuner.webgpu.rows import TeamConfig
-from services.tuner.webgpu.transpose import SquareConfig
+from services.tuner.schedules.base.compilable import statements_of, workgroup_bytes_of
+from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
+from services.tuner.schedules.matmul.webgpu_config import TilesConfig
+from services.tuner.schedules.reduction.webgpu_config import TeamConfig
+from services.tuner.schedules.space import lite_space
 
 SWIFTSHADER = gpu_model("google", "swiftshader")
 WINDOWS = (

@@ -11,9 +11,9 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import compile_candidate
 from services.tuner.passes.threads import Stride
-from services.tuner.space import lite_space
-from services.tuner.webgpu.entries import EntriesConfig
-from services.tuner.webgpu.transpose import SquareConfig
+from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
+from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
+from services.tuner.schedules.space import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_checks import right

@@ -9,6 +9,7 @@ import pytest
 from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import DType, Role, Tensor
+from services.tuner.codegen.wgsl.module import printed
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import Program
 from services.tuner.microbench.gpu import registers, splits, streams
@@ -16,7 +17,6 @@ from services.tuner.microbench.gpu.nests import GROUPS, SINK, SOURCE
 from services.tuner.microbench.gpu.probes import SUITE, GpuProbe, settings, suite
 from services.tuner.microbench.gpu.tiles import BLOCK, ROWS, SIDE, THREADS, TileLoop
 from services.tuner.microbench.gpu.typescript import typescript
-from services.tuner.wgsl.module import printed
 from tests.unit.tuner.execution import Floats
 from tests.unit.tuner.gpu_execution import execute_gpu
 

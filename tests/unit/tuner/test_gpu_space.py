@@ -16,15 +16,15 @@ from kernelzoo.domain.target import FEATURES, TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 from services.tuner.compile import compile_candidate
-from services.tuner.extents import Extents
-from services.tuner.space import lite_space, naive_space_size
-from services.tuner.space.gpu.estimate import estimated_us
-from services.tuner.space.gpu.usage import OTHER_REGISTERS, registers_of, usage_of
-from services.tuner.webgpu.contraction import Cache, TilesConfig
-from services.tuner.webgpu.entries import EntriesConfig
-from services.tuner.webgpu.pixels import PixelsConfig
-from services.tuner.webgpu.rows import TeamConfig
-from services.tuner.webgpu.transpose import SquareConfig
+from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.conv.webgpu_config import PixelsConfig
+from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
+from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
+from services.tuner.schedules.matmul.estimate import estimated_us
+from services.tuner.schedules.matmul.usage import OTHER_REGISTERS, registers_of, usage_of
+from services.tuner.schedules.matmul.webgpu_config import Cache, TilesConfig
+from services.tuner.schedules.reduction.webgpu_config import TeamConfig
+from services.tuner.schedules.space import lite_space, naive_space_size
 from tests.unit.tuner.candidates import MODELS
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
@@ -193,5 +193,5 @@ def test_the_formulas_are_those_of_table_1() -> None:
 
 
 def test_the_space_is_had_without_loading_tvm() -> None:
-    code = "import sys; import services.tuner.space; sys.exit('tvm' in sys.modules)"
+    code = "import sys; import services.tuner.schedules.space; sys.exit('tvm' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

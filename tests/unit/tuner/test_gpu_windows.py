@@ -12,10 +12,10 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import compile_candidate
-from services.tuner.space import lite_space
-from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
-from services.tuner.webgpu.entries import EntriesConfig
-from services.tuner.webgpu.pixels import PixelsConfig
+from services.tuner.schedules.conv.webgpu_config import PixelsConfig
+from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
+from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
+from services.tuner.schedules.space import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_checks import right

@@ -12,11 +12,11 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import gpu_compilation
-from services.tuner.halves import Halves, halves_of, natively
-from services.tuner.settings import gpu_candidate
-from services.tuner.space import lite_space
-from services.tuner.webgpu.contraction import Cache, Prefetch, TilesConfig
-from services.tuner.webgpu.entries import EntriesConfig
+from services.tuner.schedules.base.f16_storage import Halves, halves_of, natively
+from services.tuner.schedules.base.settings import gpu_candidate
+from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
+from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
+from services.tuner.schedules.space import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_checks import right

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.frontend.floor import floor_divide, remainder
+from services.tuner.codegen.wasm.lowering import lower
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, LoopKind, MathFunction, Scope
@@ -38,7 +38,7 @@ from services.tuner.ir.nodes import (
 from services.tuner.ir.text import program_text
 from services.tuner.passes.pipeline import Freedom, run_passes
 from services.tuner.passes.switches import ALL_PASSES, PassSwitches
-from services.tuner.wasm.lowering import lower
+from services.tuner.tir.floor import floor_divide, remainder
 from tests.unit.tuner.execution import Floats, execute_program
 from tests.unit.tuner.programs import ALL, X, Y, at, binary, load, loop, number, program
 

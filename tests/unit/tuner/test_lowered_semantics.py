@@ -12,14 +12,14 @@ from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import DType, Role, Tensor
 from kernelzoo.errors import UnsupportedProgram
+from services.tuner.codegen.wgsl.module import printed
 from services.tuner.compile import compile_program
-from services.tuner.frontend.expressions import Node
-from services.tuner.frontend.lowering import plain_program
 from services.tuner.ir.interpreter import interpret
 from services.tuner.passes.pipeline import run_gpu_passes
 from services.tuner.passes.stages import staged
 from services.tuner.passes.threads import Threads, threaded
-from services.tuner.wgsl.module import printed
+from services.tuner.tir.expressions import Node
+from services.tuner.tir.lowering import plain_program
 from tests.unit.tuner.execution import Values, run_program
 from tests.unit.tuner.gpu_execution import execute_on_gpu
 

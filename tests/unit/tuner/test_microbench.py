@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.tuner.codegen.wasm.instructions import memory, plain
 from services.tuner.ir.kinds import LANES
 from services.tuner.microbench.loops import DATA
 from services.tuner.microbench.probes import Probe, Setting, peaks, stream, suite
@@ -16,7 +17,6 @@ from services.tuner.microbench.registers import CHAINS, ROUNDS
 from services.tuner.microbench.streams import LINE_BYTES
 from services.tuner.microbench.tiles import PADDING_BYTES, TileLoop
 from services.tuner.microbench.typescript import typescript
-from services.tuner.wasm.instructions import memory, plain
 from tests.unit.tuner.execution import PAGE_BYTES, Kernel
 
 CLIENT = Path(__file__).parents[3] / "client" / "src" / "probe" / "modules.ts"

@@ -8,8 +8,6 @@ import pytest
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compilation
-from services.tuner.config import ContractionConfig
-from services.tuner.extents import Extents
 from services.tuner.microbench.offline import (
     FEW_ROWS,
     WORKLOAD,
@@ -21,6 +19,8 @@ from services.tuner.microbench.offline import (
     plan,
 )
 from services.tuner.passes.switches import ALL_PASSES, PassSwitches
+from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.matmul.config import ContractionConfig
 from tests.unit.tuner.execution import execute, expected, inputs_of
 
 SMALL = {

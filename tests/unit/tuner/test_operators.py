@@ -9,13 +9,13 @@ from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from services.tuner.codegen.wasm import typecheck
 from services.tuner.compile import compilation, compile_candidate, compile_program
-from services.tuner.frontend.definitions import stated
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
+from services.tuner.operators.definitions import stated
 from services.tuner.passes.switches import ALL_PASSES
-from services.tuner.space import lite_space
-from services.tuner.wasm import typecheck
+from services.tuner.schedules.space import lite_space
 from tests.unit.tuner.execution import execute, inputs_of, packed_inputs, run_program
 from tests.unit.tuner.reference import EXAMPLES, reference
 

@@ -9,11 +9,11 @@ from tvm import s_tir, te, tirx
 
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.compile import compile_program
-from services.tuner.frontend.expressions import Node
-from services.tuner.frontend.lowering import plain_program
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.text import program_text
+from services.tuner.tir.expressions import Node
+from services.tuner.tir.lowering import plain_program
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import Floats, run_program
 

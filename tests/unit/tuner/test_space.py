@@ -14,19 +14,19 @@ from kernelzoo.domain.target import Target, TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 from services.tuner.compile import compile_candidate
-from services.tuner.config import ContractionConfig, Pack
-from services.tuner.extents import Extents, is_pointwise
-from services.tuner.maps import MapConfig
-from services.tuner.rows import RowsConfig
-from services.tuner.space import lite_space, naive_space_size
-from services.tuner.space.rules import (
+from services.tuner.schedules.base.extents import Extents, is_pointwise
+from services.tuner.schedules.base.rules import (
     VECTOR_REGISTERS,
     block_bytes,
     live_vectors,
     register_elements,
 )
-from services.tuner.stream import StreamConfig
-from services.tuner.window import WindowConfig
+from services.tuner.schedules.conv.config import WindowConfig
+from services.tuner.schedules.elementwise.config import MapConfig
+from services.tuner.schedules.gemv.config import StreamConfig
+from services.tuner.schedules.matmul.config import ContractionConfig, Pack
+from services.tuner.schedules.reduction.config import RowsConfig
+from services.tuner.schedules.space import lite_space, naive_space_size
 from tests.unit.tuner.candidates import MODELS, contraction
 
 EXTENTS = st.one_of(st.integers(1, 200), st.integers(1, 65_536), st.sampled_from([1, 2, 64, 4096]))
@@ -181,7 +181,7 @@ def test_the_formulas_are_those_of_table_1() -> None:
 
 
 def test_the_space_is_had_without_loading_tvm() -> None:
-    code = "import sys; import services.tuner.space; sys.exit('tvm' in sys.modules)"
+    code = "import sys; import services.tuner.schedules.space; sys.exit('tvm' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -7,9 +7,9 @@ import wasmtime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.tuner.wasm.assembler import Function, assemble
-from services.tuner.wasm.frame import Frame
-from services.tuner.wasm.instructions import (
+from services.tuner.codegen.wasm.assembler import Function, assemble
+from services.tuner.codegen.wasm.frame import Frame
+from services.tuner.codegen.wasm.instructions import (
     Instruction,
     branch,
     extract_lane,
@@ -22,10 +22,10 @@ from services.tuner.wasm.instructions import (
     structured,
     vector_const,
 )
-from services.tuner.wasm.leb128 import signed, unsigned
-from services.tuner.wasm.opcodes import OPCODES, Immediate, Opcode, ValueType
-from services.tuner.wasm.text import disassembly
-from services.tuner.wasm.typecheck import faults
+from services.tuner.codegen.wasm.leb128 import signed, unsigned
+from services.tuner.codegen.wasm.opcodes import OPCODES, Immediate, Opcode, ValueType
+from services.tuner.codegen.wasm.text import disassembly
+from services.tuner.codegen.wasm.typecheck import faults
 from tests.unit.tuner.execution import module
 
 

@@ -9,8 +9,8 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import gpu_compilation
 from services.tuner.ir.legality import Stage, faults
-from services.tuner.space import lite_space
-from services.tuner.webgpu.entries import EntriesConfig
+from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
+from services.tuner.schedules.space import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu

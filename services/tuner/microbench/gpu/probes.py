@@ -5,13 +5,13 @@ a stream, and a dispatch of nothing. docs/adr/0013 says which primitives are not
 from dataclasses import dataclass
 
 from kernelzoo.domain.artifact import Dispatch
-from services.tuner.halves import SHADER_F16, Halves
+from services.tuner.codegen.wgsl.module import printed
 from services.tuner.ir.nodes import Program
 from services.tuner.microbench.gpu import registers, splits, streams, teams
 from services.tuner.microbench.gpu.nests import GROUPS, SINK, SOURCE
 from services.tuner.microbench.gpu.tiles import TileLoop
-from services.tuner.webgpu.rows import SUBGROUPS
-from services.tuner.wgsl.module import printed
+from services.tuner.schedules.base.f16_storage import SHADER_F16, Halves
+from services.tuner.schedules.reduction.webgpu_config import SUBGROUPS
 
 SUITE = 102
 """Version of the suite: raise it when a probe, a margin, or the order of the list changes. Those of

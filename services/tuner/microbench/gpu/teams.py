@@ -3,8 +3,8 @@
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.pipeline import run_gpu_passes
-from services.tuner.webgpu.rows import TeamConfig
-from services.tuner.webgpu.teams import teams_programs
+from services.tuner.schedules.reduction.webgpu import teams_programs
+from services.tuner.schedules.reduction.webgpu_config import TeamConfig
 
 TEAM = 64
 SUMS = Workload.of("row_sum", (4096, 4 * TEAM))

@@ -1,0 +1,1 @@
+"""Printers of the loop IR."""

@@ -1,0 +1,92 @@
+"""From a buffer and an affine index to an address on the stack and a constant beside it."""
+
+from services.tuner.codegen.wasm.frame import Frame
+from services.tuner.codegen.wasm.instructions import i32_const
+from services.tuner.codegen.wasm.opcodes import ValueType
+from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.nodes import Buffer, Pointer
+from services.tuner.passes.switches import PassSwitches
+
+Terms = tuple[tuple[str, int], ...]
+
+
+class Addresses:
+    """Owns which local holds which loop variable and which pointer."""
+
+    def __init__(
+        self, frame: Frame, bases: dict[str, tuple[int, int]], switches: PassSwitches
+    ) -> None:
+        """`bases`: for each buffer, the local with its base address and bytes to add to that."""
+        self._frame = frame
+        self._bases = bases
+        self._switches = switches
+        self._pointers: dict[tuple[str, Terms], int] = {}
+        self._variables: dict[str, int] = {}
+        self._ranges: dict[str, Range] = {}
+        self._read: set[str] = set()
+
+    def bind(self, var: str, index: int, limits: Range) -> None:
+        self._variables[var] = index
+        self._ranges[var] = limits
+
+    def reads(self, var: str) -> bool:
+        """Whether the code written so far reads the variable, not only pointers stepped by it."""
+        return var in self._read
+
+    def push(self, buffer: Buffer, index: Affine) -> int:
+        """Pushes the address; returns the offset in bytes that the instruction has to add.
+
+        An instruction adds its offset without wrapping. An address that lies below its buffer until
+        the offset is added may lie below 0, so that the offset is added before.
+        """
+        base, start = self._bases[buffer.name]
+        constant = start + index.constant * buffer.element.size_bytes
+        pointer = self._pointers.get((buffer.name, index.terms))
+        self._frame.get(base if pointer is None else pointer)
+        if pointer is None:
+            self._add_terms(index.terms, buffer.element.size_bytes)
+        moved = Affine(constant=0, terms=index.terms).bounds(self._ranges)[0]
+        reaches_below = start + moved * buffer.element.size_bytes < 0
+        if self._switches.offset and constant >= 0 and not reaches_below:
+            return constant
+        self._frame.add_constant(constant)
+        return 0
+
+    def push_index(self, index: Affine) -> None:
+        """Pushes the value of an affine form."""
+        self._frame.emit(i32_const(index.constant))
+        self._add_terms(index.terms, 1)
+
+    def start(self, var: str, pointers: tuple[Pointer, ...], *, moved: bool) -> None:
+        """Sets pointers that stand where `var` is 0, or `moved` to its value."""
+        for pointer in pointers:
+            parent = self._pointers.get(
+                (pointer.buffer.name, pointer.parent), self._bases[pointer.buffer.name][0]
+            )
+            here = self._frame.fresh(ValueType.I32)
+            self._frame.get(parent)
+            if moved:
+                self._frame.add_product(self._variables[var], _stride_bytes(pointer))
+            self._frame.set(here)
+            self._pointers[pointer.buffer.name, pointer.terms] = here
+
+    def step(self, pointers: tuple[Pointer, ...]) -> None:
+        """Moves the pointers of a loop to its next iteration."""
+        for pointer in pointers:
+            here = self._pointers[pointer.buffer.name, pointer.terms]
+            self._frame.get(here)
+            self._frame.add_constant(_stride_bytes(pointer))
+            self._frame.set(here)
+
+    def leave(self, pointers: tuple[Pointer, ...]) -> None:
+        for pointer in pointers:
+            del self._pointers[pointer.buffer.name, pointer.terms]
+
+    def _add_terms(self, terms: Terms, factor: int) -> None:
+        for var, coefficient in terms:
+            self._read.add(var)
+            self._frame.add_product(self._variables[var], coefficient * factor)
+
+
+def _stride_bytes(pointer: Pointer) -> int:
+    return pointer.stride * pointer.buffer.element.size_bytes

@@ -1,0 +1,170 @@
+"""A whole module: bindings, workgroup memory, and an entry point for each program."""
+
+from dataclasses import dataclass, replace
+
+from kernelzoo.domain.artifact import Dispatch
+from kernelzoo.errors import UnsupportedProgram
+from services.tuner.codegen.wgsl.halves import ENABLE as ENABLE_HALVES
+from services.tuner.codegen.wgsl.halves import KEPT, PACKED, UNPACKED, keeping, packing, unpacking
+from services.tuner.codegen.wgsl.indices import Indices
+from services.tuner.codegen.wgsl.memory import SCRATCH, Memory, scratch_offsets
+from services.tuner.codegen.wgsl.names import Names
+from services.tuner.codegen.wgsl.reductions import ENABLE, reducing_function
+from services.tuner.codegen.wgsl.scan import Uses, uses_of
+from services.tuner.codegen.wgsl.statements import THREAD, Statements
+from services.tuner.codegen.wgsl.values import BITS, SUBGROUP
+from services.tuner.codegen.wgsl.writer import Writer
+from services.tuner.ir.kinds import Element, LoopKind, Scope
+from services.tuner.ir.nodes import Allocate, Buffer, Loop, Program
+from services.tuner.ir.rewrite import statements
+from services.tuner.schedules.base.f16_storage import Halves
+
+MAX_TEXT_BYTES = 1 << 18
+MAX_SCRATCH_BYTES = 1 << 28
+GROUP, FIRST = "workgroup", "first"
+_OURS = (GROUP, FIRST, THREAD, BITS, SUBGROUP, "four", UNPACKED, PACKED, KEPT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """`workgroup_bytes` is the most that one entry point keeps in workgroup memory."""
+
+    text: str
+    dispatches: tuple[Dispatch, ...]
+    scratch_bytes: int
+    workgroup_bytes: int
+
+
+def printed(
+    programs: tuple[Program, ...], tensors: tuple[str, ...], halves: Halves = Halves.PACKED
+) -> Module:
+    """The programs in their order; `tensors` are the names of their bindings, the output last.
+
+    Raises UnsupportedProgram for a node that WGSL does not have and for a module too large.
+    """
+    entries = _entry_names(len(programs))
+    buffers = tuple(dict.fromkeys(b for program in programs for b in program.parameters))
+    offsets, scratch = scratch_offsets(buffers)
+    uses = [uses_of(program) for program in programs]
+    scalar = frozenset().union(*(each.scalar for each in uses))
+    if not scalar.isdisjoint(offsets):
+        scalar |= {SCRATCH}
+    names = Names((*_OURS, *entries))
+    memory = Memory(
+        indices=Indices(names=names),
+        scalar=scalar,
+        offsets=offsets,
+        halves=halves,
+        output=tensors[-1],
+    )
+    writer = Writer()
+    _bindings(writer, memory, tensors, buffers)
+    bodies = [
+        _entry(writer, memory, own, program, entry)
+        for own, program, entry in zip(uses, programs, entries, strict=True)
+    ]
+    head = f"var<private> {BITS}: u32;\n" if any(bodies) else ""
+    enabled = ENABLE if any(own.reductions for own in uses) else ""
+    if _halves(writer, memory, buffers) and halves is Halves.NATIVE:
+        enabled = ENABLE_HALVES + enabled
+    text = enabled + head + writer.text()
+    if len(text) > MAX_TEXT_BYTES or Element.F32.size_bytes * scratch > MAX_SCRATCH_BYTES:
+        raise UnsupportedProgram(
+            f"the module has {len(text)} bytes of text and {4 * scratch} bytes of scratch; at most "
+            f"{MAX_TEXT_BYTES} and {MAX_SCRATCH_BYTES} are allowed: unroll or split less"
+        )
+    return Module(
+        text=text,
+        dispatches=tuple(
+            Dispatch(entry=entry, workgroups=program.body.extent, threads=threads_of(program))
+            for program, entry in zip(programs, entries, strict=True)
+        ),
+        scratch_bytes=Element.F32.size_bytes * scratch,
+        workgroup_bytes=max(map(_workgroup_bytes, programs)),
+    )
+
+
+def _entry_names(count: int) -> tuple[str, ...]:
+    return ("main", *(f"then_{number}" for number in range(1, count)))
+
+
+def threads_of(program: Program) -> int:
+    """Of a workgroup. Raises UnsupportedProgram for more than one loop over threads."""
+    found = [
+        statement.extent
+        for statement in statements(program.body.body)
+        if isinstance(statement, Loop) and statement.kind is LoopKind.THREAD_INDEX
+    ]
+    if len(found) != 1:
+        raise UnsupportedProgram(f"a program has {len(found)} loops over threads; it must have one")
+    return found[0]
+
+
+def _workgroup_buffers(program: Program) -> tuple[Buffer, ...]:
+    return tuple(
+        dict.fromkeys(
+            statement.buffer
+            for statement in statements(program.body.body)
+            if isinstance(statement, Allocate) and statement.buffer.scope is Scope.WORKGROUP
+        )
+    )
+
+
+def _workgroup_bytes(program: Program) -> int:
+    return sum(b.size * b.element.size_bytes for b in _workgroup_buffers(program))
+
+
+def _bindings(
+    writer: Writer, memory: Memory, tensors: tuple[str, ...], buffers: tuple[Buffer, ...]
+) -> None:
+    known = {buffer.name: buffer for buffer in buffers}
+    names = memory.indices.names
+    for number, tensor in enumerate(tensors):
+        access = "read_write" if tensor == tensors[-1] else "read"
+        kind = memory.array_type(known[tensor])
+        head = f"@group(0) @binding({number}) var<storage, {access}>"
+        writer.line(f"{head} {names.of('buffer', tensor)}: {kind};")
+    if memory.offsets:
+        kind = memory.array_type(known[next(iter(memory.offsets))])
+        head = f"@group(0) @binding({len(tensors)}) var<storage, read_write>"
+        writer.line(f"{head} {names.of('binding', SCRATCH)}: {kind};")
+    writer.line(f"@group(1) @binding(0) var<uniform> {FIRST}: u32;")
+
+
+def _halves(writer: Writer, memory: Memory, buffers: tuple[Buffer, ...]) -> bool:
+    """Whether there are any f16; packed, with the functions that they need."""
+    held = [buffer for buffer in buffers if buffer.element is Element.F16]
+    if held and memory.halves is Halves.PACKED:
+        if any(map(memory.wide, held)):
+            unpacking(writer)
+        for buffer in held:
+            if buffer.name != memory.output:
+                continue
+            if memory.wide(buffer):
+                packing(writer)
+            else:
+                keeping(writer, memory.indices.names.of("buffer", buffer.name))
+    return bool(held)
+
+
+def _entry(writer: Writer, memory: Memory, uses: Uses, program: Program, entry: str) -> bool:
+    """Whether the entry point needs the private variable for numbers without literal."""
+    indices = replace(memory.indices, ranges={})
+    for buffer in _workgroup_buffers(program):
+        kind = memory.array_type(buffer, buffer.size)
+        writer.line(f"var<workgroup> {indices.names.of('buffer', buffer.name)}: {kind};")
+    written = Statements(writer, indices, replace(memory, indices=indices), uses.variables)
+    builtins = (
+        f"@builtin(workgroup_id) {GROUP}: vec3<u32>, @builtin(local_invocation_index) {THREAD}: u32"
+    )
+    if uses.reductions:
+        builtins += f", @builtin(subgroup_size) {SUBGROUP}: u32"
+    for reduced in uses.reductions:
+        reducing_function(writer, written.values, indices.names, reduced)
+    writer.line(f"@compute @workgroup_size({threads_of(program)})")
+    with writer.block(f"fn {entry}({builtins})"):
+        loop = program.body
+        indices.ranges[loop.var] = (0, loop.extent - 1)
+        writer.line(f"let {indices.variable(loop.var)} = {GROUP}.x + {FIRST};")
+        written.block(loop.body)
+    return written.values.uses_bits

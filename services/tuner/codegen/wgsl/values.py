@@ -1,0 +1,215 @@
+"""Expressions of the loop IR as WGSL.
+
+A comparison is a bool where it decides, and the number that the loop IR has for it elsewhere.
+"""
+
+from collections.abc import Callable
+from math import isfinite
+from struct import pack
+
+from services.tuner.codegen.wgsl.indices import Indices
+from services.tuner.codegen.wgsl.memory import Memory, type_text
+from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, MathFunction
+from services.tuner.ir.lanes import element_of, lanes_of
+from services.tuner.ir.nodes import (
+    Binary,
+    Bitcast,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expression,
+    ExtractLane,
+    IndexValue,
+    Lanes,
+    Load,
+    MultiplyAdd,
+    Read,
+    Register,
+    Select,
+    SubgroupReduce,
+)
+from services.tuner.ir.unsupported import unsupported
+
+LANE = "xyzw"
+BITS = "runtime_bits"
+"""A private variable for numbers that WGSL has no literal for: it refuses inf in constants."""
+
+SUBGROUP = "subgroup_lanes"
+"""How many threads a subgroup of this GPU has: what functions that reduce by them have to know."""
+
+_INFIX = {
+    BinaryOp.ADD: "+",
+    BinaryOp.SUB: "-",
+    BinaryOp.MUL: "*",
+    BinaryOp.DIV: "/",
+    BinaryOp.AND: "&",
+    BinaryOp.OR: "|",
+}
+_SHIFTS = {BinaryOp.SHIFT_LEFT: "<<", BinaryOp.SHIFT_RIGHT: ">>"}
+_COMPARE = {CompareOp.EQ: "==", CompareOp.NE: "!=", CompareOp.LT: "<", CompareOp.LE: "<="}
+_CALLS = {
+    MathFunction.SQRT: "sqrt",
+    MathFunction.RSQRT: "inverseSqrt",
+    MathFunction.EXP: "exp",
+    MathFunction.NEAREST: "round",
+    MathFunction.ABS: "abs",
+}
+_SMALLEST = -(1 << 31)
+
+
+class Values:
+    """Text of values; where memory lies is `memory`'s, which register is what `registers`'."""
+
+    def __init__(self, indices: Indices, memory: Memory) -> None:
+        self._indices = indices
+        self._memory = memory
+        self.uses_bits = False
+        self._texts: dict[int, str] = {}
+        self._alive: list[Expression] = []
+        self._writers: dict[type[Expression], Callable[..., str]] = {
+            Read: self._read,
+            MultiplyAdd: self._multiply_add,
+            Broadcast: self._broadcast,
+            ExtractLane: self._extract,
+            Load: self._load,
+            Const: self._const,
+            Binary: self._binary,
+            Lanes: self._lanes,
+            IndexValue: self._index,
+            Compare: self._mask,
+            Select: self._select,
+            Cast: self._cast,
+            Bitcast: self._bitcast,
+            Call: self._call,
+            SubgroupReduce: self._reduced,
+        }
+
+    def text(self, value: Expression) -> str:
+        known = self._texts.get(id(value))
+        if known is None:
+            known = self._writers[type(value)](value)
+            if _of_register(value):
+                self._texts[id(value)] = known
+                self._alive.append(value)
+        return known
+
+    def register(self, register: Register) -> str:
+        return self._indices.names.of("register", register.name)
+
+    def unsigned(self, value: Expression) -> str:
+        return self._indices.unsigned(value, self.text)
+
+    def _read(self, node: Read) -> str:
+        return self.register(node.register)
+
+    def _multiply_add(self, node: MultiplyAdd) -> str:
+        return f"fma({self.text(node.left)}, {self.text(node.right)}, {self.text(node.addend)})"
+
+    def _broadcast(self, node: Broadcast) -> str:
+        return f"{type_text(element_of(node.value), node.lanes)}({self.text(node.value)})"
+
+    def _extract(self, node: ExtractLane) -> str:
+        return f"{self.text(node.value)}.{LANE[node.lane]}"
+
+    def _load(self, node: Load) -> str:
+        return self._memory.load(node)
+
+    def _lanes(self, node: Lanes) -> str:
+        parts = ", ".join([self.text(part) for part in node.values])
+        return f"{type_text(element_of(node), len(node.values))}({parts})"
+
+    def _const(self, node: Const) -> str:
+        text = self._number(node)
+        return text if node.lanes == 1 else f"{type_text(node.element, node.lanes)}({text})"
+
+    def _number(self, node: Const) -> str:
+        if node.element is Element.I32:
+            whole = int(node.value)
+            return f"i32({whole})" if whole == _SMALLEST else f"{whole}i"
+        if isfinite(node.value):
+            return f"{float(node.value)!r}f"
+        self.uses_bits = True
+        bits = int.from_bytes(pack("<f", node.value), "little")
+        return f"bitcast<f32>({BITS} | {bits}u)"
+
+    def _index(self, node: IndexValue) -> str:
+        return f"i32({self._indices.text(node.index)})"
+
+    def _binary(self, node: Binary) -> str:
+        op = node.op
+        if op in _SHIFTS:
+            return self._shift(node)
+        left, right = self.text(node.left), self.text(node.right)
+        if op in _INFIX:
+            return f"({left} {_INFIX[op]} {right})"
+        if op in (BinaryOp.MIN, BinaryOp.MAX):
+            return f"{op}({left}, {right})"
+        match node.right:
+            case Const(value=divisor, element=Element.I32, lanes=1) if divisor > 0:
+                rest = f"({left} % {right})"
+                negative = f"({rest} >> 31u)"
+                if op is BinaryOp.FLOOR_DIV:
+                    return f"(({left} / {right}) + {negative})"
+                return f"({rest} + ({negative} & {right}))"
+        raise unsupported(node, "the WGSL printer for a divisor that is not constant")
+
+    def _shift(self, node: Binary) -> str:
+        count = self.unsigned(node.right)
+        if lanes_of(node.left) > 1:
+            count = f"vec{lanes_of(node.left)}<u32>({count})"
+        return f"({self.text(node.left)} {_SHIFTS[node.op]} {count})"
+
+    def condition(self, node: Expression) -> str:
+        match node:
+            case Compare(op=op, left=left, right=right):
+                return f"({self.text(left)} {_COMPARE[op]} {self.text(right)})"
+            case Binary(op=BinaryOp.AND | BinaryOp.OR as op, left=left, right=right):
+                return f"({self.condition(left)} {_INFIX[op]} {self.condition(right)})"
+        zero = Const(value=0, element=Element.I32, lanes=lanes_of(node))
+        return f"({self.text(node)} != {self.text(zero)})"
+
+    def _mask(self, node: Compare) -> str:
+        """1 of a single lane, all bits of one of four."""
+        lanes = lanes_of(node)
+        no, yes = (
+            self.text(Const(value=value, element=Element.I32, lanes=lanes))
+            for value in (0, 1 if lanes == 1 else -1)
+        )
+        return f"select({no}, {yes}, {self.condition(node)})"
+
+    def _select(self, node: Select) -> str:
+        then, otherwise = self.text(node.then), self.text(node.otherwise)
+        return f"select({otherwise}, {then}, {self.condition(node.condition)})"
+
+    def _cast(self, node: Cast) -> str:
+        if element_of(node.value) is node.element:
+            return self.text(node.value)
+        if node.element not in (Element.F32, Element.I32):
+            raise unsupported(node, f"the WGSL printer to {node.element}")
+        return f"{type_text(node.element, lanes_of(node.value))}({self.text(node.value)})"
+
+    def _bitcast(self, node: Bitcast) -> str:
+        return f"bitcast<{type_text(node.element, lanes_of(node.value))}>({self.text(node.value)})"
+
+    def _call(self, node: Call) -> str:
+        if node.function not in _CALLS:
+            raise unsupported(node, "the WGSL printer")
+        return f"{_CALLS[node.function]}({self.text(node.argument)})"
+
+    def _reduced(self, node: SubgroupReduce) -> str:
+        thread = self.unsigned(node.thread)
+        return f"{self.reducer(node)}({self.text(node.value)}, {thread}, {SUBGROUP})"
+
+    def reducer(self, node: SubgroupReduce) -> str:
+        """The name of the function for it."""
+        return self._indices.names.of("function", f"over_{node.shared.name}")
+
+
+def _of_register(value: Expression) -> bool:
+    """A register, a lane of one, or that in all lanes: most of what a product is made of, shared by
+    many, and of the same text wherever it stands."""
+    while isinstance(value, Broadcast | ExtractLane):
+        value = value.value
+    return isinstance(value, Read)

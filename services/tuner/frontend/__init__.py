@@ -1,1 +1,0 @@
-"""Where tensor programs are stated and scheduled."""

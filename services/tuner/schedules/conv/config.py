@@ -1,0 +1,113 @@
+"""The settings of one kernel of a convolution or pooling: a direct loop nest over windows."""
+
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.kinds import LANES
+from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
+from services.tuner.schedules.base.settings import Settings, candidate_of
+from services.tuner.schedules.matmul.config import (
+    MAX_TILE_ELEMENTS,
+    MAX_UNROLL_K,
+    MAX_UNROLLED_PRODUCTS,
+    Pack,
+)
+
+MAX_BLOCK_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowConfig:
+    """A register tile of `tile_x` columns and `tile_c` channels of the output.
+
+    Without packing the outermost loop takes `block_y` rows of the output. With it the outermost
+    loop takes one tile of channels, whose weights are copied next to one another before the rows,
+    or lie so already.
+    `unroll_c` input channels are unrolled, which only a convolution over channels has.
+    """
+
+    tile_x: int
+    tile_c: int
+    unroll_c: int
+    block_y: int
+    pack: Pack
+    fma: bool
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        settings = Settings(candidate, cls)
+        config = cls(
+            tile_x=settings.whole("tile_x"),
+            tile_c=settings.whole("tile_c"),
+            unroll_c=settings.whole("unroll_c"),
+            block_y=settings.whole("block_y"),
+            pack=Pack(settings.choice("pack", tuple(Pack))),
+            fma=settings.switch("fma"),
+        )
+        settings.refuse(config.fault(candidate.workload), fma=config.fma)
+        return config
+
+    @property
+    def panels(self) -> int:
+        """Output channels of a panel of weights, where they come in panels; else 0."""
+        return self.tile_c if self.pack is Pack.BEFORE else 0
+
+    def candidate(self, workload: Workload) -> Candidate:
+        return candidate_of(workload, asdict(self), fma=self.fma)
+
+    def shapes(self, workload: Workload) -> tuple[Shape, ...]:
+        """Of the workload's tensors, as the kernel reads them."""
+        shapes = tuple(tensor.shape for tensor in workload.tensors)
+        if not self.panels:
+            return shapes
+        panels = panel_shape(Extents.of_weights(workload), self.panels)
+        return shapes[0], panels, *shapes[2:]
+
+    def fault(self, workload: Workload) -> str:
+        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+        if min(self.tile_x, self.tile_c, self.unroll_c, self.block_y) < 1:
+            return "tiles, blocks and unroll_c start at 1"
+        if self.tile_x * self.tile_c > MAX_TILE_ELEMENTS or self.tile_c % LANES:
+            return (
+                f"a register tile of {self.tile_x}x{self.tile_c} must have tile_c a multiple of "
+                f"{LANES} and at most {MAX_TILE_ELEMENTS} entries"
+            )
+        products = self.tile_x * self.tile_c * self.unroll_c
+        if self.unroll_c > MAX_UNROLL_K or products > MAX_UNROLLED_PRODUCTS:
+            return (
+                f"unroll_c={self.unroll_c} is too large; use at most {MAX_UNROLL_K}, and "
+                f"{MAX_UNROLLED_PRODUCTS} products in the loop body"
+            )
+        extent = workload.extent
+        summed = extent["c"] if "c" in workload.operator.summed else 1
+        if summed % self.unroll_c:
+            return f"unroll_c={self.unroll_c} must divide {summed} input channels"
+        if self.block_y > MAX_BLOCK_ROWS or extent["y"] % self.block_y:
+            return (
+                f"block_y={self.block_y} must divide {extent['y']} rows and be at most "
+                f"{MAX_BLOCK_ROWS}"
+            )
+        if self.pack is not Pack.NONE and "c" not in workload.operator.summed:
+            return f"pack={self.pack} copies weights of channels that are summed; use none"
+        if self.pack is Pack.BEFORE and "b" not in workload.constant:
+            return "pack=before needs constant=b in the key; use kernel"
+        return ""
+
+    def range_extent(self, workload: Workload) -> int:
+        """Iterations of the outermost loop."""
+        if self.pack is Pack.NONE:
+            return workload.extent["y"] // self.block_y
+        channels = workload.operator.output[1][-1]
+        return self.rounded(workload)[channels] // self.tile_c
+
+    def rounded(self, workload: Workload) -> dict[str, int]:
+        """The extents with output columns and channels rounded up to whole tiles."""
+        extent = workload.extent
+        channels = workload.operator.output[1][-1]
+        return extent | {
+            "x": round_up(extent["x"], self.tile_x),
+            channels: round_up(extent[channels], self.tile_c),
+        }

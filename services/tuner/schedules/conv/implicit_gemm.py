@@ -1,0 +1,128 @@
+"""A convolution as the product of two matrices, the first of which is never written down.
+
+Row (b, y, x) of a is the window of that pixel of the output, its columns are (r, q, c): what a
+thread reads of a row are neighbouring channels of one pixel of the image, or zeros outside of it.
+"""
+
+from dataclasses import dataclass
+
+from kernelzoo.domain.operators import Family
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.build import Frame
+from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import Bound
+from services.tuner.schedules.base.extents import Extents, is_pointwise
+
+
+def contracts(workload: Workload) -> bool:
+    """Whether the operator is a product of two matrices, stated as one or not."""
+    return workload.operator.family is Family.CONTRACTION or workload.operator.name == "conv2d"
+
+
+def product_extents(workload: Workload) -> Extents:
+    """Those of the product. Raises UnsupportedProgram for an operator that is none."""
+    if workload.operator.name != "conv2d" or is_pointwise(workload):
+        return Extents.of(workload)
+    e = workload.extent
+    return Extents(
+        batch=0,
+        m=e["b"] * e["y"] * e["x"],
+        k=e["r"] * e["q"] * e["c"],
+        n=e["o"],
+        b_dtype=workload.dtype,
+        epilogue=workload.epilogue,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Windows of `rows` x `columns` over images[`batch`, `height`, `width`, `channels`], with a
+    `stride` and `padding`: so many to a column (`high`) and to a row (`wide`) of an image.
+
+    Columns of a are read from multiples of `step` on.
+    """
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    rows: int
+    columns: int
+    stride: int
+    padding: int
+    high: int
+    wide: int
+    step: int
+
+    @property
+    def elements(self) -> int:
+        """Of all images."""
+        return self.batch * self.height * self.width * self.channels
+
+    def pixel(self, frame: Frame, name: str, place: Affine) -> tuple[Affine, ...]:
+        """Image, row and column of the output, of a row of a."""
+        parts = ((f"{name}.b", self.batch), (f"{name}.y", self.high), (f"{name}.x", self.wide))
+        return tuple(frame.digits(place, parts))
+
+    @property
+    def unit(self) -> int:
+        """Channels of a pixel that are read together: those of a step, or neighbours, or each."""
+        return next(size for size in (self.step, LANES, 1) if self.channels % size == 0)
+
+    def tap(self, frame: Frame, name: str, start: Affine, k: Affine) -> tuple[Affine, ...]:
+        """Row and column of the window, and channel, of column `start + k` of a. Columns behind the
+        last are some of the first."""
+        unit = self.unit
+        parts = (
+            (f"{name}.r", self.rows),
+            (f"{name}.q", self.columns),
+            (f"{name}.c", self.channels // unit),
+        )
+        if unit == self.step:
+            *place, channel = frame.digits(start.divided(unit), parts)
+            return (*place, channel.times(unit).plus(k))
+        *place, channel = frame.digits(start.plus(k).divided(unit), parts)
+        return (*place, channel.times(unit))
+
+    def element(self, pixel: tuple[Affine, ...], tap: tuple[Affine, ...]) -> Affine:
+        """Of the images."""
+        row, column = self._place(pixel, tap)
+        line = pixel[0].times(self.height).plus(row)
+        return line.times(self.width).plus(column).times(self.channels).plus(tap[-1])
+
+    def bounds(self, pixel: tuple[Affine, ...], tap: tuple[Affine, ...]) -> tuple[Bound, ...]:
+        """What holds inside of the image, and elsewhere does not."""
+        row, column = self._place(pixel, tap)
+        found = []
+        for place, size in ((row, self.height), (column, self.width)):
+            found.append(Bound(index=place, limit=size))
+            if self.padding:
+                found.append(Bound(index=place.times(-1), limit=1))
+        return tuple(found)
+
+    def _place(self, pixel: tuple[Affine, ...], tap: tuple[Affine, ...]) -> tuple[Affine, Affine]:
+        _, y, x = pixel
+        before = Affine(constant=-self.padding)
+        row = y.times(self.stride).plus(tap[0]).plus(before)
+        return row, x.times(self.stride).plus(tap[1]).plus(before)
+
+
+def window_of(workload: Workload, step: int) -> Window | None:
+    """None where rows of a lie in memory as they are."""
+    if workload.operator.name != "conv2d" or is_pointwise(workload):
+        return None
+    e = workload.extent
+    return Window(
+        batch=e["b"],
+        height=e["h"],
+        width=e["w"],
+        channels=e["c"],
+        rows=e["r"],
+        columns=e["q"],
+        stride=e["s"],
+        padding=e["p"],
+        high=e["y"],
+        wide=e["x"],
+        step=step,
+    )

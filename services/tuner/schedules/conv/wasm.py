@@ -1,0 +1,125 @@
+"""Convolutions and pooling, stated with an optional copy of padded rows, and scheduled directly.
+
+Columns and channels of the output are stated rounded up to whole tiles, as for contractions: what
+lies outside of a parameter does not exist, which is right for sums and for the largest of values.
+Padding is a copy of the rows that a block needs, in scratch memory: the loops that compute have no
+condition, and a row is copied at most r / (s·block_y) + 1 times.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from tvm import te
+
+from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.nodes import Program
+from services.tuner.operators.definitions import LOWEST, finished, padded
+from services.tuner.schedules.base.extents import Shape, epilogue_shapes
+from services.tuner.schedules.conv.config import WindowConfig
+from services.tuner.schedules.matmul.config import Pack
+from services.tuner.tir.expressions import Node
+from services.tuner.tir.lowering import scheduled_program
+from services.tuner.tir.schedules import Schedule, vectorise_tile, write_back
+
+Extents = tuple[tuple[str, int], ...]
+Weights = tuple[Node, Callable[..., Node]]
+
+
+def window_program(workload: Workload, config: WindowConfig) -> Program:
+    """The scheduled loop nest; its parameters are those of the workload, flat."""
+    extents = tuple(config.rounded(workload).items())
+    function = _stated(workload.operator.name, workload.epilogue, extents, config.panels)
+    schedule = _scheduled(function, workload, config)
+    return scheduled_program(schedule, config.shapes(workload), config.range_extent(workload))
+
+
+@lru_cache(maxsize=256)
+def _stated(name: str, epilogue: tuple[str, ...], extents: Extents, panels: int) -> Node:
+    """The computation alone: one function for each rounded shape and width of panels."""
+    e = dict(extents)
+    height, width = (e["y"] - 1) * e["s"] + e["r"], (e["x"] - 1) * e["s"] + e["q"]
+    channels = e["c"]
+    stored = (e["h"], e["w"]) if e["p"] else (height, width)
+    image = te.placeholder((e["b"], *stored, channels), name="a")
+    outside = LOWEST if name == "max_pool2d" else 0.0
+    source = padded(image, e, outside, height, width) if e["p"] else image
+    weights = _weights(name, e, panels)
+    sums = _sums(name, e, source, weights, finished=bool(epilogue) or name == "avg_pool2d")
+    extra = _extra(epilogue, tuple(int(n) for n in sums.shape))
+    result = sums
+    if name == "avg_pool2d":
+        result = te.compute(sums.shape, lambda *at: sums(*at) * (1 / (e["r"] * e["q"])), name="c")
+    elif epilogue:
+        result = finished(epilogue, sums, extra)
+    return te.create_prim_func([image, *(tensor for tensor, _ in weights), *extra, result])
+
+
+def _weights(name: str, e: dict[str, int], panels: int) -> list[Weights]:
+    """b, and its entry for a place in the window, an input channel and an output channel."""
+    r, q, c, channels = e["r"], e["q"], e["c"], e.get("o", 0)
+    match name:
+        case "conv2d" if panels:
+            b = te.placeholder((channels // panels, r * q * c, panels), name="b")
+            return [(b, lambda y, x, i, o: b[o // panels, (y * q + x) * c + i, o % panels])]
+        case "conv2d":
+            b = te.placeholder((r, q, c, channels), name="b")
+            return [(b, lambda y, x, i, o: b[y, x, i, o])]
+        case "depthwise_conv2d":
+            b = te.placeholder((r, q, c), name="b")
+            return [(b, lambda y, x, _, o: b[y, x, o])]
+    return []
+
+
+def _extra(epilogue: tuple[str, ...], shape: Shape) -> tuple[Node, ...]:
+    names = [name for name in epilogue if EPILOGUES[name] is not EpilogueKind.UNARY]
+    shapes = epilogue_shapes(epilogue, shape)
+    return tuple(te.placeholder(s, name=n) for s, n in zip(shapes, names, strict=True))
+
+
+def _sums(
+    name: str, e: dict[str, int], image: Node, weights: list[Weights], *, finished: bool
+) -> Node:
+    r, q = te.reduce_axis((0, e["r"]), name="r"), te.reduce_axis((0, e["q"]), name="q")
+    c, s = te.reduce_axis((0, e["c"]), name="k"), e["s"]
+    axes = [r, q, c] if name == "conv2d" else [r, q]
+    reduce = te.max if name == "max_pool2d" else te.sum
+
+    def entry(i: Node, y: Node, x: Node, o: Node) -> Node:
+        value = image[i, y * s + r, x * s + q, c if name == "conv2d" else o]
+        for _, weight in weights:
+            value = value * weight(r, q, c, o)
+        return reduce(value, axis=axes)
+
+    shape = (e["b"], e["y"], e["x"], e["o" if name == "conv2d" else "c"])
+    return te.compute(shape, entry, name="sum" if finished else "c")
+
+
+def _scheduled(function: Node, workload: Workload, config: WindowConfig) -> Node:
+    """Tiles of channels outside of columns, so that their weights stay in the first cache."""
+    finishes = bool(workload.epilogue) or workload.operator.name == "avg_pool2d"
+    schedule = Schedule(function, debug_mask="none", enable_check=False)
+    block = schedule.get_sblock("sum" if finishes else "c")
+    b, y, x, o, r, q, *channels = schedule.get_loops(block)
+    y2, y1 = schedule.split(y, [None, config.block_y], preserve_unit_iters=True)
+    x1, x0 = schedule.split(x, [None, config.tile_x], preserve_unit_iters=True)
+    o1, o0 = schedule.split(o, [None, config.tile_c], preserve_unit_iters=True)
+    unrolled = []
+    for c in channels:
+        c1, c0 = schedule.split(c, [None, config.unroll_c], preserve_unit_iters=True)
+        channels, unrolled = [c1], [c0]
+    outer = (y2, b, o1) if config.pack is Pack.NONE else (o1, y2, b)
+    schedule.reorder(*outer, y1, x1, r, q, *channels, *unrolled, x0, o0)
+    schedule.vectorize(o0)
+    for loop in (x0, *unrolled):
+        schedule.unroll(loop)
+    if workload.given["p"]:
+        copy = schedule.get_sblock("padded")
+        schedule.compute_at(copy, b, preserve_unit_loops=True)
+    if config.pack is Pack.KERNEL:
+        weights = schedule.cache_read(block, 1, "global")
+        schedule.compute_at(weights, o1, preserve_unit_loops=True)
+        schedule.vectorize(schedule.get_loops(weights)[-1])
+    write_back(schedule, block, x1, finished=finishes)
+    vectorise_tile(schedule, schedule.decompose_reduction(block, r))
+    return schedule

@@ -1,0 +1,59 @@
+"""The settings of one kernel that slides windows over each channel by itself: depthwise
+convolutions and pooling, for GPUs."""
+
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.kinds import LANES
+from services.tuner.schedules.base.limits import required
+from services.tuner.schedules.base.settings import Settings, gpu_candidate
+from services.tuner.schedules.elementwise.webgpu_config import THREADS
+
+MAX_TILE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PixelsConfig:
+    """`threads` to a workgroup; each makes `tile_x` neighbouring pixels of four channels where
+    `whole_vectors`, else of one: four times the threads."""
+
+    threads: int
+    tile_x: int
+    whole_vectors: bool
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        settings = Settings(candidate, cls, TargetKind.WEBGPU)
+        config = cls(
+            threads=settings.whole("threads"),
+            tile_x=settings.whole("tile_x"),
+            whole_vectors=settings.switch("whole_vectors"),
+        )
+        settings.refuse_fault(config.fault(candidate.workload))
+        settings.refuse_features(config.requires(candidate.workload))
+        return config
+
+    @classmethod
+    def describes(cls, candidate: Candidate) -> bool:
+        return "tile_x" in dict(candidate.config)
+
+    def requires(self, workload: Workload) -> tuple[str, ...]:
+        return required(workload, threads=self.threads)
+
+    def candidate(self, workload: Workload) -> Candidate:
+        return gpu_candidate(workload, asdict(self), self.requires(workload))
+
+    def fault(self, workload: Workload) -> str:
+        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+        if self.threads not in THREADS:
+            return f"threads={self.threads} must be one of {', '.join(map(str, THREADS))}"
+        most = min(MAX_TILE, workload.extent["x"])
+        if not 1 <= self.tile_x <= most:
+            return f"tile_x={self.tile_x} must be from 1 to {most}"
+        if self.whole_vectors and workload.extent["c"] % LANES:
+            return f"whole_vectors needs channels in multiples of {LANES}; use false"
+        return ""

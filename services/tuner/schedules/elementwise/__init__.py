@@ -1,0 +1,1 @@
+"""Injective operators: every entry from a few others."""

@@ -1,0 +1,36 @@
+"""Any operator as it is stated: a dispatch for each loop nest, a thread for a few entries."""
+
+from dataclasses import replace
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.operators import Family
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import Program
+from services.tuner.operators.definitions import stated
+from services.tuner.passes.stages import staged
+from services.tuner.passes.threads import Threads, threaded
+from services.tuner.schedules.base.extents import round_up
+from services.tuner.schedules.base.parameters import ELEMENTS
+from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
+from services.tuner.tir.lowering import plain_program
+
+
+def plain_programs(candidate: Candidate) -> tuple[Program, ...]:
+    entries = EntriesConfig.of(candidate)
+    threads = Threads(
+        count=entries.threads, vectors=entries.vectors, wide=entries.wide, stride=entries.stride
+    )
+    workload = _padded(candidate.workload)
+    held = tuple(ELEMENTS[tensor.dtype] for tensor in workload.tensors)
+    plain = plain_program(stated(workload), held)
+    return tuple(threaded(program, threads) for program in staged(plain))
+
+
+def _padded(workload: Workload) -> Workload:
+    """A function of single entries on whole vectors, since buffers are padded to 16 bytes."""
+    operator = workload.operator
+    if operator.family is not Family.MAP or len(operator.axes) > 1:
+        return workload
+    (entries,) = workload.extents
+    return replace(workload, extents=(round_up(entries, LANES),))

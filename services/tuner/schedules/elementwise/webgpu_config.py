@@ -1,0 +1,61 @@
+"""The settings of a kernel whose threads each make a few entries, from the operator as stated.
+
+Any operator may be computed so, however many passes over memory it takes: a program of several loop
+nests becomes several dispatches.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.passes.threads import Stride
+from services.tuner.schedules.base.limits import required
+from services.tuner.schedules.base.settings import Settings, gpu_candidate
+
+THREADS = (32, 64, 128, 256)
+MAX_VECTORS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntriesConfig:
+    """`threads` to a workgroup; each makes four neighbours at once where `wide` and possible, and
+    does so `vectors` times, a `stride` apart."""
+
+    threads: int
+    vectors: int
+    wide: bool
+    stride: Stride = Stride.BLOCK
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        settings = Settings(candidate, cls, TargetKind.WEBGPU)
+        config = cls(
+            threads=settings.whole("threads"),
+            vectors=settings.whole("vectors"),
+            wide=settings.switch("wide"),
+            stride=Stride(settings.choice("stride", tuple(Stride))),
+        )
+        settings.refuse_fault(config.fault())
+        settings.refuse_features(config.requires(candidate.workload))
+        return config
+
+    @classmethod
+    def describes(cls, candidate: Candidate) -> bool:
+        return "wide" in dict(candidate.config)
+
+    def fault(self) -> str:
+        """What makes the config unusable, or ''."""
+        if self.threads not in THREADS:
+            return f"threads={self.threads} must be one of {', '.join(map(str, THREADS))}"
+        if not 1 <= self.vectors <= MAX_VECTORS:
+            return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
+        return ""
+
+    def requires(self, workload: Workload) -> tuple[str, ...]:
+        return required(workload, threads=self.threads)
+
+    def candidate(self, workload: Workload) -> Candidate:
+        return gpu_candidate(workload, asdict(self), self.requires(workload))

@@ -1,0 +1,65 @@
+"""The space of operators that make every entry from a few others: entries to a thread, threads."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from kernelzoo.domain.gpu import GpuModel
+from kernelzoo.domain.operators import Family
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.kinds import LANES
+from services.tuner.passes.threads import Stride
+from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
+from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
+from services.tuner.schedules.matmul.webgpu_space import FEW_LANES
+
+MOST_CANDIDATES = 40
+THREADS = (256, 64, 128, 32)
+VECTORS = (1, 2, 4, 8)
+STRIDES = (Stride.BLOCK, Stride.GRID, Stride.NEXT)
+SINGLE = 3
+"""Rank of a thread that makes single entries, where it could make four: for small outputs, whose
+vectors are too few for all threads."""
+
+SQUARES = (
+    *((32, 256), (16, 64), (32, 128), (16, 128), (16, 256), (64, 256), (32, 64), (8, 64)),
+    *((64, 128), (32, 32), (16, 32), (8, 32)),
+)
+TURNED_AS_STATED = 12
+
+
+def entries_configs(workload: Workload, gpu: GpuModel) -> tuple[EntriesConfig, ...]:
+    """Ordered by the sum of the ranks of their settings. Whole warps first: with fewer threads than
+    a warp has lanes, some do nothing."""
+    ranked: dict[EntriesConfig, int] = {}
+    for config, rank in _points(workload, gpu):
+        ranked.setdefault(config, rank)
+    return tuple(sorted(ranked, key=ranked.__getitem__)[:MOST_CANDIDATES])
+
+
+def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[EntriesConfig, int]]:
+    """None makes less than one entry, or four, in every round of a thread."""
+    counts = sorted(THREADS, key=lambda count: count % gpu.warp_lanes > 0)
+    for (rank, threads), (more, vectors), (far, stride), (narrow, wide) in product(
+        enumerate(counts), enumerate(VECTORS), enumerate(STRIDES), enumerate(_widths(workload))
+    ):
+        lanes = LANES if wide else 1
+        if vectors > 1 and lanes * vectors * threads > workload.output.elements:
+            continue
+        if vectors == 1 and stride is not STRIDES[0]:
+            continue
+        config = EntriesConfig(threads=threads, vectors=vectors, wide=wide, stride=stride)
+        yield config, rank + more + far + SINGLE * narrow
+
+
+def _widths(workload: Workload) -> tuple[bool, ...]:
+    """Single entries too where four are certain to be possible: elsewhere both may be the same."""
+    operator = workload.operator
+    alone = operator.family is Family.MAP and len(operator.axes) == 1
+    return (True, False) if alone else (True,)
+
+
+def square_configs(workload: Workload, gpu: GpuModel) -> tuple[SquareConfig | EntriesConfig, ...]:
+    """Through workgroup memory first; on a processor as it is stated first."""
+    squares = [SquareConfig(side=side, threads=threads) for side, threads in SQUARES]
+    entries = entries_configs(workload, gpu)[:TURNED_AS_STATED]
+    return (*entries, *squares) if gpu.warp_lanes < FEW_LANES else (*squares, *entries)

@@ -1,0 +1,60 @@
+"""A contraction with few rows as one pass over b (see `services.tuner.schedules.gemv.config`)."""
+
+from dataclasses import replace
+from functools import lru_cache, reduce
+from operator import add
+
+from tvm import te
+
+from services.tuner.ir.nodes import Program
+from services.tuner.operators.definitions import finished
+from services.tuner.schedules.base.extents import Extents, round_up
+from services.tuner.schedules.gemv.config import StreamConfig
+from services.tuner.schedules.matmul.wasm import placeholders_of
+from services.tuner.tir.expressions import Node
+from services.tuner.tir.lowering import scheduled_program
+from services.tuner.tir.schedules import Schedule
+
+
+def stream_program(extents: Extents, config: StreamConfig) -> Program:
+    """The scheduled loop nest; its parameters are flat, with their true sizes."""
+    whole = replace(extents, n=round_up(extents.n, config.block_n))
+    schedule = _scheduled(_stated(whole, config.rows), whole, config)
+    return scheduled_program(schedule, extents.shapes, config.range_extent(extents))
+
+
+@lru_cache(maxsize=256)
+def _stated(extents: Extents, rows: int) -> Node:
+    """Every step of the sum adds `rows` products at once, so that a sum is stored once a step."""
+    a, b, *extra = placeholders_of(extents)
+    step = te.reduce_axis((0, extents.k // rows), name="step")
+
+    def entry(m: Node, n: Node) -> Node:
+        ks = [step * rows + row for row in range(rows)]
+        products = [
+            (a[k, m] if extents.a_turned else a[m, k]) * b[k, n].astype("float32") for k in ks
+        ]
+        return te.sum(reduce(add, products), axis=step)
+
+    name = "sum" if extents.epilogue else "c"
+    c = te.compute((extents.m, extents.n), entry, name=name)
+    if extents.epilogue:
+        c = finished(extents.epilogue, c, tuple(extra))
+    return te.create_prim_func([a, b, *extra, c])
+
+
+def _scheduled(function: Node, whole: Extents, config: StreamConfig) -> Node:
+    schedule = Schedule(function, debug_mask="none", enable_check=False)
+    block = schedule.get_sblock("sum" if whole.epilogue else "c")
+    m, n, step = schedule.get_loops(block)
+    count = config.block_n // config.width
+    n2, n1, n0 = schedule.split(n, [None, count, config.width], preserve_unit_iters=True)
+    schedule.reorder(n2, step, n1, m, n0)
+    schedule.vectorize(n0)
+    schedule.unroll(m)
+    if whole.epilogue:
+        store = schedule.get_sblock("c")
+        schedule.reverse_compute_at(store, n2, preserve_unit_loops=True)
+    first = schedule.decompose_reduction(block, step)
+    schedule.vectorize(schedule.get_loops(first)[-1])
+    return schedule

@@ -1,0 +1,142 @@
+"""The lite space of a contraction: a few dozen schedules, each valid, the likely best first."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from services.tuner.ir.kinds import LANES
+from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.rules import (
+    A_BLOCK_BYTES,
+    ACCUMULATORS_WANTED,
+    ALIASING_BYTES,
+    B_BLOCK_BYTES,
+    BASE_RANK,
+    BASE_TILES,
+    BLOCK_COLUMNS,
+    FEWEST_SLICES,
+    FMA_TILES,
+    PACKING_ROWS,
+    SLICES_WANTED,
+    SMALL_B_BYTES,
+    TALL_TILES,
+    UNROLL_K,
+    VECTOR_REGISTERS,
+    WIDE_TILES,
+    live_vectors,
+)
+from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
+
+
+def lite_configs(extents: Extents) -> tuple[ContractionConfig, ...]:
+    """Ordered by the sum of the ranks of their settings, so that the first few differ."""
+    ranked: dict[ContractionConfig, int] = {}
+    for config, rank in _points(extents):
+        ranked[config] = min(rank, ranked.get(config, rank))
+    return tuple(sorted(ranked, key=ranked.__getitem__))
+
+
+def _points(extents: Extents) -> Iterator[tuple[ContractionConfig, int]]:
+    packs = _packs(extents)
+    for fma in (True, False):
+        axes = (_tiles(extents, fma=fma), enumerate(packs), enumerate(_unrolls(extents)))
+        for (tile_rank, tile), (pack_rank, pack), (unroll_rank, unroll) in product(*axes):
+            if pack_rank and unroll_rank:
+                continue
+            config = _config(extents, tile, pack, unroll, fma=fma)
+            few = config.range_extent(extents) < FEWEST_SLICES
+            if pack is Pack.KERNEL and few and not extents.b_turned:
+                continue
+            yield config, tile_rank + 2 * pack_rank + unroll_rank + (0 if fma else BASE_RANK)
+
+
+def _tiles(extents: Extents, *, fma: bool) -> list[tuple[int, tuple[int, int]]]:
+    """Register tiles with their ranks, cut to the matrix, within the live-vector rule."""
+    columns = -(-extents.n // LANES) * LANES
+    tiles = FMA_TILES if fma else BASE_TILES
+    if columns == LANES:
+        tiles = (*TALL_TILES, *tiles)
+    if extents.m == 1:
+        tiles = (*WIDE_TILES, *tiles)
+    cut = dict.fromkeys((min(m, extents.m), min(n, columns)) for m, n in tiles)
+    fitting = [tile for tile in cut if live_vectors(*tile, fma=fma) <= VECTOR_REGISTERS]
+    full = [(m, n) for m, n in fitting if m * n // LANES >= ACCUMULATORS_WANTED]
+    return list(enumerate(full or fitting))
+
+
+def _packs(extents: Extents) -> tuple[Pack, ...]:
+    """How b may be read, the likely best first. What is packed once is not packed again."""
+    at_run = _packs_at_run(extents)
+    if not extents.b_constant:
+        return at_run
+    return (Pack.BEFORE, Pack.NONE) if Pack.NONE in at_run else (Pack.BEFORE,)
+
+
+def _packs_at_run(extents: Extents) -> tuple[Pack, ...]:
+    if extents.b_turned:
+        return (Pack.KERNEL,)
+    if extents.m < PACKING_ROWS:
+        return (Pack.NONE,)
+    if 4 * extents.n % ALIASING_BYTES == 0:
+        return (Pack.KERNEL,)
+    if 4 * extents.k * extents.n <= SMALL_B_BYTES:
+        return (Pack.NONE, Pack.KERNEL)
+    return (Pack.KERNEL, Pack.NONE)
+
+
+def _unrolls(extents: Extents) -> tuple[int, ...]:
+    """Divisors of k first: the others need a tail."""
+    possible = [unroll for unroll in UNROLL_K if unroll <= extents.k]
+    return tuple(sorted(possible, key=lambda unroll: extents.k % unroll > 0))
+
+
+def _config(
+    extents: Extents, tile: tuple[int, int], pack: Pack, unroll_k: int, *, fma: bool
+) -> ContractionConfig:
+    tile_m, tile_n = tile
+    outer = _outer(extents, tile, pack)
+    rows, columns = -(-extents.m // tile_m), -(-extents.n // tile_n)
+    row_bytes = 4 * extents.k
+    return ContractionConfig(
+        tile_m=tile_m,
+        tile_n=tile_n,
+        unroll_k=unroll_k,
+        block_m=tile_m
+        * _divisor(
+            rows,
+            A_BLOCK_BYTES // (row_bytes * tile_m),
+            rows // SLICES_WANTED if outer is Outer.ROWS else rows,
+        ),
+        block_n=tile_n
+        * _panels_in_block(
+            columns,
+            min(BLOCK_COLUMNS, B_BLOCK_BYTES // row_bytes) // tile_n,
+            columns // SLICES_WANTED if outer is Outer.COLUMNS else columns,
+        ),
+        pack=pack,
+        fma=fma,
+        outer=outer,
+    )
+
+
+def _outer(extents: Extents, tile: tuple[int, int], pack: Pack) -> Outer:
+    """The axis to slice: the first that has slices enough, else the longest."""
+    tile_m, tile_n = tile
+    lengths = {Outer.BATCH: extents.batch} if extents.batch else {}
+    if pack is Pack.NONE:
+        lengths[Outer.ROWS] = -(-extents.m // tile_m)
+    lengths[Outer.COLUMNS] = -(-extents.n // tile_n)
+    enough = [axis for axis, length in lengths.items() if length >= SLICES_WANTED]
+    return enough[0] if enough else max(lengths, key=lengths.__getitem__)
+
+
+def _divisor(count: int, *limits: int) -> int:
+    """The largest divisor of `count` within every limit; 1 where a limit allows none."""
+    limit = max(1, min(*limits, count))
+    return next(d for d in range(limit, 0, -1) if count % d == 0)
+
+
+def _panels_in_block(count: int, *limits: int) -> int:
+    """A divisor of `count`, unless that is less than half of what the limits allow: then the last
+    block is smaller. 97 panels one by one cost 383x767x769 6 %; a tail of rows costs less."""
+    limit, divisor = max(1, min(*limits, count)), _divisor(count, *limits)
+    return divisor if 2 * divisor > limit else -(-count // -(-count // limit))

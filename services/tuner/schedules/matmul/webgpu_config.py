@@ -1,0 +1,240 @@
+"""The settings of one kernel of a contraction for GPUs: nnJIT's Table 1 and 2, as a value.
+
+Table 1 names tiles 0 for a thread and 1 for a workgroup: `tile_m` is x0, `tile_n` y0, `unroll_k`
+r0, `block_m` x1, `block_n` y1 and `block_k` r1.
+"""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from math import prod
+from typing import Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import KEY_DTYPES, Workload
+from kernelzoo.errors import InvalidSchedule
+from services.tuner.ir.kinds import LANES
+from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.limits import MAX_THREADS, required
+from services.tuner.schedules.base.settings import Settings, gpu_candidate
+from services.tuner.schedules.conv.implicit_gemm import product_extents
+
+MAX_TILE = 128
+MAX_UNROLLED_PRODUCTS = 2048
+MAX_STAGED = 64
+MAX_SPLIT = 64
+MAX_SCRATCH_BYTES = 1 << 26
+BANK_BYTES = 128
+
+
+class Cache(StrEnum):
+    """How a is read: by each thread from where it lies, or through workgroup memory, where it lies
+    in rows as it is stored, or turned, so that four of its rows are one vector."""
+
+    NONE = "none"
+    ROWS = "rows"
+    TURNED = "turned"
+
+
+class Prefetch(StrEnum):
+    """Where the next block goes while threads work on this one: nowhere; into registers; or into
+    registers and then beside this one in workgroup memory, which saves a barrier."""
+
+    NONE = "none"
+    REGISTERS = "registers"
+    BLOCKS = "blocks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TilesConfig:
+    """A workgroup computes block_m x block_n entries, each of its threads tile_m x tile_n of them.
+
+    `block_k` is what a workgroup reads at a time, `unroll_k` what the loop body does at once.
+    The sum of an entry is shared by `depth` threads, each of which has its part of every block of
+    k and which add it up in workgroup memory, and by `split_k` workgroups, for which a second
+    dispatch does. Workgroups take `group_m` rows of blocks at a time, so that neighbours in time
+    read the same columns of b.
+    """
+
+    block_m: int
+    block_n: int
+    block_k: int
+    tile_m: int
+    tile_n: int
+    unroll_k: int
+    cache: Cache
+    prefetch: Prefetch
+    depth: int
+    split_k: int
+    group_m: int
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        settings = Settings(candidate, cls, TargetKind.WEBGPU)
+        config = cls(
+            cache=Cache(settings.choice("cache", tuple(Cache))),
+            prefetch=Prefetch(settings.choice("prefetch", tuple(Prefetch))),
+            **settings.wholes("cache", "prefetch"),
+        )
+        settings.refuse_fault(config.fault(product_extents(candidate.workload)))
+        settings.refuse_features(config.requires(candidate.workload))
+        return config
+
+    @classmethod
+    def describes(cls, candidate: Candidate) -> bool:
+        return "tile_m" in dict(candidate.config)
+
+    @property
+    def rows(self) -> int:
+        """Of threads in a workgroup."""
+        return self.block_m // self.tile_m
+
+    @property
+    def columns(self) -> int:
+        """Of threads in a workgroup."""
+        return self.block_n // self.tile_n
+
+    @property
+    def threads(self) -> int:
+        return self.rows * self.columns * self.depth
+
+    @property
+    def a_stride(self) -> int:
+        """Elements from row to row of a in workgroup memory, so that rows that are read at once lie
+        in different banks."""
+        if self.cache is Cache.TURNED:
+            return self.block_m + LANES
+        rows = min(self.rows, max(1, 32 // self.columns))
+        places = {4 * row * self.block_k % BANK_BYTES // 16 for row in range(rows)}
+        return self.block_k + (0 if len(places) == rows else LANES)
+
+    @property
+    def layer_k(self) -> int:
+        """Of a block, what each of the threads that share a sum has."""
+        return self.block_k // self.depth
+
+    @property
+    def block_elements(self) -> int:
+        """Of a and b in workgroup memory."""
+        if self.cache is Cache.NONE:
+            return 0
+        rows = self.block_k if self.cache is Cache.TURNED else self.block_m
+        blocks = 2 if self.prefetch is Prefetch.BLOCKS else 1
+        return blocks * (rows * self.a_stride + self.block_k * self.block_n)
+
+    @property
+    def layer_slots(self) -> int:
+        """Layers of threads that keep their sums in workgroup memory at once: all but one, or as
+        many as fit where blocks were, but at least half of all."""
+        if self.cache is Cache.NONE:
+            return self.depth - 1
+        fitting = self.block_elements // (self.block_m * self.block_n)
+        return min(self.depth - 1, max(fitting, self.depth // 2))
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """The sums of layers lie where blocks were."""
+        if self.depth == 1:
+            return 4 * self.block_elements
+        sums = self.layer_slots * self.block_m * self.block_n
+        return 4 * max(self.block_elements, sums)
+
+    def k_blocks(self, extents: Extents) -> int:
+        return -(-extents.k // self.block_k)
+
+    def blocks(self, extents: Extents) -> tuple[int, int, int]:
+        """Of the batch, of rows and of columns."""
+        return (
+            max(1, extents.batch),
+            -(-extents.m // self.block_m),
+            -(-extents.n // self.block_n),
+        )
+
+    def workgroups(self, extents: Extents) -> int:
+        return self.split_k * prod(self.blocks(extents))
+
+    def scratch_bytes(self, extents: Extents) -> int:
+        entries = max(1, extents.batch) * extents.m * extents.n
+        return 4 * self.split_k * entries if self.split_k > 1 else 0
+
+    def requires(self, workload: Workload) -> tuple[str, ...]:
+        return required(
+            workload,
+            threads=self.threads,
+            workgroup_bytes=self.workgroup_bytes,
+            scratch_bytes=self.scratch_bytes(product_extents(workload)),
+        )
+
+    def candidate(self, workload: Workload) -> Candidate:
+        """Raises InvalidSchedule for more than any step of a limit."""
+        return gpu_candidate(workload, asdict(self), self.requires(workload))
+
+    def fault(self, extents: Extents) -> str:
+        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+        counts = [value for name in self.__slots__ if type(value := getattr(self, name)) is int]
+        if min(counts) < 1 or max(counts) > 1 << 16:
+            return "every count of a config is from 1 to 65536"
+        if extents.b_dtype not in KEY_DTYPES:
+            return "b is read in vectors of f32 or f16; use a thread for each entry"
+        return self._tile_fault() or self._block_fault(extents)
+
+    def _tile_fault(self) -> str:
+        if self.tile_n % LANES or self.tile_m * self.tile_n > MAX_TILE:
+            return (
+                f"a thread's tile of {self.tile_m}x{self.tile_n} must have tile_n a multiple of "
+                f"{LANES} and at most {MAX_TILE} entries"
+            )
+        if self.block_m % self.tile_m or self.block_n % self.tile_n:
+            return f"a block of {self.block_m}x{self.block_n} must be whole tiles"
+        if self.threads > MAX_THREADS:
+            return f"{self.threads} threads to a workgroup are too many; use at most {MAX_THREADS}"
+        if self.unroll_k % LANES or self.block_k % (self.unroll_k * self.depth):
+            return (
+                f"unroll_k={self.unroll_k} must be a multiple of {LANES} and divide block_k/depth"
+            )
+        if self.tile_m * self.tile_n * self.unroll_k > MAX_UNROLLED_PRODUCTS:
+            return (
+                f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLLED_PRODUCTS} "
+                "products in the loop body"
+            )
+        if self.cache is Cache.TURNED and (self.tile_m % LANES or self.block_m % LANES):
+            return f"cache=turned needs tile_m in multiples of {LANES}"
+        return self._memory_fault()
+
+    def _memory_fault(self) -> str:
+        if self.cache is Cache.NONE:
+            if self.block_k != self.unroll_k * self.depth or self.prefetch is not Prefetch.NONE:
+                return "cache=none has block_k=unroll_k·depth and no prefetch"
+            return ""
+        staged = (self.block_m + self.block_n) * self.block_k / self.threads
+        if staged > MAX_STAGED * LANES:
+            return f"{staged:.0f} elements of a block to a thread are too many"
+        return ""
+
+    def _block_fault(self, extents: Extents) -> str:
+        if extents.a_turned and self.cache is Cache.ROWS:
+            return "a is stored turned; use cache=turned or none"
+        if extents.a_turned and self.tile_m % LANES:
+            return f"a is stored turned; use tile_m in multiples of {LANES}"
+        if self.split_k > MAX_SPLIT or self.k_blocks(extents) % self.split_k:
+            return (
+                f"split_k={self.split_k} must divide {self.k_blocks(extents)} blocks and be at "
+                f"most {MAX_SPLIT}"
+            )
+        if self.blocks(extents)[1] % self.group_m:
+            return f"group_m={self.group_m} must divide {self.blocks(extents)[1]} rows of blocks"
+        if self.scratch_bytes(extents) > MAX_SCRATCH_BYTES:
+            return (
+                f"split_k={self.split_k} keeps {self.scratch_bytes(extents)} bytes of partial "
+                f"sums; at most {MAX_SCRATCH_BYTES} are allowed"
+            )
+        return ""
+
+    def exceeds(self, workload: Workload) -> bool:
+        """Whether it needs more than the last step of a limit."""
+        try:
+            self.requires(workload)
+        except InvalidSchedule:
+            return True
+        return False

@@ -1,0 +1,50 @@
+"""The settings of one kernel that computes rows by themselves: sums, means, norms, softmax."""
+
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.kinds import LANES
+from services.tuner.schedules.base.settings import Settings, candidate_of
+
+MAX_VECTORS = 8
+MAX_BLOCK_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsConfig:
+    """Each sum over a row is `vectors` of four lanes; the outermost loop takes `block_m` rows."""
+
+    vectors: int
+    block_m: int
+    fma: bool
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        settings = Settings(candidate, cls)
+        config = cls(
+            vectors=settings.whole("vectors"),
+            block_m=settings.whole("block_m"),
+            fma=settings.switch("fma"),
+        )
+        settings.refuse(config.fault(candidate.workload), fma=config.fma)
+        return config
+
+    @property
+    def width(self) -> int:
+        """Entries of a row that are taken at once."""
+        return LANES * self.vectors
+
+    def candidate(self, workload: Workload) -> Candidate:
+        return candidate_of(workload, asdict(self), fma=self.fma)
+
+    def fault(self, workload: Workload) -> str:
+        """What makes the config unusable, or ''."""
+        if not 1 <= self.vectors <= MAX_VECTORS:
+            return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
+        rows = workload.extent["m"]
+        if not 1 <= self.block_m <= MAX_BLOCK_ROWS or rows % self.block_m:
+            return f"block_m={self.block_m} must divide {rows} and be from 1 to {MAX_BLOCK_ROWS}"
+        return ""

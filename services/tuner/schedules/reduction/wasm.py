@@ -1,0 +1,242 @@
+"""Operators on rows: each stage of a row follows the one before while the row is in the cache.
+
+Rows are stated rounded up to a whole number of steps. A stage that reads a parameter skips what
+lies outside; a stage that keeps entries in scratch memory keeps zeros there, which no later sum
+sees.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tvm import te, tirx
+
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import Program
+from services.tuner.operators.definitions import VARIANCE_FLOOR
+from services.tuner.schedules.base.extents import round_up
+from services.tuner.schedules.reduction.config import RowsConfig
+from services.tuner.tir.expressions import Node
+from services.tuner.tir.lowering import scheduled_program
+from services.tuner.tir.schedules import Schedule
+
+
+def rows_program(workload: Workload, config: RowsConfig) -> Program:
+    """The scheduled loop nest; its parameters are those of the workload, flat."""
+    extent = workload.extent
+    stated = _stated(workload.operator.name, extent["m"], extent["n"], config.width)
+    schedule = _scheduled(stated, config)
+    shapes = tuple(tensor.shape for tensor in workload.tensors)
+    return scheduled_program(schedule, shapes, extent["m"] // config.block_m)
+
+
+Value = Callable[[Node, Node, Node], Node]
+"""An entry by its row, its step and its lane within the step."""
+
+
+class _Row:
+    """States the stages of an operator; `stages` are their names in order.
+
+    A row is `steps` of `width` entries. `followers` are sums, each with the stage that keeps what
+    it adds: they share a loop, so that every entry is added while it is in a register.
+    """
+
+    def __init__(self, m: int, n: int, width: int) -> None:
+        self.m, self.n, self.width = m, n, width
+        self.columns = round_up(n, width)
+        self.steps = self.columns // width
+        self.stages: list[str] = []
+        self.followers: dict[str, str] = {}
+        self.parameters: list[Node] = [te.placeholder((m, self.columns), name="a")]
+
+    def a(self, i: Node, step: Node, lane: Node) -> Node:
+        return self.parameters[0][i, step * self.width + lane]
+
+    def parameter(self, name: str) -> Callable[[Node, Node], Node]:
+        """By step and lane."""
+        stated = te.placeholder((self.columns,), name=name)
+        self.parameters.append(stated)
+        return lambda step, lane: stated[step * self.width + lane]
+
+    def reduced(
+        self, reduce: Callable[..., Node], value: Value, name: str, follows: str = ""
+    ) -> Node:
+        """Over the columns: first lane by lane of a step, then of a vector, then to one value."""
+        step = te.reduce_axis((0, self.steps), name="step")
+        vector = te.reduce_axis((0, self.width // LANES), name="vector")
+        lane = te.reduce_axis((0, LANES), name="lane")
+        partial = te.compute(
+            (self.m, self.width),
+            lambda i, j: reduce(value(i, step, j), axis=step),
+            name=f"{name}_lanes",
+        )
+        if follows:
+            self.followers[f"{name}_lanes"] = follows
+        self.stages.append(f"{name}_lanes")
+        if self.width > LANES:
+            wide, width = partial, f"{name}_vectors"
+            self.stages.append(width)
+            partial = te.compute(
+                (self.m, LANES),
+                lambda i, j: reduce(wide[i, vector * LANES + j], axis=vector),
+                name=width,
+            )
+        self.stages.append(name)
+        return te.compute((self.m,), lambda i: reduce(partial[i, lane], axis=lane), name=name)
+
+    def single(self, value: Callable[[Node], Node], name: str) -> Node:
+        """One value for a row."""
+        self.stages.append(name)
+        return te.compute((self.m,), value, name=name)
+
+    def kept(self, value: Value, name: str) -> Node:
+        """An entry for every column, 0 outside of the row."""
+        self.stages.append(name)
+        zero = tirx.const(0, "float32")
+
+        def entry(i: Node, step: Node, lane: Node) -> Node:
+            if self.columns == self.n:
+                return value(i, step, lane)
+            inside = step * self.width + lane < self.n
+            return tirx.if_then_else(inside, value(i, step, lane), zero)
+
+        return te.compute((self.m, self.steps, self.width), entry, name=name)
+
+    def result(self, value: Value) -> Node:
+        def entry(i: Node, j: Node) -> Node:
+            return value(i, j // self.width, j % self.width)
+
+        return te.compute((self.m, self.columns), entry, name="c")
+
+
+def _constant(value: float) -> Node:
+    return tirx.const(value, "float32")
+
+
+def _softmax(row: _Row) -> Node:
+    largest = row.reduced(te.max, row.a, "largest")
+    power = row.kept(lambda i, s, j: te.exp(row.a(i, s, j) - largest[i]), "power")
+    total = row.reduced(te.sum, lambda i, s, j: power[i, s, j], "total", follows="power")
+    share = row.single(lambda i: _constant(1) / total[i], "share")
+    return row.result(lambda i, s, j: power[i, s, j] * share[i])
+
+
+def _layer_norm(row: _Row) -> Node:
+    gain, shift = row.parameter("gain"), row.parameter("shift")
+    n = _constant(1 / row.n)
+    total = row.reduced(te.sum, row.a, "total")
+    mean = row.single(lambda i: total[i] * n, "mean")
+    rest = row.kept(lambda i, s, j: row.a(i, s, j) - mean[i], "rest")
+    square = row.reduced(
+        te.sum, lambda i, s, j: rest[i, s, j] * rest[i, s, j], "square", follows="rest"
+    )
+    root = row.single(lambda i: te.rsqrt(square[i] * n + _constant(VARIANCE_FLOOR)), "factor")
+    return row.result(lambda i, s, j: rest[i, s, j] * root[i] * gain(s, j) + shift(s, j))
+
+
+def _rms_norm(row: _Row) -> Node:
+    gain = row.parameter("gain")
+    square = row.reduced(te.sum, lambda i, s, j: row.a(i, s, j) * row.a(i, s, j), "square")
+    mean = _constant(1 / row.n)
+    root = row.single(lambda i: te.rsqrt(square[i] * mean + _constant(VARIANCE_FLOOR)), "factor")
+    return row.result(lambda i, s, j: row.a(i, s, j) * root[i] * gain(s, j))
+
+
+def _reduction(reduce: Callable[..., Node], *, mean: bool = False) -> Callable[[_Row], Node]:
+    def state(row: _Row) -> Node:
+        total = row.reduced(reduce, row.a, "total")
+        factor = _constant(1 / row.n if mean else 1)
+        return te.compute((row.m,), lambda i: total[i] * factor, name="c")
+
+    return state
+
+
+_OPERATORS: dict[str, Callable[[_Row], Node]] = {
+    "softmax": _softmax,
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "row_sum": _reduction(te.sum),
+    "row_mean": _reduction(te.sum, mean=True),
+    "row_max": _reduction(te.max),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stated:
+    """`stages` in order, without the result; `followers` as in `_Row`."""
+
+    function: Node
+    stages: tuple[str, ...]
+    followers: Mapping[str, str]
+
+
+@lru_cache(maxsize=256)
+def _stated(name: str, m: int, n: int, width: int) -> _Stated:
+    row = _Row(m, n, width)
+    result = _OPERATORS[name](row)
+    return _Stated(
+        function=te.create_prim_func([*row.parameters, result]),
+        stages=tuple(row.stages),
+        followers=row.followers,
+    )
+
+
+def _scheduled(stated: _Stated, config: RowsConfig) -> Node:
+    """Every stage inside the loop over rows, the last first, as each follows its readers."""
+    schedule = Schedule(stated.function, debug_mask="none", enable_check=False)
+    rows, *columns = schedule.get_loops(schedule.get_sblock("c"))
+    _, row = schedule.split(rows, [None, config.block_m], preserve_unit_iters=True)
+    for column in columns:
+        _, lane = schedule.split(column, [None, config.width], preserve_unit_iters=True)
+        schedule.vectorize(lane)
+    for stage in reversed(stated.stages):
+        block = schedule.get_sblock(stage)
+        schedule.compute_at(block, row, preserve_unit_loops=True)
+    for stage in stated.stages:
+        _place(schedule, stage, stated)
+    return schedule
+
+
+def _place(schedule: Node, stage: str, stated: _Stated) -> None:
+    """The loops of a stage; one that keeps entries gets those of the sum that follows it."""
+    kind = stage.rpartition("_")[2]
+    if stage in stated.followers:
+        _follow(schedule, stage, stated.followers[stage])
+    elif kind == "lanes":
+        _by_vectors(schedule, stage, unrolled=False)
+    elif kind == "vectors":
+        _by_vectors(schedule, stage, unrolled=True)
+    elif f"{stage}_lanes" in stated.stages:
+        _total(schedule, stage)
+
+
+def _by_vectors(schedule: Node, stage: str, *, unrolled: bool) -> None:
+    block = schedule.get_sblock(stage)
+    *_, lane, step = schedule.get_loops(block)
+    schedule.set_scope(block, 0, "local")
+    schedule.reorder(step, lane)
+    schedule.vectorize(lane)
+    if unrolled:
+        schedule.unroll(step)
+    first = schedule.decompose_reduction(block, step)
+    schedule.vectorize(schedule.get_loops(first)[-1])
+
+
+def _follow(schedule: Node, stage: str, source: str) -> None:
+    """Every entry is summed where it is made."""
+    block = schedule.get_sblock(stage)
+    schedule.set_scope(block, 0, "local")
+    *_, step, lane = schedule.get_loops(schedule.get_sblock(source))
+    schedule.reverse_compute_at(block, lane, preserve_unit_loops=False)
+    schedule.vectorize(lane)
+    first = schedule.decompose_reduction(block, step)
+    schedule.vectorize(schedule.get_loops(first)[-1])
+
+
+def _total(schedule: Node, stage: str) -> None:
+    block = schedule.get_sblock(stage)
+    lane = schedule.get_loops(block)[-1]
+    schedule.set_scope(block, 0, "local")
+    schedule.unroll(lane)
+    schedule.decompose_reduction(block, lane)

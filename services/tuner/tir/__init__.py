@@ -1,0 +1,1 @@
+"""Programs of TVM: stated, lowered, and visited once into the loop IR."""

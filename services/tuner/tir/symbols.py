@@ -1,0 +1,77 @@
+"""What the front end's variables and buffers are called in the loop IR."""
+
+from collections.abc import Hashable
+
+from kernelzoo.errors import UnsupportedProgram
+from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.kinds import Element, Scope
+from services.tuner.ir.nodes import Buffer
+from services.tuner.tir.clip import Access, access, flat_size
+
+Shape = tuple[int, ...]
+
+ELEMENTS = {
+    "float32": Element.F32,
+    "int32": Element.I32,
+    "int8": Element.I8,
+    "int64": Element.I64,
+}
+
+
+def element_of_dtype(name: str, dtype: str) -> Element:
+    """Raises UnsupportedProgram for a dtype that the loop IR does not have."""
+    if dtype not in ELEMENTS:
+        raise UnsupportedProgram(
+            f"buffer {name} of {dtype} is not lowered; use {', '.join(ELEMENTS)}"
+        )
+    return ELEMENTS[dtype]
+
+
+class Symbols:
+    """Grows during one visit. Keys are the front end's own objects; names are unique."""
+
+    def __init__(self) -> None:
+        self.ranges: dict[str, Range] = {}
+        self._variables: dict[Hashable, str] = {}
+        self._buffers: dict[Hashable, tuple[Buffer, Shape, Shape]] = {}
+        self._taken: dict[str, int] = {}
+
+    def bind(self, key: Hashable, name: str, extent: int) -> str:
+        """A new loop variable that runs over 0 … extent-1."""
+        var = self._variables[key] = self._fresh(name)
+        self.ranges[var] = (0, extent - 1)
+        return var
+
+    def fresh_value(self, name: str, limits: Range) -> str:
+        """A new variable for a value within inclusive limits."""
+        var = self._fresh(name)
+        self.ranges[var] = limits
+        return var
+
+    def variable(self, key: Hashable) -> Affine:
+        return Affine.variable(self._variables[key])
+
+    def declare(
+        self,
+        key: Hashable,
+        name: str,
+        scope: Scope,
+        *,
+        element: Element,
+        shape: Shape,
+        stated: Shape,
+    ) -> Buffer:
+        """A buffer of `shape`, which the program was `stated` on as if it were larger."""
+        buffer = Buffer(name=self._fresh(name), scope=scope, element=element, size=flat_size(shape))
+        self._buffers[key] = (buffer, shape, stated)
+        return buffer
+
+    def access(self, key: Hashable, at: tuple[Affine, ...]) -> Access:
+        buffer, shape, stated = self._buffers[key]
+        return access(buffer, at, shape, stated)
+
+    def _fresh(self, name: str) -> str:
+        """The front end repeats names, each for another thing."""
+        seen = self._taken.get(name, 0)
+        self._taken[name] = seen + 1
+        return f"{name}.{seen}" if seen else name

@@ -1,1 +1,0 @@
-"""Kernels for GPUs: their settings, and their loop nests over workgroups and threads."""
