@@ -1,4 +1,4 @@
-"""Which of two targets a page should run: see docs/adr/0012-advice-needs-a-quorum.md."""
+"""Which of two targets a page should run (docs/adr/0012)."""
 
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import AdviceBasis
