@@ -10,6 +10,10 @@ docs name, for wasm and for the models of GPUs: a sample that is the same at eve
 processor time for a commit), or all of them (300 s). A refactoring proves itself by a replay of all
 of them that finds nothing. The other commit is checked out beside this one and run with this
 environment.
+
+Names are no difference: keys are compared as they are spelled today, candidates whose id is new by
+their place in the space, and kernels apart from the names of tensors and of what WGSL declares.
+What differs in those alone is counted as renamed.
 """
 
 import json
@@ -28,10 +32,12 @@ from tempfile import TemporaryDirectory
 from typing import Self
 
 from kernelzoo.cli.stack.signals import interruptible
-from scripts.replay.kernels import WASM, Hashes, Spaces
+from scripts.replay.hashing import Hashes, Spaces
+from scripts.replay.kernels import WASM
+from scripts.replay.spelling import respelled, spellings
 
 ROOT = Path(__file__).parents[2]
-HASHER = Path("scripts", "replay", "kernels.py")
+HASHER = Path(ROOT, "scripts", "replay", "hashing.py")
 MAIN_BRANCHES = ("origin/main", "main")
 NAMED_IN = ("tests", "bench", "examples", "docs", "kernelzoo")
 SUFFIXES = (".py", ".txt", ".md", ".html", ".ts")
@@ -45,8 +51,8 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What one commit makes, as `kernels.py` tells it: ids of the candidates of each space, and a
-    hash of each kernel, with a place where it was found."""
+    """What one commit makes, as `hashing.py` tells it: ids of the candidates of each space, and of
+    each kernel a hash, one of the names in it, and a place where it was found."""
 
     spaces: Spaces
     kernels: Hashes
@@ -56,45 +62,86 @@ class Replay:
         given = json.loads(told)
         return cls(spaces=given["spaces"], kernels=given["kernels"])
 
-    def hash(self, name: str) -> str:
-        return self.kernels[name].partition(" ")[0]
+    def hash(self, kernel: str) -> str:
+        return self.kernels[kernel].split()[0]
 
-    def place(self, name: str) -> Place:
-        key, _, candidate_id = name.split()
-        return key, self.kernels[name].partition(" ")[2], candidate_id
+    def names(self, kernel: str) -> str:
+        return self.kernels[kernel].split()[1]
+
+    def place(self, kernel: str) -> Place:
+        key, _, candidate_id = kernel.split()
+        return key, self.kernels[kernel].split()[2], candidate_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Names of kernels and of candidates of spaces, each in order; `same` is a count."""
+    """Names of kernels and of candidates of spaces, each in order; `same` is a count.
+
+    A renamed kernel differs in names alone; `identified` counts candidates whose id is new.
+    """
 
     changed: tuple[str, ...]
+    renamed: tuple[str, ...]
     appeared: tuple[str, ...]
     disappeared: tuple[str, ...]
     reordered: tuple[str, ...]
     same: int
+    identified: int
 
     @classmethod
     def between(cls, before: Replay, after: Replay) -> Self:
-        both = before.kernels.keys() & after.kernels.keys()
-        changed = sorted(name for name in both if before.hash(name) != after.hash(name))
+        former = formers(before, after)
+        both = sorted(
+            kernel
+            for kernel, was in former.items()
+            if kernel in after.kernels and was in before.kernels
+        )
+        changed = [each for each in both if before.hash(former[each]) != after.hash(each)]
+        renamed = [
+            each
+            for each in both
+            if each not in changed and before.names(former[each]) != after.names(each)
+        ]
         return cls(
             changed=tuple(changed),
+            renamed=tuple(renamed),
             appeared=tuple(_only_in(after.spaces, before.spaces)),
             disappeared=tuple(_only_in(before.spaces, after.spaces)),
             reordered=tuple(_reordered(before.spaces, after.spaces)),
-            same=len(both) - len(changed),
+            same=len(both) - len(changed) - len(renamed),
+            identified=sum(kernel != was for kernel, was in former.items()),
         )
 
     @property
     def none(self) -> bool:
+        """Whether nothing but names differs."""
         return not (self.changed or self.appeared or self.disappeared or self.reordered)
+
+
+def formers(before: Replay, after: Replay) -> dict[str, str]:
+    """Kernels of `after` with the name that each has in `before`."""
+    found: dict[str, str] = {}
+    for space in before.spaces.keys() & after.spaces.keys():
+        key, place = space.split()
+        head = f"{key} {WASM if place == WASM else 'webgpu'}"
+        for was, now in _paired(before.spaces[space], after.spaces[space]):
+            found[f"{head} {now}"] = f"{head} {was}"
+    return found
+
+
+def _paired(one: list[str], other: list[str]) -> Iterator[tuple[str, str]]:
+    """The candidates of both spaces, by id; those that the other space has not, by their place."""
+    ids, others = set(one), set(other)
+    yield from ((each, each) for each in one if each in others)
+    for was, now in zip(one, other, strict=False):
+        if was not in others and now not in ids:
+            yield was, now
 
 
 def _only_in(one: Spaces, other: Spaces) -> Iterator[str]:
     for space in sorted(one):
-        for candidate_id in sorted(set(one[space]) - set(other.get(space, ()))):
-            yield f"{space} {candidate_id}"
+        paired = {each for each, _ in _paired(one[space], other.get(space, []))}
+        yield from (f"{space} {each}" for each in sorted(set(one[space]) - paired))
 
 
 def _reordered(one: Spaces, other: Spaces) -> Iterator[str]:
@@ -118,12 +165,15 @@ def main() -> None:
         print("kernel replay: this checkout has no earlier commit to compare with")
         return
     with interruptible(), _checked_out(base) as other:
-        keys = sorted(key for key in keys_named(other) | keys_named(ROOT) if given.only in key)
+        named = {respelled(key) for key in keys_named(other) | keys_named(ROOT)}
+        keys = sorted(key for key in named if given.only in key)
         before, after = replays((other, ROOT), keys, everything=given.all)
         changes = Changes.between(before, after)
         _tell(changes, base, len(keys), None if given.list else LISTED)
         for name in changes.changed[: given.diff]:
-            _print_diff(name, before, after, other)
+            was = formers(before, after)[name]
+            old, new = _shown(other, before.place(was)), _shown(ROOT, after.place(name))
+            sys.stdout.writelines(unified_diff(old, new, f"before/{was}", f"after/{name}"))
     if given.check and not changes.none:
         sys.exit(1)
 
@@ -178,7 +228,7 @@ def replays(roots: Sequence[Path], keys: list[str], *, everything: bool) -> list
     running = [_started(root, *arguments) for root in roots]
     for process in running:
         assert process.stdin is not None
-        process.stdin.write(json.dumps(keys).encode())
+        process.stdin.write(json.dumps([spellings(key) for key in keys]).encode())
         process.stdin.close()
     try:
         return [Replay.parsed(_told(process)) for process in running]
@@ -189,13 +239,11 @@ def replays(roots: Sequence[Path], keys: list[str], *, everything: bool) -> list
 
 
 def _started(root: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """The commit's own hasher where it has one, else ours on the commit's code."""
-    own = Path(root, HASHER)
-    program = own if own.exists() else Path(ROOT, HASHER)
+    """Our hasher on the commit's code, with the commit's own `kernels.py` where it has one."""
     return subprocess.Popen(
-        (sys.executable, str(program), *arguments),
+        (sys.executable, str(HASHER), *arguments),
         cwd=root,
-        env=os.environ | {"PYTHONPATH": str(root)},
+        env=os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{ROOT}"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -211,25 +259,22 @@ def _told(process: subprocess.Popen[bytes]) -> bytes:
 
 def _shown(root: Path, place: Place) -> list[str]:
     process = _started(root, "--show")
-    told, _ = process.communicate(json.dumps([place]).encode())
+    key, *others = place
+    told, _ = process.communicate(json.dumps([[spellings(key), *others]]).encode())
     if process.returncode:
         sys.exit("kernel replay: a kernel could not be printed; see above")
     (text,) = json.loads(told)
     return str(text).splitlines(keepends=True)
 
 
-def _print_diff(name: str, before: Replay, after: Replay, other: Path) -> None:
-    old, new = _shown(other, before.place(name)), _shown(ROOT, after.place(name))
-    sys.stdout.writelines(unified_diff(old, new, f"before/{name}", f"after/{name}"))
-
-
 def _tell(changes: Changes, base: str, workloads: int, most: int | None) -> None:
     print(
         f"kernel replay of {workloads} workloads against {base[:12]}: {changes.same} kernels are "
-        f"the same, {len(changes.changed)} changed; {len(changes.appeared)} candidates appeared, "
-        f"{len(changes.disappeared)} disappeared, {len(changes.reordered)} spaces were reordered"
+        f"the same, {len(changes.renamed)} renamed, {len(changes.changed)} changed; "
+        f"{len(changes.appeared)} candidates appeared, {len(changes.disappeared)} disappeared, "
+        f"{changes.identified} have a new id, {len(changes.reordered)} spaces were reordered"
     )
-    for what in ("changed", "appeared", "disappeared", "reordered"):
+    for what in ("changed", "renamed", "appeared", "disappeared", "reordered"):
         names: tuple[str, ...] = getattr(changes, what)
         if names:
             print(f"{what}: {', '.join(f'{n} of {kind}' for kind, n in _kinds(names))}")

@@ -3,7 +3,11 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from scripts.replay.__main__ import ROOT, Changes, Replay, keys_named, replays
+from scripts.replay.hashing import nameless
+from scripts.replay.spelling import respelled, spellings
 
 RELU, MATMUL = "relu:f32:n64", "matmul:f32:m16k16n16"
 
@@ -11,23 +15,75 @@ RELU, MATMUL = "relu:f32:n64", "matmul:f32:m16k16n16"
 def test_changed_appeared_disappeared_and_reordered_are_told_apart() -> None:
     before = Replay(
         spaces={"a wasm": ["1", "2"], "b wasm": ["3", "4"], "gone any": ["5"]},
-        kernels={"a wasm 1": "x wasm", "a wasm 2": "y wasm", "b wasm 3": "z wasm"},
+        kernels={"a wasm 1": "x - wasm", "a wasm 2": "y - wasm", "b wasm 3": "z - wasm"},
     )
     after = Replay(
-        spaces={"a wasm": ["1", "6"], "b wasm": ["4", "3"]},
-        kernels={"a wasm 1": "w wasm", "a wasm 6": "v wasm", "b wasm 3": "z wasm"},
+        spaces={"a wasm": ["6", "1", "7"], "b wasm": ["4", "3"]},
+        kernels={"a wasm 1": "w - wasm", "a wasm 6": "v - wasm", "b wasm 3": "z - wasm"},
     )
     changes = Changes.between(before, after)
     assert changes == Changes(
         changed=("a wasm 1",),
-        appeared=("a wasm 6",),
+        renamed=(),
+        appeared=("a wasm 6", "a wasm 7"),
         disappeared=("a wasm 2", "gone any 5"),
         reordered=("b wasm",),
         same=1,
+        identified=0,
     )
     assert not changes.none
     assert Changes.between(before, before).none
     assert after.place("a wasm 1") == ("a", "wasm", "1")
+
+
+def test_candidates_with_new_ids_are_compared_by_their_place_in_the_space() -> None:
+    before = Replay(
+        spaces={"a any": ["1", "2", "3"]},
+        kernels={"a webgpu 1": "x - any", "a webgpu 2": "y gain any", "a webgpu 3": "z - any"},
+    )
+    after = Replay(
+        spaces={"a any": ["4", "5", "6"]},
+        kernels={"a webgpu 4": "x - any", "a webgpu 5": "y gamma any", "a webgpu 6": "w - any"},
+    )
+    changes = Changes.between(before, after)
+    assert changes == Changes(
+        changed=("a webgpu 6",),
+        renamed=("a webgpu 5",),
+        appeared=(),
+        disappeared=(),
+        reordered=(),
+        same=1,
+        identified=3,
+    )
+    assert not changes.none
+
+
+def test_names_that_a_module_declares_are_apart_from_what_it_computes() -> None:
+    text = "var<storage, read> {0}: array<f32>;\nfn main() {{ let {1} = {2}({0}[0], {1}); }}"
+    told: list[str] = []
+    plain = nameless(text.format("gain", "sum", "max"), told)
+    assert told == ["gain", "main", "sum"]
+    assert nameless(text.format("gamma", "total", "max"), []) == plain
+    assert nameless(text.format("gain", "sum", "min"), []) != plain
+    assert nameless(text.format("sum", "sum", "max"), []) != plain
+
+
+@pytest.mark.parametrize(
+    ("former", "today"),
+    [
+        (
+            "conv2d+bias+relu:f32:b1h56w56c64o64r3q3s1p1:constant=b",
+            "conv2d+bias+relu:f32:b1h56w56c64o64kh3kw3stride1pad1:constant=b",
+        ),
+        ("max_pool2d:f32:b1h9w9c4r3q3s2p0", "max_pool2d:f32:b1h9w9c4kh3kw3stride2pad0"),
+        ("slice:f32:m4n9s2k3", "slice:f32:m4n9start2size3"),
+        ("pad:f16:m4n9p2", "pad:f16:m4n9pad2"),
+        ("matmul:f32:m4k4n4", "matmul:f32:m4k4n4"),
+    ],
+)
+def test_keys_are_compared_as_they_are_spelled_today(former: str, today: str) -> None:
+    assert respelled(former) == respelled(today) == today
+    assert spellings(today) == tuple(dict.fromkeys((today, former)))
 
 
 def test_workloads_are_those_that_tests_and_benchmarks_name() -> None:
