@@ -26,8 +26,8 @@ from services.tuner.schedules.matmul.config import MAX_TILE_ELEMENTS
 from services.tuner.schedules.matmul.wasm import packing_program
 from services.tuner.schedules.registry import planned
 from services.tuner.schedules.webgpu_registry import gpu_programs
-from services.tuner.tir.expressions import Node
 from services.tuner.tir.lowering import plain_program
+from services.tuner.tir.tvm import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

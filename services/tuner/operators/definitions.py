@@ -6,12 +6,10 @@ may take; the families state contractions, convolutions and rows anew, in the wa
 
 from collections.abc import Callable, Mapping
 
-from tvm import te, tirx
-
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
 from kernelzoo.domain.workload import DType, Role, Workload
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.tir.expressions import Node
+from services.tuner.tir.tvm import Node, te, tirx
 
 VARIANCE_FLOOR = 1e-5
 """Added to a variance or a mean square before its root, as in PyTorch's layer norm."""

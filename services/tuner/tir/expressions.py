@@ -2,9 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
-
-from tvm import ir, tirx
 
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine, Range
@@ -29,8 +26,8 @@ from services.tuner.tir.clip import Access
 from services.tuner.tir.floor import floor_divide, remainder
 from services.tuner.tir.intervals import combined
 from services.tuner.tir.symbols import Symbols
+from services.tuner.tir.tvm import Node, ir, tirx
 
-Node = Any  # TVM ships no types; its objects never leave the front end.
 Step = Access | Let
 """What a store needs around it: that an element exists, or a value that an index names."""
 

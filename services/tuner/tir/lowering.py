@@ -1,11 +1,9 @@
 """TVM's lowering passes, and the visit of what they leave."""
 
-from tvm import IRModule, s_tir
-
 from services.tuner.ir.kinds import Element
 from services.tuner.ir.nodes import Program
-from services.tuner.tir.expressions import Node
 from services.tuner.tir.symbols import Shape
+from services.tuner.tir.tvm import IRModule, Node, s_tir
 from services.tuner.tir.visit import Visit
 
 _LOWERING = (

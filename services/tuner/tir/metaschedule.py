@@ -8,9 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import tvm
-from tvm.s_tir import meta_schedule
-
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidSchedule, UnsupportedProgram
@@ -18,7 +15,7 @@ from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.gemv.config import StreamConfig
 from services.tuner.schedules.matmul.config import ContractionConfig
 from services.tuner.schedules.matmul.wasm import stated_and_scheduled
-from services.tuner.tir.expressions import Node
+from services.tuner.tir.tvm import IRModule, Node, Target, s_tir
 
 TARGET = {"kind": "llvm", "mtriple": "wasm32-unknown-unknown", "mattr": ["+simd128"]}
 
@@ -29,19 +26,19 @@ def database(timed: Iterable[tuple[Candidate, float]]) -> tuple[str, str]:
     """
     with TemporaryDirectory() as directory:
         paths = [Path(directory) / name for name in ("workload.json", "records.json")]
-        made = meta_schedule.database.JSONDatabase(*map(str, paths))
+        made = s_tir.meta_schedule.database.JSONDatabase(*map(str, paths))
         for candidate, run_s in timed:
             try:
                 function, schedule = _scheduled(candidate)
             except (UnsupportedProgram, InvalidSchedule):
                 continue
             made.commit_tuning_record(
-                meta_schedule.database.TuningRecord(
+                s_tir.meta_schedule.database.TuningRecord(
                     schedule.trace,
-                    made.commit_workload(tvm.IRModule({"main": function})),
+                    made.commit_workload(IRModule({"main": function})),
                     [run_s],
-                    tvm.target.Target(TARGET),
-                    meta_schedule.arg_info.ArgInfo.from_prim_func(function),
+                    Target(TARGET),
+                    s_tir.meta_schedule.arg_info.ArgInfo.from_prim_func(function),
                 )
             )
         workloads, records = (path.read_text() for path in paths)

@@ -1,22 +1,6 @@
-"""TVM's schedule as the families of operators use it."""
+"""Steps that several schedules share."""
 
-from inspect import unwrap
-
-from tvm import s_tir
-
-from services.tuner.tir.expressions import Node
-
-_PRIMITIVES = (
-    *("__init__", "get_sblock", "get_loops", "split", "reorder", "vectorize", "unroll"),
-    *("cache_read", "cache_write", "compute_at", "reverse_compute_at", "transform_layout"),
-    *("decompose_reduction", "set_scope"),
-)
-Schedule = type(
-    "Schedule",
-    (s_tir.Schedule,),
-    {name: unwrap(getattr(s_tir.Schedule, name)) for name in _PRIMITIVES},
-)
-"""TVM's schedule without its checks of argument types, a quarter of the time of a schedule."""
+from services.tuner.tir.tvm import Node
 
 
 def write_back(schedule: Node, block: Node, at: Node, *, finished: bool) -> None:

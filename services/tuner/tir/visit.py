@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from itertools import repeat
 
 from msgspec.structs import replace
-from tvm import tirx
 
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.kinds import Element, LoopKind, Scope
@@ -27,8 +26,9 @@ from services.tuner.ir.nodes import (
 from services.tuner.ir.rewrite import statements
 from services.tuner.ir.unsupported import unsupported
 from services.tuner.tir.clip import Access, guarded
-from services.tuner.tir.expressions import Expressions, Node, Pending, Step
+from services.tuner.tir.expressions import Expressions, Pending, Step
 from services.tuner.tir.symbols import ELEMENTS, Shape, Symbols, element_of_dtype
+from services.tuner.tir.tvm import Node, tirx
 
 _LOOPS = {
     int(tirx.ForKind.SERIAL): LoopKind.SERIAL,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tvm import s_tir, te, tirx
 from tvm.error import InternalError
 
-from services.tuner.tir.expressions import Node
+from services.tuner.tir.tvm import Node
 
 ROWS, COLUMNS, DEPTH = 3, 8, 3
 SIGNIFICANT_BITS = 24

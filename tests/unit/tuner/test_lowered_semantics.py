@@ -18,8 +18,8 @@ from services.tuner.ir.interpreter import interpret
 from services.tuner.passes.pipeline import run_gpu_passes
 from services.tuner.passes.stages import staged
 from services.tuner.passes.threads import Threads, threaded
-from services.tuner.tir.expressions import Node
 from services.tuner.tir.lowering import plain_program
+from services.tuner.tir.tvm import Node
 from tests.unit.tuner.execution import Values, run_program
 from tests.unit.tuner.gpu_execution import execute_on_gpu
 

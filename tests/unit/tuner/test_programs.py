@@ -12,8 +12,8 @@ from services.tuner.compile import compile_program
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.text import program_text
-from services.tuner.tir.expressions import Node
 from services.tuner.tir.lowering import plain_program
+from services.tuner.tir.tvm import Node
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import Floats, run_program
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from services.tuner.compile import compile_program
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.nodes import Program
-from services.tuner.tir.expressions import Node
 from services.tuner.tir.lowering import plain_program
+from services.tuner.tir.tvm import Node
 from tests.unit.tuner.execution import run_program
 from tests.unit.tuner.random_programs import ARRAYS, COLUMNS, ENTRIES, ROWS, programs
 

@@ -9,8 +9,6 @@ condition, and a row is copied at most r / (s·block_y) + 1 times.
 from collections.abc import Callable
 from functools import lru_cache
 
-from tvm import te
-
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import Program
@@ -18,9 +16,9 @@ from services.tuner.operators.definitions import LOWEST, finished, padded
 from services.tuner.schedules.base.extents import Shape, epilogue_shapes
 from services.tuner.schedules.conv.config import WindowConfig
 from services.tuner.schedules.matmul.config import Pack
-from services.tuner.tir.expressions import Node
 from services.tuner.tir.lowering import scheduled_program
-from services.tuner.tir.schedules import Schedule, vectorise_tile, write_back
+from services.tuner.tir.schedules import vectorise_tile, write_back
+from services.tuner.tir.tvm import Node, Schedule, te
 
 Extents = tuple[tuple[str, int], ...]
 Weights = tuple[Node, Callable[..., Node]]

@@ -4,16 +4,13 @@ from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import add
 
-from tvm import te
-
 from services.tuner.ir.nodes import Program
 from services.tuner.operators.definitions import finished
 from services.tuner.schedules.base.extents import Extents, round_up
 from services.tuner.schedules.gemv.config import StreamConfig
 from services.tuner.schedules.matmul.wasm import placeholders_of
-from services.tuner.tir.expressions import Node
 from services.tuner.tir.lowering import scheduled_program
-from services.tuner.tir.schedules import Schedule
+from services.tuner.tir.tvm import Node, Schedule, te
 
 
 def stream_program(extents: Extents, config: StreamConfig) -> Program:

@@ -12,17 +12,15 @@ Indices keep their axes (no FlattenBuffer), since flattening needs the true stri
 
 from functools import lru_cache
 
-from tvm import te, tirx
-
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
 from kernelzoo.domain.workload import DType
 from services.tuner.ir.nodes import Program
 from services.tuner.operators.definitions import DTYPES, contracted, finished
 from services.tuner.schedules.base.extents import Extents, panel_shape
 from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
-from services.tuner.tir.expressions import Node
 from services.tuner.tir.lowering import lowered, plain_program, visited
-from services.tuner.tir.schedules import Schedule, vectorise_tile, write_back
+from services.tuner.tir.schedules import vectorise_tile, write_back
+from services.tuner.tir.tvm import Node, Schedule, te, tirx
 
 
 def contraction_program(extents: Extents, config: ContractionConfig) -> Program:

@@ -9,17 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tvm import te, tirx
-
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.kinds import LANES
 from services.tuner.ir.nodes import Program
 from services.tuner.operators.definitions import VARIANCE_FLOOR
 from services.tuner.schedules.base.extents import round_up
 from services.tuner.schedules.reduction.config import RowsConfig
-from services.tuner.tir.expressions import Node
 from services.tuner.tir.lowering import scheduled_program
-from services.tuner.tir.schedules import Schedule
+from services.tuner.tir.tvm import Node, Schedule, te, tirx
 
 
 def rows_program(workload: Workload, config: RowsConfig) -> Program:
