@@ -7,6 +7,7 @@ beside agents that measure. The gateway is held to one core; all else shares the
 
 import asyncio
 import multiprocessing
+import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from itertools import count, islice, repeat
 import httpx2
 
 from bench.busy import Usage
-from bench.fresh_stack import await_compiled, fresh_stack, gateway_apart
+from bench.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_used_s
 from bench.load import Load, Server, steady
 from bench.manifest import manifest_path
 from bench.options import parser, run
@@ -74,7 +75,12 @@ def measure(options: Namespace) -> Report:
             # As the gateway has it once a page of the class was loaded.
             httpx2.get(stack.url + manifest_path(VOTED, device_class)).raise_for_status()
             note(f"{PER_SECOND} misses a second for {options.seconds:g} s")
+            used_s, start_s = gateway_used_s(stack), time.perf_counter()
             loads = asyncio.run(_loads(Server.at(stack.url), device_class, options.seconds))
+            # Less than 1 while requests wait: it is not the gateway that they wait for.
+            described["gateway_busy"] = (gateway_used_s(stack) - used_s) / (
+                time.perf_counter() - start_s
+            )
         described["others_busy"] = Usage.now().others_since(before)
     rows = [
         _row("misses", loads.misses),

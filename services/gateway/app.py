@@ -11,6 +11,7 @@ from kernelzoo.settings import Settings
 from kernelzoo.signing import Signer
 from kernelzoo.telemetry import configure_logging
 from services.gateway import problems
+from services.gateway.admission import Admission
 from services.gateway.attestation.verifier import verifiers
 from services.gateway.builds import Builds
 from services.gateway.census import Census
@@ -41,6 +42,7 @@ from services.gateway.routes import (
     zoo,
 )
 from services.gateway.routes import jobs as job_routes
+from services.gateway.shedding import Shedding
 from services.gateway.state import State
 from services.gateway.tokens import Tokens
 from services.gateway.wake import Wake
@@ -86,6 +88,8 @@ def application(settings: Settings) -> FastAPI:
     app.add_middleware(ForwardedFor, proxies=proxies)
     app.add_middleware(StandardHeaders)
     app.add_middleware(Counted)
+    # Outermost, so that a refusal costs none of the others.
+    app.add_middleware(Shedding)
     return app
 
 
@@ -118,6 +122,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                     pool=pool,
                     pages=pages,
                     builds=builds,
+                    admission=Admission(lambda: builds.late_s),
                     send=send,
                     doorbell=doorbell,
                     tokens=Tokens(

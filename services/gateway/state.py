@@ -16,6 +16,7 @@ from kernelzoo.signing import Signer
 from kernelzoo.store import applications
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import fetch_one
+from services.gateway.admission import Admission
 from services.gateway.application_keys import ApplicationKey
 from services.gateway.attestation.verifier import Kind, Verifier
 from services.gateway.builds import Builds
@@ -42,6 +43,7 @@ class State:
     pool: AsyncConnectionPool[AsyncConnection[Any]]
     pages: AsyncConnectionPool[AsyncConnection[Any]]
     builds: Builds
+    admission: Admission
     send: Sender
     doorbell: Doorbell
     tokens: Tokens

@@ -1,0 +1,113 @@
+"""Manifests that would have to be built are refused early while there is too much to do.
+
+Device classes are claims, so that anybody can ask for as many manifests that are in no memory as it
+likes. What is refused never reaches routing, dependencies or the database: the path alone is read,
+and the answer is written in advance. Manifests in memory, and those of classes that are known to
+have voted, pass untouched.
+"""
+
+import time
+from http import HTTPStatus
+from urllib.parse import parse_qs
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kernelzoo.metrics import HTTP_REQUESTS, HTTP_SECONDS, MANIFESTS_SHED
+from services.gateway.cors import FOR_ALL
+from services.gateway.middleware import HEADERS
+from services.gateway.problems import problem
+from services.gateway.state import State
+
+RETRY_S = 2
+
+PREFIX = "/v1/zoo/"
+_TEMPLATES = {2: "/v1/zoo/{name}/{device_class}", 3: "/v1/zoo/{name}/{wasm_class}/{webgpu_class}"}
+"""By the number of parts behind the prefix."""
+
+
+class Shedding:
+    """The outermost layer of the gateway, so that a refusal costs no other."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = _manifest_asked(scope)
+        if asked is None:
+            await self._app(scope, receive, send)
+            return
+        state: State = scope["app"].state.kernelzoo
+        if not _is_miss(state, asked):
+            await self._app(scope, receive, send)
+            return
+        if not state.admission.enter():
+            await _refuse(_TEMPLATES[len(asked) - 1], send)
+            return
+        start_s = time.perf_counter()
+        left = False
+
+        def leave() -> None:
+            nonlocal left
+            if not left:
+                left = True
+                state.admission.leave(time.perf_counter() - start_s)
+
+        async def send_made(message: Message) -> None:
+            # It is made: how long it takes to be read is the reader's affair.
+            leave()
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_made)
+        finally:
+            leave()
+
+
+def _manifest_asked(scope: Scope) -> tuple[str, ...] | None:
+    """Name, device classes and told hardware, as the cache of manifests has them as its key; None
+    where something else is asked for.
+    """
+    if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(PREFIX):
+        return None
+    parts = scope["path"][len(PREFIX) :].split("/")
+    if len(parts) not in _TEMPLATES:
+        return None
+    query = scope["query_string"]
+    told = parse_qs(query.decode("latin-1"), keep_blank_values=True) if query else {}
+    return (*parts, *told.get("hardware", ("",))[-1:])
+
+
+def _is_miss(state: State, asked: tuple[str, ...]) -> bool:
+    """Neither in memory, nor of a class that has voted, nor being built for somebody else."""
+    return not (
+        state.manifests.get(*asked) is not None
+        or state.manifests.knows(*asked)
+        or state.builds.under_way((state.wake.served_generation, *asked))
+    )
+
+
+_REFUSAL = problem(
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "too many manifests are asked for that have to be made first; "
+    "the page runs without for now, ask again in a moment",
+    {"Retry-After": str(RETRY_S), **HEADERS, **FOR_ALL},
+)
+_START = {
+    "type": "http.response.start",
+    "status": _REFUSAL.status_code,
+    "headers": _REFUSAL.raw_headers,
+}
+_BODY = {"type": "http.response.body", "body": _REFUSAL.body}
+_COUNTS = {
+    template: (HTTP_REQUESTS.labels(template, "5xx"), HTTP_SECONDS.labels(template))
+    for template in _TEMPLATES.values()
+}
+
+
+async def _refuse(template: str, send: Send) -> None:
+    MANIFESTS_SHED.inc()
+    requests, seconds = _COUNTS[template]
+    requests.inc()
+    seconds.observe(0.0)
+    await send(_START)
+    await send(_BODY)

@@ -1,0 +1,68 @@
+"""How many manifests that are in no memory may be built at one time."""
+
+from services.gateway.admission import FEWEST, LATE_S, MOST_AT_ONCE, SLOW_S, Admission
+
+
+class World:
+    """A clock that the test turns, and a thread that is as late as the test says."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.late_s = 0.0
+        self.admission = Admission(lambda: self.late_s, lambda: self.now_s)
+
+    def entered(self, misses: int) -> int:
+        return sum(self.admission.enter() for _ in range(misses))
+
+    def answered(self, misses: int, took_s: float) -> None:
+        self.now_s += took_s
+        for _ in range(misses):
+            self.admission.leave(took_s)
+
+
+def test_of_a_thousand_at_once_only_those_are_let_in_that_can_be_built_soon() -> None:
+    world = World()
+    assert world.entered(1000) == MOST_AT_ONCE
+    world.answered(1, SLOW_S / 2)
+    assert world.entered(1000) == 1, "whoever was answered makes room for one"
+
+
+def test_slow_answers_leave_few_at_a_time_and_fast_ones_let_more_in() -> None:
+    world = World()
+    assert world.entered(1000) == MOST_AT_ONCE
+    for _ in range(MOST_AT_ONCE):
+        world.entered(1)
+        world.answered(1, 2 * SLOW_S)
+    assert world.entered(1000) == 0, "they pause for as long as the last one took"
+    world.now_s += 2 * SLOW_S
+    for expected in (2, 4, 8, 16, 16):
+        assert world.entered(1000) == expected
+        world.answered(expected, SLOW_S / 10)
+
+
+def test_while_the_thread_is_late_one_is_built_at_a_time_with_a_pause_of_its_length() -> None:
+    world = World()
+    world.late_s = 2 * LATE_S
+    assert world.entered(1000) == 1
+    world.answered(1, SLOW_S / 2)
+    assert world.entered(1000) == 0
+    world.now_s += SLOW_S / 2
+    assert world.entered(1000) == 1
+
+
+def test_where_nobody_is_refused_slow_answers_alone_close_nothing() -> None:
+    world = World()
+    world.late_s = 2 * LATE_S
+    for _ in range(100):
+        assert world.entered(1) == 1
+        world.answered(1, 10 * SLOW_S)
+    world.late_s = 0.0
+    assert world.entered(1000) == MOST_AT_ONCE
+
+
+def test_a_miss_that_took_for_ever_does_not_close_the_gateway() -> None:
+    world = World()
+    assert world.entered(1000) == MOST_AT_ONCE
+    world.answered(MOST_AT_ONCE, 3600)
+    world.now_s += 1
+    assert world.entered(1000) >= FEWEST
