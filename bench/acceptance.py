@@ -20,11 +20,11 @@ from bench.fresh_stack import await_compiled, fresh_stack, gateway_apart, gatewa
 from bench.load import Connection, Server, flat_out, within
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.simulate.members import session_of, visitor
-from kernelzoo.cli.simulate.stranger import stranger
-from kernelzoo.cli.stack.supervisor import Stack, tended
-from kernelzoo.cli.terminal import note
+from cli.gateway_client import GatewayClient
+from cli.simulate.members import session_of, visitor
+from cli.simulate.stranger import stranger
+from cli.stack.supervisor import Stack, tended
+from cli.terminal import note
 from kernelzoo.domain.lease import Role
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.target import TargetKind

@@ -6,9 +6,9 @@ from hashlib import sha256
 
 from bench.chain_zoo import World
 from bench.simulate import WORKLOADS
-from kernelzoo.cli.simulate.members import session_of, visitor
-from kernelzoo.cli.simulate.scenario import FAMILY, Attack, Scenario
-from kernelzoo.cli.simulate.world import World as Simulated
+from cli.simulate.members import session_of, visitor
+from cli.simulate.scenario import FAMILY, Attack, Scenario
+from cli.simulate.world import World as Simulated
 from kernelzoo.domain.device import DeviceClass, Engine, PrimitiveVector
 from kernelzoo.domain.target import Target, TargetKind
 from kernelzoo.domain.workload import Workload

@@ -20,8 +20,8 @@ from bench.fresh_stack import fresh_stack
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.workloads import PAPER, TINY
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.supervisor import Stack
+from cli.gateway_client import GatewayClient
+from cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from workers.fleet.chromium import launched_chromium

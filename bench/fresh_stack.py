@@ -10,13 +10,13 @@ from pathlib import Path
 import psutil
 
 from bench.report import CannotMeasure
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.descendants import descendants
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import StackOptions
-from kernelzoo.cli.stack.ports import LOOPBACK, free_port
-from kernelzoo.cli.stack.process import Environment
-from kernelzoo.cli.stack.supervisor import Stack, running
+from cli.gateway_client import GatewayClient
+from cli.stack.descendants import descendants
+from cli.stack.place import Place
+from cli.stack.plan import StackOptions
+from cli.stack.ports import LOOPBACK, free_port
+from cli.stack.process import Environment
+from cli.stack.supervisor import Stack, running
 from kernelzoo.errors import StackError
 from services.gateway.wire.jobs import Job
 

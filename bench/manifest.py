@@ -20,9 +20,9 @@ from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
 from bench.samples import percentile
 from bench.workloads import PAPER
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.supervisor import Stack
-from kernelzoo.cli.terminal import note
+from cli.gateway_client import GatewayClient
+from cli.stack.supervisor import Stack
+from cli.terminal import note
 from kernelzoo.domain.target import TargetKind
 
 WORKLOAD = PAPER[0].workload

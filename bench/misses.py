@@ -26,11 +26,11 @@ from bench.options import parser, run
 from bench.page_loads import voted
 from bench.report import Cell, Claim, Report, machine
 from bench.samples import percentile
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.simulate.crowd import Crowd
-from kernelzoo.cli.simulate.scenario import Attack, Scenario
-from kernelzoo.cli.stack.supervisor import Stack
-from kernelzoo.cli.terminal import note
+from cli.gateway_client import GatewayClient
+from cli.simulate.crowd import Crowd
+from cli.simulate.scenario import Attack, Scenario
+from cli.stack.supervisor import Stack
+from cli.terminal import note
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.report import CannotMeasure, Report, emit
-from kernelzoo.cli.stack.signals import interruptible
+from cli.stack.signals import interruptible
 
 
 def parser(description: str) -> ArgumentParser:

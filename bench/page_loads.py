@@ -21,12 +21,12 @@ from bench.manifest import PER_SECOND, claims, manifest_path, row
 from bench.memory import watched
 from bench.options import parser, run
 from bench.report import Claim, Report, machine
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.simulate.crowd import Crowd
-from kernelzoo.cli.simulate.run import settle
-from kernelzoo.cli.simulate.scenario import Attack, Scenario
-from kernelzoo.cli.stack.supervisor import Stack
-from kernelzoo.cli.terminal import note
+from cli.gateway_client import GatewayClient
+from cli.simulate.crowd import Crowd
+from cli.simulate.run import settle
+from cli.simulate.scenario import Attack, Scenario
+from cli.stack.supervisor import Stack
+from cli.terminal import note
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 

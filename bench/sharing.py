@@ -18,14 +18,14 @@ from bench.fresh_stack import await_compiled, fresh_stack
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.workloads import PAPER
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.simulate.crowd import Crowd, Key
-from kernelzoo.cli.simulate.run import compile_spaces, environment_of, outcome_of, settle
-from kernelzoo.cli.simulate.scenario import Attack, Scenario
-from kernelzoo.cli.simulate.world import World
-from kernelzoo.cli.stack.plan import FleetPlan, plan_fleet
-from kernelzoo.cli.stack.supervisor import Stack
-from kernelzoo.cli.tune import winners_of
+from cli.gateway_client import GatewayClient
+from cli.simulate.crowd import Crowd, Key
+from cli.simulate.run import compile_spaces, environment_of, outcome_of, settle
+from cli.simulate.scenario import Attack, Scenario
+from cli.simulate.world import World
+from cli.stack.plan import FleetPlan, plan_fleet
+from cli.stack.supervisor import Stack
+from cli.tune import winners_of
 from kernelzoo.domain.lease import cover
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload

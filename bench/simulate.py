@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 
 from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
-from kernelzoo.cli.simulate.run import Outcome, simulated
-from kernelzoo.cli.simulate.scenario import Attack, Scenario
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.terminal import note
+from cli.simulate.run import Outcome, simulated
+from cli.simulate.scenario import Attack, Scenario
+from cli.stack.place import Place
+from cli.terminal import note
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from services.aggregator.publishing import Rule
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from bench.fresh_stack import fresh_stack
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.plan import FleetPlan, plan_fleet
-from kernelzoo.cli.stack.supervisor import Stack
-from kernelzoo.cli.terminal import note
+from cli.gateway_client import GatewayClient
+from cli.stack.plan import FleetPlan, plan_fleet
+from cli.stack.supervisor import Stack
+from cli.terminal import note
 from kernelzoo.domain.operators import OPERATORS, Operator
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload

@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 _COMPILER = ("services/tuner", "kernelzoo/domain")
 _KERNELS = (*_COMPILER, "client/src/engine", "client/src/timing", "client/src/agent")
-_SERVICES = ("services/gateway", "services/aggregator", "workers", "kernelzoo")
+_SERVICES = ("services/gateway", "services/aggregator", "workers", "kernelzoo", "cli")
 
 SOURCES: dict[str, tuple[str, ...]] = {
     "ablation": (*_KERNELS, "bench/page/src"),

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from bench.options import parser, run
 from bench.report import Claim, Report, machine
 from bench.simulate import PROMISED, REGRET, WORKLOADS, WRONG, Part, outcomes, part, row
-from kernelzoo.cli.simulate.run import Outcome
-from kernelzoo.cli.simulate.scenario import Attack, Scenario
+from cli.simulate.run import Outcome
+from cli.simulate.scenario import Attack, Scenario
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 
 SIEGE_WORKLOADS = (*WORKLOADS, "matmul:f32:m16k24n16")

@@ -19,12 +19,12 @@ from urllib.parse import quote
 
 from playwright.sync_api import Browser
 
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import FleetPlan, StackOptions
-from kernelzoo.cli.stack.ports import LOOPBACK, free_port
-from kernelzoo.cli.stack.supervisor import Stack, running, tended
-from kernelzoo.cli.tune import winners_of
+from cli.gateway_client import GatewayClient
+from cli.stack.place import Place
+from cli.stack.plan import FleetPlan, StackOptions
+from cli.stack.ports import LOOPBACK, free_port
+from cli.stack.supervisor import Stack, running, tended
+from cli.tune import winners_of
 from kernelzoo.domain.target import TargetKind
 from scripts.screen import drawn, final_lines
 from workers.fleet.chromium import launched_chromium
@@ -83,7 +83,7 @@ def in_terminal(*words: str) -> str:
         return told[-1]
 
     os.environ |= {"COLUMNS": "72", "LINES": "40", "TERM": "xterm-256color"}
-    if pty.spawn((sys.executable, "-m", "kernelzoo.cli", *words), read) != 0:
+    if pty.spawn((sys.executable, "-m", "cli", *words), read) != 0:
         raise SystemExit(f"`kernelzoo {words[0]}` failed; what it says is above")
     return b"".join(told).decode()
 
@@ -124,7 +124,7 @@ def _shots(stack: Stack) -> tuple[Shot, ...]:
 
 
 def _kernelzoo(stack: Stack, *words: str) -> None:
-    command = (sys.executable, "-m", "kernelzoo.cli", *words, "--state", str(stack.place.root))
+    command = (sys.executable, "-m", "cli", *words, "--state", str(stack.place.root))
     subprocess.run(command, check=True)
 
 

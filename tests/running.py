@@ -8,11 +8,11 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from kernelzoo.cli.stack.monitoring import MonitoringPlan
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import StackOptions
-from kernelzoo.cli.stack.ports import LOOPBACK, free_port
-from kernelzoo.cli.stack.supervisor import Stack, running, tended
+from cli.stack.monitoring import MonitoringPlan
+from cli.stack.place import Place
+from cli.stack.plan import StackOptions
+from cli.stack.ports import LOOPBACK, free_port
+from cli.stack.supervisor import Stack, running, tended
 
 OVERRIDES = (
     ("KERNELZOO_QUORUM", "1"),

@@ -31,7 +31,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 
-from kernelzoo.cli.stack.signals import interruptible
+from cli.stack.signals import interruptible
 from scripts.replay.hashing import Hashes, Spaces
 from scripts.replay.kernels import WASM
 from scripts.replay.spelling import respelled, spellings
@@ -39,7 +39,7 @@ from scripts.replay.spelling import respelled, spellings
 ROOT = Path(__file__).parents[2]
 HASHER = Path(ROOT, "scripts", "replay", "hashing.py")
 MAIN_BRANCHES = ("origin/main", "main")
-NAMED_IN = ("tests", "bench", "examples", "docs", "kernelzoo")
+NAMED_IN = ("tests", "bench", "cli", "examples", "docs", "kernelzoo")
 SUFFIXES = (".py", ".txt", ".md", ".html", ".ts")
 KEY = re.compile(r"\b[a-z][a-z0-9_]*(?:\+[a-z0-9_]+)*:(?:f32|f16):[a-z0-9]+(?::constant=b)?\b")
 LISTED = 10

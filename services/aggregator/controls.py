@@ -18,7 +18,7 @@ a kernel faster than the reference that runs in turn with it: both bests of thre
 
 SLOWER = 1.0
 """How much more. What else a device does makes 3 of 100 measurements longer, by half on average,
-in the model of `kernelzoo.cli.simulate.conduct`: twice as long are 0.4 of 100. A lie in this
+in the model of `cli.simulate.conduct`: twice as long are 0.4 of 100. A lie in this
 direction gains nothing that a disturbance would not, so that this bound may be generous."""
 
 KNOWN_BY = 3

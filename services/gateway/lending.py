@@ -29,7 +29,7 @@ FEWEST = 2
 
 NEAR = 0.1
 """How much slower than the first, as a share, a kernel may be to be measured by more. Noise is 2 %,
-and 3 of 100 are disturbed, mostly by more than this (kernelzoo/cli/simulate/conduct.py)."""
+and 3 of 100 are disturbed, mostly by more than this (cli/simulate/conduct.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
-from kernelzoo.cli.stack.supervisor import Stack
+from cli.stack.supervisor import Stack
 from tests.running import running_stack
 from workers.fleet.chromium import launched_chromium
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.supervisor import Stack
+from cli.gateway_client import GatewayClient
+from cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from tests.running import eventually, rows

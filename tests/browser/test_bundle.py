@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from kernelzoo.cli import bundle
-from kernelzoo.cli.demo.examples import served_examples
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.supervisor import Stack
+from cli import bundle
+from cli.demo.examples import served_examples
+from cli.gateway_client import GatewayClient
+from cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.signing import Signer, new_seed

@@ -8,8 +8,8 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Route, expect
 
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.supervisor import Stack
+from cli.gateway_client import GatewayClient
+from cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from tests.browser.browsers import watched

@@ -8,9 +8,9 @@ from shutil import copytree
 import pytest
 from playwright.sync_api import BrowserContext
 
+from cli.gateway_client import GatewayClient
+from cli.stack.supervisor import Stack
 from kernelzoo import __version__
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from tests.browser.sites import site

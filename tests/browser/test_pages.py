@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import BrowserContext
 
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.supervisor import Stack
+from cli.gateway_client import GatewayClient
+from cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from tests.browser.browsers import watched

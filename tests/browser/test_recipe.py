@@ -10,9 +10,9 @@ from threading import Event
 import pytest
 from playwright.sync_api import BrowserContext, Route
 
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.ports import free_port
-from kernelzoo.cli.stack.supervisor import Stack
+from cli.gateway_client import GatewayClient
+from cli.stack.ports import free_port
+from cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.serving import serving

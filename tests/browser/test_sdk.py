@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.supervisor import Stack
+from cli.gateway_client import GatewayClient
+from cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.gateway.wire.zoo import ZooEntry

@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from kernelzoo.cli import bundle
-from kernelzoo.cli.gateway_client import GatewayClient
+from cli import bundle
+from cli.gateway_client import GatewayClient
 from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings

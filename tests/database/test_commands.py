@@ -9,9 +9,9 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
-from kernelzoo.cli import application, identities, zoo
-from kernelzoo.cli.app import app
-from kernelzoo.cli.gateway_client import GatewayClient
+from cli import application, identities, zoo
+from cli.app import app
+from cli.gateway_client import GatewayClient
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
 from kernelzoo.signing import Signer, new_seed

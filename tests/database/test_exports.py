@@ -5,7 +5,7 @@ import json
 import pytest
 from fastapi.testclient import TestClient
 
-from kernelzoo.cli.exports import (
+from cli.exports import (
     READERS,
     ExportFormat,
     ImportFormat,
@@ -13,7 +13,7 @@ from kernelzoo.cli.exports import (
     claims_request,
     exported,
 )
-from kernelzoo.cli.gateway_client import GatewayClient
+from cli.gateway_client import GatewayClient
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState, Evidence

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kernelzoo.cli.stack.ports import free_port
+from cli.stack.ports import free_port
 from kernelzoo.exporter import registry
 from kernelzoo.settings import Settings
 from services.gateway.app import application

@@ -11,7 +11,7 @@ import pytest
 import redis
 from fastapi.testclient import TestClient
 
-from kernelzoo.cli.stack.ports import LOOPBACK, free_port
+from cli.stack.ports import LOOPBACK, free_port
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
 from services.gateway.app import application

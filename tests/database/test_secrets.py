@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
-from kernelzoo.cli.stack.ports import free_port
+from cli.stack.ports import free_port
 from kernelzoo.settings import Settings
 from kernelzoo.signing import new_seed
 from kernelzoo.telemetry import configure_logging

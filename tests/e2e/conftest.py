@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.cli.stack.supervisor import Stack
+from cli.stack.supervisor import Stack
 from tests.running import running_stack
 
 

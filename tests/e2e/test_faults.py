@@ -7,8 +7,8 @@ import psutil
 import pytest
 import redis
 
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.supervisor import Stack
+from cli.gateway_client import GatewayClient
+from cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.gateway.wire.jobs import Job

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.supervisor import Stack
+from cli.gateway_client import GatewayClient
+from cli.stack.place import Place
+from cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from tests.running import eventually, rows
@@ -39,7 +39,7 @@ def start(stack: Stack, tmp_path: Path) -> Iterator[Start]:
     fleets: list[psutil.Popen] = []
 
     def started(*arguments: str, url: str = stack.url) -> psutil.Popen:
-        command = (sys.executable, "-m", "kernelzoo.cli", "fleet", "--url", url)
+        command = (sys.executable, "-m", "cli", "fleet", "--url", url)
         fleet = psutil.Popen(
             (*command, "--state", str(tmp_path / "fleet"), *arguments),
             env={**os.environ, "KERNELZOO_OPERATOR_KEY": stack.keys.operator},
@@ -181,7 +181,7 @@ def joined(place: Place) -> list[str]:
 
 def test_a_browser_that_is_not_installed_is_named_with_its_package(tmp_path: Path) -> None:
     said = subprocess.run(
-        (sys.executable, "-m", "kernelzoo.cli", "fleet", "--browser", "firefox"),
+        (sys.executable, "-m", "cli", "fleet", "--browser", "firefox"),
         env={**os.environ, "PATH": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.cli.stack.ports import free_port
+from cli.stack.ports import free_port
 
 PATIENCE_S = 60
 CELERY = (sys.executable, "-m", "celery", "-A", "workers.app")

@@ -15,12 +15,12 @@ import psycopg
 import pytest
 import yaml
 
+from cli.gateway_client import GatewayClient
+from cli.stack.monitoring import find_monitoring
+from cli.stack.ports import free_port
+from cli.stack.supervisor import Stack
 from dashboards.generate import ALL
 from dashboards.model import Metric, Panel, Rows
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.monitoring import find_monitoring
-from kernelzoo.cli.stack.ports import free_port
-from kernelzoo.cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from tests.e2e.scripted_agent import ScriptedAgent

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.cli.simulate.run import Outcome, simulated
-from kernelzoo.cli.simulate.scenario import Attack, Scenario
-from kernelzoo.cli.stack.place import Place
+from cli.simulate.run import Outcome, simulated
+from cli.simulate.scenario import Attack, Scenario
+from cli.stack.place import Place
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from services.aggregator.publishing import Rule
 

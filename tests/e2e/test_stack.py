@@ -15,12 +15,12 @@ import httpx2
 import psutil
 import pytest
 
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.record import StackRecord, read_record
+from cli.stack.place import Place
+from cli.stack.record import StackRecord, read_record
 
 pytestmark = pytest.mark.timeout(240)
 
-COMMAND = (sys.executable, "-m", "kernelzoo.cli")
+COMMAND = (sys.executable, "-m", "cli")
 K0 = "matmul:f32:m384k768n768"
 
 

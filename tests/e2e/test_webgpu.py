@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.stack.plan import FleetPlan, plan_fleet
-from kernelzoo.cli.stack.supervisor import Stack
-from kernelzoo.cli.tune import winners_of
+from cli.gateway_client import GatewayClient
+from cli.stack.plan import FleetPlan, plan_fleet
+from cli.stack.supervisor import Stack
+from cli.tune import winners_of
 from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload

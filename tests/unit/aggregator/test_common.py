@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from kernelzoo.cli.simulate.world import World
+from cli.simulate.world import World
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.kinship import families
 from kernelzoo.domain.target import TargetKind

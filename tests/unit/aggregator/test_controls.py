@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelzoo.cli.simulate.conduct import CLAIM, DISTURBED, LONGER
+from cli.simulate.conduct import CLAIM, DISTURBED, LONGER
 from kernelzoo.domain.trust import PROVEN, RELEASING, recheck_probability
 from services.aggregator.challenge import Preferences, passes
 from services.aggregator.controls import (

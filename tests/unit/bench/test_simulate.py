@@ -5,7 +5,7 @@ import pytest
 from bench.simulate import at_most, parts
 from bench.strangers import CASES
 from bench.strangers import parts as strangers
-from kernelzoo.cli.simulate.scenario import Attack
+from cli.simulate.scenario import Attack
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.cli.options import parse_targets
-from kernelzoo.cli.workload import parse_workload
+from cli.options import parse_targets
+from cli.workload import parse_workload
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidInput
 
@@ -16,7 +16,7 @@ K0 = "matmul:f32:m384k768n768"
 
 def _kernelzoo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        (sys.executable, "-m", "kernelzoo.cli", *arguments),
+        (sys.executable, "-m", "cli", *arguments),
         capture_output=True,
         text=True,
         check=False,

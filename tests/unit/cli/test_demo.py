@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kernelzoo.cli.demo.command import LAST_STAGE
-from kernelzoo.cli.demo.display import _speed_up, shared_work, summary
-from kernelzoo.cli.demo.page import (
+from cli.demo.command import LAST_STAGE
+from cli.demo.display import _speed_up, shared_work, summary
+from cli.demo.page import (
     FrameworkResult,
     PageFailed,
     PageResult,
     accept,
     console_picture,
 )
-from kernelzoo.cli.demo.steps import (
+from cli.demo.steps import (
     COMPILE,
     MEASURE,
     STEPS,
@@ -27,10 +27,10 @@ from kernelzoo.cli.demo.steps import (
     outstanding,
     too_late,
 )
-from kernelzoo.cli.demo.watch import Sight, _Deadline
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.scratch import empty
-from kernelzoo.cli.tune import why_waiting
+from cli.demo.watch import Sight, _Deadline
+from cli.stack.place import Place
+from cli.stack.scratch import empty
+from cli.tune import why_waiting
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import StackError
 from services.gateway.wire.jobs import Job

@@ -3,8 +3,8 @@
 import pytest
 from typer.testing import CliRunner
 
-from kernelzoo.cli.denials import one_named
-from kernelzoo.cli.zoo import app
+from cli.denials import one_named
+from cli.zoo import app
 from kernelzoo.errors import InvalidInput
 
 CLASS = "0123456789abcdef:r1-0:wasm+simd128"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kernelzoo.cli.finding import finding, sentences
+from cli.finding import finding, sentences
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.cli import bundle
-from kernelzoo.cli.gateway_client import GatewayClient
+from cli import bundle
+from cli.gateway_client import GatewayClient
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import AdviceBasis, HitLevel
 from kernelzoo.errors import InvalidInput

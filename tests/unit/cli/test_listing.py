@@ -7,11 +7,11 @@ import sys
 import pytest
 from rich.console import Console
 
-from kernelzoo.cli import listing
-from kernelzoo.cli.fleet_view import fleet_table
-from kernelzoo.cli.listing import Column, Listing, print_json
-from kernelzoo.cli.simulate.command import COLUMNS as SIMULATED
-from kernelzoo.cli.zoo import COLUMNS as ENTRIES
+from cli import listing
+from cli.fleet_view import fleet_table
+from cli.listing import Column, Listing, print_json
+from cli.simulate.command import COLUMNS as SIMULATED
+from cli.zoo import COLUMNS as ENTRIES
 from workers.fleet.status import AgentStatus, FleetStatus
 
 KEY = "conv2d+bias+relu:f32:b1h56w56c64o64r3q3s1p1"
@@ -42,7 +42,7 @@ def test_in_a_pipe_each_row_is_one_line_that_grep_finds(
 
 def test_what_a_console_prints_in_a_pipe_is_not_wrapped() -> None:
     assert not sys.stdout.isatty()
-    from kernelzoo.cli.terminal import out
+    from cli.terminal import out
 
     assert out.soft_wrap
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from kernelzoo.cli.stack.keys import Keys
-from kernelzoo.cli.stack.monitoring import GrafanaPlan, MonitoringPlan, find_monitoring
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import StackOptions, plan_stack
-from kernelzoo.cli.stack.process import ProcessSpec
-from kernelzoo.cli.up import _watching
+from cli.stack.keys import Keys
+from cli.stack.monitoring import GrafanaPlan, MonitoringPlan, find_monitoring
+from cli.stack.place import Place
+from cli.stack.plan import StackOptions, plan_stack
+from cli.stack.process import ProcessSpec
+from cli.up import _watching
 from kernelzoo.errors import StackError
 
 PLACE = Place(root=Path("/state"))

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.cli.stack.keys import Keys
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import FleetPlan, StackOptions, plan_stack
-from kernelzoo.cli.stack.process import ProcessSpec, Tier
+from cli.stack.keys import Keys
+from cli.stack.place import Place
+from cli.stack.plan import FleetPlan, StackOptions, plan_stack
+from cli.stack.process import ProcessSpec, Tier
 
 PLACE = Place(root=Path("/state"))
 KEYS = Keys(operator="operator-secret", token_secret="token-secret", signing="signing-secret")

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.cli.app import main
-from kernelzoo.cli.demo.examples import served_examples
-from kernelzoo.cli.gateway_client import GatewayClient
-from kernelzoo.cli.reach import reach
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.ports import free_port
-from kernelzoo.cli.stack.postgres import start_postgres
+from cli.app import main
+from cli.demo.examples import served_examples
+from cli.gateway_client import GatewayClient
+from cli.reach import reach
+from cli.stack.place import Place
+from cli.stack.ports import free_port
+from cli.stack.postgres import start_postgres
 from kernelzoo.errors import InvalidInput, StackError
 
 

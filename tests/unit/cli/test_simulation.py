@@ -3,11 +3,11 @@
 from random import Random
 from statistics import fmean, median
 
-from kernelzoo.cli.simulate.condition import FALL, UNALIKE, Condition, condition
-from kernelzoo.cli.simulate.conduct import honest_timing
-from kernelzoo.cli.simulate.members import members_of, phases_of, raiders_of, session_of
-from kernelzoo.cli.simulate.scenario import FAMILY, INVENTED, Attack, Scenario
-from kernelzoo.cli.simulate.world import World
+from cli.simulate.condition import FALL, UNALIKE, Condition, condition
+from cli.simulate.conduct import honest_timing
+from cli.simulate.members import members_of, phases_of, raiders_of, session_of
+from cli.simulate.scenario import FAMILY, INVENTED, Attack, Scenario
+from cli.simulate.world import World
 
 MEMBERS = [condition(1, f"collude-20-0/0/{place}") for place in range(400)]
 SPACE = [f"kernel-{number}" for number in range(30)]

@@ -11,13 +11,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kernelzoo.cli.stack import postgres
-from kernelzoo.cli.stack.child import await_end, spawn
-from kernelzoo.cli.stack.keys import read_or_make_keys
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.ports import free_port, listening_port
-from kernelzoo.cli.stack.process import ProcessSpec, Tier
-from kernelzoo.cli.stack.record import (
+from cli.stack import postgres
+from cli.stack.child import await_end, spawn
+from cli.stack.keys import read_or_make_keys
+from cli.stack.place import Place
+from cli.stack.ports import free_port, listening_port
+from cli.stack.process import ProcessSpec, Tier
+from cli.stack.record import (
     ProcessMark,
     StackRecord,
     own_mark,
@@ -27,7 +27,7 @@ from kernelzoo.cli.stack.record import (
     take_lock,
     write_record,
 )
-from kernelzoo.cli.stack.supervisor import end_leftovers
+from cli.stack.supervisor import end_leftovers
 from kernelzoo.errors import StackError
 
 

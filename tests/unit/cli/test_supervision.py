@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kernelzoo.cli.stack.child import ask_to_end, await_end, ending, spawn
-from kernelzoo.cli.stack.process import ProcessSpec, Tier
-from kernelzoo.cli.stack.restarts import LONGEST_DELAY_S, STEADY_S, next_restart
+from cli.stack.child import ask_to_end, await_end, ending, spawn
+from cli.stack.process import ProcessSpec, Tier
+from cli.stack.restarts import LONGEST_DELAY_S, STEADY_S, next_restart
 from kernelzoo.errors import StackError
 
 

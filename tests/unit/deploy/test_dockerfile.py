@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.cli.stack.keys import Keys
-from kernelzoo.cli.stack.place import Place
-from kernelzoo.cli.stack.plan import StackOptions, plan_stack
+from cli.stack.keys import Keys
+from cli.stack.place import Place
+from cli.stack.plan import StackOptions, plan_stack
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = ROOT / "docker" / "Dockerfile"

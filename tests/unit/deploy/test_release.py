@@ -87,8 +87,9 @@ def test_a_wheel_has_metadata_that_a_registry_reads(tmp_path: Path) -> None:
     assert told.description is not None
     assert "KernelZoo" in told.description
     assert licence == (ROOT / "LICENSE").read_text()
-    assert "kernelzoo = kernelzoo.cli.app:main" in commands
+    assert "kernelzoo = cli.app:main" in commands
     assert {name.partition("/")[0] for name in names} == {
+        "cli",
         "kernelzoo",
         "services",
         "workers",

@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from kernelzoo.cli.stack.ports import LOOPBACK, free_port
+from cli.stack.ports import LOOPBACK, free_port
 from services.gateway.connections import Connections, Patience, PatientProtocol
 from services.gateway.proxies import Proxies
 

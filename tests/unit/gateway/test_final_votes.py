@@ -9,8 +9,8 @@ from statistics import fmean, median
 
 import pytest
 
-from kernelzoo.cli.simulate.conduct import DISTURBED, FINAL_NOISE, LONGER, NOISE, fastest
-from kernelzoo.cli.simulate.world import World
+from cli.simulate.conduct import DISTURBED, FINAL_NOISE, LONGER, NOISE, fastest
+from cli.simulate.world import World
 from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
 from kernelzoo.domain.lease import LEADERS
 from kernelzoo.store.prospects import ProspectRow

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelzoo.cli.stack import ports
+from cli.stack import ports
 
 
 @pytest.fixture

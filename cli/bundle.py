@@ -1,0 +1,308 @@
+"""A set of kernels as files for a static host: collected from a gateway, written, checked."""
+
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from cli.gateway_client import GatewayClient
+from kernelzoo.domain.zoo import EntryState
+from kernelzoo.errors import InvalidInput
+from kernelzoo.formats import bundle
+from kernelzoo.formats.bundle import INDEX, LOCK, Classes, LockHead, LockRow
+from kernelzoo.signing import Sealed
+from services.gateway.wire.artifacts import ArtifactWire
+from services.gateway.wire.zoo import Manifest, ServedKernel
+
+Files = Mapping[str, bytes]
+"""By their paths in the bundle, with slashes."""
+
+ZIP = ".zip"
+MOST_BYTES = 1 << 28
+
+
+class IndexedManifest(BaseModel):
+    device_classes: list[str]
+    url: str
+
+
+class Index(BaseModel):
+    bundle: int
+    set: str
+    manifests: list[IndexedManifest]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """`keys` have signed every manifest."""
+
+    head: LockHead
+    keys: tuple[str, ...]
+    manifests: int
+    kernels: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fetched:
+    classes: Classes
+    body: bytes
+    manifest: Manifest
+
+
+def collect(gateway: GatewayClient, name: str, classes: tuple[Classes, ...]) -> dict[str, bytes]:
+    """The files of a bundle of the set `name`: for these classes, or for all that have voted, and
+    for devices that are none of these. Raises InvalidInput where the zoo does not sign.
+    """
+    usual = [_fetch(gateway, name, each) for each in bundle.any_classes()]
+    wanted = classes or _voted(gateway, usual[-1].manifest)
+    fetched = [_fetch(gateway, name, each) for each in wanted]
+    kept = [*fetched, *(each for each in usual if _adds(each))]
+    if not kept:
+        raise InvalidInput(f"nothing of {name} is compiled yet; `kernelzoo zoo list` shows what is")
+    index = bundle.index(name, ((each.classes, each.body) for each in kept))
+    manifests = [each.manifest for each in kept]
+    signers = _signers(each.body for each in kept)
+    made = f"{datetime.now(UTC):%Y-%m-%d}"
+    head = _head(index, manifests, signers, zoo=gateway.url, made=made)
+    artifacts = {one.sha256: one for each in manifests for one in _artifacts(each)}
+    return {
+        INDEX: index,
+        LOCK: bundle.lock_text(head, _rows(manifests)).encode(),
+        **{bundle.manifest_path(each.body): each.body for each in kept},
+        **{_file_of(one): gateway.artifact(one) for one in artifacts.values()},
+    }
+
+
+def verify(files: Files, keys: tuple[str, ...]) -> Verified:
+    """Holds every file to the signatures of `keys`, or without any to those that the lock names.
+    Nobody signs what the lock says of the day and of the zoo's address.
+
+    Raises InvalidInput with what is wrong first.
+    """
+    index = _index(_file(files, INDEX))
+    if not index.manifests:
+        raise InvalidInput(f"{INDEX} names no manifest; make the bundle anew")
+    text = _file(files, LOCK).decode(errors="replace")
+    head = bundle.read_lock_head(text)
+    pinned = keys or head.keys
+    manifests = [_checked(files, each, index.set, pinned) for each in index.manifests]
+    artifacts = {_file_of(one): one for each in manifests for one in _artifacts(each)}
+    for path, one in artifacts.items():
+        _refuse_changed(files, path, one)
+    listed = {each.url.removeprefix("/") for each in index.manifests}
+    named = {INDEX, LOCK, *listed, *artifacts}
+    if strangers := sorted(set(files) - named):
+        raise InvalidInput(f"{strangers[0]} belongs to no manifest; take it away")
+    bodies = [_file(files, each.url.removeprefix("/")) for each in index.manifests]
+    signers = _signers(bodies)
+    derived = _head(files[INDEX], manifests, signers, zoo=head.zoo, made=head.made)
+    _refuse_other_lock(text, bundle.lock_text(derived, _rows(manifests)))
+    return Verified(head=head, keys=pinned, manifests=len(manifests), kernels=len(artifacts))
+
+
+def refuse_older(found: Verified, oldest: datetime) -> None:
+    """Raises InvalidInput where a manifest was signed before `oldest`."""
+    if datetime.fromisoformat(found.head.issued) < oldest:
+        raise InvalidInput(
+            f"the oldest manifest was signed at {found.head.issued}; kernels may have been denied "
+            "since: make the bundle anew"
+        )
+
+
+def write(files: Files, output: Path) -> None:
+    """A folder that is new or empty, or a zip file. The same files make the same bytes."""
+    if output.suffix == ZIP:
+        with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted(files):
+                info = zipfile.ZipInfo(path)
+                info.external_attr = 0o644 << 16
+                archive.writestr(info, files[path], zipfile.ZIP_DEFLATED)
+        return
+    if output.is_dir() and any(output.iterdir()):
+        raise InvalidInput(f"{output} is not empty; name a new folder, or a file that ends in .zip")
+    for path, body in files.items():
+        file = output / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(body)
+
+
+def read(place: Path) -> dict[str, bytes]:
+    """Raises InvalidInput for what is neither a folder nor a zip file, or too large to be one."""
+    if place.is_dir():
+        return {
+            file.relative_to(place).as_posix(): file.read_bytes()
+            for file in place.rglob("*")
+            if file.is_file()
+        }
+    try:
+        with zipfile.ZipFile(place) as archive:
+            if sum(each.file_size for each in archive.infolist()) > MOST_BYTES:
+                raise InvalidInput(f"{place} unpacks to more than {MOST_BYTES} bytes")
+            return {name: archive.read(name) for name in archive.namelist()}
+    except (OSError, zipfile.BadZipFile) as error:
+        raise InvalidInput(f"{place} is no bundle: {error}") from error
+
+
+def parse_classes(texts: Iterable[str]) -> tuple[Classes, ...]:
+    """Each a wasm class, or a wasm and a webgpu class of one device with a slash between them."""
+    given = tuple(tuple(text.split("/")) for text in texts)
+    for classes in given:
+        if not set(bundle.paired(classes)) >= {classes}:
+            raise InvalidInput(
+                f"--class {'/'.join(classes)[:200]} is neither a wasm class nor a wasm and a "
+                "webgpu class of one device, as in 0123456789abcdef:r1-0:wasm+simd128"
+            )
+    return given
+
+
+def _fetch(gateway: GatewayClient, name: str, classes: Classes) -> _Fetched:
+    body = gateway.manifest_bytes(name, *classes)
+    manifest = Manifest.model_validate_json(body)
+    return _Fetched(classes=classes, body=body, manifest=manifest)
+
+
+def _voted(gateway: GatewayClient, usual: Manifest) -> tuple[Classes, ...]:
+    """The classes that have a confirmed kernel of the set."""
+    workloads = {*(entry.workload for entry in usual.entries), *usual.missing}
+    return bundle.paired(
+        sorted(
+            entry.device_class
+            for entry in gateway.entries()
+            if entry.workload in workloads and entry.state is EntryState.CONFIRMED
+        )
+    )
+
+
+def _adds(usual: _Fetched) -> bool:
+    """Whether it has kernels, and where it is of both targets, one for the GPU."""
+    entries = usual.manifest.entries
+    if len(usual.classes) == 1:
+        return bool(entries)
+    return any(entry.webgpu is not None for entry in entries)
+
+
+def _signers(manifests: Iterable[bytes]) -> tuple[str, ...]:
+    """The keys that have signed all of them."""
+    sealed = [Sealed.of(body) for body in manifests]
+    keys = [one.key for one in sealed[0].signatures]
+    return tuple(key for key in keys if all(one.signed_by((key,)) for one in sealed))
+
+
+def _head(
+    index: bytes, manifests: Sequence[Manifest], signers: tuple[str, ...], *, zoo: str, made: str
+) -> LockHead:
+    """What the files say; `zoo` and `made` are the word of whoever makes the bundle."""
+    return LockHead(
+        set=manifests[0].set,
+        zoo=zoo,
+        made=made,
+        issued=min(each.issued_at for each in manifests),
+        serial=min(each.serial for each in manifests),
+        index=sha256(index).hexdigest(),
+        keys=signers,
+    )
+
+
+def _rows(manifests: Iterable[Manifest]) -> Iterator[LockRow]:
+    for manifest in manifests:
+        kinds = {text.split(":")[2].split("+")[0]: text for text in manifest.device_classes}
+        for entry in manifest.entries:
+            for kind, served in (("wasm", entry.wasm), ("webgpu", entry.webgpu)):
+                if served is not None:
+                    yield _row(entry.workload, kinds[kind], served)
+
+
+def _row(workload: str, device_class: str, served: ServedKernel) -> LockRow:
+    return LockRow(
+        workload=workload,
+        device_class=device_class,
+        candidate=served.kernel.candidate,
+        artifact=served.kernel.sha256,
+        fallback=served.fallback.sha256,
+        level=served.level,
+        version=served.version,
+        state=served.state,
+        evidence=_evidence(served),
+    )
+
+
+def _evidence(served: ServedKernel) -> str:
+    told = served.evidence
+    if told is None:
+        return ""
+    return (
+        f"{told.ballots} ballots, {told.weight} of {told.total_weight}, "
+        f"{told.relative_time:.3f} of the default's time"
+    )
+
+
+def _artifacts(manifest: Manifest) -> Iterator[ArtifactWire]:
+    for entry in manifest.entries:
+        for served in (entry.wasm, entry.webgpu):
+            for kernel in (served.kernel, served.fallback) if served else ():
+                yield kernel
+                yield from (layout.pack for layout in kernel.layouts)
+
+
+def _file_of(artifact: ArtifactWire) -> str:
+    """Raises InvalidInput where a page would look for it elsewhere."""
+    if artifact.url != artifact.path:
+        raise InvalidInput(
+            f"the manifest puts a kernel at {artifact.url[:200]!r}, not at {artifact.path}; "
+            "this is no gateway of this version"
+        )
+    return artifact.path.removeprefix("/")
+
+
+def _index(body: bytes) -> Index:
+    try:
+        index = Index.model_validate_json(body)
+    except ValidationError as error:
+        raise InvalidInput(f"{INDEX} is no list of manifests; make the bundle anew") from error
+    if index.bundle != bundle.VERSION:
+        raise InvalidInput(f"{INDEX} is of version {index.bundle}, not {bundle.VERSION}")
+    return index
+
+
+def _checked(files: Files, listed: IndexedManifest, name: str, keys: tuple[str, ...]) -> Manifest:
+    """The manifest, of which the signed part alone is read."""
+    path = listed.url.removeprefix("/")
+    body = _file(files, path)
+    sealed = Sealed.of(body)
+    if sealed.signed_by(keys) is None:
+        signers = ", ".join(one.key for one in sealed.signatures)
+        raise InvalidInput(
+            f"{path} bears no valid signature of {', '.join(keys) or 'any key'} "
+            f"(it names {signers}); somebody changed it, or the key is another zoo's"
+        )
+    manifest = Manifest.model_validate_json(sealed.document[:-1] + b',"signatures":[]}')
+    if bundle.manifest_path(body) != path:
+        raise InvalidInput(f"{path} is not what its name says; somebody changed it")
+    if (manifest.set, manifest.device_classes) != (name, listed.device_classes):
+        raise InvalidInput(f"{path} is of other devices or another set than {INDEX} says")
+    return manifest
+
+
+def _refuse_changed(files: Files, path: str, artifact: ArtifactWire) -> None:
+    if sha256(_file(files, path)).hexdigest() != artifact.sha256:
+        raise InvalidInput(f"{path} is not the kernel that the zoo signed; somebody changed it")
+
+
+def _refuse_other_lock(given: str, derived: str) -> None:
+    if given == derived:
+        return
+    lines = zip(given.splitlines(), derived.splitlines(), strict=False)
+    number = next((n for n, (one, two) in enumerate(lines, 1) if one != two), 0)
+    raise InvalidInput(
+        f"{LOCK} does not say what the manifests do, from line {number or 'last'} on"
+    )
+
+
+def _file(files: Files, path: str) -> bytes:
+    if path not in files:
+        raise InvalidInput(f"{path} is missing; the bundle is not whole")
+    return files[path]

@@ -1,0 +1,57 @@
+"""Serves the examples from an origin of their own, as a customer's site would."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from kernelzoo.serving import serving
+
+_CHECKOUT = Path(__file__).parents[2]
+EXAMPLES = _CHECKOUT / "examples"
+_BENCH_PAGE = _CHECKOUT / "bench" / "page"
+FRAMEWORKS = "/frameworks/frameworks.js"
+"""onnxruntime-web and TensorFlow.js, as `make bench-page` builds them, and the files they read."""
+_FOLDERS = {
+    "/frameworks/": _BENCH_PAGE / "dist",
+    "/onnxruntime-web/": _BENCH_PAGE / "node_modules" / "onnxruntime-web" / "dist",
+    "/tfjs/": _BENCH_PAGE / "node_modules" / "@tensorflow" / "tfjs-backend-wasm" / "dist",
+}
+
+# Shared memory and fine clocks exist in cross-origin isolated pages only.
+ISOLATION = (
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Embedder-Policy", "require-corp"),
+)
+
+
+class _Isolated(SimpleHTTPRequestHandler):
+    def end_headers(self) -> None:
+        for name, value in ISOLATION:
+            self.send_header(name, value)
+        super().end_headers()
+
+    def translate_path(self, path: str) -> str:
+        asked = urlsplit(path).path
+        for prefix, folder in _FOLDERS.items():
+            name = asked.removeprefix(prefix)
+            if asked.startswith(prefix) and "/" not in name:
+                return str(folder / name)
+        return super().translate_path(path)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base
+        """Silent: the terminal belongs to the demo."""
+
+
+def frameworks_are_built() -> bool:
+    return (_BENCH_PAGE / "dist" / "frameworks.js").exists()
+
+
+@contextmanager
+def served_examples(directory: Path = EXAMPLES) -> Iterator[str]:
+    """Gives the origin. Loopback only, on a free port."""
+    handler = partial(_Isolated, directory=str(directory))
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
+        yield f"http://127.0.0.1:{server.server_port}"

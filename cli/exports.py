@@ -1,0 +1,206 @@
+"""The formats of `kernelzoo zoo export` and `kernelzoo zoo import`, by name."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cli.gateway_client import GatewayClient
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidInput
+from kernelzoo.formats import kernel_tuner, tables, wisdom
+from kernelzoo.formats.results import Claim, File, Results, TableRow, Trial, fastest
+from services.gateway.wire import results as wire
+from services.gateway.wire.zoo import Device, ZooEntry
+
+
+class ExportFormat(StrEnum):
+    """`json` is our own, with the description of each kernel."""
+
+    JSON = "json"
+    T4 = "t4"
+    CACHE = "kernel-tuner"
+    WISDOM = "wisdom"
+    METASCHEDULE = "metaschedule"
+    CPP = "cpp"
+    TYPESCRIPT = "typescript"
+
+
+class ImportFormat(StrEnum):
+    T4 = "t4"
+    CACHE = "kernel-tuner"
+    WISDOM = "wisdom"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is exported: of one workload or of all that have an entry, and of these targets."""
+
+    workload: str | None = None
+    targets: tuple[TargetKind, ...] = tuple(TargetKind)
+
+    def of(self, entries: Iterable[ZooEntry]) -> list[ZooEntry]:
+        return [
+            entry
+            for entry in entries
+            if self.workload in (None, entry.workload) and entry.kind in self.targets
+        ]
+
+
+MOST_CLAIMS = 16
+"""Of a workload and device: only a few of them can claim a place among the first."""
+
+READERS: dict[ImportFormat, Callable[[str], tuple[Claim, ...]]] = {
+    ImportFormat.T4: kernel_tuner.read_t4,
+    ImportFormat.CACHE: kernel_tuner.read_cache,
+    ImportFormat.WISDOM: wisdom.read_wisdom,
+}
+
+
+def exported(gateway: GatewayClient, form: ExportFormat, wanted: Wanted) -> tuple[File, ...]:
+    """The files of a format."""
+    match form:
+        case ExportFormat.T4:
+            every = _results(gateway, wanted)
+            return tuple(_file(each, "t4", kernel_tuner.t4(each)) for each in every)
+        case ExportFormat.CACHE:
+            kinds = (kind for each in _results(gateway, wanted) for kind in each.by_settings())
+            return tuple(_file(each, "cache", kernel_tuner.cache(each)) for each in kinds)
+        case ExportFormat.WISDOM:
+            return wisdom.wisdom(_results(gateway, wanted))
+        case ExportFormat.METASCHEDULE:
+            return _metaschedule(_results(gateway, wanted))
+        case ExportFormat.CPP:
+            return (File(name="kernelzoo.hpp", text=tables.cpp(_winners(gateway, wanted))),)
+        case ExportFormat.TYPESCRIPT:
+            return (File(name="kernelzoo.ts", text=tables.typescript(_winners(gateway, wanted))),)
+        case ExportFormat.JSON:
+            raise InvalidInput("json is written by the command itself")
+
+
+def claims_request(
+    source: str, claims: tuple[Claim, ...], workload: str | None, kind: TargetKind
+) -> wire.ClaimsRequest:
+    """`workload` stands in where the file names none of ours, `kind` where its device is none of
+    our classes. Raises InvalidInput for too many.
+    """
+    chosen = fastest(claims, MOST_CLAIMS)
+    if len(chosen) > wire.MOST_CLAIMS:
+        raise InvalidInput(f"{len(chosen)} claims are more than {wire.MOST_CLAIMS}; split the file")
+    return wire.ClaimsRequest(
+        source=source,
+        claims=[
+            wire.ClaimWire(
+                workload=_named(claim, workload),
+                kind=_kind(claim, kind),
+                device=claim.device,
+                config=dict(claim.config),
+                time=claim.time,
+            )
+            for claim in chosen
+        ],
+    )
+
+
+def _named(claim: Claim, workload: str | None) -> str:
+    """Raises InvalidInput where neither the file nor the caller says what was tuned."""
+    if workload is not None:
+        return Workload.parse(workload).key
+    try:
+        return Workload.parse(claim.workload_key).key
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"the file calls its kernel {claim.workload_key[:60]!r}, which is no workload here; "
+            "say which it is with --workload"
+        ) from error
+
+
+def _kind(claim: Claim, otherwise: TargetKind) -> TargetKind:
+    try:
+        return DeviceClass.parse(claim.device).target.kind
+    except InvalidInput:
+        return otherwise
+
+
+def _results(gateway: GatewayClient, wanted: Wanted) -> tuple[Results, ...]:
+    keys = dict.fromkeys(entry.workload for entry in gateway.entries())
+    named = keys if wanted.workload is None else (Workload.parse(wanted.workload).key,)
+    found = (each for key in named for each in gateway.results(key) if each.trials)
+    return tuple(
+        Results(
+            workload=Workload.parse(each.workload),
+            device_class=each.device_class,
+            trials=tuple(_trial(trial) for trial in each.trials),
+        )
+        for each in found
+        if DeviceClass.parse(each.device_class).target.kind in wanted.targets
+    )
+
+
+def _trial(trial: wire.Trial) -> Trial:
+    return Trial(
+        config=tuple(sorted(trial.config.items())),
+        requires=tuple(trial.requires),
+        outcome=trial.outcome,
+        times_ns=tuple(trial.times_ns),
+        compile_ns=trial.compile_ns,
+        measured_at=trial.measured_at,
+    )
+
+
+def _file(results: Results, form: str, text: str) -> File:
+    """One for each workload, device class and kind of config, by a name that file systems take."""
+    first = results.parameters[0]
+    stem = f"{results.workload.key}-{results.device_class}-{first}".replace(":", "_")
+    return File(name=f"{stem}.{form}.json", text=text)
+
+
+def _metaschedule(every: tuple[Results, ...]) -> tuple[File, ...]:
+    # TVM takes a second to load, which the other formats need not wait for.
+    from services.tuner.tir.metaschedule import database
+
+    workloads, records = database(_timed(every))
+    return (
+        File(name="database_workload.json", text=workloads),
+        File(name="database_tuning_record.json", text=records),
+    )
+
+
+def _timed(every: tuple[Results, ...]) -> Iterator[tuple[Candidate, float]]:
+    """Candidates that ran, with their seconds."""
+    for results in every:
+        kind = DeviceClass.parse(results.device_class).target.kind
+        for trial in results.trials:
+            if trial.times_ns:
+                candidate = Candidate(
+                    workload=results.workload,
+                    kind=kind,
+                    config=trial.config,
+                    requires=trial.requires,
+                )
+                yield candidate, trial.median_ns * 1e-9
+
+
+def _winners(gateway: GatewayClient, wanted: Wanted) -> tuple[TableRow, ...]:
+    devices = {each.device_id: each for each in gateway.devices()}
+    return tables.winners(
+        _row(entry, device)
+        for entry in wanted.of(gateway.entries())
+        if (device := devices.get(DeviceClass.parse(entry.device_class).device_id)) is not None
+    )
+
+
+def _row(entry: ZooEntry, device: Device) -> TableRow:
+    gpu = entry.kind is TargetKind.WEBGPU
+    return TableRow(
+        workload_key=entry.workload,
+        vendor=device.gpu_vendor if gpu else device.cpu_architecture,
+        kind=entry.kind,
+        requires=tuple(entry.requires),
+        config=tuple(sorted(entry.config.items())),
+        artifact=entry.artifact,
+        ballots=entry.evidence.ballots,
+        relative_time=entry.evidence.relative_time,
+    )

@@ -1,0 +1,94 @@
+"""`kernelzoo jobs list|cancel`: what is being tuned, and how to stop it."""
+
+from typing import Annotated
+
+import typer
+
+from cli.figures import gflops, number
+from cli.gateway_client import GatewayClient
+from cli.listing import Column, Listing, print_json
+from cli.options import (
+    STATE,
+    JsonOption,
+    StateOption,
+    TargetsOption,
+    UrlOption,
+    parse_targets,
+)
+from cli.reach import reach
+from cli.terminal import note, out
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidInput
+from services.gateway.wire.jobs import Job
+
+app = typer.Typer(help="Tuning jobs.", no_args_is_help=True)
+
+COLUMNS = (
+    Column(heading="job", right=True),
+    Column(heading="workload"),
+    Column(heading="target"),
+    Column(heading="state"),
+    Column(heading="compiled", rank=3, right=True),
+    Column(heading="measurements", rank=2, right=True),
+    Column(heading="ballots", rank=4, right=True),
+    Column(heading="best GFLOP/s", rank=1, right=True),
+)
+
+
+@app.command("list")
+def list_jobs(
+    as_json: JsonOption = False, state: StateOption = STATE, url: UrlOption = None
+) -> None:
+    """One line for each, the newest first."""
+    with reach(state, url) as gateway:
+        found = gateway.jobs()[::-1]
+    if as_json:
+        print_json(found)
+    elif found:
+        Listing(columns=COLUMNS, rows=tuple(map(_row, found))).show()
+    else:
+        note("nothing is being tuned; `kernelzoo tune matmul 384x768x768`")
+
+
+@app.command()
+def cancel(
+    job: Annotated[str, typer.Argument(help="Its number, or a workload key: all jobs of it.")],
+    target: TargetsOption = None,
+    as_json: JsonOption = False,
+    state: StateOption = STATE,
+    url: UrlOption = None,
+) -> None:
+    """Compile and lend nothing more of a job. What is served stays; `kernelzoo tune` resumes it."""
+    kinds = parse_targets(target) if target else tuple(TargetKind)
+    with reach(state, url) as gateway:
+        cancelled = [gateway.cancel(number) for number in _numbers(gateway, job, kinds)]
+    if as_json:
+        print_json(cancelled)
+        return
+    for each in cancelled:
+        out.print(f"job {each.job} is cancelled: {each.workload} for {each.kind}")
+    note("agents may report what they hold; what is served stays; `kernelzoo tune` resumes it")
+
+
+def _numbers(gateway: GatewayClient, job: str, kinds: tuple[TargetKind, ...]) -> list[int]:
+    if job.isdecimal():
+        return [int(job)]
+    key = Workload.parse(job).key
+    found = [each.job for each in gateway.jobs(key) if each.kind in kinds]
+    if not found:
+        raise InvalidInput(f"there is no job of {key}; `kernelzoo jobs list` names all")
+    return found
+
+
+def _row(job: Job) -> tuple[str, ...]:
+    return (
+        str(job.job),
+        job.workload,
+        f"{job.kind} on {job.space}" if job.space else job.kind,
+        job.state,
+        f"{job.compiled}/{job.candidates}",
+        str(job.measurements),
+        str(job.ballots),
+        number(gflops(job.flops, job.best_ns)),
+    )

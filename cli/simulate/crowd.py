@@ -1,0 +1,298 @@
+"""The crowd of a scenario: who comes from where, and what each one does in every key."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+
+from cli.simulate.condition import Condition, condition
+from cli.simulate.conduct import (
+    BOLDNESS,
+    BURIED,
+    CLAIM,
+    Timing,
+    claimed_timing,
+    fastest,
+    honest_timing,
+    measured_again,
+)
+from cli.simulate.members import Member, members_of, session_of
+from cli.simulate.scenario import Attack, Scenario
+from cli.simulate.stranger import Stranger, stranger
+from cli.simulate.world import PEAK_GFLOPS, World
+from kernelzoo.domain.measurement import Outcome
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import StackError
+from services.aggregator.verification import expected_entries
+from services.gateway.wire.leases import (
+    BallotLineWire,
+    BallotRequest,
+    Lease,
+    MeasurementWire,
+    Report,
+)
+
+WAIT_S = 2.0
+PATIENCE_S = 60.0
+PATIENCE = 40
+"""How long a member waits for what others hold: beside `PATIENCE_S`, so many measurements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A key as its voters saw it. `artifacts`: hashes of the bytes, by candidate. `honest_ids`:
+    what honest ones were lent.
+    """
+
+    device: str
+    device_class: str
+    workload: str
+    reference_id: str
+    candidate_ids: tuple[str, ...]
+    artifacts: Mapping[str, str]
+    honest_ids: frozenset[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class Visit:
+    """What one member has said of one workload: the relative times that it reported."""
+
+    chance: Random
+    condition: Condition
+    told: dict[str, float] = field(default_factory=dict)
+    closed: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Crowd:
+    """Runs a scenario against the gateway at `url`; remembers the keys that it saw.
+
+    `at_once` members are there at a time, or as many as its tactics say; if `together`, which takes
+    that many, all of them before the first is lent anything. A measurement takes each `cost_s`.
+    `greet` is told of each identity that came. Who is not `patient` leaves as soon as there is
+    nothing to measure.
+    """
+
+    url: str
+    scenario: Scenario
+    at_once: int | None = None
+    cost_s: float = 0.0
+    together: bool = False
+    greet: Callable[[str], None] | None = None
+    patient: bool = True
+    keys: dict[tuple[str, str], Key] = field(default_factory=dict)
+    turned_away: int = 0
+    honest: set[str] = field(default_factory=set)
+    liars: set[str] = field(default_factory=set)
+    measurements: int = 0
+    _replayed: dict[str, list[float]] = field(default_factory=dict)
+    _measured: dict[tuple[str, str], Timing] = field(default_factory=dict)
+    _pushed: dict[tuple[str, str], str] = field(default_factory=dict)
+    _kept: dict[str, str] = field(default_factory=dict)
+
+    async def vote(self, members: Sequence[Member] | None = None) -> None:
+        """In this order, a few at a time; all of the scenario unless told."""
+        members = members_of(self.scenario) if members is None else members
+        await self._enrol(members)
+        door = asyncio.Semaphore(self.at_once or self.scenario.tactics.at_once)
+        present = asyncio.Barrier(len(members) if self.together else 1)
+        async with asyncio.TaskGroup() as group:
+            for member in members:
+                group.create_task(self._visit(member, door, present))
+
+    async def _enrol(self, members: Sequence[Member]) -> None:
+        """Who comes several times comes back as the same identity."""
+        shared = {member.identity: member for member in members if member.identity != member.name}
+        for member in shared.values():
+            if member.identity not in self._kept:
+                async with self.arrived(member):
+                    pass
+
+    @asynccontextmanager
+    async def arrived(
+        self, member: Member, peak_gflops: float = PEAK_GFLOPS
+    ) -> AsyncIterator[Stranger | None]:
+        """None where it is turned away."""
+        session = session_of(member, peak_gflops, self._kept.get(member.identity))
+        async with stranger(self.url, member.address, session) as one:
+            if one is None:
+                self.turned_away += 1
+            else:
+                self._kept[member.identity] = one.kept
+                if self.greet is not None:
+                    self.greet(one.identity)
+                (self.liars if member.lies else self.honest).add(one.identity)
+            yield one
+
+    async def _visit(
+        self, member: Member, door: asyncio.Semaphore, present: asyncio.Barrier
+    ) -> None:
+        async with door, self.arrived(member) as one:
+            await present.wait()
+            if one is None:
+                return
+            visits = {
+                workload: Visit(
+                    chance=Random(f"{self.scenario.seed}/{member.name}/{workload}"),
+                    condition=condition(self.scenario.seed, member.name),
+                )
+                for workload in self.scenario.workloads
+            }
+            patience_s = PATIENCE_S + PATIENCE * self.cost_s if self.patient else 0.0
+            async for lease in _leases(one, visits, patience_s):
+                measured = sum(len(visit.told) for visit in visits.values())
+                await self._answer(member, one, lease, visits[lease.workload], measured)
+
+    async def _answer(
+        self, member: Member, one: Stranger, lease: Lease, visit: Visit, measured: int
+    ) -> None:
+        """Reports what was lent, whatever for: nobody is told. Votes after each lease, and again
+        when its best are measured against each other, as the agent of a browser does.
+
+        `measured`: how much this member has measured before.
+        """
+        key = self.see(member, one, lease)
+        world = World(seed=self.scenario.seed, flops=lease.flops)
+        lent = [kernel.candidate for kernel in lease.candidates]
+        times = {
+            name: world.call_ns(member.device, name) * visit.condition.slowdown(name, measured)
+            for name in {*key.candidate_ids, key.reference_id}
+        }
+        reference_ns = times[key.reference_id]
+        claims = self._claims(member, key, times, visit, lent)
+        timings = {
+            name: self._timing(member, name, claims, visit, times[name], reference_ns)
+            for name in lent
+        }
+        await asyncio.sleep(self.cost_s * len(lent))
+        if lent:
+            await one.report(lease, _report(lease, timings, self._entries(member, lease)))
+        self.measurements += len(lent)
+        visit.told |= {name: timing.relative_time for name, timing in timings.items()} | claims
+        visit.closed |= lease.complete
+        if visit.told:
+            await one.vote(_ballot(lease.workload, fastest(visit.told)))
+        if lease.complete and visit.told and not member.lies:
+            relative = {name: time / reference_ns for name, time in times.items()}
+            again = measured_again(visit.chance, visit.condition, visit.told, relative)
+            await asyncio.sleep(self.cost_s * len(again))
+            await one.vote(_ballot(lease.workload, fastest(again)))
+
+    def _timing(
+        self,
+        member: Member,
+        candidate: str,
+        claims: dict[str, float],
+        visit: Visit,
+        call_ns: float,
+        reference_ns: float,
+    ) -> Timing:
+        """What a member reports of a candidate; a copier what the first of them did."""
+        measured = honest_timing(visit.chance, visit.condition, call_ns, reference_ns)
+        if member.lies and self.scenario.attack is Attack.COPY:
+            return self._measured.setdefault((member.device, candidate), measured)
+        if candidate in claims:
+            return claimed_timing(visit.chance, claims[candidate], reference_ns)
+        return measured
+
+    def see(self, member: Member, one: Stranger, lease: Lease) -> Key:
+        """The key of a lease; a second lease of it adds its candidates."""
+        place = (one.device_class, lease.workload)
+        known = self.keys.get(place)
+        kernels = (lease.reference, *lease.candidates)
+        lent = tuple(kernel.candidate for kernel in lease.candidates)
+        candidate_ids = (*(known.candidate_ids if known else ()), *lent)
+        artifacts = {kernel.candidate: kernel.sha256 for kernel in kernels}
+        found = frozenset() if member.lies else frozenset(lent)
+        self.keys[place] = Key(
+            device=member.device,
+            device_class=one.device_class,
+            workload=lease.workload,
+            reference_id=lease.reference.candidate,
+            candidate_ids=tuple(dict.fromkeys(candidate_ids)),
+            artifacts={**artifacts, **(known.artifacts if known else {})},
+            honest_ids=found | (known.honest_ids if known else frozenset()),
+        )
+        return self.keys[place]
+
+    def _claims(
+        self, member: Member, key: Key, times: dict[str, float], visit: Visit, lent: list[str]
+    ) -> dict[str, float]:
+        """Relative times that a liar makes up of what it was lent, and who knows the true `times`
+        of the key; none of who reports what was measured.
+        """
+        if not member.lies or not lent:
+            return {}
+        best = (1 - BOLDNESS) * min(times.values()) / times[key.reference_id]
+        match self.scenario.attack:
+            case Attack.RANDOM:
+                return {name: visit.chance.uniform(CLAIM, 2) for name in lent}
+            case Attack.OWN:
+                return {} if visit.told else {visit.chance.choice(sorted(lent)): best}
+            case Attack.BURY:
+                reference_ns = times[key.reference_id]
+                good = [name for name in lent if times[name] < reference_ns]
+                return {name: BURIED * times[name] / reference_ns for name in good}
+            case Attack.SLOW if key.workload != self.scenario.workloads[-1]:
+                return {}
+            case Attack.BOAST:
+                best = CLAIM
+        slowest = max(lent, key=lambda name: times[name])
+        pushed = self._pushed.setdefault((key.device, key.workload), slowest)
+        return {pushed: best} if pushed in lent else {}
+
+    def _entries(self, member: Member, lease: Lease) -> list[float]:
+        """The sampled entries of a right output; a replayer's are of somebody else's lease."""
+        if (
+            member.lies
+            and self.scenario.attack is Attack.REPLAY
+            and lease.workload in self._replayed
+        ):
+            return self._replayed[lease.workload]
+        found = expected_entries(Workload.parse(lease.workload), lease.seed)
+        right = [float(entry) for entry in found]
+        self._replayed[lease.workload] = right
+        return right
+
+
+async def _leases(
+    one: Stranger, visits: Mapping[str, Visit], patience_s: float
+) -> AsyncIterator[Lease]:
+    """Until it has done its share of every workload and nothing new is served.
+
+    Raises StackError when it waits in vain; without patience it leaves instead.
+    """
+    waited_s = 0.0
+    while waited_s < patience_s or not patience_s:
+        closed = all(visit.closed for visit in visits.values()) or not patience_s
+        lease = await one.lease(0 if closed else WAIT_S)
+        if lease is not None:
+            waited_s = 0.0
+            yield lease
+        elif closed:
+            return
+        else:
+            waited_s += WAIT_S
+    raise StackError(f"a member of the crowd waited {waited_s:.0f} s for its next lease")
+
+
+def _report(lease: Lease, timings: dict[str, Timing], entries: list[float]) -> Report:
+    measurements = [
+        MeasurementWire(
+            candidate=candidate,
+            outcome=Outcome.OK,
+            samples_ns=list(timing.samples_ns),
+            reference_ns=list(timing.reference_ns),
+            calls_per_sample=1,
+            sampled_entries=entries,
+            detail="",
+        )
+        for candidate, timing in timings.items()
+    ]
+    return Report(nonce=lease.nonce, measurements=measurements)
+
+
+def _ballot(workload: str, lines: tuple[tuple[str, float], ...]) -> BallotRequest:
+    wired = [BallotLineWire(candidate=name, relative_time=time) for name, time in lines]
+    return BallotRequest(workload=workload, lines=wired)

@@ -1,0 +1,220 @@
+"""Carries out a plan: starts the processes, restarts those that die, stops them all."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from threading import Event, Thread
+
+import httpx2
+
+from cli.stack.child import Child, ask_to_end, await_end, ending, spawn
+from cli.stack.descendants import (
+    adopt_orphans,
+    descendants,
+    kill_all,
+    kill_leftovers,
+    reap,
+)
+from cli.stack.keys import Keys, read_or_make_keys
+from cli.stack.place import Place
+from cli.stack.plan import StackOptions, plan_stack
+from cli.stack.postgres import Postgres, start_postgres
+from cli.stack.process import ProcessSpec, Tier
+from cli.stack.record import (
+    ProcessMark,
+    StackRecord,
+    own_mark,
+    read_record,
+    refuse_running,
+    take_lock,
+    write_record,
+)
+from cli.stack.restarts import Restart, next_restart
+from cli.stack.signals import uninterrupted
+from kernelzoo.errors import StackError
+from kernelzoo.store.migrate import migrate
+
+READY_S = 60.0
+TEND_S = 0.1
+
+
+@dataclass(slots=True, kw_only=True)
+class Stack:
+    """A stack that runs. Call `tend` a few times a second. Owned by `running`."""
+
+    place: Place
+    keys: Keys
+    url: str
+    postgres: Postgres
+    children: dict[str, Child] = field(default_factory=dict)
+    restarts: dict[str, Restart] = field(default_factory=dict)
+
+    def launch(self, spec: ProcessSpec) -> None:
+        _keep_previous_log(spec.log)
+        for file, text in spec.files:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        self.children[spec.name] = spawn(spec)
+        self._record()
+
+    def end(self, name: str) -> None:
+        """Ends one process for good. Nothing happens when there is none of that name."""
+        child = self.children.pop(name, None)
+        if child is not None:
+            ask_to_end(child)
+            await_end(child)
+            self._record()
+
+    def log(self, name: str) -> Path:
+        return self.place.log(name)
+
+    def tend(self) -> tuple[str, ...]:
+        """Restarts what died. Returns a sentence for each death and for each restart."""
+        reap(child.process.pid for child in self.children.values())
+        sentences = [*self._tend_postgres()]
+        for name in tuple(self.children):
+            sentences.extend(self._tend_child(name))
+        if sentences:
+            self._record()
+        return tuple(sentences)
+
+    def stop(self) -> tuple[str, ...]:
+        """Ends everything, the highest tier first. Returns what did not end by itself."""
+        killed: list[str] = []
+        for tier in sorted(Tier, reverse=True):
+            members = [c for c in self.children.values() if c.spec.tier is tier]
+            for child in members:
+                ask_to_end(child)
+            killed.extend(child.spec.name for child in members if not await_end(child))
+        self.postgres.stop()
+        kill_all(descendants())
+        self.place.record.unlink(missing_ok=True)
+        return tuple(killed)
+
+    def _tend_postgres(self) -> Iterator[str]:
+        if self.postgres.running():
+            return
+        yield f"postgres ended; starting it again, its log is {self.place.postgres_log}"
+        self.postgres = start_postgres(self.place)
+
+    def _tend_child(self, name: str) -> Iterator[str]:
+        child, now_s = self.children[name], time.monotonic()
+        if child.alive:
+            return
+        pending = self.restarts.get(name)
+        if pending is None or pending.at_s < child.started_s:
+            restart = next_restart(pending, child.lived_s, now_s)
+            self.restarts[name] = restart
+            yield (
+                f"{name} {ending(child)}; starting it again in {restart.at_s - now_s:g} s, "
+                f"its log is {child.spec.log}"
+            )
+        elif now_s >= pending.at_s:
+            self.children[name] = spawn(child.spec)
+            yield f"{name} started again"
+
+    def _record(self) -> None:
+        marks = (ProcessMark.of(n, c.process.pid) for n, c in self.children.items())
+        processes = tuple(mark for mark in marks if mark is not None)
+        write_record(
+            self.place, StackRecord(url=self.url, supervisor=own_mark(), processes=processes)
+        )
+
+
+def end_leftovers(place: Place) -> int:
+    """Ends what a killed supervisor left here, so that its port is free; says how many that were.
+    Raises StackError when a stack runs here.
+    """
+    refuse_running(place)
+    place.make()
+    with take_lock(place):
+        return kill_leftovers(read_record(place))
+
+
+@contextmanager
+def running(place: Place, options: StackOptions) -> Iterator[Stack]:
+    """A stack whose gateway answers that it is ready. It is stopped however the block ends."""
+    place.make()
+    with take_lock(place):
+        kill_leftovers(read_record(place))
+        adopt_orphans()
+        keys = read_or_make_keys(place)
+        with uninterrupted():
+            postgres = start_postgres(place)
+        stack = Stack(place=place, keys=keys, url=options.url, postgres=postgres)
+        try:
+            _start(stack, options)
+            yield stack
+        finally:
+            with uninterrupted():
+                stack.stop()
+
+
+@contextmanager
+def tended(stack: Stack) -> Iterator[None]:
+    """Restarts what dies while the block goes on."""
+    over = Event()
+
+    def tend() -> None:
+        while not over.wait(TEND_S):
+            stack.tend()
+
+    tending = Thread(target=tend)
+    tending.start()
+    try:
+        yield
+    finally:
+        over.set()
+        tending.join()
+
+
+def _start(stack: Stack, options: StackOptions) -> None:
+    migrate(stack.postgres.url)
+    # What processes of an earlier stack counted.
+    shutil.rmtree(stack.place.metrics, ignore_errors=True)
+    plan = plan_stack(stack.place, stack.keys, stack.postgres.url, options)
+    for tier, specs in groupby(plan, key=lambda spec: spec.tier):
+        for spec in specs:
+            stack.launch(spec)
+        if tier is Tier.SERVICE:
+            _await_ready(stack)
+
+
+def _await_ready(stack: Stack) -> None:
+    """Raises StackError when a process ends, or one is not ready in time."""
+    deadline_s = time.monotonic() + READY_S
+    while (waiting_for := _not_ready(stack)) is not None:
+        for child in stack.children.values():
+            if not child.alive:
+                raise StackError(f"{child.spec.name} {ending(child)}; read {child.spec.log}")
+        if time.monotonic() > deadline_s:
+            raise StackError(
+                f"{waiting_for} was not ready within {READY_S:g} s; read {stack.log(waiting_for)}"
+            )
+        time.sleep(0.1)
+
+
+def _not_ready(stack: Stack) -> str | None:
+    """The name of a process to wait for, if there is one still."""
+    if not is_ready(stack.url):
+        return "gateway"
+    specs = (child.spec for child in stack.children.values())
+    return next(
+        (s.name for s in specs if s.ready_text not in s.log.read_text("utf-8", "replace")), None
+    )
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx2.get(f"{url}/readyz", timeout=2).status_code == httpx2.codes.OK
+    except httpx2.TransportError:
+        return False
+
+
+def _keep_previous_log(log: Path) -> None:
+    if log.exists():
+        log.replace(log.with_suffix(".log.1"))

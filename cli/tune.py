@@ -1,0 +1,190 @@
+"""`kernelzoo tune`: have a workload tuned by the agents of a running stack."""
+
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from cli.figures import progress
+from cli.finding import Finding, finding, sentences
+from cli.gateway_client import GatewayClient
+from cli.listing import print_json
+from cli.live import live_display
+from cli.options import (
+    STATE,
+    JsonOption,
+    OperatorArgument,
+    ShapeArgument,
+    StateOption,
+    TargetsOption,
+    UrlOption,
+    parse_targets,
+)
+from cli.reach import reach
+from cli.stack.signals import interruptible
+from cli.terminal import note, out
+from cli.workload import parse_workload
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.zoo import EntryState
+from kernelzoo.errors import StackError
+from services.gateway.wire.jobs import Job
+from services.gateway.wire.zoo import ZooEntry
+
+POLL_S = 0.5
+IDLE_S = 60.0
+INTERRUPTED = 130
+
+
+class Until(StrEnum):
+    """CONFIRMED: a quorum has voted. FINAL: and nothing that was measured contends."""
+
+    CONFIRMED = "confirmed"
+    FINAL = "final"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """What to wait for, how long in all, and for the next sign of progress."""
+
+    until: Until = Until.FINAL
+    timeout_s: float
+    idle_s: float = IDLE_S
+
+
+def tune(
+    operator: OperatorArgument,
+    shape: ShapeArgument = None,
+    target: TargetsOption = None,
+    wait: Annotated[bool, typer.Option(help="Wait for the winner.")] = True,
+    until: Annotated[
+        Until,
+        typer.Option(help="final: all is measured, and nothing contends; or the first quorum."),
+    ] = Until.FINAL,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait at most.")] = 600,
+    as_json: JsonOption = False,
+    state: StateOption = STATE,
+    url: UrlOption = None,
+) -> None:
+    """Register a workload and follow its tuning until the vote of each target is final."""
+    workload, kinds = parse_workload(operator, shape), parse_targets(target)
+    with reach(state, url) as gateway:
+        jobs = [gateway.register(workload, kind) for kind in kinds]
+        for job in jobs:
+            note(f"job {job.job}: {job.workload} for {job.kind}")
+        if not wait:
+            if as_json:
+                print_json(jobs)
+            return
+        try:
+            with interruptible():
+                patience = Patience(until=until, timeout_s=timeout)
+                winners = follow(gateway, workload.key, kinds, patience)
+        except KeyboardInterrupt:
+            note(_goes_on(jobs))
+            raise typer.Exit(INTERRUPTED) from None
+        _tell(findings(gateway, winners, workload.flops), as_json=as_json)
+
+
+def _goes_on(jobs: list[Job]) -> str:
+    stop = " ".join(f"`kernelzoo jobs cancel {job.job}`" for job in jobs)
+    return f"the job goes on without this command; {stop} stops it, `kernelzoo zoo list` shows it"
+
+
+def _tell(found: list[Finding], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        for sentence in sentences(each):
+            out.print(sentence)
+
+
+def findings(gateway: GatewayClient, winners: tuple[ZooEntry, ...], flops: int) -> list[Finding]:
+    """With what was measured, where this gateway tells it us: the operator alone."""
+    keys = {winner.workload for winner in winners} if gateway.operator_key else set()
+    measured = {
+        results.device_class: results.trials for key in keys for results in gateway.results(key)
+    }
+    return [finding(each, measured.get(each.device_class, ()), flops) for each in winners]
+
+
+def follow(
+    gateway: GatewayClient, workload_key: str, kinds: tuple[TargetKind, ...], patience: Patience
+) -> tuple[ZooEntry, ...]:
+    """The winners, of each target one at least that is what `patience` waits for. Raises StackError
+    when they are not there in time.
+    """
+    started_s = changed_s = time.monotonic()
+    seen: tuple[object, ...] = ()
+    with live_display() as show:
+        while True:
+            entries = gateway.entries()
+            awaited = winners_of(workload_key, kinds, entries, patience.until)
+            lacking = set(kinds) - {winner.kind for winner in awaited}
+            entries = winners_of(workload_key, kinds, entries)
+            if not lacking:
+                return entries
+            jobs = tuple(job for kind in kinds for job in gateway.jobs(workload_key, kind))
+            now_s = time.monotonic()
+            before, seen = seen, (jobs, entries)
+            changed_s = now_s if seen != before else changed_s
+            if now_s - started_s > patience.timeout_s or now_s - changed_s > patience.idle_s:
+                newest = [job for job in jobs if job.kind in lacking][-1]
+                raise StackError(why_waiting(newest, entries, gateway.url))
+            show("\n".join(f"{_space(job)}{progress(job)}" for job in jobs), None)
+            time.sleep(POLL_S)
+
+
+def winners_of(
+    workload_key: str,
+    kinds: tuple[TargetKind, ...],
+    entries: tuple[ZooEntry, ...],
+    until: Until = Until.CONFIRMED,
+) -> tuple[ZooEntry, ...]:
+    return tuple(
+        entry
+        for entry in entries
+        if entry.workload == workload_key
+        and entry.kind in kinds
+        and entry.state is EntryState.CONFIRMED
+        and (entry.final or until is Until.CONFIRMED)
+    )
+
+
+def _space(job: Job) -> str:
+    return f"{job.kind} on {job.space}: " if job.space else f"{job.kind}: "
+
+
+def why_waiting(job: Job, winners: tuple[ZooEntry, ...], url: str) -> str:
+    """What is missing to a vote's end, and what to do about it. `winners` are confirmed."""
+    more = f"run `kernelzoo fleet --agents 5 --target {job.kind}`"
+    if job.state == "cancelled":
+        return f"job {job.job} was cancelled; `kernelzoo tune {job.workload}` resumes it"
+    if job.detail:
+        return f"job {job.job} has stopped: {job.detail}"
+    if job.candidates == 0 or job.compiled == 0:
+        return f"job {job.job} has no compiled candidate yet; read the log of the compile worker"
+    if job.skipped_by:
+        return (
+            f"{', '.join(job.skipped_by)} lost two devices at {job.workload} and is lent no more "
+            "of it for a week; the fleet's log says why they were ended"
+        )
+    if job.measurements == 0:
+        return (
+            f"no agent has measured {job.workload} for {job.kind} yet; "
+            f"open {url}/agent in a browser or {more}"
+        )
+    if served := [winner for winner in winners if winner.kind is job.kind]:
+        contending = sum(len(winner.contenders) for winner in served)
+        faster = f"too few have measured {contending} that look faster"
+        why = faster if contending else "not all is measured"
+        return (
+            f"what is served of {job.workload} for {job.kind} is confirmed and not final: {why}; "
+            f"{more}, or take it as it is with --until confirmed"
+        )
+    return (
+        f"no winner is confirmed yet (ballots: {job.ballots}, agents: {job.agents}); "
+        f"a quorum needs more agents, {more}"
+    )

@@ -1,0 +1,121 @@
+"""`kernelzoo up`: the whole stack on this machine, until Ctrl-C."""
+
+import os
+import time
+from typing import Annotated
+
+import typer
+
+from cli.options import (
+    STATE,
+    BrowserOption,
+    GpuOption,
+    StateOption,
+    TargetsOption,
+    parse_targets,
+)
+from cli.stack.monitoring import DASHBOARDS, MonitoringPlan, find_monitoring
+from cli.stack.place import Place
+from cli.stack.plan import OWN_AGENTS, FleetPlan, StackOptions
+from cli.stack.ports import ANY_ADDRESS, LOOPBACK, free_port, lan_address, listening_port
+from cli.stack.process import Environment
+from cli.stack.signals import interruptible
+from cli.stack.supervisor import Stack, end_leftovers, running
+from cli.terminal import note, out
+from kernelzoo.domain.trust import Trust
+from workers.fleet.browsers import BrowserKind, parse_shares
+from workers.fleet.gpu import Gpu
+from workers.fleet.installed import insist_on
+
+AGENTS = "Agents to run here, in Chromium or of each --browser without a number."
+DEFAULT_PORT = 8787
+TEND_S = 0.2
+
+
+def up(
+    agents: Annotated[int, typer.Option(min=0, max=64, help=AGENTS)] = 0,
+    browser: BrowserOption = None,
+    host: Annotated[str, typer.Option(help="0.0.0.0 lets other devices in.")] = LOOPBACK,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = DEFAULT_PORT,
+    target: TargetsOption = None,
+    gpu: GpuOption = Gpu.AUTO,
+    with_monitoring: Annotated[
+        bool,
+        typer.Option("--with-monitoring", help="Prometheus too, and Grafana where installed."),
+    ] = False,
+    trust: Annotated[
+        Trust,
+        typer.Option(
+            envvar="KERNELZOO_TRUST",
+            help="Who may measure besides the agents of --agents: nobody, visitors of registered "
+            "applications, or whoever reaches this address.",
+        ),
+    ] = Trust.CROWD,
+    state: StateOption = STATE,
+) -> None:
+    """Run the stack and stay. Ctrl-C stops every process; the data stays for the next time."""
+    shares = parse_shares(browser or (BrowserKind.CHROMIUM,), agents or 1)
+    fleet = FleetPlan(shares=shares, targets=parse_targets(target), gpu=gpu)
+    wanted = bool(agents or browser)
+    if wanted:
+        insist_on(shares)
+    place = Place.at(state)
+    if ended := end_leftovers(place):
+        note(f"ended {ended} processes that a killed kernelzoo had left on {place.root}")
+    options = StackOptions(
+        host=host,
+        port=listening_port(host, port),
+        redis_port=free_port(),
+        fleet=fleet if wanted else None,
+        monitoring=find_monitoring() if with_monitoring else None,
+        trust=trust,
+        overrides=_own_agents(host),
+    )
+    with interruptible():
+        try:
+            note(f"starting the stack on {place.root}")
+            with running(place, options) as stack:
+                out.print("kernelzoo is up")
+                for what, where in _addresses(stack, options):
+                    out.print(f"  {what:22}  {where}", soft_wrap=True)
+                _stay(stack)
+        except KeyboardInterrupt:
+            note(f"stopped; the data stays in {place.root}")
+
+
+def _own_agents(host: str) -> Environment:
+    """On this machine alone all agents are its owner's, unless the environment says otherwise."""
+    alone = host == LOOPBACK and OWN_AGENTS[0] not in os.environ
+    return (OWN_AGENTS,) if alone else ()
+
+
+def _stay(stack: Stack) -> None:
+    while True:
+        for sentence in stack.tend():
+            note(sentence)
+        time.sleep(TEND_S)
+
+
+def _addresses(stack: Stack, options: StackOptions) -> tuple[tuple[str, str], ...]:
+    pages = (("agent page", "/agent"), ("console", "/console"), ("API docs", "/docs"))
+    address = lan_address() if options.host == ANY_ADDRESS else None
+    lan = f"http://{address}:{options.port}/agent"
+    return (
+        *((what, f"{stack.url}{path}") for what, path in pages),
+        *((("agents on this network", lan),) if address is not None else ()),
+        *(_watching(options.monitoring) if options.monitoring else ()),
+        ("logs", str(stack.place.logs)),
+    )
+
+
+def _watching(plan: MonitoringPlan) -> tuple[tuple[str, str], ...]:
+    if plan.grafana is not None:
+        return ("Prometheus", plan.url), ("Grafana", f"http://{LOOPBACK}:{plan.grafana.port}")
+    return (
+        ("Prometheus", plan.url),
+        ("alerts", f"{plan.url}/alerts"),
+        (
+            "Grafana",
+            f"is not installed; import {DASHBOARDS / 'grafana'}/*.json into one of yours",
+        ),
+    )

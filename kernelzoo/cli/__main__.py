@@ -1,5 +1,0 @@
-"""`python -m kernelzoo.cli`."""
-
-from kernelzoo.cli.app import main
-
-main()
