@@ -43,16 +43,19 @@ Report = Callable[[AgentStatus], None]
 async def run_agent(
     spec: AgentSpec, opener: Opener, turn: TimingTurn, report: Report, opened: asyncio.Event
 ) -> None:
-    """Runs until cancelled. `opened` is set when the first attempt has succeeded or failed."""
+    """Runs until cancelled. `opened` is set when the agent's device class is known, so that the
+    next agent finds what it measured, or when the first attempt has failed."""
     status = AgentStatus(agent=spec.name, browser=spec.browser, state="starting")
     losses = Losses()
     while True:
         status = await _await_gateway(spec, status, report, opened)
         began_s = time.monotonic()
         try:
-            async for after in _attempt(spec, opener, turn, status, opened):
+            async for after in _attempt(spec, opener, turn, status):
                 status = after
                 report(status)
+                if status.device_class:
+                    opened.set()
         except PageLost as error:
             opened.set()
             losses = losses.after(time.monotonic() - began_s)
@@ -84,15 +87,10 @@ async def _await_gateway(
 
 
 async def _attempt(
-    spec: AgentSpec,
-    opener: Opener,
-    turn: TimingTurn,
-    status: AgentStatus,
-    opened: asyncio.Event,
+    spec: AgentSpec, opener: Opener, turn: TimingTurn, status: AgentStatus
 ) -> AsyncIterator[AgentStatus]:
     """Yields the status whenever it changes. Ends with PageLost."""
     async with opener(spec.launch) as tab, _talk(spec, tab, turn) as talk:
-        opened.set()
         while True:
             snapshot = await talk.listen()
             _log_events(snapshot, spec.name)

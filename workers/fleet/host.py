@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, ValidationError
 
 from workers.fleet.browsers import PageLost, Tab
-from workers.fleet.notes import read_notes, write_notes
+from workers.fleet.notes import offered_notes, write_notes
 from workers.fleet.snapshot import Snapshot
 from workers.fleet.turn import TimingTurn
 
@@ -78,7 +78,7 @@ class Words(Snapshot):
 async def offer_host(tab: Tab, profile: Path, url: str, operator_key: str) -> None:
     """Starts the agent. Only a page of the gateway's origin sees the key."""
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
-    offered = {"origin": origin, "operatorKey": operator_key, "notes": read_notes(profile)}
+    offered = {"origin": origin, "operatorKey": operator_key, "notes": offered_notes(profile)}
     await within(OPEN_S, tab.evaluate(OFFER, offered))
 
 

@@ -14,6 +14,7 @@ from workers.fleet.browsers import BrowserKind, Share, parse_shares
 from workers.fleet.chromium import find_chromium, flags, own_flags
 from workers.fleet.gpu import Gpu, gpu_flags
 from workers.fleet.installed import insist_on
+from workers.fleet.notes import offered_notes, write_notes
 from workers.fleet.restarts import (
     LONGEST_DELAY_S,
     STEADY_S,
@@ -68,6 +69,18 @@ def test_each_agent_has_a_profile_of_its_own() -> None:
     profiles = [spec.launch.profile for spec in plan()]
     assert profiles == [Path(f"/s/chromium-{n}") for n in (1, 2, 3)]
     assert {spec.url for spec in plan()} == {"http://127.0.0.1:8787"}
+
+
+def test_agents_of_a_fleet_share_what_one_of_them_measured_of_the_device(tmp_path: Path) -> None:
+    first, second = tmp_path / "chromium-1", tmp_path / "chromium-2"
+    first.mkdir()
+    second.mkdir()
+    probe = {"kernelzoo:probe:3:Chromium-156": "r3-011", "kernelzoo:identity": "first"}
+    write_notes(first, json.dumps(probe))
+    assert offered_notes(second) == {"kernelzoo:probe:3:Chromium-156": "r3-011"}
+    own = {"kernelzoo:probe:3:Chromium-156": "r3-101", "kernelzoo:identity": "second"}
+    write_notes(second, json.dumps(own))
+    assert offered_notes(second) == own
 
 
 def test_browsers_come_in_turn_so_that_each_engine_is_at_work_early() -> None:
