@@ -16,8 +16,8 @@ from services.tuner.compile import compile_candidate, gpu_compilation
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.conv.implicit_gemm import product_extents
+from services.tuner.schedules.matmul.webgpu import rounds
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
-from services.tuner.schedules.matmul.webgpu_layers import rounds
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
