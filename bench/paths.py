@@ -8,18 +8,20 @@ from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from services.tuner.compile import compilation
-from services.tuner.passes.switches import PassSwitches
+from services.tuner.passes.pipeline import PassSwitches
 from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
 from services.tuner.schedules.space import lite_space
 
 Compile = Callable[[Candidate], Artifact]
 
-NONE = PassSwitches(offset=False, combined=False, variable=False, hoist=False)
+NONE = PassSwitches(
+    offset_immediate=False, load_splat=False, scalar_replacement=False, strength_reduction=False
+)
 STEPS = {
     "none": NONE,
-    "+offset": replace(NONE, offset=True),
-    "+combined": replace(NONE, offset=True, combined=True),
-    "+variable": replace(NONE, offset=True, combined=True, variable=True),
+    "+offset": replace(NONE, offset_immediate=True),
+    "+combined": replace(NONE, offset_immediate=True, load_splat=True),
+    "+variable": replace(NONE, offset_immediate=True, load_splat=True, scalar_replacement=True),
     "+hoist": PassSwitches(),
 }
 """Each adds one pass to the one before."""

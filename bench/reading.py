@@ -1,8 +1,8 @@
 """A WebAssembly loop that reads and does nothing else: the limit of what memory bounds."""
 
-from services.tuner.codegen.wasm.assembler import assemble
-from services.tuner.codegen.wasm.frame import Frame
+from services.tuner.codegen.wasm.function import FunctionBuilder
 from services.tuner.codegen.wasm.instructions import (
+    ValueType,
     branch,
     i32_const,
     local,
@@ -10,7 +10,7 @@ from services.tuner.codegen.wasm.instructions import (
     plain,
     structured,
 )
-from services.tuner.codegen.wasm.opcodes import ValueType
+from services.tuner.codegen.wasm.module import assemble
 
 VECTORS = 32
 SUMS = 8
@@ -22,7 +22,7 @@ def reading_module() -> bytes:
 
     Eight sums of four cycles each leave room for two loads a cycle.
     """
-    frame = Frame(("source", "sink", "lo", "hi"))
+    frame = FunctionBuilder(("source", "sink", "lo", "hi"))
     sums = [frame.fresh(ValueType.V128) for _ in range(SUMS)]
     pointer = _pointer(frame)
     frame.emit(structured("loop"))
@@ -34,7 +34,7 @@ def reading_module() -> bytes:
     return assemble(frame.function())
 
 
-def _pointer(frame: Frame) -> int:
+def _pointer(frame: FunctionBuilder) -> int:
     pointer = frame.fresh(ValueType.I32)
     frame.get(frame.parameter("source"))
     frame.add_product(frame.parameter("lo"), STEP_BYTES)
@@ -42,7 +42,7 @@ def _pointer(frame: Frame) -> int:
     return pointer
 
 
-def _join(frame: Frame, into: int, pointer: int, offset: int) -> None:
+def _join(frame: FunctionBuilder, into: int, pointer: int, offset: int) -> None:
     frame.get(pointer)
     frame.emit(memory("v128.load", 2, offset))
     frame.emit(local("local.get", into))
@@ -50,7 +50,7 @@ def _join(frame: Frame, into: int, pointer: int, offset: int) -> None:
     frame.set(into)
 
 
-def _next(frame: Frame, pointer: int) -> None:
+def _next(frame: FunctionBuilder, pointer: int) -> None:
     low = frame.parameter("lo")
     for index, step in ((pointer, STEP_BYTES), (low, 1)):
         frame.get(index)
@@ -63,7 +63,7 @@ def _next(frame: Frame, pointer: int) -> None:
     frame.emit(branch("br_if", 0))
 
 
-def _store(frame: Frame, sums: list[int]) -> None:
+def _store(frame: FunctionBuilder, sums: list[int]) -> None:
     frame.get(frame.parameter("sink"))
     frame.get(sums[0])
     for other in sums[1:]:

@@ -4,11 +4,9 @@ from itertools import pairwise
 from time import perf_counter_ns
 
 from kernelzoo.domain.candidate import Candidate
-from services.tuner.codegen.wasm.assembler import assemble
-from services.tuner.codegen.wasm.lowering import lower
-from services.tuner.codegen.wgsl.module import printed
-from services.tuner.passes.pipeline import Freedom, run_gpu_passes, run_passes
-from services.tuner.passes.switches import ALL_PASSES
+from services.tuner.codegen.wasm.module import assemble, lower
+from services.tuner.codegen.wgsl.module import print_module
+from services.tuner.passes.pipeline import ALL_PASSES, PassOptions, run_gpu_passes, run_passes
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.f16_storage import halves_of
 from services.tuner.schedules.matmul.config import ContractionConfig
@@ -33,7 +31,7 @@ def stage_times_ns(candidate: Candidate) -> tuple[int, ...]:
     at.append(perf_counter_ns())
     program = visited(function, config.shapes(extents), config.range_extent(extents))
     at.append(perf_counter_ns())
-    program = run_passes(program, ALL_PASSES, Freedom(fma=config.fma))
+    program = run_passes(program, ALL_PASSES, PassOptions(fma=config.fma))
     at.append(perf_counter_ns())
     instructions = lower(program, ALL_PASSES).function
     at.append(perf_counter_ns())
@@ -50,6 +48,6 @@ def gpu_stage_times_ns(candidate: Candidate) -> tuple[int, ...]:
     at.append(perf_counter_ns())
     programs = tuple(map(run_gpu_passes, programs))
     at.append(perf_counter_ns())
-    printed(programs, names, halves_of(candidate))
+    print_module(programs, names, halves_of(candidate))
     at.append(perf_counter_ns())
     return tuple(end - start for start, end in pairwise(at))

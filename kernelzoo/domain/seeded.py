@@ -10,9 +10,10 @@ the same in `client/src/engine/seeded.ts`; both are held to `tests/golden/seeded
 from math import sqrt
 from struct import pack, unpack
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators import Family
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import DType, Workload
+from kernelzoo.domain.workload import Workload
 
 GOLDEN = 0x9E3779B9
 STEP = 0x85EBCA77
@@ -58,7 +59,7 @@ def input_value(
             return float(value)
         case DType.I8:
             return (bits >> 24) - 128
-        case DType.I32:
+        case DType.I32 | DType.I64:
             return bits % limit
 
 

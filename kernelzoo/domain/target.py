@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from kernelzoo.domain.workload import DType, Workload
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 from math import prod
 from typing import Self
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS, EpilogueKind, Operator
 from kernelzoo.errors import InvalidInput
 
@@ -24,17 +25,6 @@ MAX_TENSOR_BYTES = 1 << 28
 MAX_FLOPS = 1 << 40
 MAX_REDUCTION = 1 << 18
 """Terms of one entry of an output. Who checks a report computes 64 such entries: 0.3 s."""
-
-
-class DType(StrEnum):
-    F32 = "f32"
-    F16 = "f16"
-    I32 = "i32"
-    I8 = "i8"
-
-    @property
-    def size_bytes(self) -> int:
-        return {DType.F32: 4, DType.F16: 2, DType.I32: 4, DType.I8: 1}[self]
 
 
 KEY_DTYPES = (DType.F32, DType.F16)

@@ -6,8 +6,9 @@
 import sys
 from collections.abc import Iterable
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS, EpilogueKind, Operator
-from kernelzoo.domain.workload import KEY_DTYPES, DType
+from kernelzoo.domain.workload import KEY_DTYPES
 
 _VIEWS = {"i32": "Int32Array", "i8": "Int8Array"}
 """Of inputs with a dtype of their own; a page sees all others as float32."""

@@ -11,9 +11,9 @@ from kernelzoo.domain.gpu import GPU_MODELS
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import KernelZooError
-from services.tuner.codegen.wasm.text import disassembly
+from services.tuner.codegen.wasm.function import disassembly
 from services.tuner.compile import compilation, compile_candidate
-from services.tuner.passes.switches import ALL_PASSES
+from services.tuner.passes.pipeline import ALL_PASSES
 from services.tuner.schedules.space import lite_space
 
 __all__ = ["GPU_MODELS", "WASM", "compile_candidate", "space_of", "text"]

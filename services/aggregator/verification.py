@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.measurement import Verdict
 from kernelzoo.domain.seeded import GOLDEN, STEP, sampled_positions
-from kernelzoo.domain.workload import DType, Tensor, Workload
+from kernelzoo.domain.workload import Tensor, Workload
 from services.aggregator.definitions import Floats, Indices, entries
 
 
@@ -43,7 +44,7 @@ def input_values(seed: int, number: int, index: Indices, tensor: Tensor) -> Floa
             return exact.astype(np.float16).astype(np.float64)
         case DType.I8:
             return (x >> 24).astype(np.float64) - 128
-        case DType.I32:
+        case DType.I32 | DType.I64:
             return (x % np.uint32(tensor.limit)).astype(np.float64)
 
 

@@ -11,14 +11,18 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Role, Tensor, Workload
 from kernelzoo.errors import InvalidInput, UnsupportedProgram
-from services.tuner.codegen.wasm.assembler import Function, assemble
-from services.tuner.codegen.wasm.lowering import lower
-from services.tuner.codegen.wgsl.module import printed
-from services.tuner.ir.kinds import LANES
-from services.tuner.ir.nodes import Program
-from services.tuner.passes.pipeline import Freedom, run_gpu_passes, run_passes
-from services.tuner.passes.switches import ALL_PASSES, PassSwitches
-from services.tuner.passes.vectorise import CHUNK, sliceable
+from services.tuner.codegen.wasm.function import Function
+from services.tuner.codegen.wasm.module import assemble, lower
+from services.tuner.codegen.wgsl.module import print_module
+from services.tuner.ir.nodes import LANES, Program
+from services.tuner.passes.pipeline import (
+    ALL_PASSES,
+    PassOptions,
+    PassSwitches,
+    run_gpu_passes,
+    run_passes,
+)
+from services.tuner.passes.vectorise import CHUNK, slice_outer_loop
 from services.tuner.schedules.base.extents import Extents, panel_shape
 from services.tuner.schedules.base.f16_storage import halves_of
 from services.tuner.schedules.base.settings import BASE
@@ -81,8 +85,8 @@ def compile_program(function: Node, name: str, *, fma: bool = False) -> Compiled
     is not lowered.
     """
     try:
-        program = sliceable(plain_program(function), CHUNK)
-        optimised = run_passes(program, ALL_PASSES, Freedom(fma=fma, vectors=1))
+        program = slice_outer_loop(plain_program(function), CHUNK)
+        optimised = run_passes(program, ALL_PASSES, PassOptions(fma=fma, vectors=1))
         lowered = lower(optimised, ALL_PASSES)
     except UnsupportedProgram as error:
         raise UnsupportedProgram(f"{name}: {error}") from error
@@ -103,8 +107,8 @@ def compile_packing(workload: Workload, layout: str) -> Artifact:
     Raises InvalidInput for an id that is no layout.
     """
     width = _panel_width(layout)
-    program = sliceable(packing_program(Extents.of_weights(workload), width), CHUNK)
-    lowered = lower(run_passes(program, ALL_PASSES, Freedom(vectors=1)), ALL_PASSES)
+    program = slice_outer_loop(packing_program(Extents.of_weights(workload), width), CHUNK)
+    lowered = lower(run_passes(program, ALL_PASSES, PassOptions(vectors=1)), ALL_PASSES)
     plain, packed = workload.tensors[1], _tensors(workload, width)[1]
     manifest = ArtifactManifest(
         abi=ABI_VERSION,
@@ -150,7 +154,7 @@ def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:
     """As `compile_candidate`, with what the steps made, under the given switches."""
     try:
         plan = planned(candidate)
-        optimised = run_passes(plan.program, switches, plan.freedom)
+        optimised = run_passes(plan.program, switches, plan.options)
         lowered = lower(optimised, switches)
     except UnsupportedProgram as error:
         raise UnsupportedProgram(f"{candidate.workload.key}: {error}") from error
@@ -178,7 +182,7 @@ def gpu_compilation(candidate: Candidate) -> GpuCompilation:
         scheduled = gpu_programs(candidate)
         optimised = tuple(map(run_gpu_passes, scheduled))
         names = tuple(tensor.name for tensor in tensors)
-        module = printed(optimised, names, halves_of(candidate))
+        module = print_module(optimised, names, halves_of(candidate))
     except UnsupportedProgram as error:
         raise UnsupportedProgram(f"{candidate.workload.key}: {error}") from error
     manifest = ArtifactManifest(

@@ -1000,11 +1000,6 @@ export interface components {
             readonly told: boolean;
         };
         /**
-         * DType
-         * @enum {string}
-         */
-        readonly DType: "f32" | "f16" | "i32" | "i8";
-        /**
          * Decision
          * @description `stage`: where it failed; '' where the operator decided. `candidates` have these bytes.
          */
@@ -1965,7 +1960,11 @@ export interface components {
          * @description Entries of an index are below `limit`; 0 is for a tensor of values.
          */
         readonly TensorWire: {
-            readonly dtype: components["schemas"]["DType"];
+            /**
+             * Dtype
+             * @enum {string}
+             */
+            readonly dtype: "f32" | "f16" | "i32" | "i8";
             /** Limit */
             readonly limit: number;
             /** Name */

@@ -1,10 +1,20 @@
 """How a kernel is described to a page."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import StringConstraints, WithJsonSchema
 
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import DType, Role
+from kernelzoo.domain.workload import Role
 from services.gateway.wire.model import CandidateId, Feature, Sha256, WireModel
+
+_TENSOR_DTYPES = ("f32", "f16", "i32", "i8")
+TensorDType = Annotated[
+    str,
+    StringConstraints(pattern=f"^({'|'.join(_TENSOR_DTYPES)})$"),
+    WithJsonSchema({"type": "string", "enum": _TENSOR_DTYPES}),
+]
+"""A `DType` that tensors of workloads have; only programs of models have buffers of i64."""
 
 
 class TensorWire(WireModel):
@@ -12,7 +22,7 @@ class TensorWire(WireModel):
 
     name: str
     role: Role
-    dtype: DType
+    dtype: TensorDType
     shape: list[int]
     limit: int
 

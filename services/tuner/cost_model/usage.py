@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidSchedule, UnsupportedProgram
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.rules import block_bytes, live_vectors, register_elements
 from services.tuner.schedules.conv.config import WindowConfig

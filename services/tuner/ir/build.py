@@ -4,10 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.kinds import LANES, BinaryOp, Element, LoopKind
 from services.tuner.ir.nodes import (
+    LANES,
     Binary,
+    BinaryOp,
     Block,
     Bound,
     Const,
@@ -16,6 +18,7 @@ from services.tuner.ir.nodes import (
     IndexValue,
     Let,
     Loop,
+    LoopKind,
     Statement,
 )
 from services.tuner.ir.rewrite import substitute
@@ -31,11 +34,11 @@ def total(*parts: Affine) -> Affine:
 
 
 def number(value: float) -> Const:
-    return Const(value=value, element=Element.F32)
+    return Const(value=value, dtype=DType.F32)
 
 
 def whole(value: int) -> Const:
-    return Const(value=value, element=Element.I32)
+    return Const(value=value, dtype=DType.I32)
 
 
 def binary(op: BinaryOp, left: Expression, right: Expression) -> Binary:

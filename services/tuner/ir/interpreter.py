@@ -7,15 +7,15 @@ from math import erf
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, LoopKind, MathFunction
-from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
     Binary,
+    BinaryOp,
     Bitcast,
     Block,
     Broadcast,
@@ -23,6 +23,7 @@ from services.tuner.ir.nodes import (
     Call,
     Cast,
     Compare,
+    CompareOp,
     Const,
     Expression,
     ExtractLane,
@@ -32,6 +33,8 @@ from services.tuner.ir.nodes import (
     Let,
     Load,
     Loop,
+    LoopKind,
+    MathFunction,
     MultiplyAdd,
     Program,
     Read,
@@ -41,18 +44,19 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
     SubgroupReduce,
+    lanes_of,
+    unsupported,
 )
-from services.tuner.ir.unsupported import unsupported
 
 Value = NDArray[np.generic]
 """The lanes of a value."""
 
-_TYPES: dict[Element, type[np.generic]] = {
-    Element.F32: np.float32,
-    Element.F16: np.float16,
-    Element.I32: np.int32,
-    Element.I8: np.int8,
-    Element.I64: np.int64,
+_TYPES: dict[DType, type[np.generic]] = {
+    DType.F32: np.float32,
+    DType.F16: np.float16,
+    DType.I32: np.int32,
+    DType.I8: np.int8,
+    DType.I64: np.int64,
 }
 _BINARY = {
     BinaryOp.ADD: np.add,
@@ -161,10 +165,8 @@ def _statement(statement: Statement, machine: _Machine) -> Iterator[None]:
             holds = all(_at(bound.index, machine) < bound.limit for bound in bounds)
             yield from _block(body if holds else otherwise, machine)
         case Allocate(buffer=buffer, body=body):
-            fresh = np.full(buffer.size, -1, _TYPES[buffer.element])
-            machine.buffers[buffer.name] = (
-                fresh * np.nan if buffer.element is Element.F32 else fresh
-            )
+            fresh = np.full(buffer.size, -1, _TYPES[buffer.dtype])
+            machine.buffers[buffer.name] = fresh * np.nan if buffer.dtype is DType.F32 else fresh
             yield from _block(body, machine)
         case Barrier():
             yield
@@ -222,13 +224,13 @@ def _values(expressions: tuple[Expression, ...], machine: _Machine) -> Iterator[
 
 def _value(expression: Expression, machine: _Machine) -> Value:
     match expression:
-        case Const(value=value, element=element, lanes=lanes):
-            return np.full(lanes, value, _TYPES[element])
+        case Const(value=value, dtype=dtype, lanes=lanes):
+            return np.full(lanes, value, _TYPES[dtype])
         case IndexValue(index=index):
             return np.array([_at(index, machine)], np.int64).astype(np.int32)
         case Load(buffer=buffer, index=index, lanes=lanes):
             held = machine.buffers[buffer.name][_span(buffer, index, lanes, machine)]
-            return held.astype(_TYPES[buffer.element.loaded])
+            return held.astype(_TYPES[buffer.dtype.compute_dtype])
         case Read(register=register):
             return machine.registers[register]
         case Broadcast(value=value, lanes=lanes):
@@ -250,10 +252,10 @@ def _value(expression: Expression, machine: _Machine) -> Value:
         case Select(condition=condition, then=then, otherwise=otherwise):
             chosen, one, other = _values((condition, then, otherwise), machine)
             return _lanes(np.where(chosen != 0, one, other))
-        case Cast(value=value, element=element):
-            return _converted(_value(value, machine), element)
-        case Bitcast(value=value, element=element):
-            return _value(value, machine).view(_TYPES[element])
+        case Cast(value=value, dtype=dtype):
+            return _converted(_value(value, machine), dtype)
+        case Bitcast(value=value, dtype=dtype):
+            return _value(value, machine).view(_TYPES[dtype])
         case Call(function=function, argument=argument):
             return _call(function, _value(argument, machine))
         case SubgroupReduce():
@@ -261,12 +263,12 @@ def _value(expression: Expression, machine: _Machine) -> Value:
     raise unsupported(expression, "the interpreter")
 
 
-def _converted(value: Value, element: Element) -> Value:
+def _converted(value: Value, dtype: DType) -> Value:
     """A float that is no i32 becomes the nearest one, and NaN becomes 0."""
-    if element is Element.I32 and value.dtype.kind == "f":
-        smallest, largest = Element.I32.range
+    if dtype is DType.I32 and value.dtype.kind == "f":
+        smallest, largest = DType.I32.value_range
         value = np.clip(np.nan_to_num(value.astype(np.float64), nan=0.0), smallest, largest)
-    return value.astype(_TYPES[element])
+    return value.astype(_TYPES[dtype])
 
 
 def _call(function: MathFunction, argument: Value) -> Value:

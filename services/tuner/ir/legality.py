@@ -7,14 +7,14 @@ from math import gcd
 
 from msgspec import structs
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.kinds import BinaryOp, Element, LoopKind, Scope
-from services.tuner.ir.lanes import element_of, lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
     Binary,
+    BinaryOp,
     Block,
     Bound,
     Buffer,
@@ -24,12 +24,16 @@ from services.tuner.ir.nodes import (
     Let,
     Load,
     Loop,
+    LoopKind,
     Program,
     Read,
     Register,
+    Scope,
     Statement,
     Store,
     SubgroupReduce,
+    dtype_of,
+    lanes_of,
 )
 from services.tuner.ir.rewrite import operands
 
@@ -95,7 +99,7 @@ def _statement(statement: Statement, scope: _Scope) -> Iterator[str]:
             yield from _value(value, scope)
             if scope.stage not in _WITH_REGISTERS:
                 yield f"register {register.name} is assigned in a {scope.stage} program"
-            if register.lanes != lanes_of(value) or register.element is not element_of(value):
+            if register.lanes != lanes_of(value) or register.dtype is not dtype_of(value):
                 yield f"register {register.name} of {register.lanes} lanes gets another number"
             scope.assigned.add(register)
         case Loop(kind=LoopKind.RANGE):
@@ -153,7 +157,7 @@ def _let(let: Let, scope: _Scope) -> Iterator[str]:
     yield from _value(let.value, scope)
     if let.low > let.high or let.var in scope.ranges:
         yield f"value {let.var} from {let.low} to {let.high} is empty or hides another"
-    if lanes_of(let.value) != 1 or element_of(let.value) is not Element.I32:
+    if lanes_of(let.value) != 1 or dtype_of(let.value) is not DType.I32:
         yield f"value {let.var} is no single i32"
     inside = replace(
         scope,

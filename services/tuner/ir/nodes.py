@@ -1,23 +1,88 @@
-"""The loop IR on one page: frozen values, affine indices, nothing of TVM and nothing of matmul.
+"""The kinds of things in the loop IR: elements, scopes, loops, operations, functions.
+
+The loop IR on one page: frozen values, affine indices, nothing of TVM and nothing of matmul.
 
 A program is a nest of loops over flat buffers. Indices count elements. A value has 1 or 4 lanes of
 one element type. Which node may stand where at which stage is written down in `legality`.
 
 Nodes are structs, as a pass makes thousands: one takes 0.06 µs, a frozen dataclass 0.57. They refer
 to older nodes alone, so the collector of cycles need not look at them.
-"""
+
+
+How many lanes a value has, and of which element.
+
+The one sentence for a node that a step of the compiler does not lower."""
+
+from collections.abc import Callable
+from enum import StrEnum
 
 from msgspec import Struct
 
+from kernelzoo.domain.dtype import DType
+from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import (
-    BinaryOp,
-    CompareOp,
-    Element,
-    LoopKind,
-    MathFunction,
-    Scope,
-)
+
+LANES = 4
+"""Of a vector: 128 bits of f32 or i32."""
+
+
+class Scope(StrEnum):
+    """Who sees a buffer: the caller, this call, this thread, the threads of one workgroup."""
+
+    PARAMETER = "parameter"
+    GLOBAL = "global"
+    LOCAL = "local"
+    WORKGROUP = "workgroup"
+
+
+class LoopKind(StrEnum):
+    """RANGE is the outermost loop, whose bounds the caller gives (ABI 1: lo and hi).
+
+    UNROLLED and VECTOR loops are gone after expansion; iterations of a VECTOR loop do not depend
+    on one another. THREAD_INDEX runs over the threads of a workgroup, all at once; an iteration of
+    the range is a workgroup.
+    """
+
+    RANGE = "range"
+    SERIAL = "serial"
+    UNROLLED = "unrolled"
+    VECTOR = "vector"
+    THREAD_INDEX = "thread_index"
+
+
+class BinaryOp(StrEnum):
+    """MIN and MAX of a NaN and a number are either of the two, as in TVM."""
+
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"
+    MIN = "min"
+    MAX = "max"
+    FLOOR_DIV = "floor_div"
+    FLOOR_MOD = "floor_mod"
+    AND = "and"
+    OR = "or"
+    SHIFT_LEFT = "shl"
+    SHIFT_RIGHT = "shr_s"
+
+
+class CompareOp(StrEnum):
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+
+
+class MathFunction(StrEnum):
+    SQRT = "sqrt"
+    RSQRT = "rsqrt"
+    EXP = "exp"
+    TANH = "tanh"
+    ERF = "erf"
+    SIGMOID = "sigmoid"
+    NEAREST = "nearest"
+    ABS = "abs"
 
 
 class Buffer(Struct, frozen=True, kw_only=True, gc=False):
@@ -25,7 +90,7 @@ class Buffer(Struct, frozen=True, kw_only=True, gc=False):
 
     name: str
     scope: Scope
-    element: Element
+    dtype: DType
     size: int
 
 
@@ -34,7 +99,7 @@ class Register(Struct, frozen=True, kw_only=True, gc=False):
 
     name: str
     lanes: int
-    element: Element = Element.F32
+    dtype: DType = DType.F32
 
 
 class Bound(Struct, frozen=True, kw_only=True, gc=False):
@@ -59,7 +124,7 @@ class Pointer(Struct, frozen=True, kw_only=True, gc=False):
 
 class Const(Struct, frozen=True, kw_only=True, gc=False):
     value: float
-    element: Element
+    dtype: DType
     lanes: int = 1
 
 
@@ -138,14 +203,14 @@ class Select(Struct, frozen=True, kw_only=True, gc=False):
 
 class Cast(Struct, frozen=True, kw_only=True, gc=False):
     value: "Expression"
-    element: Element
+    dtype: DType
 
 
 class Bitcast(Struct, frozen=True, kw_only=True, gc=False):
     """The same bits, read as another element of the same size."""
 
     value: "Expression"
-    element: Element
+    dtype: DType
 
 
 class Call(Struct, frozen=True, kw_only=True, gc=False):
@@ -256,3 +321,53 @@ class Program(Struct, frozen=True, kw_only=True, gc=False):
 
     parameters: tuple[Buffer, ...]
     body: Loop
+
+
+def lanes_of(expression: Expression) -> int:
+    lanes = _LANES.get(type(expression))
+    if lanes is None:
+        raise unsupported(expression, "lane counting")
+    return lanes(expression)
+
+
+_LANES: dict[type[Expression], Callable[..., int]] = {
+    **dict.fromkeys((MultiplyAdd, Binary, Compare, Shuffle), lambda e: lanes_of(e.left)),
+    **dict.fromkeys((Load, Const, Broadcast), lambda e: e.lanes),
+    Read: lambda e: e.register.lanes,
+    **dict.fromkeys((ExtractLane, IndexValue, SubgroupReduce), lambda _: 1),
+    Lanes: lambda e: len(e.values),
+    **dict.fromkeys((Cast, Bitcast), lambda e: lanes_of(e.value)),
+    Call: lambda e: lanes_of(e.argument),
+    Select: lambda e: lanes_of(e.then),
+}
+"""A table, since passes ask it of every store."""
+
+
+def dtype_of(expression: Expression) -> DType:
+    """F32 or I32."""
+    match expression:
+        case MultiplyAdd() | Call():
+            return DType.F32
+        case Load(buffer=buffer):
+            return buffer.dtype.compute_dtype
+        case Binary(left=operand) | Shuffle(left=operand):
+            return dtype_of(operand)
+        case Broadcast(value=operand) | ExtractLane(value=operand) | SubgroupReduce(value=operand):
+            return dtype_of(operand)
+        case Lanes(values=(first, *_)):
+            return dtype_of(first)
+        case Read(register=register):
+            return register.dtype
+        case Const(dtype=dtype) | Cast(dtype=dtype) | Bitcast(dtype=dtype):
+            return dtype
+        case IndexValue() | Compare():
+            return DType.I32
+        case Select(then=operand):
+            return dtype_of(operand)
+    raise unsupported(expression, "element typing")
+
+
+def unsupported(node: object, step: str = "this step of the compiler") -> UnsupportedProgram:
+    return UnsupportedProgram(
+        f"{type(node).__name__} is not lowered by {step}; restate the program without it"
+    )

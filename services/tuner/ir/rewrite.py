@@ -33,8 +33,8 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
     SubgroupReduce,
+    unsupported,
 )
-from services.tuner.ir.unsupported import unsupported
 
 Rebuild = Callable[[Expression], Expression]
 
@@ -85,7 +85,7 @@ _REBUILT: dict[type[Expression], Callable[..., Expression]] = {
     **dict.fromkeys(
         (Binary, Compare), lambda e, f: type(e)(op=e.op, left=f(e.left), right=f(e.right))
     ),
-    **dict.fromkeys((Cast, Bitcast), lambda e, f: type(e)(value=f(e.value), element=e.element)),
+    **dict.fromkeys((Cast, Bitcast), lambda e, f: type(e)(value=f(e.value), dtype=e.dtype)),
     ExtractLane: lambda e, f: ExtractLane(value=f(e.value), lane=e.lane),
     Shuffle: lambda e, f: replace(e, left=f(e.left), right=f(e.right)),
     MultiplyAdd: lambda e, f: MultiplyAdd(left=f(e.left), right=f(e.right), addend=f(e.addend)),

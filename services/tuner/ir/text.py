@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import BinaryOp, LoopKind
-from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
     Binary,
+    BinaryOp,
     Bitcast,
     Block,
     Broadcast,
@@ -25,6 +24,7 @@ from services.tuner.ir.nodes import (
     Let,
     Load,
     Loop,
+    LoopKind,
     MultiplyAdd,
     Pointer,
     Program,
@@ -34,14 +34,15 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
     SubgroupReduce,
+    lanes_of,
+    unsupported,
 )
-from services.tuner.ir.unsupported import unsupported
 
 _INFIX = {BinaryOp.ADD: "+", BinaryOp.SUB: "-", BinaryOp.MUL: "*", BinaryOp.DIV: "/"}
 
 
 def program_text(program: Program) -> str:
-    heads = [f"param {b.name}: {b.element}[{b.size}]" for b in program.parameters]
+    heads = [f"param {b.name}: {b.dtype}[{b.size}]" for b in program.parameters]
     return "\n".join([*heads, *_lines((program.body,), 0)]) + "\n"
 
 
@@ -75,7 +76,7 @@ def _statement(statement: Statement, depth: int) -> Iterator[str]:
                 yield f"{pad}else:"
                 yield from _lines(otherwise, depth + 1)
         case Allocate(buffer=buffer, body=body):
-            yield f"{pad}{buffer.scope} {buffer.name}: {buffer.element}[{buffer.size}]"
+            yield f"{pad}{buffer.scope} {buffer.name}: {buffer.dtype}[{buffer.size}]"
             yield from _lines(body, depth)
         case Barrier():
             yield f"{pad}barrier"
@@ -118,10 +119,10 @@ def expression_text(expression: Expression) -> str:
             return f"shuffle({show(left)}, {show(right)}, {i} {j} {k} {m})"
         case Select(condition=condition, then=then, otherwise=otherwise):
             return f"select({show(condition)}, {show(then)}, {show(otherwise)})"
-        case Cast(value=value, element=element):
-            return f"{element}({show(value)})"
-        case Bitcast(value=value, element=element):
-            return f"{element} bits of {show(value)}"
+        case Cast(value=value, dtype=dtype):
+            return f"{dtype}({show(value)})"
+        case Bitcast(value=value, dtype=dtype):
+            return f"{dtype} bits of {show(value)}"
         case Call(function=function, argument=argument):
             return f"{function}({show(argument)})"
         case SubgroupReduce(op=op, value=value, threads=threads):

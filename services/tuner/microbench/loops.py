@@ -6,9 +6,9 @@ stores the sum of what it computed to `OUT`, 16 bytes. Only streams look at `byt
 
 from collections.abc import Callable
 
-from services.tuner.codegen.wasm.assembler import assemble
-from services.tuner.codegen.wasm.frame import Frame
+from services.tuner.codegen.wasm.function import FunctionBuilder
 from services.tuner.codegen.wasm.instructions import (
+    ValueType,
     branch,
     i32_const,
     memory,
@@ -16,16 +16,16 @@ from services.tuner.codegen.wasm.instructions import (
     structured,
     vector_const,
 )
-from services.tuner.codegen.wasm.opcodes import ValueType
+from services.tuner.codegen.wasm.module import assemble
 
 OUT = 0
 DATA = 64
 VECTOR_BYTES = 16
 
 
-def module(write: Callable[[Frame], list[int]]) -> bytes:
+def module(write: Callable[[FunctionBuilder], list[int]]) -> bytes:
     """A probe from what `write` emits; it answers the vectors whose sum is stored at the end."""
-    frame = Frame(("bytes", "lo", "hi"))
+    frame = FunctionBuilder(("bytes", "lo", "hi"))
     sums = write(frame)
     frame.emit(i32_const(OUT))
     first, *others = sums
@@ -37,7 +37,7 @@ def module(write: Callable[[Frame], list[int]]) -> bytes:
     return assemble(frame.function())
 
 
-def vectors(frame: Frame, count: int, value: float) -> list[int]:
+def vectors(frame: FunctionBuilder, count: int, value: float) -> list[int]:
     """New locals that hold `value` in all lanes."""
     made = [frame.fresh(ValueType.V128) for _ in range(count)]
     for index in made:
@@ -46,22 +46,22 @@ def vectors(frame: Frame, count: int, value: float) -> list[int]:
     return made
 
 
-def pointer(frame: Frame) -> int:
+def pointer(frame: FunctionBuilder) -> int:
     return frame.fresh(ValueType.I32)
 
 
-def point(frame: Frame, index: int, address: int) -> None:
+def point(frame: FunctionBuilder, index: int, address: int) -> None:
     frame.emit(i32_const(address))
     frame.set(index)
 
 
-def advance(frame: Frame, index: int, by: int) -> None:
+def advance(frame: FunctionBuilder, index: int, by: int) -> None:
     frame.get(index)
     frame.add_constant(by)
     frame.set(index)
 
 
-def iterations(frame: Frame, body: Callable[[], None]) -> None:
+def iterations(frame: FunctionBuilder, body: Callable[[], None]) -> None:
     """Runs `body` hi - lo times."""
     low, high = frame.parameter("lo"), frame.parameter("hi")
     frame.emit(structured("block"))
@@ -78,7 +78,9 @@ def iterations(frame: Frame, body: Callable[[], None]) -> None:
     frame.emit(plain("end"))
 
 
-def stepping(frame: Frame, index: int, end: int, step: int, body: Callable[[], None]) -> None:
+def stepping(
+    frame: FunctionBuilder, index: int, end: int, step: int, body: Callable[[], None]
+) -> None:
     """Runs `body`, then moves pointer `index` by `step`, until it reaches the address in local
     `end`; at least once.
     """
@@ -90,7 +92,7 @@ def stepping(frame: Frame, index: int, end: int, step: int, body: Callable[[], N
     _repeat_if_below(frame)
 
 
-def _repeat_if_below(frame: Frame) -> None:
+def _repeat_if_below(frame: FunctionBuilder) -> None:
     frame.emit(plain("i32.lt_u"))
     frame.emit(branch("br_if", 0))
     frame.emit(plain("end"))

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
-from services.tuner.passes.switches import ALL_PASSES, PassSwitches
+from services.tuner.passes.pipeline import ALL_PASSES, PassSwitches
 from services.tuner.schedules.gemv.config import StreamConfig
 from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
 
@@ -78,9 +78,9 @@ def plan() -> tuple[Trial, ...]:
             advanced=Point(config=replace(STREAMED, rows=8)),
             workload=FEW_ROWS,
         ),
-        _passes("vectorize", replace(ALL_PASSES, vectors=False)),
-        _passes("cache_write", replace(ALL_PASSES, variable=False)),
-        _passes("load_splat", replace(ALL_PASSES, combined=False)),
+        _passes("vectorize", replace(ALL_PASSES, vectorise=False)),
+        _passes("cache_write", replace(ALL_PASSES, scalar_replacement=False)),
+        _passes("load_splat", replace(ALL_PASSES, load_splat=False)),
         Trial(primitive="slices", base=reference, advanced=replace(reference, slices=16)),
         Trial(primitive="threads", base=reference, advanced=replace(reference, threads=2)),
     )

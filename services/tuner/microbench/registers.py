@@ -1,8 +1,8 @@
 """Sums of products in registers alone: fma or not, and with it the limit of one core."""
 
-from services.tuner.codegen.wasm.frame import Frame
+from services.tuner.codegen.wasm.function import FunctionBuilder
 from services.tuner.codegen.wasm.instructions import local, plain
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.microbench.loops import iterations, module, vectors
 
 CHAINS = 13
@@ -25,7 +25,7 @@ def sums_of_products(step: tuple[str, ...]) -> bytes:
     units of their own, independent chains of each reached 80 % of the limit.
     """
 
-    def write(frame: Frame) -> list[int]:
+    def write(frame: FunctionBuilder) -> list[int]:
         (operand,) = vectors(frame, 1, _OPERAND)
         chains = vectors(frame, CHAINS, 1.0)
 
@@ -41,7 +41,7 @@ def sums_of_products(step: tuple[str, ...]) -> bytes:
 
 
 def _accumulate(
-    frame: Frame, step: tuple[str, ...], chain: int, neighbour: int, operand: int
+    frame: FunctionBuilder, step: tuple[str, ...], chain: int, neighbour: int, operand: int
 ) -> None:
     """chain + neighbour·operand: the sum is last, so both settings take the same operands."""
     for index in (neighbour, operand):

@@ -4,7 +4,7 @@ With whole lines, 128-bit loads are the limit of the first and of the second cac
 on Zen 5); with one load a line, the first gives 525 GB/s of lines and the second 130 to 200.
 """
 
-from services.tuner.codegen.wasm.frame import Frame
+from services.tuner.codegen.wasm.function import FunctionBuilder
 from services.tuner.codegen.wasm.instructions import memory, plain
 from services.tuner.microbench.loops import (
     DATA,
@@ -23,7 +23,7 @@ CHAINS = 8
 def lines() -> bytes:
     """Each iteration passes once over `bytes` bytes, a multiple of 512."""
 
-    def write(frame: Frame) -> list[int]:
+    def write(frame: FunctionBuilder) -> list[int]:
         sums = vectors(frame, CHAINS, 0.0)
         at, end = pointer(frame), pointer(frame)
         point(frame, end, DATA)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from services.tuner.codegen.wasm.frame import Frame
+from services.tuner.codegen.wasm.function import FunctionBuilder
 from services.tuner.codegen.wasm.instructions import local, memory, plain
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.microbench.loops import (
     DATA,
     VECTOR_BYTES,
@@ -66,7 +66,7 @@ class TileLoop:
     def module(self) -> bytes:
         return module(self._write)
 
-    def _write(self, frame: Frame) -> list[int]:
+    def _write(self, frame: FunctionBuilder) -> list[int]:
         sums = vectors(frame, self.rows * self._row_vectors, 0.0)
         splat, *row = vectors(frame, 1 + self._row_vectors, 0.0)
         a, a_end, b = pointer(frame), pointer(frame), pointer(frame)
@@ -87,7 +87,7 @@ class TileLoop:
 
     def _step(
         self,
-        frame: Frame,
+        frame: FunctionBuilder,
         step: int,
         pointers: tuple[int, int],
         operands: tuple[int, list[int]],
@@ -104,7 +104,7 @@ class TileLoop:
             for j, vector in enumerate(row):
                 self._accumulate(frame, (splat, vector), sums[i * self._row_vectors + j])
 
-    def _splat(self, frame: Frame, a: int, offset: int) -> None:
+    def _splat(self, frame: FunctionBuilder, a: int, offset: int) -> None:
         frame.emit(local("local.get", a))
         if self.combined_splat:
             frame.emit(memory("v128.load32_splat", 2, offset))
@@ -112,7 +112,7 @@ class TileLoop:
         frame.emit(memory("f32.load", 2, offset))
         frame.emit(plain("f32x4.splat"))
 
-    def _accumulate(self, frame: Frame, factors: tuple[int, int], total: int) -> None:
+    def _accumulate(self, frame: FunctionBuilder, factors: tuple[int, int], total: int) -> None:
         for factor in factors:
             frame.get(factor)
         if not self.fma:

@@ -6,8 +6,9 @@ may take; the families state contractions, convolutions and rows anew, in the wa
 
 from collections.abc import Callable, Mapping
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
-from kernelzoo.domain.workload import DType, Role, Workload
+from kernelzoo.domain.workload import Role, Workload
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.tir.tvm import Node, te, tirx
 

@@ -1,22 +1,43 @@
-"""The passes in their order, from a scheduled program to one that a printer can lower."""
+"""Which passes run. All do, except where a benchmark asks what one of them is worth.
+
+The paper's three and hoisting are those of its ablation (nnJIT section 4.3, Table 5).
+
+
+The passes in their order, from a scheduled program to one that a printer can lower."""
 
 from dataclasses import dataclass
 
-from services.tuner.ir.kinds import MathFunction
-from services.tuner.ir.nodes import Program
-from services.tuner.passes.contract import contract
-from services.tuner.passes.expand import expand
-from services.tuner.passes.hoist import hoist
-from services.tuner.passes.inline import has_calls, inline
-from services.tuner.passes.invariant import lift_invariants
-from services.tuner.passes.lift import lift
-from services.tuner.passes.partition import partition
-from services.tuner.passes.predicate import predicate
-from services.tuner.passes.registers import to_registers
-from services.tuner.passes.scalar import scalar
-from services.tuner.passes.switches import PassSwitches
-from services.tuner.passes.unswitch import unswitch
-from services.tuner.passes.vectorise import vectorise
+from services.tuner.ir.nodes import MathFunction, Program
+from services.tuner.passes.address_strength_reduction import reduce_address_strength
+from services.tuner.passes.fma_contraction import contract_fma
+from services.tuner.passes.if_conversion import convert_ifs
+from services.tuner.passes.loop_invariant_code_motion import hoist_lets, hoist_vectors
+from services.tuner.passes.loop_partition import partition_loops
+from services.tuner.passes.loop_unswitching import unswitch_loops
+from services.tuner.passes.math_functions import expand_calls, has_calls
+from services.tuner.passes.scalar_replacement import promote_to_registers
+from services.tuner.passes.unrolling import scalarise, unroll
+from services.tuner.passes.vectorise import vectorise_inner_loops
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassSwitches:
+    """`vectors`: loops that a schedule vectorises take four lanes at once.
+
+    `offset`: constants move into the immediate of a load or store. `combined`: a load and a splat
+    become one instruction. `variable`: accumulators and repeated loads live in wasm locals.
+    `hoist`: addresses are pointers stepped by their loops.
+    """
+
+    vectorise: bool = True
+    offset_immediate: bool = True
+    load_splat: bool = True
+    scalar_replacement: bool = True
+    strength_reduction: bool = True
+
+
+ALL_PASSES = PassSwitches()
+
 
 NATIVE = frozenset(
     {
@@ -32,7 +53,7 @@ quotient of those, which overflows from 45 on and cancels near 0 (WGSL, section 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Freedom:
+class PassOptions:
     """What the passes may do beyond what the program says.
 
     `fma` lets products and sums round once. Innermost serial loops over consecutive memory take
@@ -43,24 +64,24 @@ class Freedom:
     vectors: int = 0
 
 
-def run_passes(program: Program, switches: PassSwitches, freedom: Freedom) -> Program:
-    if not switches.vectors:
-        program = scalar(program)
-    if freedom.fma:
-        program = contract(program)
-    program = partition(unswitch(lift(program)))
-    if freedom.vectors:
-        program = vectorise(program, freedom.vectors)
+def run_passes(program: Program, switches: PassSwitches, options: PassOptions) -> Program:
+    if not switches.vectorise:
+        program = scalarise(program)
+    if options.fma:
+        program = contract_fma(program)
+    program = partition_loops(unswitch_loops(hoist_lets(program)))
+    if options.vectors:
+        program = vectorise_inner_loops(program, options.vectors)
     calls = has_calls(program)
-    program = expand(program)
-    if switches.variable:
-        program = to_registers(program, replaces=True)
+    program = unroll(program)
+    if switches.scalar_replacement:
+        program = promote_to_registers(program, replaces=True)
     if calls:
-        program = inline(program, fma=freedom.fma)
-    if calls and switches.variable:
-        program = lift_invariants(program)
-    if switches.hoist:
-        program = hoist(program)
+        program = expand_calls(program, fma=options.fma)
+    if calls and switches.scalar_replacement:
+        program = hoist_vectors(program)
+    if switches.strength_reduction:
+        program = reduce_address_strength(program)
     return program
 
 
@@ -70,8 +91,8 @@ def run_gpu_passes(program: Program) -> Program:
     Loops are not cut where guards end: what a thread asks once costs less than a second copy.
     Products and sums round once where the GPU likes: WGSL promises nothing else.
     """
-    program = contract(program)
-    program = unswitch(lift(program))
+    program = contract_fma(program)
+    program = unswitch_loops(hoist_lets(program))
     calls = has_calls(program)
-    program = predicate(to_registers(expand(program, gathers=True), gathers=True))
-    return inline(program, fma=True, native=NATIVE) if calls else program
+    program = convert_ifs(promote_to_registers(unroll(program, gathers=True), gathers=True))
+    return expand_calls(program, fma=True, native=NATIVE) if calls else program

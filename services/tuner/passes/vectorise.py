@@ -2,9 +2,10 @@
 
 from msgspec.structs import replace
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import LANES, Element, LoopKind
 from services.tuner.ir.nodes import (
+    LANES,
     Allocate,
     Block,
     Bound,
@@ -15,24 +16,25 @@ from services.tuner.ir.nodes import (
     Let,
     Load,
     Loop,
+    LoopKind,
     Program,
     Statement,
     Store,
 )
 from services.tuner.ir.rewrite import leaves, statements, substitute
-from services.tuner.passes.independence import independent
+from services.tuner.passes.dependence import is_parallel
 
 CHUNK = 256
 """Iterations of a lone loop that make one of the range, unless a schedule says otherwise."""
 
 
-def sliceable(program: Program, chunk: int) -> Program:
+def slice_outer_loop(program: Program, chunk: int) -> Program:
     """The one loop of the range's body becomes the range, where its iterations are independent.
 
     A loop without others inside is cut into chunks first; one chunk alone stays as it is.
     """
     match program.body.body:
-        case (Loop(kind=LoopKind.SERIAL) as loop,) if program.body.extent == 1 and independent(
+        case (Loop(kind=LoopKind.SERIAL) as loop,) if program.body.extent == 1 and is_parallel(
             loop
         ):
             if not _holds_loop(loop.body) and loop.extent <= chunk:
@@ -57,7 +59,7 @@ def _chunked(loop: Loop, chunk: int) -> Loop:
     return replace(loop, extent=-(-loop.extent // chunk), body=(piece,))
 
 
-def vectorise(program: Program, vectors: int) -> Program:
+def vectorise_inner_loops(program: Program, vectors: int) -> Program:
     """Innermost serial loops over consecutive memory take four lanes, `vectors` times, at once."""
     body = _block(program.body.body, vectors)
     return replace(program, body=replace(program.body, body=body))
@@ -83,16 +85,16 @@ def _statement(statement: Statement, vectors: int) -> Block:
 
 
 def _consecutive(loop: Loop) -> bool:
-    if loop.extent < LANES or not independent(loop):
+    if loop.extent < LANES or not is_parallel(loop):
         return False
     for statement in loop.body:
         if not isinstance(statement, Store) or statement.index.coefficient(loop.var) != 1:
             return False
-        if statement.buffer.element not in (Element.F32, Element.I32):
+        if statement.buffer.dtype not in (DType.F32, DType.I32):
             return False
         for leaf in leaves(statement.value):
             match leaf:
-                case Load(buffer=Buffer(element=Element.I64)):
+                case Load(buffer=Buffer(dtype=DType.I64)):
                     return False
                 case Load(index=index) if index.coefficient(loop.var) in (0, 1):
                     continue

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators import Family
-from services.tuner.ir.kinds import LANES
-from services.tuner.ir.nodes import Program
+from services.tuner.ir.nodes import LANES, Program
 from services.tuner.operators.definitions import stated
-from services.tuner.passes.pipeline import Freedom
-from services.tuner.passes.squares import in_squares
-from services.tuner.passes.vectorise import sliceable
+from services.tuner.passes.blocked_transpose import transpose_in_blocks
+from services.tuner.passes.pipeline import PassOptions
+from services.tuner.passes.vectorise import slice_outer_loop
 from services.tuner.schedules.base.extents import Extents, is_pointwise
 from services.tuner.schedules.conv.config import WindowConfig
 from services.tuner.schedules.conv.wasm import window_program
@@ -28,7 +27,7 @@ class Plan:
     """A program, and what the passes may do to it."""
 
     program: Program
-    freedom: Freedom
+    options: PassOptions
     panels: int = 0
     """Columns of a panel of b, where the kernel wants b in panels."""
 
@@ -40,21 +39,21 @@ def planned(candidate: Candidate) -> Plan:
         if StreamConfig.describes(candidate):
             stream = StreamConfig.of(candidate)
             program = stream_program(Extents.of(workload), stream)
-            return Plan(program=program, freedom=Freedom(fma=stream.fma, vectors=1))
+            return Plan(program=program, options=PassOptions(fma=stream.fma, vectors=1))
         tiles = ContractionConfig.of(candidate)
         program = contraction_program(Extents.of(workload), tiles)
-        return Plan(program=program, freedom=Freedom(fma=tiles.fma), panels=tiles.panels)
+        return Plan(program=program, options=PassOptions(fma=tiles.fma), panels=tiles.panels)
     match workload.operator.family:
         case Family.CONVOLUTION:
             window = WindowConfig.of(candidate)
             program = window_program(workload, window)
-            freedom = Freedom(fma=window.fma, vectors=1)
-            return Plan(program=program, freedom=freedom, panels=window.panels)
+            freedom = PassOptions(fma=window.fma, vectors=1)
+            return Plan(program=program, options=freedom, panels=window.panels)
         case Family.ROWS:
             rows = RowsConfig.of(candidate)
             program = rows_program(workload, rows)
-            return Plan(program=program, freedom=Freedom(fma=rows.fma, vectors=1))
+            return Plan(program=program, options=PassOptions(fma=rows.fma, vectors=1))
     entries = MapConfig.of(candidate)
-    program = in_squares(plain_program(stated(workload)), LANES * entries.vectors)
-    program = sliceable(program, entries.chunk)
-    return Plan(program=program, freedom=Freedom(fma=entries.fma, vectors=entries.vectors))
+    program = transpose_in_blocks(plain_program(stated(workload)), LANES * entries.vectors)
+    program = slice_outer_loop(program, entries.chunk)
+    return Plan(program=program, options=PassOptions(fma=entries.fma, vectors=entries.vectors))

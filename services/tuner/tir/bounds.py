@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.kinds import CompareOp, Element
-from services.tuner.ir.nodes import Bound
+from services.tuner.ir.nodes import Bound, CompareOp
 
 
 def integer_bounds(op: CompareOp, difference: Affine, *, holds: bool) -> tuple[Bound, ...] | None:
@@ -32,6 +32,6 @@ def below(index: Affine, limit: int) -> Bound:
 def fits(bound: Bound, ranges: Mapping[str, Range]) -> bool:
     """Whether both sides are numbers of 32 bits, whatever the variables are: a difference of two
     that were loaded need not be one."""
-    smallest, largest = Element.I32.range
+    smallest, largest = DType.I32.value_range
     low, high = bound.index.bounds(ranges)
     return smallest <= min(low, bound.limit) and max(high, bound.limit) <= largest

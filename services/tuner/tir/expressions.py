@@ -3,24 +3,27 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, MathFunction
 from services.tuner.ir.nodes import (
     Binary,
+    BinaryOp,
     Bound,
     Buffer,
     Call,
     Cast,
     Compare,
+    CompareOp,
     Const,
     Expression,
     IndexValue,
     Let,
     Load,
+    MathFunction,
     Select,
+    unsupported,
 )
-from services.tuner.ir.unsupported import unsupported
 from services.tuner.tir.bounds import below, fits, integer_bounds
 from services.tuner.tir.clip import Access
 from services.tuner.tir.floor import floor_divide, remainder
@@ -126,13 +129,13 @@ class Expressions:
             self._reads_outside += low < 0 or high >= found.buffer.size
         return found
 
-    def stored(self, node: Node, element: Element) -> Expression:
-        if element.loaded is Element.F32:
+    def stored(self, node: Node, dtype: DType) -> Expression:
+        if dtype.compute_dtype is DType.F32:
             return self.value(node)
-        if element is Element.I8 and type(node) is tirx.Cast:
+        if dtype is DType.I8 and type(node) is tirx.Cast:
             node = node.value  # The store keeps the low byte.
             if _is_float(node):
-                return Cast(value=self.value(node), element=Element.I32)
+                return Cast(value=self.value(node), dtype=DType.I32)
         return self.integer(node)
 
     def value(self, node: Node) -> Expression:
@@ -145,7 +148,7 @@ class Expressions:
         if op is not None:
             return Binary(op=op, left=self.value(node.a), right=self.value(node.b))
         if kind is tirx.FloatImm:
-            return Const(value=float(node.value), element=Element.F32)
+            return Const(value=float(node.value), dtype=DType.F32)
         if kind is tirx.Cast:
             return self._cast(node)
         if kind is tirx.Select:
@@ -163,7 +166,7 @@ class Expressions:
             raise _no_cast(node)
         if _is_float(node.value):
             return self.value(node.value)
-        return Cast(value=self.integer(node.value), element=Element.F32)
+        return Cast(value=self.integer(node.value), dtype=DType.F32)
 
     def _select(self, node: Node) -> Expression:
         side = self._side(node.condition, node.true_value, node.false_value)
@@ -230,7 +233,7 @@ class Expressions:
             at = self.access(node.source, node.indices)
             return Load(buffer=at.buffer, index=at.index)
         if kind is tirx.Cast and _is_float(node.value) and _dtype(node) in _WIDE:
-            return Cast(value=self.value(node.value), element=Element.I32)
+            return Cast(value=self.value(node.value), dtype=DType.I32)
         return IndexValue(index=self.affine(node))
 
     def affine(self, node: Node) -> Affine:
@@ -273,7 +276,7 @@ class Expressions:
         if kind is ir.expr.TensorLoad:
             at = self.access(node.source, node.indices)
             loaded = Load(buffer=at.buffer, index=at.index)
-            return self._let(node, loaded, at.buffer.element.range)
+            return self._let(node, loaded, at.buffer.dtype.value_range)
         raise unsupported(node, "the visit of TVM indices")
 
     def _integer_cast(self, node: Node) -> Affine:
@@ -286,16 +289,16 @@ class Expressions:
         if not _is_float(of):
             whole = self.affine(of)
         else:
-            cast = Cast(value=self.value(of), element=Element.I32)
-            whole = self._let(of, cast, Element.I32.range)
+            cast = Cast(value=self.value(of), dtype=DType.I32)
+            whole = self._let(of, cast, DType.I32.value_range)
         low, high = whole.bounds(self._symbols.ranges)
-        first, last = Element.I8.range
+        first, last = DType.I8.value_range
         if to in _WIDE or (first <= low and high <= last):
             return whole
-        bits = Const(value=24, element=Element.I32)
+        bits = Const(value=24, dtype=DType.I32)
         top = Binary(op=BinaryOp.SHIFT_LEFT, left=IndexValue(index=whole), right=bits)
         byte = Binary(op=BinaryOp.SHIFT_RIGHT, left=top, right=bits)
-        return self._let(node, byte, Element.I8.range)
+        return self._let(node, byte, DType.I8.value_range)
 
     def _integer_select(self, node: Node) -> Affine:
         side = self._side(node.condition, node.true_value, node.false_value)
@@ -320,7 +323,7 @@ class Expressions:
             try:
                 return exact(left, right.constant, self._symbols.ranges)
             except UnsupportedProgram:
-                divisor = Const(value=right.constant, element=Element.I32)
+                divisor = Const(value=right.constant, dtype=DType.I32)
                 value = Binary(op=op, left=IndexValue(index=left), right=divisor)
         else:
             value = Binary(op=op, left=IndexValue(index=left), right=IndexValue(index=right))
@@ -342,7 +345,7 @@ class Expressions:
         node = _unwrapped(node)
         kind = type(node)
         if kind is tirx.Not:
-            none = Const(value=0, element=Element.I32)
+            none = Const(value=0, dtype=DType.I32)
             return Compare(op=CompareOp.EQ, left=self.mask(node.a), right=none)
         if kind in (tirx.And, tirx.Or):
             op = BinaryOp.AND if kind is tirx.And else BinaryOp.OR

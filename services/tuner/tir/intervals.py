@@ -5,7 +5,7 @@ from operator import floordiv, mul
 
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Range
-from services.tuner.ir.kinds import BinaryOp
+from services.tuner.ir.nodes import BinaryOp
 
 
 def combined(op: BinaryOp, left: Range, right: Range) -> Range:

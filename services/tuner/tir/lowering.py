@@ -1,6 +1,6 @@
 """TVM's lowering passes, and the visit of what they leave."""
 
-from services.tuner.ir.kinds import Element
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.nodes import Program
 from services.tuner.tir.symbols import Shape
 from services.tuner.tir.tvm import IRModule, Node, s_tir
@@ -25,7 +25,7 @@ def visited(function: Node, shapes: tuple[Shape, ...], range_extent: int) -> Pro
     return Visit(function, shapes).program(range_extent)
 
 
-def plain_program(function: Node, held: tuple[Element, ...] = ()) -> Program:
+def plain_program(function: Node, held: tuple[DType, ...] = ()) -> Program:
     """Any PrimFunc, its loops as they stand, in a range of one iteration. `held` are the elements
     of its parameters where they are not what it states."""
     module = IRModule({"main": function.with_attr("global_symbol", "main")})

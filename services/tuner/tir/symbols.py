@@ -2,29 +2,29 @@
 
 from collections.abc import Hashable
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.kinds import Element, Scope
-from services.tuner.ir.nodes import Buffer
+from services.tuner.ir.nodes import Buffer, Scope
 from services.tuner.tir.clip import Access, access, flat_size
 
 Shape = tuple[int, ...]
 
-ELEMENTS = {
-    "float32": Element.F32,
-    "int32": Element.I32,
-    "int8": Element.I8,
-    "int64": Element.I64,
+DTYPES = {
+    "float32": DType.F32,
+    "int32": DType.I32,
+    "int8": DType.I8,
+    "int64": DType.I64,
 }
 
 
-def element_of_dtype(name: str, dtype: str) -> Element:
+def dtype_named(name: str, dtype: str) -> DType:
     """Raises UnsupportedProgram for a dtype that the loop IR does not have."""
-    if dtype not in ELEMENTS:
+    if dtype not in DTYPES:
         raise UnsupportedProgram(
-            f"buffer {name} of {dtype} is not lowered; use {', '.join(ELEMENTS)}"
+            f"buffer {name} of {dtype} is not lowered; use {', '.join(DTYPES)}"
         )
-    return ELEMENTS[dtype]
+    return DTYPES[dtype]
 
 
 class Symbols:
@@ -57,12 +57,12 @@ class Symbols:
         name: str,
         scope: Scope,
         *,
-        element: Element,
+        dtype: DType,
         shape: Shape,
         stated: Shape,
     ) -> Buffer:
         """A buffer of `shape`, which the program was `stated` on as if it were larger."""
-        buffer = Buffer(name=self._fresh(name), scope=scope, element=element, size=flat_size(shape))
+        buffer = Buffer(name=self._fresh(name), scope=scope, dtype=dtype, size=flat_size(shape))
         self._buffers[key] = (buffer, shape, stated)
         return buffer
 

@@ -10,8 +10,8 @@ from itertools import repeat
 
 from msgspec.structs import replace
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.kinds import Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
     Allocate,
     Block,
@@ -19,15 +19,17 @@ from services.tuner.ir.nodes import (
     If,
     Let,
     Loop,
+    LoopKind,
     Program,
+    Scope,
     Statement,
     Store,
+    unsupported,
 )
 from services.tuner.ir.rewrite import statements
-from services.tuner.ir.unsupported import unsupported
 from services.tuner.tir.clip import Access, guarded
 from services.tuner.tir.expressions import Expressions, Pending, Step
-from services.tuner.tir.symbols import ELEMENTS, Shape, Symbols, element_of_dtype
+from services.tuner.tir.symbols import DTYPES, Shape, Symbols, dtype_named
 from services.tuner.tir.tvm import Node, tirx
 
 _LOOPS = {
@@ -49,7 +51,7 @@ class Visit:
         self,
         function: Node,
         shapes: tuple[Shape, ...] | None = None,
-        held: tuple[Element, ...] = (),
+        held: tuple[DType, ...] = (),
     ) -> None:
         self._body = function.body
         self._symbols = Symbols()
@@ -60,11 +62,11 @@ class Visit:
                 parameter,
                 parameter.name,
                 Scope.PARAMETER,
-                element=element or element_of_dtype(parameter.name, str(parameter.ty.dtype)),
+                dtype=dtype or dtype_named(parameter.name, str(parameter.ty.dtype)),
                 shape=shape,
                 stated=rounded,
             )
-            for parameter, shape, rounded, element in zip(
+            for parameter, shape, rounded, dtype in zip(
                 function.params, shapes or stated, stated, held or repeat(None), strict=False
             )
         )
@@ -116,14 +118,14 @@ class Visit:
 
     def _allocated(self, node: Node) -> Buffer:
         scope, dtype = node.scope(), str(node.dtype)
-        if scope not in _SCOPES or dtype not in ELEMENTS:
+        if scope not in _SCOPES or dtype not in DTYPES:
             raise UnsupportedProgram(
                 f"a {dtype} buffer in {scope} memory is not lowered; use "
-                f"{', '.join(ELEMENTS)} in {', '.join(_SCOPES)}"
+                f"{', '.join(DTYPES)} in {', '.join(_SCOPES)}"
             )
         shape = tuple(int(extent) for extent in node.shape)
         return self._symbols.declare(
-            node, node.name, _SCOPES[scope], element=ELEMENTS[dtype], shape=shape, stated=shape
+            node, node.name, _SCOPES[scope], dtype=DTYPES[dtype], shape=shape, stated=shape
         )
 
     def _statement(self, node: Node) -> Block:
@@ -161,7 +163,7 @@ class Visit:
         draft = self._expressions.start(decided)
         try:
             target = self._expressions.access(node.buffer, node.indices)
-            value = self._expressions.stored(node.value, target.buffer.element)
+            value = self._expressions.stored(node.value, target.buffer.dtype)
         except Pending as pending:
             return self._decide(pending.condition, decided, lambda known: self._store(node, known))
         return self._wrapped(draft, (Store(buffer=target.buffer, index=target.index, value=value),))

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.seeded import comparison_tolerance, input_value, sampled_positions
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import DType, Role, Tensor, Workload
+from kernelzoo.domain.workload import Role, Tensor, Workload
 from services.aggregator.verification import input_values
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "seeded.json"

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.target import TargetKind, refuse_unsupported
-from kernelzoo.domain.workload import MAX_EXTENT, DType, Role, Workload
+from kernelzoo.domain.workload import MAX_EXTENT, Role, Workload
 from kernelzoo.errors import InvalidInput
 
 EXTENT = st.integers(min_value=1, max_value=MAX_EXTENT)

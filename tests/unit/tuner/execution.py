@@ -11,12 +11,12 @@ from wasmtime import _ffi as ffi
 
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.workload import DType, Role, Tensor, Workload
-from services.tuner.codegen.wasm.assembler import assemble
-from services.tuner.codegen.wasm.lowering import lower
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.workload import Role, Tensor, Workload
+from services.tuner.codegen.wasm.module import assemble, lower
 from services.tuner.compile import CompiledProgram, pack_kernels
 from services.tuner.ir.nodes import Program
-from services.tuner.passes.switches import PassSwitches
+from services.tuner.passes.pipeline import PassSwitches
 
 Floats = NDArray[np.float32]
 Values = NDArray[np.generic]

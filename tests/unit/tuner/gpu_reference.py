@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.kinds import Element
 from services.tuner.ir.nodes import Program
 from tests.unit.tuner.execution import Floats
 
@@ -13,7 +13,7 @@ def interpreted(programs: tuple[Program, ...], workload: Workload, inputs: list[
     """The output: every program in turn, on buffers that start as NaN."""
     arrays = {
         buffer.name: np.full(
-            buffer.size, np.nan, np.float16 if buffer.element is Element.F16 else np.float32
+            buffer.size, np.nan, np.float16 if buffer.dtype is DType.F16 else np.float32
         )
         for program in programs
         for buffer in program.parameters

@@ -1,10 +1,11 @@
 """Small loop programs that have nothing to do with matmul."""
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import BinaryOp, Element, LoopKind, MathFunction, Scope
 from services.tuner.ir.nodes import (
     Allocate,
     Binary,
+    BinaryOp,
     Block,
     Bound,
     Buffer,
@@ -14,13 +15,16 @@ from services.tuner.ir.nodes import (
     If,
     Load,
     Loop,
+    LoopKind,
+    MathFunction,
     Program,
+    Scope,
     Store,
 )
 
 
 def parameter(name: str, size: int) -> Buffer:
-    return Buffer(name=name, scope=Scope.PARAMETER, element=Element.F32, size=size)
+    return Buffer(name=name, scope=Scope.PARAMETER, dtype=DType.F32, size=size)
 
 
 def at(constant: int = 0, **coefficients: int) -> Affine:
@@ -32,7 +36,7 @@ def load(buffer: Buffer, constant: int = 0, **coefficients: int) -> Load:
 
 
 def number(value: float) -> Const:
-    return Const(value=value, element=Element.F32)
+    return Const(value=value, dtype=DType.F32)
 
 
 def binary(op: BinaryOp, left: Expression, right: Expression) -> Binary:
@@ -50,7 +54,7 @@ def program(extent: int, body: Block, *parameters: Buffer) -> Program:
 
 X = parameter("x", 40)
 Y = parameter("y", 20)
-ACCUMULATOR = Buffer(name="t", scope=Scope.LOCAL, element=Element.F32, size=4)
+ACCUMULATOR = Buffer(name="t", scope=Scope.LOCAL, dtype=DType.F32, size=4)
 
 _ROOT = Call(function=MathFunction.SQRT, argument=load(X, v=1, r=4))
 

@@ -16,18 +16,18 @@ from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner.codegen.wasm import typecheck
+from services.tuner.codegen.wasm.function import type_faults
 from services.tuner.compile import compilation, compile_candidate
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import Program
-from services.tuner.passes.contract import contract
-from services.tuner.passes.expand import expand
-from services.tuner.passes.hoist import hoist
-from services.tuner.passes.partition import partition
-from services.tuner.passes.registers import to_registers
-from services.tuner.passes.switches import PassSwitches
-from services.tuner.passes.vectorise import vectorise
+from services.tuner.passes.address_strength_reduction import reduce_address_strength
+from services.tuner.passes.fma_contraction import contract_fma
+from services.tuner.passes.loop_partition import partition_loops
+from services.tuner.passes.pipeline import PassSwitches
+from services.tuner.passes.scalar_replacement import promote_to_registers
+from services.tuner.passes.unrolling import unroll
+from services.tuner.passes.vectorise import vectorise_inner_loops
 from services.tuner.schedules.matmul.config import Outer, Pack
 from services.tuner.schedules.registry import planned
 from services.tuner.schedules.space import lite_space
@@ -59,17 +59,17 @@ def test_a_last_block_may_be_smaller(pack: Pack, outer: str) -> None:
 def stages(candidate: Candidate) -> dict[Stage, Program]:
     plan = planned(candidate)
     scheduled = plan.program
-    partitioned = partition(contract(scheduled) if plan.freedom.fma else scheduled)
-    if plan.freedom.vectors:
-        partitioned = vectorise(partitioned, plan.freedom.vectors)
-    expanded = expand(partitioned)
-    registered = to_registers(expanded)
+    partitioned = partition_loops(contract_fma(scheduled) if plan.options.fma else scheduled)
+    if plan.options.vectors:
+        partitioned = vectorise_inner_loops(partitioned, plan.options.vectors)
+    expanded = unroll(partitioned)
+    registered = promote_to_registers(expanded)
     return {
         Stage.SCHEDULED: scheduled,
         Stage.PARTITIONED: partitioned,
         Stage.EXPANDED: expanded,
         Stage.REGISTERED: registered,
-        Stage.HOISTED: hoist(registered),
+        Stage.HOISTED: reduce_address_strength(registered),
     }
 
 
@@ -92,7 +92,9 @@ def test_every_stage_of_a_model_workload_is_legal(workload: Workload) -> None:
             assert faults(program, stage) == ()
 
 
-@pytest.mark.parametrize("off", ["offset", "combined", "variable", "hoist"])
+@pytest.mark.parametrize(
+    "off", ["offset_immediate", "load_splat", "scalar_replacement", "strength_reduction"]
+)
 @pytest.mark.parametrize("pack", [Pack.NONE, Pack.KERNEL])
 def test_a_kernel_is_right_without_any_one_pass(off: str, pack: Pack) -> None:
     switches = replace(PassSwitches(), **{off: False})
@@ -100,7 +102,7 @@ def test_a_kernel_is_right_without_any_one_pass(off: str, pack: Pack) -> None:
         ODD, (4, 8), block=(4, 24), unroll_k=2, pack=pack, fma=True, outer=Outer.COLUMNS
     )
     steps = compilation(candidate, switches)
-    assert typecheck.faults(steps.function) == ()
+    assert type_faults(steps.function) == ()
     assert_right(candidate, execute(steps.artifact, inputs_of(ODD)))
 
 
@@ -108,7 +110,12 @@ def test_every_combination_of_passes_gives_different_and_right_code() -> None:
     candidate = schedule(ODD, (3, 8), unroll_k=2)
     bodies = set()
     for offset, combined, variable, hoist_on in product((False, True), repeat=4):
-        switches = PassSwitches(offset=offset, combined=combined, variable=variable, hoist=hoist_on)
+        switches = PassSwitches(
+            offset_immediate=offset,
+            load_splat=combined,
+            scalar_replacement=variable,
+            strength_reduction=hoist_on,
+        )
         artifact = compilation(candidate, switches).artifact
         bodies.add(artifact.sha256)
         assert_right(candidate, execute(artifact, inputs_of(ODD)))

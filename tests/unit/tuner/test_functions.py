@@ -5,11 +5,9 @@ import pytest
 from numpy.typing import NDArray
 
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.kinds import LoopKind, MathFunction
-from services.tuner.ir.nodes import Call, Load, Program, Store
-from services.tuner.passes.functions import LARGEST_ERROR_ULP
-from services.tuner.passes.pipeline import Freedom, run_passes
-from services.tuner.passes.switches import ALL_PASSES
+from services.tuner.ir.nodes import Call, Load, LoopKind, MathFunction, Program, Store
+from services.tuner.passes.math_functions import LARGEST_ERROR_ULP
+from services.tuner.passes.pipeline import ALL_PASSES, PassOptions, run_passes
 from tests.unit.tuner.execution import Floats, execute_program
 from tests.unit.tuner.programs import at, loop, parameter, program
 
@@ -45,7 +43,7 @@ def mapped(function: MathFunction, size: int, kind: LoopKind) -> Program:
 
 
 def compiled(function: MathFunction, x: Floats, kind: LoopKind, *, fma: bool) -> Floats:
-    stated = run_passes(mapped(function, x.size, kind), ALL_PASSES, Freedom(fma=fma))
+    stated = run_passes(mapped(function, x.size, kind), ALL_PASSES, PassOptions(fma=fma))
     arrays = {"x": x, "y": np.zeros_like(x)}
     return execute_program(stated, ALL_PASSES, arrays)["y"]
 

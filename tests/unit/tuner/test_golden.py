@@ -7,10 +7,10 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.codegen.wasm.text import disassembly
+from services.tuner.codegen.wasm.function import disassembly
 from services.tuner.compile import compilation
 from services.tuner.ir.text import program_text
-from services.tuner.passes.switches import ALL_PASSES, PassSwitches
+from services.tuner.passes.pipeline import ALL_PASSES, PassSwitches
 from services.tuner.schedules.matmul.config import Outer, Pack
 from services.tuner.schedules.space import lite_space
 from tests.snapshots import Golden
@@ -18,7 +18,9 @@ from tests.unit.tuner.candidates import contraction, schedule
 from tests.unit.tuner.execution import execute, expected, inputs_of
 from tests.unit.tuner.reference import reference
 
-NO_PASSES = PassSwitches(offset=False, combined=False, variable=False, hoist=False)
+NO_PASSES = PassSwitches(
+    offset_immediate=False, load_splat=False, scalar_replacement=False, strength_reduction=False
+)
 
 CASES = {
     "packed-fma": (

@@ -11,7 +11,7 @@ from kernelzoo.domain.candidate import Candidate, Setting
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner.codegen.wgsl.module import printed
+from services.tuner.codegen.wgsl.module import print_module
 from services.tuner.compile import compile_candidate, gpu_compilation
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.schedules.base.extents import Extents
@@ -192,7 +192,7 @@ def test_what_a_kernel_needs_is_what_its_candidate_says() -> None:
 def test_workgroup_memory_is_as_the_config_says(name: str) -> None:
     config = replace(CONFIGS[name], split_k=1)
     workload = Workload.parse("matmul:f32:m64k60n64")
-    made = printed(gpu_compilation(config.candidate(workload)).optimised, ("a", "b", "c"))
+    made = print_module(gpu_compilation(config.candidate(workload)).optimised, ("a", "b", "c"))
     assert made.workgroup_bytes == config.workgroup_bytes
 
 

@@ -3,14 +3,13 @@
 import pytest
 
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import ANY_GPU, GPU_MODELS, SOFTWARE_DRIVER, GpuModel, gpu_model
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import gpu_compilation
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import number
-from services.tuner.ir.decisions import MOST_DECISIONS, most_decisions, too_many
-from services.tuner.ir.kinds import Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
     Assign,
     Block,
@@ -20,13 +19,20 @@ from services.tuner.ir.nodes import (
     If,
     Load,
     Loop,
+    LoopKind,
     Program,
     Read,
     Register,
+    Scope,
     Store,
 )
 from services.tuner.ir.rewrite import statements
-from services.tuner.passes.predicate import predicate
+from services.tuner.passes.if_conversion import (
+    MAX_BRANCHES,
+    convert_ifs,
+    most_branches,
+    too_many_branches,
+)
 from services.tuner.schedules.base.compilable import statements_of, workgroup_bytes_of
 from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
 from services.tuner.schedules.matmul.webgpu_config import TilesConfig
@@ -83,7 +89,7 @@ def test_the_largest_and_the_first_kernel_of_every_space_are_within_its_driver(
         for candidate in (found[0], largest):
             assert statements_in(candidate) <= gpu.driver.statements
             made = gpu_compilation(candidate).optimised
-            assert max(map(most_decisions, made)) <= MOST_DECISIONS
+            assert max(map(most_branches, made)) <= MAX_BRANCHES
     for key in (WINDOWS[0], *OTHERS[-4:]):
         assert max(map(shared_bytes, space(key, gpu))) <= gpu.driver.workgroup_bytes
 
@@ -116,8 +122,8 @@ def test_statements_are_estimated_before_a_kernel_is_lowered(key: str) -> None:
 
 # Made by hand: a loop of conditions.
 
-A = Buffer(name="a", scope=Scope.GLOBAL, element=Element.F32, size=64)
-C = Buffer(name="c", scope=Scope.GLOBAL, element=Element.F32, size=64)
+A = Buffer(name="a", scope=Scope.GLOBAL, dtype=DType.F32, size=64)
+C = Buffer(name="c", scope=Scope.GLOBAL, dtype=DType.F32, size=64)
 I = Affine.variable("i")  # noqa: E741 # the loop's own name for it
 
 
@@ -130,7 +136,7 @@ def assign(name: str, value: Expression) -> Assign:
 
 
 def piece(n: int, *, bounds: int = 1) -> If:
-    """Element n where all bounds hold, else 0."""
+    """DType n where all bounds hold, else 0."""
     load = Load(buffer=A, index=I.plus(Affine(constant=n)))
     limits = tuple(bound(limit) for limit in range(1, bounds + 1))
     name = f"own{n}"
@@ -152,19 +158,19 @@ def loop_of(program: Program) -> Loop:
 
 
 def test_a_loop_of_few_decisions_stays_as_it_is() -> None:
-    program = looping(*(piece(n) for n in range(MOST_DECISIONS)))
-    assert not too_many(loop_of(program))
-    assert predicate(program) is program
+    program = looping(*(piece(n) for n in range(MAX_BRANCHES)))
+    assert not too_many_branches(loop_of(program))
+    assert convert_ifs(program) is program
 
 
-@pytest.mark.parametrize(("pieces", "bounds"), [(MOST_DECISIONS + 1, 1), (5, 4)])
+@pytest.mark.parametrize(("pieces", "bounds"), [(MAX_BRANCHES + 1, 1), (5, 4)])
 def test_in_a_loop_of_more_zeros_are_set_before_the_condition(pieces: int, bounds: int) -> None:
     program = looping(*(piece(n, bounds=bounds) for n in range(pieces)))
-    assert too_many(loop_of(program))
-    made = loop_of(predicate(program)).body
+    assert too_many_branches(loop_of(program))
+    made = loop_of(convert_ifs(program)).body
     first = piece(0, bounds=bounds)
     assert made[:2] == (*first.otherwise, If(bounds=first.bounds, body=first.body))
-    assert most_decisions(predicate(program)) == 0
+    assert most_branches(convert_ifs(program)) == 0
 
 
 def without_else(block: Block) -> list[bool]:
@@ -184,6 +190,6 @@ def test_an_arm_that_others_see_or_that_is_read_stays_an_arm() -> None:
         otherwise=(Assign(register=own, value=number(0)),),
     )
     half = If(bounds=(bound(3),), body=(assign("x", number(1)),), otherwise=piece(1).otherwise)
-    program = looping(stored, kept, half, *(piece(n + 2) for n in range(MOST_DECISIONS)))
-    made = loop_of(predicate(program)).body
-    assert without_else(made) == [False, False, False, *[True] * MOST_DECISIONS]
+    program = looping(stored, kept, half, *(piece(n + 2) for n in range(MAX_BRANCHES)))
+    made = loop_of(convert_ifs(program)).body
+    assert without_else(made) == [False, False, False, *[True] * MAX_BRANCHES]

@@ -10,7 +10,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import compile_candidate
-from services.tuner.passes.threads import Stride
+from services.tuner.passes.thread_binding import Stride
 from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
 from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
 from services.tuner.schedules.space import lite_space

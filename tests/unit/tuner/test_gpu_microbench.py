@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import DType, Role, Tensor
-from services.tuner.codegen.wgsl.module import printed
+from kernelzoo.domain.workload import Role, Tensor
+from services.tuner.codegen.wgsl.module import print_module
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import Program
 from services.tuner.microbench.gpu import registers, splits, streams
@@ -48,7 +49,7 @@ def test_both_settings_of_a_primitive_do_the_same_work_in_another_text(probe: Gp
 
 
 def artifact(programs: tuple[Program, ...]) -> Artifact:
-    module = printed(programs, (SOURCE, SINK))
+    module = print_module(programs, (SOURCE, SINK))
     sizes = {buffer.name: buffer.size for p in programs for buffer in p.parameters}
     tensors = tuple(
         Tensor(name=name, role=role, dtype=DType.F32, shape=(sizes[name],))
@@ -104,7 +105,7 @@ def test_a_split_contraction_adds_what_its_parts_sum() -> None:
 def test_the_limit_is_sums_of_products_in_registers() -> None:
     program = registers.sums_of_products()
     assert faults(program, Stage.REGISTERED) == ()
-    text = printed((program,), (SOURCE, SINK)).text
+    text = print_module((program,), (SOURCE, SINK)).text
     assert text.count("fma(") == registers.CHAINS
     body = text[text.index("for (") : text.index("sink[")]
     assert "source[" not in body
@@ -114,7 +115,7 @@ def test_the_limit_is_sums_of_products_in_registers() -> None:
 
 def test_a_stream_reads_every_vector_of_its_source_once() -> None:
     program = streams.stream()
-    text = printed((program,), (SOURCE, SINK)).text
+    text = print_module((program,), (SOURCE, SINK)).text
     places = [int(number) for number in re.findall(r"source\[[^\]]* \+ (\d+)u\]", text)]
     stride = GROUPS * streams.THREADS
     assert places == [stride * number for number in range(1, streams.VECTORS)]

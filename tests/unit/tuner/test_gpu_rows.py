@@ -15,9 +15,8 @@ from services.tuner.compile import compile_candidate, gpu_compilation
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import under
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.kinds import Scope
 from services.tuner.ir.legality import Stage, faults
-from services.tuner.ir.nodes import Allocate, Block, Bound, Loop
+from services.tuner.ir.nodes import Allocate, Block, Bound, Loop, Scope
 from services.tuner.ir.rewrite import statements
 from services.tuner.schedules.reduction.webgpu_config import TeamConfig
 from services.tuner.schedules.space import lite_space

@@ -9,35 +9,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.codegen.wasm.lowering import lower
+from services.tuner.codegen.wasm.module import lower
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, LoopKind, MathFunction, Scope
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
+    BinaryOp,
     Bound,
     Broadcast,
     Buffer,
     Call,
     Cast,
     Compare,
+    CompareOp,
     Expression,
     If,
     IndexValue,
+    LoopKind,
+    MathFunction,
     Program,
     Read,
     Register,
+    Scope,
     Select,
     Statement,
     Store,
 )
 from services.tuner.ir.text import program_text
-from services.tuner.passes.pipeline import Freedom, run_passes
-from services.tuner.passes.switches import ALL_PASSES, PassSwitches
+from services.tuner.passes.pipeline import ALL_PASSES, PassOptions, PassSwitches, run_passes
 from services.tuner.tir.floor import floor_divide, remainder
 from tests.unit.tuner.execution import Floats, execute_program
 from tests.unit.tuner.programs import ALL, X, Y, at, binary, load, loop, number, program
@@ -106,11 +110,11 @@ def interpreted(one: Program) -> dict[str, Floats]:
 def test_programs_that_are_no_matmul_compute_what_they_say(
     build: Callable[[], Program], variable: bool, hoisted: bool
 ) -> None:
-    switches = PassSwitches(variable=variable, hoist=hoisted)
+    switches = PassSwitches(scalar_replacement=variable, strength_reduction=hoisted)
     stated = build()
     assert faults(stated, Stage.SCHEDULED) == ()
     wanted = interpreted(stated)
-    optimised = run_passes(stated, switches, Freedom(fma=False))
+    optimised = run_passes(stated, switches, PassOptions(fma=False))
     got = execute_program(optimised, switches, arrays())
     for name, values in wanted.items():
         assert np.array_equal(interpreted(optimised)[name], values)
@@ -163,14 +167,16 @@ def test_what_a_stage_forbids_is_named(
     ("value", "name"),
     [
         (Call(function=MathFunction.TANH, argument=load(X, r=1)), "Call"),
-        (Cast(value=load(X, r=1), element=Element.I8), "Cast"),
+        (Cast(value=load(X, r=1), dtype=DType.I8), "Cast"),
         (binary(BinaryOp.SHIFT_LEFT, load(X, r=1), load(X, r=1)), "Binary"),
         (binary(BinaryOp.FLOOR_MOD, IndexValue(index=at(r=1)), IndexValue(index=at(r=1))), "Bin"),
     ],
 )
 def test_a_value_that_wasm_does_not_have_is_named(value: Expression, name: str) -> None:
     with pytest.raises(UnsupportedProgram, match=f"^{name}.* is not lowered by the wasm printer"):
-        lower(program(5, (replace(STORE, value=value),), X, Y), PassSwitches(hoist=False))
+        lower(
+            program(5, (replace(STORE, value=value),), X, Y), PassSwitches(strength_reduction=False)
+        )
 
 
 @pytest.mark.parametrize(
@@ -180,7 +186,7 @@ def test_a_value_that_wasm_does_not_have_is_named(value: Expression, name: str) 
         (loop("g", 4, (STORE,), LoopKind.THREAD_INDEX), "Loop"),
         (
             Allocate(
-                buffer=Buffer(name="w", scope=Scope.WORKGROUP, element=Element.F32, size=4),
+                buffer=Buffer(name="w", scope=Scope.WORKGROUP, dtype=DType.F32, size=4),
                 body=(STORE,),
             ),
             "Allocate",

@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.kinds import BinaryOp, Element, LoopKind, MathFunction
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import (
     Binary,
+    BinaryOp,
     Block,
     Bound,
     Call,
@@ -19,19 +20,20 @@ from services.tuner.ir.nodes import (
     IndexValue,
     Let,
     Loop,
+    LoopKind,
+    MathFunction,
     Program,
     Statement,
     Store,
 )
 from services.tuner.ir.rewrite import statements, values
-from services.tuner.passes.independence import independent
-from services.tuner.passes.lift import lift
-from services.tuner.passes.partition import partition
-from services.tuner.passes.pipeline import Freedom, run_passes
-from services.tuner.passes.squares import in_squares
-from services.tuner.passes.switches import ALL_PASSES
-from services.tuner.passes.unswitch import unswitch
-from services.tuner.passes.vectorise import vectorise
+from services.tuner.passes.blocked_transpose import transpose_in_blocks
+from services.tuner.passes.dependence import is_parallel
+from services.tuner.passes.loop_invariant_code_motion import hoist_lets
+from services.tuner.passes.loop_partition import partition_loops
+from services.tuner.passes.loop_unswitching import unswitch_loops
+from services.tuner.passes.pipeline import ALL_PASSES, PassOptions, run_passes
+from services.tuner.passes.vectorise import vectorise_inner_loops
 from tests.unit.tuner.execution import Floats, execute_program
 from tests.unit.tuner.programs import X, Y, at, binary, load, loop, number, parameter, program
 
@@ -71,9 +73,9 @@ def test_conditions_mean_the_same_wherever_they_are_moved_and_cut(
     otherwise = (stored(2),) if other else ()
     stated = nest((If(bounds=tuple(bounds), body=(stored(1),), otherwise=otherwise),))
     wanted = result(stated)
-    assert np.array_equal(result(unswitch(stated)), wanted)
-    assert np.array_equal(result(partition(unswitch(stated))), wanted)
-    optimised = run_passes(stated, ALL_PASSES, Freedom(vectors=1))
+    assert np.array_equal(result(unswitch_loops(stated)), wanted)
+    assert np.array_equal(result(partition_loops(unswitch_loops(stated))), wanted)
+    optimised = run_passes(stated, ALL_PASSES, PassOptions(vectors=1))
     assert np.array_equal(result(optimised), wanted)
     zeros = {"y": np.zeros(OUT.size, np.float32)}
     assert np.array_equal(execute_program(optimised, ALL_PASSES, zeros)["y"], wanted)
@@ -87,14 +89,18 @@ def kinds(one: Program) -> list[type[Statement]]:
 
 def test_a_condition_on_a_row_is_asked_once_a_row() -> None:
     row, both = Bound(index=at(j=1), limit=2), Bound(index=at(j=1, k=1), limit=3)
-    moved = unswitch(nest((If(bounds=(row, both), body=(stored(1),), otherwise=(stored(2),)),)))
+    moved = unswitch_loops(
+        nest((If(bounds=(row, both), body=(stored(1),), otherwise=(stored(2),)),))
+    )
     assert kinds(moved) == [Loop, Loop, If, Loop, If, Store, Store, Loop, Store]
-    assert partition(moved).body.kind is LoopKind.RANGE
+    assert partition_loops(moved).body.kind is LoopKind.RANGE
 
 
 def test_an_interval_becomes_three_loops_without_a_condition() -> None:
     low, high = Bound(index=at(k=-1), limit=0), Bound(index=at(k=1), limit=2)
-    cut = partition(nest((If(bounds=(low, high), body=(stored(1),), otherwise=(stored(2),)),)))
+    cut = partition_loops(
+        nest((If(bounds=(low, high), body=(stored(1),), otherwise=(stored(2),)),))
+    )
     assert kinds(cut) == [Loop, Loop, Store, Store, Store]
 
 
@@ -102,11 +108,11 @@ def test_a_value_leaves_the_loops_that_do_not_change_it() -> None:
     half = Binary(
         op=BinaryOp.FLOOR_DIV,
         left=IndexValue(index=at(j=1)),
-        right=Const(value=2, element=Element.I32),
+        right=Const(value=2, dtype=DType.I32),
     )
     store = Store(buffer=OUT, index=Affine.of(0, {"v": 1, "r": J * K, "k": 3}), value=number(1))
     let = Let(var="v", value=half, low=0, high=1, body=(store,))
-    lifted = lift(nest((let,)))
+    lifted = hoist_lets(nest((let,)))
     assert kinds(lifted) == [Loop, Loop, Let, Loop, Store]
     assert np.array_equal(result(lifted), result(nest((let,))))
 
@@ -147,7 +153,7 @@ def rows_of_three(columns: int) -> Loop:
 def test_iterations_are_independent_where_no_two_touch_what_one_writes(
     one: Loop, apart: bool
 ) -> None:
-    assert independent(one) is apart
+    assert is_parallel(one) is apart
 
 
 @given(extent=st.integers(1, 40), vectors=st.integers(1, 4))
@@ -156,7 +162,7 @@ def test_a_loop_is_taken_in_vectors_and_what_is_left_of_them(extent: int, vector
     value = binary(BinaryOp.MUL, load(X, i=1), number(3))
     store = Store(buffer=parameter("z", 40), index=at(i=1), value=value)
     stated = program(1, (loop("i", extent, (store,)),), X, parameter("z", 40))
-    taken = vectorise(stated, vectors)
+    taken = vectorise_inner_loops(stated, vectors)
     x = np.arange(40, dtype=np.float32)
     memory = {"x": x, "z": np.zeros(40, np.float32)}
     interpret(taken, memory, low=0, high=1)
@@ -170,10 +176,10 @@ def test_a_loop_is_taken_in_vectors_and_what_is_left_of_them(extent: int, vector
 
 def test_vectors_that_a_loop_does_not_change_are_made_before_it() -> None:
     power = Call(function=MathFunction.EXP, argument=load(X, r=1, i=1))
-    made = vectorise(
+    made = vectorise_inner_loops(
         program(1, (loop("i", 20, (Store(buffer=Y, index=at(i=1), value=power),)),), X, Y), 1
     )
-    optimised = run_passes(made, ALL_PASSES, Freedom())
+    optimised = run_passes(made, ALL_PASSES, PassOptions())
     (inner,) = (s for s in statements(optimised.body.body) if isinstance(s, Loop))
     assert not any(isinstance(v, Const) and v.lanes > 1 and v.value for v in values(inner.body))
     memory = {"x": np.linspace(-3, 3, X.size, dtype=np.float32), "y": np.zeros(Y.size, np.float32)}
@@ -185,11 +191,11 @@ def test_vectors_that_a_loop_does_not_change_are_made_before_it() -> None:
 def test_a_transposition_goes_in_squares_where_there_is_room(rows: int, columns: int) -> None:
     store = Store(buffer=Y, index=at(i=columns, j=1), value=load(X, i=1, j=rows))
     plain = program(1, (loop("i", rows, (loop("j", columns, (store,)),)),), X, Y)
-    squares = in_squares(plain, 8)
+    squares = transpose_in_blocks(plain, 8)
     assert (squares == plain) is (min(rows, columns) < 4)
     memory = {"x": np.arange(X.size, dtype=np.float32), "y": np.zeros(Y.size, np.float32)}
     wanted = memory["x"][: Y.size].reshape(columns, rows).T.ravel()
-    optimised = run_passes(squares, ALL_PASSES, Freedom())
+    optimised = run_passes(squares, ALL_PASSES, PassOptions())
     assert np.array_equal(execute_program(optimised, ALL_PASSES, memory)["y"], wanted)
     interpret(squares, memory, low=0, high=1)
     assert np.array_equal(memory["y"], wanted)

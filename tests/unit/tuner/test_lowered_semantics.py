@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from tvm import s_tir, script, te, tirx
 
 from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import DType, Role, Tensor
+from kernelzoo.domain.workload import Role, Tensor
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.codegen.wgsl.module import printed
+from services.tuner.codegen.wgsl.module import print_module
 from services.tuner.compile import compile_program
 from services.tuner.ir.interpreter import interpret
 from services.tuner.passes.pipeline import run_gpu_passes
-from services.tuner.passes.stages import staged
-from services.tuner.passes.threads import Threads, threaded
+from services.tuner.passes.thread_binding import ThreadBinding, bind_threads, split_nests
 from services.tuner.tir.lowering import plain_program
 from services.tuner.tir.tvm import Node
 from tests.unit.tuner.execution import Values, run_program
@@ -50,9 +50,9 @@ def ran(entry: Entry, x: NDArray[np.generic], dtype: type[np.generic] = np.int32
 
 def ran_on_gpu(function: Node, x: NDArray[np.generic]) -> Values:
     """The same from int32 to int32, on a GPU."""
-    threads = Threads(count=64, vectors=1, wide=False)
-    programs = [threaded(each, threads) for each in staged(plain_program(function))]
-    module = printed(tuple(map(run_gpu_passes, programs)), ("x", "c"))
+    threads = ThreadBinding(count=64, vectors=1, wide=False)
+    programs = [bind_threads(each, threads) for each in split_nests(plain_program(function))]
+    module = print_module(tuple(map(run_gpu_passes, programs)), ("x", "c"))
     tensors = tuple(
         Tensor(name=name, role=role, shape=x.shape, dtype=DType.I32)
         for name, role in (("x", Role.INPUT), ("c", Role.OUTPUT))

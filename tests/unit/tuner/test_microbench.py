@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.tuner.codegen.wasm.instructions import memory, plain
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.microbench.loops import DATA
 from services.tuner.microbench.probes import Probe, Setting, peaks, stream, suite
 from services.tuner.microbench.registers import CHAINS, ROUNDS

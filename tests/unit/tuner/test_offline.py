@@ -18,7 +18,7 @@ from services.tuner.microbench.offline import (
     findings,
     plan,
 )
-from services.tuner.passes.switches import ALL_PASSES, PassSwitches
+from services.tuner.passes.pipeline import ALL_PASSES, PassSwitches
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.matmul.config import ContractionConfig
 from tests.unit.tuner.execution import execute, expected, inputs_of
@@ -73,7 +73,7 @@ def test_the_tiles_of_the_plan_are_whole_in_its_workload() -> None:
                 assert config.rounded(extents) == extents
 
 
-@pytest.mark.parametrize("switches", [ALL_PASSES, replace(ALL_PASSES, vectors=False)])
+@pytest.mark.parametrize("switches", [ALL_PASSES, replace(ALL_PASSES, vectorise=False)])
 def test_a_kernel_computes_the_same_with_and_without_vectors(switches: PassSwitches) -> None:
     candidate = plan()[0].advanced.candidate(SMALL[WORKLOAD])
     inputs = inputs_of(candidate.workload)

@@ -9,12 +9,12 @@ from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.codegen.wasm import typecheck
+from services.tuner.codegen.wasm.function import type_faults
 from services.tuner.compile import compilation, compile_candidate, compile_program
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.operators.definitions import stated
-from services.tuner.passes.switches import ALL_PASSES
+from services.tuner.passes.pipeline import ALL_PASSES
 from services.tuner.schedules.space import lite_space
 from tests.unit.tuner.execution import execute, inputs_of, packed_inputs, run_program
 from tests.unit.tuner.reference import EXAMPLES, reference
@@ -30,7 +30,7 @@ def test_points_of_the_space_compute_the_operator(key: str) -> None:
         steps = compilation(candidate, ALL_PASSES)
         assert faults(steps.scheduled, Stage.SCHEDULED) == ()
         assert faults(steps.optimised, Stage.HOISTED) == ()
-        assert typecheck.faults(steps.function) == ()
+        assert type_faults(steps.function) == ()
         given = packed_inputs(candidate, steps.artifact, inputs)
         error = np.abs(execute(steps.artifact, given) - wanted).max()
         assert error <= comparison_tolerance(workload)

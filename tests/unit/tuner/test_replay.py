@@ -96,7 +96,7 @@ def test_a_change_of_one_printer_changes_the_kernels_that_it_prints(tmp_path: Pa
     """The other checkout has no hasher of its own, as commits before this one."""
     for package in ("kernelzoo", "services"):
         shutil.copytree(ROOT / package, tmp_path / package)
-    printer = tmp_path / "services/tuner/codegen/wgsl/values.py"
+    printer = tmp_path / "services/tuner/codegen/wgsl/expressions.py"
     text = printer.read_text()
     changed = text.replace('f"fma(', 'f"mad(')
     assert changed != text

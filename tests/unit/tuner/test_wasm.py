@@ -7,10 +7,13 @@ import wasmtime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.tuner.codegen.wasm.assembler import Function, assemble
-from services.tuner.codegen.wasm.frame import Frame
+from services.tuner.codegen.wasm.function import Function, FunctionBuilder, disassembly, type_faults
 from services.tuner.codegen.wasm.instructions import (
+    OPCODES,
+    Immediate,
     Instruction,
+    Opcode,
+    ValueType,
     branch,
     extract_lane,
     f32_const,
@@ -19,13 +22,12 @@ from services.tuner.codegen.wasm.instructions import (
     local,
     memory,
     plain,
+    signed_leb128,
     structured,
+    unsigned_leb128,
     vector_const,
 )
-from services.tuner.codegen.wasm.leb128 import signed, unsigned
-from services.tuner.codegen.wasm.opcodes import OPCODES, Immediate, Opcode, ValueType
-from services.tuner.codegen.wasm.text import disassembly
-from services.tuner.codegen.wasm.typecheck import faults
+from services.tuner.codegen.wasm.module import assemble
 from tests.unit.tuner.execution import module
 
 
@@ -38,12 +40,12 @@ def decoded(data: bytes, *, negative: bool) -> int:
 
 @given(st.integers(0, 2**32 - 1))
 def test_unsigned_integers_decode_to_themselves(value: int) -> None:
-    assert decoded(unsigned(value), negative=False) == value
+    assert decoded(unsigned_leb128(value), negative=False) == value
 
 
 @given(st.integers(-(2**31), 2**31 - 1))
 def test_signed_integers_decode_to_themselves(value: int) -> None:
-    data = signed(value)
+    data = signed_leb128(value)
     assert decoded(data, negative=bool(data[-1] & 0x40)) == value
 
 
@@ -76,7 +78,7 @@ def _instruction_alone(opcode: Opcode) -> Function | None:
 def test_the_table_and_an_engine_agree_on_every_instruction(name: str) -> None:
     function = _instruction_alone(OPCODES[name])
     if function is not None:
-        assert faults(function) == ()
+        assert type_faults(function) == ()
         module(assemble(function))
 
 
@@ -94,7 +96,7 @@ def test_control_flow_nests_and_reads_as_text() -> None:
         plain("end"),
     )
     function = Function(parameters=("p",), locals=(), body=body)
-    assert faults(function) == ()
+    assert type_faults(function) == ()
     module(assemble(function))
     assert disassembly(function).splitlines()[:4] == [
         "(param p)",
@@ -120,7 +122,7 @@ def test_the_type_check_finds_what_an_engine_refuses(
     body: tuple[Instruction, ...], sentence: str
 ) -> None:
     function = Function(parameters=("p",), locals=(ValueType.V128,), body=body)
-    assert sentence in faults(function)[0]
+    assert sentence in type_faults(function)[0]
     if sentence != "branches out of 0 blocks":  # label 0 is the function itself, which we never use
         with pytest.raises(wasmtime.WasmtimeError):
             module(assemble(function))
@@ -132,7 +134,7 @@ def test_an_instruction_made_with_the_wrong_immediate_is_refused() -> None:
 
 
 def test_setting_and_getting_a_local_at_once_is_a_tee() -> None:
-    frame = Frame(("p",))
+    frame = FunctionBuilder(("p",))
     index = frame.fresh(ValueType.I32)
     frame.get(0)
     frame.set(index)

@@ -1,11 +1,14 @@
-"""Where buffers lie in a module, and the text of their loads and stores."""
+"""Affine forms as text. Variables are u32, and sums of them wrap, so that only results count.
 
-from collections.abc import Iterator, Mapping, Sequence
+Where buffers lie in a module, and the text of their loads and stores."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from services.tuner.codegen.wgsl.halves import (
+from kernelzoo.domain.dtype import DType
+from services.tuner.codegen.wgsl.f16_storage import (
     ARRAYS,
     SHARED_ARRAY,
     loaded_four,
@@ -13,12 +16,92 @@ from services.tuner.codegen.wgsl.halves import (
     stored_four,
     stored_one,
 )
-from services.tuner.codegen.wgsl.indices import Indices
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import Element, Scope
-from services.tuner.ir.nodes import Buffer, Load
-from services.tuner.ir.unsupported import unsupported
+from services.tuner.codegen.wgsl.writer import Names
+from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Bound,
+    Buffer,
+    Const,
+    Expression,
+    IndexValue,
+    Load,
+    Scope,
+    unsupported,
+)
 from services.tuner.schedules.base.f16_storage import Halves
+
+_INFIX = {
+    BinaryOp.ADD: "+",
+    BinaryOp.MUL: "*",
+    BinaryOp.FLOOR_DIV: "/",
+    BinaryOp.FLOOR_MOD: "%",
+}
+_DIVISIONS = (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indices:
+    """`ranges` are those of the variables in sight; they grow as the text does."""
+
+    names: Names
+    ranges: dict[str, Range] = field(default_factory=dict)
+
+    def variable(self, var: str) -> str:
+        return self.names.of("variable", var)
+
+    def text(self, index: Affine, divisor: int = 1) -> str:
+        """The index, or what it is in units of `divisor` elements where all of it divides."""
+        parts = ""
+        for var, factor in sorted(index.terms, key=_negative):
+            size = abs(factor) // divisor
+            name = self.variable(var)
+            term = name if size == 1 else f"{name} * {size}u"
+            if factor < 0:
+                parts = f"{parts or '0u'} - {term}"
+            else:
+                parts = f"{parts} + {term}" if parts else term
+        constant = index.constant // divisor
+        if constant < 0:
+            return f"{parts or '0u'} - {-constant}u"
+        if constant or not parts:
+            return f"{parts} + {constant}u" if parts else f"{constant}u"
+        return parts
+
+    def bound(self, bound: Bound) -> str:
+        low, _ = bound.index.bounds(self.ranges)
+        text = self.text(bound.index)
+        if low >= 0 and bound.limit >= 0:
+            return f"{text} < {bound.limit}u"
+        return f"i32({text}) < {bound.limit}"
+
+    def unsigned(self, value: Expression, signed: Callable[[Expression], str]) -> str:
+        """An i32 value as u32; without a detour where it cannot be negative."""
+        return self._natural(value) or f"u32({signed(value)})"
+
+    def _natural(self, value: Expression) -> str:
+        """'' where the value, or a part of it, may be negative."""
+        match value:
+            case Const(value=number, dtype=DType.I32, lanes=1) if number >= 0:
+                return f"{int(number)}u"
+            case IndexValue(index=index) if index.bounds(self.ranges)[0] >= 0:
+                text = self.text(index)
+                return text if not index.constant and len(index.terms) == 1 else f"({text})"
+            case Binary(op=op, right=Const(value=0)) if op in _DIVISIONS:
+                return ""
+            case Binary(op=op, left=left, right=right) if op in _INFIX:
+                one, other = self._natural(left), self._natural(right)
+                return f"({one} {_INFIX[op]} {other})" if one and other else ""
+            case Binary(op=BinaryOp.MIN | BinaryOp.MAX as op, left=left, right=right):
+                one, other = self._natural(left), self._natural(right)
+                return f"{op}({one}, {other})" if one and other else ""
+        return ""
+
+
+def _negative(term: tuple[str, int]) -> bool:
+    return term[1] < 0
+
 
 WIDE = 4
 SCRATCH = "scratch"
@@ -43,9 +126,9 @@ class Memory:
 
     def array_type(self, buffer: Buffer, size: int | None = None) -> str:
         """`size` counts elements; a binding has as many as its buffer."""
-        if buffer.element is Element.I8 and size is None:
+        if buffer.dtype is DType.I8 and size is None:
             return "array<i32>"
-        if buffer.element is Element.F16:
+        if buffer.dtype is DType.F16:
             return SHARED_ARRAY if self._shared(buffer) else ARRAYS[self.halves, self.wide(buffer)]
         held = _element(buffer)
         if not self.wide(buffer):
@@ -53,18 +136,18 @@ class Memory:
         return f"array<vec4<{held}>, {-(-size // WIDE)}>" if size else f"array<vec4<{held}>>"
 
     def load(self, load: Load) -> str:
-        if load.buffer.element is Element.F16:
+        if load.buffer.dtype is DType.F16:
             return self._load_halves(load)
-        narrow = load.buffer.element is Element.I8
+        narrow = load.buffer.dtype is DType.I8
         if not narrow and (load.lanes == 1 or self.wide(load.buffer)):
             return self.place(load.buffer, load.index)
         read = self._byte if narrow else self.place
         parts = ", ".join(read(load.buffer, at) for at in _lanes(load.index, load.lanes))
-        return f"{type_text(load.buffer.element.loaded, load.lanes)}({parts})"
+        return f"{type_text(load.buffer.dtype.compute_dtype, load.lanes)}({parts})"
 
     def store(self, buffer: Buffer, index: Affine, value: str) -> str:
         """Of one place: a vec4 where the buffer is of those."""
-        if buffer.element is not Element.F16:
+        if buffer.dtype is not DType.F16:
             return f"{self.place(buffer, index)} = {value}"
         name, wide = self.indices.names.of("buffer", buffer.name), self.wide(buffer)
         text = self.indices.text(index, WIDE if wide else 1)
@@ -109,8 +192,8 @@ class Memory:
         return f"{names.of('binding', SCRATCH)}[{text}]"
 
 
-def type_text(element: Element, lanes: int) -> str:
-    return f"vec{lanes}<{element}>" if lanes > 1 else str(element)
+def type_text(dtype: DType, lanes: int) -> str:
+    return f"vec{lanes}<{dtype}>" if lanes > 1 else str(dtype)
 
 
 def _lanes(index: Affine, lanes: int) -> Iterator[Affine]:
@@ -118,10 +201,10 @@ def _lanes(index: Affine, lanes: int) -> Iterator[Affine]:
         yield replace(index, constant=index.constant + lane)
 
 
-def _element(buffer: Buffer) -> Element:
-    if buffer.element not in (Element.F32, Element.I32):
-        raise unsupported(buffer, f"the WGSL printer for {buffer.element} elements")
-    return buffer.element
+def _element(buffer: Buffer) -> DType:
+    if buffer.dtype not in (DType.F32, DType.I32):
+        raise unsupported(buffer, f"the WGSL printer for {buffer.dtype} elements")
+    return buffer.dtype
 
 
 def scratch_offsets(buffers: tuple[Buffer, ...]) -> tuple[dict[str, int], int]:

@@ -3,19 +3,23 @@
 from dataclasses import dataclass, replace
 
 from kernelzoo.domain.artifact import Dispatch
+from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.codegen.wgsl.halves import ENABLE as ENABLE_HALVES
-from services.tuner.codegen.wgsl.halves import KEPT, PACKED, UNPACKED, keeping, packing, unpacking
-from services.tuner.codegen.wgsl.indices import Indices
-from services.tuner.codegen.wgsl.memory import SCRATCH, Memory, scratch_offsets
-from services.tuner.codegen.wgsl.names import Names
-from services.tuner.codegen.wgsl.reductions import ENABLE, reducing_function
-from services.tuner.codegen.wgsl.scan import Uses, uses_of
+from services.tuner.codegen.wgsl.accesses import Uses, uses_of
+from services.tuner.codegen.wgsl.expressions import BITS, ENABLE, SUBGROUP, reducing_function
+from services.tuner.codegen.wgsl.f16_storage import ENABLE as ENABLE_HALVES
+from services.tuner.codegen.wgsl.f16_storage import (
+    KEPT,
+    PACKED,
+    UNPACKED,
+    keeping,
+    packing,
+    unpacking,
+)
+from services.tuner.codegen.wgsl.memory import SCRATCH, Indices, Memory, scratch_offsets
 from services.tuner.codegen.wgsl.statements import THREAD, Statements
-from services.tuner.codegen.wgsl.values import BITS, SUBGROUP
-from services.tuner.codegen.wgsl.writer import Writer
-from services.tuner.ir.kinds import Element, LoopKind, Scope
-from services.tuner.ir.nodes import Allocate, Buffer, Loop, Program
+from services.tuner.codegen.wgsl.writer import Names, Writer
+from services.tuner.ir.nodes import Allocate, Buffer, Loop, LoopKind, Program, Scope
 from services.tuner.ir.rewrite import statements
 from services.tuner.schedules.base.f16_storage import Halves
 
@@ -35,7 +39,7 @@ class Module:
     workgroup_bytes: int
 
 
-def printed(
+def print_module(
     programs: tuple[Program, ...], tensors: tuple[str, ...], halves: Halves = Halves.PACKED
 ) -> Module:
     """The programs in their order; `tensors` are the names of their bindings, the output last.
@@ -68,7 +72,7 @@ def printed(
     if _halves(writer, memory, buffers) and halves is Halves.NATIVE:
         enabled = ENABLE_HALVES + enabled
     text = enabled + head + writer.text()
-    if len(text) > MAX_TEXT_BYTES or Element.F32.size_bytes * scratch > MAX_SCRATCH_BYTES:
+    if len(text) > MAX_TEXT_BYTES or DType.F32.size_bytes * scratch > MAX_SCRATCH_BYTES:
         raise UnsupportedProgram(
             f"the module has {len(text)} bytes of text and {4 * scratch} bytes of scratch; at most "
             f"{MAX_TEXT_BYTES} and {MAX_SCRATCH_BYTES} are allowed: unroll or split less"
@@ -79,7 +83,7 @@ def printed(
             Dispatch(entry=entry, workgroups=program.body.extent, threads=threads_of(program))
             for program, entry in zip(programs, entries, strict=True)
         ),
-        scratch_bytes=Element.F32.size_bytes * scratch,
+        scratch_bytes=DType.F32.size_bytes * scratch,
         workgroup_bytes=max(map(_workgroup_bytes, programs)),
     )
 
@@ -111,7 +115,7 @@ def _workgroup_buffers(program: Program) -> tuple[Buffer, ...]:
 
 
 def _workgroup_bytes(program: Program) -> int:
-    return sum(b.size * b.element.size_bytes for b in _workgroup_buffers(program))
+    return sum(b.size * b.dtype.size_bytes for b in _workgroup_buffers(program))
 
 
 def _bindings(
@@ -133,7 +137,7 @@ def _bindings(
 
 def _halves(writer: Writer, memory: Memory, buffers: tuple[Buffer, ...]) -> bool:
     """Whether there are any f16; packed, with the functions that they need."""
-    held = [buffer for buffer in buffers if buffer.element is Element.F16]
+    held = [buffer for buffer in buffers if buffer.dtype is DType.F16]
     if held and memory.halves is Halves.PACKED:
         if any(map(memory.wide, held)):
             unpacking(writer)

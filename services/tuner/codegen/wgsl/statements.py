@@ -1,12 +1,8 @@
 """Statements of the loop IR as WGSL, inside an entry point."""
 
-from services.tuner.codegen.wgsl.indices import Indices
-from services.tuner.codegen.wgsl.memory import Memory, type_text
-from services.tuner.codegen.wgsl.values import LANE, Values
+from services.tuner.codegen.wgsl.expressions import LANE, Expressions
+from services.tuner.codegen.wgsl.memory import Indices, Memory, type_text
 from services.tuner.codegen.wgsl.writer import Writer
-from services.tuner.ir.decisions import too_many
-from services.tuner.ir.kinds import LoopKind, Scope
-from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -15,11 +11,15 @@ from services.tuner.ir.nodes import (
     If,
     Let,
     Loop,
+    LoopKind,
     Register,
+    Scope,
     Statement,
     Store,
+    lanes_of,
+    unsupported,
 )
-from services.tuner.ir.unsupported import unsupported
+from services.tuner.passes.if_conversion import too_many_branches
 
 THREAD = "invocation"
 
@@ -34,7 +34,7 @@ class Statements:
         self._indices = indices
         self._memory = memory
         self._variables = variables
-        self.values = Values(indices, memory)
+        self.values = Expressions(indices, memory)
         self._together = False
 
     def block(self, block: Block) -> None:
@@ -96,14 +96,17 @@ class Statements:
             case LoopKind.THREAD_INDEX:
                 self._writer.line(f"let {name} = {THREAD};")
                 for register in sorted(self._variables, key=lambda each: each.name):
-                    kind = type_text(register.element, register.lanes)
+                    kind = type_text(register.dtype, register.lanes)
                     self._writer.line(f"var {self.values.register(register)}: {kind};")
                 self.block(loop.body)
             case LoopKind.SERIAL:
                 with self._writer.block(
                     f"for (var {name} = 0u; {name} < {loop.extent}u; {name}++)"
                 ):
-                    outside, self._together = self._together, self._together or too_many(loop)
+                    outside, self._together = (
+                        self._together,
+                        self._together or too_many_branches(loop),
+                    )
                     self.block(loop.body)
                     self._together = outside
             case _:

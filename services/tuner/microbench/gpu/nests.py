@@ -4,12 +4,14 @@ A probe reads `source`, which the caller leaves zero, and every thread stores on
 a place of its own in `sink`, so that its work is not left out.
 """
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import LANES, BinaryOp, Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
+    LANES,
     Allocate,
     Assign,
     Binary,
+    BinaryOp,
     Block,
     Broadcast,
     Buffer,
@@ -18,10 +20,12 @@ from services.tuner.ir.nodes import (
     ExtractLane,
     Load,
     Loop,
+    LoopKind,
     MultiplyAdd,
     Program,
     Read,
     Register,
+    Scope,
     Store,
 )
 
@@ -30,18 +34,18 @@ SOURCE, SINK = "source", "sink"
 GROUPS = 4096
 """Workgroups of a probe that is as wide as its caller likes: 64 threads each fill any GPU."""
 
-ZERO = Const(value=0.0, element=Element.F32, lanes=LANES)
+ZERO = Const(value=0.0, dtype=DType.F32, lanes=LANES)
 
 
 def source(size: int, *, half: bool = False) -> Buffer:
     """`size` counts elements."""
-    element = Element.F16 if half else Element.F32
-    return Buffer(name=SOURCE, scope=Scope.PARAMETER, element=element, size=size)
+    dtype = DType.F16 if half else DType.F32
+    return Buffer(name=SOURCE, scope=Scope.PARAMETER, dtype=dtype, size=size)
 
 
 def sink(threads: int) -> Buffer:
     size = LANES * threads
-    return Buffer(name=SINK, scope=Scope.PARAMETER, element=Element.F32, size=size)
+    return Buffer(name=SINK, scope=Scope.PARAMETER, dtype=DType.F32, size=size)
 
 
 def vector(name: str) -> Register:

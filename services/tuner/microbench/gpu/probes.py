@@ -5,7 +5,7 @@ a stream, and a dispatch of nothing. docs/adr/0013 says which primitives are not
 from dataclasses import dataclass
 
 from kernelzoo.domain.artifact import Dispatch
-from services.tuner.codegen.wgsl.module import printed
+from services.tuner.codegen.wgsl.module import print_module
 from services.tuner.ir.nodes import Program
 from services.tuner.microbench.gpu import registers, splits, streams, teams
 from services.tuner.microbench.gpu.nests import GROUPS, SINK, SOURCE
@@ -102,8 +102,8 @@ def _setting(
     requires: tuple[str, ...] = (),
     tensors: tuple[str, ...] = (SOURCE, SINK),
 ) -> GpuSetting:
-    module = printed(programs, tensors, halves)
-    sizes = {b.name: b.element.size_bytes * b.size for p in programs for b in p.parameters}
+    module = print_module(programs, tensors, halves)
+    sizes = {b.name: b.dtype.size_bytes * b.size for p in programs for b in p.parameters}
     return GpuSetting(
         text=module.text,
         requires=requires,

@@ -1,7 +1,6 @@
 """Sums of products in registers alone: the limit of a GPU."""
 
-from services.tuner.ir.kinds import LANES
-from services.tuner.ir.nodes import Block, Program
+from services.tuner.ir.nodes import LANES, Block, Program
 from services.tuner.microbench.gpu.nests import (
     GROUPS,
     accumulate,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from services.tuner.ir.kinds import LANES, Element, Scope
-from services.tuner.ir.nodes import Block, Buffer, Program
+from kernelzoo.domain.dtype import DType
+from services.tuner.ir.nodes import LANES, Block, Buffer, Program, Scope
 from services.tuner.microbench.gpu.nests import (
     affine,
     assign,
@@ -35,7 +35,7 @@ def split() -> tuple[Program, ...]:
     """Sums of a quarter of k each go to scratch; a second dispatch adds four of them."""
     part = replace(WHOLE, k=WHOLE.k // PARTS, groups=BLOCKS * PARTS)
     size = LANES * THREADS * part.groups
-    partial = Buffer(name="partial", scope=Scope.GLOBAL, element=Element.F32, size=size)
+    partial = Buffer(name="partial", scope=Scope.GLOBAL, dtype=DType.F32, size=size)
     first = part.program(into=partial)
     data = first.parameters[0]
     written = sink(THREADS * BLOCKS)

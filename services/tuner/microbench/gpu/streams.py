@@ -1,7 +1,6 @@
 """Reads a buffer that is in no cache, each vector once."""
 
-from services.tuner.ir.kinds import LANES
-from services.tuner.ir.nodes import Program
+from services.tuner.ir.nodes import LANES, Program
 from services.tuner.microbench.gpu.nests import (
     GROUPS,
     ZERO,

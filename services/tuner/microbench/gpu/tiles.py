@@ -3,12 +3,14 @@ memory."""
 
 from dataclasses import dataclass
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import LANES, BinaryOp, Element, Scope
 from services.tuner.ir.nodes import (
+    LANES,
     Assign,
     Barrier,
     Binary,
+    BinaryOp,
     Block,
     Buffer,
     Const,
@@ -18,6 +20,7 @@ from services.tuner.ir.nodes import (
     Let,
     Program,
     Register,
+    Scope,
 )
 from services.tuner.microbench.gpu.nests import (
     GROUPS,
@@ -146,7 +149,7 @@ def _tiles() -> tuple[Buffer, ...]:
     """Of a and of b."""
     size = BLOCK * DEPTH
     return tuple(
-        Buffer(name=name, scope=Scope.WORKGROUP, element=Element.F32, size=size)
+        Buffer(name=name, scope=Scope.WORKGROUP, dtype=DType.F32, size=size)
         for name in ("tile_a", "tile_b")
     )
 
@@ -154,7 +157,7 @@ def _tiles() -> tuple[Buffer, ...]:
 def _split(over: str, rest: str, by: int, body: Block) -> Let:
     """`over` and `rest` are the thread's number divided by `by`, and what is left."""
     number = IndexValue(index=Affine.variable(THREAD))
-    divisor = Const(value=by, element=Element.I32)
+    divisor = Const(value=by, dtype=DType.I32)
     high = THREADS // by - 1
     for var, op, last in ((rest, BinaryOp.FLOOR_MOD, by - 1), (over, BinaryOp.FLOOR_DIV, high)):
         quotient = Binary(op=op, left=number, right=divisor)

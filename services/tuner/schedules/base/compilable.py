@@ -1,11 +1,11 @@
 """Which kernels a driver compiles in two seconds, told before they are lowered.
 
-Of loops with too many decisions in a row there are none: `passes/predicate.py` sees to that.
+Of loops with too many decisions in a row there are none: `passes/if_conversion.py` sees to that.
 """
 
 from kernelzoo.domain.gpu import Driver
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.conv.implicit_gemm import product_extents, window_of
 from services.tuner.schedules.conv.webgpu_config import PixelsConfig
 from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig

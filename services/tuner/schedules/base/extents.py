@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Self
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind, Family
-from kernelzoo.domain.workload import DType, Workload
+from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import UnsupportedProgram
 
 Shape = tuple[int, ...]

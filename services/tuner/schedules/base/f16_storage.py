@@ -4,7 +4,8 @@ from dataclasses import replace
 from enum import StrEnum
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.workload import DType, Workload
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.workload import Workload
 
 SETTING = "halves"
 SHADER_F16 = "shader-f16"

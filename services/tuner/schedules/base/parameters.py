@@ -1,14 +1,14 @@
 """The buffers of a workload's tensors, flat, in their order."""
 
-from kernelzoo.domain.workload import DType, Workload
-from services.tuner.ir.kinds import Element, Scope
-from services.tuner.ir.nodes import Buffer
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.nodes import Buffer, Scope
 
-ELEMENTS = {
-    DType.F32: Element.F32,
-    DType.F16: Element.F16,
-    DType.I32: Element.I32,
-    DType.I8: Element.I8,
+DTYPES = {
+    DType.F32: DType.F32,
+    DType.F16: DType.F16,
+    DType.I32: DType.I32,
+    DType.I8: DType.I8,
 }
 
 
@@ -17,7 +17,7 @@ def parameters_of(workload: Workload) -> tuple[Buffer, ...]:
         Buffer(
             name=each.name,
             scope=Scope.PARAMETER,
-            element=ELEMENTS[each.dtype],
+            dtype=DTYPES[each.dtype],
             size=each.elements,
         )
         for each in workload.tensors

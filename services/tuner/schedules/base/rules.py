@@ -3,7 +3,7 @@
 Shares are of the register-only limit of one Zen 4 core (65 to 73 GFLOP/s), in Chromium 156.
 """
 
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 
 VECTOR_REGISTERS = 15
 """V8 gives out xmm0 to xmm14 on x86; a tile beyond them runs at half speed."""

@@ -5,7 +5,7 @@ from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
 from services.tuner.schedules.base.settings import Settings, candidate_of
 from services.tuner.schedules.matmul.config import (

@@ -10,8 +10,7 @@ from kernelzoo.domain.operators import Family
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import Frame
-from services.tuner.ir.kinds import LANES
-from services.tuner.ir.nodes import Bound
+from services.tuner.ir.nodes import LANES, Bound
 from services.tuner.schedules.base.extents import Extents, is_pointwise
 
 

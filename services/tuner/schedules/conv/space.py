@@ -4,7 +4,7 @@ block, input channels unrolled."""
 from itertools import product
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.rules import (
     ALIASING_BYTES,
     ALIASING_ROWS,

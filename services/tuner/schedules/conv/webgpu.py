@@ -3,6 +3,7 @@ pixels, and reads each pixel of the image under them once for each row of the wi
 
 from math import prod
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
@@ -15,15 +16,18 @@ from services.tuner.ir.build import (
     unrolled,
     vector,
 )
-from services.tuner.ir.kinds import LANES, BinaryOp, Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
+    LANES,
     Allocate,
+    BinaryOp,
     Block,
     Bound,
     Buffer,
     Expression,
     Load,
+    LoopKind,
     Program,
+    Scope,
     Statement,
     Store,
 )
@@ -58,8 +62,8 @@ class _Nest:
         self._share = 1 / (e["r"] * e["q"]) if workload.operator.name == "avg_pool2d" else 1
         self._width = LANES if config.whole_vectors else 1
         size = config.tile_x * self._width
-        self.sums = Buffer(name="sums", scope=Scope.LOCAL, element=Element.F32, size=size)
-        self.pixel = Buffer(name="pixel", scope=Scope.LOCAL, element=Element.F32, size=self._width)
+        self.sums = Buffer(name="sums", scope=Scope.LOCAL, dtype=DType.F32, size=size)
+        self.pixel = Buffer(name="pixel", scope=Scope.LOCAL, dtype=DType.F32, size=self._width)
         self._places(config)
 
     def _places(self, config: PixelsConfig) -> None:

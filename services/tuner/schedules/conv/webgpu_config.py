@@ -7,7 +7,7 @@ from typing import Self
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.limits import required
 from services.tuner.schedules.base.settings import Settings, gpu_candidate
 from services.tuner.schedules.elementwise.webgpu_config import THREADS

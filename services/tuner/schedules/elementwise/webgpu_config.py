@@ -10,7 +10,7 @@ from typing import Self
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.passes.threads import Stride
+from services.tuner.passes.thread_binding import Stride
 from services.tuner.schedules.base.limits import required
 from services.tuner.schedules.base.settings import Settings, gpu_candidate
 

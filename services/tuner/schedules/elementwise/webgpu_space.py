@@ -6,8 +6,8 @@ from itertools import product
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.operators import Family
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.kinds import LANES
-from services.tuner.passes.threads import Stride
+from services.tuner.ir.nodes import LANES
+from services.tuner.passes.thread_binding import Stride
 from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
 from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
 from services.tuner.schedules.matmul.webgpu_space import FEW_LANES

@@ -8,12 +8,23 @@ from dataclasses import asdict, dataclass
 from typing import Self
 
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import Frame, loop, under, unrolled
-from services.tuner.ir.kinds import Element, LoopKind, Scope
-from services.tuner.ir.nodes import Allocate, Barrier, Block, Bound, Buffer, Load, Program, Store
+from services.tuner.ir.nodes import (
+    Allocate,
+    Barrier,
+    Block,
+    Bound,
+    Buffer,
+    Load,
+    LoopKind,
+    Program,
+    Scope,
+    Store,
+)
 from services.tuner.schedules.base.limits import required
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.settings import Settings, gpu_candidate
@@ -54,7 +65,7 @@ class SquareConfig:
         return self.side * (self.side + 1)
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
-        shared_bytes = Element.F32.size_bytes * self.elements
+        shared_bytes = DType.F32.size_bytes * self.elements
         return required(workload, threads=self.threads, workgroup_bytes=shared_bytes)
 
     def candidate(self, workload: Workload) -> Candidate:
@@ -76,7 +87,7 @@ def square_programs(workload: Workload, config: SquareConfig) -> tuple[Program, 
     """From a[m, n] to c[n, m], in one dispatch."""
     a, c = parameters_of(workload)
     m, n, side = workload.extent["m"], workload.extent["n"], config.side
-    shared = Buffer(name="square", scope=Scope.WORKGROUP, element=Element.F32, size=config.elements)
+    shared = Buffer(name="square", scope=Scope.WORKGROUP, dtype=DType.F32, size=config.elements)
     down, across = -(-m // side), -(-n // side)
     frame = Frame()
     group = frame.variable("group", down * across)

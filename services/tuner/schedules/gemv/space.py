@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents, round_up
 from services.tuner.schedules.base.rules import (
     BASE_RANK,

@@ -8,7 +8,7 @@ another GPU by its totals alone.
 from math import ceil, prod
 
 from kernelzoo.domain.gpu import GpuModel
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.matmul.usage import registers_of, usage_of
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.rules import (
     A_BLOCK_BYTES,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kernelzoo.domain.gpu import GpuModel
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
 
 OTHER_REGISTERS = 32

@@ -12,8 +12,8 @@ Indices keep their axes (no FlattenBuffer), since flattening needs the true stri
 
 from functools import lru_cache
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
-from kernelzoo.domain.workload import DType
 from services.tuner.ir.nodes import Program
 from services.tuner.operators.definitions import DTYPES, contracted, finished
 from services.tuner.schedules.base.extents import Extents, panel_shape

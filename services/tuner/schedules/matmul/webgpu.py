@@ -39,6 +39,7 @@ from functools import reduce
 
 from msgspec import structs
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
@@ -53,20 +54,23 @@ from services.tuner.ir.build import (
     unrolled,
     vector,
 )
-from services.tuner.ir.kinds import LANES, BinaryOp, Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
+    LANES,
     Allocate,
     Barrier,
+    BinaryOp,
     Block,
     Bound,
     Buffer,
     Expression,
     Load,
+    LoopKind,
     Program,
+    Scope,
     Statement,
     Store,
 )
-from services.tuner.passes.threads import Threads, threaded
+from services.tuner.passes.thread_binding import ThreadBinding, bind_threads
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.conv.implicit_gemm import Window, product_extents, window_of
@@ -156,11 +160,11 @@ class _Inner:
 
 
 def _local(name: str, size: int) -> Buffer:
-    return Buffer(name=name, scope=Scope.LOCAL, element=Element.F32, size=size)
+    return Buffer(name=name, scope=Scope.LOCAL, dtype=DType.F32, size=size)
 
 
 def _shared(name: str, size: int) -> Buffer:
-    return Buffer(name=name, scope=Scope.WORKGROUP, element=Element.F32, size=size)
+    return Buffer(name=name, scope=Scope.WORKGROUP, dtype=DType.F32, size=size)
 
 
 def _affine(constant: int = 0, **coefficients: int) -> Affine:
@@ -791,7 +795,7 @@ def _shared_sums(config: TilesConfig) -> tuple[Buffer, ...]:
     """Workgroup memory of the sums of other threads, and before that of blocks of a and b."""
     if config.depth == 1:
         return ()
-    return (_shared("layers", config.workgroup_bytes // Element.F32.size_bytes),)
+    return (_shared("layers", config.workgroup_bytes // DType.F32.size_bytes),)
 
 
 def _sliced_k(kernel: _Kernel, stores: Block) -> Block:
@@ -884,8 +888,8 @@ def _partial_sums(extents: Extents, config: TilesConfig) -> tuple[Buffer, ...]:
     """partial[split_k, batch, m, n] in scratch memory."""
     if config.split_k == 1:
         return ()
-    size = config.scratch_bytes(extents) // Element.F32.size_bytes
-    return (Buffer(name="partial", scope=Scope.GLOBAL, element=Element.F32, size=size),)
+    size = config.scratch_bytes(extents) // DType.F32.size_bytes
+    return (Buffer(name="partial", scope=Scope.GLOBAL, dtype=DType.F32, size=size),)
 
 
 def _split_k(product: Product, config: TilesConfig, partial: Buffer) -> Program:
@@ -906,4 +910,4 @@ def _split_k(product: Product, config: TilesConfig, partial: Buffer) -> Program:
     whole = Program(
         parameters=(*product.parameters, partial), body=loop("whole", 1, LoopKind.RANGE, block)
     )
-    return threaded(whole, Threads(count=SPLIT_K_THREADS, vectors=1, wide=True))
+    return bind_threads(whole, ThreadBinding(count=SPLIT_K_THREADS, vectors=1, wide=True))

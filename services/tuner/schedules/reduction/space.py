@@ -3,7 +3,7 @@
 from itertools import product
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.rules import ROW_BLOCKS, ROW_VECTORS, SLICES_WANTED
 from services.tuner.schedules.reduction.config import RowsConfig
 

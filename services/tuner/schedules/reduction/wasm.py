@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.kinds import LANES
-from services.tuner.ir.nodes import Program
+from services.tuner.ir.nodes import LANES, Program
 from services.tuner.operators.definitions import VARIANCE_FLOOR
 from services.tuner.schedules.base.extents import round_up
 from services.tuner.schedules.reduction.config import RowsConfig

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
@@ -16,15 +17,17 @@ from services.tuner.ir.build import (
     unrolled,
     vector,
 )
-from services.tuner.ir.kinds import LANES, Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
+    LANES,
     Allocate,
     Block,
     Bound,
     Buffer,
     Expression,
     Load,
+    LoopKind,
     Program,
+    Scope,
     Statement,
     Store,
 )
@@ -102,7 +105,7 @@ class _Nest:
         return Load(buffer=own, index=ZERO), (start, *each, *whole.block, store)
 
     def _buffer(self, name: str, size: int) -> Buffer:
-        made = Buffer(name=name, scope=Scope.LOCAL, element=Element.F32, size=size)
+        made = Buffer(name=name, scope=Scope.LOCAL, dtype=DType.F32, size=size)
         self.local.append(made)
         return made
 

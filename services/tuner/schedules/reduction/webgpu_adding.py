@@ -2,17 +2,19 @@
 
 from dataclasses import dataclass
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import ZERO, binary, under
-from services.tuner.ir.kinds import BinaryOp, Element, Scope
 from services.tuner.ir.nodes import (
     Barrier,
+    BinaryOp,
     Block,
     Bound,
     Buffer,
     Expression,
     IndexValue,
     Load,
+    Scope,
     Statement,
     Store,
     SubgroupReduce,
@@ -45,13 +47,13 @@ def added(
 
 
 def _shared(name: str, size: int) -> Buffer:
-    return Buffer(name=name, scope=Scope.WORKGROUP, element=Element.F32, size=size)
+    return Buffer(name=name, scope=Scope.WORKGROUP, dtype=DType.F32, size=size)
 
 
 def _by_subgroups(
     config: TeamConfig, op: BinaryOp, value: Expression, name: str, thread: Affine
 ) -> Added:
-    whole = Buffer(name=f"whole{name}", scope=Scope.LOCAL, element=Element.F32, size=1)
+    whole = Buffer(name=f"whole{name}", scope=Scope.LOCAL, dtype=DType.F32, size=1)
     shared = _shared(f"team{name}", config.threads)
     reduced = SubgroupReduce(
         op=op, value=value, thread=IndexValue(index=thread), threads=config.team, shared=shared

@@ -6,7 +6,7 @@ from typing import Self
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.kinds import LANES
+from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.limits import MAX_THREADS, required
 from services.tuner.schedules.base.settings import Settings, gpu_candidate
 

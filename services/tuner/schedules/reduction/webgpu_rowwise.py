@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from services.tuner.ir.build import binary, number
-from services.tuner.ir.kinds import BinaryOp, MathFunction
-from services.tuner.ir.nodes import Call, Expression
+from services.tuner.ir.nodes import BinaryOp, Call, Expression, MathFunction
 from services.tuner.operators.definitions import LOWEST, VARIANCE_FLOOR
 
 Value = Expression

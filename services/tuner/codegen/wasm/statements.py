@@ -1,16 +1,17 @@
 """From an expanded program to the function `main` of ABI 1 (see `kernelzoo.domain.artifact`)."""
 
-from dataclasses import dataclass
-
-from services.tuner.codegen.wasm.addresses import Addresses
-from services.tuner.codegen.wasm.assembler import Function
-from services.tuner.codegen.wasm.frame import Frame
-from services.tuner.codegen.wasm.instructions import branch, i32_const, memory, plain, structured
-from services.tuner.codegen.wasm.layout import scratch_layout
-from services.tuner.codegen.wasm.opcodes import ValueType
-from services.tuner.codegen.wasm.values import ELEMENT_ALIGNMENT, WIDE, Values, lane_type
-from services.tuner.ir.kinds import Element, LoopKind
-from services.tuner.ir.lanes import lanes_of
+from kernelzoo.domain.dtype import DType
+from services.tuner.codegen.wasm.expressions import ELEMENT_ALIGNMENT, WIDE, Expressions, lane_type
+from services.tuner.codegen.wasm.function import FunctionBuilder
+from services.tuner.codegen.wasm.instructions import (
+    ValueType,
+    branch,
+    i32_const,
+    memory,
+    plain,
+    structured,
+)
+from services.tuner.codegen.wasm.memory import Addresses
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -19,49 +20,32 @@ from services.tuner.ir.nodes import (
     If,
     Let,
     Loop,
-    Program,
+    LoopKind,
     Statement,
     Store,
+    lanes_of,
+    unsupported,
 )
-from services.tuner.ir.unsupported import unsupported
-from services.tuner.passes.switches import PassSwitches
+from services.tuner.passes.pipeline import PassSwitches
 
 _STORES = {
-    (Element.F32, False): ("f32.store", ELEMENT_ALIGNMENT),
-    (Element.F32, True): ("v128.store", ELEMENT_ALIGNMENT),
-    (Element.I32, False): ("i32.store", ELEMENT_ALIGNMENT),
-    (Element.I32, True): ("v128.store", ELEMENT_ALIGNMENT),
-    (Element.I8, False): ("i32.store8", 0),
+    (DType.F32, False): ("f32.store", ELEMENT_ALIGNMENT),
+    (DType.F32, True): ("v128.store", ELEMENT_ALIGNMENT),
+    (DType.I32, False): ("i32.store", ELEMENT_ALIGNMENT),
+    (DType.I32, True): ("v128.store", ELEMENT_ALIGNMENT),
+    (DType.I8, False): ("i32.store8", 0),
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lowered:
-    function: Function
-    scratch_bytes: int
-
-
-def lower(program: Program, switches: PassSwitches) -> Lowered:
-    """Raises UnsupportedProgram for a node that WebAssembly kernels do not have."""
-    layout = scratch_layout(program)
-    scratch = ("scratch",) if layout.size_bytes else ()
-    parameters = tuple(buffer.name for buffer in program.parameters)
-    frame = Frame((*parameters, *scratch, "lo", "hi"))
-    bases = {name: (index, 0) for index, name in enumerate(parameters)}
-    bases |= {name: (len(parameters), start) for name, start in layout.offsets}
-    addresses = Addresses(frame, bases, switches)
-    writer = _Statements(frame, addresses, switches)
-    writer.range_loop(program.body)
-    return Lowered(function=frame.function(), scratch_bytes=layout.size_bytes)
-
-
-class _Statements:
+class Statements:
     """Writes statements into a frame."""
 
-    def __init__(self, frame: Frame, addresses: Addresses, switches: PassSwitches) -> None:
+    def __init__(
+        self, frame: FunctionBuilder, addresses: Addresses, switches: PassSwitches
+    ) -> None:
         self._frame = frame
         self._addresses = addresses
-        self._values = Values(frame, addresses, switches)
+        self._values = Expressions(frame, addresses, switches)
 
     def range_loop(self, loop: Loop) -> None:
         """Runs from lo to hi, not at all where they are equal; lo itself counts."""
@@ -92,12 +76,12 @@ class _Statements:
         match statement:
             case Assign(register=register, value=value):
                 self._values.push(value)
-                kind = lane_type(register.lanes, register.element)
+                kind = lane_type(register.lanes, register.dtype)
                 self._frame.set(self._frame.named(register.name, kind))
             case Store(buffer=buffer, index=index, value=value):
-                made = _STORES.get((buffer.element, lanes_of(value) == WIDE))
+                made = _STORES.get((buffer.dtype, lanes_of(value) == WIDE))
                 if made is None:
-                    raise unsupported(statement, f"the wasm printer for {buffer.element} elements")
+                    raise unsupported(statement, f"the wasm printer for {buffer.dtype} elements")
                 offset = self._addresses.push(buffer, index)
                 self._values.push(value)
                 self._frame.emit(memory(*made, offset))

@@ -2,16 +2,19 @@
 
 A vector loop runs lane by lane where four lanes at once would be wrong: where a guard cuts through
 them, or where memory is not consecutive.
-"""
+
+
+Loops that a schedule vectorises, one lane at a time: to see what vectors are worth."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.kinds import LANES, Element, LoopKind, Scope
 from services.tuner.ir.nodes import (
+    LANES,
     Allocate,
     Assign,
     Barrier,
@@ -27,13 +30,15 @@ from services.tuner.ir.nodes import (
     Let,
     Load,
     Loop,
+    LoopKind,
     MultiplyAdd,
     Program,
+    Scope,
     Statement,
     Store,
+    unsupported,
 )
 from services.tuner.ir.rewrite import leaves, with_operands
-from services.tuner.ir.unsupported import unsupported
 
 MAX_STORES = 20_000
 """Stores that unrolling may leave: the largest kernels of the lite spaces have about a thousand."""
@@ -44,7 +49,7 @@ Constants = Mapping[str, int]
 Ranges = Mapping[str, Range]
 
 
-def expand(program: Program, *, gathers: bool = False) -> Program:
+def unroll(program: Program, *, gathers: bool = False) -> Program:
     """`gathers` lets four lanes come from places of a local buffer that are not consecutive."""
     loop = program.body
     body = _Expansion(gathers=gathers).block(loop.body, {}, {loop.var: (0, loop.extent - 1)})
@@ -251,14 +256,13 @@ def _contiguous(loop: Loop, *, gathers: bool) -> tuple[Store, ...]:
     """The loop's stores if four lanes can do them at once, else nothing."""
     stores = tuple(_stores(loop.body))
     if any(
-        store.index.coefficient(loop.var) != 1 or store.buffer.element is Element.I8
-        for store in stores
+        store.index.coefficient(loop.var) != 1 or store.buffer.dtype is DType.I8 for store in stores
     ):
         return ()
     for store in stores:
         for leaf in leaves(store.value):
             match leaf:
-                case Load(buffer=Buffer(element=Element.I64)):
+                case Load(buffer=Buffer(dtype=DType.I64)):
                     return ()
                 case Load(index=index) if index.coefficient(loop.var) in (0, 1):
                     continue
@@ -290,3 +294,24 @@ def _stores(block: Block) -> Iterator[Store]:
                 yield from _stores((*body, *otherwise))
             case Assign() | Loop() | Let() | Allocate() | Barrier():
                 continue
+
+
+def scalarise(program: Program) -> Program:
+    """Vector loops become unrolled ones."""
+    return replace(program, body=replace(program.body, body=_block(program.body.body)))
+
+
+def _block(block: Block) -> Block:
+    return tuple(_statement(statement) for statement in block)
+
+
+def _statement(statement: Statement) -> Statement:
+    match statement:
+        case Loop(kind=kind, body=body):
+            plain = LoopKind.UNROLLED if kind is LoopKind.VECTOR else kind
+            return replace(statement, kind=plain, body=_block(body))
+        case Let(body=body) | Allocate(body=body):
+            return replace(statement, body=_block(body))
+        case If(body=body, otherwise=otherwise):
+            return replace(statement, body=_block(body), otherwise=_block(otherwise))
+    return statement

@@ -2,12 +2,11 @@
 
 from msgspec.structs import replace
 
-from services.tuner.ir.kinds import BinaryOp
-from services.tuner.ir.nodes import Binary, Expression, MultiplyAdd, Program
+from services.tuner.ir.nodes import Binary, BinaryOp, Expression, MultiplyAdd, Program
 from services.tuner.ir.rewrite import map_values, with_operands
 
 
-def contract(program: Program) -> Program:
+def contract_fma(program: Program) -> Program:
     return replace(
         program, body=replace(program.body, body=map_values(program.body.body, _contracted))
     )

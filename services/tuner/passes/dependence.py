@@ -10,7 +10,7 @@ Access = tuple[Buffer, Affine, bool, Mapping[str, Range]]
 """A buffer, where, whether it is written, and the ranges of the variables there."""
 
 
-def independent(loop: Loop) -> bool:
+def is_parallel(loop: Loop) -> bool:
     """What an iteration writes, no other reads or writes."""
     found = list(_accesses(loop.body, {loop.var: (0, loop.extent - 1)}))
     inside = set(_allocated(loop.body))

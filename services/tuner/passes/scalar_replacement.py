@@ -5,21 +5,23 @@ the same four lanes are written both whole and one by one, each lane gets its ow
 whole is constant, else single lanes are replaced. A local buffer that fits no way stays memory.
 After that, a load that a run of stores repeats is assigned to a register at its first use; whole
 numbers that are used as f32 are converted once.
-"""
 
-from collections.abc import Iterator
+
+Which register holds which element of a local buffer."""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from services.tuner.ir.kinds import Element, Scope
-from services.tuner.ir.lanes import element_of, lanes_of
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
     Block,
     Broadcast,
+    Buffer,
     Cast,
     Const,
     Expression,
@@ -32,16 +34,20 @@ from services.tuner.ir.nodes import (
     Program,
     Read,
     Register,
+    Scope,
     Shuffle,
     Statement,
     Store,
+    dtype_of,
+    lanes_of,
+    unsupported,
 )
-from services.tuner.ir.rewrite import operands, with_operands
-from services.tuner.ir.unsupported import unsupported
-from services.tuner.passes.slots import Slot, Slots, slots_of
+from services.tuner.ir.rewrite import leaves, operands, statements, with_operands
 
 
-def to_registers(program: Program, *, gathers: bool = False, replaces: bool = False) -> Program:
+def promote_to_registers(
+    program: Program, *, gathers: bool = False, replaces: bool = False
+) -> Program:
     """`gathers` lets four lanes be read from registers that each hold one; `replaces` lets single
     lanes of a register be replaced.
     """
@@ -49,7 +55,117 @@ def to_registers(program: Program, *, gathers: bool = False, replaces: bool = Fa
     return replace(program, body=replace(program.body, body=body))
 
 
-LoadKey = tuple[str, int, tuple[tuple[str, int], ...], int, Element | None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One element: a lane of a register."""
+
+    register: Register
+    lane: int
+
+
+Slots = dict[int, Slot]
+"""The slot of each element that is used."""
+
+
+Piece = tuple[int, int]
+"""First element and lanes of one access."""
+
+
+def slots_of(
+    buffers: Sequence[Buffer], body: Block, *, gathers: bool = False, replaces: bool = False
+) -> dict[str, Slots]:
+    """Of those buffers that need not stay memory, by name: where all indices are constant and no
+    pieces overlap.
+
+    With `gathers`, registers of one lane may be read as one of several; `replaces` lets single
+    lanes be stored into a register of four that was stored whole before.
+    """
+    uses = {buffer.name: _Use() for buffer in buffers}
+    for statement in statements(body):
+        if isinstance(statement, _WITH_VALUES):
+            _note(statement, uses)
+    return {
+        buffer.name: slots
+        for buffer in buffers
+        if (slots := _slots(buffer, uses[buffer.name], gathers=gathers, replaces=replaces))
+        is not None
+    }
+
+
+_WITH_VALUES = (Store, Assign, Let)
+
+
+@dataclass(slots=True)
+class _Use:
+    """Pieces of one buffer that are stored, and whether only constants are; and that are loaded."""
+
+    stores: dict[Piece, bool] = field(default_factory=dict)
+    loads: dict[Piece, None] = field(default_factory=dict)
+    varies: bool = False
+
+
+def _note(statement: Store | Assign | Let, uses: dict[str, _Use]) -> None:
+    for leaf in leaves(statement.value):
+        if type(leaf) is not Load:
+            continue
+        use = uses.get(leaf.buffer.name)
+        if use is not None:
+            use.loads[leaf.index.constant, leaf.lanes] = None
+            use.varies |= bool(leaf.index.terms) or isinstance(statement, Let)
+    if isinstance(statement, Store) and statement.buffer.name in uses:
+        use = uses[statement.buffer.name]
+        piece = statement.index.constant, lanes_of(statement.value)
+        constant = isinstance(statement.value, Const)
+        use.stores[piece] = use.stores.get(piece, True) and constant
+        use.varies |= bool(statement.index.terms)
+
+
+def _slots(buffer: Buffer, use: _Use, *, gathers: bool, replaces: bool) -> Slots | None:
+    slots = None if use.varies else _placed(buffer, use.stores, replaces=replaces)
+    if slots is None:
+        return None
+    whole = all(_covered(slots, p) or (gathers and _single(slots, p)) for p in use.loads)
+    return slots if whole else None
+
+
+def _placed(buffer: Buffer, stores: dict[Piece, bool], *, replaces: bool) -> Slots | None:
+    """A slot for each stored element; `stores`, in their order, says whether a piece holds
+    constants alone."""
+    singles = {first for first, lanes in stores if lanes == 1}
+    slots: Slots = {}
+    for (first, lanes), constant in stores.items():
+        if lanes == 1 and first in slots:
+            continue
+        split = lanes > 1 and not singles.isdisjoint(range(first, first + lanes))
+        if split and not constant:
+            if not replaces:
+                return None
+            split = False
+        width = 1 if split else lanes
+        for start in range(first, first + lanes, width):
+            register = Register(name=f"{buffer.name}[{start}]", lanes=width)
+            for lane in range(width):
+                slot = Slot(register=register, lane=lane)
+                if slots.setdefault(start + lane, slot) != slot:
+                    return None
+    return slots
+
+
+def _single(slots: Slots, piece: Piece) -> bool:
+    first, lanes = piece
+    held = [slots.get(element) for element in range(first, first + lanes)]
+    return all(slot is not None and slot.register.lanes == 1 for slot in held)
+
+
+def _covered(slots: Slots, piece: Piece) -> bool:
+    first, lanes = piece
+    slot = slots.get(first)
+    if slot is None:
+        return False
+    return lanes == 1 or (slot.lane == 0 and slot.register.lanes == lanes)
+
+
+LoadKey = tuple[str, int, tuple[tuple[str, int], ...], int, DType | None]
 Known = dict[LoadKey, Read]
 
 
@@ -155,8 +271,8 @@ class _Registers:
 
     def _new_register(self, value: Expression) -> Read:
         self._count += 1
-        lanes, element = lanes_of(value), element_of(value)
-        return Read(register=Register(name=f"r{self._count}", lanes=lanes, element=element))
+        lanes, dtype = lanes_of(value), dtype_of(value)
+        return Read(register=Register(name=f"r{self._count}", lanes=lanes, dtype=dtype))
 
 
 def _key(expression: Expression) -> LoadKey | None:
@@ -169,12 +285,12 @@ def _key(expression: Expression) -> LoadKey | None:
     if type(expression) is Cast and type(expression.value) is Load:
         load = expression.value
         if load.buffer.scope is not Scope.LOCAL:
-            return _key_of(load, load.lanes, expression.element)
+            return _key_of(load, load.lanes, expression.dtype)
     return None
 
 
-def _key_of(load: Load, lanes: int, element: Element | None) -> LoadKey:
-    return load.buffer.name, load.index.constant, load.index.terms, lanes, element
+def _key_of(load: Load, lanes: int, dtype: DType | None) -> LoadKey:
+    return load.buffer.name, load.index.constant, load.index.terms, lanes, dtype
 
 
 def _repeated(run: list[Store], held: Held) -> set[LoadKey]:

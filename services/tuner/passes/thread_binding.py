@@ -1,4 +1,11 @@
-"""The outer loops of a plain nest become workgroups and their threads."""
+"""The outer loops of a plain nest become workgroups and their threads.
+
+A sum in memory becomes one in a local buffer, which is stored once.
+
+What a plain reduction does in its first iteration, to begin with, is done before its loops.
+
+
+A program of several loop nests becomes a program for each, to be run one after another."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,13 +13,16 @@ from math import prod
 
 from msgspec.structs import replace
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import LANES, BinaryOp, Element, LoopKind
 from services.tuner.ir.nodes import (
+    LANES,
     Allocate,
     Binary,
+    BinaryOp,
     Block,
     Bound,
+    Buffer,
     Const,
     Expression,
     If,
@@ -20,13 +30,15 @@ from services.tuner.ir.nodes import (
     Let,
     Load,
     Loop,
+    LoopKind,
     Program,
+    Scope,
     Statement,
     Store,
+    unsupported,
 )
-from services.tuner.ir.rewrite import leaves, substitute
-from services.tuner.passes.independence import independent
-from services.tuner.passes.sums import summed
+from services.tuner.ir.rewrite import leaves, substitute, with_operands
+from services.tuner.passes.dependence import is_parallel
 
 GROUP, THREAD, VECTOR = "group", "thread", "vector"
 
@@ -41,7 +53,7 @@ class Stride(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Threads:
+class ThreadBinding:
     """`count` to a workgroup; each makes four neighbours at once where `wide` and possible, and
     does so `vectors` times, a `stride` apart."""
 
@@ -51,14 +63,14 @@ class Threads:
     stride: Stride = Stride.BLOCK
 
 
-def threaded(program: Program, threads: Threads) -> Program:
+def bind_threads(program: Program, threads: ThreadBinding) -> Program:
     """Each iteration of the outer loops that are independent is for one thread."""
     loops, body = _outer(program.body.body)
     lanes = LANES if threads.wide and loops and _consecutive(loops[-1], body) else 1
     if lanes > 1:
         loops, body = _four(loops, body)
     else:
-        body = summed(body, 1, Affine(constant=0))
+        body = accumulate_locally(body, 1, Affine(constant=0))
     extents = [loop.extent for loop in loops]
     vectors = max(1, min(threads.vectors, prod(extents) // threads.count))
     groups = -(-prod(extents) // (threads.count * vectors))
@@ -72,7 +84,7 @@ def threaded(program: Program, threads: Threads) -> Program:
     return replace(program, body=Loop(var=GROUP, extent=groups, kind=LoopKind.RANGE, body=(inner,)))
 
 
-def _place(threads: Threads, vectors: int, groups: int) -> Affine:
+def _place(threads: ThreadBinding, vectors: int, groups: int) -> Affine:
     """The number of an iteration, from workgroup, vector and thread."""
     count = threads.count
     if vectors == 1:
@@ -88,7 +100,7 @@ def _place(threads: Threads, vectors: int, groups: int) -> Affine:
 def _outer(block: Block) -> tuple[list[Loop], Block]:
     """Independent loops around everything, and what is inside of them."""
     loops: list[Loop] = []
-    while len(block) == 1 and isinstance(block[0], Loop) and independent(block[0]):
+    while len(block) == 1 and isinstance(block[0], Loop) and is_parallel(block[0]):
         loops.append(block[0])
         block = block[0].body
     return loops, block
@@ -141,7 +153,7 @@ def _four(loops: list[Loop], body: Block) -> tuple[list[Loop], Block]:
     *outer, last = loops
     lane = f"{last.var}.lane"
     body = substitute(body, last.var, Affine.of(0, {last.var: LANES, lane: 1}))
-    body = summed(body, LANES, Affine.variable(lane))
+    body = accumulate_locally(body, LANES, Affine.variable(lane))
     return [*outer, replace(last, extent=last.extent // LANES)], _lanes(body, lane)
 
 
@@ -185,6 +197,79 @@ def _placed(loops: list[Loop], place: Affine, body: Block) -> Block:
 
 
 def _let(var: str, op: BinaryOp, value: Expression, by: int, extent: int) -> Let:
-    divisor = Const(value=by, element=Element.I32)
+    divisor = Const(value=by, dtype=DType.I32)
     quotient = Binary(op=op, left=value, right=divisor)
     return Let(var=var, value=quotient, low=0, high=extent - 1, body=())
+
+
+def accumulate_locally(block: Block, lanes: int, lane: Affine) -> Block:
+    """`lane` is which of the `lanes` entries, computed at once, a statement is for."""
+    return tuple(_summed(statement, lanes, lane) for statement in block)
+
+
+def _summed(statement: Statement, lanes: int, lane: Affine) -> Statement:
+    loops: list[Loop] = []
+    inner: Block = (statement,)
+    while len(inner) == 1 and isinstance(inner[0], Loop):
+        loops.append(inner[0])
+        inner = inner[0].body
+    match inner:
+        case (If(body=(Store() as first,), otherwise=()) as start, Store() as step) if (
+            loops
+            and _begins(start, loops)
+            and (first.buffer, first.index) == (step.buffer, step.index)
+            and not any(step.index.coefficient(loop.var) for loop in loops)
+            and all(loop.kind is LoopKind.SERIAL for loop in loops)
+        ):
+            return _local(first, step, loops, lanes, lane)
+    return statement
+
+
+def _begins(start: If, loops: list[Loop]) -> bool:
+    """The condition is that every loop is in its first iteration."""
+    bounds = {(bound.index.terms, bound.index.constant, bound.limit) for bound in start.bounds}
+    return bounds == {(((loop.var, sign),), 0, 1) for loop in loops for sign in (1, -1)}
+
+
+def _local(first: Store, step: Store, loops: list[Loop], lanes: int, lane: Affine) -> Statement:
+    target = first.buffer
+    dtype = target.dtype.compute_dtype
+    total = Buffer(name=f"{target.name}.total", scope=Scope.LOCAL, dtype=dtype, size=lanes)
+    here = Load(buffer=total, index=lane)
+
+    def inside(value: Expression) -> Expression:
+        match value:
+            case Load(buffer=buffer) if buffer == target:
+                return here
+        return with_operands(value, inside)
+
+    nest: Block = (Store(buffer=total, index=lane, value=inside(step.value)),)
+    for loop in reversed(loops):
+        nest = (replace(loop, body=nest),)
+    begin = Store(buffer=total, index=lane, value=first.value)
+    end = Store(buffer=target, index=first.index, value=here)
+    return Allocate(buffer=total, body=(begin, *nest, end))
+
+
+def split_nests(program: Program) -> tuple[Program, ...]:
+    """Each has the buffers between the nests among its parameters."""
+    shared: list[Buffer] = []
+    nests = _nests(program.body.body, shared)
+    parameters = (*program.parameters, *shared)
+    return tuple(
+        Program(parameters=parameters, body=replace(program.body, body=(nest,))) for nest in nests
+    )
+
+
+def _nests(block: Block, shared: list[Buffer]) -> list[Statement]:
+    found: list[Statement] = []
+    for statement in block:
+        match statement:
+            case Allocate(buffer=buffer, body=body) if buffer.scope is Scope.GLOBAL:
+                shared.append(buffer)
+                found += _nests(body, shared)
+            case Allocate():
+                raise unsupported(statement, "the split into stages")
+            case _:
+                found.append(statement)
+    return found

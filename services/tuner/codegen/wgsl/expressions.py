@@ -1,36 +1,48 @@
 """Expressions of the loop IR as WGSL.
 
 A comparison is a bool where it decides, and the number that the loop IR has for it elsewhere.
+
+
+Functions that reduce a value over neighbouring threads by operations of their subgroups.
+
+A subgroup has any power of two of threads, which only runs tell: exchanges inside of it reduce as
+many threads as it has, or as are wanted, and workgroup memory adds up what several leave. This
+takes threads of a subgroup to be neighbours in the workgroup, as all known implementations have
+them in workgroups of one dimension.
 """
 
 from collections.abc import Callable
 from math import isfinite
 from struct import pack
 
-from services.tuner.codegen.wgsl.indices import Indices
-from services.tuner.codegen.wgsl.memory import Memory, type_text
-from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, MathFunction
-from services.tuner.ir.lanes import element_of, lanes_of
+from kernelzoo.domain.dtype import DType
+from services.tuner.codegen.wgsl.memory import Indices, Memory, type_text
+from services.tuner.codegen.wgsl.writer import Names, Writer
 from services.tuner.ir.nodes import (
     Binary,
+    BinaryOp,
     Bitcast,
     Broadcast,
     Call,
     Cast,
     Compare,
+    CompareOp,
     Const,
     Expression,
     ExtractLane,
     IndexValue,
     Lanes,
     Load,
+    MathFunction,
     MultiplyAdd,
     Read,
     Register,
     Select,
     SubgroupReduce,
+    dtype_of,
+    lanes_of,
+    unsupported,
 )
-from services.tuner.ir.unsupported import unsupported
 
 LANE = "xyzw"
 BITS = "runtime_bits"
@@ -59,7 +71,7 @@ _CALLS = {
 _SMALLEST = -(1 << 31)
 
 
-class Values:
+class Expressions:
     """Text of values; where memory lies is `memory`'s, which register is what `registers`'."""
 
     def __init__(self, indices: Indices, memory: Memory) -> None:
@@ -108,7 +120,7 @@ class Values:
         return f"fma({self.text(node.left)}, {self.text(node.right)}, {self.text(node.addend)})"
 
     def _broadcast(self, node: Broadcast) -> str:
-        return f"{type_text(element_of(node.value), node.lanes)}({self.text(node.value)})"
+        return f"{type_text(dtype_of(node.value), node.lanes)}({self.text(node.value)})"
 
     def _extract(self, node: ExtractLane) -> str:
         return f"{self.text(node.value)}.{LANE[node.lane]}"
@@ -118,14 +130,14 @@ class Values:
 
     def _lanes(self, node: Lanes) -> str:
         parts = ", ".join([self.text(part) for part in node.values])
-        return f"{type_text(element_of(node), len(node.values))}({parts})"
+        return f"{type_text(dtype_of(node), len(node.values))}({parts})"
 
     def _const(self, node: Const) -> str:
         text = self._number(node)
-        return text if node.lanes == 1 else f"{type_text(node.element, node.lanes)}({text})"
+        return text if node.lanes == 1 else f"{type_text(node.dtype, node.lanes)}({text})"
 
     def _number(self, node: Const) -> str:
-        if node.element is Element.I32:
+        if node.dtype is DType.I32:
             whole = int(node.value)
             return f"i32({whole})" if whole == _SMALLEST else f"{whole}i"
         if isfinite(node.value):
@@ -147,7 +159,7 @@ class Values:
         if op in (BinaryOp.MIN, BinaryOp.MAX):
             return f"{op}({left}, {right})"
         match node.right:
-            case Const(value=divisor, element=Element.I32, lanes=1) if divisor > 0:
+            case Const(value=divisor, dtype=DType.I32, lanes=1) if divisor > 0:
                 rest = f"({left} % {right})"
                 negative = f"({rest} >> 31u)"
                 if op is BinaryOp.FLOOR_DIV:
@@ -167,14 +179,14 @@ class Values:
                 return f"({self.text(left)} {_COMPARE[op]} {self.text(right)})"
             case Binary(op=BinaryOp.AND | BinaryOp.OR as op, left=left, right=right):
                 return f"({self.condition(left)} {_INFIX[op]} {self.condition(right)})"
-        zero = Const(value=0, element=Element.I32, lanes=lanes_of(node))
+        zero = Const(value=0, dtype=DType.I32, lanes=lanes_of(node))
         return f"({self.text(node)} != {self.text(zero)})"
 
     def _mask(self, node: Compare) -> str:
         """1 of a single lane, all bits of one of four."""
         lanes = lanes_of(node)
         no, yes = (
-            self.text(Const(value=value, element=Element.I32, lanes=lanes))
+            self.text(Const(value=value, dtype=DType.I32, lanes=lanes))
             for value in (0, 1 if lanes == 1 else -1)
         )
         return f"select({no}, {yes}, {self.condition(node)})"
@@ -184,14 +196,14 @@ class Values:
         return f"select({otherwise}, {then}, {self.condition(node.condition)})"
 
     def _cast(self, node: Cast) -> str:
-        if element_of(node.value) is node.element:
+        if dtype_of(node.value) is node.dtype:
             return self.text(node.value)
-        if node.element not in (Element.F32, Element.I32):
-            raise unsupported(node, f"the WGSL printer to {node.element}")
-        return f"{type_text(node.element, lanes_of(node.value))}({self.text(node.value)})"
+        if node.dtype not in (DType.F32, DType.I32):
+            raise unsupported(node, f"the WGSL printer to {node.dtype}")
+        return f"{type_text(node.dtype, lanes_of(node.value))}({self.text(node.value)})"
 
     def _bitcast(self, node: Bitcast) -> str:
-        return f"bitcast<{type_text(node.element, lanes_of(node.value))}>({self.text(node.value)})"
+        return f"bitcast<{type_text(node.dtype, lanes_of(node.value))}>({self.text(node.value)})"
 
     def _call(self, node: Call) -> str:
         if node.function not in _CALLS:
@@ -213,3 +225,35 @@ def _of_register(value: Expression) -> bool:
     while isinstance(value, Broadcast | ExtractLane):
         value = value.value
     return isinstance(value, Read)
+
+
+ENABLE = "enable subgroups;\n"
+_COMBINED = {
+    BinaryOp.ADD: "{} + {}",
+    BinaryOp.MUL: "{} * {}",
+    BinaryOp.MIN: "min({}, {})",
+    BinaryOp.MAX: "max({}, {})",
+}
+
+
+def reducing_function(
+    writer: Writer, values: Expressions, names: Names, reduced: SubgroupReduce
+) -> None:
+    """The function `reducer` of a reduction; it has a barrier."""
+    shared, count = names.of("buffer", reduced.shared.name), f"{reduced.threads}u"
+
+    def with_part(other: str) -> str:
+        return f"part = {_COMBINED[reduced.op].format('part', other)};"
+
+    with writer.block(f"fn {values.reducer(reduced)}(value: f32, thread: u32, lanes: u32) -> f32"):
+        writer.line("var part = value;")
+        writer.line(f"let span = min(lanes, {count});")
+        with writer.block("for (var step = 1u; step < span; step <<= 1u)"):
+            writer.line(with_part("subgroupShuffleXor(part, step)"))
+        writer.line(f"{shared}[thread] = part;")
+        writer.line("workgroupBarrier();")
+        writer.line(f"let start = thread - thread % {count};")
+        writer.line(f"part = {shared}[start];")
+        with writer.block(f"for (var next = span; next < {count}; next += span)"):
+            writer.line(with_part(f"{shared}[start + next]"))
+        writer.line("return part;")

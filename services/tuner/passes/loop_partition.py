@@ -11,14 +11,23 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.kinds import LoopKind
-from services.tuner.ir.nodes import Allocate, Block, Bound, If, Let, Loop, Program, Statement
+from services.tuner.ir.nodes import (
+    Allocate,
+    Block,
+    Bound,
+    If,
+    Let,
+    Loop,
+    LoopKind,
+    Program,
+    Statement,
+)
 from services.tuner.ir.rewrite import inner_blocks, substitute
 
 Ranges = Mapping[str, Range]
 
 
-def partition(program: Program) -> Program:
+def partition_loops(program: Program) -> Program:
     loop = program.body
     return replace(program, body=replace(loop, body=_range(loop, 0, loop.extent)))
 

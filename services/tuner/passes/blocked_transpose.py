@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.kinds import LoopKind
 from services.tuner.ir.nodes import (
     Block,
     Bound,
@@ -19,6 +18,7 @@ from services.tuner.ir.nodes import (
     If,
     Load,
     Loop,
+    LoopKind,
     Program,
     Shuffle,
     Store,
@@ -46,7 +46,7 @@ class _Transposition:
         return Store(buffer=self.target, index=i.times(self.target_row).plus(j), value=value)
 
 
-def in_squares(program: Program, width: int) -> Program:
+def transpose_in_blocks(program: Program, width: int) -> Program:
     """`width` columns of the source, a multiple of four, to an iteration of the outermost loop.
 
     Programs that are no transposition stay as they are, as do small ones.

@@ -6,12 +6,21 @@ code: `partition` leaves it where it is.
 
 from msgspec.structs import replace
 
-from services.tuner.ir.kinds import LoopKind
-from services.tuner.ir.nodes import Allocate, Block, Bound, If, Let, Loop, Program, Statement
+from services.tuner.ir.nodes import (
+    Allocate,
+    Block,
+    Bound,
+    If,
+    Let,
+    Loop,
+    LoopKind,
+    Program,
+    Statement,
+)
 from services.tuner.ir.rewrite import statements
 
 
-def unswitch(program: Program) -> Program:
+def unswitch_loops(program: Program) -> Program:
     body = program.body.body
     if not any(isinstance(statement, If) for statement in statements(body)):
         return program

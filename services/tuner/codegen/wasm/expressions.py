@@ -1,9 +1,11 @@
 """Expressions of the loop IR to wasm instructions. Each leaves one value on the stack."""
 
-from services.tuner.codegen.wasm.addresses import Addresses
-from services.tuner.codegen.wasm.frame import Frame
+from kernelzoo.domain.dtype import DType
+from services.tuner.codegen.wasm.function import FunctionBuilder
 from services.tuner.codegen.wasm.instructions import (
+    OPCODES,
     Instruction,
+    ValueType,
     extract_lane,
     f32_const,
     i32_const,
@@ -13,38 +15,41 @@ from services.tuner.codegen.wasm.instructions import (
     shuffle,
     vector_const,
 )
-from services.tuner.codegen.wasm.opcodes import OPCODES, ValueType
-from services.tuner.ir.kinds import BinaryOp, CompareOp, Element, MathFunction
-from services.tuner.ir.lanes import element_of, lanes_of
+from services.tuner.codegen.wasm.memory import Addresses
 from services.tuner.ir.nodes import (
     Binary,
+    BinaryOp,
     Bitcast,
     Broadcast,
     Call,
     Cast,
     Compare,
+    CompareOp,
     Const,
     Expression,
     ExtractLane,
     IndexValue,
     Load,
+    MathFunction,
     MultiplyAdd,
     Read,
     Select,
     Shuffle,
+    dtype_of,
+    lanes_of,
+    unsupported,
 )
-from services.tuner.ir.unsupported import unsupported
-from services.tuner.passes.switches import PassSwitches
+from services.tuner.passes.pipeline import PassSwitches
 
 WIDE = 4
 ELEMENT_ALIGNMENT = 2
 """Exponent of 4 bytes: rows of odd length put vectors at any multiple of an element."""
 
-Kind = tuple[Element, bool]
+Kind = tuple[DType, bool]
 """The element of a value and whether it has four lanes."""
 
-_F32, _F32X4 = (Element.F32, False), (Element.F32, True)
-_I32, _I32X4 = (Element.I32, False), (Element.I32, True)
+_F32, _F32X4 = (DType.F32, False), (DType.F32, True)
+_I32, _I32X4 = (DType.I32, False), (DType.I32, True)
 _PREFIX: dict[Kind, str] = {_F32: "f32", _F32X4: "f32x4", _I32: "i32", _I32X4: "i32x4"}
 _BITS = {BinaryOp.AND: "and", BinaryOp.OR: "or"}
 _SIGNED = {CompareOp.LT, CompareOp.LE, BinaryOp.MIN, BinaryOp.MAX}
@@ -61,7 +66,7 @@ def _spelling(op: BinaryOp | CompareOp, kind: Kind) -> str:
         return f"v128.{op}"
     if op in _EXTREMES and kind == _F32X4:
         return f"f32x4.p{op}"
-    return f"{_PREFIX[kind]}.{op}{'_s' if kind[0] is Element.I32 and op in _SIGNED else ''}"
+    return f"{_PREFIX[kind]}.{op}{'_s' if kind[0] is DType.I32 and op in _SIGNED else ''}"
 
 
 _OPERATIONS: dict[tuple[BinaryOp | CompareOp, Kind], Instruction] = {
@@ -78,14 +83,14 @@ _CALLS = {
     for kind in (_F32, _F32X4)
 }
 _CASTS = {
-    (_F32, Element.I32): plain("i32.trunc_sat_f32_s"),
-    (_F32X4, Element.I32): plain("i32x4.trunc_sat_f32x4_s"),
-    (_I32, Element.F32): plain("f32.convert_i32_s"),
-    (_I32X4, Element.F32): plain("f32x4.convert_i32x4_s"),
+    (_F32, DType.I32): plain("i32.trunc_sat_f32_s"),
+    (_F32X4, DType.I32): plain("i32x4.trunc_sat_f32x4_s"),
+    (_I32, DType.F32): plain("f32.convert_i32_s"),
+    (_I32X4, DType.F32): plain("f32x4.convert_i32x4_s"),
 }
 _BITCASTS = {
-    (_F32, Element.I32): plain("i32.reinterpret_f32"),
-    (_I32, Element.F32): plain("f32.reinterpret_i32"),
+    (_F32, DType.I32): plain("i32.reinterpret_f32"),
+    (_I32, DType.F32): plain("f32.reinterpret_i32"),
 }
 _SELECTS = {
     _F32: plain("select (result f32)"),
@@ -95,22 +100,24 @@ _SELECTS = {
 }
 _RELAXED_SELECT = plain("i32x4.relaxed_laneselect")
 _LOADS = {
-    (Element.F32, False): ("f32.load", ELEMENT_ALIGNMENT),
-    (Element.F32, True): ("v128.load", ELEMENT_ALIGNMENT),
-    (Element.I32, False): ("i32.load", ELEMENT_ALIGNMENT),
-    (Element.I32, True): ("v128.load", ELEMENT_ALIGNMENT),
-    (Element.I64, False): ("i32.load", ELEMENT_ALIGNMENT),
-    (Element.I8, False): ("i32.load8_s", 0),
-    (Element.I8, True): ("v128.load32_zero", 0),
+    (DType.F32, False): ("f32.load", ELEMENT_ALIGNMENT),
+    (DType.F32, True): ("v128.load", ELEMENT_ALIGNMENT),
+    (DType.I32, False): ("i32.load", ELEMENT_ALIGNMENT),
+    (DType.I32, True): ("v128.load", ELEMENT_ALIGNMENT),
+    (DType.I64, False): ("i32.load", ELEMENT_ALIGNMENT),
+    (DType.I8, False): ("i32.load8_s", 0),
+    (DType.I8, True): ("v128.load32_zero", 0),
 }
 _SIGN_EXTENSION = (plain("i16x8.extend_low_i8x16_s"), plain("i32x4.extend_low_i16x8_s"))
 _MULTIPLY_ADD = plain("f32x4.relaxed_madd")
 
 
-class Values:
+class Expressions:
     """Writes expressions into a frame."""
 
-    def __init__(self, frame: Frame, addresses: Addresses, switches: PassSwitches) -> None:
+    def __init__(
+        self, frame: FunctionBuilder, addresses: Addresses, switches: PassSwitches
+    ) -> None:
         self._frame = frame
         self._addresses = addresses
         self._switches = switches
@@ -120,7 +127,7 @@ class Values:
             case MultiplyAdd():
                 self._multiply_add(expression)
             case Read(register=register):
-                kind = lane_type(register.lanes, register.element)
+                kind = lane_type(register.lanes, register.dtype)
                 self._frame.get(self._frame.named(register.name, kind))
             case Load(lanes=lanes):
                 self._load(expression, wide=lanes == WIDE)
@@ -132,7 +139,7 @@ class Values:
                 self._frame.emit(_constant(expression))
             case ExtractLane(value=value, lane=lane):
                 self.push(value)
-                prefix = _PREFIX[element_of(value), True]
+                prefix = _PREFIX[dtype_of(value), True]
                 self._frame.emit(extract_lane(f"{prefix}.extract_lane", lane))
             case IndexValue(index=index):
                 self._addresses.push_index(index)
@@ -141,10 +148,10 @@ class Values:
                 self._frame.emit(shuffle(lanes))
             case Select():
                 self._select(expression)
-            case Cast(value=value, element=element):
-                self._converted(expression, _CASTS.get((kind_of(value), element)))
-            case Bitcast(value=value, element=element):
-                self._converted(expression, _BITCASTS.get((kind_of(value), element)))
+            case Cast(value=value, dtype=dtype):
+                self._converted(expression, _CASTS.get((kind_of(value), dtype)))
+            case Bitcast(value=value, dtype=dtype):
+                self._converted(expression, _BITCASTS.get((kind_of(value), dtype)))
             case Call(function=function, argument=argument):
                 made = _CALLS.get((function, kind_of(argument)))
                 if made is None:
@@ -204,7 +211,7 @@ class Values:
         gives -1, which the quotient is lowered by and which the remainder takes the divisor by.
         """
         match node.right:
-            case Const(value=divisor, element=Element.I32, lanes=1) if divisor > 0:
+            case Const(value=divisor, dtype=DType.I32, lanes=1) if divisor > 0:
                 by = i32_const(int(divisor))
             case _:
                 raise unsupported(node, "the wasm printer for a divisor that is not constant")
@@ -218,30 +225,30 @@ class Values:
     def _converted(self, node: Cast | Bitcast, made: Instruction | None) -> None:
         """Where nothing is made the bits stay as they are."""
         self.push(node.value)
-        same = element_of(node.value) is node.element
+        same = dtype_of(node.value) is node.dtype
         wide_bits = isinstance(node, Bitcast) and lanes_of(node.value) == WIDE
         if made is not None:
             self._frame.emit(made)
         elif not same and not wide_bits:
-            raise unsupported(node, f"the wasm printer to {node.element}")
+            raise unsupported(node, f"the wasm printer to {node.dtype}")
 
     def _broadcast(self, value: Expression) -> None:
         match value:
-            case Load(buffer=buffer) if self._switches.combined and buffer.element.size_bytes == 4:
+            case Load(buffer=buffer) if self._switches.load_splat and buffer.dtype.size_bytes == 4:
                 offset = self._addresses.push(buffer, value.index)
                 self._frame.emit(memory("v128.load32_splat", ELEMENT_ALIGNMENT, offset))
             case _:
                 self.push(value)
-                self._frame.emit(plain(f"{_PREFIX[element_of(value), True]}.splat"))
+                self._frame.emit(plain(f"{_PREFIX[dtype_of(value), True]}.splat"))
 
     def _load(self, load: Load, *, wide: bool) -> None:
-        element = load.buffer.element
-        made = _LOADS.get((element, wide))
+        dtype = load.buffer.dtype
+        made = _LOADS.get((dtype, wide))
         if made is None:
-            raise unsupported(load, f"the wasm printer for four {element} elements")
+            raise unsupported(load, f"the wasm printer for four {dtype} elements")
         offset = self._addresses.push(load.buffer, load.index)
         self._frame.emit(memory(*made, offset))
-        if wide and element is Element.I8:
+        if wide and dtype is DType.I8:
             for part in _SIGN_EXTENSION:
                 self._frame.emit(part)
 
@@ -257,17 +264,17 @@ class Values:
 
 
 def kind_of(expression: Expression) -> Kind:
-    return element_of(expression), lanes_of(expression) == WIDE
+    return dtype_of(expression), lanes_of(expression) == WIDE
 
 
-def lane_type(lanes: int, element: Element = Element.F32) -> ValueType:
+def lane_type(lanes: int, dtype: DType = DType.F32) -> ValueType:
     if lanes == WIDE:
         return ValueType.V128
-    return ValueType.F32 if element is Element.F32 else ValueType.I32
+    return ValueType.F32 if dtype is DType.F32 else ValueType.I32
 
 
 def _constant(node: Const) -> Instruction:
     wide = node.lanes == WIDE
-    if node.element is Element.F32:
+    if node.dtype is DType.F32:
         return vector_const(node.value) if wide else f32_const(node.value)
     return integers_const(int(node.value)) if wide else i32_const(int(node.value))

@@ -21,16 +21,16 @@ from services.tuner.ir.nodes import (
     Program,
     Statement,
     Store,
+    unsupported,
 )
 from services.tuner.ir.rewrite import operands
-from services.tuner.ir.unsupported import unsupported
 
 Terms = tuple[tuple[str, int], ...]
 Needs = dict[tuple[str, Terms], Buffer]
 """Buffers by their name and the terms at which they are accessed, in order of first use."""
 
 
-def hoist(program: Program) -> Program:
+def reduce_address_strength(program: Program) -> Program:
     needs: Needs = {}
     (body,) = _block((program.body,), frozenset(), needs)
     assert isinstance(body, Loop)

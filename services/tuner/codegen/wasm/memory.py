@@ -1,11 +1,49 @@
-"""From a buffer and an affine index to an address on the stack and a constant beside it."""
+"""Where the buffers of one call lie in its scratch memory.
 
-from services.tuner.codegen.wasm.frame import Frame
-from services.tuner.codegen.wasm.instructions import i32_const
-from services.tuner.codegen.wasm.opcodes import ValueType
+From a buffer and an affine index to an address on the stack and a constant beside it."""
+
+from dataclasses import dataclass
+
+from kernelzoo.errors import UnsupportedProgram
+from services.tuner.codegen.wasm.function import FunctionBuilder
+from services.tuner.codegen.wasm.instructions import ValueType, i32_const
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.nodes import Buffer, Pointer
-from services.tuner.passes.switches import PassSwitches
+from services.tuner.ir.nodes import Allocate, Buffer, Pointer, Program, Scope, unsupported
+from services.tuner.ir.rewrite import statements
+from services.tuner.passes.pipeline import PassSwitches
+
+MAX_SCRATCH_BYTES = 1 << 28
+ALIGNMENT_BYTES = 64
+"""A cache line, so that panels do not share one with their neighbours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScratchLayout:
+    """Byte offset of each allocated buffer from the scratch address, and the bytes in all."""
+
+    offsets: tuple[tuple[str, int], ...]
+    size_bytes: int
+
+
+def scratch_layout(program: Program) -> ScratchLayout:
+    """A buffer has one place, even where the main nest and its tail both allocate it."""
+    offsets: dict[str, int] = {}
+    end = 0
+    for statement in statements((program.body,)):
+        if not isinstance(statement, Allocate) or statement.buffer.name in offsets:
+            continue
+        buffer = statement.buffer
+        if buffer.scope not in (Scope.GLOBAL, Scope.LOCAL):
+            raise unsupported(statement, f"the wasm printer for {buffer.scope} buffers")
+        offsets[buffer.name] = end
+        end += -(-buffer.size * buffer.dtype.size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    if end > MAX_SCRATCH_BYTES:
+        raise UnsupportedProgram(
+            f"the program keeps {end} bytes between its loops; at most {MAX_SCRATCH_BYTES} are "
+            "allowed: compute stages inside the loops that use them"
+        )
+    return ScratchLayout(offsets=tuple(offsets.items()), size_bytes=end)
+
 
 Terms = tuple[tuple[str, int], ...]
 
@@ -14,7 +52,7 @@ class Addresses:
     """Owns which local holds which loop variable and which pointer."""
 
     def __init__(
-        self, frame: Frame, bases: dict[str, tuple[int, int]], switches: PassSwitches
+        self, frame: FunctionBuilder, bases: dict[str, tuple[int, int]], switches: PassSwitches
     ) -> None:
         """`bases`: for each buffer, the local with its base address and bytes to add to that."""
         self._frame = frame
@@ -40,14 +78,14 @@ class Addresses:
         the offset is added may lie below 0, so that the offset is added before.
         """
         base, start = self._bases[buffer.name]
-        constant = start + index.constant * buffer.element.size_bytes
+        constant = start + index.constant * buffer.dtype.size_bytes
         pointer = self._pointers.get((buffer.name, index.terms))
         self._frame.get(base if pointer is None else pointer)
         if pointer is None:
-            self._add_terms(index.terms, buffer.element.size_bytes)
+            self._add_terms(index.terms, buffer.dtype.size_bytes)
         moved = Affine(constant=0, terms=index.terms).bounds(self._ranges)[0]
-        reaches_below = start + moved * buffer.element.size_bytes < 0
-        if self._switches.offset and constant >= 0 and not reaches_below:
+        reaches_below = start + moved * buffer.dtype.size_bytes < 0
+        if self._switches.offset_immediate and constant >= 0 and not reaches_below:
             return constant
         self._frame.add_constant(constant)
         return 0
@@ -89,4 +127,4 @@ class Addresses:
 
 
 def _stride_bytes(pointer: Pointer) -> int:
-    return pointer.stride * pointer.buffer.element.size_bytes
+    return pointer.stride * pointer.buffer.dtype.size_bytes

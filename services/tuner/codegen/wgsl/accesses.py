@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.lanes import lanes_of
 from services.tuner.ir.nodes import (
     Assign,
     Block,
@@ -16,6 +15,7 @@ from services.tuner.ir.nodes import (
     Register,
     Store,
     SubgroupReduce,
+    lanes_of,
 )
 from services.tuner.ir.rewrite import inner_blocks, operands
 

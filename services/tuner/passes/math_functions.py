@@ -1,0 +1,351 @@
+"""exp, tanh, erf, sigmoid and 1/√x from arithmetic, for one lane and four alike.
+
+Errors are the largest seen against float64, in units in the last place (ulp) of the float32 result,
+over two million points, with and without multiply-add: exp 0.99, tanh 1.31, erf 1.27, sigmoid 1.93,
+rsqrt 1.48. The tests hold each to the figure in `LARGEST_ERROR_ULP`.
+
+NaN gives NaN. exp(x) is inf above 88.7228, and 0 below -87.3365, where it would be denormal;
+so is sigmoid there. tanh and erf keep the sign of -0 and reach ±1; denormal arguments come back
+unchanged.
+
+The coefficients are minimax fits of this project (Lawson's iteration on Chebyshev points, weighted
+by the relative error of the function), rounded to float32. The reduction of exp is that of Cody and
+Waite (Software Manual for the Elementary Functions, 1980), its constants those of Cephes.
+
+
+Writes arithmetic as expressions of one number of lanes, with shared parts in registers.
+
+Calls of functions that the machine has no instruction for become arithmetic."""
+
+from collections.abc import Iterator
+from math import inf
+
+from msgspec.structs import replace
+
+from kernelzoo.domain.dtype import DType
+from services.tuner.ir.nodes import (
+    Allocate,
+    Assign,
+    Barrier,
+    Binary,
+    BinaryOp,
+    Bitcast,
+    Block,
+    Call,
+    Compare,
+    CompareOp,
+    Const,
+    Expression,
+    If,
+    Let,
+    Loop,
+    MathFunction,
+    MultiplyAdd,
+    Program,
+    Read,
+    Register,
+    Select,
+    Statement,
+    Store,
+    lanes_of,
+    unsupported,
+)
+from services.tuner.ir.rewrite import values, with_operands
+
+
+class ExpressionBuilder:
+    """Owns the registers that it makes; `assigned` are their values, in order.
+
+    `fma` lets a product and a sum round once, and values be chosen by relaxed instructions.
+    `native` functions may be called.
+    """
+
+    def __init__(
+        self,
+        prefix: str,
+        lanes: int,
+        *,
+        fma: bool,
+        native: frozenset[MathFunction] = frozenset(),
+    ) -> None:
+        self.native = native
+        self.assigned: list[Assign] = []
+        self._prefix = prefix
+        self._lanes = lanes
+        self._fma = fma
+
+    def keep(self, value: Expression, dtype: DType = DType.F32) -> Read:
+        """A value that is used more than once."""
+        name = f"{self._prefix}.{len(self.assigned)}"
+        register = Register(name=name, lanes=self._lanes, dtype=dtype)
+        self.assigned.append(Assign(register=register, value=value))
+        return Read(register=register)
+
+    def number(self, value: float) -> Const:
+        return Const(value=value, dtype=DType.F32, lanes=self._lanes)
+
+    def whole(self, value: int) -> Const:
+        return Const(value=value, dtype=DType.I32, lanes=self._lanes)
+
+    def multiply_add(self, left: Expression, right: Expression, addend: Expression) -> Expression:
+        if self._fma:
+            return MultiplyAdd(left=left, right=right, addend=addend)
+        return add(multiply(left, right), addend)
+
+    def polynomial(self, coefficients: tuple[float, ...], x: Expression) -> Expression:
+        """Horner's scheme; the constant coefficient comes first."""
+        *lower, highest = coefficients
+        value: Expression = self.number(highest)
+        for coefficient in reversed(lower):
+            value = self.multiply_add(value, x, self.number(coefficient))
+        return value
+
+    def below(
+        self, left: Expression, right: Expression, then: Expression, otherwise: Expression
+    ) -> Select:
+        """`then` where left < right, else `otherwise`, also where either is no number."""
+        condition = Compare(op=CompareOp.LT, left=left, right=right)
+        return Select(condition=condition, then=then, otherwise=otherwise, relaxed=self._fma)
+
+    def scaled(self, value: Expression, exponent: Expression) -> Expression:
+        """value·2ⁿ, where the low nine bits of `exponent` are n and the result is normal."""
+        count = Const(value=23, dtype=DType.I32)
+        bits = Bitcast(value=exponent, dtype=DType.I32)
+        raised = Binary(op=BinaryOp.SHIFT_LEFT, left=bits, right=count)
+        whole = add(Bitcast(value=value, dtype=DType.I32), raised)
+        return Bitcast(value=whole, dtype=DType.F32)
+
+    def with_sign_of(self, magnitude: Expression, signed: Expression) -> Expression:
+        """`magnitude`, which is not negative, with the sign of another value, -0 included."""
+        bits = Bitcast(value=signed, dtype=DType.I32)
+        sign = Binary(op=BinaryOp.AND, left=bits, right=self.whole(-(1 << 31)))
+        whole = Bitcast(value=magnitude, dtype=DType.I32)
+        return Bitcast(value=Binary(op=BinaryOp.OR, left=whole, right=sign), dtype=DType.F32)
+
+
+def add(left: Expression, right: Expression) -> Binary:
+    return Binary(op=BinaryOp.ADD, left=left, right=right)
+
+
+def subtract(left: Expression, right: Expression) -> Binary:
+    return Binary(op=BinaryOp.SUB, left=left, right=right)
+
+
+def multiply(left: Expression, right: Expression) -> Binary:
+    return Binary(op=BinaryOp.MUL, left=left, right=right)
+
+
+def divide(left: Expression, right: Expression) -> Binary:
+    return Binary(op=BinaryOp.DIV, left=left, right=right)
+
+
+def smaller(left: Expression, right: Expression) -> Binary:
+    return Binary(op=BinaryOp.MIN, left=left, right=right)
+
+
+def call(function: MathFunction, argument: Expression) -> Call:
+    return Call(function=function, argument=argument)
+
+
+LARGEST_ERROR_ULP = {
+    MathFunction.EXP: 1.0,
+    MathFunction.TANH: 1.5,
+    MathFunction.ERF: 1.5,
+    MathFunction.SIGMOID: 2.0,
+    MathFunction.RSQRT: 1.5,
+    MathFunction.SQRT: 0.5,
+}
+
+_LOG2_E = 1.4426950408889634
+_LN2_HIGH = 0.693359375
+_LN2_LOW = -2.12194440e-4
+_ROUNDING_SHIFT = 12582912.0
+_EXP_LOWEST, _EXP_HIGHEST = -87.33654, 88.72283
+"""Between them the result is a normal number."""
+
+_EXP = (
+    0.4999999403953552,
+    0.1666652113199234,
+    0.04166838899254799,
+    0.008368715643882751,
+    0.0013814599951729178,
+)
+"""(eʳ - 1 - r)/r² for |r| ≤ ln 2 / 2."""
+
+_TANH_SMALL = 0.625
+_TANH = (
+    -0.3333328068256378,
+    0.13331441581249237,
+    -0.05373971164226532,
+    0.020639078691601753,
+    -0.005704978480935097,
+)
+"""(tanh x / x - 1)/x² in x² for |x| < 0.625."""
+
+_TANH_ONE = 10.0
+"""tanh of it and of anything larger is 1 in float32; a GPU need not have inf."""
+
+_ERF_SMALL = 0.93
+_ERF_ONE = 3.95
+"""erf of it and of anything larger is 1 in float32."""
+
+_ERF = (
+    0.12837916612625122,
+    -0.37612631916999817,
+    0.11283687502145767,
+    -0.026858940720558167,
+    0.005199906416237354,
+    -0.0008130011847242713,
+    8.316772436955944e-05,
+)
+"""erf x / x - 1 in x² for |x| < 0.93."""
+
+_ERF_TAIL = (
+    0.12865422666072845,
+    0.6351280808448792,
+    0.10627520829439163,
+    -0.023795023560523987,
+    0.003658018307760358,
+    -0.00032662483863532543,
+    1.161252657766454e-05,
+)
+"""-ln(1 - erf x)/x - 1 for x from 0.93 to 3.95."""
+
+
+def approximation(function: MathFunction, x: Expression, build: ExpressionBuilder) -> Expression:
+    """The function of `x` as arithmetic; single instructions stay calls."""
+    match function:
+        case MathFunction.EXP:
+            return _exp(x, build)
+        case MathFunction.TANH:
+            return _tanh(x, build)
+        case MathFunction.ERF:
+            return _erf(x, build)
+        case MathFunction.SIGMOID:
+            return _sigmoid(x, build)
+        case MathFunction.RSQRT:
+            return divide(build.number(1), call(MathFunction.SQRT, x))
+        case MathFunction.SQRT | MathFunction.NEAREST | MathFunction.ABS:
+            return call(function, x)
+
+
+def _exp(x: Expression, build: ExpressionBuilder, *, may_overflow: bool = True) -> Expression:
+    """eˣ = eʳ·2ⁿ. Adding 1.5·2²³ rounds to n and leaves it in the low bits, ready to be added to
+    the exponent; this takes half the instructions of rounding, converting and scaling."""
+    if MathFunction.EXP in build.native:
+        return call(MathFunction.EXP, x)
+    x = build.keep(x)
+    shifted = build.keep(
+        build.multiply_add(x, build.number(_LOG2_E), build.number(_ROUNDING_SHIFT))
+    )
+    n = build.keep(subtract(shifted, build.number(_ROUNDING_SHIFT)))
+    high = build.multiply_add(n, build.number(-_LN2_HIGH), x)
+    r = build.keep(build.multiply_add(n, build.number(-_LN2_LOW), high))
+    tail = build.multiply_add(multiply(r, r), build.polynomial(_EXP, r), r)
+    power = build.scaled(add(tail, build.number(1)), shifted)
+    normal = build.below(x, build.number(_EXP_LOWEST), build.number(0), power)
+    if not may_overflow:
+        return normal
+    return build.below(build.number(_EXP_HIGHEST), x, build.number(inf), normal)
+
+
+def _tanh(x: Expression, build: ExpressionBuilder) -> Expression:
+    x = build.keep(x)
+    size = build.keep(call(MathFunction.ABS, x))
+    square = build.keep(multiply(size, size))
+    small = build.multiply_add(multiply(size, square), build.polynomial(_TANH, square), size)
+    bounded = size
+    if MathFunction.EXP in build.native:
+        bounded = build.keep(smaller(size, build.number(_TANH_ONE)))
+    power = build.keep(_exp(add(bounded, bounded), build))
+    part = divide(build.number(2), add(power, build.number(1)))
+    large = subtract(build.number(1), part)
+    return build.with_sign_of(build.below(size, build.number(_TANH_SMALL), small, large), x)
+
+
+def _erf(x: Expression, build: ExpressionBuilder) -> Expression:
+    x = build.keep(x)
+    size = build.keep(smaller(call(MathFunction.ABS, x), build.number(_ERF_ONE)))
+    square = build.keep(multiply(size, size))
+    small = build.multiply_add(size, build.polynomial(_ERF, square), size)
+    exponent = build.multiply_add(size, build.polynomial(_ERF_TAIL, size), size)
+    rest = build.keep(_exp(subtract(build.number(0), exponent), build, may_overflow=False))
+    large = subtract(build.number(1), rest)
+    return build.with_sign_of(build.below(size, build.number(_ERF_SMALL), small, large), x)
+
+
+def _sigmoid(x: Expression, build: ExpressionBuilder) -> Expression:
+    """1/(1 + e⁻ˣ), for x < 0 as eˣ/(1 + eˣ): nothing overflows.
+
+    What the rounding of 1 + e lost is exact and takes part in the last step (Dekker, 1971).
+    """
+    x = build.keep(x)
+    size = call(MathFunction.ABS, x)
+    power = build.keep(_exp(subtract(build.number(0), size), build, may_overflow=False))
+    total = build.keep(add(power, build.number(1)))
+    lost = subtract(subtract(total, build.number(1)), power)
+    above = build.below(x, build.number(0), power, build.number(1))
+    share = build.keep(divide(above, total))
+    return build.multiply_add(share, lost, share)
+
+
+def has_calls(program: Program) -> bool:
+    return any(isinstance(value, Call) for value in values((program.body,)))
+
+
+def expand_calls(
+    program: Program, *, fma: bool, native: frozenset[MathFunction] = frozenset()
+) -> Program:
+    """`fma` lets products and sums round once; `native` functions stay calls."""
+    body = _Inlining(fma=fma, native=native).block(program.body.body)
+    return replace(program, body=replace(program.body, body=body))
+
+
+class _Inlining:
+    """Owns the count of calls, so that the registers of each have names of their own."""
+
+    def __init__(self, *, fma: bool, native: frozenset[MathFunction]) -> None:
+        self._fma = fma
+        self._native = native
+        self._count = 0
+
+    def block(self, block: Block) -> Block:
+        return tuple(new for statement in block for new in self._statement(statement))
+
+    def _statement(self, statement: Statement) -> Iterator[Statement]:
+        match statement:
+            case Store() | Assign():
+                before, value = self._value(statement.value)
+                yield from before
+                yield replace(statement, value=value)
+            case Let(value=bound, body=body):
+                before, value = self._value(bound)
+                yield from before
+                yield replace(statement, value=value, body=self.block(body))
+            case Loop(body=body) | Allocate(body=body):
+                yield replace(statement, body=self.block(body))
+            case If(body=body, otherwise=otherwise):
+                yield replace(statement, body=self.block(body), otherwise=self.block(otherwise))
+            case Barrier():
+                yield statement
+            case _:
+                raise unsupported(statement, "inlining")
+
+    def _value(self, value: Expression) -> tuple[list[Assign], Expression]:
+        """The value, and what has to be assigned before it."""
+        before: list[Assign] = []
+
+        def rewritten(expression: Expression) -> Expression:
+            inside = with_operands(expression, rewritten)
+            if not isinstance(inside, Call):
+                return inside
+            if inside.function in self._native:
+                return inside
+            lanes = lanes_of(inside)
+            build = ExpressionBuilder(f"f{self._count}", lanes, fma=self._fma, native=self._native)
+            self._count += 1
+            result = approximation(inside.function, inside.argument, build)
+            before.extend(build.assigned)
+            return result
+
+        return before, rewritten(value)
