@@ -94,13 +94,13 @@ SERVING = Dashboard(
         ),
         Panel(
             title="Manifest latency",
-            text="To find a manifest in memory, or to build it from rows.",
+            text="Finding a manifest in the cache (hit), or building it from rows (miss).",
             unit="s",
             ask=tuple(
                 Metric(
-                    query=f"histogram_quantile({quantile}, sum by (le, source) "
-                    "(rate(kernelzoo_manifest_seconds_bucket[$__rate_interval])))",
-                    legend=f"{{{{source}}}} {name}",
+                    query=f"histogram_quantile({quantile}, sum by (le, cache) "
+                    "(rate(kernelzoo_manifest_duration_seconds_bucket[$__rate_interval])))",
+                    legend=f"cache {{{{cache}}}}, {name}",
                     empty=NO_REQUESTS,
                 )
                 for quantile, name in ((0.5, "p50"), (0.99, "p99"))
@@ -113,7 +113,7 @@ SERVING = Dashboard(
             ask=(
                 Metric(
                     query="histogram_quantile(0.99, sum by (le, route) "
-                    '(rate(kernelzoo_http_seconds_bucket{route!="/v1/leases"}'
+                    '(rate(kernelzoo_http_request_duration_seconds_bucket{route!="/v1/leases"}'
                     "[$__rate_interval])))",
                     legend="{{route}}",
                     empty=NO_REQUESTS,
@@ -140,7 +140,7 @@ SERVING = Dashboard(
             ask=(
                 Metric(
                     query="sum by (target) "
-                    "(rate(kernelzoo_artifact_bytes_total[$__rate_interval]))",
+                    "(rate(kernelzoo_artifact_sent_bytes_total[$__rate_interval]))",
                     legend="{{target}}",
                 ),
             ),
@@ -151,8 +151,8 @@ SERVING = Dashboard(
             unit="bytes",
             stacked=True,
             ask=(
-                Metric(query="max by (table) (kernelzoo_table_bytes)", legend="{{table}}"),
-                Metric(query="max(kernelzoo_database_bytes)", legend="the whole database"),
+                Metric(query="max by (table) (kernelzoo_table_size_bytes)", legend="{{table}}"),
+                Metric(query="max(kernelzoo_database_size_bytes)", legend="the whole database"),
             ),
         ),
         Panel(
@@ -174,12 +174,12 @@ SERVING = Dashboard(
             ask=(
                 Metric(
                     query="histogram_quantile(0.99, sum by (le) "
-                    "(rate(kernelzoo_pool_wait_seconds_bucket[$__rate_interval])))",
+                    "(rate(kernelzoo_connection_pool_wait_seconds_bucket[$__rate_interval])))",
                     legend="p99",
                     empty=NO_REQUESTS,
                 ),
                 Metric(
-                    query="sum(rate(kernelzoo_pool_timeouts_total[$__rate_interval]))",
+                    query="sum(rate(kernelzoo_connection_pool_timeouts_total[$__rate_interval]))",
                     legend="timeouts a second",
                 ),
                 Metric(

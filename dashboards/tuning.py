@@ -81,13 +81,13 @@ TUNING = Dashboard(
             ask=(
                 Metric(
                     query="histogram_quantile(0.5, sum by (le, target, stage) "
-                    "(rate(kernelzoo_compile_seconds_bucket[$__rate_interval])))",
+                    "(rate(kernelzoo_compile_duration_seconds_bucket[$__rate_interval])))",
                     legend="{{target}} {{stage}} p50",
                     empty=NO_SAMPLES,
                 ),
                 Metric(
                     query="histogram_quantile(0.95, sum by (le, target, stage) "
-                    "(rate(kernelzoo_compile_seconds_bucket[$__rate_interval])))",
+                    "(rate(kernelzoo_compile_duration_seconds_bucket[$__rate_interval])))",
                     legend="{{target}} {{stage}} p95",
                     empty=NO_SAMPLES,
                 ),
@@ -122,7 +122,7 @@ TUNING = Dashboard(
         Panel(
             title="Rows that wait",
             text="Asked of PostgreSQL at each scrape; Redis may hold fewer messages, or more.",
-            ask=(Metric(query="max by (queue) (kernelzoo_rows_waiting)", legend="{{queue}}"),),
+            ask=(Metric(query="max by (queue) (kernelzoo_queue_depth)", legend="{{queue}}"),),
         ),
         Panel(
             title="Age of the oldest row that waits",
@@ -130,7 +130,7 @@ TUNING = Dashboard(
             unit="s",
             ask=(
                 Metric(
-                    query="max by (queue) (kernelzoo_oldest_waiting_seconds)", legend="{{queue}}"
+                    query="max by (queue) (kernelzoo_queue_oldest_age_seconds)", legend="{{queue}}"
                 ),
             ),
         ),
@@ -148,7 +148,7 @@ TUNING = Dashboard(
                 ),
                 Metric(
                     query="histogram_quantile(0.95, sum by (le, task) "
-                    "(rate(kernelzoo_task_seconds_bucket[$__rate_interval])))",
+                    "(rate(kernelzoo_task_duration_seconds_bucket[$__rate_interval])))",
                     legend="{{task}} runs",
                     empty=NO_SAMPLES,
                 ),

@@ -52,11 +52,11 @@ class Refused(StrEnum):
     UNFIT = "unfit"
 
 
-class Source(StrEnum):
-    """Whether a manifest was remembered or built from rows."""
+class CacheResult(StrEnum):
+    """Whether a manifest was in the cache or had to be built from rows."""
 
-    REMEMBERED = "remembered"
-    BUILT = "built"
+    HIT = "hit"
+    MISS = "miss"
 
 
 class Removed(StrEnum):
@@ -94,7 +94,7 @@ LABEL_VALUES: Mapping[str, tuple[str, ...]] = {
     "outcome": tuple(Outcome),
     "verdict": tuple(Verdict),
     "reason": tuple(Refused),
-    "source": tuple(Source),
+    "cache": tuple(CacheResult),
     "removed": tuple(Removed),
     "level": (*HitLevel, MISSING),
     "state": tuple(EntryState),
@@ -114,16 +114,16 @@ _WAIT = (0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
 HTTP_REQUESTS = Counter(
     "kernelzoo_http_requests", "Requests answered, by template of their route", ("route", "status")
 )
-HTTP_SECONDS = Histogram(
-    "kernelzoo_http_seconds",
-    "From a request to the last byte of its answer; a poll for a lease waits up to 25 s",
+HTTP_REQUEST_DURATION = Histogram(
+    "kernelzoo_http_request_duration_seconds",
+    "Duration from a request to the last byte of its answer; a poll for a lease waits up to 25 s",
     ("route",),
     buckets=(0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0, 30.0),
 )
-MANIFEST_SECONDS = Histogram(
-    "kernelzoo_manifest_seconds",
-    "To find a manifest in memory or to build it from rows",
-    ("source",),
+MANIFEST_DURATION = Histogram(
+    "kernelzoo_manifest_duration_seconds",
+    "Duration of finding a manifest in the cache or building it from rows",
+    ("cache",),
     buckets=(0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5),
 )
 MANIFEST_KERNELS = Counter(
@@ -134,8 +134,8 @@ MANIFEST_KERNELS = Counter(
 MANIFESTS_SHED = Counter(
     "kernelzoo_manifests_shed", "Manifests that were not built, for there was too much to do"
 )
-ARTIFACT_BYTES = Counter(
-    "kernelzoo_artifact_bytes", "Bytes of kernels sent; caches before the gateway send more",
+ARTIFACT_SENT_BYTES = Counter(
+    "kernelzoo_artifact_sent_bytes", "Bytes of kernels sent; caches before the gateway send more",
     ("target",),
 )  # fmt: skip
 PAGE_LOADS_LOST = Counter(
@@ -158,12 +158,13 @@ MEASUREMENTS_REFUSED = Counter(
 )  # fmt: skip
 BALLOTS = Counter("kernelzoo_ballots", "Ballots filed; a later one replaces its identity's earlier")
 BALLOTS_REFUSED = Counter("kernelzoo_ballots_refused", "Ballots that name what was not measured")
-POOL_WAIT_SECONDS = Histogram(
-    "kernelzoo_pool_wait_seconds", "For a connection to PostgreSQL from the gateway's pool",
+CONNECTION_POOL_WAIT = Histogram(
+    "kernelzoo_connection_pool_wait_seconds",
+    "Wait for a connection to PostgreSQL from the gateway's pool",
     buckets=(0.0005, 0.002, 0.01, 0.05, 0.25, 1.0, 5.0, 10.0),
-)  # fmt: skip
-POOL_TIMEOUTS = Counter(
-    "kernelzoo_pool_timeouts", "Requests that got no connection to PostgreSQL in time"
+)
+CONNECTION_POOL_TIMEOUTS = Counter(
+    "kernelzoo_connection_pool_timeouts", "Requests that got no connection to PostgreSQL in time"
 )
 
 # Of everybody who sends jobs.
@@ -176,18 +177,26 @@ JOBS_LOST = Counter(
 
 # The workers'.
 
-QUEUE_WAIT_SECONDS = Histogram(
-    "kernelzoo_queue_wait_seconds", "From sending a message to the start of its task", ("task",),
+QUEUE_WAIT = Histogram(
+    "kernelzoo_queue_wait_seconds",
+    "Wait from sending a message to the start of its task",
+    ("task",),
     buckets=_WAIT,
-)  # fmt: skip
-TASK_SECONDS = Histogram(
-    "kernelzoo_task_seconds", "Of a task, from its start to its end", ("task",), buckets=_WAIT
+)
+TASK_DURATION = Histogram(
+    "kernelzoo_task_duration_seconds",
+    "Duration of a task, from its start to its end",
+    ("task",),
+    buckets=_WAIT,
 )
 TASK_FAILURES = Counter(
     "kernelzoo_task_failures", "Tasks that ended in an error, after their retries", ("task",)
 )
-COMPILE_SECONDS = Histogram(
-    "kernelzoo_compile_seconds", "Of one candidate, by stage", ("target", "stage"), buckets=_MS
+COMPILE_DURATION = Histogram(
+    "kernelzoo_compile_duration_seconds",
+    "Duration of compiling one candidate, by stage",
+    ("target", "stage"),
+    buckets=_MS,
 )
 CANDIDATES = Counter(
     "kernelzoo_candidates", "Candidates that a worker is done with", ("target", "result")
@@ -215,11 +224,9 @@ class Asked:
     label: str = ""
 
 
-ROWS_WAITING = Asked(
-    name="kernelzoo_rows_waiting", help="Rows that wait for a worker", label="queue"
-)
-OLDEST_WAITING_SECONDS = Asked(
-    name="kernelzoo_oldest_waiting_seconds",
+QUEUE_DEPTH = Asked(name="kernelzoo_queue_depth", help="Rows that wait for a worker", label="queue")
+QUEUE_OLDEST_AGE = Asked(
+    name="kernelzoo_queue_oldest_age_seconds",
     help="Age of the oldest row that waits for a worker",
     label="queue",
 )
@@ -229,33 +236,35 @@ AGENTS_ONLINE = Asked(
     label="engine",
 )
 ZOO_ENTRIES = Asked(name="kernelzoo_zoo_entries", help="Versions of zoo entries", label="state")
-DATABASE_BYTES = Asked(
-    name="kernelzoo_database_bytes", help="Of the database on its disk, with everything in it"
+DATABASE_SIZE = Asked(
+    name="kernelzoo_database_size_bytes", help="Size of the database on disk, with everything in it"
 )
-TABLE_BYTES = Asked(
-    name="kernelzoo_table_bytes", help="Of a table with its indexes, on disk", label="table"
+TABLE_SIZE = Asked(
+    name="kernelzoo_table_size_bytes",
+    help="Size of a table with its indexes, on disk",
+    label="table",
 )
-DATABASE_ANSWERS = Asked(
-    name="kernelzoo_database_answers", help="1 where PostgreSQL answers the gateway, else 0"
+DATABASE_UP = Asked(
+    name="kernelzoo_database_up", help="1 where PostgreSQL answers the gateway, else 0"
 )
 
 ASKED = (
-    *(ROWS_WAITING, OLDEST_WAITING_SECONDS, AGENTS_ONLINE, ZOO_ENTRIES),
-    *(DATABASE_BYTES, TABLE_BYTES, DATABASE_ANSWERS),
+    *(QUEUE_DEPTH, QUEUE_OLDEST_AGE, AGENTS_ONLINE, ZOO_ENTRIES),
+    *(DATABASE_SIZE, TABLE_SIZE, DATABASE_UP),
 )
 
 GATEWAY: tuple[MetricWrapperBase, ...] = (
-    *(HTTP_REQUESTS, HTTP_SECONDS, MANIFEST_SECONDS, MANIFEST_KERNELS, ARTIFACT_BYTES),
-    *(PAGE_LOADS_LOST, MANIFESTS_SHED, SESSIONS, LEASES, LEASED_CANDIDATES, POLLS_WAITING),
-    *(MEASUREMENTS_ACCEPTED, MEASUREMENTS_REFUSED, BALLOTS, BALLOTS_REFUSED),
-    *(POOL_WAIT_SECONDS, POOL_TIMEOUTS, JOBS_SENT, JOBS_LOST),
+    *(HTTP_REQUESTS, HTTP_REQUEST_DURATION, MANIFEST_DURATION, MANIFEST_KERNELS),
+    *(ARTIFACT_SENT_BYTES, PAGE_LOADS_LOST, MANIFESTS_SHED, SESSIONS, LEASES, LEASED_CANDIDATES),
+    *(POLLS_WAITING, MEASUREMENTS_ACCEPTED, MEASUREMENTS_REFUSED, BALLOTS, BALLOTS_REFUSED),
+    *(CONNECTION_POOL_WAIT, CONNECTION_POOL_TIMEOUTS, JOBS_SENT, JOBS_LOST),
 )
 COMPILE: tuple[MetricWrapperBase, ...] = (
-    *(JOBS_SENT, JOBS_LOST, QUEUE_WAIT_SECONDS, TASK_SECONDS, TASK_FAILURES),
-    *(COMPILE_SECONDS, CANDIDATES),
+    *(JOBS_SENT, JOBS_LOST, QUEUE_WAIT, TASK_DURATION, TASK_FAILURES),
+    *(COMPILE_DURATION, CANDIDATES),
 )
 AGGREGATE: tuple[MetricWrapperBase, ...] = (
-    *(JOBS_SENT, JOBS_LOST, QUEUE_WAIT_SECONDS, TASK_SECONDS, TASK_FAILURES),
+    *(JOBS_SENT, JOBS_LOST, QUEUE_WAIT, TASK_DURATION, TASK_FAILURES),
     *(VERDICTS, PROMOTIONS, ROLLBACKS, ROWS_REMOVED),
 )
 

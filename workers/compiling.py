@@ -13,7 +13,7 @@ from kernelzoo.domain.gpu import model_of_space
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import KernelZooError
-from kernelzoo.metrics import CANDIDATES, COMPILE_SECONDS, Compiled, CompileStage
+from kernelzoo.metrics import CANDIDATES, COMPILE_DURATION, Compiled, CompileStage
 from kernelzoo.store import candidates, tuning, wake
 from kernelzoo.store.blocking import Database, execute, fetch_one
 from services.tuner.compile import compile_candidate, pack_kernels
@@ -95,7 +95,7 @@ def _timed(row: candidates.CandidateRow, stage: CompileStage) -> Iterator[None]:
     """A stage that raises is not timed: it ends early."""
     start_s = time.perf_counter()
     yield
-    COMPILE_SECONDS.labels(row.kind, stage).observe(time.perf_counter() - start_s)
+    COMPILE_DURATION.labels(row.kind, stage).observe(time.perf_counter() - start_s)
 
 
 def _store(

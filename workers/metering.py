@@ -15,7 +15,7 @@ from celery.signals import (
 
 from kernelzoo import jobs, metrics
 from kernelzoo.exporter import exporting
-from kernelzoo.metrics import JOBS, QUEUE_WAIT_SECONDS, TASK_FAILURES, TASK_SECONDS
+from kernelzoo.metrics import JOBS, QUEUE_WAIT, TASK_DURATION, TASK_FAILURES
 from kernelzoo.settings import WorkerSettings
 
 _OF_QUEUE = {jobs.COMPILE_QUEUE: metrics.COMPILE, jobs.AGGREGATE_QUEUE: metrics.AGGREGATE}
@@ -45,13 +45,13 @@ def _started(task: Any, **_: object) -> None:
     task.request.update({_START_S: time.perf_counter()})
     sent_s = task.request.get(jobs.SENT_S)
     if sent_s is not None and task.name in JOBS:
-        QUEUE_WAIT_SECONDS.labels(task.name).observe(max(0.0, time.time() - sent_s))
+        QUEUE_WAIT.labels(task.name).observe(max(0.0, time.time() - sent_s))
 
 
 def _ended(task: Any, **_: object) -> None:
     start_s = task.request.get(_START_S)
     if start_s is not None and task.name in JOBS:
-        TASK_SECONDS.labels(task.name).observe(time.perf_counter() - start_s)
+        TASK_DURATION.labels(task.name).observe(time.perf_counter() - start_s)
 
 
 def _failed(sender: Any, **_: object) -> None:

@@ -32,7 +32,7 @@ class Census(Collector):
             yield from self._ask()
         except OperationalError as error:
             log.warning("no census", error=str(error))
-            yield _one(metrics.DATABASE_ANSWERS, 0)
+            yield _one(metrics.DATABASE_UP, 0)
 
     def _ask(self) -> list[Metric]:
         with connected(self._database_url) as db:
@@ -45,13 +45,13 @@ class Census(Collector):
             engine = engine_label(row.engine)
             online[engine] = online.get(engine, 0) + row.identities
         return [
-            _family(metrics.ROWS_WAITING, {row.queue: row.rows for row in waiting}),
-            _family(metrics.OLDEST_WAITING_SECONDS, {row.queue: row.oldest_s for row in waiting}),
+            _family(metrics.QUEUE_DEPTH, {row.queue: row.rows for row in waiting}),
+            _family(metrics.QUEUE_OLDEST_AGE, {row.queue: row.oldest_s for row in waiting}),
             _family(metrics.AGENTS_ONLINE, online),
             _family(metrics.ZOO_ENTRIES, {row.state: row.rows for row in entries}),
-            _one(metrics.DATABASE_BYTES, sizes[""]),
-            _family(metrics.TABLE_BYTES, sizes),
-            _one(metrics.DATABASE_ANSWERS, 1),
+            _one(metrics.DATABASE_SIZE, sizes[""]),
+            _family(metrics.TABLE_SIZE, sizes),
+            _one(metrics.DATABASE_UP, 1),
         ]
 
 

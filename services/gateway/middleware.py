@@ -6,7 +6,7 @@ from http import HTTPStatus
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kernelzoo.metrics import HTTP_REQUESTS, HTTP_SECONDS, NO_ROUTE
+from kernelzoo.metrics import HTTP_REQUEST_DURATION, HTTP_REQUESTS, NO_ROUTE
 from services.gateway.problems import problem
 
 HEADERS = {
@@ -71,7 +71,7 @@ class Counted:
 def _count(scope: Scope, status: int, seconds: float) -> None:
     route = route_template(scope)
     HTTP_REQUESTS.labels(route, f"{status // 100}xx").inc()
-    HTTP_SECONDS.labels(route).observe(seconds)
+    HTTP_REQUEST_DURATION.labels(route).observe(seconds)
 
 
 def route_template(scope: Scope) -> str:

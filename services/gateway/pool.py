@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from kernelzoo.metrics import POOL_TIMEOUTS, POOL_WAIT_SECONDS
+from kernelzoo.metrics import CONNECTION_POOL_TIMEOUTS, CONNECTION_POOL_WAIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +36,10 @@ class MeasuredPool(AsyncConnectionPool[AsyncConnection[Any]]):
         try:
             return await super().getconn(timeout)
         except PoolTimeout:
-            POOL_TIMEOUTS.inc()
+            CONNECTION_POOL_TIMEOUTS.inc()
             raise
         finally:
-            POOL_WAIT_SECONDS.observe(time.perf_counter() - start_s)
+            CONNECTION_POOL_WAIT.observe(time.perf_counter() - start_s)
 
 
 async def _refuse_closed(connection: AsyncConnection[Any]) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kernelzoo.metrics import HTTP_REQUESTS, HTTP_SECONDS, MANIFESTS_SHED
+from kernelzoo.metrics import HTTP_REQUEST_DURATION, HTTP_REQUESTS, MANIFESTS_SHED
 from services.gateway.cors import FOR_ALL
 from services.gateway.middleware import HEADERS
 from services.gateway.problems import problem
@@ -99,7 +99,7 @@ _START = {
 }
 _BODY = {"type": "http.response.body", "body": _REFUSAL.body}
 _COUNTS = {
-    template: (HTTP_REQUESTS.labels(template, "5xx"), HTTP_SECONDS.labels(template))
+    template: (HTTP_REQUESTS.labels(template, "5xx"), HTTP_REQUEST_DURATION.labels(template))
     for template in _TEMPLATES.values()
 }
 

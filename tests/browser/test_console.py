@@ -266,8 +266,8 @@ def test_an_alerts_address_opens_the_section_of_the_runbook(
     tuned: Tuned, context: BrowserContext
 ) -> None:
     with watched(context, tuned.url) as page:
-        page.goto(f"{tuned.url}/runbook#kernelzoodatabasegrows")
-        heading = page.get_by_role("heading", name="KernelzooDatabaseGrows")
+        page.goto(f"{tuned.url}/runbook#kernelzoodatabasegrowing")
+        heading = page.get_by_role("heading", name="KernelzooDatabaseGrowing")
         expect(heading).to_be_in_viewport()
         page.get_by_role("link", name="operations").first.click()
         page.get_by_role("heading", name="Erase and retain").wait_for()

@@ -14,7 +14,7 @@ from kernelzoo.domain.gpu import space_of
 from kernelzoo.domain.kinship import families
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState
-from kernelzoo.metrics import ARTIFACT_BYTES, MANIFEST_KERNELS, MANIFEST_SECONDS, Source
+from kernelzoo.metrics import ARTIFACT_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS, CacheResult
 from kernelzoo.store import agents, candidates, chain, tuning, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway import manifests
@@ -98,8 +98,8 @@ async def _serve(
     )
     if remembered is None:
         state.manifests.put(name, *asked, served=served, generation=generation)
-    source = Source.REMEMBERED if remembered else Source.BUILT
-    MANIFEST_SECONDS.labels(source).observe(time.perf_counter() - start_s)
+    cache = CacheResult.HIT if remembered else CacheResult.MISS
+    MANIFEST_DURATION.labels(cache).observe(time.perf_counter() - start_s)
     for level, kernels in served.levels:
         MANIFEST_KERNELS.labels(level).inc(kernels)
     state.page_loads.count(name, *class_texts)
@@ -198,7 +198,7 @@ async def get_artifact(
         row = await fetch_one(db, candidates.artifact_body(sha256, kind))
     if row is None:
         raise Refusal(HTTPStatus.NOT_FOUND, "no artifact has this hash; read the manifest again")
-    ARTIFACT_BYTES.labels(kind).inc(len(row.body))
+    ARTIFACT_SENT_BYTES.labels(kind).inc(len(row.body))
     headers = {"Cache-Control": ARTIFACT_CACHE, "ETag": f'"{sha256}"'}
     return Response(row.body, media_type=MEDIA_TYPES[kind], headers=headers)
 

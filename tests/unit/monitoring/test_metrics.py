@@ -102,7 +102,7 @@ import os, sys
 from kernelzoo import metrics
 metrics.JOBS_SENT.labels("ring").inc(int(sys.argv[1]))
 metrics.POLLS_WAITING.inc()
-metrics.COMPILE_SECONDS.labels("wasm", "kernel").observe(0.002)
+metrics.COMPILE_DURATION.labels("wasm", "kernel").observe(0.002)
 child = os.fork()
 if child == 0:
     metrics.JOBS_SENT.labels("ring").inc(100)
@@ -152,7 +152,7 @@ def test_processes_of_a_service_and_their_forks_are_added_up_and_the_dead_forgot
     processes = [_count(directory, 3), _count(directory, 4)]
     both = _sum(directory)
     assert both['kernelzoo_jobs_sent_total{task="ring"}'] == 3 + 100 + 4 + 100
-    assert both['kernelzoo_compile_seconds_count{stage="kernel",target="wasm"}'] == 2
+    assert both['kernelzoo_compile_duration_seconds_count{stage="kernel",target="wasm"}'] == 2
     assert both["kernelzoo_polls_waiting"] == 2
 
     processes[0].kill()
