@@ -11,11 +11,10 @@ import psutil
 
 from bench.report import CannotMeasure
 from cli.gateway_client import GatewayClient
-from cli.stack.descendants import descendants
 from cli.stack.place import Place
 from cli.stack.plan import StackOptions
 from cli.stack.ports import LOOPBACK, free_port
-from cli.stack.process import Environment
+from cli.stack.processes import Environment, descendants
 from cli.stack.supervisor import Stack, running
 from kernelzoo.errors import StackError
 from services.gateway.wire.jobs import Job

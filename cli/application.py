@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
+from cli.gateway_client import reach
 from cli.listing import Column, Listing, print_json
 from cli.options import STATE, JsonOption, StateOption, UrlOption
-from cli.reach import reach
 from cli.terminal import note
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.applications import (

@@ -6,10 +6,9 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from cli.gateway_client import GatewayClient
+from cli.gateway_client import GatewayClient, reach
 from cli.listing import Column, Listing, print_json
 from cli.options import STATE, JsonOption, StateOption, UrlOption
-from cli.reach import reach
 from cli.terminal import note, out
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput

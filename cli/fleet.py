@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from cli.fleet_view import fleet_lines, fleet_table
-from cli.gateway_client import OPERATOR_KEY
-from cli.live import live_display
+from cli.gateway_client import OPERATOR_KEY, reach
+from cli.listing import Column, Listing
 from cli.options import (
     STATE,
     BrowserOption,
@@ -19,20 +19,26 @@ from cli.options import (
     UrlOption,
     parse_targets,
 )
-from cli.reach import reach
-from cli.stack.child import Child, ask_to_end, await_end, ending, spawn
-from cli.stack.descendants import adopt_orphans, descendants, kill_all
-from cli.stack.keys import Keys
-from cli.stack.place import Place
+from cli.stack.place import Keys, Place
 from cli.stack.plan import FleetPlan, plan_fleet
+from cli.stack.processes import (
+    Child,
+    adopt_orphans,
+    ask_to_end,
+    await_end,
+    descendants,
+    ending,
+    kill_all,
+    spawn,
+)
 from cli.stack.signals import interruptible, uninterrupted
-from cli.terminal import note, out
+from cli.terminal import live_display, note, out
 from kernelzoo.errors import StackError
 from workers.fleet.browsers import parse_shares
 from workers.fleet.gpu import Gpu
 from workers.fleet.installed import insist_on, installed_browsers
 from workers.fleet.run import is_taken
-from workers.fleet.status import read_status
+from workers.fleet.status import AgentStatus, FleetStatus, read_status
 
 WATCH_S = 0.5
 
@@ -98,3 +104,64 @@ def _last_words(child: Child) -> str:
     lines = child.said().splitlines()
     words = [line for line in lines if line and not line.startswith("{")]
     return words[-1] if words else f"the fleet {ending(child)}"
+
+
+_STYLES = {"measuring": "green", "restarting": "red", "no gateway": "yellow", "refused": "red"}
+
+
+def fleet_lines(status: FleetStatus) -> str:
+    return "\n".join(" · ".join(filter(None, _words(agent))) for agent in status.agents)
+
+
+def _peak(status: FleetStatus) -> str:
+    mib = status.peak_memory_bytes >> 20
+    return f", {mib:,} MiB at most" if mib else ""
+
+
+def _words(agent: AgentStatus) -> tuple[str, ...]:
+    return (
+        agent.agent,
+        agent.engine,
+        agent.state,
+        agent.workload,
+        counts(agent),
+        agent.trouble,
+    )
+
+
+def counts(agent: AgentStatus) -> str:
+    """Candidates and ballots; what went wrong only where something did."""
+    numbers = ((agent.measured, "measured"), (agent.ballots, "ballots"))
+    rare = ((agent.failed, "failed"), (agent.restarts, "restarts"))
+    told = (*numbers, *(pair for pair in rare if pair[0]))
+    return ", ".join(f"{number} {what}" for number, what in told)
+
+
+COLUMNS = (
+    Column(heading="agent"),
+    Column(heading="state"),
+    Column(heading="how many"),
+    Column(heading="browser", rank=1),
+    Column(heading="measures", rank=2),
+    Column(heading="class", rank=3),
+)
+
+
+def fleet_table(status: FleetStatus, width: int) -> Table:
+    """In a terminal of this width."""
+    rows = tuple(
+        (
+            agent.agent,
+            f"{agent.state}: {agent.trouble}" if agent.trouble else agent.state,
+            counts(agent),
+            agent.engine or agent.browser,
+            agent.workload or "…",
+            agent.device_class or "…",
+        )
+        for agent in status.agents
+    )
+    table = Listing(columns=COLUMNS, rows=rows).fitting(width).table()
+    table.title, table.title_justify = f"agents of {status.url}{_peak(status)}", "left"
+    for agent, row in zip(status.agents, table.rows, strict=True):
+        row.style = _STYLES.get(agent.state, "")
+    return table

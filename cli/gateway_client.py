@@ -1,10 +1,12 @@
-"""The running gateway's HTTP interface, as far as the command line uses it."""
+"""The HTTP interface of the gateway that a command talks to, as far as the commands use it."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from http import HTTPStatus
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote
@@ -13,6 +15,7 @@ from uuid import UUID
 import httpx2
 from pydantic import BaseModel, ValidationError
 
+from cli.stack.place import Place, read_or_make_keys, running_stack
 from kernelzoo.domain.device import Hardware
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -238,3 +241,20 @@ def _remedy(response: httpx2.Response) -> str:
         f"; set {OPERATOR_KEY} to the key that the gateway was started with, or {APPLICATION_KEY} "
         "to an application's"
     )
+
+
+def reach(state: Path, url: str | None) -> GatewayClient:
+    """Raises StackError, with the remedy, when no stack runs on `state` and no `url` is given,
+    and InvalidInput for a `url` that is none.
+    """
+    if url is not None:
+        if not url.startswith(("http://", "https://")):
+            raise InvalidInput(f"--url {url} lacks its scheme; write http://{url} or https://{url}")
+        return GatewayClient(
+            url=url.rstrip("/"),
+            operator_key=os.environ.get(OPERATOR_KEY, ""),
+            application_key=os.environ.get(APPLICATION_KEY, ""),
+        )
+    place = Place.at(state)
+    record = running_stack(place)
+    return GatewayClient(url=record.url, operator_key=read_or_make_keys(place).operator)

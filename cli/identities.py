@@ -7,8 +7,8 @@ from uuid import UUID
 
 import typer
 
+from cli.gateway_client import reach
 from cli.options import STATE, StateOption, UrlOption
-from cli.reach import reach
 from cli.terminal import note, out
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.identities import Held

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from cli.figures import gflops, number
-from cli.gateway_client import GatewayClient
+from cli.gateway_client import GatewayClient, reach
 from cli.listing import Column, Listing, print_json
 from cli.options import (
     STATE,
@@ -15,7 +15,6 @@ from cli.options import (
     UrlOption,
     parse_targets,
 )
-from cli.reach import reach
 from cli.terminal import note, out
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload

@@ -2,9 +2,9 @@
 
 import typer
 
+from cli.gateway_client import reach
 from cli.listing import Column, Listing, print_json
 from cli.options import STATE, JsonOption, StateOption, UrlOption
-from cli.reach import reach
 from cli.terminal import note, out
 from services.gateway.wire.models import CostModelWire, JudgedWire
 

@@ -9,9 +9,8 @@ import typer
 
 from cli.figures import progress
 from cli.finding import Finding, finding, sentences
-from cli.gateway_client import GatewayClient
+from cli.gateway_client import GatewayClient, reach
 from cli.listing import print_json
-from cli.live import live_display
 from cli.options import (
     STATE,
     JsonOption,
@@ -22,9 +21,8 @@ from cli.options import (
     UrlOption,
     parse_targets,
 )
-from cli.reach import reach
 from cli.stack.signals import interruptible
-from cli.terminal import note, out
+from cli.terminal import live_display, note, out
 from cli.workload import parse_workload
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState

@@ -18,7 +18,7 @@ from cli.stack.monitoring import DASHBOARDS, MonitoringPlan, find_monitoring
 from cli.stack.place import Place
 from cli.stack.plan import OWN_AGENTS, FleetPlan, StackOptions
 from cli.stack.ports import ANY_ADDRESS, LOOPBACK, free_port, lan_address, listening_port
-from cli.stack.process import Environment
+from cli.stack.processes import Environment
 from cli.stack.signals import interruptible
 from cli.stack.supervisor import Stack, end_leftovers, running
 from cli.terminal import note, out

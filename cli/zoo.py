@@ -19,7 +19,7 @@ from cli.exports import (
     exported,
 )
 from cli.figures import number, share, standing
-from cli.gateway_client import GatewayClient
+from cli.gateway_client import GatewayClient, reach
 from cli.listing import Column, Listing, print_json
 from cli.options import (
     STATE,
@@ -30,7 +30,6 @@ from cli.options import (
     UrlOption,
     parse_targets,
 )
-from cli.reach import reach
 from cli.terminal import note, out
 from kernelzoo.domain.target import TargetKind, parse_kind
 from kernelzoo.domain.workload import Workload

@@ -12,19 +12,16 @@ import typer
 from cli.demo.display import panel, plain, summary
 from cli.demo.examples import FRAMEWORKS, frameworks_are_built, served_examples
 from cli.demo.page import PageFailed, PageResult, Visit, visit
-from cli.demo.steps import PAGE, START, STEPS, DemoFailed, Step, outstanding
-from cli.demo.watch import Sight, watch
+from cli.demo.watch import PAGE, START, STEPS, DemoFailed, Sight, Step, outstanding, watch
 from cli.gateway_client import GatewayClient
-from cli.live import Show, live_display
 from cli.options import GpuOption, TargetOption
 from cli.stack.place import Place
 from cli.stack.plan import OWN_AGENTS, FleetPlan, StackOptions, plan_fleet
 from cli.stack.ports import LOOPBACK, free_port, listening_port
-from cli.stack.process import Environment
-from cli.stack.scratch import empty
+from cli.stack.processes import Environment
 from cli.stack.signals import interruptible
-from cli.stack.supervisor import Stack, running
-from cli.terminal import note, out
+from cli.stack.supervisor import Stack, empty, running
+from cli.terminal import Show, live_display, note, out
 from kernelzoo.domain.target import TargetKind, parse_kind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import StackError

@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.demo.page import FrameworkResult, PageResult
-from cli.demo.steps import outstanding
-from cli.demo.watch import Sight
+from cli.demo.watch import Sight, outstanding
 from cli.figures import ABSENT, gflops, number, progress
 from kernelzoo.domain.lease import LEADERS
 from kernelzoo.domain.target import TargetKind

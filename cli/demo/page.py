@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import BrowserContext, Error, Page, sync_playwright
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from cli.demo.steps import PAGE, too_late
+from cli.demo.watch import PAGE, too_late
 from kernelzoo.domain.zoo import HitLevel
 from kernelzoo.errors import KernelZooError
 from workers.fleet.chromium import find_chromium, own_flags

@@ -12,8 +12,8 @@ from cli.options import JsonOption
 from cli.simulate.run import Outcome, simulated
 from cli.simulate.scenario import Attack, Scenario
 from cli.stack.place import Place
-from cli.stack.scratch import empty
 from cli.stack.signals import interruptible
+from cli.stack.supervisor import empty
 from cli.terminal import note, out
 from kernelzoo.domain.trust import Defence
 from services.aggregator.publishing import Rule

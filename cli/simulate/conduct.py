@@ -1,13 +1,72 @@
-"""What an identity reports, honest or not: pure functions of the truth and a random source."""
+"""What an identity reports, honest or not: pure functions of the truth and a random source.
+
+`Condition` is how one device of a class differs from the others while its owner is there. What
+slows a kernel and the reference beside it alike cancels in a relative time.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp
 from random import Random
 
-from cli.simulate.condition import Condition
 from kernelzoo.domain.ballot import RANK_WEIGHTS
 from kernelzoo.domain.lease import LEADERS
+
+BUSY = 0.25
+"""Share of members with something else to do meanwhile. Assumed; a quarter is many."""
+LOADED = 1.0
+"""How much longer everything takes there, as a share, on the average; falling off exponentially.
+Two processes on one core take twice as long."""
+NOISIER = 2.0
+"""Noise of a busy page over that of an idle one (2 % and 1 %, bests of three rounds)."""
+
+FALL = 0.4
+"""Most of its clock that a device loses as it warms up; it is anything up to that. Assumed: a core
+that loses its turbo, a fifth (services/aggregator/envelope.py), and as much for a phone's case."""
+WARM_MIN = 3.0
+"""Minutes until it has lost two thirds of that. Assumed."""
+UNALIKE = 0.1
+"""Share of a kernel's time that does not follow the clock, at most: what waits for memory. The best
+kernels read at 93 % of the bandwidth, or compute at 97 % of the limit (bench/results)."""
+MEASURING_MIN = 0.05
+"""Minutes of a visit that a measurement takes: up to 2 s of timing, and what leads up to it."""
+
+APART = 0.005
+"""Deviation of a relative time between two devices of one class, that stays. Ten copies of one
+module in one page agree to 3 % between the farthest (bench/results)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """`load`: how many times longer all takes. `fall`: the share of its clock that it loses."""
+
+    member: str
+    load: float
+    fall: float
+
+    @property
+    def noise(self) -> float:
+        """In units of an idle device's."""
+        return NOISIER if self.load > 1 else 1.0
+
+    def slowdown(self, candidate: str, measured: int) -> float:
+        """Of a kernel against its time on an idle, cool device, after so many measurements."""
+        own = Random(f"{self.member}/{candidate}")
+        follows = 1 - UNALIKE * own.random()
+        warm = 1 - exp(-measured * MEASURING_MIN / WARM_MIN)
+        cycle = 1 / (1 - self.fall * warm)
+        return float(self.load * (1 + follows * (cycle - 1)) * exp(own.gauss(0, APART)))
+
+
+def condition(seed: int, member: str) -> Condition:
+    chance = Random(f"{seed}/{member}/condition")
+    busy = chance.random() < BUSY
+    return Condition(
+        member=f"{seed}/{member}",
+        load=1 + chance.expovariate(1 / LOADED) if busy else 1.0,
+        fall=chance.uniform(0, FALL),
+    )
+
 
 NOISE = 0.02
 """Deviation of one sample's logarithm, above the best; as of three rounds in a busy page."""

@@ -1,30 +1,33 @@
-"""The crowd of a scenario: who comes from where, and what each one does in every key."""
+"""The crowd of a scenario: who comes from where, what each one does, and what liars do besides."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
+from types import MappingProxyType
 
-from cli.simulate.condition import Condition, condition
 from cli.simulate.conduct import (
     BOLDNESS,
     BURIED,
     CLAIM,
+    Condition,
     Timing,
     claimed_timing,
+    condition,
     fastest,
     honest_timing,
     measured_again,
 )
-from cli.simulate.members import Member, members_of, session_of
-from cli.simulate.scenario import Attack, Scenario
+from cli.simulate.members import Member, class_of, members_of, raiders_of, session_of
+from cli.simulate.scenario import Attack, Raid, Scenario
 from cli.simulate.stranger import Stranger, stranger
 from cli.simulate.world import PEAK_GFLOPS, World
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import StackError
 from services.aggregator.verification import expected_entries
+from services.gateway.wire.denials import FailureReport
 from services.gateway.wire.leases import (
     BallotLineWire,
     BallotRequest,
@@ -296,3 +299,68 @@ def _report(lease: Lease, timings: dict[str, Timing], entries: list[float]) -> R
 def _ballot(workload: str, lines: tuple[tuple[str, float], ...]) -> BallotRequest:
     wired = [BallotLineWire(candidate=name, relative_time=time) for name, time in lines]
     return BallotRequest(workload=workload, lines=wired)
+
+
+WEAK_GFLOPS = 0.5
+"""A peak that no device of an honest visitor is as slow as."""
+
+FOREIGN_RHO = "r1-1"
+"""A primitive vector that no member has."""
+
+Raiding = Callable[[Crowd, Member], Awaitable[None]]
+
+
+async def claim(crowd: Crowd, member: Member) -> None:
+    async with crowd.arrived(member, WEAK_GFLOPS):
+        pass
+
+
+async def hoard(crowd: Crowd, member: Member) -> None:
+    """Borrows until there is nothing left, and answers nothing."""
+    async with crowd.arrived(member) as one:
+        while one is not None and (lease := await one.lease(0)) is not None:
+            if not lease.candidates:
+                return
+            crowd.see(member, one, lease)
+
+
+async def deny(crowd: Crowd, member: Member) -> None:
+    """Says of every kernel but the slowest that it fails, on a class of the same device id."""
+    elsewhere = class_of(member.device, FOREIGN_RHO)
+    own = class_of(member.device)
+    keys = [key for key in crowd.keys.values() if key.device_class == own]
+    async with crowd.arrived(member) as one:
+        if one is None:
+            return
+        for key in keys:
+            world = World(seed=crowd.scenario.seed, flops=Workload.parse(key.workload).flops)
+            slowest = max(key.artifacts, key=lambda name: world.call_ns(member.device, name))
+            for artifact in sorted(set(key.artifacts.values()) - {key.artifacts[slowest]}):
+                failure = FailureReport(
+                    workload=key.workload,
+                    device_class=elsewhere,
+                    artifact=artifact,
+                    stage="run",
+                    detail="",
+                )
+                await one.fail(failure)
+
+
+BEFORE: Mapping[Raid, Raiding] = MappingProxyType({Raid.CLAIM: claim, Raid.HOARD: hoard})
+AFTER: Mapping[Raid, Raiding] = MappingProxyType({Raid.DENY: deny})
+"""By when they are made: before anybody has measured, or after all have voted."""
+
+
+async def raid(crowd: Crowd, raids: Mapping[Raid, Raiding]) -> None:
+    """Those of the scenario's tactics, in every class."""
+    door = asyncio.Semaphore(crowd.scenario.tactics.at_once)
+
+    async def one_raid(raiding: Raiding, member: Member) -> None:
+        async with door:
+            await raiding(crowd, member)
+
+    for raid_name, raiding in raids.items():
+        if raid_name in crowd.scenario.tactics.raids:
+            async with asyncio.TaskGroup() as group:
+                for member in raiders_of(crowd.scenario):
+                    group.create_task(one_raid(raiding, member))

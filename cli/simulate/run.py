@@ -11,16 +11,15 @@ from statistics import fmean
 from uuid import UUID
 
 from cli.gateway_client import GatewayClient
-from cli.simulate.crowd import Crowd, Key
+from cli.simulate.crowd import AFTER, BEFORE, Crowd, Key, raid
 from cli.simulate.judge import Fate, Page, Unseen, Verdict, fate, over, unseen, verdict
 from cli.simulate.members import UNSEEN, Member, class_of, hardware_of, phases_of
-from cli.simulate.raids import AFTER, BEFORE, raid
 from cli.simulate.scenario import Raid, Scenario
 from cli.simulate.world import World
 from cli.stack.place import Place
 from cli.stack.plan import StackOptions
 from cli.stack.ports import LOOPBACK, free_port
-from cli.stack.process import Environment
+from cli.stack.processes import Environment
 from cli.stack.supervisor import Stack, running
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.trust import Defence

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cli.stack.place import Place
 from cli.stack.ports import LOOPBACK, free_port, preferred_port
-from cli.stack.process import Environment, ProcessSpec, Tier
+from cli.stack.processes import Environment, ProcessSpec, Tier
 from kernelzoo.errors import StackError
 from kernelzoo.store.address import address_of
 

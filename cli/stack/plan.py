@@ -4,11 +4,10 @@ import sys
 from dataclasses import dataclass
 from typing import Self
 
-from cli.stack.keys import Keys
 from cli.stack.monitoring import MonitoringPlan, exported, plan_monitoring
-from cli.stack.place import Place
+from cli.stack.place import Keys, Place
 from cli.stack.ports import LOOPBACK, local_url
-from cli.stack.process import Environment, ProcessSpec, Tier
+from cli.stack.processes import Environment, ProcessSpec, Tier
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.trust import Trust
 from workers.fleet.browsers import BrowserKind, Share

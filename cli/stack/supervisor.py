@@ -11,30 +11,38 @@ from threading import Event, Thread
 
 import httpx2
 
-from cli.stack.child import Child, ask_to_end, await_end, ending, spawn
-from cli.stack.descendants import (
-    adopt_orphans,
-    descendants,
-    kill_all,
-    kill_leftovers,
-    reap,
-)
-from cli.stack.keys import Keys, read_or_make_keys
-from cli.stack.place import Place
-from cli.stack.plan import StackOptions, plan_stack
-from cli.stack.postgres import Postgres, start_postgres
-from cli.stack.process import ProcessSpec, Tier
-from cli.stack.record import (
+from cli.stack.place import (
+    Keys,
+    Place,
     ProcessMark,
     StackRecord,
     own_mark,
+    read_or_make_keys,
     read_record,
     refuse_running,
     take_lock,
     write_record,
 )
-from cli.stack.restarts import Restart, next_restart
+from cli.stack.plan import StackOptions, plan_stack
+from cli.stack.postgres import Postgres, start_postgres
+from cli.stack.processes import (
+    Child,
+    ProcessSpec,
+    Restart,
+    Tier,
+    adopt_orphans,
+    ask_to_end,
+    await_end,
+    descendants,
+    ending,
+    kill_all,
+    kill_leftovers,
+    next_restart,
+    reap,
+    spawn,
+)
 from cli.stack.signals import uninterrupted
+from cli.terminal import note
 from kernelzoo.errors import StackError
 from kernelzoo.store.migrate import migrate
 
@@ -218,3 +226,19 @@ def is_ready(url: str) -> bool:
 def _keep_previous_log(log: Path) -> None:
     if log.exists():
         log.replace(log.with_suffix(".log.1"))
+
+
+def empty(place: Place, mark: str) -> None:
+    """Removes what an earlier run left. Refuses a directory without the file `mark` in it."""
+    refuse_running(place)
+    if place.root.exists() and any(place.root.iterdir()):
+        if not (place.root / mark).exists():
+            raise StackError(
+                f"{place.root} holds something else than a {mark}'s data; "
+                "name a new directory with --state DIR"
+            )
+        kill_leftovers(read_record(place))
+        note(f"emptying {place.root}")
+        shutil.rmtree(place.root)
+    place.make()
+    (place.root / mark).touch()

@@ -15,8 +15,7 @@ import httpx2
 import psutil
 import pytest
 
-from cli.stack.place import Place
-from cli.stack.record import StackRecord, read_record
+from cli.stack.place import Place, StackRecord, read_record
 
 pytestmark = pytest.mark.timeout(240)
 

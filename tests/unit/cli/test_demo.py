@@ -16,20 +16,21 @@ from cli.demo.page import (
     accept,
     console_picture,
 )
-from cli.demo.steps import (
+from cli.demo.watch import (
     COMPILE,
     MEASURE,
     STEPS,
     VOTE,
     DemoFailed,
+    Sight,
     Step,
+    _Deadline,
     hopeless,
     outstanding,
     too_late,
 )
-from cli.demo.watch import Sight, _Deadline
 from cli.stack.place import Place
-from cli.stack.scratch import empty
+from cli.stack.supervisor import empty
 from cli.tune import why_waiting
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import StackError

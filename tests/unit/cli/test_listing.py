@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from cli import listing
-from cli.fleet_view import fleet_table
+from cli.fleet import fleet_table
 from cli.listing import Column, Listing, print_json
 from cli.simulate.command import COLUMNS as SIMULATED
 from cli.zoo import COLUMNS as ENTRIES

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.stack.keys import Keys
 from cli.stack.monitoring import GrafanaPlan, MonitoringPlan, find_monitoring
-from cli.stack.place import Place
+from cli.stack.place import Keys, Place
 from cli.stack.plan import StackOptions, plan_stack
-from cli.stack.process import ProcessSpec
+from cli.stack.processes import ProcessSpec
 from cli.up import _watching
 from kernelzoo.errors import StackError
 

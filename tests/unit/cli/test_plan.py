@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.stack.keys import Keys
-from cli.stack.place import Place
+from cli.stack.place import Keys, Place
 from cli.stack.plan import FleetPlan, StackOptions, plan_stack
-from cli.stack.process import ProcessSpec, Tier
+from cli.stack.processes import ProcessSpec, Tier
 
 PLACE = Place(root=Path("/state"))
 KEYS = Keys(operator="operator-secret", token_secret="token-secret", signing="signing-secret")

@@ -7,8 +7,7 @@ import pytest
 
 from cli.app import main
 from cli.demo.examples import served_examples
-from cli.gateway_client import GatewayClient
-from cli.reach import reach
+from cli.gateway_client import GatewayClient, reach
 from cli.stack.place import Place
 from cli.stack.ports import free_port
 from cli.stack.postgres import start_postgres

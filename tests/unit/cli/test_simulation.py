@@ -3,8 +3,7 @@
 from random import Random
 from statistics import fmean, median
 
-from cli.simulate.condition import FALL, UNALIKE, Condition, condition
-from cli.simulate.conduct import honest_timing
+from cli.simulate.conduct import FALL, UNALIKE, Condition, condition, honest_timing
 from cli.simulate.members import members_of, phases_of, raiders_of, session_of
 from cli.simulate.scenario import FAMILY, INVENTED, Attack, Scenario
 from cli.simulate.world import World

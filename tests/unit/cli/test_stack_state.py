@@ -12,21 +12,20 @@ import psutil
 import pytest
 
 from cli.stack import postgres
-from cli.stack.child import await_end, spawn
-from cli.stack.keys import read_or_make_keys
-from cli.stack.place import Place
-from cli.stack.ports import free_port, listening_port
-from cli.stack.process import ProcessSpec, Tier
-from cli.stack.record import (
+from cli.stack.place import (
+    Place,
     ProcessMark,
     StackRecord,
     own_mark,
+    read_or_make_keys,
     read_record,
     refuse_running,
     running_stack,
     take_lock,
     write_record,
 )
+from cli.stack.ports import free_port, listening_port
+from cli.stack.processes import ProcessSpec, Tier, await_end, spawn
 from cli.stack.supervisor import end_leftovers
 from kernelzoo.errors import StackError
 

@@ -7,9 +7,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cli.stack.child import ask_to_end, await_end, ending, spawn
-from cli.stack.process import ProcessSpec, Tier
-from cli.stack.restarts import LONGEST_DELAY_S, STEADY_S, next_restart
+from cli.stack.processes import (
+    LONGEST_DELAY_S,
+    STEADY_S,
+    ProcessSpec,
+    Tier,
+    ask_to_end,
+    await_end,
+    ending,
+    next_restart,
+    spawn,
+)
 from kernelzoo.errors import StackError
 
 

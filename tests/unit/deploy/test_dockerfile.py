@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.stack.keys import Keys
-from cli.stack.place import Place
+from cli.stack.place import Keys, Place
 from cli.stack.plan import StackOptions, plan_stack
 
 ROOT = Path(__file__).parents[3]
