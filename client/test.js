@@ -1,4 +1,7 @@
-/** Bundles tests/*.test.ts and runs them with Node's own runner, with source positions. */
+/**
+ * Bundles tests/*.test.ts and runs them with Node's own runner, with source positions. With an
+ * argument, as in `npm test -- gpu`, those whose names contain it.
+ */
 import { spawnSync } from "node:child_process";
 import { readdirSync, rmSync } from "node:fs";
 import { build } from "esbuild";
@@ -9,7 +12,10 @@ const OUTPUT = "node_modules/.cache/tests";
 process.chdir(import.meta.dirname);
 rmSync(OUTPUT, { recursive: true, force: true });
 
-const tests = readdirSync("tests").filter((name) => name.endsWith(".test.ts"));
+const [, , wanted = ""] = process.argv;
+const tests = readdirSync("tests").filter(
+  (name) => name.endsWith(".test.ts") && name.includes(wanted),
+);
 await build({
   entryPoints: tests.map((name) => `tests/${name}`),
   outdir: OUTPUT,

@@ -83,6 +83,7 @@ async function play({ leases, reports = [], times = {} }: Script) {
       ballots.push(ballot);
       return { kind: "ok", value: {} };
     },
+    reportFailure: async () => ({ kind: "empty" }),
   };
   const ports: AgentPorts = {
     target: "wasm",

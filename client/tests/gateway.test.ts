@@ -81,7 +81,7 @@ test("requests are repeated until the gateway answers, and wait as it says", asy
   assert.equal(waits[1], 60_000);
 });
 
-test("the operator key goes with sessions alone, the token with everything else", async (t) => {
+test("the operator key goes with sessions and failures, the token with everything else", async (t) => {
   const seen: (readonly [string, unknown, unknown])[] = [];
   answering(t, (url, { headers }) => {
     const sent = new Headers(headers);
@@ -93,11 +93,13 @@ test("the operator key goes with sessions alone, the token with everything else"
   await gateway.lease("t", { limit: 1, wait_s: 0 });
   await gateway.report("t", "l1", { nonce: "n", measurements: [] });
   await gateway.fileBallot("t", { workload: "w", lines: [] });
+  await gateway.reportFailure({} as never);
   assert.deepEqual(seen, [
     ["http://zoo.test/v1/sessions", "key", null],
     ["http://zoo.test/v1/leases", null, "Bearer t"],
     ["http://zoo.test/v1/leases/l1/measurements", null, "Bearer t"],
     ["http://zoo.test/v1/ballots", null, "Bearer t"],
+    ["http://zoo.test/v1/failures", "key", null],
   ]);
 });
 

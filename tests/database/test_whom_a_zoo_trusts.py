@@ -91,7 +91,10 @@ def test_failures_are_taken_of_whom_measurements_are_taken_of(
         "detail": "",
     }
     headers = {"Origin": origin} if origin else {}
-    assert zoo(trust).post("/v1/failures", json=failure, headers=headers).status_code == status
+    http = zoo(trust)
+    assert http.post("/v1/failures", json=failure, headers=headers).status_code == status
+    of_operator = http.post("/v1/failures", json=failure, headers={**headers, **OPERATOR})
+    assert of_operator.status_code == 404, "the operator's agents are heard in every mode"
 
 
 def test_what_was_cast_under_a_wider_trust_counts_no_more_under_a_narrower_one(

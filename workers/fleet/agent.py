@@ -94,10 +94,10 @@ async def _attempt(
         while True:
             snapshot = await talk.listen()
             _log_events(snapshot, spec.name)
-            _insist_on_gpu(snapshot)
             if (after := advance(status, snapshot)) != status:
                 status = after
                 yield status
+            _insist_on_gpu(snapshot)
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ class AgentEvent(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
 
     type: str
+    target: str = ""
     outcome: str = "ok"
     final: bool = False
     first_timed_ms: float | None = Field(default=None, alias="firstTimedMs")
@@ -61,8 +62,16 @@ def _described(status: AgentStatus, snapshot: Snapshot) -> AgentStatus:
     """Who measures what, as the last events say."""
     for event in snapshot.events:
         if event.type == "session" and event.engine is not None:
-            engine = f"{event.engine.name} {event.engine.version}".strip()
-            status = replace(status, engine=engine, device_class=event.device_class)
+            status = replace(
+                status,
+                engine=f"{event.engine.name} {event.engine.version}".strip(),
+                device_class=event.device_class,
+                device_classes={**status.device_classes, event.target: event.device_class},
+            )
         elif event.workload:
-            status = replace(status, workload=event.workload)
+            status = replace(
+                status,
+                workload=event.workload,
+                device_class=status.device_classes.get(event.target, status.device_class),
+            )
     return status

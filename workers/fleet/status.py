@@ -1,6 +1,6 @@
 """What each agent of a fleet has done so far, in a file that other processes may read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -11,9 +11,10 @@ class AgentStatus:
     """`first_timed_ms` counts from the opening of the agent's page; None until then.
 
     A final ballot is filed once the agent has measured its share of a space. `engine` is the
-    browser's with its version, as the page tells it to the gateway; it, the device class (of the
-    target opened last) and the workload are '' until they are known. `trouble` is why the agent
-    does not work now.
+    browser's with its version, as the page tells it to the gateway. `device_class` is the class
+    that measures `workload`: an agent of two targets has two classes, which `device_classes` holds
+    by target. All of them are empty until they are known. `trouble` is why the agent does not work
+    now.
     """
 
     agent: str
@@ -21,6 +22,7 @@ class AgentStatus:
     browser: str = ""
     engine: str = ""
     device_class: str = ""
+    device_classes: dict[str, str] = field(default_factory=dict)
     workload: str = ""
     trouble: str = ""
     measured: int = 0

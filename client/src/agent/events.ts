@@ -62,7 +62,7 @@ export type AgentEvent =
   | { readonly type: "firstTimed"; readonly firstTimedMs: number }
   | { readonly type: "idle" }
   /** The GPU cannot be had any more; a new browser may have it again. */
-  | { readonly type: "stuck"; readonly reason: string }
+  | { readonly type: "stuck"; readonly target: TargetKind; readonly reason: string }
   /** This browser can run nothing that it was asked for, and the agent has ended. */
   | { readonly type: "refused"; readonly reason: string }
   | { readonly type: "paused"; readonly why: Pause }

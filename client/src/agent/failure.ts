@@ -12,6 +12,10 @@ const OUTCOMES: Readonly<Partial<Record<Stage, Outcome>>> = {
   timeout: "timeout",
 };
 
+/** Whether the browser refuses the kernel or its driver does not compile it, whatever else runs. */
+export const didNotCompile = (thrown: unknown): thrown is KernelZooError =>
+  thrown instanceof KernelZooError && (thrown.stage === "validate" || thrown.stage === "compile");
+
 const LONGEST_DETAIL = 500;
 
 /** What was thrown as a measurement of `kernel`; thrown again when it is not the kernel's fault. */

@@ -2,11 +2,18 @@
 import { CompileDeadline, compilesOneByOne } from "../gpu/compiling.js";
 import type { OpenDevice } from "../gpu/device.js";
 import type { DeviceOwner } from "../gpu/owner.js";
+import type { Program } from "../gpu/program.js";
 import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
-import { failureOf } from "./failure.js";
+import { didNotCompile, failureOf } from "./failure.js";
 import { GpuBench } from "./gpu-bench.js";
 import { type GpuReference, gpuReference, measureGpu, measureGpuAgain } from "./gpu-measure.js";
-import type { Instrument, LeaseInstrument, TimedWork } from "./instrument.js";
+import {
+  type Instrument,
+  type LeaseInstrument,
+  type ReferenceFailed,
+  type TimedWork,
+  tellReference,
+} from "./instrument.js";
 import type { LoadProgram } from "./program-cache.js";
 
 /** Work that was given up may still run; after this long the device is given up with it. */
@@ -19,26 +26,42 @@ interface Stand {
   readonly reference: GpuReference;
 }
 
+export interface GpuInstrumentPorts {
+  /** Told when pipelines are asked for one by one, since a driver did not end one. */
+  readonly careful?: () => void;
+  readonly referenceFailed?: ReferenceFailed;
+}
+
 class GpuLease implements LeaseInstrument {
   readonly #owner: DeviceOwner;
   readonly #load: LoadProgram;
   readonly #lease: Lease;
   readonly #kernels: readonly KernelWire[];
-  readonly #careful: () => void;
+  readonly #ports: GpuInstrumentPorts;
   #stand: Stand | null = null;
+  /** Why nothing of this lease can be measured: its reference does not compile here. */
+  #refused: unknown = null;
 
   constructor(
     owner: DeviceOwner,
     load: LoadProgram,
     lease: Lease,
     kernels: readonly KernelWire[],
-    careful: () => void,
+    ports: GpuInstrumentPorts,
   ) {
     this.#owner = owner;
     this.#load = load;
     this.#lease = lease;
     this.#kernels = kernels;
-    this.#careful = careful;
+    this.#ports = ports;
+  }
+
+  /** Begins all fetches at once; whoever needs a kernel sees its failure. */
+  begin(open: OpenDevice): void {
+    this.#reference(open).catch(() => undefined);
+    for (const kernel of this.#kernels) {
+      if (kernel !== this.#lease.reference) this.#load(open, kernel).catch(() => undefined);
+    }
   }
 
   async candidate(kernel: KernelWire): Promise<MeasurementWire | TimedWork<MeasurementWire>> {
@@ -46,7 +69,7 @@ class GpuLease implements LeaseInstrument {
     try {
       await this.#load(open, kernel);
     } catch (thrown) {
-      if (compilesOneByOne()) this.#careful();
+      if (compilesOneByOne()) this.#ports.careful?.();
       // Of several that compile at once it is not known who lost the device: again, and alone.
       if (open.loss === null || thrown instanceof CompileDeadline) return failureOf(kernel, thrown);
     }
@@ -96,29 +119,40 @@ class GpuLease implements LeaseInstrument {
     }
   }
 
+  /** A reference that did not compile is told once, and no driver is asked for it again. */
+  async #reference(open: OpenDevice): Promise<Program> {
+    if (this.#refused !== null) throw this.#refused;
+    try {
+      return await this.#load(open, this.#lease.reference);
+    } catch (thrown) {
+      if (didNotCompile(thrown)) this.#refused = thrown;
+      tellReference(this.#lease, thrown, this.#ports.referenceFailed ?? (() => undefined));
+      throw thrown;
+    }
+  }
+
   async #standOn(open: OpenDevice): Promise<Stand> {
     if (this.#stand?.open === open) return this.#stand;
     this.dispose();
-    const program = await this.#load(open, this.#lease.reference);
+    const program = await this.#reference(open);
     const bench = await GpuBench.make(open, this.#lease, this.#kernels);
     this.#stand = { open, bench, reference: await gpuReference(bench, program) };
     return this.#stand;
   }
 }
 
-/** Measures on the owner's device. `careful` is called when pipelines are asked for one by one. */
+/** Measures on the owner's device. */
 export function gpuInstrument(
   owner: DeviceOwner,
   load: LoadProgram,
-  careful: () => void = () => undefined,
+  ports: GpuInstrumentPorts = {},
 ): Instrument {
   return {
     async open(lease, kernels) {
       const open = await owner.device();
-      const all = [lease.reference, ...kernels];
-      // All fetches begin at once; whoever needs a kernel sees its failure, also the reference's.
-      for (const kernel of all) load(open, kernel).catch(() => undefined);
-      return new GpuLease(owner, load, lease, all, careful);
+      const opened = new GpuLease(owner, load, lease, [lease.reference, ...kernels], ports);
+      opened.begin(open);
+      return opened;
     },
   };
 }

@@ -1,8 +1,9 @@
 import { Arena } from "../engine/arena.js";
+import type { KernelZooError } from "../engine/error.js";
 import { loadPacks } from "../engine/packing.js";
 import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
 import { Bench } from "./bench.js";
-import { failureOf } from "./failure.js";
+import { didNotCompile, failureOf } from "./failure.js";
 import { measure, measureAgain, type Reference, setReference } from "./measure.js";
 import type { LoadKernel } from "./module-cache.js";
 
@@ -19,6 +20,19 @@ export interface LeaseInstrument {
   /** Relative times of `kernels`, in order, measured against each other. */
   again(kernels: readonly KernelWire[]): Promise<TimedWork<readonly number[]>>;
   dispose(): void;
+}
+
+/**
+ * Told when the reference of a lease does not compile here. Nothing of such a lease can be measured,
+ * and no measurement says why unless the reference is a candidate of the lease as well.
+ */
+export type ReferenceFailed = (lease: Lease, thrown: KernelZooError) => void;
+
+/** Tells of a reference that does not compile and is not among the candidates of its lease. */
+export function tellReference(lease: Lease, thrown: unknown, told: ReferenceFailed): void {
+  const { sha256 } = lease.reference;
+  const measured = lease.candidates.some((candidate) => candidate.sha256 === sha256);
+  if (didNotCompile(thrown) && !measured) told(lease, thrown);
 }
 
 /** `kernels` are all that will be measured under this lease. */
@@ -69,14 +83,20 @@ function leaseInstrument(
 }
 
 /** Measures in this thread, in one shared memory that grows with the workloads. */
-export function wasmInstrument(load: LoadKernel, stepMs: number): Instrument {
+export function wasmInstrument(
+  load: LoadKernel,
+  stepMs: number,
+  referenceFailed: ReferenceFailed = () => undefined,
+): Instrument {
   const arena = new Arena();
   return {
     async open(lease, kernels) {
       // All fetches begin at once; whoever needs a kernel sees its failure.
       for (const kernel of kernels) load(kernel).catch(() => undefined);
       const all = [lease.reference, ...kernels];
-      const [module, packs] = await Promise.all([load(lease.reference), loadPacks(all, load)]);
+      const reference = load(lease.reference);
+      reference.catch((thrown) => tellReference(lease, thrown, referenceFailed));
+      const [module, packs] = await Promise.all([reference, loadPacks(all, load)]);
       const bench = new Bench(arena, lease, all, packs);
       return leaseInstrument(lease, bench, module, load, stepMs);
     },

@@ -52,7 +52,8 @@ export async function runAgent(targets: readonly SetUp[], signal: AbortSignal): 
       if (signal.aborted) return;
       const message = sentence(thrown);
       if (thrown instanceof KernelZooError && thrown.stage === "profile") {
-        current.ports.emit({ type: "stuck", reason: message });
+        const { target } = current.ports;
+        current.ports.emit({ type: "stuck", target, reason: message });
       }
       const retryInMs = backoffMs(failures++);
       current.ports.emit({ type: "error", message, retryInMs });

@@ -3,12 +3,13 @@ import { readGpuProfile } from "../device/gpu-profile.js";
 import type { Notebook } from "../device/notebook.js";
 import { type DeviceProfile, peakOf, readLevels } from "../device/profile.js";
 import { KernelZooError } from "../engine/error.js";
+import type { Failures } from "../gateway/failures.js";
 import { compileOneByOne } from "../gpu/compiling.js";
 import { DeviceOwner } from "../gpu/owner.js";
 import { quarterOctave } from "../probe/levels.js";
 import type { SessionRequest, TargetKind } from "../wire/types.js";
 import { gpuInstrument } from "./gpu-instrument.js";
-import { type Instrument, wasmInstrument } from "./instrument.js";
+import { type Instrument, type ReferenceFailed, wasmInstrument } from "./instrument.js";
 import { cachedLoader } from "./module-cache.js";
 import { cachedPrograms } from "./program-cache.js";
 import type { WithTurn } from "./turn.js";
@@ -26,6 +27,7 @@ export interface Surroundings {
   readonly signal: AbortSignal;
   readonly notebook: Notebook;
   readonly withTurn: WithTurn;
+  readonly failures: Failures;
   readonly profile: DeviceProfile;
   /** Of the page's clock. */
   readonly stepMs: number;
@@ -39,6 +41,12 @@ export interface Measurer {
   readonly peakGflops: number;
   readonly instrument: Instrument;
 }
+
+/** Reports the reference of a lease as a kernel that failed on `deviceClass`. */
+export const referenceFailedOn =
+  ({ failures }: Pick<Surroundings, "failures">, deviceClass: string): ReferenceFailed =>
+  ({ workload, reference }, thrown) =>
+    failures.note({ workload, device_class: deviceClass, artifact: reference.sha256 }, thrown);
 
 /** Rejects with KernelZooError (profile) where there is no SIMD, which every kernel uses. */
 async function wasmMeasurer(around: Surroundings): Promise<Measurer> {
@@ -56,7 +64,11 @@ async function wasmMeasurer(around: Surroundings): Promise<Measurer> {
       probe,
     },
     peakGflops,
-    instrument: wasmInstrument(cachedLoader(origin, signal), stepMs),
+    instrument: wasmInstrument(
+      cachedLoader(origin, signal),
+      stepMs,
+      referenceFailedOn(around, profile.deviceClass),
+    ),
   };
 }
 
@@ -64,7 +76,6 @@ async function wasmMeasurer(around: Surroundings): Promise<Measurer> {
 async function gpuMeasurer(around: Surroundings): Promise<Measurer> {
   const { origin, signal, notebook, withTurn, profile } = around;
   if (notebook.read(CAREFUL) !== null) compileOneByOne();
-  const careful = (): void => notebook.write(CAREFUL, "true");
   const owner = new DeviceOwner();
   const gpu = await readGpuProfile(notebook, profile, owner, withTurn);
   return {
@@ -76,7 +87,10 @@ async function gpuMeasurer(around: Surroundings): Promise<Measurer> {
       probe: gpu.levels,
     },
     peakGflops: gpu.peakGflops,
-    instrument: gpuInstrument(owner, cachedPrograms(origin, signal), careful),
+    instrument: gpuInstrument(owner, cachedPrograms(origin, signal), {
+      careful: () => notebook.write(CAREFUL, "true"),
+      referenceFailed: referenceFailedOn(around, gpu.deviceClass),
+    }),
   };
 }
 

@@ -32,5 +32,6 @@ export function purpose({ path }: Pick<SentRequest, "path">): string {
   if (path === "/v1/sessions") return "This device's profile";
   if (path === "/v1/leases") return "Asking for work";
   if (path === "/v1/ballots") return "A ballot";
+  if (path === "/v1/failures") return "A kernel that did not compile here";
   return path.endsWith("/measurements") ? "Timings and sampled numbers" : path;
 }

@@ -4,6 +4,7 @@ import { readProfile } from "../device/profile.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import type { Answer } from "../gateway/answer.js";
 import { backoffMs, sleep } from "../gateway/backoff.js";
+import { Failures } from "../gateway/failures.js";
 import { type Gateway, httpGateway } from "../gateway/gateway.js";
 import { type RetryPorts, retried } from "../gateway/retry.js";
 import { clockStepMs } from "../timing/clock.js";
@@ -178,6 +179,9 @@ async function start(options: StartOptions): Promise<void> {
   const notebook = pageNotebook(options.notes);
   const origin = new URL(options.origin);
   const withTurn = turnsOf(options);
+  const gateway = httpGateway(origin, options.operatorKey, signal, (method, path, body) =>
+    post({ type: "sent", request: { method, path, body } }),
+  );
   const world: World = {
     origin,
     signal,
@@ -189,9 +193,8 @@ async function start(options: StartOptions): Promise<void> {
     isolated: scope.crossOriginIsolated,
     openedAt: options.openedAt,
     application: options.application,
-    gateway: httpGateway(origin, options.operatorKey, signal, (method, path, body) =>
-      post({ type: "sent", request: { method, path, body } }),
-    ),
+    gateway,
+    failures: new Failures((report) => void retried(() => gateway.reportFailure(report), retries)),
   };
   const targets = options.targets.map((target) => () => setUp(world, target));
   await runAgent(targets, signal);

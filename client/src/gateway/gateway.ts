@@ -1,6 +1,7 @@
 import type {
   AttestationRequest,
   BallotRequest,
+  FailureReport,
   Lease,
   LeaseRequest,
   Report,
@@ -16,6 +17,7 @@ export interface Gateway {
   lease(token: string, request: LeaseRequest): Promise<Answer<Lease>>;
   report(token: string, lease: string, report: Report): Promise<Answer<unknown>>;
   fileBallot(token: string, ballot: BallotRequest): Promise<Answer<unknown>>;
+  reportFailure(failure: FailureReport): Promise<Answer<unknown>>;
 }
 
 const OPERATOR_HEADER = "X-Kernelzoo-Operator";
@@ -31,7 +33,7 @@ function json(method: string, body: string, headers: Record<string, string>): Re
 /** Told of each request with the JSON text that goes out. */
 export type Sending = (method: string, path: string, body: string) => void;
 
-/** A gateway at `origin`. `operatorKey` is the fleet's, sent with sessions alone. */
+/** A gateway at `origin`. `operatorKey` is the fleet's, sent where there is no session's token. */
 export function httpGateway(
   origin: URL,
   operatorKey: string | null,
@@ -57,5 +59,6 @@ export function httpGateway(
     report: (token, lease, report) =>
       send("POST", `/v1/leases/${lease}/measurements`, report, bearer(token)),
     fileBallot: (token, ballot) => send("PUT", "/v1/ballots", ballot, bearer(token)),
+    reportFailure: (failure) => send("POST", "/v1/failures", failure, operator),
   };
 }

@@ -3,6 +3,7 @@ import type { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
 import type { LoadedKernel } from "../engine/loaded.js";
 import type { Deadline } from "../gateway/deadline.js";
+import type { Failures } from "../gateway/failures.js";
 import type { Program } from "../gpu/program.js";
 import type { Threads } from "../threads/threads.js";
 import type {
@@ -16,7 +17,6 @@ import type {
   ServedKernel,
   TargetKind,
 } from "../wire/types.js";
-import type { Failures } from "./failures.js";
 import type { GpuKernel } from "./gpu-kernel.js";
 
 /** What is running, and why. Times in milliseconds. */

@@ -5,11 +5,11 @@ import { Arena } from "../engine/arena.js";
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
 import { refuseForbidden } from "../engine/features.js";
 import { deadline, gaveUp } from "../gateway/deadline.js";
+import { Failures, postFailure } from "../gateway/failures.js";
 import { startThreads, type ThreadCount, type Threads } from "../threads/threads.js";
 import type { ManifestEntry } from "../wire/types.js";
 import { isBundle, zooAddress } from "./address.js";
 import { type Backend, chooseTarget, type GpuSide, living, openGpu } from "./backend.js";
-import { Failures } from "./failures.js";
 import { MAX_AGE_MS } from "./freshness.js";
 import { gpuFailure } from "./gpu-health.js";
 import type { GpuBuffers } from "./gpu-kernel.js";
@@ -211,7 +211,7 @@ export class KernelZoo {
     const gpu = await openGpu(backend, deviceId, own);
     // After the probes, which want the processor for themselves.
     const started = await startThreads(arena, threads);
-    const failures = new Failures(source.origin);
+    const failures = new Failures((report) => postFailure(source.origin, report));
     const parts = { arena, threads: started, backend, gpu, failures, signal };
     return new KernelZoo({ ...device, ...source, ...parts });
   }

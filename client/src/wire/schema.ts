@@ -245,7 +245,8 @@ export interface paths {
         readonly put?: never;
         /**
          * Report Failure
-         * @description Say that a served kernel failed in this page. A network has one voice for each kernel.
+         * @description Say that a served kernel failed in this page, or that an agent cannot compile the reference
+         *     of a lease. A network has one voice for each kernel.
          */
         readonly post: operations["report_failure_v1_failures_post"];
         readonly delete?: never;
@@ -2572,7 +2573,9 @@ export interface operations {
     readonly report_failure_v1_failures_post: {
         readonly parameters: {
             readonly query?: never;
-            readonly header?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
             readonly path?: never;
             readonly cookie?: never;
         };

@@ -88,10 +88,14 @@ async def report_failure(
     request: Request,
     network: Network,
     state: Shared,
+    operated: Operator,
     after: BackgroundTasks,
 ) -> FailureNoted:
-    """Say that a served kernel failed in this page. A network has one voice for each kernel."""
-    await _refuse_untrusted(state, request)
+    """Say that a served kernel failed in this page, or that an agent cannot compile the reference
+    of a lease. A network has one voice for each kernel.
+    """
+    if not operated:
+        await _refuse_untrusted(state, request)
     key, device_class = Workload.parse(body.workload).key, str(DeviceClass.parse(body.device_class))
     cap = state.settings.failures_per_network_per_day
     async with state.pool.connection() as db:

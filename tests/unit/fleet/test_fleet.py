@@ -181,10 +181,11 @@ def test_events_add_up_to_a_status() -> None:
     events = [
         {
             "type": "session",
+            "target": "wasm",
             "deviceClass": "0/r2-1/wasm",
             "engine": {"name": "Firefox", "version": "153"},
         },
-        {"type": "lease", "workload": "matmul:f32:m5k7n3"},
+        {"type": "lease", "target": "wasm", "workload": "matmul:f32:m5k7n3"},
         {"type": "measured", "outcome": "ok", "gflops": 40.0},
         {"type": "firstTimed", "firstTimedMs": 812.5},
         {"type": "measured", "outcome": "compare"},
@@ -198,6 +199,7 @@ def test_events_add_up_to_a_status() -> None:
         state="measuring",
         engine="Firefox 153",
         device_class="0/r2-1/wasm",
+        device_classes={"wasm": "0/r2-1/wasm"},
         workload="matmul:f32:m5k7n3",
         measured=1,
         failed=1,
