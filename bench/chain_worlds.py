@@ -13,7 +13,7 @@ from kernelzoo.domain.device import DeviceClass, Engine, PrimitiveVector
 from kernelzoo.domain.target import Target, TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.cost_model.observation import Observation, ProbedDevice, races
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 from tests.recorded import dataset
 from tests.unit.cost_model.analytic import CORES, observed
 

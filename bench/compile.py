@@ -22,7 +22,8 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import GPU_MODELS
 from kernelzoo.domain.target import TargetKind
 from services.tuner.compile import compile_candidate
-from services.tuner.schedules.space import lite_space, naive_space_size
+from services.tuner.schedules.matmul.space import naive_space_size
+from services.tuner.schedules.registry import lite_space
 
 ROUNDS = 7
 MOST_MS = {TargetKind.WASM: 6.0, TargetKind.WEBGPU: 10.0}

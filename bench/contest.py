@@ -13,7 +13,7 @@ from bench.workloads import Case
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from services.tuner.compile import compile_candidate
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 
 FINALISTS = 3
 """Of those that fuse, and of those that do not."""

@@ -11,12 +11,13 @@ from pydantic.alias_generators import to_camel
 from bench.gpu_cases import GpuCase
 from bench.page_lease import Compiled, compiled, lease
 from bench.report import commit
-from kernelzoo.domain.candidate import Candidate, Setting
+from kernelzoo.domain.candidate import FAMILY, Candidate, Setting
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.leases import Lease
 from services.tuner.compile import compile_candidate
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.matmul.webgpu_config import TilesConfig
+from services.tuner.schedules.registry import lite_space
 
 LEFT_OUT = (1, "none", False)
 """Settings with such a value say that something is not done."""
@@ -140,8 +141,9 @@ def short_name(candidate: Candidate) -> str:
     else is not left out. Configs of other families are named setting by setting.
     """
     config = dict(candidate.config)
-    if "tile_m" not in config or "block_k" not in config:
-        return " ".join(f"{name}={value}" for name, value in candidate.config)
+    family = config.pop(FAMILY)
+    if family != TilesConfig.family:
+        return " ".join(f"{name}={value}" for name, value in config.items())
     block = "x".join(str(config.pop(name)) for name in ("block_m", "block_n", "block_k"))
     tile = "x".join(str(config.pop(name)) for name in ("tile_m", "tile_n"))
     rest = (_setting(*each) for each in config.items() if each[1] not in LEFT_OUT)

@@ -10,7 +10,7 @@ from kernelzoo.domain.target import TargetKind
 from services.tuner.compile import compilation
 from services.tuner.passes.pipeline import PassSwitches
 from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 
 Compile = Callable[[Candidate], Artifact]
 

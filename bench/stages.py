@@ -8,10 +8,10 @@ from services.tuner.codegen.wasm.module import assemble, lower
 from services.tuner.codegen.wgsl.module import print_module
 from services.tuner.passes.pipeline import ALL_PASSES, PassOptions, run_gpu_passes, run_passes
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.base.f16_storage import halves_of
+from services.tuner.schedules.base.f16_storage import f16_storage_of
 from services.tuner.schedules.matmul.config import ContractionConfig
 from services.tuner.schedules.matmul.wasm import scheduled
-from services.tuner.schedules.webgpu_registry import gpu_programs
+from services.tuner.schedules.registry import scheduled as scheduled_candidate
 from services.tuner.tir.lowering import lowered, visited
 
 STAGES = ("schedule", "tvm_lower", "visit", "passes", "wasm_lower", "encode")
@@ -44,10 +44,10 @@ def gpu_stage_times_ns(candidate: Candidate) -> tuple[int, ...]:
     """One compilation for WebGPU; times in the order of GPU_STAGES."""
     names = tuple(tensor.name for tensor in candidate.workload.tensors)
     at = [perf_counter_ns()]
-    programs = gpu_programs(candidate)
+    programs = scheduled_candidate(candidate).nests
     at.append(perf_counter_ns())
     programs = tuple(map(run_gpu_passes, programs))
     at.append(perf_counter_ns())
-    print_module(programs, names, halves_of(candidate))
+    print_module(programs, names, f16_storage_of(candidate))
     at.append(perf_counter_ns())
     return tuple(end - start for start, end in pairwise(at))

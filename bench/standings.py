@@ -5,6 +5,8 @@ from statistics import median
 
 from bench.contest import Contest, threaded
 from bench.native import native_samples_ns
+from kernelzoo.domain.candidate import FAMILY
+from services.tuner.schedules.matmul.config import ContractionConfig
 
 LIMITS = ("limit-fma", "limit-base")
 PEERS = ("ort-input", "ort-constant", "tfjs")
@@ -127,8 +129,9 @@ def _short(config: dict[str, int | bool | str]) -> str:
 
     Configs of other families are named setting by setting.
     """
-    if "tile_m" not in config or "block_m" not in config:
-        return " ".join(f"{name}={value}" for name, value in config.items() if name != "fma")
+    if config[FAMILY] != ContractionConfig.family:
+        left_out = ("fma", FAMILY)
+        return " ".join(f"{name}={value}" for name, value in config.items() if name not in left_out)
     return (
         f"{config['tile_m']}x{config['tile_n']} r{config['unroll_k']} of "
         f"{config['block_m']}x{config['block_n']} {config['pack']} {config['outer']}"

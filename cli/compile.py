@@ -36,7 +36,7 @@ def compile_workload(
 ) -> None:
     """Compile candidates here: each becomes an artifact and a JSON file that describes it."""
     # TVM takes a second to load, which the other commands need not wait for.
-    from services.tuner.schedules.space import lite_space
+    from services.tuner.schedules.registry import lite_space
 
     kind = parse_kind(target)
     if gpu_model and kind is not TargetKind.WEBGPU:

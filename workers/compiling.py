@@ -17,7 +17,7 @@ from kernelzoo.metrics import CANDIDATES, COMPILE_DURATION, Compiled, CompileSta
 from kernelzoo.store import candidates, tuning, wake
 from kernelzoo.store.blocking import Database, execute, fetch_one
 from services.tuner.compile import compile_candidate, pack_kernels
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 
 log = structlog.get_logger(__name__)
 

@@ -9,6 +9,9 @@ from kernelzoo.domain.workload import Workload
 
 Setting = int | bool | str
 
+FAMILY = "family"
+"""The setting of a config that names the schedule family which reads the others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
@@ -18,6 +21,11 @@ class Candidate:
     kind: TargetKind
     config: tuple[tuple[str, Setting], ...]
     requires: tuple[str, ...]
+
+    @property
+    def family(self) -> str:
+        """The schedule family that the config names; '' where it names none."""
+        return str(dict(self.config).get(FAMILY, ""))
 
     @property
     def candidate_id(self) -> str:

@@ -14,7 +14,7 @@ from kernelzoo.errors import KernelZooError
 from services.tuner.codegen.wasm.function import disassembly
 from services.tuner.compile import compilation, compile_candidate
 from services.tuner.passes.pipeline import ALL_PASSES
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 
 __all__ = ["GPU_MODELS", "WASM", "compile_candidate", "space_of", "text"]
 

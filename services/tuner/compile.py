@@ -24,12 +24,11 @@ from services.tuner.passes.pipeline import (
 )
 from services.tuner.passes.vectorise import CHUNK, slice_outer_loop
 from services.tuner.schedules.base.extents import Extents, panel_shape
-from services.tuner.schedules.base.f16_storage import halves_of
+from services.tuner.schedules.base.f16_storage import f16_storage_of
 from services.tuner.schedules.base.settings import BASE
 from services.tuner.schedules.matmul.config import MAX_TILE_ELEMENTS
 from services.tuner.schedules.matmul.wasm import packing_program
-from services.tuner.schedules.registry import planned
-from services.tuner.schedules.webgpu_registry import gpu_programs
+from services.tuner.schedules.registry import scheduled
 from services.tuner.tir.lowering import plain_program
 from services.tuner.tir.tvm import Node
 
@@ -153,8 +152,9 @@ def _tensors(workload: Workload, panels: int) -> tuple[Tensor, ...]:
 def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:
     """As `compile_candidate`, with what the steps made, under the given switches."""
     try:
-        plan = planned(candidate)
-        optimised = run_passes(plan.program, switches, plan.options)
+        made = scheduled(candidate)
+        (program,) = made.nests
+        optimised = run_passes(program, switches, made.options)
         lowered = lower(optimised, switches)
     except UnsupportedProgram as error:
         raise UnsupportedProgram(f"{candidate.workload.key}: {error}") from error
@@ -162,13 +162,13 @@ def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:
         abi=ABI_VERSION,
         kind=candidate.kind,
         requires=candidate.requires,
-        tensors=_tensors(candidate.workload, plan.panels),
+        tensors=_tensors(candidate.workload, made.panels),
         scratch_bytes=lowered.scratch_bytes,
-        range_extent=plan.program.body.extent,
-        layouts=_layouts(candidate.workload, plan.panels),
+        range_extent=program.body.extent,
+        layouts=_layouts(candidate.workload, made.panels),
     )
     return Compilation(
-        scheduled=plan.program,
+        scheduled=program,
         optimised=optimised,
         function=lowered.function,
         artifact=Artifact.of(assemble(lowered.function), manifest),
@@ -179,10 +179,10 @@ def gpu_compilation(candidate: Candidate) -> GpuCompilation:
     """As `compile_candidate` for webgpu, with what the steps made."""
     tensors = candidate.workload.tensors
     try:
-        scheduled = gpu_programs(candidate)
-        optimised = tuple(map(run_gpu_passes, scheduled))
+        nests = scheduled(candidate).nests
+        optimised = tuple(map(run_gpu_passes, nests))
         names = tuple(tensor.name for tensor in tensors)
-        module = print_module(optimised, names, halves_of(candidate))
+        module = print_module(optimised, names, f16_storage_of(candidate))
     except UnsupportedProgram as error:
         raise UnsupportedProgram(f"{candidate.workload.key}: {error}") from error
     manifest = ArtifactManifest(
@@ -195,4 +195,4 @@ def gpu_compilation(candidate: Candidate) -> GpuCompilation:
         dispatches=module.dispatches,
     )
     artifact = Artifact.of(module.text.encode(), manifest)
-    return GpuCompilation(scheduled=scheduled, optimised=optimised, artifact=artifact)
+    return GpuCompilation(scheduled=nests, optimised=optimised, artifact=artifact)

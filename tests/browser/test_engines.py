@@ -19,7 +19,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.matmul.config import Outer, Pack
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.candidates import schedule
 from tests.unit.tuner.execution import Floats, inputs_of, packed_inputs
 from tests.unit.tuner.reference import EXAMPLES, reference

@@ -14,7 +14,7 @@ from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 from tests.browser.sites import site
 from tests.unit.tuner.reference import EXAMPLES
 from workers.fleet.chromium import launched_chromium
@@ -37,10 +37,10 @@ CREATE = """async ({ text, entries, limitMs }) => {
   return answer;
 }"""
 FREEZING = (
-    "conv2d:f32:b1h17w19c5o7kh3kw3stride2pad1",
-    "conv2d:f32:b1h224w224c3o64kh7kw7stride2pad3",
-    "conv2d:f32:b1h14w14c16o16kh3kw3stride1pad1",
-    "conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1",
+    "conv2d:f32:b1h17w19c5o7r3q3s2p1",
+    "conv2d:f32:b1h224w224c3o64r7q7s2p3",
+    "conv2d:f32:b1h14w14c16o16r3q3s1p1",
+    "conv2d:f32:b1h56w56c64o64r3q3s1p1",
 )
 LARGE = ("matmul:f32:m4096k4096n4096", "transpose:f32:m384n768", "softmax:f32:m4608n384")
 

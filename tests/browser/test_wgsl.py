@@ -15,7 +15,7 @@ from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 from tests.browser.sites import site
 from tests.unit.tuner.execution import NUMPY, Floats, inputs_of
 from tests.unit.tuner.reference import reference
@@ -84,8 +84,8 @@ KEYS = (
     "matmul+bias+gelu:f32:m35k18n66",
     "batch_matmul_nt:f32:b2m20k24n36",
     "matmul:f32:m1k64n40",
-    "conv2d+bias+relu:f32:b1h8w8c4o8kh3kw3stride1pad1",
-    "max_pool2d:f32:b1h8w8c4kh3kw3stride2pad1",
+    "conv2d+bias+relu:f32:b1h8w8c4o8r3q3s1p1",
+    "max_pool2d:f32:b1h8w8c4r3q3s2p1",
     "softmax:f32:m5n36",
     "layer_norm:f32:m4n64",
     "gelu:f32:n301",

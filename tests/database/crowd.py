@@ -7,7 +7,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import agents, leases, measurements
 from kernelzoo.store.blocking import execute, fetch_one
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 from tests.database.conftest import Connection, open_space
 from tests.unit.cost_model.analytic import CORES, PaperCore
 

@@ -26,13 +26,13 @@ with atheris.instrument_imports(include=["kernelzoo", "services"]):
     from kernelzoo.formats.wisdom import read_wisdom
     from services.gateway.application_keys import ApplicationKey
     from services.tuner.compile import compile_candidate
-    from services.tuner.schedules.space import lite_space
+    from services.tuner.schedules.registry import lite_space
 
 EXAMPLES = (
     "matmul+bias+gelu:f32:m13k9n17",
     "matmul:f32:m8k8n8:constant=b",
     "batch_matmul:f32:b2m5k4n6",
-    "conv2d:f32:b1h9w9c3o4kh3kw3stride1pad1",
+    "conv2d:f32:b1h9w9c3o4r3q3s1p1",
     "softmax:f32:m5n12",
     "transpose:f32:m6n9",
 )

@@ -17,7 +17,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.gateway.wire.leases import Lease
 from services.tuner.compile import compile_candidate
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 
 WORKLOADS = Path(__file__).parent / "workloads.txt"
 FILES = ("race.html", "race.js")

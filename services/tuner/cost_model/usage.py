@@ -1,11 +1,11 @@
 """What a candidate asks of a core: Table 1 of nnJIT, and what the space's own rules count.
 
-A table from the settings of a config to its formulas. A config that no line describes has no
+A table from a schedule family to its formulas. A candidate of a family that is not in it has no
 usage, and the model goes by its settings alone.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
@@ -37,8 +37,8 @@ class Usage:
 
 
 def usage(candidate: Candidate) -> Usage | None:
-    """None for a config that is not in the table, or no longer a schedule of its workload."""
-    formulas = _TABLE.get((candidate.kind, tuple(name for name, _ in candidate.config)))
+    """None for a family that is not in the table, or a config that does not fit its workload."""
+    formulas = _TABLE.get((candidate.kind, candidate.family))
     if formulas is None:
         return None
     try:
@@ -68,8 +68,8 @@ def _stream(candidate: Candidate) -> Usage:
     return Usage(
         live_vectors=vectors,
         register_elements=LANES * vectors,
-        block_bytes=block_bytes(extents.m, config.rows, config.block_n),
-        loads_per_product=(config.rows + 1) / (config.rows * extents.m),
+        block_bytes=block_bytes(extents.m, config.unroll_k, config.block_n),
+        loads_per_product=(config.unroll_k + 1) / (config.unroll_k * extents.m),
         slices=config.range_extent(extents),
     )
 
@@ -80,7 +80,7 @@ def _window(candidate: Candidate) -> Usage:
     extent = workload.extent
     channels = workload.operator.output[1][-1]
     whole = config.rounded(workload)
-    image_rows = (config.block_y - 1) * extent["stride"] + extent["kh"]
+    image_rows = (config.block_y - 1) * extent["s"] + extent["r"]
     tile = config.tile_x * config.tile_c
     taps = workload.reduction_length
     weights = taps * config.tile_c if workload.operator.takes_weights else 0
@@ -121,15 +121,10 @@ def _map(candidate: Candidate) -> Usage:
 Formulas = Callable[[Candidate], Usage]
 
 
-def _settings(config: type) -> tuple[str, ...]:
-    return tuple(sorted(field.name for field in fields(config)))
-
-
-_TABLE: dict[tuple[TargetKind, tuple[str, ...]], Formulas] = {
-    (TargetKind.WASM, _settings(ContractionConfig)): _contraction,
-    (TargetKind.WASM, _settings(StreamConfig)): _stream,
-    (TargetKind.WASM, _settings(WindowConfig)): _window,
-    (TargetKind.WASM, _settings(RowsConfig)): _rows,
-    (TargetKind.WASM, _settings(MapConfig)): _map,
+_TABLE: dict[tuple[TargetKind, str], Formulas] = {
+    (TargetKind.WASM, ContractionConfig.family): _contraction,
+    (TargetKind.WASM, StreamConfig.family): _stream,
+    (TargetKind.WASM, WindowConfig.family): _window,
+    (TargetKind.WASM, RowsConfig.family): _rows,
+    (TargetKind.WASM, MapConfig.family): _map,
 }
-"""By target and the names of the settings, which tell the kinds of configs apart."""

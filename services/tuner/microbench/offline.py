@@ -59,7 +59,7 @@ REFERENCE = ContractionConfig(
 """Packed, so that the cache does not hide what the other primitives are worth."""
 
 
-STREAMED = StreamConfig(rows=1, vectors=1, block_n=1024, fma=False)
+STREAMED = StreamConfig(unroll_k=1, vectors=1, block_n=1024, fma=False)
 
 
 def plan() -> tuple[Trial, ...]:
@@ -75,7 +75,7 @@ def plan() -> tuple[Trial, ...]:
         Trial(
             primitive="k_block",
             base=Point(config=STREAMED),
-            advanced=Point(config=replace(STREAMED, rows=8)),
+            advanced=Point(config=replace(STREAMED, unroll_k=8)),
             workload=FEW_ROWS,
         ),
         _passes("vectorize", replace(ALL_PASSES, vectorise=False)),

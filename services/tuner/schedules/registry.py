@@ -1,59 +1,190 @@
-"""From a candidate to its program, by the family of its operator."""
+"""The schedule families: which programs each schedules, with which settings, and how.
 
+`lite_space` lists candidates by the first family of the table that matches a workload. `scheduled`
+goes by what a candidate's config says, its setting `family`.
+
+Listing a space must not import TVM, which takes a second. So this module imports no template: a
+family's `lower` is `lower` of the module that its row names, which the first call imports.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.gpu import ANY_GPU, GpuModel
 from kernelzoo.domain.operators import Family
-from services.tuner.ir.nodes import LANES, Program
-from services.tuner.operators.definitions import stated
-from services.tuner.passes.blocked_transpose import transpose_in_blocks
-from services.tuner.passes.pipeline import PassOptions
-from services.tuner.passes.vectorise import slice_outer_loop
+from kernelzoo.domain.target import TargetKind, refuse_unsupported
+from kernelzoo.domain.workload import KEY_DTYPES, Workload
+from kernelzoo.errors import InvalidSchedule
+from services.tuner.schedules.base.compilable import Config as WebgpuConfig
 from services.tuner.schedules.base.extents import Extents, is_pointwise
-from services.tuner.schedules.conv.config import WindowConfig
-from services.tuner.schedules.conv.wasm import window_program
-from services.tuner.schedules.elementwise.config import MapConfig
-from services.tuner.schedules.gemv.config import StreamConfig
-from services.tuner.schedules.gemv.wasm import stream_program
-from services.tuner.schedules.matmul.config import ContractionConfig
-from services.tuner.schedules.matmul.wasm import contraction_program
-from services.tuner.schedules.reduction.config import RowsConfig
-from services.tuner.schedules.reduction.wasm import rows_program
-from services.tuner.tir.lowering import plain_program
+from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.base.settings import Config, FamilyName
+from services.tuner.schedules.conv.implicit_gemm import contracts
+from services.tuner.schedules.conv.space import window_configs
+from services.tuner.schedules.conv.webgpu_space import pixels_configs
+from services.tuner.schedules.elementwise.space import map_configs
+from services.tuner.schedules.elementwise.webgpu_space import entries_configs, square_configs
+from services.tuner.schedules.gemv.config import suits
+from services.tuner.schedules.gemv.space import streams_and_tiles
+from services.tuner.schedules.matmul.space import tiles_configs
+from services.tuner.schedules.matmul.webgpu_space import contraction_configs
+from services.tuner.schedules.reduction.space import rows_configs
+from services.tuner.schedules.reduction.webgpu_space import rows_configs as webgpu_rows_configs
+from services.tuner.schedules.webgpu_space import gpu_space
+
+Lower = Callable[[Candidate], ScheduledProgram]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A program, and what the passes may do to it."""
+class ScheduleFamily:
+    """One way to schedule programs of one kind for one target.
 
-    program: Program
-    options: PassOptions
-    panels: int = 0
-    """Columns of a panel of b, where the kernel wants b in panels."""
+    `matches` tells whether it has schedules for a workload; `space` lists candidates for a model
+    of GPU (at which those for wasm do not look), the likely best first. Some of them may be of
+    another family that matches as well. `lower` raises InvalidSchedule and UnsupportedProgram as
+    `compile_candidate` does.
+    """
+
+    name: FamilyName
+    target: TargetKind
+    matches: Callable[[Workload], bool]
+    space: Callable[[Workload, GpuModel], tuple[Candidate, ...]]
+    lower: Lower
 
 
-def planned(candidate: Candidate) -> Plan:
-    """Raises InvalidSchedule and UnsupportedProgram as `compile_candidate` does."""
-    workload = candidate.workload
-    if workload.operator.family is Family.CONTRACTION or is_pointwise(workload):
-        if StreamConfig.describes(candidate):
-            stream = StreamConfig.of(candidate)
-            program = stream_program(Extents.of(workload), stream)
-            return Plan(program=program, options=PassOptions(fma=stream.fma, vectors=1))
-        tiles = ContractionConfig.of(candidate)
-        program = contraction_program(Extents.of(workload), tiles)
-        return Plan(program=program, options=PassOptions(fma=tiles.fma), panels=tiles.panels)
-    match workload.operator.family:
-        case Family.CONVOLUTION:
-            window = WindowConfig.of(candidate)
-            program = window_program(workload, window)
-            freedom = PassOptions(fma=window.fma, vectors=1)
-            return Plan(program=program, options=freedom, panels=window.panels)
-        case Family.ROWS:
-            rows = RowsConfig.of(candidate)
-            program = rows_program(workload, rows)
-            return Plan(program=program, options=PassOptions(fma=rows.fma, vectors=1))
-    entries = MapConfig.of(candidate)
-    program = transpose_in_blocks(plain_program(stated(workload)), LANES * entries.vectors)
-    program = slice_outer_loop(program, entries.chunk)
-    return Plan(program=program, options=PassOptions(fma=entries.fma, vectors=entries.vectors))
+def lite_space(
+    workload: Workload, kind: TargetKind, gpu: GpuModel = ANY_GPU
+) -> tuple[Candidate, ...]:
+    """The few dozen candidates of a workload that are worth measuring: valid, none twice, at least
+    one, ordered by promise.
+
+    The first that requires simd128 alone, or nothing of webgpu, is the default of devices that
+    nothing is known about. A space of webgpu belongs to a model of GPU. Raises InvalidInput for a
+    workload that the target has no kernels for.
+    """
+    refuse_unsupported(workload, kind)
+    family = next(each for each in FAMILIES if each.target is kind and each.matches(workload))
+    return family.space(workload, gpu)
+
+
+def scheduled(candidate: Candidate) -> ScheduledProgram:
+    """The candidate's loop nests, by the family that its config names.
+
+    Raises InvalidSchedule where there is no such family, or it has no schedules for the workload.
+    """
+    key, target = candidate.workload.key, candidate.kind
+    family = _BY_NAME.get((candidate.family, target))
+    if family is None:
+        known = ", ".join(name for name, each in _BY_NAME if each is target)
+        raise InvalidSchedule(
+            f"config setting family is {candidate.family[:40]!r} or missing; "
+            f"use one of {known} for {target}"
+        )
+    if not family.matches(candidate.workload):
+        raise InvalidSchedule(f"family {family.name} has no schedule for {key} on {target}")
+    return family.lower(candidate)
+
+
+def _template(path: str) -> Lower:
+    """`lower` of a module under `schedules`, which is imported when it is called."""
+
+    def lower(candidate: Candidate) -> ScheduledProgram:
+        found: Lower = import_module(f"services.tuner.schedules.{path}").lower
+        return found(candidate)
+
+    return lower
+
+
+def _is_contraction(workload: Workload) -> bool:
+    return workload.operator.family is Family.CONTRACTION or is_pointwise(workload)
+
+
+def _wasm(
+    name: FamilyName,
+    matches: Callable[[Workload], bool],
+    configs: Callable[[Workload], Sequence[Config]],
+) -> ScheduleFamily:
+    def space(workload: Workload, _: GpuModel) -> tuple[Candidate, ...]:
+        return tuple(config.candidate(workload) for config in configs(workload))
+
+    return ScheduleFamily(
+        name=name,
+        target=TargetKind.WASM,
+        matches=matches,
+        space=space,
+        lower=_template(f"{name}.wasm"),
+    )
+
+
+def _webgpu(
+    name: FamilyName,
+    matches: Callable[[Workload], bool],
+    configs: Callable[[Workload, GpuModel], Sequence[WebgpuConfig]],
+    template: str = "",
+) -> ScheduleFamily:
+    def space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
+        return gpu_space(configs(workload, gpu), workload, gpu)
+
+    return ScheduleFamily(
+        name=name,
+        target=TargetKind.WEBGPU,
+        matches=matches,
+        space=space,
+        lower=_template(template or f"{name}.webgpu"),
+    )
+
+
+FAMILIES = (
+    _wasm(
+        FamilyName.GEMV,
+        lambda workload: _is_contraction(workload) and suits(Extents.of(workload)),
+        streams_and_tiles,
+    ),
+    _wasm(FamilyName.MATMUL, _is_contraction, tiles_configs),
+    _wasm(
+        FamilyName.CONV,
+        lambda workload: (
+            workload.operator.family is Family.CONVOLUTION and not is_pointwise(workload)
+        ),
+        window_configs,
+    ),
+    _wasm(
+        FamilyName.REDUCTION,
+        lambda workload: workload.operator.family is Family.ROWS,
+        rows_configs,
+    ),
+    _wasm(
+        FamilyName.ELEMENTWISE,
+        lambda workload: workload.operator.family is Family.MAP,
+        map_configs,
+    ),
+    _webgpu(
+        FamilyName.MATMUL,
+        # Tiles read b as vectors.
+        lambda workload: contracts(workload) and workload.tensors[1].dtype in KEY_DTYPES,
+        contraction_configs,
+    ),
+    _webgpu(
+        FamilyName.CONV,
+        lambda workload: workload.operator.family is Family.CONVOLUTION and not contracts(workload),
+        pixels_configs,
+    ),
+    _webgpu(
+        FamilyName.REDUCTION,
+        lambda workload: workload.operator.family is Family.ROWS,
+        webgpu_rows_configs,
+    ),
+    _webgpu(
+        FamilyName.TRANSPOSE,
+        lambda workload: workload.operator.name == "transpose",
+        square_configs,
+        "elementwise.webgpu_transpose",
+    ),
+    # A thread for each entry, as the operator is stated: any program.
+    _webgpu(FamilyName.ELEMENTWISE, lambda _: True, entries_configs),
+)
+"""The first of a target that matches a workload lists its space."""
+
+_BY_NAME = {(family.name.value, family.target): family for family in FAMILIES}

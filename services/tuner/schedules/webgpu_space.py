@@ -1,34 +1,30 @@
-"""The lite space of WebGPU, by the family of an operator. It belongs to a model of GPU."""
+"""From the configs of a family to the lite space of a workload on a model of GPU."""
+
+from collections.abc import Sequence
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU, SOFTWARE_DRIVER, GpuModel
-from kernelzoo.domain.operators import Family
-from kernelzoo.domain.workload import KEY_DTYPES, Workload
+from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.compilable import Config, compiles
-from services.tuner.schedules.base.f16_storage import has_halves, natively
-from services.tuner.schedules.conv.implicit_gemm import contracts
-from services.tuner.schedules.conv.webgpu_space import pixels_configs
-from services.tuner.schedules.elementwise.webgpu_space import entries_configs, square_configs
-from services.tuner.schedules.matmul.webgpu_space import contraction_configs
-from services.tuner.schedules.reduction.webgpu_space import rows_configs
+from services.tuner.schedules.base.f16_storage import stores_f16, with_native_f16
 
 MOST_OF_HALVES = 40
 """Configs, so that the space has at most 80 points."""
 
 
-def gpu_space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
+def gpu_space(
+    configs: Sequence[Config], workload: Workload, gpu: GpuModel
+) -> tuple[Candidate, ...]:
     """The first requires nothing that not every adapter has.
 
     Constant weights have the space of all others: no kernel wants them in panels.
     """
-    configs = _compilable(_configs(workload, gpu), workload, gpu)
-    plain = tuple(config.candidate(workload) for config in configs)
-    return _in_both_ways(plain[:MOST_OF_HALVES]) if has_halves(workload) else plain
+    found = _compilable(configs, workload, gpu)
+    plain = tuple(config.candidate(workload) for config in found)
+    return _in_both_ways(plain[:MOST_OF_HALVES]) if stores_f16(workload) else plain
 
 
-def _compilable(
-    configs: tuple[Config, ...], workload: Workload, gpu: GpuModel
-) -> tuple[Config, ...]:
+def _compilable(configs: Sequence[Config], workload: Workload, gpu: GpuModel) -> tuple[Config, ...]:
     """Those that the model's driver compiles. The first for any GPU is one that a driver without
     any GPU compiles too: it is what a device is given while nothing else is known of it."""
     found = tuple(one for one in configs if compiles(one, workload, gpu.driver))
@@ -47,19 +43,5 @@ def _in_both_ways(packed: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """Every config once before any is repeated: its two ways to hold halves differ by 3 % at most
     on an H200, configs by half. Without shader-f16 the packed ones are left, in their order."""
     first, *others = packed
-    native = [natively(one) for one in others]
-    return (first, *native, natively(first), *others)
-
-
-def _configs(workload: Workload, gpu: GpuModel) -> tuple[Config, ...]:
-    # Tiles read b as vectors.
-    if contracts(workload) and workload.tensors[1].dtype in KEY_DTYPES:
-        return contraction_configs(workload, gpu)
-    match workload.operator.family:
-        case Family.CONVOLUTION:
-            return pixels_configs(workload, gpu)
-        case Family.ROWS:
-            return rows_configs(workload, gpu)
-    if workload.operator.name == "transpose":
-        return square_configs(workload, gpu)
-    return entries_configs(workload, gpu)
+    native = [with_native_f16(one) for one in others]
+    return (first, *native, with_native_f16(first), *others)

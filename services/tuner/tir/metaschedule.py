@@ -52,7 +52,7 @@ def _scheduled(candidate: Candidate) -> tuple[Node, Node]:
     if candidate.kind is not TargetKind.WASM:
         raise UnsupportedProgram(f"a kernel of {candidate.kind} is not made by TVM's schedules")
     extents = Extents.of(candidate.workload)
-    if StreamConfig.describes(candidate):
+    if candidate.family == StreamConfig.family:
         raise UnsupportedProgram("a stream states its sum by steps, which is another workload")
     config = ContractionConfig.of(candidate)
     if config.rounded(extents) != extents:

@@ -14,7 +14,7 @@ from kernelzoo.domain.target import Target, TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.cost_model.observation import Observation, ProbedDevice
 from services.tuner.cost_model.usage import usage
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,17 +12,17 @@ from services.tuner.cost_model.features import Columns, features
 from services.tuner.cost_model.observation import ProbedDevice
 from services.tuner.cost_model.usage import usage
 from services.tuner.schedules.base.rules import block_bytes, live_vectors, register_elements
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 from tests.unit.cost_model.analytic import CORES
 
 EVERY_FAMILY = (
     "matmul:f32:m384k768n768",
     "matmul:f32:m1k768n3072",
     "batch_matmul_nt:f32:b12m64k64n64",
-    "conv2d+bias+relu:f32:b1h28w28c128o128kh3kw3stride1pad1",
-    "conv2d:f32:b1h28w28c256o256kh1kw1stride2pad0",
-    "depthwise_conv2d:f32:b1h28w28c192kh3kw3stride1pad1",
-    "max_pool2d:f32:b1h56w56c64kh3kw3stride2pad1",
+    "conv2d+bias+relu:f32:b1h28w28c128o128r3q3s1p1",
+    "conv2d:f32:b1h28w28c256o256r1q1s2p0",
+    "depthwise_conv2d:f32:b1h28w28c192r3q3s1p1",
+    "max_pool2d:f32:b1h56w56c64r3q3s2p1",
     "layer_norm:f32:m384n768",
     "gelu:f32:n49152",
 )

@@ -14,7 +14,7 @@ from services.tuner.cost_model.learning import Lesson, learn
 from services.tuner.cost_model.model import CostModel, Recipe, train
 from services.tuner.cost_model.observation import Observation, races
 from services.tuner.cost_model.order import evaluation_order
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 from tests.unit.cost_model.analytic import CORES, WORKLOADS, observed
 
 

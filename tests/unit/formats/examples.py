@@ -4,7 +4,7 @@ from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.formats.results import Config, Results, Trial
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 
 K0 = Workload.of("matmul", (384, 768, 768))
 CLASS = "0123456789abcdef:r2-011:wasm+relaxed-simd+simd128"

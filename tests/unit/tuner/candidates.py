@@ -6,7 +6,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 
 MODELS = tuple(
     Workload.parse(key)

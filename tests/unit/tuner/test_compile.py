@@ -29,8 +29,7 @@ from services.tuner.passes.scalar_replacement import promote_to_registers
 from services.tuner.passes.unrolling import unroll
 from services.tuner.passes.vectorise import vectorise_inner_loops
 from services.tuner.schedules.matmul.config import Outer, Pack
-from services.tuner.schedules.registry import planned
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space, scheduled
 from tests.unit.tuner.candidates import MODELS, contraction, lite_candidates, schedule
 from tests.unit.tuner.execution import Floats, execute, expected, inputs_of, module
 
@@ -57,15 +56,15 @@ def test_a_last_block_may_be_smaller(pack: Pack, outer: str) -> None:
 
 
 def stages(candidate: Candidate) -> dict[Stage, Program]:
-    plan = planned(candidate)
-    scheduled = plan.program
-    partitioned = partition_loops(contract_fma(scheduled) if plan.options.fma else scheduled)
-    if plan.options.vectors:
-        partitioned = vectorise_inner_loops(partitioned, plan.options.vectors)
+    made = scheduled(candidate)
+    (nest,) = made.nests
+    partitioned = partition_loops(contract_fma(nest) if made.options.fma else nest)
+    if made.options.vectors:
+        partitioned = vectorise_inner_loops(partitioned, made.options.vectors)
     expanded = unroll(partitioned)
     registered = promote_to_registers(expanded)
     return {
-        Stage.SCHEDULED: scheduled,
+        Stage.SCHEDULED: nest,
         Stage.PARTITIONED: partitioned,
         Stage.EXPANDED: expanded,
         Stage.REGISTERED: registered,
@@ -184,12 +183,12 @@ _DIGESTS = """
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 KEYS = (
     "matmul:f32:m13k7n23",
     "batch_matmul:f32:b12m384k384n64",
     "matmul+bias+gelu:f32:m2k8n64",
-    "conv2d+bias:f32:b1h9w7c4o8kh3kw3stride1pad1",
+    "conv2d+bias:f32:b1h9w7c4o8r3q3s1p1",
     "softmax:f32:m5n13",
     "gelu:f32:n700",
 )

@@ -37,13 +37,13 @@ from services.tuner.schedules.base.compilable import statements_of, workgroup_by
 from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
 from services.tuner.schedules.matmul.webgpu_config import TilesConfig
 from services.tuner.schedules.reduction.webgpu_config import TeamConfig
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 
 SWIFTSHADER = gpu_model("google", "swiftshader")
 WINDOWS = (
-    "conv2d:f32:b1h17w19c5o7kh3kw3stride2pad1",
-    "conv2d:f32:b1h224w224c3o64kh7kw7stride2pad3",
-    "conv2d:f32:b1h14w14c16o16kh3kw3stride1pad1",
+    "conv2d:f32:b1h17w19c5o7r3q3s2p1",
+    "conv2d:f32:b1h224w224c3o64r7q7s2p3",
+    "conv2d:f32:b1h14w14c16o16r3q3s1p1",
 )
 """None of their first kernels for SwiftShader compiled within minutes, nor within 10 GB."""
 
@@ -52,7 +52,7 @@ OTHERS = (
     "matmul:f32:m1k768n50257",
     "matmul_tn:f32:m17k5n9",
     "batch_matmul_nt+scale:f32:b12m384k64n384",
-    "depthwise_conv2d:f32:b1h14w14c576kh3kw3stride2pad1",
+    "depthwise_conv2d:f32:b1h14w14c576r3q3s2p1",
     "layer_norm:f32:m384n768",
     "transpose:f32:m384n768",
 )
@@ -63,7 +63,7 @@ def space(key: str, gpu: GpuModel) -> tuple[Candidate, ...]:
 
 
 def tiles_of(key: str, gpu: GpuModel) -> list[Candidate]:
-    return [one for one in space(key, gpu) if TilesConfig.describes(one)]
+    return [one for one in space(key, gpu) if one.family == TilesConfig.family]
 
 
 def statements_in(candidate: Candidate) -> int:
@@ -74,7 +74,7 @@ def statements_in(candidate: Candidate) -> int:
 
 def shared_bytes(candidate: Candidate) -> int:
     for kind in (TilesConfig, TeamConfig, SquareConfig):
-        if kind.describes(candidate):
+        if candidate.family == kind.family:
             return workgroup_bytes_of(kind.of(candidate), candidate.workload)
     return 0
 

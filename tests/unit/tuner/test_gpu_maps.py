@@ -13,7 +13,7 @@ from services.tuner.compile import compile_candidate
 from services.tuner.passes.thread_binding import Stride
 from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
 from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_checks import right
@@ -35,9 +35,9 @@ VECTORS = (
     "gelu:f32:n9001",
     "add:f32:n4096",
     "concat:f32:m70n8k12",
-    "slice:f32:m70n40start3size32",
-    "pad:f32:m60n8pad4",
-    "pad:f32:m60n9pad2",
+    "slice:f32:m70n40s3k32",
+    "pad:f32:m60n8p4",
+    "pad:f32:m60n9p2",
 )
 SQUARES = ("transpose:f32:m11n70", "transpose:f32:m64n32", "transpose:f32:m1n5")
 

@@ -15,8 +15,8 @@ from bench.gpu_job import short_name
 from bench.gpu_standings import FIRST, OURS
 from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.target import TargetKind
-from services.tuner.schedules.base.f16_storage import Halves
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.base.f16_storage import F16Storage
+from services.tuner.schedules.registry import lite_space
 
 RESULTS = Path(__file__).parents[3] / "bench" / "results"
 TABLES = ("kernels_webgpu_h200", "kernels_webgpu_h200_f16", "kernels_webgpu_h200_rows")
@@ -35,7 +35,7 @@ def winners() -> Iterator[tuple[str, str, str]]:
 
 
 def packed(name: str) -> str:
-    return name.replace(Halves.NATIVE, Halves.PACKED)
+    return name.replace(F16Storage.NATIVE, F16Storage.PACKED)
 
 
 @pytest.mark.parametrize(("table", "case", "fastest"), tuple(winners()))

@@ -19,7 +19,7 @@ from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import Allocate, Block, Bound, Loop, Scope
 from services.tuner.ir.rewrite import statements
 from services.tuner.schedules.reduction.webgpu_config import TeamConfig
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_checks import right

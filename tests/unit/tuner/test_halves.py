@@ -12,11 +12,10 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import gpu_compilation
-from services.tuner.schedules.base.f16_storage import Halves, halves_of, natively
-from services.tuner.schedules.base.settings import gpu_candidate
+from services.tuner.schedules.base.f16_storage import F16Storage, f16_storage_of, with_native_f16
 from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_checks import right
@@ -25,7 +24,7 @@ from tests.unit.tuner.gpu_reference import interpreted
 from tests.unit.tuner.reference import EXAMPLES, reference
 
 KEYS = tuple(key.replace(":f32:", ":f16:") for key in EXAMPLES if not key.endswith(":n7"))
-EACH = [Halves.PACKED, Halves.NATIVE]
+EACH = [F16Storage.PACKED, F16Storage.NATIVE]
 LAYERS = TilesConfig(
     block_m=16,
     block_n=32,
@@ -41,19 +40,19 @@ LAYERS = TilesConfig(
 )
 
 
-def held(candidate: Candidate, halves: Halves) -> Candidate:
+def held(candidate: Candidate, halves: F16Storage) -> Candidate:
     """Skips the test where the adapter lacks the type."""
-    if halves is Halves.PACKED:
+    if halves is F16Storage.PACKED:
         return candidate
     if "shader-f16" not in device().features:
         pytest.skip("this adapter has no shader-f16; llvmpipe has (mesa-vulkan-drivers)")
-    return natively(candidate)
+    return with_native_f16(candidate)
 
 
 @pytest.mark.parametrize("halves", EACH)
 @pytest.mark.parametrize("key", KEYS[::2])
-def test_operators_are_right_as_they_are_stated(key: str, halves: Halves) -> None:
-    config = EntriesConfig(threads=64, vectors=1, wide=halves is Halves.NATIVE)
+def test_operators_are_right_as_they_are_stated(key: str, halves: F16Storage) -> None:
+    config = EntriesConfig(threads=64, vectors=1, wide=halves is F16Storage.NATIVE)
     right(held(config.candidate(Workload.parse(key)), halves))
 
 
@@ -61,7 +60,7 @@ def test_operators_are_right_as_they_are_stated(key: str, halves: Halves) -> Non
     ("model", "halves"), [("nvidia", h) for h in EACH] + [("swiftshader", h) for h in EACH[:1]]
 )
 @pytest.mark.parametrize("key", KEYS)
-def test_the_best_of_every_space_is_right(key: str, model: str, halves: Halves) -> None:
+def test_the_best_of_every_space_is_right(key: str, model: str, halves: F16Storage) -> None:
     space = lite_space(Workload.parse(key), TargetKind.WEBGPU, GPU_MODELS[model])
     right(held(space[0], halves))
 
@@ -69,13 +68,12 @@ def test_the_best_of_every_space_is_right(key: str, model: str, halves: Halves) 
 @pytest.mark.parametrize("halves", EACH)
 @pytest.mark.parametrize("config", [LAYERS, replace(LAYERS, cache=Cache.TURNED, split_k=2)])
 @pytest.mark.parametrize("key", ["matmul+bias:f16:m35k18n68", "batch_matmul_nt:f16:b2m9k32n7"])
-def test_threads_share_sums_of_halves(key: str, config: TilesConfig, halves: Halves) -> None:
+def test_threads_share_sums_of_halves(key: str, config: TilesConfig, halves: F16Storage) -> None:
     right(held(config.candidate(Workload.parse(key)), halves))
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["softmax:f16:m3n6", "matmul+bias:f16:m5k6n7", "max_pool2d:f16:b1h5w5c4kh3kw3stride1pad1"],
+    "key", ["softmax:f16:m3n6", "matmul+bias:f16:m5k6n7", "max_pool2d:f16:b1h5w5c4r3q3s1p1"]
 )
 def test_the_interpreter_rounds_as_the_kernel_does(key: str) -> None:
     workload = Workload.parse(key)
@@ -97,7 +95,7 @@ GOLDEN = {
 
 @pytest.mark.parametrize("halves", EACH)
 @pytest.mark.parametrize("name", GOLDEN)
-def test_kernels_read_as_recorded(name: str, halves: Halves, golden: Golden) -> None:
+def test_kernels_read_as_recorded(name: str, halves: F16Storage, golden: Golden) -> None:
     config = EntriesConfig(threads=64, vectors=1, wide=True)
     candidate = held(config.candidate(Workload.parse(GOLDEN[name])), halves)
     golden(f"{name}-{halves}.wgsl", right(candidate).artifact.body.decode())
@@ -109,15 +107,13 @@ def test_a_space_has_each_config_both_ways_and_its_first_needs_nothing(key: str)
     space = lite_space(workload, TargetKind.WEBGPU, ANY_GPU)
     assert len({each.candidate_id for each in space}) == len(space) <= 80
     assert "shader-f16" not in space[0].requires
-    packed, native = ([each for each in space if halves_of(each) is way] for way in EACH)
-    assert set(map(natively, packed)) == set(native)
+    packed, native = ([each for each in space if f16_storage_of(each) is way] for way in EACH)
+    assert set(map(with_native_f16, packed)) == set(native)
 
 
 def test_a_candidate_that_hides_what_it_needs_is_refused() -> None:
     workload = Workload.parse("relu:f16:n64")
-    native = natively(EntriesConfig(threads=64, vectors=1, wide=True).candidate(workload))
-    hidden = gpu_candidate(workload, dict(native.config), ())
-    assert gpu_compilation(hidden), "gpu_candidate packs halves whatever it is given"
+    native = with_native_f16(EntriesConfig(threads=64, vectors=1, wide=True).candidate(workload))
     with pytest.raises(InvalidSchedule, match="must say shader-f16"):
         gpu_compilation(
             Candidate(workload=workload, kind=TargetKind.WEBGPU, config=native.config, requires=())

@@ -13,7 +13,7 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.matmul.config import ContractionConfig
 from services.tuner.schedules.matmul.wasm import scheduled
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 from services.tuner.tir.metaschedule import database
 
 PACKED = Workload.of("matmul", (128, 256, 768))

@@ -51,7 +51,7 @@ def test_one_variable_changes(trial: Trial) -> None:
 
 
 def test_every_primitive_is_tried_once_and_on_another_variable() -> None:
-    variables = [changed(trial)[0] for trial in plan()]
+    variables = [(type(trial.base.config), *changed(trial)) for trial in plan()]
     assert len(set(variables)) == len(variables)
     assert len({trial.primitive for trial in plan()}) == len(variables)
 

@@ -15,7 +15,7 @@ from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.operators.definitions import stated
 from services.tuner.passes.pipeline import ALL_PASSES
-from services.tuner.schedules.space import lite_space
+from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.execution import execute, inputs_of, packed_inputs, run_program
 from tests.unit.tuner.reference import EXAMPLES, reference
 

@@ -25,8 +25,9 @@ from services.tuner.schedules.conv.config import WindowConfig
 from services.tuner.schedules.elementwise.config import MapConfig
 from services.tuner.schedules.gemv.config import StreamConfig
 from services.tuner.schedules.matmul.config import ContractionConfig, Pack
+from services.tuner.schedules.matmul.space import naive_space_size
 from services.tuner.schedules.reduction.config import RowsConfig
-from services.tuner.schedules.space import lite_space, naive_space_size
+from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.candidates import MODELS, contraction
 
 EXTENTS = st.one_of(st.integers(1, 200), st.integers(1, 65_536), st.sampled_from([1, 2, 64, 4096]))
@@ -35,7 +36,7 @@ EXTENTS = st.one_of(st.integers(1, 200), st.integers(1, 65_536), st.sampled_from
 def read_back(candidate: Candidate) -> Candidate:
     """The candidate of the config that its settings are read as."""
     workload = candidate.workload
-    if StreamConfig.describes(candidate):
+    if candidate.family == StreamConfig.family:
         return StreamConfig.of(candidate).candidate(workload)
     if workload.operator.family is Family.CONTRACTION or is_pointwise(workload):
         return ContractionConfig.of(candidate).candidate(workload)
@@ -64,7 +65,7 @@ def test_every_legal_workload_has_valid_candidates_none_twice(
     assert any(candidate.requires == ("simd128",) for candidate in space)
     for candidate in space:
         assert read_back(candidate) == candidate
-        if StreamConfig.describes(candidate):
+        if candidate.family == StreamConfig.family:
             continue
         config = ContractionConfig.of(candidate)
         live = live_vectors(config.tile_m, config.tile_n, fma=config.fma)
@@ -101,22 +102,22 @@ def test_both_packings_and_both_roundings_are_offered_for_large_matrices() -> No
 
 def test_few_rows_are_not_worth_packing_for() -> None:
     space = lite_space(contraction(1, 768, 768), TargetKind.WASM)
-    tiles = [candidate for candidate in space if not StreamConfig.describes(candidate)]
+    tiles = [candidate for candidate in space if candidate.family != StreamConfig.family]
     assert {ContractionConfig.of(candidate).pack for candidate in tiles} == {Pack.NONE}
 
 
 @pytest.mark.parametrize("columns", [5, 768, 3072, 50_257])
 def test_few_rows_stream_b_first(columns: int) -> None:
     space = lite_space(contraction(1, 768, columns), TargetKind.WASM)
-    assert StreamConfig.describes(space[0])
+    assert space[0].family == StreamConfig.family
     default = next(candidate for candidate in space if candidate.requires == ("simd128",))
-    assert StreamConfig.describes(default)
+    assert default.family == StreamConfig.family
     assert 10 <= len(space) <= 60
 
 
 def test_tiles_of_one_row_read_many_columns_at_a_time() -> None:
     space = lite_space(contraction(1, 768, 3072), TargetKind.WASM)
-    tiles = [ContractionConfig.of(c) for c in space if not StreamConfig.describes(c)]
+    tiles = [ContractionConfig.of(c) for c in space if c.family != StreamConfig.family]
     assert {config.tile_m for config in tiles} == {1}
     assert tiles[0].tile_n == 48
 
@@ -180,26 +181,36 @@ def test_the_formulas_are_those_of_table_1() -> None:
     assert live_vectors(6, 8, fma=False) == 16
 
 
-def test_the_space_is_had_without_loading_tvm() -> None:
-    code = "import sys; import services.tuner.schedules.space; sys.exit('tvm' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 FAMILIES = (
     "matmul+bias+gelu:f32:m384k768n3072",
     "matmul_nt:f32:m384k768n768",
-    "conv2d+bias+relu:f32:b1h56w56c64o64kh3kw3stride1pad1",
-    "conv2d:f32:b1h56w56c64o256kh1kw1stride1pad0",
-    "depthwise_conv2d:f32:b1h112w112c32kh3kw3stride1pad1",
-    "max_pool2d:f32:b1h112w112c64kh3kw3stride2pad1",
+    "conv2d+bias+relu:f32:b1h56w56c64o64r3q3s1p1",
+    "conv2d:f32:b1h56w56c64o256r1q1s1p0",
+    "depthwise_conv2d:f32:b1h112w112c32r3q3s1p1",
+    "max_pool2d:f32:b1h112w112c64r3q3s2p1",
     "softmax:f32:m4608n384",
     "layer_norm:f32:m384n768",
     "gelu:f32:n65536",
     "add:f32:n65536",
     "matmul_i8+scales+bias:f32:m384k768n768",
     "matmul:f32:m384k768n768:constant=b",
-    "conv2d:f32:b1h14w14c256o256kh3kw3stride1pad1:constant=b",
+    "conv2d:f32:b1h14w14c256o256r3q3s1p1:constant=b",
 )
+
+
+def test_the_space_is_had_without_loading_tvm() -> None:
+    code = """
+import sys
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.registry import lite_space
+
+for key in sys.argv[1:]:
+    lite_space(Workload.parse(key), TargetKind.WASM)
+    lite_space(Workload.parse(key), TargetKind.WEBGPU)
+sys.exit("tvm" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code, *FAMILIES, "transpose:f32:m384n768"], check=True)
 
 
 @pytest.mark.parametrize("key", FAMILIES)
@@ -215,14 +226,14 @@ def test_every_family_has_dozens_of_points_and_a_default(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "changed", "sentence"),
     [
-        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"tile_c": 6}, "multiple of 4"),
-        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"tile_x": 0}, "start at 1"),
-        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"unroll_c": 4}, "must divide 6 input channels"),
-        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"unroll_c": 1 << 40}, "too large"),
-        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"block_y": 3}, "must divide 8 rows"),
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"tile_c": 6}, "multiple of 4"),
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"tile_x": 0}, "start at 1"),
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"unroll_c": 4}, "must divide 6 input channels"),
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"unroll_c": 1 << 40}, "too large"),
+        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"block_y": 3}, "must divide 8 rows"),
         ("softmax:f32:m8n8", {"vectors": 1 << 40}, "from 1 to 8"),
         ("softmax:f32:m8n8", {"block_m": 3}, "must divide 8"),
-        ("matmul:f32:m1k12n64", {"rows": 5}, "must divide 12"),
+        ("matmul:f32:m1k12n64", {"unroll_k": 5}, "must divide 12"),
         ("matmul:f32:m1k12n64", {"block_n": 1 << 40}, "block_n=1099511627776 must be"),
         ("add:f32:n64", {"chunk": 1}, "must be one of"),
         ("add:f32:n64", {"vectors": 0}, "from 1 to 8"),

@@ -8,14 +8,14 @@ one that sets it, so that neither half is lost however threads meet.
 from collections.abc import Mapping
 
 from services.tuner.codegen.wgsl.writer import Writer
-from services.tuner.schedules.base.f16_storage import Halves
+from services.tuner.schedules.base.f16_storage import F16Storage
 
 ENABLE = "enable f16;\n"
-ARRAYS: Mapping[tuple[Halves, bool], str] = {
-    (Halves.NATIVE, True): "array<vec4<f16>>",
-    (Halves.NATIVE, False): "array<f16>",
-    (Halves.PACKED, True): "array<vec2<u32>>",
-    (Halves.PACKED, False): "array<u32>",
+ARRAYS: Mapping[tuple[F16Storage, bool], str] = {
+    (F16Storage.NATIVE, True): "array<vec4<f16>>",
+    (F16Storage.NATIVE, False): "array<f16>",
+    (F16Storage.PACKED, True): "array<vec2<u32>>",
+    (F16Storage.PACKED, False): "array<u32>",
 }
 """By the way and whether every access is of four aligned elements."""
 
@@ -25,25 +25,25 @@ SHARED_ARRAY = "array<atomic<u32>>"
 UNPACKED, PACKED, KEPT = "four_of_halves", "halves_of_four", "keep_half"
 
 
-def loaded_four(way: Halves, place: str) -> str:
-    return f"vec4<f32>({place})" if way is Halves.NATIVE else f"{UNPACKED}({place})"
+def loaded_four(way: F16Storage, place: str) -> str:
+    return f"vec4<f32>({place})" if way is F16Storage.NATIVE else f"{UNPACKED}({place})"
 
 
-def stored_four(way: Halves, value: str) -> str:
-    return f"vec4<f16>({value})" if way is Halves.NATIVE else f"{PACKED}({value})"
+def stored_four(way: F16Storage, value: str) -> str:
+    return f"vec4<f16>({value})" if way is F16Storage.NATIVE else f"{PACKED}({value})"
 
 
-def loaded_one(way: Halves, name: str, index: str, *, shared: bool) -> str:
-    if way is Halves.NATIVE:
+def loaded_one(way: F16Storage, name: str, index: str, *, shared: bool) -> str:
+    if way is F16Storage.NATIVE:
         return f"f32({name}[{index}])"
     word = f"{name}[({index}) / 2u]"
     return f"unpack2x16float({f'atomicLoad(&{word})' if shared else word})[({index}) % 2u]"
 
 
-def stored_one(way: Halves, name: str, index: str, value: str) -> str:
-    return (
-        f"{name}[{index}] = f16({value})" if way is Halves.NATIVE else f"{KEPT}({index}, {value})"
-    )
+def stored_one(way: F16Storage, name: str, index: str, value: str) -> str:
+    if way is F16Storage.NATIVE:
+        return f"{name}[{index}] = f16({value})"
+    return f"{KEPT}({index}, {value})"
 
 
 def unpacking(writer: Writer) -> None:

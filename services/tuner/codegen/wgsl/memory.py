@@ -30,7 +30,7 @@ from services.tuner.ir.nodes import (
     Scope,
     unsupported,
 )
-from services.tuner.schedules.base.f16_storage import Halves
+from services.tuner.schedules.base.f16_storage import F16Storage
 
 _INFIX = {
     BinaryOp.ADD: "+",
@@ -118,7 +118,7 @@ class Memory:
     indices: Indices
     scalar: frozenset[str]
     offsets: Mapping[str, int] = field(default_factory=dict)
-    halves: Halves = Halves.PACKED
+    halves: F16Storage = F16Storage.PACKED
     output: str = ""
 
     def wide(self, buffer: Buffer) -> bool:
@@ -168,7 +168,7 @@ class Memory:
 
     def _shared(self, buffer: Buffer) -> bool:
         """Whether threads store single halves of words."""
-        packed = self.halves is Halves.PACKED and not self.wide(buffer)
+        packed = self.halves is F16Storage.PACKED and not self.wide(buffer)
         return packed and buffer.name == self.output
 
     def _byte(self, buffer: Buffer, index: Affine) -> str:

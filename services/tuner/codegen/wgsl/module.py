@@ -21,7 +21,7 @@ from services.tuner.codegen.wgsl.statements import THREAD, Statements
 from services.tuner.codegen.wgsl.writer import Names, Writer
 from services.tuner.ir.nodes import Allocate, Buffer, Loop, LoopKind, Program, Scope
 from services.tuner.ir.rewrite import statements
-from services.tuner.schedules.base.f16_storage import Halves
+from services.tuner.schedules.base.f16_storage import F16Storage
 
 MAX_TEXT_BYTES = 1 << 18
 MAX_SCRATCH_BYTES = 1 << 28
@@ -40,7 +40,7 @@ class Module:
 
 
 def print_module(
-    programs: tuple[Program, ...], tensors: tuple[str, ...], halves: Halves = Halves.PACKED
+    programs: tuple[Program, ...], tensors: tuple[str, ...], halves: F16Storage = F16Storage.PACKED
 ) -> Module:
     """The programs in their order; `tensors` are the names of their bindings, the output last.
 
@@ -69,7 +69,7 @@ def print_module(
     ]
     head = f"var<private> {BITS}: u32;\n" if any(bodies) else ""
     enabled = ENABLE if any(own.reductions for own in uses) else ""
-    if _halves(writer, memory, buffers) and halves is Halves.NATIVE:
+    if _halves(writer, memory, buffers) and halves is F16Storage.NATIVE:
         enabled = ENABLE_HALVES + enabled
     text = enabled + head + writer.text()
     if len(text) > MAX_TEXT_BYTES or DType.F32.size_bytes * scratch > MAX_SCRATCH_BYTES:
@@ -138,7 +138,7 @@ def _bindings(
 def _halves(writer: Writer, memory: Memory, buffers: tuple[Buffer, ...]) -> bool:
     """Whether there are any f16; packed, with the functions that they need."""
     held = [buffer for buffer in buffers if buffer.dtype is DType.F16]
-    if held and memory.halves is Halves.PACKED:
+    if held and memory.halves is F16Storage.PACKED:
         if any(map(memory.wide, held)):
             unpacking(writer)
         for buffer in held:

@@ -10,7 +10,7 @@ from services.tuner.ir.nodes import Program
 from services.tuner.microbench.gpu import registers, splits, streams, teams
 from services.tuner.microbench.gpu.nests import GROUPS, SINK, SOURCE
 from services.tuner.microbench.gpu.tiles import TileLoop
-from services.tuner.schedules.base.f16_storage import SHADER_F16, Halves
+from services.tuner.schedules.base.f16_storage import SHADER_F16, F16Storage
 from services.tuner.schedules.reduction.webgpu_config import SUBGROUPS
 
 SUITE = 102
@@ -55,7 +55,7 @@ def settings() -> dict[str, GpuSetting]:
         "whole": _setting(splits.whole(), splits.FLOPS),
         "split": _setting(splits.split(), splits.FLOPS),
         "packed": _tile(TileLoop(half=True)),
-        "native": _tile(TileLoop(half=True), Halves.NATIVE, (SHADER_F16,)),
+        "native": _tile(TileLoop(half=True), F16Storage.NATIVE, (SHADER_F16,)),
         "levels": _sums(teams.levels()),
         "subgroups": _sums(teams.subgroups(), (SUBGROUPS,)),
         "peak": _setting((registers.sums_of_products(),), _peak_flops()),
@@ -84,7 +84,7 @@ def _peak_flops() -> int:
 
 
 def _tile(
-    loop: TileLoop, halves: Halves = Halves.PACKED, requires: tuple[str, ...] = ()
+    loop: TileLoop, halves: F16Storage = F16Storage.PACKED, requires: tuple[str, ...] = ()
 ) -> GpuSetting:
     work = loop.flops * loop.groups
     return _setting((loop.program(),), work, halves=halves, requires=requires)
@@ -98,7 +98,7 @@ def _setting(
     programs: tuple[Program, ...],
     work: int,
     *,
-    halves: Halves = Halves.PACKED,
+    halves: F16Storage = F16Storage.PACKED,
     requires: tuple[str, ...] = (),
     tensors: tuple[str, ...] = (SOURCE, SINK),
 ) -> GpuSetting:

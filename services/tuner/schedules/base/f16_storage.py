@@ -1,4 +1,4 @@
-"""How kernels of f16 read and write their tensors: a setting that every config of them has."""
+"""How kernels read and write tensors of f16: a setting that every config of such a workload has."""
 
 from dataclasses import replace
 from enum import StrEnum
@@ -7,11 +7,11 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 
-SETTING = "halves"
+SETTING = "f16_storage"
 SHADER_F16 = "shader-f16"
 
 
-class Halves(StrEnum):
+class F16Storage(StrEnum):
     """As pairs in words, which every adapter unpacks (`unpack2x16float`), or as the type f16 of
     adapters that have it. Both compute in f32."""
 
@@ -19,17 +19,17 @@ class Halves(StrEnum):
     NATIVE = "native"
 
 
-def has_halves(workload: Workload) -> bool:
+def stores_f16(workload: Workload) -> bool:
     return workload.dtype is DType.F16
 
 
-def halves_of(candidate: Candidate) -> Halves:
-    """Of a candidate without the setting: its kernel has no f16, so that either will do."""
-    return Halves(str(dict(candidate.config).get(SETTING, Halves.PACKED)))
+def f16_storage_of(candidate: Candidate) -> F16Storage:
+    """PACKED for a candidate without the setting: its kernel has no f16, so that either will do."""
+    return F16Storage(str(dict(candidate.config).get(SETTING, F16Storage.PACKED)))
 
 
-def natively(candidate: Candidate) -> Candidate:
-    """The same kernel of f16, by the type of the adapter."""
-    settings = dict(candidate.config) | {SETTING: str(Halves.NATIVE)}
+def with_native_f16(candidate: Candidate) -> Candidate:
+    """The same kernel, whose tensors are of the adapter's type f16."""
+    settings = dict(candidate.config) | {SETTING: str(F16Storage.NATIVE)}
     wanted = tuple(sorted({*candidate.requires, SHADER_F16}))
     return replace(candidate, config=tuple(sorted(settings.items())), requires=wanted)

@@ -1,13 +1,14 @@
 """Reads the settings of a candidate: each of its kind, all there, none twice."""
 
-from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol
 
-from kernelzoo.domain.candidate import Candidate, Setting
+from kernelzoo.domain.candidate import FAMILY, Candidate, Setting
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner.schedules.base.f16_storage import SETTING, SHADER_F16, Halves, has_halves
+from services.tuner.schedules.base.f16_storage import SETTING, SHADER_F16, F16Storage, stores_f16
 
 BASE = ("simd128",)
 RELAXED = ("relaxed-simd", "simd128")
@@ -17,17 +18,38 @@ def requires(*, fma: bool) -> tuple[str, ...]:
     return RELAXED if fma else BASE
 
 
+class FamilyName(StrEnum):
+    """The schedule families, as the setting `family` of a config names them."""
+
+    MATMUL = "matmul"
+    GEMV = "gemv"
+    CONV = "conv"
+    REDUCTION = "reduction"
+    ELEMENTWISE = "elementwise"
+    TRANSPOSE = "transpose"
+
+
+class Config(Protocol):
+    """The settings of one family for one target: a frozen dataclass, a field for each of them."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    family: ClassVar[FamilyName]
+
+    def candidate(self, workload: Workload) -> Candidate:
+        """The candidate whose config holds these settings and the name of the family."""
+
+
 class Settings:
-    """Raises InvalidSchedule where the config has not exactly the fields of `kind_of_config`, a
-    dataclass, sorted."""
+    """Raises InvalidSchedule where the config has not exactly `family`, which is that of `config`,
+    and the fields of `config`, sorted."""
 
     def __init__(
-        self, candidate: Candidate, kind_of_config: type, kind: TargetKind = TargetKind.WASM
+        self, candidate: Candidate, config: type[Config], kind: TargetKind = TargetKind.WASM
     ) -> None:
         if candidate.kind is not kind:
             raise InvalidSchedule(f"a {candidate.kind} candidate is no schedule for {kind}")
-        known = tuple(field.name for field in fields(kind_of_config))
-        if has_halves(candidate.workload):
+        known = (FAMILY, *(field.name for field in fields(config)))
+        if stores_f16(candidate.workload):
             known = (*known, SETTING)
         names = [name for name, _ in candidate.config]
         if names != sorted(known):
@@ -37,10 +59,16 @@ class Settings:
                 f"order; give exactly {', '.join(sorted(known))}, sorted"
             )
         self._candidate = candidate
+        if candidate.family != config.family:
+            raise InvalidSchedule(
+                f"config setting family is {candidate.family[:40]!r}; "
+                f"these settings are those of family {config.family}"
+            )
         self._values = dict(candidate.config)
-        self._halves = Halves.PACKED
+        del self._values[FAMILY]
+        self._f16_storage = F16Storage.PACKED
         if SETTING in self._values:
-            self._halves = Halves(self.choice(SETTING, tuple(Halves)))
+            self._f16_storage = F16Storage(self.choice(SETTING, tuple(F16Storage)))
             del self._values[SETTING]
 
     def whole(self, name: str) -> int:
@@ -75,9 +103,9 @@ class Settings:
             raise InvalidSchedule(f"config of {self._candidate.workload.key} is refused: {fault}")
 
     def refuse_features(self, wanted: tuple[str, ...]) -> None:
-        """Raises InvalidSchedule where the candidate requires anything else, besides the type of
-        halves."""
-        if self._halves is Halves.NATIVE:
+        """Raises InvalidSchedule where the candidate requires anything else, besides the type
+        f16."""
+        if self._f16_storage is F16Storage.NATIVE:
             wanted = tuple(sorted((*wanted, SHADER_F16)))
         said = self._candidate.requires
         if said != wanted:
@@ -87,23 +115,25 @@ class Settings:
             )
 
 
-def candidate_of(workload: Workload, settings: Mapping[str, Setting], *, fma: bool) -> Candidate:
-    """A candidate for wasm."""
-    return _candidate(workload, TargetKind.WASM, settings, requires(fma=fma))
+def wasm_candidate(workload: Workload, config: Config, *, fma: bool) -> Candidate:
+    """A candidate for wasm, which requires relaxed-simd where `fma`."""
+    return _candidate(workload, TargetKind.WASM, config, {}, requires(fma=fma))
 
 
-def gpu_candidate(
-    workload: Workload, settings: Mapping[str, Setting], wanted: tuple[str, ...]
-) -> Candidate:
-    """A candidate for webgpu that requires what is `wanted`, sorted; halves are packed."""
-    if has_halves(workload):
-        settings = {**settings, SETTING: Halves.PACKED}
-    return _candidate(workload, TargetKind.WEBGPU, settings, wanted)
+def webgpu_candidate(workload: Workload, config: Config, wanted: tuple[str, ...]) -> Candidate:
+    """A candidate for webgpu that requires what is `wanted`, sorted. Tensors of f16 are packed."""
+    storage: dict[str, Setting] = {SETTING: F16Storage.PACKED} if stores_f16(workload) else {}
+    return _candidate(workload, TargetKind.WEBGPU, config, storage, wanted)
 
 
 def _candidate(
-    workload: Workload, kind: TargetKind, settings: Mapping[str, Setting], wanted: tuple[str, ...]
+    workload: Workload,
+    kind: TargetKind,
+    config: Config,
+    others: dict[str, Setting],
+    wanted: tuple[str, ...],
 ) -> Candidate:
     """The config is sorted by name, and holds each choice as text."""
-    config = sorted((n, str(v) if isinstance(v, str) else v) for n, v in settings.items())
-    return Candidate(workload=workload, kind=kind, config=tuple(config), requires=wanted)
+    settings: dict[str, Setting] = {FAMILY: config.family, **asdict(config), **others}
+    plain = sorted((n, str(v) if isinstance(v, str) else v) for n, v in settings.items())
+    return Candidate(workload=workload, kind=kind, config=tuple(plain), requires=wanted)

@@ -1,13 +1,13 @@
 """The settings of one kernel of a convolution or pooling: a direct loop nest over windows."""
 
-from dataclasses import asdict, dataclass
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
-from services.tuner.schedules.base.settings import Settings, candidate_of
+from services.tuner.schedules.base.settings import FamilyName, Settings, wasm_candidate
 from services.tuner.schedules.matmul.config import (
     MAX_TILE_ELEMENTS,
     MAX_UNROLL_K,
@@ -28,6 +28,7 @@ class WindowConfig:
     `unroll_c` input channels are unrolled, which only a convolution over channels has.
     """
 
+    family: ClassVar = FamilyName.CONV
     tile_x: int
     tile_c: int
     unroll_c: int
@@ -56,7 +57,7 @@ class WindowConfig:
         return self.tile_c if self.pack is Pack.BEFORE else 0
 
     def candidate(self, workload: Workload) -> Candidate:
-        return candidate_of(workload, asdict(self), fma=self.fma)
+        return wasm_candidate(workload, self, fma=self.fma)
 
     def shapes(self, workload: Workload) -> tuple[Shape, ...]:
         """Of the workload's tensors, as the kernel reads them."""

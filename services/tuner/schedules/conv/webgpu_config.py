@@ -1,15 +1,15 @@
 """The settings of one kernel that slides windows over each channel by itself: depthwise
 convolutions and pooling, for GPUs."""
 
-from dataclasses import asdict, dataclass
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.limits import required
-from services.tuner.schedules.base.settings import Settings, gpu_candidate
+from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
 from services.tuner.schedules.elementwise.webgpu_config import THREADS
 
 MAX_TILE = 8
@@ -20,6 +20,7 @@ class PixelsConfig:
     """`threads` to a workgroup; each makes `tile_x` neighbouring pixels of four channels where
     `whole_vectors`, else of one: four times the threads."""
 
+    family: ClassVar = FamilyName.CONV
     threads: int
     tile_x: int
     whole_vectors: bool
@@ -37,15 +38,11 @@ class PixelsConfig:
         settings.refuse_features(config.requires(candidate.workload))
         return config
 
-    @classmethod
-    def describes(cls, candidate: Candidate) -> bool:
-        return "tile_x" in dict(candidate.config)
-
     def requires(self, workload: Workload) -> tuple[str, ...]:
         return required(workload, threads=self.threads)
 
     def candidate(self, workload: Workload) -> Candidate:
-        return gpu_candidate(workload, asdict(self), self.requires(workload))
+        return webgpu_candidate(workload, self, self.requires(workload))
 
     def fault(self, workload: Workload) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""

@@ -1,11 +1,11 @@
 """The settings of one kernel that makes every entry from a few others."""
 
-from dataclasses import asdict, dataclass
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
-from services.tuner.schedules.base.settings import Settings, candidate_of
+from services.tuner.schedules.base.settings import FamilyName, Settings, wasm_candidate
 
 MAX_VECTORS = 8
 CHUNKS = (64, 256, 1024, 4096)
@@ -15,6 +15,7 @@ CHUNKS = (64, 256, 1024, 4096)
 class MapConfig:
     """The innermost loop takes `vectors` of four lanes; a lone loop is sliced by `chunk`."""
 
+    family: ClassVar = FamilyName.ELEMENTWISE
     vectors: int
     chunk: int
     fma: bool
@@ -32,7 +33,7 @@ class MapConfig:
         return config
 
     def candidate(self, workload: Workload) -> Candidate:
-        return candidate_of(workload, asdict(self), fma=self.fma)
+        return wasm_candidate(workload, self, fma=self.fma)
 
     def fault(self) -> str:
         """What makes the config unusable, or ''."""

@@ -5,16 +5,17 @@ from dataclasses import replace
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators import Family
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES, Program
+from services.tuner.ir.nodes import LANES
 from services.tuner.operators.definitions import stated
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads, split_nests
 from services.tuner.schedules.base.extents import round_up
 from services.tuner.schedules.base.parameters import DTYPES
+from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
 from services.tuner.tir.lowering import plain_program
 
 
-def plain_programs(candidate: Candidate) -> tuple[Program, ...]:
+def lower(candidate: Candidate) -> ScheduledProgram:
     entries = EntriesConfig.of(candidate)
     threads = ThreadBinding(
         count=entries.threads, vectors=entries.vectors, wide=entries.wide, stride=entries.stride
@@ -22,7 +23,9 @@ def plain_programs(candidate: Candidate) -> tuple[Program, ...]:
     workload = _padded(candidate.workload)
     held = tuple(DTYPES[tensor.dtype] for tensor in workload.tensors)
     plain = plain_program(stated(workload), held)
-    return tuple(bind_threads(program, threads) for program in split_nests(plain))
+    return ScheduledProgram(
+        nests=tuple(bind_threads(program, threads) for program in split_nests(plain))
+    )
 
 
 def _padded(workload: Workload) -> Workload:

@@ -4,15 +4,15 @@ Any operator may be computed so, however many passes over memory it takes: a pro
 nests becomes several dispatches.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.passes.thread_binding import Stride
 from services.tuner.schedules.base.limits import required
-from services.tuner.schedules.base.settings import Settings, gpu_candidate
+from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
 
 THREADS = (32, 64, 128, 256)
 MAX_VECTORS = 8
@@ -23,6 +23,7 @@ class EntriesConfig:
     """`threads` to a workgroup; each makes four neighbours at once where `wide` and possible, and
     does so `vectors` times, a `stride` apart."""
 
+    family: ClassVar = FamilyName.ELEMENTWISE
     threads: int
     vectors: int
     wide: bool
@@ -42,10 +43,6 @@ class EntriesConfig:
         settings.refuse_features(config.requires(candidate.workload))
         return config
 
-    @classmethod
-    def describes(cls, candidate: Candidate) -> bool:
-        return "wide" in dict(candidate.config)
-
     def fault(self) -> str:
         """What makes the config unusable, or ''."""
         if self.threads not in THREADS:
@@ -58,4 +55,4 @@ class EntriesConfig:
         return required(workload, threads=self.threads)
 
     def candidate(self, workload: Workload) -> Candidate:
-        return gpu_candidate(workload, asdict(self), self.requires(workload))
+        return webgpu_candidate(workload, self, self.requires(workload))

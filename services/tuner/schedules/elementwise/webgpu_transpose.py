@@ -4,8 +4,8 @@ Threads side by side read a row of the square and write a row of it turned. Rows
 are one element longer, so that what lies below one another is in different banks.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
@@ -27,7 +27,8 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.schedules.base.limits import required
 from services.tuner.schedules.base.parameters import parameters_of
-from services.tuner.schedules.base.settings import Settings, gpu_candidate
+from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
 from services.tuner.schedules.elementwise.webgpu_config import THREADS
 
 SIDES = (8, 16, 32, 64)
@@ -38,6 +39,7 @@ MOST_STEPS = 32
 class SquareConfig:
     """A workgroup of `threads` turns a square of `side` x `side`."""
 
+    family: ClassVar = FamilyName.TRANSPOSE
     side: int
     threads: int
 
@@ -49,10 +51,6 @@ class SquareConfig:
         settings.refuse_fault(config.fault())
         settings.refuse_features(config.requires(candidate.workload))
         return config
-
-    @classmethod
-    def describes(cls, candidate: Candidate) -> bool:
-        return "side" in dict(candidate.config)
 
     @property
     def rows(self) -> int:
@@ -69,7 +67,7 @@ class SquareConfig:
         return required(workload, threads=self.threads, workgroup_bytes=shared_bytes)
 
     def candidate(self, workload: Workload) -> Candidate:
-        return gpu_candidate(workload, asdict(self), self.requires(workload))
+        return webgpu_candidate(workload, self, self.requires(workload))
 
     def fault(self) -> str:
         """What makes the config unusable, or ''."""
@@ -81,6 +79,11 @@ class SquareConfig:
         if not 1 <= self.rows <= self.side or self.side // self.rows > MOST_STEPS:
             return f"threads={self.threads} must be 1 to {self.side} rows of a square"
         return ""
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    nests = square_programs(candidate.workload, SquareConfig.of(candidate))
+    return ScheduledProgram(nests=nests)
 
 
 def square_programs(workload: Workload, config: SquareConfig) -> tuple[Program, ...]:

@@ -1,44 +1,42 @@
 """The settings of one kernel of a contraction with few rows: it streams b once, row after row.
 
 With few rows every entry of b is used a few times only, and reading it is what takes time. A loop
-nest with sums in registers jumps from row to row of b; here a step of `rows` of b passes over
-`block_n` columns, and the sums of these columns stay in the first cache.
+nest with sums in registers jumps from row to row of b; here a step of `unroll_k` rows of b passes
+over `block_n` columns, and the sums of these columns stay in the first cache.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.base.settings import Settings, candidate_of
+from services.tuner.schedules.base.settings import FamilyName, Settings, wasm_candidate
 
 MAX_M = 4
-MAX_ROWS = 16
+MAX_UNROLL_K = 16
 MAX_VECTORS = 4
 MAX_BLOCK_COLUMNS = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamConfig:
-    """`rows` of b to a step, `vectors` of four columns at once, `block_n` columns to a slice."""
+    """`unroll_k` rows of b to a step, `vectors` of four columns at once, `block_n` columns to a
+    slice."""
 
-    rows: int
+    family: ClassVar = FamilyName.GEMV
+    unroll_k: int
     vectors: int
     block_n: int
     fma: bool
-
-    @classmethod
-    def describes(cls, candidate: Candidate) -> bool:
-        return "rows" in dict(candidate.config)
 
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         settings = Settings(candidate, cls)
         config = cls(
-            rows=settings.whole("rows"),
+            unroll_k=settings.whole("unroll_k"),
             vectors=settings.whole("vectors"),
             block_n=settings.whole("block_n"),
             fma=settings.switch("fma"),
@@ -51,7 +49,7 @@ class StreamConfig:
         return LANES * self.vectors
 
     def candidate(self, workload: Workload) -> Candidate:
-        return candidate_of(workload, asdict(self), fma=self.fma)
+        return wasm_candidate(workload, self, fma=self.fma)
 
     def range_extent(self, extents: Extents) -> int:
         """Iterations of the outermost loop."""
@@ -61,8 +59,10 @@ class StreamConfig:
         """What makes the config unusable, or ''."""
         if not suits(extents):
             return f"streaming b needs one to {MAX_M} rows, no batch axis and b as it is"
-        if not 1 <= self.rows <= MAX_ROWS or extents.k % self.rows:
-            return f"rows={self.rows} must divide {extents.k} and be from 1 to {MAX_ROWS}"
+        if not 1 <= self.unroll_k <= MAX_UNROLL_K or extents.k % self.unroll_k:
+            return (
+                f"unroll_k={self.unroll_k} must divide {extents.k} and be from 1 to {MAX_UNROLL_K}"
+            )
         if not 1 <= self.vectors <= MAX_VECTORS:
             return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
         if not 1 <= self.block_n <= MAX_BLOCK_COLUMNS or self.block_n % self.width:

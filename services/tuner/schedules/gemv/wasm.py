@@ -4,30 +4,39 @@ from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import add
 
+from kernelzoo.domain.candidate import Candidate
 from services.tuner.ir.nodes import Program
 from services.tuner.operators.definitions import finished
+from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents, round_up
+from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.gemv.config import StreamConfig
 from services.tuner.schedules.matmul.wasm import placeholders_of
 from services.tuner.tir.lowering import scheduled_program
 from services.tuner.tir.tvm import Node, Schedule, te
 
 
+def lower(candidate: Candidate) -> ScheduledProgram:
+    config = StreamConfig.of(candidate)
+    program = stream_program(Extents.of(candidate.workload), config)
+    return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma, vectors=1))
+
+
 def stream_program(extents: Extents, config: StreamConfig) -> Program:
     """The scheduled loop nest; its parameters are flat, with their true sizes."""
     whole = replace(extents, n=round_up(extents.n, config.block_n))
-    schedule = _scheduled(_stated(whole, config.rows), whole, config)
+    schedule = _scheduled(_stated(whole, config.unroll_k), whole, config)
     return scheduled_program(schedule, extents.shapes, config.range_extent(extents))
 
 
 @lru_cache(maxsize=256)
-def _stated(extents: Extents, rows: int) -> Node:
-    """Every step of the sum adds `rows` products at once, so that a sum is stored once a step."""
+def _stated(extents: Extents, unroll_k: int) -> Node:
+    """Every step of the sum adds `unroll_k` products, so that a sum is stored once a step."""
     a, b, *extra = placeholders_of(extents)
-    step = te.reduce_axis((0, extents.k // rows), name="step")
+    step = te.reduce_axis((0, extents.k // unroll_k), name="step")
 
     def entry(m: Node, n: Node) -> Node:
-        ks = [step * rows + row for row in range(rows)]
+        ks = [step * unroll_k + row for row in range(unroll_k)]
         products = [
             (a[k, m] if extents.a_turned else a[m, k]) * b[k, n].astype("float32") for k in ks
         ]

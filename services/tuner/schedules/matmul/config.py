@@ -4,15 +4,15 @@ Table 1 names tiles x, y, r for rows, columns and the summed axis, 0 for the reg
 the cache tile: `tile_m` is x0, `tile_n` y0, `unroll_k` r0, `block_m` x1, `block_n` y1; r1 is k.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self
+from typing import ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
-from services.tuner.schedules.base.settings import Settings, candidate_of
+from services.tuner.schedules.base.settings import FamilyName, Settings, wasm_candidate
 
 MAX_TILE_ELEMENTS = 128
 MAX_UNROLL_K = 8
@@ -42,6 +42,7 @@ class Outer(StrEnum):
 class ContractionConfig:
     """Tiles and blocks count elements. `fma` lets products and sums round once."""
 
+    family: ClassVar = FamilyName.MATMUL
     tile_m: int
     tile_n: int
     unroll_k: int
@@ -99,7 +100,7 @@ class ContractionConfig:
         }[self.outer]
 
     def candidate(self, workload: Workload) -> Candidate:
-        return candidate_of(workload, asdict(self), fma=self.fma)
+        return wasm_candidate(workload, self, fma=self.fma)
 
     def fault(self, extents: Extents) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""

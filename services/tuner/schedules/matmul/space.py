@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from itertools import product
+from math import comb, prod
 
+from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.rules import (
@@ -25,6 +27,13 @@ from services.tuner.schedules.base.rules import (
     live_vectors,
 )
 from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
+
+ON_OR_OFF = 3
+"""cache_read, cache_write and unroll, in the space without rules (nnJIT Table 6)."""
+
+
+def tiles_configs(workload: Workload) -> tuple[ContractionConfig, ...]:
+    return lite_configs(Extents.of(workload))
 
 
 def lite_configs(extents: Extents) -> tuple[ContractionConfig, ...]:
@@ -140,3 +149,32 @@ def _panels_in_block(count: int, *limits: int) -> int:
     block is smaller. 97 panels one by one cost 383x767x769 6 %; a tail of rows costs less."""
     limit, divisor = max(1, min(*limits, count)), _divisor(count, *limits)
     return divisor if 2 * divisor > limit else -(-count // -(-count // limit))
+
+
+def naive_space_size(workload: Workload) -> int:
+    """How many schedules there would be without the rules: rows and columns split in three, the
+    summed axis in two, and three switches.
+
+    2,099,520 for matmul 384x768x768, the figure of Table 6.
+    """
+    extents = Extents.of(workload)
+    splits = _splits(extents.m, 3) * _splits(extents.n, 3) * _splits(extents.k, 2)
+    return int(splits * 2**ON_OR_OFF)
+
+
+def _splits(extent: int, parts: int) -> int:
+    """Ordered ways to write `extent` as a product of `parts` factors."""
+    return prod(comb(power + parts - 1, parts - 1) for power in _prime_powers(extent))
+
+
+def _prime_powers(extent: int) -> list[int]:
+    powers: list[int] = []
+    prime = 2
+    while extent > 1:
+        power = 0
+        while extent % prime == 0:
+            extent //= prime
+            power += 1
+        powers.append(power)
+        prime = prime + 1 if prime * prime <= extent else max(extent, prime + 1)
+    return powers

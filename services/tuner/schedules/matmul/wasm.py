@@ -12,15 +12,26 @@ Indices keep their axes (no FlattenBuffer), since flattening needs the true stri
 
 from functools import lru_cache
 
+from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
 from services.tuner.ir.nodes import Program
 from services.tuner.operators.definitions import DTYPES, contracted, finished
+from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents, panel_shape
+from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
 from services.tuner.tir.lowering import lowered, plain_program, visited
 from services.tuner.tir.schedules import vectorise_tile, write_back
 from services.tuner.tir.tvm import Node, Schedule, te, tirx
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    config = ContractionConfig.of(candidate)
+    program = contraction_program(Extents.of(candidate.workload), config)
+    return ScheduledProgram(
+        nests=(program,), options=PassOptions(fma=config.fma), panels=config.panels
+    )
 
 
 def contraction_program(extents: Extents, config: ContractionConfig) -> Program:

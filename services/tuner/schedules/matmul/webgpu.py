@@ -39,6 +39,7 @@ from functools import reduce
 
 from msgspec import structs
 
+from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
@@ -73,6 +74,7 @@ from services.tuner.ir.nodes import (
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.implicit_gemm import Window, product_extents, window_of
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
 from services.tuner.tir.products import Product, product_of
@@ -82,6 +84,11 @@ SPLIT_K_THREADS = 64
 
 LANE = Affine.variable("lane")
 BLOCK = Affine.variable("block")
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    nests = tiles_programs(candidate.workload, TilesConfig.of(candidate))
+    return ScheduledProgram(nests=nests)
 
 
 def tiles_programs(workload: Workload, config: TilesConfig) -> tuple[Program, ...]:

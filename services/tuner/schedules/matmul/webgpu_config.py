@@ -4,10 +4,10 @@ Table 1 names tiles 0 for a thread and 1 for a workgroup: `tile_m` is x0, `tile_
 r0, `block_m` x1, `block_n` y1 and `block_k` r1.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
-from typing import Self
+from typing import ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
@@ -16,7 +16,7 @@ from kernelzoo.errors import InvalidSchedule
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.limits import MAX_THREADS, required
-from services.tuner.schedules.base.settings import Settings, gpu_candidate
+from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
 from services.tuner.schedules.conv.implicit_gemm import product_extents
 
 MAX_TILE = 128
@@ -56,6 +56,7 @@ class TilesConfig:
     read the same columns of b.
     """
 
+    family: ClassVar = FamilyName.MATMUL
     block_m: int
     block_n: int
     block_k: int
@@ -80,10 +81,6 @@ class TilesConfig:
         settings.refuse_fault(config.fault(product_extents(candidate.workload)))
         settings.refuse_features(config.requires(candidate.workload))
         return config
-
-    @classmethod
-    def describes(cls, candidate: Candidate) -> bool:
-        return "tile_m" in dict(candidate.config)
 
     @property
     def rows(self) -> int:
@@ -168,7 +165,7 @@ class TilesConfig:
 
     def candidate(self, workload: Workload) -> Candidate:
         """Raises InvalidSchedule for more than any step of a limit."""
-        return gpu_candidate(workload, asdict(self), self.requires(workload))
+        return webgpu_candidate(workload, self, self.requires(workload))
 
     def fault(self, extents: Extents) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""

@@ -1,12 +1,12 @@
 """The settings of one kernel that computes rows by themselves: sums, means, norms, softmax."""
 
-from dataclasses import asdict, dataclass
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
-from services.tuner.schedules.base.settings import Settings, candidate_of
+from services.tuner.schedules.base.settings import FamilyName, Settings, wasm_candidate
 
 MAX_VECTORS = 8
 MAX_BLOCK_ROWS = 64
@@ -16,6 +16,7 @@ MAX_BLOCK_ROWS = 64
 class RowsConfig:
     """Each sum over a row is `vectors` of four lanes; the outermost loop takes `block_m` rows."""
 
+    family: ClassVar = FamilyName.REDUCTION
     vectors: int
     block_m: int
     fma: bool
@@ -38,7 +39,7 @@ class RowsConfig:
         return LANES * self.vectors
 
     def candidate(self, workload: Workload) -> Candidate:
-        return candidate_of(workload, asdict(self), fma=self.fma)
+        return wasm_candidate(workload, self, fma=self.fma)
 
     def fault(self, workload: Workload) -> str:
         """What makes the config unusable, or ''."""

@@ -9,13 +9,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES, Program
 from services.tuner.operators.definitions import VARIANCE_FLOOR
+from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import round_up
+from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.reduction.config import RowsConfig
 from services.tuner.tir.lowering import scheduled_program
 from services.tuner.tir.tvm import Node, Schedule, te, tirx
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    config = RowsConfig.of(candidate)
+    program = rows_program(candidate.workload, config)
+    return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma, vectors=1))
 
 
 def rows_program(workload: Workload, config: RowsConfig) -> Program:
@@ -119,7 +128,7 @@ def _softmax(row: _Row) -> Node:
 
 
 def _layer_norm(row: _Row) -> Node:
-    gamma, beta = row.parameter("gamma"), row.parameter("beta")
+    gain, shift = row.parameter("gain"), row.parameter("shift")
     n = _constant(1 / row.n)
     total = row.reduced(te.sum, row.a, "total")
     mean = row.single(lambda i: total[i] * n, "mean")
@@ -128,15 +137,15 @@ def _layer_norm(row: _Row) -> Node:
         te.sum, lambda i, s, j: rest[i, s, j] * rest[i, s, j], "square", follows="rest"
     )
     root = row.single(lambda i: te.rsqrt(square[i] * n + _constant(VARIANCE_FLOOR)), "factor")
-    return row.result(lambda i, s, j: rest[i, s, j] * root[i] * gamma(s, j) + beta(s, j))
+    return row.result(lambda i, s, j: rest[i, s, j] * root[i] * gain(s, j) + shift(s, j))
 
 
 def _rms_norm(row: _Row) -> Node:
-    gamma = row.parameter("gamma")
+    gain = row.parameter("gain")
     square = row.reduced(te.sum, lambda i, s, j: row.a(i, s, j) * row.a(i, s, j), "square")
     mean = _constant(1 / row.n)
     root = row.single(lambda i: te.rsqrt(square[i] * mean + _constant(VARIANCE_FLOOR)), "factor")
-    return row.result(lambda i, s, j: row.a(i, s, j) * root[i] * gamma(s, j))
+    return row.result(lambda i, s, j: row.a(i, s, j) * root[i] * gain(s, j))
 
 
 def _reduction(reduce: Callable[..., Node], *, mean: bool = False) -> Callable[[_Row], Node]:

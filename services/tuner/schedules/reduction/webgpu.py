@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
@@ -32,11 +33,17 @@ from services.tuner.ir.nodes import (
     Store,
 )
 from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.reduction.webgpu_adding import added
 from services.tuner.schedules.reduction.webgpu_config import TeamConfig, width_of
 from services.tuner.schedules.reduction.webgpu_rowwise import OPERATORS, Stage
 
 FOUR = Affine.variable("four")
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    nests = teams_programs(candidate.workload, TeamConfig.of(candidate))
+    return ScheduledProgram(nests=nests)
 
 
 def teams_programs(workload: Workload, config: TeamConfig) -> tuple[Program, ...]:

@@ -1,14 +1,14 @@
 """The settings of one kernel on rows for GPUs: sums, means, norms, softmax."""
 
-from dataclasses import asdict, dataclass
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.limits import MAX_THREADS, required
-from services.tuner.schedules.base.settings import Settings, gpu_candidate
+from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
 
 MAX_VECTORS = 16
 FANS = (1, 2, 4, 8, 16, 32)
@@ -27,6 +27,7 @@ class TeamConfig:
     them at a time, or by `subgroups`, where `fan` is 1.
     """
 
+    family: ClassVar = FamilyName.REDUCTION
     team: int
     rows: int
     vectors: int
@@ -41,10 +42,6 @@ class TeamConfig:
         settings.refuse_fault(config.fault(candidate.workload))
         settings.refuse_features(config.requires(candidate.workload))
         return config
-
-    @classmethod
-    def describes(cls, candidate: Candidate) -> bool:
-        return "team" in dict(candidate.config)
 
     @property
     def threads(self) -> int:
@@ -70,7 +67,7 @@ class TeamConfig:
         return tuple(sorted((*limits, SUBGROUPS))) if self.subgroups else limits
 
     def candidate(self, workload: Workload) -> Candidate:
-        return gpu_candidate(workload, asdict(self), self.requires(workload))
+        return webgpu_candidate(workload, self, self.requires(workload))
 
     def fault(self, workload: Workload) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""

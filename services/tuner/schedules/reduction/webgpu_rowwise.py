@@ -83,9 +83,9 @@ OPERATORS = {
     ),
     "layer_norm": RowOperator(
         stages=(Stage(op=BinaryOp.ADD, start=0, single=_mean, kept=_less), _NORM),
-        result=lambda entry, of: _add(_times(entry, of["gamma"]), of["beta"]),
+        result=lambda entry, of: _add(_times(entry, of["gain"]), of["shift"]),
     ),
-    "rms_norm": RowOperator(stages=(_NORM,), result=lambda entry, of: _times(entry, of["gamma"])),
+    "rms_norm": RowOperator(stages=(_NORM,), result=lambda entry, of: _times(entry, of["gain"])),
     "row_sum": RowOperator(stages=(_TOTAL,)),
     "row_mean": RowOperator(stages=(_MEAN,)),
     "row_max": RowOperator(stages=(_LARGEST,)),

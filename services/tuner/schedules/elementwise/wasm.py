@@ -1,0 +1,21 @@
+"""An operator that makes every entry from a few others, as it is stated, in vectors."""
+
+from kernelzoo.domain.candidate import Candidate
+from services.tuner.ir.nodes import LANES
+from services.tuner.operators.definitions import stated
+from services.tuner.passes.blocked_transpose import transpose_in_blocks
+from services.tuner.passes.pipeline import PassOptions
+from services.tuner.passes.vectorise import slice_outer_loop
+from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.elementwise.config import MapConfig
+from services.tuner.tir.lowering import plain_program
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    config = MapConfig.of(candidate)
+    program = plain_program(stated(candidate.workload))
+    program = transpose_in_blocks(program, LANES * config.vectors)
+    return ScheduledProgram(
+        nests=(slice_outer_loop(program, config.chunk),),
+        options=PassOptions(fma=config.fma, vectors=config.vectors),
+    )
