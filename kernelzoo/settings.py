@@ -70,15 +70,17 @@ class Settings(WorkerSettings):
     polls_per_network: int = Field(default=256, ge=1)
 
     # What an identity shows before it speaks for other classes than its own, any one of these: some
-    # of proof-of-work, turnstile and hcaptcha, with commas between them; '' asks for nothing, and
-    # only the operator's agents vouch. A proof takes 2 to the power of its bits hashes. Other URLs
-    # than the platforms' own are for who speaks their protocol.
+    # of proof-of-work, turnstile, hcaptcha and private-token, with commas between them; '' asks for
+    # nothing, and only the operator's agents vouch. A proof takes 2 to the power of its bits
+    # hashes. Other URLs than the platforms' own are for who speaks their protocol. Issuers of
+    # private tokens are written as name=token-key, with commas between them.
     attestation: str = ""
     proof_of_work_bits: int = Field(default=18, ge=8, le=32)
     turnstile_secret: SecretStr = SecretStr("")
     turnstile_url: str = ""
     hcaptcha_secret: SecretStr = SecretStr("")
     hcaptcha_url: str = ""
+    private_token_issuers: str = ""
 
     session_s: int = Field(default=900, ge=60)
     lease_s: int = Field(default=60, ge=1)

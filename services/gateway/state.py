@@ -87,14 +87,18 @@ class _AgentBearer(HTTPBearer):
 
     async def __call__(self, request: Request) -> Session:  # type: ignore[override]
         given = await super().__call__(request)
-        state = await _state(request)
-        session = state.tokens.session(
-            given.credentials if given else "",
-            network=network_of(request, state.tokens),
-            origin=request.headers.get("origin", ""),
-        )
-        await state.rates.agent(str(session.identity_id))
-        return session
+        return await session_of(request, await _state(request), given.credentials if given else "")
+
+
+async def session_of(request: Request, state: State, token: str) -> Session:
+    """Raises Refusal: 401 for a token that is not good here, 429 for too many requests of it."""
+    session = state.tokens.session(
+        token,
+        network=network_of(request, state.tokens),
+        origin=request.headers.get("origin", ""),
+    )
+    await state.rates.agent(str(session.identity_id))
+    return session
 
 
 _agent = _AgentBearer(

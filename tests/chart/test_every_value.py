@@ -13,7 +13,12 @@ from tests.chart.test_refusals import merged
 VALUES = {value.path: value for value in documented_values((CHART / "values.yaml").read_text())}
 
 WORKERS = ("compile", "aggregate")
+ATTESTED: Values = {
+    "kinds": ["turnstile", "hcaptcha", "private-token"],
+    "privateTokenIssuers": ["issuer.example=MIIB"],
+}
 EVERYTHING: Values = {
+    "attestation": ATTESTED,
     "gateway": {**PROXIED, "autoscaling": {"enabled": True}},
     **{name: {"autoscaling": {"kind": "keda", "minReplicas": 1}} for name in WORKERS},
     "fleet": {"enabled": True, "url": "https://zoo.example"},
@@ -35,6 +40,8 @@ OTHERS: dict[str, Any] = {
     "image.pullPolicy": "Always",
     "image.pullSecrets": ["pull"],
     "image.digests": {"gateway": f"sha256:{'a' * 64}"},
+    "attestation.kinds": ["proof-of-work"],
+    "attestation.privateTokenIssuers": ["other.example=MIIC"],
     "settings": {"quorum": 3},
     "gateway.service.type": "NodePort",
     "compile.autoscaling.kind": "cpu",

@@ -17,6 +17,24 @@ INGRESS = {"enabled": True, "host": "zoo.example", "tlsSecretName": "zoo-tls"}
 PROXIED = {"trustedProxies": ["10.0.0.0/8"]}
 
 
+def variable(name: str, **given: Any) -> dict[str, Any]:
+    return {name: {"name": name, **given}}
+
+
+ATTESTING: dict[str, Any] = {
+    **variable("KERNELZOO_ATTESTATION", value="turnstile,hcaptcha,private-token"),
+    **variable("KERNELZOO_PRIVATE_TOKEN_ISSUERS", value="a.example=MIIB,b.example=MIIC="),
+    **variable(
+        "KERNELZOO_TURNSTILE_SECRET",
+        valueFrom={"secretKeyRef": {"name": "platforms", "key": "turnstile"}},
+    ),
+    **variable(
+        "KERNELZOO_HCAPTCHA_SECRET",
+        valueFrom={"secretKeyRef": {"name": "platforms", "key": "hcaptcha"}},
+    ),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """`on` are values; `shows` is true of what they render to, and untrue without them."""
@@ -107,6 +125,26 @@ FEATURES = {
                 ("KERNELZOO_TRUSTED_PROXIES", "10.0.0.1,10.2.0.0/16"),
                 ("KERNELZOO_TRUSTED_HOPS", "2"),
             )
+        ),
+    ),
+    "identities are attested by platforms, with secrets by reference": Feature(
+        on={
+            "attestation": {
+                "kinds": ["turnstile", "hcaptcha", "private-token"],
+                "secretName": "platforms",
+                "privateTokenIssuers": ["a.example=MIIB", "b.example=MIIC="],
+            }
+        },
+        shows=lambda r: ATTESTING.items() <= environment(r.pods()["gateway"]).items(),
+    ),
+    "a gateway reaches the platforms that it asks": Feature(
+        on={
+            "networkPolicy": {"enabled": True, **PEERS},
+            "attestation": {"kinds": ["turnstile"]},
+        },
+        shows=lambda r: (
+            {"ports": [{"protocol": "TCP", "port": 443}]}
+            in r.of("NetworkPolicy").get("gateway", {}).get("spec", {}).get("egress", [])
         ),
     ),
     "the ingress' host is the zoo's own origin": Feature(

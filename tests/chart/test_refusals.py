@@ -50,6 +50,11 @@ REFUSALS: dict[str, tuple[Values, str, Values]] = {
         "gateway.trustedProxies names ::/0",
         {"gateway": {"trustedProxies": ["fd00::/64"]}},
     ),
+    "private tokens of nobody": (
+        {**PLAIN, "attestation": {"kinds": ["private-token"]}},
+        "attestation.privateTokenIssuers is empty",
+        {"attestation": {"privateTokenIssuers": ["issuer.example=MIIB"]}},
+    ),
     "an ingress that may not reach the gateway": (
         {
             "ingress": INGRESS,

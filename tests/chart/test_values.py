@@ -22,7 +22,8 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 OWN = {
     *("database_url", "redis_url", "operator_key", "token_secret", "signing_key"),
     *("client_dist", "alive_file", "metrics_host", "metrics_port"),
-    *("trusted_proxies", "trusted_hops", "turnstile_secret", "hcaptcha_secret"),
+    *("trusted_proxies", "trusted_hops", "attestation", "private_token_issuers"),
+    *("turnstile_secret", "hcaptcha_secret"),
 }
 
 # A zoo that others use has all its defences; only a simulation takes some away.

@@ -129,6 +129,28 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/attestations/private-token": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Attest By Private Token
+         * @description Show a Private Access Token (RFC 9577). Without one the answer is 401 with the challenge in
+         *     WWW-Authenticate, which a platform that has tokens meets by itself: it asks again with
+         *     `Authorization: PrivateToken token="…"`.
+         */
+        readonly post: operations["attest_by_private_token_v1_attestations_private_token_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/ballots": {
         readonly parameters: {
             readonly query?: never;
@@ -805,7 +827,7 @@ export interface components {
         /**
          * AttestationRequest
          * @description `response`: of a proof of work the challenge and its numbers, with commas between them; of a
-         *     platform what its widget gave the page.
+         *     platform what its widget gave the page; of a private token the token in base64url.
          */
         readonly AttestationRequest: {
             /** Kind */
@@ -869,7 +891,8 @@ export interface components {
         };
         /**
          * ChallengeWire
-         * @description One of the ways that this zoo takes. `challenge` is '' where the platform gives its own.
+         * @description One of the ways that this zoo takes. `challenge` is '' where the platform gives its own; of
+         *     private tokens it is what WWW-Authenticate says.
          */
         readonly ChallengeWire: {
             /** Challenge */
@@ -1697,6 +1720,14 @@ export interface components {
             readonly workloads: readonly string[];
         };
         /**
+         * PrivateTokenRequest
+         * @description `session`: its token, here since `Authorization` has the private token.
+         */
+        readonly PrivateTokenRequest: {
+            /** Session */
+            readonly session: string;
+        };
+        /**
          * Problem
          * @description Problem document (RFC 9457), served as application/problem+json.
          */
@@ -2359,6 +2390,50 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["AttestationAccepted"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly attest_by_private_token_v1_attestations_private_token_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly authorization?: string | null;
+            };
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["PrivateTokenRequest"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["AttestationAccepted"];
+                };
+            };
+            /** @description Unauthorized */
+            readonly 401: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
                 };
             };
             /** @description Refused: what, why, what to do */

@@ -7,6 +7,11 @@
     {{- fail (printf "gateway.trustedProxies names %s: any visitor could count as many networks by a header; name the ingress controller's addresses or CIDRs, and in gateway.trustedHops how many proxies stand in a row" $proxy) -}}
   {{- end -}}
 {{- end -}}
+{{- with .Values.attestation -}}
+  {{- if and (has "private-token" .kinds) (not .privateTokenIssuers) -}}
+    {{- fail "attestation.kinds names private-token, but attestation.privateTokenIssuers is empty, so no token could be believed: write name=token-key of each issuer, as its directory shows the key" -}}
+  {{- end -}}
+{{- end -}}
 {{- if $ingress.enabled -}}
   {{- if not $ingress.host -}}
     {{- fail "ingress.enabled needs a name to answer to: set ingress.host" -}}

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
+from services.gateway.attestation.private_token import Issuer, PrivateTokens
 from services.gateway.attestation.proof_of_work import ProofOfWork
 from services.gateway.attestation.site_verify import HCAPTCHA_URL, TURNSTILE_URL, SiteVerify
+from services.gateway.attestation.spent import Spent
 from services.gateway.tokens import Session
 
 
@@ -15,6 +18,7 @@ class Kind(StrEnum):
     PROOF_OF_WORK = "proof-of-work"
     TURNSTILE = "turnstile"
     HCAPTCHA = "hcaptcha"
+    PRIVATE_TOKEN = "private-token"  # noqa: S105 - the name of a kind
 
 
 class Verifier(Protocol):
@@ -53,8 +57,26 @@ def _verifier(kind: Kind, settings: Settings) -> Verifier:
         case Kind.HCAPTCHA:
             secret, url = settings.hcaptcha_secret.get_secret_value(), settings.hcaptcha_url
             usual = HCAPTCHA_URL
+        case Kind.PRIVATE_TOKEN:
+            return _private_tokens(settings)
     if not secret:
         raise InvalidInput(
             f"KERNELZOO_ATTESTATION names {kind}, which needs KERNELZOO_{kind.upper()}_SECRET"
         )
     return SiteVerify(url=url or usual, secret=secret)
+
+
+def _private_tokens(settings: Settings) -> PrivateTokens:
+    issuers = [each for each in settings.private_token_issuers.split(",") if each.strip()]
+    if not issuers:
+        raise InvalidInput(
+            f"KERNELZOO_ATTESTATION names {Kind.PRIVATE_TOKEN}, which needs "
+            "KERNELZOO_PRIVATE_TOKEN_ISSUERS: name=token-key, with commas between several"
+        )
+    hosts = (urlsplit(origin.strip()).hostname for origin in settings.origins.split(","))
+    return PrivateTokens(
+        issuers=tuple(Issuer.parse(each) for each in issuers),
+        origins=tuple(host for host in hosts if host),
+        secret=settings.token_secret.get_secret_value(),
+        spent=Spent(settings.redis_url),
+    )
