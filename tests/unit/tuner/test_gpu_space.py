@@ -17,9 +17,13 @@ from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.conv.webgpu_config import PixelsConfig
 from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
 from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
-from services.tuner.schedules.matmul.estimate import estimated_us
 from services.tuner.schedules.matmul.space import naive_space_size
-from services.tuner.schedules.matmul.usage import OTHER_REGISTERS, registers_of, usage_of
+from services.tuner.schedules.matmul.usage import (
+    OTHER_REGISTERS,
+    estimated_us,
+    registers_of,
+    usage_of,
+)
 from services.tuner.schedules.matmul.webgpu_config import Cache, TilesConfig
 from services.tuner.schedules.reduction.webgpu_config import TeamConfig
 from services.tuner.schedules.registry import lite_space

@@ -9,8 +9,7 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.conv.implicit_gemm import product_extents
-from services.tuner.schedules.matmul.estimate import estimated_us, promise
-from services.tuner.schedules.matmul.usage import registers_of, usage_of
+from services.tuner.schedules.matmul.usage import estimated_us, promise, registers_of, usage_of
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
 
 MOST_CANDIDATES = 64

@@ -1,6 +1,36 @@
-"""The loop nest of operators on rows for GPUs: a team of threads for each row."""
+"""Row-wise operators for WebGPU: sums, means, norms and softmax of the rows of a[m, n].
 
-from collections.abc import Callable
+Shapes, named by the settings of `TeamConfig`:
+
+    dispatch    ⌈m / block_m⌉ workgroups
+    workgroup   block_m rows × threads_per_row threads: thread = own · threads_per_row + lane
+    thread      units lane, lane + threads_per_row, … of its row, `vectors` of them to a step; a
+                unit is a vector of four entries, or one entry where n is no multiple of four
+
+    workgroup memory, for each value that is reduced, `team`
+      tree        of level l [block_m][threads_per_row / radix^l], until a row has at most `radix`
+      subgroups   [block_m][threads_per_row], where subgroups are smaller than a row's threads
+
+An operator is a list of stages, each of which reduces the row to one value. The steps below are
+numbered in their order. What they make of softmax:f32:m6n36 with threads_per_row=8, block_m=4,
+vectors=2 and radix=4 (a thread has at most two vectors, which stay in registers):
+
+    entries_0 = a[lane + row * 9u];                                // 3  the thread's part
+    part0_0 = max(part0_0, entries_0);
+    team0_0[lane + own * 8u] = max(max(part0_0.x, part0_0.y), …);  // 4  the tree: 8 values of a row
+    workgroupBarrier();
+    if (lane < 2u) {                                               //    then 2
+      team0_1[lane + own * 2u] = max(max(team0_0[lane + own * 8u], …[… + 2u]), max(…, …));
+    }
+    workgroupBarrier();
+    let single0_0 = max(team0_1[own * 2u], team0_1[own * 2u + 1u]);   // then the row's largest
+    entries_0 = exp((entries_0 - vec4<f32>(single0_0)));           // 3  of the second stage
+    …
+    c[lane + row * 9u] = (entries_0 * vec4<f32>(single1_0));       // 5  the row's second pass
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
@@ -21,22 +51,27 @@ from services.tuner.ir.build import (
 from services.tuner.ir.nodes import (
     LANES,
     Allocate,
+    Barrier,
+    BinaryOp,
     Block,
     Bound,
     Buffer,
+    Call,
     Expression,
+    IndexValue,
     Load,
     LoopKind,
+    MathFunction,
     Program,
     Scope,
     Statement,
     Store,
+    SubgroupReduce,
 )
+from services.tuner.operators.definitions import LOWEST, VARIANCE_FLOOR
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.reduction.webgpu_adding import added
 from services.tuner.schedules.reduction.webgpu_config import TeamConfig, width_of
-from services.tuner.schedules.reduction.webgpu_rowwise import OPERATORS, Stage
 
 FOUR = Affine.variable("four")
 
@@ -48,127 +83,305 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 def teams_programs(workload: Workload, config: TeamConfig) -> tuple[Program, ...]:
     """One dispatch; its parameters are those of the workload, flat."""
-    nest = _Nest(workload, config)
-    body = nest.body()
-    for buffer in nest.local:
+    extent, frame = workload.extent, Frame()
+    m, n, width = extent["m"], extent["n"], width_of(workload)
+    groups = -(-m // config.rows)
+    steps = -(-n // (width * config.team * config.vectors))
+
+    # 1. Which row is the thread's. Threads beyond the last row do what its own threads do, since
+    # all have to come to barriers, and store nothing.
+    group = frame.variable("group", groups)
+    thread = frame.variable("thread", config.threads)
+    own, lane = frame.digits(thread, (("own", config.rows), ("lane", config.team)))
+    unclamped = group.times(config.rows).plus(own)
+    exists = frame.open((Bound(index=unclamped, limit=m),))
+    entries = _buffer("entries", config.vectors * width, Scope.LOCAL) if steps == 1 else None
+    kernel = _Kernel(
+        config=config,
+        parameters=parameters_of(workload),
+        operator=OPERATORS[workload.operator.name],
+        n=n,
+        width=width,
+        steps=steps,
+        row=frame.clamped("row", unclamped, m, 1),
+        own=own,
+        lane=lane,
+        entries=entries,
+        local=[entries] if entries else [],
+        shared=[],
+    )
+
+    # 2 to 4. The values of the row, one stage after another.
+    body: Block = ()
+    values: list[Load] = []
+    for place, stage in enumerate(kernel.operator.stages):
+        value, made = _stage(kernel, stage, values, place)
+        body = (*body, *made)
+        values.append(value)
+    # 5. The entries of the output, or the row's one value.
+    body = (*body, *under(exists, _stored(kernel, values)))
+
+    for buffer in kernel.local:
         body = (Allocate(buffer=buffer, body=body),)
-    block: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, nest.frame.around(body)),)
-    for buffer in nest.shared:
+    block: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.around(body)),)
+    for buffer in kernel.shared:
         block = (Allocate(buffer=buffer, body=block),)
-    groups = loop("group", nest.groups, LoopKind.RANGE, block)
-    return (Program(parameters=nest.parameters, body=groups),)
+    nest = loop("group", groups, LoopKind.RANGE, block)
+    return (Program(parameters=kernel.parameters, body=nest),)
 
 
-class _Nest:
-    """Owns the buffers that its stages make. A unit is what a thread reads of a row at once."""
+# Step 2: what an operator computes, stage by stage.
 
-    def __init__(self, workload: Workload, config: TeamConfig) -> None:
-        extent = workload.extent
-        self.m, self.n = extent["m"], extent["n"]
-        self.width = width_of(workload)
-        self.units = self.n // self.width
-        self.steps = -(-self.units // (config.team * config.vectors))
-        self.groups = -(-self.m // config.rows)
-        self.parameters = parameters_of(workload)
-        self.local: list[Buffer] = []
-        self.shared: list[Buffer] = []
-        self.frame = Frame()
-        self._operator = OPERATORS[workload.operator.name]
-        self._config = config
-        self._place()
-        size = config.vectors * self.width
-        self._entries = self._buffer("entries", size) if self.steps == 1 else None
 
-    def _place(self) -> None:
-        """Threads beyond the last row do what its own threads do, and store nothing."""
-        config, frame = self._config, self.frame
-        group = frame.variable("group", self.groups)
-        thread = frame.variable("thread", config.threads)
-        parts = (("own", config.rows), ("lane", config.team))
-        self._own, self._lane = frame.digits(thread, parts)
-        row = group.times(config.rows).plus(self._own)
-        self._exists = (Bound(index=row, limit=self.m),) if frame.most(row) >= self.m else ()
-        self._row = frame.clamped("row", row, self.m, 1)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Reduces what `term` makes of every entry by `op`, from `start` on; `single` makes one value
+    of that and the length of the row. The next stage and the result see what `kept` makes of an
+    entry and this value."""
 
-    def body(self) -> Block:
-        found: Block = ()
-        singles: list[Load] = []
-        for place, stage in enumerate(self._operator.stages):
-            single, made = self._stage(stage, singles, place)
-            found += made
-            singles.append(single)
-        return (*found, *under(self._exists, self._stored(singles)))
+    op: BinaryOp
+    start: float
+    term: Callable[[Expression], Expression] = lambda entry: entry
+    single: Callable[[Expression, int], Expression] = lambda value, _: value
+    kept: Callable[[Expression, Expression], Expression] = lambda entry, _: entry
 
-    def _stage(self, stage: Stage, singles: list[Load], place: int) -> tuple[Load, Block]:
-        """The one value that a stage makes of a row, and what makes it."""
-        part = self._buffer(f"part{place}", self.width)
-        start = self._lanes(Store(buffer=part, index=FOUR, value=number(stage.start)))
-        each = self._each(lambda v, unit: self._reduced(stage, part, singles, v, unit))
-        whole = added(self._config, stage.op, part, f"{place}", self._own, self._lane)
-        self.shared += whole.shared
-        self.local += whole.local
-        own = self._buffer(f"single{place}", 1)
-        store = Store(buffer=own, index=ZERO, value=stage.single(whole.value, self.n))
-        return Load(buffer=own, index=ZERO), (start, *each, *whole.block, store)
 
-    def _buffer(self, name: str, size: int) -> Buffer:
-        made = Buffer(name=name, scope=Scope.LOCAL, dtype=DType.F32, size=size)
-        self.local.append(made)
-        return made
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOperator:
+    """`result` makes an entry of the output of one that the stages leave and of the parameters in
+    its column; it is missing where the output is the value of the last stage."""
 
-    def _lanes(self, store: Store) -> Statement:
+    stages: tuple[Stage, ...]
+    result: Callable[[Expression, Mapping[str, Expression]], Expression] | None = None
+
+
+def _add(left: Expression, right: Expression) -> Expression:
+    return binary(BinaryOp.ADD, left, right)
+
+
+def _subtract(left: Expression, right: Expression) -> Expression:
+    return binary(BinaryOp.SUB, left, right)
+
+
+def _multiply(left: Expression, right: Expression) -> Expression:
+    return binary(BinaryOp.MUL, left, right)
+
+
+def _square(value: Expression) -> Expression:
+    return _multiply(value, value)
+
+
+def _reciprocal(value: Expression, _: int) -> Expression:
+    return binary(BinaryOp.DIV, number(1), value)
+
+
+def _mean(value: Expression, n: int) -> Expression:
+    return _multiply(value, number(1 / n))
+
+
+def _rsqrt_of_mean(value: Expression, n: int) -> Expression:
+    mean = _add(_mean(value, n), number(VARIANCE_FLOOR))
+    return Call(function=MathFunction.RSQRT, argument=mean)
+
+
+def _exp_of_difference(entry: Expression, largest: Expression) -> Expression:
+    return Call(function=MathFunction.EXP, argument=_subtract(entry, largest))
+
+
+_NORM = Stage(op=BinaryOp.ADD, start=0, term=_square, single=_rsqrt_of_mean, kept=_multiply)
+
+OPERATORS = {
+    "softmax": RowOperator(
+        stages=(
+            Stage(op=BinaryOp.MAX, start=LOWEST, kept=_exp_of_difference),
+            Stage(op=BinaryOp.ADD, start=0, single=_reciprocal, kept=_multiply),
+        ),
+        result=lambda entry, _: entry,
+    ),
+    "layer_norm": RowOperator(
+        stages=(Stage(op=BinaryOp.ADD, start=0, single=_mean, kept=_subtract), _NORM),
+        result=lambda entry, of: _add(_multiply(entry, of["gamma"]), of["beta"]),
+    ),
+    "rms_norm": RowOperator(
+        stages=(_NORM,), result=lambda entry, of: _multiply(entry, of["gamma"])
+    ),
+    "row_sum": RowOperator(stages=(Stage(op=BinaryOp.ADD, start=0),)),
+    "row_mean": RowOperator(stages=(Stage(op=BinaryOp.ADD, start=0, single=_mean),)),
+    "row_max": RowOperator(stages=(Stage(op=BinaryOp.MAX, start=LOWEST),)),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kernel:
+    """What all steps know, and the buffers that they make. Each of `steps` reads `vectors` units of
+    `width` entries of the row. A row that is one step stays in registers, in `entries`."""
+
+    config: TeamConfig
+    parameters: tuple[Buffer, ...]
+    operator: RowOperator
+    n: int
+    width: int
+    steps: int
+    row: Affine
+    own: Affine
+    lane: Affine
+    entries: Buffer | None
+    local: list[Buffer]
+    shared: list[Buffer]
+
+    def new_local(self, name: str, size: int) -> Buffer:
+        self.local.append(_buffer(name, size, Scope.LOCAL))
+        return self.local[-1]
+
+    def new_shared(self, name: str, size: int) -> Buffer:
+        self.shared.append(_buffer(name, size, Scope.WORKGROUP))
+        return self.shared[-1]
+
+    def unit(self, store: Store) -> Statement:
+        """The store for the entries of a unit, by "four"."""
         return vector("four", store) if self.width == LANES else unrolled("four", 1, store)
 
-    def _each(self, body: Callable[[Affine, Affine], Block]) -> Block:
-        """The body for each unit of the thread, by its number in a step and in the row."""
-        count, team = self._config.vectors, self._config.team
-        v = Affine.variable("v")
-        unit = total(Affine.of(0, {"step": team * count, "v": team}), self._lane)
-        whole = self.steps * team * count == self.units
-        inside = () if whole else (Bound(index=unit, limit=self.units),)
-        return serial("step", self.steps, (unrolled("v", count, *under(inside, body(v, unit))),))
 
-    def _reduced(
-        self, stage: Stage, part: Buffer, singles: list[Load], v: Affine, unit: Affine
-    ) -> Block:
-        """What the stages before leave of the entries, kept where they fit, and reduced."""
-        entry: Expression = self._entry(singles, v, unit)
+def _buffer(name: str, size: int, scope: Scope) -> Buffer:
+    return Buffer(name=name, scope=scope, dtype=DType.F32, size=size)
+
+
+# Step 3: the part of a row that one thread reduces.
+
+
+def _stage(kernel: _Kernel, stage: Stage, before: list[Load], place: int) -> tuple[Load, Block]:
+    """The one value that a stage makes of a row, and what makes it, given the values before."""
+    part = kernel.new_local(f"part{place}", kernel.width)
+    start = kernel.unit(Store(buffer=part, index=FOUR, value=number(stage.start)))
+
+    def reduced(v: Affine, unit: Affine) -> Block:
+        entry: Expression = _entry(kernel, before, v, unit)
         kept: Block = ()
-        if self._entries is not None:
-            here = v.times(self.width).plus(FOUR)
-            kept = (self._lanes(Store(buffer=self._entries, index=here, value=entry)),)
-            entry = Load(buffer=self._entries, index=here)
+        if kernel.entries is not None:
+            here = v.times(kernel.width).plus(FOUR)
+            kept = (kernel.unit(Store(buffer=kernel.entries, index=here, value=entry)),)
+            entry = Load(buffer=kernel.entries, index=here)
         value = binary(stage.op, Load(buffer=part, index=FOUR), stage.term(entry))
-        return (*kept, self._lanes(Store(buffer=part, index=FOUR, value=value)))
+        return (*kept, kernel.unit(Store(buffer=part, index=FOUR, value=value)))
 
-    def _entry(self, singles: list[Load], v: Affine, unit: Affine) -> Expression:
-        """As the stages of `singles` leave it; the last of them has not been applied yet where
-        entries are kept."""
-        stages = self._operator.stages[: len(singles)]
-        if self._entries is not None and singles:
-            held = Load(buffer=self._entries, index=v.times(self.width).plus(FOUR))
-            return stages[-1].kept(held, singles[-1])
-        place = self._row.times(self.n).plus(self._column(unit))
-        entry: Expression = Load(buffer=self.parameters[0], index=place)
-        for stage, single in zip(stages, singles, strict=True):
-            entry = stage.kept(entry, single)
-        return entry
+    units = _each_unit(kernel, reduced)
+    lanes = [Load(buffer=part, index=Affine(constant=lane)) for lane in range(part.size)]
+    value, tree = _of_all_threads(kernel, stage.op, _pairwise(stage.op, lanes), str(place))
+    single = kernel.new_local(f"single{place}", 1)
+    store = Store(buffer=single, index=ZERO, value=stage.single(value, kernel.n))
+    return Load(buffer=single, index=ZERO), (start, *units, *tree, store)
 
-    def _column(self, unit: Affine) -> Affine:
-        return unit.times(self.width).plus(FOUR)
 
-    def _stored(self, singles: list[Load]) -> Block:
-        output = self.parameters[-1]
-        result = self._operator.result
-        if result is None:
-            first = (Bound(index=self._lane, limit=1),) if self._lane.terms else ()
-            return under(first, (Store(buffer=output, index=self._row, value=singles[-1]),))
+def _each_unit(kernel: _Kernel, body: Callable[[Affine, Affine], Block]) -> Block:
+    """The body for each unit of the thread, by its number in a step and in the row. Threads side by
+    side take units side by side."""
+    config, units = kernel.config, kernel.n // kernel.width
+    v, stride = Affine.variable("v"), config.team * config.vectors
+    unit = total(Affine.of(0, {"step": stride, "v": config.team}), kernel.lane)
+    whole = kernel.steps * stride == units
+    inside = () if whole else (Bound(index=unit, limit=units),)
+    step = unrolled("v", config.vectors, *under(inside, body(v, unit)))
+    return serial("step", kernel.steps, (step,))
 
-        def body(v: Affine, unit: Affine) -> Block:
-            column = self._column(unit)
-            of = {b.name: Load(buffer=b, index=column) for b in self.parameters[1:-1]}
-            value = result(self._entry(singles, v, unit), of)
-            place = self._row.times(self.n).plus(column)
-            return (self._lanes(Store(buffer=output, index=place, value=value)),)
 
-        return self._each(body)
+def _entry(kernel: _Kernel, values: list[Load], v: Affine, unit: Affine) -> Expression:
+    """The entries of a unit as the stages of `values` leave them: read again, or from registers,
+    where what the last of these stages keeps has not been applied yet."""
+    stages = kernel.operator.stages[: len(values)]
+    if kernel.entries is not None and values:
+        held = Load(buffer=kernel.entries, index=v.times(kernel.width).plus(FOUR))
+        return stages[-1].kept(held, values[-1])
+    column = unit.times(kernel.width).plus(FOUR)
+    place = kernel.row.times(kernel.n).plus(column)
+    entry: Expression = Load(buffer=kernel.parameters[0], index=place)
+    for stage, value in zip(stages, values, strict=True):
+        entry = stage.kept(entry, value)
+    return entry
+
+
+# Step 4: one value from those of all threads of a row.
+
+
+def _of_all_threads(
+    kernel: _Kernel, op: BinaryOp, value: Expression, name: str
+) -> tuple[Expression, Block]:
+    """What every thread of the row knows once the block is done."""
+    if kernel.config.team == 1:
+        return value, ()
+    if kernel.config.subgroups:
+        return _by_subgroups(kernel, op, value, name)
+    return _by_tree(kernel, op, value, name)
+
+
+def _by_subgroups(
+    kernel: _Kernel, op: BinaryOp, value: Expression, name: str
+) -> tuple[Expression, Block]:
+    config = kernel.config
+    whole = kernel.new_local(f"whole{name}", 1)
+    thread = kernel.own.times(config.team).plus(kernel.lane)
+    reduced = SubgroupReduce(
+        op=op,
+        value=value,
+        thread=IndexValue(index=thread),
+        threads=config.team,
+        shared=kernel.new_shared(f"team{name}", config.threads),
+    )
+    return Load(buffer=whole, index=ZERO), (Store(buffer=whole, index=ZERO, value=reduced),)
+
+
+def _by_tree(
+    kernel: _Kernel, op: BinaryOp, value: Expression, name: str
+) -> tuple[Expression, Block]:
+    """A tree of radix R in workgroup memory: level 0 has a value for each thread, every next level
+    1/R of them, and all threads read the last. A thread takes values that lie as far apart as its
+    level has threads, so that neighbours read neighbours."""
+    config, own, lane = kernel.config, kernel.own, kernel.lane
+    counts = config.levels
+    levels = [
+        kernel.new_shared(f"team{name}.{n}", count * config.rows) for n, count in enumerate(counts)
+    ]
+
+    def spread(level: int, first: Affine, apart: int) -> Expression:
+        start = own.times(counts[level]).plus(first)
+        places = range(0, counts[level], apart)
+        values = [Load(buffer=levels[level], index=start.plus(Affine(constant=n))) for n in places]
+        return _pairwise(op, values)
+
+    place = own.times(config.team).plus(lane)
+    body: list[Statement] = [Store(buffer=levels[0], index=place, value=value), Barrier()]
+    for level in range(1, len(counts)):
+        count = counts[level]
+        reduced = spread(level - 1, lane, count)
+        store = Store(buffer=levels[level], index=own.times(count).plus(lane), value=reduced)
+        body += under((Bound(index=lane, limit=count),), (store,))
+        body.append(Barrier())
+    return spread(len(counts) - 1, ZERO, 1), tuple(body)
+
+
+def _pairwise(op: BinaryOp, parts: list[Load]) -> Expression:
+    """A tree: nothing waits longer than it has to, and sums lose less."""
+    values: list[Expression] = list(parts)
+    while len(values) > 1:
+        pairs = zip(values[::2], values[1::2], strict=False)
+        values = [binary(op, *pair) for pair in pairs] + values[len(values) // 2 * 2 :]
+    return values[0]
+
+
+# Step 5: the row's second pass.
+
+
+def _stored(kernel: _Kernel, values: list[Load]) -> Block:
+    """Every entry of the row's output, or by the first thread of the row its one value."""
+    output, result = kernel.parameters[-1], kernel.operator.result
+    if result is None:
+        first = (Bound(index=kernel.lane, limit=1),) if kernel.lane.terms else ()
+        return under(first, (Store(buffer=output, index=kernel.row, value=values[-1]),))
+
+    def body(v: Affine, unit: Affine) -> Block:
+        column = unit.times(kernel.width).plus(FOUR)
+        of = {b.name: Load(buffer=b, index=column) for b in kernel.parameters[1:-1]}
+        value = result(_entry(kernel, values, v, unit), of)
+        place = kernel.row.times(kernel.n).plus(column)
+        return (kernel.unit(Store(buffer=output, index=place, value=value)),)
+
+    return _each_unit(kernel, body)
