@@ -60,7 +60,7 @@ def simulated() -> World:
     out."""
     crowd = Scenario(
         attack=Attack.COLLUDE,
-        liars=0,
+        malicious_share=0,
         classes=CLASSES,
         identities=1,
         workloads=WORKLOADS,

@@ -28,8 +28,8 @@ from tests.postgres import Postgres
 from workers.pooling import pool_winners
 
 QUORUM = 1
-"""A measured time stands for the median of a crowd; no liars are simulated here."""
-RULE = Rule(quorum=QUORUM, liars=0)
+"""A measured time stands for the median of a crowd; no attackers are simulated here."""
+RULE = Rule(quorum=QUORUM, malicious_share=0)
 UNIT_NS = 1e6
 
 Architectures = dict[str, str]

@@ -107,7 +107,7 @@ def _working(stack: Stack, agents: int) -> Iterator[None]:
 def _work(url: str, classes: int) -> None:
     scenario = Scenario(
         attack=Attack.RANDOM,
-        liars=0,
+        malicious_share=0,
         classes=classes,
         identities=AGENTS_OF_A_CLASS,
         workloads=(VOTED, MEASURED),

@@ -85,7 +85,7 @@ def voted(stack: Stack, classes: int, workload: str) -> list[str]:
     """The device classes, each with a confirmed entry of the workload."""
     scenario = Scenario(
         attack=Attack.RANDOM,
-        liars=0,
+        malicious_share=0,
         classes=classes,
         identities=VOTERS,
         workloads=(workload,),

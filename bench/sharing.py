@@ -53,14 +53,14 @@ REACH = {2: 1.7, 5: 3.5, 20: 9.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """`liars`: the share that the zoo is told to expect; all are honest."""
+    """`malicious_share`: the share that the zoo is told to expect; all are honest."""
 
     agents: int
-    liars: float
+    malicious_share: float
 
     @property
     def rule(self) -> Rule:
-        return Rule(quorum=min(self.agents, QUORUM), liars=self.liars)
+        return Rule(quorum=min(self.agents, QUORUM), malicious_share=self.malicious_share)
 
 
 def main() -> None:
@@ -72,13 +72,16 @@ def main() -> None:
 
 
 def measure(options: Namespace) -> Report:
-    own = [Case(agents=agents, liars=0.0) for agents in options.agents]
-    strangers = [Case(agents=n, liars=STRANGERS) for n in options.agents if n >= QUORUM]
+    own = [Case(agents=agents, malicious_share=0.0) for agents in options.agents]
+    strangers = [Case(agents=n, malicious_share=STRANGERS) for n in options.agents if n >= QUORUM]
     rows = [_simulated(case, options.cost_s) for case in (*own, *strangers)]
     return Report(
         name="sharing",
         machine=machine(cost_s=options.cost_s, classes=CLASSES),
-        rows=[*rows, *(_in_browsers(Case(agents=n, liars=0.0)) for n in options.browsers)],
+        rows=[
+            *rows,
+            *(_in_browsers(Case(agents=n, malicious_share=0.0)) for n in options.browsers),
+        ],
         claims=_claims(rows[: len(own)]),
     )
 
@@ -86,7 +89,7 @@ def measure(options: Namespace) -> Report:
 def _simulated(case: Case, cost_s: float) -> dict[str, Cell]:
     scenario = Scenario(
         attack=Attack.RANDOM,
-        liars=0.0,
+        malicious_share=0.0,
         classes=CLASSES,
         identities=case.agents,
         workloads=(WORKLOAD,),
@@ -118,14 +121,14 @@ def _row(
     return {
         "agents": case.agents,
         "by": by,
-        "liars": case.liars,
+        "malicious_share": case.malicious_share,
         "keys": len(ends),
         "won": len(won),
         "candidates": space,
         "covered_after": fmean(end.covered_s for end in ends) / unit_s,
         "winner_after": fmean(won) / unit_s if won else None,
         "by_each": fmean(end.by_each for end in ends),
-        "floor": floor(space, cover(case.liars), case.agents, case.rule.quorum),
+        "floor": floor(space, cover(case.malicious_share), case.agents, case.rule.quorum),
         "measured": measured,
         "versions": fmean(end.versions for end in ends),
         "regret": fmean(end.regret for end in ends),
@@ -154,7 +157,7 @@ def _finish(
     reported = _reported(stack, device_class)
     with connected(stack.postgres.url) as db:
         versions = fetch_all(db, zoo.versions(device_class))
-    return finish(reported, versions, slowdowns, cover=cover(case.liars))
+    return finish(reported, versions, slowdowns, cover=cover(case.malicious_share))
 
 
 def _in_browsers(case: Case) -> dict[str, Cell]:

@@ -77,7 +77,9 @@ def measure(options: Namespace) -> Report:
     found = [(part, outcome) for part in chosen for outcome in outcomes(part)]
     return Report(
         name="simulate",
-        machine=machine(seed=options.seed, identities=options.identities, expected_liars=PROMISED),
+        machine=machine(
+            seed=options.seed, identities=options.identities, expected_attackers=PROMISED
+        ),
         rows=[row(part.without, outcome) for part, outcome in found],
         claims=[
             claim
@@ -89,10 +91,10 @@ def measure(options: Namespace) -> Report:
 
 
 def parts(seed: int, classes: int, identities: int) -> tuple[Part, ...]:
-    def of(attack: Attack, liars: float, classes: int) -> Scenario:
+    def of(attack: Attack, malicious_share: float, classes: int) -> Scenario:
         return Scenario(
             attack=attack,
-            liars=liars,
+            malicious_share=malicious_share,
             classes=classes,
             identities=identities,
             workloads=WORKLOADS,
@@ -127,7 +129,7 @@ def part(name: str, defences: frozenset[Defence], *scenarios: Scenario) -> Part:
 
 
 def outcomes(part: Part) -> Iterator[Outcome]:
-    rule = Rule(quorum=QUORUM, liars=PROMISED, minimum=MINIMUM, defences=part.defences)
+    rule = Rule(quorum=QUORUM, malicious_share=PROMISED, minimum=MINIMUM, defences=part.defences)
     with TemporaryDirectory(prefix="kernelzoo-simulate-") as directory:
         for outcome in simulated(Place.at(Path(directory)), rule, part.scenarios):
             note(f"{part.name}: {outcome}")
@@ -138,7 +140,7 @@ def row(without: str, outcome: Outcome) -> dict[str, Cell]:
     found = outcome.verdict
     return {
         "attack": outcome.scenario.attack,
-        "liars": outcome.scenario.liars,
+        "malicious_share": outcome.scenario.malicious_share,
         "without": without,
         "keys": found.keys,
         "confirmed": round(found.confirmed, 3),

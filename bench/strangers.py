@@ -108,7 +108,7 @@ CASES = (
     Case(
         attack=Attack.CLAIM,
         without=frozenset({Defence.PEERS}),
-        what="honest agents that a check called liars",
+        what="honest agents that a check called attackers",
         effect=wronged,
         harmless=0.05,
         harmful=0.1,
@@ -153,7 +153,7 @@ def measure(options: Namespace) -> Report:
     ]
     return Report(
         name="strangers",
-        machine=machine(seed=options.seed, expected_liars=PROMISED),
+        machine=machine(seed=options.seed, expected_attackers=PROMISED),
         rows=[row(each.without, outcome) for each, outcome in found],
         claims=[claim for _, outcome in found for claim in _claims(outcome)],
     )
@@ -162,7 +162,7 @@ def measure(options: Namespace) -> Report:
 def parts(seed: int, classes: int, identities: int) -> tuple[Part, ...]:
     siege = Scenario(
         attack=Attack.SIEGE,
-        liars=PROMISED,
+        malicious_share=PROMISED,
         classes=classes,
         identities=identities,
         workloads=SIEGE_WORKLOADS,
@@ -172,7 +172,7 @@ def parts(seed: int, classes: int, identities: int) -> tuple[Part, ...]:
     def alone(attack: Attack) -> Scenario:
         return Scenario(
             attack=attack,
-            liars=PROMISED,
+            malicious_share=PROMISED,
             classes=CLASSES,
             identities=IDENTITIES,
             workloads=WORKLOADS,

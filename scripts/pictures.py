@@ -35,7 +35,7 @@ KEY = "matmul:f32:m64k128n128"
 OTHERS = ("softmax:f32:m64n128", "layer_norm:f32:m64n256")
 REASON = "stutters on battery"
 # Of three agents two are of one class, even where a busy machine makes the probe waver.
-OWN = (("KERNELZOO_QUORUM", "2"), ("KERNELZOO_LIARS", "0"))
+OWN = (("KERNELZOO_QUORUM", "2"), ("KERNELZOO_MAX_MALICIOUS_SHARE", "0"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from cli.stack.supervisor import Stack, running, tended
 
 OVERRIDES = (
     ("KERNELZOO_QUORUM", "1"),
-    ("KERNELZOO_LIARS", "0"),
+    ("KERNELZOO_MAX_MALICIOUS_SHARE", "0"),
     ("KERNELZOO_STALLED_S", "1"),
     ("KERNELZOO_LEASE_S", "5"),
 )

@@ -160,7 +160,7 @@ def tally(db: Database, workload_key: str, device_class: str, rule: Rule) -> Non
 def rule_of(settings: WorkerSettings) -> Rule:
     return Rule(
         quorum=settings.quorum,
-        liars=settings.liars,
+        malicious_share=settings.max_malicious_share,
         minimum=settings.minimum_networks,
         trust=settings.trust,
         defences=settings.defences,

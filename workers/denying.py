@@ -23,7 +23,7 @@ def deny_failing(db: Database, workload_key: str, device_class: str, rule: Rule)
     rows = fetch_all(db, denials.voices(workload_key, device_class))
     found = False
     for sha256, voices in groupby(rows, lambda row: row.sha256):
-        decided = denial([_voice(row) for row in voices], rule.liars)
+        decided = denial([_voice(row) for row in voices], rule.malicious_share)
         if decided is None or (witnessed and not _may_deny(db, sha256, device_class)):
             continue
         _deny(db, sha256, device_class, decided)
@@ -32,7 +32,7 @@ def deny_failing(db: Database, workload_key: str, device_class: str, rule: Rule)
         found = True
     if not witnessed:
         return found
-    return _weigh_on_device(db, workload_key, device_class, rule.liars) or found
+    return _weigh_on_device(db, workload_key, device_class, rule.malicious_share) or found
 
 
 def _voice(row: denials.VoiceRow) -> Voice:
@@ -51,14 +51,16 @@ def _may_deny(db: Database, sha256: str, device_class: str) -> bool:
     return True
 
 
-def _weigh_on_device(db: Database, workload_key: str, device_class: str, liars: float) -> bool:
+def _weigh_on_device(
+    db: Database, workload_key: str, device_class: str, malicious_share: float
+) -> bool:
     """Whether what is denied to one class of a device begins or ceases to hold for the others."""
     rows = fetch_all(db, denials.device_voices(workload_key, device_class))
     changed = False
     for (sha256, denied_to, before), voices in groupby(
         rows, lambda row: (row.sha256, row.device_class, row.device_wide)
     ):
-        after = denial([_voice(row) for row in voices], liars) is not None
+        after = denial([_voice(row) for row in voices], malicious_share) is not None
         if after != before:
             execute(db, denials.set_device_wide(sha256, denied_to, device_wide=after))
             changed = True

@@ -29,7 +29,7 @@ def pool_winners(db: Database, rule: Rule) -> None:
             heard = _speakers(db, row.workload_key, rule)
             kernels = common_kernels(
                 _times(db, row.workload_key, heard, rule.quorum),
-                liars=rule.liars if Defence.SPEAKERS in rule.defences else 0.0,
+                malicious_share=rule.malicious_share if Defence.SPEAKERS in rule.defences else 0.0,
                 minimum=rule.minimum,
             )
             execute(db, chain.forget(row.workload_key))

@@ -24,7 +24,7 @@ WORKLOADS = ("matmul:f32:m16k16n16", "matmul:f32:m16k20n16")
 
 def simulate(
     attack: Annotated[list[Attack] | None, typer.Option(help="Default: each in turn.")] = None,
-    liars: Annotated[list[float] | None, typer.Option(help="Shares, as 0.2.")] = None,
+    malicious: Annotated[list[float] | None, typer.Option(help="Shares, as 0.2.")] = None,
     without: Annotated[list[Defence] | None, typer.Option(help="Take a defence out.")] = None,
     classes: Annotated[int, typer.Option(min=1, help="Device classes of each attack.")] = 4,
     identities: Annotated[int, typer.Option(min=5, max=200, help="Voters of each class.")] = 25,
@@ -43,21 +43,21 @@ def simulate(
     """Let invented devices vote, some of which lie, through the real gateway and aggregator."""
     rule = Rule(
         quorum=quorum,
-        liars=assumed,
+        malicious_share=assumed,
         minimum=minimum,
         defences=frozenset(Defence) - frozenset(without or ()),
     )
     scenarios = [
         Scenario(
             attack=each,
-            liars=share,
+            malicious_share=share,
             classes=classes,
             identities=identities,
             workloads=WORKLOADS,
             seed=seed,
         )
         for each in attack or tuple(Attack)
-        for share in liars or (0.2,)
+        for share in malicious or (0.2,)
     ]
     if output is not None:
         # Whether it can be written is known before the work of minutes is done.
@@ -82,14 +82,15 @@ def simulate(
 def _progress(outcome: Outcome, scenarios: int, number: int) -> str:
     rate = outcome.measurements / outcome.elapsed_s
     return (
-        f"{number}/{scenarios}: {outcome.scenario.attack}, {outcome.scenario.liars:.0%} liars, "
+        f"{number}/{scenarios}: {outcome.scenario.attack}, "
+        f"{outcome.scenario.malicious_share:.0%} malicious, "
         f"{outcome.verdict.keys} keys in {outcome.elapsed_s:.0f} s ({rate:.0f} measurements/s)"
     )
 
 
 COLUMNS = (
     Column(heading="attack"),
-    Column(heading="liars", right=True),
+    Column(heading="malicious", right=True),
     Column(heading="keys", rank=3, right=True),
     Column(heading="promoted", rank=4, right=True),
     Column(heading="wrongly", right=True),
@@ -108,7 +109,7 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
     found = outcome.verdict
     return (
         outcome.scenario.attack,
-        f"{outcome.scenario.liars:.0%}",
+        f"{outcome.scenario.malicious_share:.0%}",
         str(found.keys),
         f"{found.promoted:.0%}",
         f"{found.wrongly_promoted:.1%}",

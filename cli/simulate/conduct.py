@@ -77,13 +77,13 @@ DISTURBED = 0.03
 LONGER = 0.5
 """By how much, as a share, on the average; falling off exponentially."""
 CLAIM = 0.4
-"""Relative time that a liar claims who boasts, or knows no better."""
+"""Relative time that an attacker claims who boasts, or knows no better."""
 BOLDNESS = 0.1
 """How much faster than the best, as a share, others claim what they push to be: more than any
 noise, and nothing that a device could not do."""
 
 BURIED = 20.0
-"""How many times longer a liar says that a good kernel takes."""
+"""How many times longer an attacker says that a good kernel takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

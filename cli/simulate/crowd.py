@@ -87,7 +87,7 @@ class Crowd:
     keys: dict[tuple[str, str], Key] = field(default_factory=dict)
     turned_away: int = 0
     honest: set[str] = field(default_factory=set)
-    liars: set[str] = field(default_factory=set)
+    malicious: set[str] = field(default_factory=set)
     measurements: int = 0
     _replayed: dict[str, list[float]] = field(default_factory=dict)
     _measured: dict[tuple[str, str], Timing] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Crowd:
                 self._kept[member.identity] = one.kept
                 if self.greet is not None:
                     self.greet(one.identity)
-                (self.liars if member.lies else self.honest).add(one.identity)
+                (self.malicious if member.lies else self.honest).add(one.identity)
             yield one
 
     async def _visit(
@@ -222,8 +222,8 @@ class Crowd:
     def _claims(
         self, member: Member, key: Key, times: dict[str, float], visit: Visit, lent: list[str]
     ) -> dict[str, float]:
-        """Relative times that a liar makes up of what it was lent, and who knows the true `times`
-        of the key; none of who reports what was measured.
+        """Relative times that an attacker makes up of what it was lent, and who knows the true
+        `times` of the key; none of who reports what was measured.
         """
         if not member.lies or not lent:
             return {}

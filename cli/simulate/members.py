@@ -66,21 +66,21 @@ def raiders_of(scenario: Scenario) -> list[Member]:
     return [
         member
         for number in range(scenario.classes)
-        for place in range(scenario.liars_per_class)
-        for member in _liars(scenario, number, place)
+        for place in range(scenario.attackers_per_class)
+        for member in _attackers(scenario, number, place)
     ]
 
 
 def _members(scenario: Scenario, number: int, place: int) -> Iterator[Member]:
-    if place >= scenario.liars_per_class:
+    if place >= scenario.attackers_per_class:
         device = scenario.device(number)
         address = _address(number * scenario.identities + place, place)
         yield visitor(device, name=f"{device}/{place}", address=address)
     elif scenario.tactics.votes:
-        yield from _liars(scenario, number, place)
+        yield from _attackers(scenario, number, place)
 
 
-def _liars(scenario: Scenario, number: int, place: int) -> Iterator[Member]:
+def _attackers(scenario: Scenario, number: int, place: int) -> Iterator[Member]:
     """The first places of the first class are those of the networks that lie everywhere."""
     device, tactics = scenario.device(number), scenario.tactics
     if not tactics.everywhere:
@@ -93,7 +93,7 @@ def _liars(scenario: Scenario, number: int, place: int) -> Iterator[Member]:
         yield visitor(
             device,
             name=f"{device}/{place}.{twin}",
-            identity=f"liar {place}.{twin}",
+            identity=f"attacker {place}.{twin}",
             address=_address(place, twin),
             lies=True,
         )
@@ -104,13 +104,13 @@ def _inventors(scenario: Scenario) -> Iterator[Member]:
         return
     for family in scenario.families:
         for number in range(INVENTED):
-            for place in range(scenario.liars_per_class):
+            for place in range(scenario.attackers_per_class):
                 for twin in range(scenario.tactics.minted):
                     yield Member(
                         device=f"{family}/{UNSEEN}",
                         hardware=hardware_of(f"{family}/{UNSEEN + 1 + number}"),
                         name=f"{family}/{number}/{place}.{twin}",
-                        identity=f"liar {place}.{twin}",
+                        identity=f"attacker {place}.{twin}",
                         address=_address(place, twin),
                         lies=True,
                         invented=True,

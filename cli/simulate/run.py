@@ -40,10 +40,10 @@ UNBOUNDED = "1000000000"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a scenario came to under the given defences. `caught`: share of the liars that ever
+    """What a scenario came to under the given defences. `caught`: share of the attackers that ever
     failed a check, `wronged`: of the honest. `controls`: share of the leases that carried one.
     `lent`: share of the space that the honest visitors of a key were lent. `unseen`: what devices
-    are served that nobody has measured, where liars care.
+    are served that nobody has measured, where attackers care.
     """
 
     scenario: Scenario
@@ -98,7 +98,7 @@ def environment_of(rule: Rule) -> Environment:
     """
     return (
         ("KERNELZOO_QUORUM", str(rule.quorum)),
-        ("KERNELZOO_LIARS", str(rule.liars)),
+        ("KERNELZOO_MAX_MALICIOUS_SHARE", str(rule.malicious_share)),
         ("KERNELZOO_MINIMUM_NETWORKS", str(rule.minimum)),
         ("KERNELZOO_DEFENCES", json.dumps(sorted(rule.defences))),
         # A member opens one session, and waits its turn for longer than a page stays open.
@@ -116,7 +116,7 @@ def environment_of(rule: Rule) -> Environment:
 
 
 def _attesting(stack: Stack) -> Callable[[str], None]:
-    """Everybody passes the verifier, liars as well: it tells browsers, not honest people."""
+    """Everybody passes the verifier, attackers as well: it tells browsers, not honest people."""
 
     def attest(identity: str) -> None:
         with connected(stack.postgres.url) as db:
@@ -165,7 +165,7 @@ def outcome_of(stack: Stack, rule: Rule, crowd: Crowd) -> Outcome:
         unseen=found,
         measurements=crowd.measurements,
         turned_away=crowd.turned_away,
-        caught=_share(crowd.liars, failed),
+        caught=_share(crowd.malicious, failed),
         wronged=_share(crowd.honest, failed),
         controls=controls.share if controls else 0.0,
         lent=lent,

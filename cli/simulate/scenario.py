@@ -9,11 +9,11 @@ FAMILY = 4
 """Device classes that tell the same architecture of their processor, and differ in its cores."""
 
 INVENTED = 6
-"""Classes that exist nowhere and tell the architecture of a family, where liars invent any."""
+"""Classes that exist nowhere and tell the architecture of a family, where attackers invent any."""
 
 
 class Attack(StrEnum):
-    """What the liars of a key do.
+    """What the attackers of a key do.
 
     RANDOM reports times at random. COLLUDE pushes the slowest kernel, all of them the same one, as
     a little faster than the best; BOAST says of it what no device could do.
@@ -50,7 +50,7 @@ class Attack(StrEnum):
 
 
 class Raid(StrEnum):
-    """What liars do besides measuring and voting as if they were of a class."""
+    """What attackers do besides measuring and voting as if they were of a class."""
 
     INVENT = "invent"
     DENY = "deny"
@@ -94,13 +94,13 @@ _OF_EACH_CLASS = Tactics(everywhere=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """`identities` visit each of the `classes`, and `liars` is the share of their networks that
-    lies. A class has one key for each of `workloads`. `FAMILY` classes in a row are relatives.
-    Runs with the same `seed` differ only in the order in which the services are told.
+    """`identities` visit each of the `classes`, and `malicious_share` is the share of their
+    networks that lies. A class has one key for each of `workloads`. `FAMILY` classes in a row are
+    relatives. Runs with the same `seed` differ only in the order in which the services are told.
     """
 
     attack: Attack
-    liars: float
+    malicious_share: float
     classes: int
     identities: int
     workloads: tuple[str, ...]
@@ -111,13 +111,13 @@ class Scenario:
         return _TACTICS.get(self.attack, _OF_EACH_CLASS)
 
     @property
-    def liars_per_class(self) -> int:
-        return round(self.liars * self.identities)
+    def attackers_per_class(self) -> int:
+        return round(self.malicious_share * self.identities)
 
     @property
     def families(self) -> tuple[str, ...]:
         count = -(-self.classes // FAMILY)
-        name = f"{self.attack}-{round(100 * self.liars)}"
+        name = f"{self.attack}-{round(100 * self.malicious_share)}"
         return tuple(f"{name}-{number}" for number in range(count))
 
     def device(self, number: int) -> str:

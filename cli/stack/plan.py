@@ -13,7 +13,7 @@ from kernelzoo.domain.trust import Trust
 from workers.fleet.browsers import BrowserKind, Share
 from workers.fleet.gpu import Gpu
 
-OWN_AGENTS = ("KERNELZOO_LIARS", "0")
+OWN_AGENTS = ("KERNELZOO_MAX_MALICIOUS_SHARE", "0")
 """The setting of a stack that nobody else's agents reach."""
 
 

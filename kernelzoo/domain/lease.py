@@ -25,13 +25,14 @@ final ballot, and more than a ballot holds, as three samples may leave one of th
 sixth place."""
 
 
-def cover(liars: float) -> int:
+def cover(malicious_share: float) -> int:
     """How many identities of a class are to measure each candidate.
 
-    Among strangers two, of whom the faster is believed until a third has measured it: so one liar
-    can bury no kernel by calling it slow, and calling it fast only has it measured by more.
+    Among strangers two, of whom the faster is believed until a third has measured it: so one
+    attacker can bury no kernel by calling it slow, and calling it fast only has it measured by
+    more.
     """
-    return 2 if liars else 1
+    return 2 if malicious_share else 1
 
 
 FINALISTS = 2

@@ -2,7 +2,7 @@
 
 Whoever measured both kernels beside the same reference has a preference. Preferences are counted as
 they come, and the question is asked again after each. The test is a likelihood ratio against a vote
-in which every liar and some honest devices by mistake prefer the challenger; however often one
+in which every attacker and some honest devices by mistake prefer the challenger; however often one
 looks, a challenger that is not faster passes it with a probability of at most `ERROR` (Ville's
 inequality; Wald's sequential test). docs/trust.md has the error rates.
 """
@@ -55,15 +55,17 @@ def _prefers(times: Mapping[str, float], challenge: Challenge) -> bool | None:
     return challenger < champion * (1 - MARGIN)
 
 
-def passes(found: Preferences, liars: float, least: int = 1) -> bool:
-    """`liars`: the largest share of identities that may collude, from 0 to below one half.
+def passes(found: Preferences, malicious_share: float, least: int = 1) -> bool:
+    """`malicious_share`: the largest share of identities that may collude, from 0 to below one
+    half.
 
-    Without liars, those who measured are one's own devices, and most of them are right: of `least`
-    that prefer the challenger. Where agents share a space one alone has measured most kernels.
+    Without attackers, those who measured are one's own devices, and most of them are right: of
+    `least` that prefer the challenger. Where agents share a space one alone has measured most
+    kernels.
     """
-    if not liars:
+    if not malicious_share:
         return found.challenger >= least and found.challenger > found.champion
-    wrongly, rightly = liars + (1 - liars) * MISTAKES, 1 - liars
+    wrongly, rightly = malicious_share + (1 - malicious_share) * MISTAKES, 1 - malicious_share
     evidence = found.challenger * log(rightly / wrongly)
     evidence += found.champion * log((1 - rightly) / (1 - wrongly))
     return evidence >= -log(ERROR)

@@ -8,7 +8,7 @@ wider family counts in it as one more class: one or two classes are a narrow exp
 family is that of all classes, whatever their primitive vector.
 
 A class weighs as many voices as it has voters of its own (`services.aggregator.speakers`), and the
-share of voices that may collude is left out of the mean at both ends: however liars distribute
+share of voices that may collude is left out of the mean at both ends: however attackers distribute
 their networks over classes, what they say is no further from the truth than what honest classes do.
 """
 
@@ -81,12 +81,12 @@ ByGroup = Mapping[Group, list[OfClass]]
 
 
 def common_kernels(
-    times: Iterable[ClassTime], *, liars: float, minimum: int
+    times: Iterable[ClassTime], *, malicious_share: float, minimum: int
 ) -> tuple[CommonKernel, ...]:
     """Of each group the kernels that most of its voices have measured, the best first.
 
-    `liars`: the largest share of voices that may collude. `minimum`: voices of a group without a
-    class of the operator's, before devices are served by it.
+    `malicious_share`: the largest share of voices that may collude. `minimum`: voices of a group
+    without a class of the operator's, before devices are served by it.
     """
     by_group: dict[Group, list[OfClass]] = defaultdict(list)
     for of_class in _over_the_fastest(times):
@@ -95,7 +95,7 @@ def common_kernels(
             by_group[Group(scope=scope, family=family, rho=rho)].append(of_class)
         by_group[_everyone(of_class)].append(of_class)
     measured = {group: _measured(classes) for group, classes in by_group.items()}
-    losses = _losses(by_group, measured, liars)
+    losses = _losses(by_group, measured, malicious_share)
     return tuple(
         kernel
         for group in sorted(by_group)
@@ -150,7 +150,7 @@ def _kernels(group: Group, measured: Measured, losses: Losses) -> list[CommonKer
 
 
 def _losses(
-    by_group: ByGroup, measured: Mapping[Group, Measured], liars: float
+    by_group: ByGroup, measured: Mapping[Group, Measured], malicious_share: float
 ) -> Mapping[Group, Losses]:
     """Of every group; those that others count on first."""
     losses: dict[Group, Losses] = {}
@@ -158,14 +158,14 @@ def _losses(
         wider = _wider(group, by_group)
         before = losses[wider] if wider else {}
         losses[group] = {
-            candidate_id: _loss(found, before.get(candidate_id), liars)
+            candidate_id: _loss(found, before.get(candidate_id), malicious_share)
             for candidate_id, found in measured[group].items()
         }
     return losses
 
 
-def _loss(found: list[ClassTime], wider: float | None, liars: float) -> float:
-    own = trimmed_mean([(log2(time.relative_time), time.voices) for time in found], liars)
+def _loss(found: list[ClassTime], wider: float | None, malicious_share: float) -> float:
+    own = trimmed_mean([(log2(time.relative_time), time.voices) for time in found], malicious_share)
     if wider is None:
         return own
     return (len(found) * own + WIDER * wider) / (len(found) + WIDER)

@@ -25,15 +25,15 @@ KNOWN_BY = 3
 """Other networks that make a kernel's time known."""
 
 AGREEING = 0.8
-"""Share of those that must be within `FASTER` of their median. A fifth of liars make up a known
+"""Share of those that must be within `FASTER` of their median. A fifth of attackers make up a known
 time of three or more in 1 of 120 kernels at most; devices that differ know no time together."""
 
 
 CONTRADICTED_BY = 6
 """Networks that agree, before a faster time is a fault: as many as the test of `challenge` wants
-against one voice, with a fifth of liars. Fewer could be liars who came first, called a good kernel
-slow, and would have every honest device that measures it put in quarantine. Of the operator's
-agents `KNOWN_BY` are enough."""
+against one voice, with a fifth of attackers. Fewer could be attackers who came first, called a good
+kernel slow, and would have every honest device that measures it put in quarantine. Of the
+operator's agents `KNOWN_BY` are enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from services.aggregator.networks import capped
 
 WHOLE_LEASES = 1
 """Valid ones before a ballot counts: as many as make sure that its author cannot choose what to
-answer. With more, ballots of visitors who leave early would be lost, and a liar who is honest in
-what is checked would lose nothing (docs/trust.md)."""
+answer. With more, ballots of visitors who leave early would be lost, and an attacker who is honest
+in what is checked would lose nothing (docs/trust.md)."""
 
 
 def credible(cast: tuple[CastBallot, ...], defences: frozenset[Defence]) -> tuple[CastBallot, ...]:
@@ -29,7 +29,8 @@ def credible(cast: tuple[CastBallot, ...], defences: frozenset[Defence]) -> tupl
 def _as_measured(cast: CastBallot) -> CastBallot:
     """Lines that the identity's own measurements contradict say what was measured instead.
 
-    Controls judge measurements. Without this a liar would be honest there, and lie in its ballot.
+    Controls judge measurements. Without this an attacker would be honest there, and lie in its
+    ballot.
     """
     measured = {line.candidate_id: line.relative_time for line in cast.measured}
     lines = tuple(_line(line, measured.get(line.candidate_id)) for line in cast.ballot.lines)

@@ -2,7 +2,7 @@
 
 That a kernel fails is a claim like its time, and a crowd that may take kernels away is as much of
 a target as one that promotes them. So the test is the same: failures against successes, in a
-proportion that liars cannot have made up.
+proportion that attackers cannot have made up.
 
 A class is a claim too. One that nobody measures says nothing, and what is denied to one class
 holds for the device's others by the successes on all of them.
@@ -17,7 +17,8 @@ from services.aggregator.challenge import Preferences, passes
 from services.aggregator.networks import capped
 
 DENIERS = 3
-"""Networks of strangers at least, however few liars a zoo expects; of the operator's agents one."""
+"""Networks of strangers at least, however few attackers a zoo expects; of the operator's agents
+one."""
 
 MEASURERS = 3
 """Networks that have measured anything of a class before failures on it count; of the operator's
@@ -43,14 +44,16 @@ class Denial:
     operated: bool
 
 
-def denial(voices: Sequence[Voice], liars: float) -> Denial | None:
+def denial(voices: Sequence[Voice], malicious_share: float) -> Denial | None:
     """`voices`: those of older identities first. What the operator's own agents say is decisive."""
     own = [voice for voice in voices if not voice.network]
     counted = own or capped(voices)
     stages = Counter(voice.stage for voice in counted if voice.stage)
     failed = stages.total()
     found = Preferences(challenger=failed, champion=len(counted) - failed)
-    enough = failed > found.champion if own else failed >= DENIERS and passes(found, liars)
+    enough = (
+        failed > found.champion if own else failed >= DENIERS and passes(found, malicious_share)
+    )
     if not enough:
         return None
     return Denial(

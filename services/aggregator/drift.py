@@ -11,36 +11,36 @@ from dataclasses import dataclass
 from kernelzoo.domain.ballot import CastBallot
 from kernelzoo.domain.zoo import EngineVotes
 
-MOST_LIARS = 0.45
+MOST_MALICIOUS = 0.45
 """As a share of voters; near one half a test would need hundreds of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Electorate:
-    """The ballots that count, the largest share of liars among them, and the versions that have
+    """The ballots that count, the largest share of attackers among them, and the versions that have
     replaced older ones.
     """
 
     ballots: tuple[CastBallot, ...]
-    liars: float
+    malicious_share: float
     renewed: tuple[str, ...] = ()
 
 
-def electorate(cast: tuple[CastBallot, ...], *, quorum: int, liars: float) -> Electorate:
+def electorate(cast: tuple[CastBallot, ...], *, quorum: int, malicious_share: float) -> Electorate:
     """Without the ballots that a newer major version has replaced.
 
-    A version is what a browser says of itself: all liars could tell one that does not exist, and
-    be alone in it. So of the ballots that are left the liars may be as many as of all before. Where
-    that were too large a share for any test, nothing is replaced yet.
+    A version is what a browser says of itself: all attackers could tell one that does not exist,
+    and be alone in it. So of the ballots that are left the attackers may be as many as of all
+    before. Where that were too large a share for any test, nothing is replaced yet.
     """
     newest = _newest(cast, quorum)
     left = tuple(each for each in cast if each.engine.major >= newest[each.engine.name])
     replaced = {each.engine.name for each in cast if each not in left}
-    share = liars * len(cast) / len(left) if left else 1.0
-    if not replaced or share > MOST_LIARS:
-        return Electorate(ballots=cast, liars=liars)
+    share = malicious_share * len(cast) / len(left) if left else 1.0
+    if not replaced or share > MOST_MALICIOUS:
+        return Electorate(ballots=cast, malicious_share=malicious_share)
     renewed = tuple(f"{name} {newest[name]}" for name in sorted(replaced))
-    return Electorate(ballots=left, liars=share, renewed=renewed)
+    return Electorate(ballots=left, malicious_share=share, renewed=renewed)
 
 
 def _newest(cast: Sequence[CastBallot], quorum: int) -> dict[str, int]:

@@ -3,8 +3,8 @@
 A kernel does its arithmetic and writes its output at the rates of the device at most. The rates are
 claims of agents too. A claim of strangers can only loosen the bound on another agent: could it
 tighten that bound, a few networks that come first to a class would call all honest agents of it
-liars. Only what the operator's own agents found of a class tightens it. One kernel is timed on one
-core for wasm, whatever threads a page would use, and on the whole GPU for webgpu;
+attackers. Only what the operator's own agents found of a class tightens it. One kernel is timed on
+one core for wasm, whatever threads a page would use, and on the whole GPU for webgpu;
 `agent_session.peak_gflops` is of the same.
 """
 

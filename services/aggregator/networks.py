@@ -18,8 +18,8 @@ def capped(voices: Sequence[Voice]) -> tuple[Voice, ...]:
     """The first of each network, so that new identities never displace older ones.
 
     An identity costs a page load; addresses of another network cost more. With two identities of
-    each, a fifth of the networks would be a third of the votes wherever liars send two and honest
-    visitors come alone. Those of the operator's own agents count without limit.
+    each, a fifth of the networks would be a third of the votes wherever attackers send two and
+    honest visitors come alone. Those of the operator's own agents count without limit.
     """
     seen: set[str] = set()
     counted = []

@@ -64,13 +64,13 @@ class Rule:
     """What a zoo asks for before it changes what it serves.
 
     `quorum`: voters with a countable ballot, of strangers one of each network, before anything is
-    `confirmed`. `liars`: the largest share of them that may collude, 0 where all agents are the
-    zoo's own. `minimum`: networks that confirm what neither the operator's agents nor another class
-    bears out. `trust`: whose ballots are counted.
+    `confirmed`. `malicious_share`: the largest share of them that may collude, 0 where all agents
+    are the zoo's own. `minimum`: networks that confirm what neither the operator's agents nor
+    another class bears out. `trust`: whose ballots are counted.
     """
 
     quorum: int
-    liars: float
+    malicious_share: float
     minimum: int = 1
     trust: Trust = Trust.CROWD
     defences: frozenset[Defence] = ALL_DEFENCES
@@ -94,16 +94,16 @@ def decide(
     """
     # One's own agents share a network, and a ballot's more careful rounds are believed against the
     # first measurement.
-    needless = frozenset() if rule.liars else {Defence.CONTROLS, Defence.NETWORKS}
+    needless = frozenset() if rule.malicious_share else {Defence.CONTROLS, Defence.NETWORKS}
     defences = rule.defences - needless
     known = credible(cast, defences)
-    today = electorate(known, quorum=rule.quorum, liars=rule.liars)
+    today = electorate(known, quorum=rule.quorum, malicious_share=rule.malicious_share)
     poll = _Poll(
         known=known,
         ballots=today.ballots,
         default_id=default_id,
         elsewhere=elsewhere,
-        rule=replace(rule, liars=today.liars),
+        rule=replace(rule, malicious_share=today.malicious_share),
     )
     counted = standings(tuple(each.ballot for each in poll.ballots))
     served = _served(poll, counted, live) if counted else None
@@ -111,7 +111,7 @@ def decide(
         return Nothing()
     standing, state = served
     contending = _contending(poll, standing.candidate_id, reported)
-    covered = all(number >= cover(rule.liars) for number in reported.values())
+    covered = all(number >= cover(rule.malicious_share) for number in reported.values())
     evidence = Evidence(
         ballots=len(poll.ballots),
         weight=standing.weight,
@@ -136,7 +136,7 @@ Times = Mapping[str, float]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Poll:
     """`known`: all credible ballots; `ballots`: those of them that a new browser version has not
-    replaced. `rule.liars` is the share that may collude among these.
+    replaced. `rule.attackers` is the share that may collude among these.
     """
 
     known: tuple[CastBallot, ...]
@@ -156,7 +156,7 @@ def _times(cast: CastBallot, rule: Rule) -> Times:
     better. A stranger may measure something after its ballot, or leave it out for a reason.
     """
     times, lines = cast.relative_times, cast.ballot.lines
-    if rule.liars or len(lines) < len(RANK_WEIGHTS):
+    if rule.malicious_share or len(lines) < len(RANK_WEIGHTS):
         return times
     last = lines[-1].relative_time / (1 - MARGIN)
     named = {line.candidate_id for line in lines}
@@ -165,7 +165,7 @@ def _times(cast: CastBallot, rule: Rule) -> Times:
 
 def _contending(poll: _Poll, served_id: str, reported: Mapping[str, int]) -> tuple[str, ...]:
     """Among one's own agents, once a quorum of them has voted."""
-    if poll.rule.liars or len(poll.ballots) < poll.rule.quorum:
+    if poll.rule.malicious_share or len(poll.ballots) < poll.rule.quorum:
         return ()
     times = median_times(poll.voters, poll.default_id)
     return contenders(times, served_id, reported, poll.rule.quorum)
@@ -187,7 +187,7 @@ def _served(
         return None if confirmed else (challengers[0], EntryState.PROVISIONAL)
     if not any(champion_id in times for times in poll.voters):
         champion_id = poll.default_id
-    if not poll.rule.liars and Defence.CHALLENGE in poll.rule.defences:
+    if not poll.rule.malicious_share and Defence.CHALLENGE in poll.rule.defences:
         return _fastest(poll, counted, champion_id), EntryState.CONFIRMED
     winner = _winner(poll.voters, challengers, champion_id, poll.rule)
     named = (s for s in (*challengers, *counted) if s.candidate_id == champion_id)
@@ -204,11 +204,11 @@ def _served(
 def _borne_out(poll: _Poll, candidate_id: str, champion_id: str) -> bool:
     """Whether these voters may confirm a kernel in the champion's place.
 
-    Whoever comes first to a class is all of its voters, so that no share of liars is an assumption
-    there. Few networks therefore need the operator's agents, most of which must prefer the kernel
-    too, or another class that found the same: what the chain would serve here anyway.
+    Whoever comes first to a class is all of its voters, so that no share of attackers is an
+    assumption there. Few networks therefore need the operator's agents, most of which must prefer
+    the kernel too, or another class that found the same: what the chain would serve here anyway.
     """
-    if not poll.rule.liars or Defence.MINIMUM not in poll.rule.defences:
+    if not poll.rule.malicious_share or Defence.MINIMUM not in poll.rule.defences:
         return True
     networks = {each.network for each in poll.known if each.network}
     if len(networks) >= poll.rule.minimum or candidate_id in poll.elsewhere:
@@ -249,7 +249,7 @@ def _winner(
         challenge = Challenge(
             challenger_id=challenger.candidate_id, champion_id=champion_id, default_id=default_id
         )
-        if passes(preferences(voters, challenge), rule.liars):
+        if passes(preferences(voters, challenge), rule.malicious_share):
             return challenger
     return None
 
@@ -261,7 +261,7 @@ def _fastest(poll: _Poll, counted: tuple[Standing, ...], champion_id: str) -> St
 
     Preferences may go in a circle, medians do not: only who is faster by the median may challenge,
     so that the same ballots come to rest. Who has not measured the champion takes the others' word
-    for its time; liars would give theirs.
+    for its time; attackers would give theirs.
     """
     times = median_times(poll.voters, poll.default_id)
     knowing = tuple({champion_id: times[champion_id], **each} for each in poll.voters)

@@ -14,12 +14,13 @@ from kernelzoo.domain.lease import FINALISTS, LEADERS, Role, voters
 from kernelzoo.store.prospects import ProspectRow
 
 KNOWN_BY = 3
-"""Networks whose verified times make a kernel a control: one liar does not move their median."""
+"""Networks whose verified times make a kernel a control: one attacker does not move their
+median."""
 
 RECONSIDERED = 0.75
 """Share of the controls that are drawn from what others called slow, the least measured first. With
-one half, liars of two networks who came first and called all good kernels slow were found out by
-eight honest devices in fewer cases."""
+one half, attackers of two networks who came first and called all good kernels slow were found out
+by eight honest devices in fewer cases."""
 
 EXPLOITED = 0.1
 """Share of a lease for winners of similar devices (nnJIT, section 5.3)."""

@@ -46,10 +46,12 @@ async def try_to_lend(state: State, session: Session, limit: int) -> Lease | Non
             terms = Terms(
                 reference_id=job.reference_id,
                 limit=limit,
-                cover=cover(state.settings.liars),
+                cover=cover(state.settings.max_malicious_share),
                 quorum=state.settings.quorum,
                 sharers=max(borrower.sharers, 1),
-                recheck=recheck_probability(borrower.valid_in_row) if state.settings.liars else 0.0,
+                recheck=recheck_probability(borrower.valid_in_row)
+                if state.settings.max_malicious_share
+                else 0.0,
                 closed=job.closed,
             )
             if (loan := await _borrowed(db, state, session, job, terms)) is not None:

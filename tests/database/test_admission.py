@@ -19,7 +19,7 @@ from tests.database.test_chain import SIMD, on, open_job, served
 from workers.aggregating import tally
 from workers.pooling import pool_winners
 
-RULE = Rule(quorum=5, liars=0.2, minimum=10)
+RULE = Rule(quorum=5, malicious_share=0.2, minimum=10)
 DEFAULT, FAST, SLOW, OTHER = (make_candidate(tile) for tile in range(4))
 HONEST = {DEFAULT: 1000.0, FAST: 500.0, SLOW: 2000.0, OTHER: 1600.0}
 LIES = {DEFAULT: 1000.0, FAST: 1500.0, SLOW: 450.0, OTHER: 1600.0}
@@ -143,13 +143,13 @@ def test_a_cold_class_that_three_networks_had_first_follows_ten_honest_ones(
 ) -> None:
     for network in range(3):
         for _ in range(2):
-            liar = come(network, **on())
-            visit(db, liar, LIES)
-    assert entry(db, liar.device_class) == (SLOW.candidate_id, "provisional")
-    assert served(http, liar.device_class)["level"] == "default", "nobody is served it"
+            attacker = come(network, **on())
+            visit(db, attacker, LIES)
+    assert entry(db, attacker.device_class) == (SLOW.candidate_id, "provisional")
+    assert served(http, attacker.device_class)["level"] == "default", "nobody is served it"
     for network in range(10, 20):
         visit(db, come(network, **on()), HONEST)
-    assert entry(db, liar.device_class) == (FAST.candidate_id, "confirmed")
+    assert entry(db, attacker.device_class) == (FAST.candidate_id, "confirmed")
 
 
 def test_few_networks_confirm_what_a_class_of_the_operators_found(

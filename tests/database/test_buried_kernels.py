@@ -14,7 +14,7 @@ from tests.database.sharing.space import IDS, SPACE, lent
 from tests.database.strangers import Crowd, timed
 from workers.aggregating import tally, verify_lease
 
-RULE = Rule(quorum=5, liars=0.2)
+RULE = Rule(quorum=5, malicious_share=0.2)
 HONEST = 8
 REFERENCE_NS = 2000.0
 BEST = IDS[-1]
@@ -105,7 +105,7 @@ def quarantined(db: Connection, honest: int = HONEST) -> int:
 @pytest.mark.parametrize(
     ("networks", "honest", "most"), [((1, 1), 8, 0.01), ((1, 2), 14, 0.05), ((1, 2, 3), 8, 0.1)]
 )
-def test_liars_who_measure_a_space_first_and_call_what_is_good_slow_bury_little(
+def test_attackers_who_measure_a_space_first_and_call_what_is_good_slow_bury_little(
     come: Crowd,
     db: Connection,
     monkeypatch: pytest.MonkeyPatch,
@@ -127,7 +127,8 @@ def test_liars_who_measure_a_space_first_and_call_what_is_good_slow_bury_little(
 def test_two_networks_that_call_a_slow_kernel_the_fastest_are_outvoted(
     come: Crowd, db: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The price of ranking by the fastest: what liars praise is measured by more, and refuted."""
+    """The price of ranking by the fastest: what attackers praise is measured by more, and
+    refuted."""
     monkeypatch.setattr("services.gateway.loans.CHANCE", Random(1))
     all_work([come(network) for network in (1, 2)], db, lie="push")
     all_work([come(network) for network in range(100, 100 + HONEST)], db)

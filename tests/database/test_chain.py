@@ -23,7 +23,7 @@ from tests.running import eventually
 from workers.aggregating import tally, verify_lease
 from workers.pooling import pool_winners
 
-RULE = Rule(quorum=1, liars=0)
+RULE = Rule(quorum=1, malicious_share=0)
 NEVER_SEEN = "0123456789abcdef"
 SIMD = "wasm+simd128"
 FIRST, SECOND, THIRD = (make_candidate(tile) for tile in range(3))
@@ -158,7 +158,7 @@ def test_a_kernel_that_a_page_cannot_run_is_not_served_to_it(
 
 
 def test_a_provisional_entry_is_nobodys_evidence(http: TestClient, db: Connection) -> None:
-    vote(db, open_agent(http, **on()), {SECOND: 1000.0}, Rule(quorum=2, liars=0))
+    vote(db, open_agent(http, **on()), {SECOND: 1000.0}, Rule(quorum=2, malicious_share=0))
     pool_winners(db, RULE)
     assert served(http, f"{NEVER_SEEN}:r1-0:{SIMD}")["level"] == "default"
 

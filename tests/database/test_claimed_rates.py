@@ -90,10 +90,10 @@ def test_three_networks_that_call_the_reference_a_hundred_times_slower_quarantin
 
 
 def test_the_claim_of_a_session_alone_loosens_nothing_either(come: Crowd, db: Connection) -> None:
-    """A liar with three more sessions, of other networks and with a great peak each."""
+    """An attacker with three more sessions, of other networks and with a great peak each."""
     for network in range(3):
         come(network, peak_gflops=1e6)
-    liar = come(9, peak_gflops=1.0)
-    work(liar, db, QUICK_NS)
+    attacker = come(9, peak_gflops=1.0)
+    work(attacker, db, QUICK_NS)
     row = db.execute("SELECT DISTINCT verdict FROM measurement").fetchall()
     assert row == [("quarantined",)]

@@ -29,7 +29,7 @@ DEFAULT, SECOND, THIRD = (
     for candidate in (make_candidate(0), make_candidate(1), make_candidate(2, RELAXED))
 )
 EVIDENCE = Evidence(ballots=5, weight=25, total_weight=30, relative_time=0.5)
-RULE = Rule(quorum=5, liars=0.2)
+RULE = Rule(quorum=5, malicious_share=0.2)
 
 
 def artifact_of(db: Connection, candidate_id: str) -> str:

@@ -17,7 +17,7 @@ from workers.ringing import stalled
 NOBODYS = "r1-1"
 """A primitive vector that no device of this hardware has."""
 
-RULE = Rule(quorum=5, liars=0.2)
+RULE = Rule(quorum=5, malicious_share=0.2)
 KERNELS = SPACE[5::-1]
 DEFAULT = KERNELS[0].candidate_id
 

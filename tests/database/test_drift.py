@@ -13,7 +13,7 @@ from workers.aggregating import tally, verify_lease
 
 pytestmark = pytest.mark.usefixtures("job_id")
 
-RULE = Rule(quorum=2, liars=0)
+RULE = Rule(quorum=2, malicious_share=0)
 DEFAULT, SECOND, RELAXED_ONE = (
     make_candidate(0).candidate_id,
     make_candidate(1).candidate_id,

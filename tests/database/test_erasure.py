@@ -70,7 +70,7 @@ def test_erasing_leaves_no_row_of_an_identity_and_what_it_voted_for_is_served_on
     assert set(rows_naming(db, identity).values()) == {0}
     assert http.get(path, headers=OPERATOR).status_code == 404
     assert http.delete(path, headers=OPERATOR).status_code == 404
-    tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=2, liars=0))
+    tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=2, malicious_share=0))
     after = manifest_entry(http, agent.device_class)
     assert after["kernel"] == served["kernel"]
     assert (after["state"], after["version"]) == ("confirmed", served["version"])

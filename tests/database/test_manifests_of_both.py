@@ -91,7 +91,7 @@ def test_the_faster_target_is_advised_with_its_evidence_once_a_quorum_has_timed_
         for agent, best_ns in zip(agents, times_ns, strict=True):
             measure(db, agent, best_ns)
             assert agent.vote(WORKLOAD.key, [ballot_line(agent)]).status_code == 202
-            tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=QUORUM, liars=0))
+            tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=QUORUM, malicious_share=0))
     entry = entry_of_both(http, *first)
     assert entry["advice"] == {"target": "webgpu", "basis": "measured"}
     assert entry["wasm"]["timing"] == {"best_ns": 1000.0, "identities": 2}

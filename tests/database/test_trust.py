@@ -104,7 +104,7 @@ def test_a_control_that_is_far_off_its_class_fails_and_an_explored_kernel_does_n
 def test_a_control_that_three_networks_called_slow_costs_no_honest_device_anything(
     come: Crowd, db: Connection
 ) -> None:
-    """Three networks, before anybody else, made who measured it truly a liar."""
+    """Three networks, before anybody else, made who measured it truly an attacker."""
     honest_crowd(come, db, 3)
     agent = come(9)
     lease = agent.lease().json()
@@ -114,7 +114,7 @@ def test_a_control_that_three_networks_called_slow_costs_no_honest_device_anythi
 
 
 def test_a_control_is_judged_beside_its_own_reference(come: Crowd, db: Connection) -> None:
-    """A device of half the speed is not a liar."""
+    """A device of half the speed is not an attacker."""
     honest_crowd(come, db, 3)
     agent = come(9)
     lease = agent.lease().json()
@@ -176,7 +176,7 @@ def test_who_replays_another_lease_is_not_counted(come: Crowd, db: Connection) -
 
 
 def ballots_counted(db: Connection, device_class: str) -> int:
-    tally(db, WORKLOAD.key, device_class, Rule(quorum=1, liars=0))
+    tally(db, WORKLOAD.key, device_class, Rule(quorum=1, malicious_share=0))
     row = db.execute("SELECT ballots FROM zoo_entry WHERE state <> 'retired'").fetchone()
     return row[0] if row else 0
 
@@ -204,7 +204,7 @@ def told(agent: Agent, db: Connection, best_ns: float) -> list[tuple[int, bytes,
     answers = [agent.report(first, report)]
     verify_lease(db, int(first["lease"]))
     answers.append(agent.vote(WORKLOAD.key, lent))
-    tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=5, liars=0.2))
+    tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=5, malicious_share=0.2))
     second = agent.lease()
     names = [each["kernel"]["candidate"] for each in second.json()["measured"]]
     answers.append(agent.report(first, report))
@@ -223,9 +223,9 @@ def told(agent: Agent, db: Connection, best_ns: float) -> list[tuple[int, bytes,
 def test_who_is_quarantined_is_answered_to_the_byte_as_who_is_not(
     come: Crowd, db: Connection
 ) -> None:
-    honest, liar = told(come(1), db, 999.0), told(come(2), db, IMPOSSIBLE_NS)
+    honest, attacker = told(come(1), db, 999.0), told(come(2), db, IMPOSSIBLE_NS)
     assert record(db) == (0, True)
-    assert liar == honest
+    assert attacker == honest
 
 
 def test_a_measurement_that_was_rejected_is_answered_as_one_that_was_not(

@@ -107,7 +107,7 @@ def test_what_was_cast_under_a_wider_trust_counts_no_more_under_a_narrower_one(
     answer(agent, db, lease, {}, salt=1)
     lent = [kernel["candidate"] for kernel in lease["candidates"]]
     assert agent.vote(WORKLOAD.key, lent).status_code == 202
-    rule = Rule(quorum=1, liars=0)
+    rule = Rule(quorum=1, malicious_share=0)
     for trust in (Trust.OPERATOR, Trust.APPLICATIONS, Trust.CROWD):
         tally(db, WORKLOAD.key, agent.device_class, replace(rule, trust=trust))
         found = db.execute("SELECT count(*) FROM zoo_entry").fetchone()

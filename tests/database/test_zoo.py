@@ -20,7 +20,7 @@ from workers.aggregating import tally, verify_lease
 pytestmark = pytest.mark.usefixtures("job_id")
 
 QUORUM = 2
-RULE = Rule(quorum=QUORUM, liars=0)
+RULE = Rule(quorum=QUORUM, malicious_share=0)
 
 
 def measure_and_vote(agent: Agent, db: Connection, ranking: list[str]) -> None:

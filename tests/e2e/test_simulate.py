@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(240)
 
 COLLUDING = Scenario(
     attack=Attack.COLLUDE,
-    liars=0.2,
+    malicious_share=0.2,
     classes=3,
     identities=20,
     workloads=("matmul:f32:m16k16n16",),
@@ -25,7 +25,7 @@ COLLUDING = Scenario(
 
 
 def found(directory: Path, defences: frozenset[Defence]) -> Outcome:
-    rule = Rule(quorum=5, liars=0.2, defences=defences)
+    rule = Rule(quorum=5, malicious_share=0.2, defences=defences)
     (outcome,) = simulated(Place.at(directory), rule, [COLLUDING])
     assert outcome.turned_away == 0
     assert outcome.verdict.keys == 3
@@ -33,7 +33,7 @@ def found(directory: Path, defences: frozenset[Defence]) -> Outcome:
     return outcome
 
 
-def test_a_fifth_of_liars_makes_no_page_slower(tmp_path: Path) -> None:
+def test_a_fifth_of_attackers_makes_no_page_slower(tmp_path: Path) -> None:
     outcome = found(tmp_path, ALL_DEFENCES)
     assert outcome.controls > 0
     verdict = outcome.verdict
@@ -44,7 +44,7 @@ def test_a_fifth_of_liars_makes_no_page_slower(tmp_path: Path) -> None:
 
 def first(directory: Path, defences: frozenset[Defence]) -> Outcome:
     """Five networks are there before anybody honest, with an identity each."""
-    rule = Rule(quorum=5, liars=0.2, minimum=10, defences=defences)
+    rule = Rule(quorum=5, malicious_share=0.2, minimum=10, defences=defences)
     cold = replace(COLLUDING, attack=Attack.COLD, classes=1, identities=25, seed=1)
     (outcome,) = simulated(Place.at(directory), rule, [cold])
     return outcome
@@ -56,5 +56,5 @@ def test_who_comes_first_to_a_class_decides_nothing_on_few_networks(tmp_path: Pa
     assert verdict.served_regret < 0.03 < verdict.default_regret
 
 
-def test_the_same_liars_win_a_plain_vote(tmp_path: Path) -> None:
+def test_the_same_attackers_win_a_plain_vote(tmp_path: Path) -> None:
     assert found(tmp_path, frozenset()).verdict.wrongly_promoted > 0

@@ -14,12 +14,12 @@ from tests.database.sharing.space import SPACE
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     """All agents are one's own: each candidate needs one measurement."""
-    return settings.model_copy(update={"liars": 0.0})
+    return settings.model_copy(update={"max_malicious_share": 0.0})
 
 
 @pytest.fixture
 def strangers(settings: Settings) -> Iterator[TestClient]:
-    app = application(settings.model_copy(update={"liars": 0.2}))
+    app = application(settings.model_copy(update={"max_malicious_share": 0.2}))
     with TestClient(app, client=("127.0.0.1", 5000)) as client:
         yield client
 

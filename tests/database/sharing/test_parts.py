@@ -112,23 +112,23 @@ def test_one_agent_alone_measures_all_of_it(http: TestClient, db: Connection) ->
 def test_a_kernel_that_one_of_two_calls_slow_leads_all_the_same(
     strangers: TestClient, db: Connection
 ) -> None:
-    liar, honest = open_agent(strangers), open_agent(strangers)
+    attacker, honest = open_agent(strangers), open_agent(strangers)
     best = IDS[-1]
-    while (found := liar.lease(16)).status_code == 200:
+    while (found := attacker.lease(16)).status_code == 200:
         lease = found.json()
-        liar.report(lease, [ok(lease, each, 5000.0 - time_of(each)) for each in lent(lease)])
+        attacker.report(lease, [ok(lease, each, 5000.0 - time_of(each)) for each in lent(lease)])
     work(honest, db)
     (first, *_) = work(open_agent(strangers), db)
     assert roles(db, first)[best] in ("leader", "control")
 
 
 def test_what_the_server_rejects_does_not_cover(http: TestClient, db: Connection) -> None:
-    liar, honest = open_agent(http), open_agent(http)
-    lease = take(liar)
+    attacker, honest = open_agent(http), open_agent(http)
+    lease = take(attacker)
     report = [ok(lease, candidate) for candidate in lent(lease)]
     for each in report:
         each["sampled_entries"][0] += 1.0
-    liar.report(lease, report)
+    attacker.report(lease, report)
     verify_lease(db, int(lease["lease"]))
     assert lent(take(honest))[:4] == lent(lease)[:4]
 
@@ -159,6 +159,6 @@ def test_a_shared_space_still_confirms_the_fastest(http: TestClient, db: Connect
             work(agent, db, 4)
     for agent in agents:
         agent.vote(WORKLOAD.key, list(IDS[:-3:-1]))
-    tally(db, WORKLOAD.key, agents[0].device_class, Rule(quorum=5, liars=0.2))
+    tally(db, WORKLOAD.key, agents[0].device_class, Rule(quorum=5, malicious_share=0.2))
     (entry,) = http.get("/v1/zoo").json()["entries"]
     assert (entry["state"], entry["candidate"]) == ("confirmed", IDS[-1])

@@ -18,7 +18,7 @@ from tests.ballots import ballot, cast
 QUORUM = 5
 
 
-def passing(share: float, liars: float, voters: int) -> float:
+def passing(share: float, malicious_share: float, voters: int) -> float:
     """Probability that a challenger which each voter prefers with probability `share` has passed
     by the time of `voters` ballots, where the question is asked after each."""
     waiting = {0: 1.0}
@@ -30,32 +30,37 @@ def passing(share: float, liars: float, voters: int) -> float:
             grown[votes] += probability * (1 - share)
         waiting = dict(grown)
         for votes in tuple(waiting) if count >= QUORUM else ():
-            if passes(Preferences(challenger=votes, champion=count - votes), liars):
+            if passes(Preferences(challenger=votes, champion=count - votes), malicious_share):
                 passed += waiting.pop(votes)
     return passed
 
 
-@pytest.mark.parametrize("liars", [0.05, 0.1, 0.2, 0.3, 0.4, 0.45])
-def test_a_slower_challenger_passes_in_one_of_two_hundred_at_most(liars: float) -> None:
-    assert passing(liars + (1 - liars) * MISTAKES, liars, voters=300) <= ERROR
+@pytest.mark.parametrize("malicious_share", [0.05, 0.1, 0.2, 0.3, 0.4, 0.45])
+def test_a_slower_challenger_passes_in_one_of_two_hundred_at_most(malicious_share: float) -> None:
+    assert (
+        passing(malicious_share + (1 - malicious_share) * MISTAKES, malicious_share, voters=300)
+        <= ERROR
+    )
 
 
-@pytest.mark.parametrize(("liars", "voters"), [(0.05, 10), (0.1, 10), (0.2, 25), (0.3, 50)])
-def test_a_faster_challenger_passes_soon_although_the_liars_oppose_it(
-    liars: float, voters: int
+@pytest.mark.parametrize(
+    ("malicious_share", "voters"), [(0.05, 10), (0.1, 10), (0.2, 25), (0.3, 50)]
+)
+def test_a_faster_challenger_passes_soon_although_the_attackers_oppose_it(
+    malicious_share: float, voters: int
 ) -> None:
-    assert passing((1 - liars) * (1 - MISTAKES), liars, voters) > 0.9
+    assert passing((1 - malicious_share) * (1 - MISTAKES), malicious_share, voters) > 0.9
 
 
-def test_plain_majority_falls_to_the_same_liars() -> None:
-    """With the defence off, a fifth of liars and a close race promote what is slower."""
-    assert passing(0.24, liars=0, voters=50) > 0.1
+def test_plain_majority_falls_to_the_same_attackers() -> None:
+    """With the defence off, a fifth of attackers and a close race promote what is slower."""
+    assert passing(0.24, malicious_share=0, voters=50) > 0.1
 
 
-def test_five_who_agree_are_enough_against_a_fifth_of_liars() -> None:
-    assert passes(Preferences(challenger=5, champion=0), liars=0.2)
-    assert not passes(Preferences(challenger=4, champion=0), liars=0.2)
-    assert not passes(Preferences(challenger=4, champion=1), liars=0.2)
+def test_five_who_agree_are_enough_against_a_fifth_of_attackers() -> None:
+    assert passes(Preferences(challenger=5, champion=0), malicious_share=0.2)
+    assert not passes(Preferences(challenger=4, champion=0), malicious_share=0.2)
+    assert not passes(Preferences(challenger=4, champion=1), malicious_share=0.2)
 
 
 def counted(*ballots: Ballot, challenger: str, champion: str, **measured: float) -> tuple[int, int]:

@@ -41,14 +41,14 @@ OTHERS = range(2, 7)
 
 
 def pooled(
-    *classes: list[ClassTime], liars: float = 0.0, minimum: int = 10
+    *classes: list[ClassTime], malicious_share: float = 0.0, minimum: int = 10
 ) -> tuple[CommonKernel, ...]:
     times = (time for of_class in classes for time in of_class)
-    return common_kernels(times, liars=liars, minimum=minimum)
+    return common_kernels(times, malicious_share=malicious_share, minimum=minimum)
 
 
-def best(*times: list[ClassTime], liars: float = 0.0) -> CommonKernel:
-    return pooled(*times, liars=liars)[0]
+def best(*times: list[ClassTime], malicious_share: float = 0.0) -> CommonKernel:
+    return pooled(*times, malicious_share=malicious_share)[0]
 
 
 def best_by_rho(*times: list[ClassTime]) -> dict[str, str]:
@@ -155,14 +155,14 @@ def test_nothing_comes_of_nothing() -> None:
 def test_a_class_weighs_as_many_voices_as_it_has_so_that_inventing_classes_gains_nothing() -> None:
     honest = weighing(20, on_class(1, a=1, b=1.5))
     invented = [weighing(1, on_class(number, a=9, b=1)) for number in range(2, 6)]
-    assert best(honest, *invented, liars=0.2).candidate_id == "a"
+    assert best(honest, *invented, malicious_share=0.2).candidate_id == "a"
     assert best(honest, *invented).candidate_id == "b", "without trimming one may say anything"
 
 
 def test_a_kernel_is_common_where_most_voices_measured_it_whatever_the_number_of_classes() -> None:
     honest = weighing(20, on_class(1, a=1, b=1.5))
     invented = [on_class(number, b=1) for number in range(2, 6)]
-    assert best(honest, *invented, liars=0.2).candidate_id == "a"
+    assert best(honest, *invented, malicious_share=0.2).candidate_id == "a"
 
 
 def test_few_voices_of_strangers_serve_nobody_and_are_heard_among_others() -> None:

@@ -1,4 +1,4 @@
-"""Hidden controls: how often they wrong the honest and find the liars, computed exactly."""
+"""Hidden controls: how often they wrong the honest and find the attackers, computed exactly."""
 
 from math import comb, exp
 
@@ -70,10 +70,13 @@ def test_who_makes_times_up_seldom_passes_the_controls_that_end_a_quarantine() -
     assert RELEASING < PROVEN, "every lease on the way back carries a control"
 
 
-def test_a_fifth_of_liars_seldom_makes_up_what_a_class_knows() -> None:
-    def made_up(voices: int, liars: float = 0.2) -> float:
+def test_a_fifth_of_attackers_seldom_makes_up_what_a_class_knows() -> None:
+    def made_up(voices: int, malicious_share: float = 0.2) -> float:
         needed = [n for n in range(KNOWN_BY, voices + 1) if n >= AGREEING * voices]
-        return sum(comb(voices, n) * liars**n * (1 - liars) ** (voices - n) for n in needed)
+        return sum(
+            comb(voices, n) * malicious_share**n * (1 - malicious_share) ** (voices - n)
+            for n in needed
+        )
 
     assert max(made_up(voices) for voices in range(KNOWN_BY, 60)) == pytest.approx(0.008)
     assert made_up(10) < 1e-4
@@ -109,9 +112,9 @@ def test_slower_is_forgiven_farther_than_faster() -> None:
 
 
 def test_a_faster_time_is_a_fault_only_where_as_many_agree_as_outweigh_its_own_voice() -> None:
-    """Against three liars, who call a good kernel slow before anybody else has measured it."""
-    assert passes(Preferences(challenger=CONTRADICTED_BY, champion=1), liars=0.2)
-    assert not passes(Preferences(challenger=CONTRADICTED_BY - 1, champion=1), liars=0.2)
+    """Against three attackers, who call a good kernel slow before anybody else has measured it."""
+    assert passes(Preferences(challenger=CONTRADICTED_BY, champion=1), malicious_share=0.2)
+    assert not passes(Preferences(challenger=CONTRADICTED_BY - 1, champion=1), malicious_share=0.2)
     for times in ([10.0] * (CONTRADICTED_BY - 1), [10.0] * KNOWN_BY):
         buried = known_time(peers(*times))
         assert buried is not None

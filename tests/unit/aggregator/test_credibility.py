@@ -27,7 +27,7 @@ def test_who_is_not_counted_takes_no_place_of_the_network() -> None:
 
 
 def test_a_line_that_its_own_measurement_contradicts_says_what_was_measured() -> None:
-    lying = cast(ballot("liar", "slow", time=0.4), measured={"slow": 1.5})
+    lying = cast(ballot("attacker", "slow", time=0.4), measured={"slow": 1.5})
     (taken,) = credible(lying, ALL_DEFENCES)
     assert taken.relative_times == {"slow": 1.5}
     (believed,) = credible(lying, ALL_DEFENCES - {Defence.CONTROLS})

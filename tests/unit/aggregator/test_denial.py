@@ -22,45 +22,49 @@ def voices(failed: int, ran: int, *, first: str = "run") -> list[Voice]:
 
 
 def test_five_networks_that_agree_deny_a_kernel_nobody_ran() -> None:
-    assert denial(voices(4, 0), liars=0.2) is None
-    assert denial(voices(5, 0), liars=0.2) == Denial(stage="run", failed=5, ran=0, operated=False)
+    assert denial(voices(4, 0), malicious_share=0.2) is None
+    assert denial(voices(5, 0), malicious_share=0.2) == Denial(
+        stage="run", failed=5, ran=0, operated=False
+    )
 
 
 @pytest.mark.parametrize(("ran", "needed"), [(0, 5), (5, 10), (25, 33)])
 def test_a_kernel_that_works_elsewhere_needs_more_failures(ran: int, needed: int) -> None:
     """5 who ran it are those who confirmed it."""
-    assert denial(voices(needed - 1, ran), liars=0.2) is None
-    assert denial(voices(needed, ran), liars=0.2) is not None
+    assert denial(voices(needed - 1, ran), malicious_share=0.2) is None
+    assert denial(voices(needed, ran), malicious_share=0.2) is not None
 
 
 def test_one_network_has_one_voice() -> None:
     crowd = [Voice(network="one", stage="run")] * 50
-    assert denial(crowd, liars=0.2) is None
+    assert denial(crowd, malicious_share=0.2) is None
 
 
 def test_one_of_the_operators_agents_is_enough_and_one_that_runs_it_decides() -> None:
     own = Voice(network="", stage="compare")
-    assert denial([own], liars=0.2) == Denial(stage="compare", failed=1, ran=0, operated=True)
+    assert denial([own], malicious_share=0.2) == Denial(
+        stage="compare", failed=1, ran=0, operated=True
+    )
     runs = Voice(network="", stage="")
-    assert denial([runs, *voices(50, 0)], liars=0.2) is None
+    assert denial([runs, *voices(50, 0)], malicious_share=0.2) is None
 
 
-def test_a_zoo_without_liars_still_wants_three_networks() -> None:
-    assert denial(voices(DENIERS - 1, 0), liars=0) is None
-    assert denial(voices(DENIERS, 0), liars=0) is not None
-    assert denial(voices(DENIERS, DENIERS), liars=0) is None
+def test_a_zoo_without_attackers_still_wants_three_networks() -> None:
+    assert denial(voices(DENIERS - 1, 0), malicious_share=0) is None
+    assert denial(voices(DENIERS, 0), malicious_share=0) is not None
+    assert denial(voices(DENIERS, DENIERS), malicious_share=0) is None
 
 
-def test_a_fifth_of_liars_seldom_denies_a_kernel_that_works() -> None:
+def test_a_fifth_of_attackers_seldom_denies_a_kernel_that_works() -> None:
     """Of 25 who were asked, as many as deny it beside the rest who ran it."""
-    deniers = next(n for n in range(26) if denial(voices(n, 25 - n), liars=0.2))
+    deniers = next(n for n in range(26) if denial(voices(n, 25 - n), malicious_share=0.2))
     chance = sum(comb(25, n) * 0.24**n * 0.76 ** (25 - n) for n in range(deniers, 26))
     assert deniers == 16
     assert chance < 1e-4
 
 
-def test_a_kernel_that_fails_on_its_class_is_denied_although_the_liars_praise_it() -> None:
-    assert denial(voices(20, 5), liars=0.2) is not None
+def test_a_kernel_that_fails_on_its_class_is_denied_although_the_attackers_praise_it() -> None:
+    assert denial(voices(20, 5), malicious_share=0.2) is not None
 
 
 def test_a_class_is_known_by_three_networks_or_by_one_agent_of_the_operator() -> None:

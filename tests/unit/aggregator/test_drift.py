@@ -1,4 +1,4 @@
-"""A new major version of a browser is a new electorate, unless liars invent it."""
+"""A new major version of a browser is a new electorate, unless attackers invent it."""
 
 from dataclasses import replace
 
@@ -28,13 +28,13 @@ def majors(found: tuple[CastBallot, ...]) -> set[int]:
 
 def test_old_and_new_ballots_count_alike_until_a_quorum_has_voted_in_the_new_version() -> None:
     every = (*voters(5, "156.0.1", "a"), *voters(4, "157.0.1", "a"))
-    found = electorate(every, quorum=QUORUM, liars=0)
+    found = electorate(every, quorum=QUORUM, malicious_share=0)
     assert (found.ballots, found.renewed) == (every, ())
 
 
 def test_from_then_on_only_those_in_the_new_version_count() -> None:
     every = (*voters(5, "156.0.1", "a"), *voters(4, "157.0.1", "a"), *voters(1, "158", "a"))
-    found = electorate(every, quorum=QUORUM, liars=0)
+    found = electorate(every, quorum=QUORUM, malicious_share=0)
     assert majors(found.ballots) == {157, 158}
     assert found.renewed == ("Chromium 157",)
 
@@ -42,7 +42,7 @@ def test_from_then_on_only_those_in_the_new_version_count() -> None:
 def test_the_ballots_of_another_engine_stay() -> None:
     firefox = voters(3, "153.0", "a", name="Firefox")
     every = (*voters(5, "156", "a"), *firefox, *voters(5, "157", "a"))
-    found = electorate(every, quorum=QUORUM, liars=0)
+    found = electorate(every, quorum=QUORUM, malicious_share=0)
     assert majors(found.ballots) == {153, 157}
     assert engines(found.ballots) == (
         EngineVotes(name="Chromium", major=157, ballots=5),
@@ -50,16 +50,16 @@ def test_the_ballots_of_another_engine_stay() -> None:
     )
 
 
-def test_liars_who_invent_a_version_are_not_alone_in_it() -> None:
+def test_attackers_who_invent_a_version_are_not_alone_in_it() -> None:
     every = (*voters(20, "156", "good"), *voters(5, "999", "poison"))
-    assert electorate(every, quorum=QUORUM, liars=0.2).ballots == every
+    assert electorate(every, quorum=QUORUM, malicious_share=0.2).ballots == every
 
 
-def test_a_version_of_half_the_voters_is_held_to_twice_the_share_of_liars() -> None:
+def test_a_version_of_half_the_voters_is_held_to_twice_the_share_of_attackers() -> None:
     every = (*voters(10, "156", "a"), *voters(10, "157", "a"))
-    found = electorate(every, quorum=QUORUM, liars=0.2)
+    found = electorate(every, quorum=QUORUM, malicious_share=0.2)
     assert majors(found.ballots) == {157}
-    assert found.liars == pytest.approx(0.4)
+    assert found.malicious_share == pytest.approx(0.4)
 
 
 def test_a_champion_that_a_new_version_made_slow_gives_way_and_the_entry_says_why() -> None:
@@ -69,7 +69,7 @@ def test_a_champion_that_a_new_version_made_slow_gives_way_and_the_entry_says_wh
         (*old, *new),
         Champion(candidate_id="champion", state=EntryState.CONFIRMED),
         default_id="default",
-        rule=Rule(quorum=QUORUM, liars=0.2),
+        rule=Rule(quorum=QUORUM, malicious_share=0.2),
     )
     assert isinstance(decision, Publish)
     assert (decision.candidate_id, decision.state) == ("default", EntryState.CONFIRMED)

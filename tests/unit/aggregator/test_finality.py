@@ -8,7 +8,7 @@ from services.aggregator.finality import contenders, median_times
 from services.aggregator.publishing import Champion, Keep, Publish, Rule, decide
 from tests.ballots import ballot, cast
 
-OWN = Rule(quorum=5, liars=0)
+OWN = Rule(quorum=5, malicious_share=0)
 SERVED = Champion(candidate_id="served", state=EntryState.CONFIRMED)
 
 
@@ -81,7 +81,9 @@ def test_a_vote_is_not_final_before_all_that_the_class_can_run_is_measured() -> 
 
 def test_among_strangers_nothing_contends_and_two_are_to_measure_each() -> None:
     """They measure the leaders by themselves; who contends could be made up."""
-    chosen, evidence = found(shared(), {"served": 5, "fast00": 1}, Rule(quorum=5, liars=0.2))
+    chosen, evidence = found(
+        shared(), {"served": 5, "fast00": 1}, Rule(quorum=5, malicious_share=0.2)
+    )
     assert (chosen, evidence.contenders, evidence.final) == ("served", (), False)
 
 
@@ -89,11 +91,13 @@ def test_a_champion_that_no_agent_names_any_more_is_not_kept_by_one_lucky_measur
     """It was measured once beside a disturbed reference; the agent's last rounds knew better, and
     its ballot names five others."""
     others = ballot("0", "a", "b", "c", "d", "e", time=0.7, step=0.001)
-    chosen, evidence = found(cast(others, measured={"served": 0.3}), {}, Rule(quorum=1, liars=0))
+    chosen, evidence = found(
+        cast(others, measured={"served": 0.3}), {}, Rule(quorum=1, malicious_share=0)
+    )
     assert (chosen, evidence.relative_time) == ("a", 0.7)
 
 
 def test_an_agents_last_rounds_are_believed_against_its_first_measurement() -> None:
     """Among strangers what differs so much is read as it was measured."""
     careful = cast(ballot("0", "served", "fast", time=0.9, step=-0.2), measured={"served": 0.5})
-    assert found(careful, {}, Rule(quorum=1, liars=0))[0] == "fast"
+    assert found(careful, {}, Rule(quorum=1, malicious_share=0))[0] == "fast"

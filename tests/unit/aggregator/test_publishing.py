@@ -14,7 +14,7 @@ FIVE = tuple(ballot(str(n), "fast", "default", time=0.8, step=0.2) for n in rang
 
 
 def after(ballots: tuple[Ballot, ...], live: Champion | None = None, **measured: float) -> Decision:
-    rule = Rule(quorum=5, liars=0.2)
+    rule = Rule(quorum=5, malicious_share=0.2)
     return decide(cast(*ballots, measured=measured), live, default_id="default", rule=rule)
 
 
@@ -46,7 +46,7 @@ def test_one_preference_of_ones_own_agents_is_not_enough_but_most_of_a_quorum_is
     """Agents that share a space have each measured kernels that no other has, some by chance beside
     a reference that was disturbed."""
     lucky = ballot("0", "lucky", "fast", "default", time=0.4, step=0.4)
-    rule = Rule(quorum=5, liars=0)
+    rule = Rule(quorum=5, malicious_share=0)
     for agreeing, served in ((2, "default"), (3, "fast")):
         others = tuple(ballot(str(n), "slow", time=1.5) for n in range(agreeing, 5))
         found = decide(
@@ -55,14 +55,14 @@ def test_one_preference_of_ones_own_agents_is_not_enough_but_most_of_a_quorum_is
         assert published(found) == (served, EntryState.CONFIRMED)
 
 
-@pytest.mark.parametrize(("liars", "served"), [(0.0, "fast"), (0.2, "slow")])
+@pytest.mark.parametrize(("malicious_share", "served"), [(0.0, "fast"), (0.2, "slow")])
 def test_ones_own_agents_need_not_have_measured_the_champion_to_prefer_another(
-    liars: float, served: str
+    malicious_share: float, served: str
 ) -> None:
     """They share a space, so that few have measured both; strangers could make a time up."""
     before = tuple(ballot(str(n), "slow", time=0.9) for n in range(5))
     now = tuple(ballot(str(n), "fast", time=0.7) for n in range(5, 12))
-    ballots, rule = cast(*before, *now), Rule(quorum=5, liars=liars)
+    ballots, rule = cast(*before, *now), Rule(quorum=5, malicious_share=malicious_share)
     found = decide(ballots, live("slow"), default_id="default", rule=rule)
     assert (found.candidate_id if isinstance(found, Publish) else "slow") == served
 
@@ -72,7 +72,9 @@ def test_preferences_in_a_circle_come_to_rest_on_the_same_ballots() -> None:
     ballots = cast(*(ballot(str(n), *order, time=0.5, step=0.1) for n, order in enumerate(circle)))
     champion = None
     for _ in range(3):
-        found = decide(ballots, champion, default_id="default", rule=Rule(quorum=3, liars=0))
+        found = decide(
+            ballots, champion, default_id="default", rule=Rule(quorum=3, malicious_share=0)
+        )
         if isinstance(found, Keep):
             return
         champion = live(*published(found))
@@ -99,20 +101,20 @@ def test_the_champion_stays_until_a_challenger_beats_it_by_the_margin() -> None:
     assert published(after(clear, live("fast"))) == ("other", EntryState.CONFIRMED)
 
 
-def test_liars_who_lead_the_vote_do_not_take_the_place_of_a_champion() -> None:
+def test_attackers_who_lead_the_vote_do_not_take_the_place_of_a_champion() -> None:
     """Honest devices spread their first ranks over equals, so a fifth of the ballots can lead."""
     honest = tuple(
         ballot(str(n), f"equal{n % 4}", f"equal{(n + 1) % 4}", "good", time=0.79, step=0.005)
         for n in range(16)
     )
-    liars = tuple(ballot(f"liar{n}", "poison", time=0.4) for n in range(4))
-    assert isinstance(after((*honest, *liars), live("good")), Keep)
+    attackers = tuple(ballot(f"attacker{n}", "poison", time=0.4) for n in range(4))
+    assert isinstance(after((*honest, *attackers), live("good")), Keep)
 
 
-def test_a_faster_kernel_is_promoted_although_liars_vote_for_another() -> None:
+def test_a_faster_kernel_is_promoted_although_attackers_vote_for_another() -> None:
     honest = tuple(ballot(str(n), "fast", "default", time=0.8, step=0.2) for n in range(16))
-    liars = tuple(ballot(f"liar{n}", "poison", time=0.4) for n in range(4))
-    assert published(after((*honest, *liars))) == ("fast", EntryState.CONFIRMED)
+    attackers = tuple(ballot(f"attacker{n}", "poison", time=0.4) for n in range(4))
+    assert published(after((*honest, *attackers))) == ("fast", EntryState.CONFIRMED)
 
 
 def test_with_a_quorum_but_no_proof_the_default_is_confirmed() -> None:
@@ -143,7 +145,7 @@ def test_a_champion_that_turns_out_to_be_slow_gives_way_to_the_default() -> None
     assert published(after(ballots, live("slow"))) == ("default", EntryState.CONFIRMED)
 
 
-MINIMUM = Rule(quorum=5, liars=0.2, minimum=10)
+MINIMUM = Rule(quorum=5, malicious_share=0.2, minimum=10)
 
 
 def strangers(*ballots: Ballot, first: int = 0) -> tuple[CastBallot, ...]:
@@ -156,7 +158,7 @@ def strangers(*ballots: Ballot, first: int = 0) -> tuple[CastBallot, ...]:
 
 
 def poisoned(voters: int) -> tuple[CastBallot, ...]:
-    ballots = (ballot(f"liar{n}", "poison", time=0.5) for n in range(voters))
+    ballots = (ballot(f"attacker{n}", "poison", time=0.5) for n in range(voters))
     return strangers(*ballots)
 
 
@@ -215,10 +217,12 @@ def test_a_confirmed_entry_is_not_replaced_by_few_networks() -> None:
     assert decided(poisoned(6), live("good")) == Nothing()
 
 
-@pytest.mark.parametrize(("liars", "ballots"), [(0.0, 5), (0.2, 1)])
-def test_ones_own_agents_may_share_a_network(liars: float, ballots: int) -> None:
+@pytest.mark.parametrize(("malicious_share", "ballots"), [(0.0, 5), (0.2, 1)])
+def test_ones_own_agents_may_share_a_network(malicious_share: float, ballots: int) -> None:
     """Devices of one household, where the operator says that nobody lies."""
     home = tuple(replace(each, network="home") for each in cast(*FIVE))
-    found = decide(home, None, default_id="default", rule=Rule(quorum=1, liars=liars))
+    found = decide(
+        home, None, default_id="default", rule=Rule(quorum=1, malicious_share=malicious_share)
+    )
     assert isinstance(found, Publish)
     assert found.evidence.ballots == ballots

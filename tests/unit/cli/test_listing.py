@@ -66,7 +66,9 @@ def test_headings_of_every_attack_are_whole_in_80_columns() -> None:
     row = ("cross-class denials", "20%", "300", "100%", *found)
     figures = Listing(columns=SIMULATED, rows=(row,))
     shown = figures.fitting(80)
-    assert {"attack", "liars", "wrongly", "regret", "caught"} <= {c.heading for c in shown.columns}
+    assert {"attack", "malicious", "wrongly", "regret", "caught"} <= {
+        c.heading for c in shown.columns
+    }
     assert max(map(len, shown.lines())) <= 80
 
 

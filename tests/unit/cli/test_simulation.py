@@ -60,7 +60,12 @@ def test_relatives_rank_a_space_more_alike_than_strangers() -> None:
 
 def test_relatives_tell_one_architecture_and_are_classes_of_their_own() -> None:
     scenario = Scenario(
-        attack=Attack.COLLUDE, liars=0.2, classes=FAMILY + 1, identities=1, workloads=(), seed=1
+        attack=Attack.COLLUDE,
+        malicious_share=0.2,
+        classes=FAMILY + 1,
+        identities=1,
+        workloads=(),
+        seed=1,
     )
     told = [session_of(member).hardware for member in members_of(scenario)]
     assert len({each.cpu_architecture for each in told}) == 2
@@ -69,7 +74,7 @@ def test_relatives_tell_one_architecture_and_are_classes_of_their_own() -> None:
 
 def scenario(attack: Attack) -> Scenario:
     return Scenario(
-        attack=attack, liars=0.2, classes=FAMILY + 1, identities=10, workloads=(), seed=1
+        attack=attack, malicious_share=0.2, classes=FAMILY + 1, identities=10, workloads=(), seed=1
     )
 
 
@@ -79,12 +84,12 @@ def networks(addresses: list[str]) -> set[str]:
 
 def test_the_same_few_networks_lie_in_every_class_and_no_honest_visitor_shares_one() -> None:
     members = members_of(scenario(Attack.MINT))
-    liars = [member for member in members if member.lies]
+    attackers = [member for member in members if member.lies]
     honest = [member for member in members if not member.lies]
-    assert len(networks([member.address for member in liars])) == 2
-    assert len({member.identity for member in liars}) == 10, "five of each network"
-    assert len(liars) == 10 * (FAMILY + 1), "and all of them in each class"
-    lying, own = (networks([member.address for member in each]) for each in (liars, honest))
+    assert len(networks([member.address for member in attackers])) == 2
+    assert len({member.identity for member in attackers}) == 10, "five of each network"
+    assert len(attackers) == 10 * (FAMILY + 1), "and all of them in each class"
+    lying, own = (networks([member.address for member in each]) for each in (attackers, honest))
     assert not lying & own
     assert len(own) == len(honest)
 

@@ -104,7 +104,7 @@ class Stack:
             tuple(self.cast()),
             self.live,
             default_id=DEFAULT,
-            rule=Rule(quorum=self.quorum, liars=0),
+            rule=Rule(quorum=self.quorum, malicious_share=0),
             reported={name: len(self.measured.get(name, ())) for name in self.true},
         )
         if isinstance(decision, Publish):

@@ -20,7 +20,7 @@ class Crowd:
     chance decides when it is lent."""
 
     agents: int
-    liars: float
+    malicious_share: float
     order: list[int] = field(default_factory=lambda: Random(1).sample(range(SPACE), SPACE))
     measured: dict[int, set[int]] = field(default_factory=dict)
     held: dict[int, list[int]] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Crowd:
 
     def won(self) -> bool:
         """All of the space is measured, and the best by a quorum."""
-        covered = min(cover(self.liars), self.agents)
+        covered = min(cover(self.malicious_share), self.agents)
         by = [self.measured.get(place, set()) for place in range(SPACE)]
         return all(len(each) >= covered for each in by) and len(by[0]) >= self.quorum
 
@@ -52,7 +52,7 @@ class Crowd:
         terms = Terms(
             reference_id="default",
             limit=8,
-            cover=cover(self.liars),
+            cover=cover(self.malicious_share),
             quorum=self.quorum,
             sharers=self.agents,
             recheck=0.0,
@@ -82,13 +82,13 @@ class Crowd:
 
 
 @pytest.mark.parametrize(
-    ("agents", "liars", "rounds"),
+    ("agents", "malicious_share", "rounds"),
     [(1, 0.0, 36), (2, 0.0, 20), (5, 0.0, 9), (20, 0.0, 3), (5, 0.2, 16), (20, 0.2, 4)],
 )
 def test_the_time_to_a_winner_falls_nearly_as_the_number_of_agents_grows(
-    agents: int, liars: float, rounds: int
+    agents: int, malicious_share: float, rounds: int
 ) -> None:
-    crowd = Crowd(agents, liars)
-    least = floor(SPACE, cover(liars), agents, crowd.quorum)
+    crowd = Crowd(agents, malicious_share)
+    least = floor(SPACE, cover(malicious_share), agents, crowd.quorum)
     assert crowd.rounds() == rounds
     assert least <= rounds <= least + 1
