@@ -1,4 +1,4 @@
-"""The crowd of a scenario: who comes from where, what each one does, and what liars do besides."""
+"""The crowd of a scenario: where each one comes from, what it does, and what attackers add."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
