@@ -46,13 +46,13 @@ class Stage(StrEnum):
 
     SCHEDULED = "scheduled"
     PARTITIONED = "partitioned"
-    EXPANDED = "expanded"
-    REGISTERED = "registered"
-    HOISTED = "hoisted"
+    UNROLLED = "unrolled"
+    SCALAR_REPLACED = "scalar-replaced"
+    STRENGTH_REDUCED = "strength-reduced"
 
 
 _BEFORE_EXPANSION = (Stage.SCHEDULED, Stage.PARTITIONED)
-_WITH_REGISTERS = (Stage.REGISTERED, Stage.HOISTED)
+_WITH_REGISTERS = (Stage.SCALAR_REPLACED, Stage.STRENGTH_REDUCED)
 _SHIFTS = (BinaryOp.SHIFT_LEFT, BinaryOp.SHIFT_RIGHT)
 """One count for all lanes."""
 
@@ -139,7 +139,7 @@ def _loop(loop: Loop, scope: _Scope) -> Iterator[str]:
         yield f"loop {loop.var} of extent {loop.extent} is empty or hides another"
     if loop.kind in _EXPANDED_AWAY and scope.stage not in _BEFORE_EXPANSION:
         yield f"{loop.kind} loop {loop.var} stands in a {scope.stage} program"
-    if loop.pointers and scope.stage is not Stage.HOISTED:
+    if loop.pointers and scope.stage is not Stage.STRENGTH_REDUCED:
         yield f"loop {loop.var} has pointers in a {scope.stage} program"
     for pointer in loop.pointers:
         if pointer.parent and (pointer.buffer.name, pointer.parent) not in scope.pointers:
@@ -264,7 +264,7 @@ def _access(buffer: Buffer, index: Affine, lanes: int, scope: _Scope) -> Iterato
     low, high = _limits(index, scope)
     if scope.stage not in _BEFORE_EXPANSION and (low < 0 or high + lanes > buffer.size):
         yield f"{buffer.name}[{low} … {high + lanes - 1}] leaves its {buffer.size} elements"
-    hoisted = scope.stage is Stage.HOISTED
+    hoisted = scope.stage is Stage.STRENGTH_REDUCED
     if hoisted and index.terms and (buffer.name, index.terms) not in scope.pointers:
         yield f"an index of {buffer.name} has no pointer: {index}"
 

@@ -1,7 +1,13 @@
-"""Transposition in squares of 4x4: four loads, eight shuffles, four stores.
+"""Blocked transposition: each 4x4 block is four vector loads, eight shuffles, four vector stores.
 
-`y[i, j] = x[j, i]` moves by one on either side along different loops, so that no loop has
-consecutive memory on both. Several squares side by side use whole cache lines of x.
+    for i < 8:                          for strip < 1:
+      for j < 8:                  →       for block < 2:
+        y[8*i + j] = x[8*j + i]             y[4*block +4] = shuffle(shuffle(x[32*block +4], …
+                                            … 7 more stores of four lanes
+
+A transposition has consecutive memory on one side of each loop only, so no loop of it can be
+vectorised; a block of four rows and four columns can. Several blocks side by side, `width` columns
+of x, use whole cache lines of it.
 """
 
 from collections.abc import Iterator
@@ -39,7 +45,7 @@ class _Transposition:
     source_row: int
 
     def entry(self, i: Affine, j: Affine, lanes: int = 1) -> Load:
-        """`lanes` of a row of the source, which stand below one another in the target."""
+        """`lanes` neighbours in a row of the source, which belong into one column of the target."""
         return Load(buffer=self.source, index=j.times(self.source_row).plus(i), lanes=lanes)
 
     def store(self, i: Affine, j: Affine, value: Expression) -> Store:
@@ -47,9 +53,9 @@ class _Transposition:
 
 
 def transpose_in_blocks(program: Program, width: int) -> Program:
-    """`width` columns of the source, a multiple of four, to an iteration of the outermost loop.
+    """Gives each iteration of the outermost loop `width` columns of the source, a multiple of four.
 
-    Programs that are no transposition stay as they are, as do small ones.
+    Programs that are not one transposition stay as they are, and so do those below 4x4.
     """
     found = _found(program)
     if found is None or min(found.rows, found.columns) < SIDE:
@@ -85,7 +91,7 @@ def _found(program: Program) -> _Transposition | None:
 
 
 def _strips(one: _Transposition, width: int) -> Loop:
-    """Each of `width` rows of the target, the last one of what is left."""
+    """The loop over strips of `width` rows of the target; the last strip has the rest of them."""
     first = Affine.of(0, {"strip": width})
     count, rest = divmod(one.rows, width)
     body: Block = tuple(_strip(one, first, width))
@@ -98,36 +104,42 @@ def _strips(one: _Transposition, width: int) -> Loop:
 
 
 def _strip(one: _Transposition, first: Affine, width: int) -> Iterator[Loop]:
-    """Squares as far as they go, then entry by entry."""
-    squares, rest = one.columns // SIDE, one.columns % SIDE
+    """4x4 blocks as far as they go, then single entries."""
+    blocks, rest = one.columns // SIDE, one.columns % SIDE
     whole = width // SIDE * SIDE
     if whole:
-        at = Affine.of(0, {"square": SIDE})
-        body = tuple(s for i in range(0, whole, SIDE) for s in _square(one, _moved(first, i), at))
-        yield Loop(var="square", extent=squares, kind=LoopKind.SERIAL, body=body)
+        at = Affine.of(0, {"block": SIDE})
+        body = tuple(
+            s for i in range(0, whole, SIDE) for s in _transposed_block(one, _moved(first, i), at)
+        )
+        yield Loop(var="block", extent=blocks, kind=LoopKind.SERIAL, body=body)
     if whole and rest:
-        yield _entries(one, (first, whole), (squares * SIDE, rest))
+        yield _entries(one, (first, whole), (blocks * SIDE, rest))
     if width > whole:
         yield _entries(one, (_moved(first, whole), width - whole), (0, one.columns))
 
 
-def _square(one: _Transposition, i: Affine, j: Affine) -> Iterator[Store]:
-    """Two rounds of shuffles; what they share is made once by the engine."""
+def _transposed_block(one: _Transposition, i: Affine, j: Affine) -> Iterator[Store]:
+    """A 4x4 block: unpack pairs of rows, then combine their halves (as _MM_TRANSPOSE4_PS does).
+
+    Each first shuffle is named by two stores; the engine's common subexpression elimination makes
+    it once.
+    """
     rows = [one.entry(i, _moved(j, k), SIDE) for k in range(SIDE)]
     for pair in range(2):
         near, far = 2 * pair, 2 * pair + 1
-        halves = [
+        unpacked = [
             Shuffle(left=rows[k], right=rows[k + 1], lanes=(near, 4 + near, far, 4 + far))
             for k in (0, 2)
         ]
         for half in range(2):
             lanes = (2 * half, 2 * half + 1, 4 + 2 * half, 5 + 2 * half)
-            value = Shuffle(left=halves[0], right=halves[1], lanes=lanes)
+            value = Shuffle(left=unpacked[0], right=unpacked[1], lanes=lanes)
             yield one.store(_moved(i, 2 * pair + half), j, value)
 
 
 def _entries(one: _Transposition, rows: tuple[Affine, int], columns: tuple[int, int]) -> Loop:
-    """Rows of the target from a place on, so many; columns alike."""
+    """Single entries: `rows` and `columns` of the target are each a first one and a count."""
     (first, height), (start, width) = rows, columns
     i, j = first.plus(Affine.variable("row")), Affine.of(start, {"column": 1})
     inner: Block = (one.store(i, j, one.entry(i, j)),)

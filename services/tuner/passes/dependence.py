@@ -1,4 +1,12 @@
-"""Whether the iterations of a loop may run in any order, or at once."""
+"""Dependence test: whether the iterations of a loop may run in any order, or at once.
+
+    for i < 8: y[4*i + j] = x[i]        parallel: iterations write 4 apart, and j is below 4
+    for i < 8: y[i + 1] = y[i]          not parallel: an iteration reads what another wrote
+
+The test is conservative. It takes all accesses of a buffer that the loop writes, and wants the loop
+variable to move every one of them by the same stride, which must exceed what one iteration spans.
+Variables of the loops around must occur in all of the indices alike.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,32 +15,39 @@ from services.tuner.ir.nodes import Allocate, Block, Buffer, Let, Load, Loop, St
 from services.tuner.ir.rewrite import inner_blocks, leaves
 
 Access = tuple[Buffer, Affine, bool, Mapping[str, Range]]
-"""A buffer, where, whether it is written, and the ranges of the variables there."""
+"""Buffer, index, whether it is written, and the ranges of the variables bound inside the loop."""
 
 
 def is_parallel(loop: Loop) -> bool:
-    """What an iteration writes, no other reads or writes."""
+    """Whether no iteration reads or writes what another one writes."""
     found = list(_accesses(loop.body, {loop.var: (0, loop.extent - 1)}))
     inside = set(_allocated(loop.body))
     written = {buffer for buffer, _, store, _ in found if store} - inside
     return all(
-        _apart([(index, ranges) for other, index, _, ranges in found if other is buffer], loop.var)
+        _disjoint(
+            [(index, ranges) for other, index, _, ranges in found if other is buffer], loop.var
+        )
         for buffer in written
     )
 
 
-def _apart(places: list[tuple[Affine, Mapping[str, Range]]], var: str) -> bool:
-    """Iterations touch places that lie apart: all move alike, by more than what one spans."""
+def _disjoint(places: list[tuple[Affine, Mapping[str, Range]]], var: str) -> bool:
+    """Whether different values of `var` access different elements."""
     strides = {index.coefficient(var) for index, _ in places}
-    if len(strides) != 1:
+    outer = {
+        tuple(term for term in index.terms if term[0] != var and term[0] not in ranges)
+        for index, ranges in places
+    }
+    if len(strides) != 1 or len(outer) != 1:
         return False
     stride = abs(strides.pop())
-    spans = [index.bounds({**_outer(index, ranges), var: (0, 0)}) for index, ranges in places]
+    spans = [index.bounds({**_all_ranges(index, ranges), var: (0, 0)}) for index, ranges in places]
     return max(high for _, high in spans) - min(low for low, _ in spans) < stride
 
 
-def _outer(index: Affine, ranges: Mapping[str, Range]) -> dict[str, Range]:
-    """Variables of the loops around are the same in every iteration."""
+def _all_ranges(index: Affine, ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """Ranges of all variables of the index. Those bound outside the loop occur in every index
+    alike, so they may be taken as 0: only differences of indices count."""
     return {name: ranges.get(name, (0, 0)) for name, _ in index.terms}
 
 

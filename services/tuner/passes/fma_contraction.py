@@ -1,4 +1,12 @@
-"""Products that are added become multiply-adds."""
+"""FMA contraction: a product that is added to something becomes one multiply-add.
+
+    c[i] = (c[i] + (a[i] * b[i]))
+→
+    c[i] = fma(a[i], b[i], c[i])
+
+The multiply-add rounds once, so that results differ in the last bit: only schedules that ask for it
+have it on WebAssembly (`PassOptions.fma`).
+"""
 
 from msgspec.structs import replace
 

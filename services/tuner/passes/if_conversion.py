@@ -1,21 +1,18 @@
-"""If-conversion: what a condition would set in its other arm is set before it.
+"""If-conversion: the else branch runs first, and the then branch overwrites what it assigned.
 
-    if in image: x = a[i]          x = 0
-    else: x = 0             →      if in image: x = a[i]
+    if i < 7:                           t := 0
+      t := a[i]                   →     if i < 7:
+    else:                                 t := a[i]
+      t := 0
 
-Both write one number more. It is done in loops with so many conditions in a row that drivers walk
-too many paths (`ir/decisions.py`); all other loops stay as they are.
-
-
-Two-way decisions that follow one another inside of a loop: what drivers may choke on.
-
-n of them in a row make 2^n paths through the loop (NPATH, Nejmeh 1988). SwiftShader, Chromium's
-WebGPU on machines without a GPU, walks every one of them: `Function::ExistsPath` of its
-SpirvShaderControlFlow.cpp, by which it finds the back edge of a loop, queues a block once for each
-way to it. A 3x3 convolution whose loop gathers eight pixels, each under `a && b && c && d` with
-zeros else, has 32 in a row: 8 KB of text that did not compile in minutes and took 10 GB.
-Chromium 156: 16 in a row cost 0.1 s, 20 cost 0.5 s, 24 cost 5 s. Outside of loops, and where one
-arm is empty, paths meet again at once and cost nothing.
+It costs a redundant assignment, so it is applied only in loops with so many branches in a row that
+GPU drivers may fail to compile them. n branches in a row make 2^n paths through a loop (NPATH,
+Nejmeh 1988). SwiftShader, Chromium's WebGPU on machines without a GPU, walks every one of them:
+`Function::ExistsPath` of its SpirvShaderControlFlow.cpp, by which it finds the back edge of a loop,
+queues a block once for each path to it. A 3x3 convolution whose loop gathers eight pixels, each
+under `a && b && c && d` with zeros else, has 32 branches in a row: 8 KB of text that did not
+compile in minutes and took 10 GB. Chromium 156: 16 in a row cost 0.1 s, 20 cost 0.5 s, 24 cost 5 s.
+Outside of loops, and where one branch is empty, paths meet again at once and cost nothing.
 """
 
 from collections.abc import Iterator
@@ -43,6 +40,42 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.ir.rewrite import inner_blocks, leaves, statements
 
+MAX_BRANCHES = 16
+"""Branches in a row that a loop may have."""
+
+
+def too_many_branches(loop: Loop) -> bool:
+    """Whether a loop has more paths than drivers are known to compile.
+
+    Each bound of an If counts: `a && b` is two branches in WGSL, as it short-circuits.
+    """
+    if loop.kind is not LoopKind.SERIAL:
+        return False
+    return branches(loop.body) + _further_bounds(loop.body) > MAX_BRANCHES
+
+
+def branches(block: Block) -> int:
+    """The most Ifs with an else branch that one path through the block meets, each If counted once
+    whatever its bounds."""
+    return sum(
+        bool(one.otherwise) + max(map(branches, inner_blocks(one)))
+        if isinstance(one, If)
+        else sum(map(branches, inner_blocks(one)))
+        for one in block
+    )
+
+
+def _further_bounds(block: Block) -> int:
+    return sum(len(one.bounds) - 1 for one in statements(block) if isinstance(one, If))
+
+
+def most_branches(program: Program) -> int:
+    """The largest number of `branches` in any serial loop of the program."""
+    loops = (one for one in statements(program.body.body) if isinstance(one, Loop))
+    serial = (loop for loop in loops if loop.kind is LoopKind.SERIAL)
+    return max((branches(loop.body) for loop in serial), default=0)
+
+
 Place = Register | tuple[Buffer, Affine]
 
 
@@ -58,7 +91,7 @@ def _block(block: Block, *, inside: bool) -> Block:
 
 
 def _statement(statement: Statement, *, inside: bool) -> Block:
-    """`inside` of a loop with too many decisions."""
+    """`inside`: the statement stands in a loop with too many branches."""
     match statement:
         case Loop(body=body):
             within = inside or too_many_branches(statement)
@@ -76,8 +109,8 @@ def _statement(statement: Statement, *, inside: bool) -> Block:
 
 
 def _converted(statement: If) -> Block:
-    """The condition as it is, unless its body writes all that the other arm sets, and neither reads
-    any of it."""
+    """The If converted, where its then branch assigns all that the else branch assigns, and neither
+    reads any of it; else the If as it is."""
     places = _written(statement.otherwise)
     own = _written(statement.body)
     if not places or own is None or not places <= own:
@@ -88,7 +121,7 @@ def _converted(statement: If) -> Block:
 
 
 def _written(block: Block) -> frozenset[Place] | None:
-    """What a block always writes; None where it does anything else, or writes for others to see."""
+    """What a block of assignments writes; None where it does more, or writes shared memory."""
     found: set[Place] = set()
     for one in block:
         match one:
@@ -108,43 +141,10 @@ def _leaves(block: Block) -> Iterator[Expression]:
 
 
 def _reads(leaf: Expression, places: frozenset[Place]) -> bool:
-    """Whether it may be the value of one of the places."""
+    """Whether the leaf may read one of the places."""
     match leaf:
         case Read(register=register):
             return register in places
         case Load(buffer=buffer):
             return any(isinstance(place, tuple) and place[0] == buffer for place in places)
     return False
-
-
-MAX_BRANCHES = 16
-"""In one loop."""
-
-
-def too_many_branches(loop: Loop) -> bool:
-    """Whether the paths through a loop are more than drivers are known to compile, where each bound
-    of a condition is a decision of its own."""
-    if loop.kind is not LoopKind.SERIAL:
-        return False
-    return branches(loop.body) + _further_bounds(loop.body) > MAX_BRANCHES
-
-
-def branches(block: Block) -> int:
-    """Conditions with two arms that one path meets, where bounds are evaluated together."""
-    return sum(
-        bool(one.otherwise) + max(map(branches, inner_blocks(one)))
-        if isinstance(one, If)
-        else sum(map(branches, inner_blocks(one)))
-        for one in block
-    )
-
-
-def _further_bounds(block: Block) -> int:
-    return sum(len(one.bounds) - 1 for one in statements(block) if isinstance(one, If))
-
-
-def most_branches(program: Program) -> int:
-    """Of all loops of a program."""
-    loops = (one for one in statements(program.body.body) if isinstance(one, Loop))
-    serial = (loop for loop in loops if loop.kind is LoopKind.SERIAL)
-    return max((branches(loop.body) for loop in serial), default=0)

@@ -1,9 +1,19 @@
-"""Values that indices name leave the loops that do not change them.
+"""Loop-invariant code motion: what does not change in a loop is computed before it. Two passes:
 
-Vectors that an innermost loop does not change are made before it, once.
+`hoist_lets` moves variables that indices name out of loops. It runs before loops are partitioned.
 
-V8 makes a constant of four lanes in three instructions, and exp alone has a dozen. Those that find
-no register are read from the stack, in one. Only programs with functions have enough to gain.
+    for k < 8:                                    let v = floor_div(index(j), 2) from 0 to 3:
+      let v = floor_div(index(j), 2) from 0 to 3:   for k < 8:
+        y[v + k] = x[k]                     →         y[v + k] = x[k]
+
+`hoist_vectors` moves constant and broadcast vectors out of innermost loops, into registers.
+
+    for k < 8:                                    i1 := 1.5x4
+      y[4*k +4] = (x[4*k +4] * 1.5x4)       →     for k < 8: y[4*k +4] = (x[4*k +4] * i1)
+
+V8 loads a vector constant with three instructions, and one exp has a dozen of them; a register that
+is spilled to the stack is read back with one. Programs without math functions have too few vector
+constants to gain from it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,6 +22,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from services.tuner.ir.nodes import (
+    LANES,
     Allocate,
     Assign,
     Block,
@@ -37,7 +48,7 @@ from services.tuner.ir.rewrite import leaves, map_values, statements, with_opera
 
 
 def hoist_lets(program: Program) -> Program:
-    """A value moves out of a loop of which it is all that the body holds."""
+    """Moves a loop-invariant Let that is the whole body of a loop around that loop."""
     body = program.body.body
     if not any(isinstance(statement, Let) for statement in statements(body)):
         return program
@@ -52,7 +63,7 @@ def _block(block: Block, written: frozenset[Buffer]) -> Block:
 def _statement(statement: Statement, written: frozenset[Buffer]) -> Statement:
     match statement:
         case Loop(body=body):
-            return _lifted(replace(statement, body=_block(body, written)), written)
+            return _hoisted(replace(statement, body=_block(body, written)), written)
         case Let(body=body) | Allocate(body=body):
             return replace(statement, body=_block(body, written))
         case If(body=body, otherwise=otherwise):
@@ -62,17 +73,17 @@ def _statement(statement: Statement, written: frozenset[Buffer]) -> Statement:
     return statement
 
 
-def _lifted(loop: Loop, written: frozenset[Buffer]) -> Loop | Let:
+def _hoisted(loop: Loop, written: frozenset[Buffer]) -> Loop | Let:
     match loop.body:
-        case (Let() as let,) if loop.kind is not LoopKind.RANGE and _constant(
+        case (Let() as let,) if loop.kind is not LoopKind.RANGE and _invariant(
             leaves(let.value), loop.var, written
         ):
-            return replace(let, body=(_lifted(replace(loop, body=let.body), written),))
+            return replace(let, body=(_hoisted(replace(loop, body=let.body), written),))
     return loop
 
 
-def _constant(parts: Iterable[Expression], var: str, written: frozenset[Buffer]) -> bool:
-    """None of the parts names the variable or reads memory that the program writes."""
+def _invariant(parts: Iterable[Expression], var: str, written: frozenset[Buffer]) -> bool:
+    """Whether no part names the variable, or reads a buffer that the program writes."""
     for part in parts:
         match part:
             case IndexValue(index=index) if index.coefficient(var):
@@ -82,17 +93,14 @@ def _constant(parts: Iterable[Expression], var: str, written: frozenset[Buffer])
     return True
 
 
-WIDE = 4
-
-
 def hoist_vectors(program: Program) -> Program:
-    body = _Lifting().block(program.body.body)
+    body = _VectorHoisting().block(program.body.body)
     return replace(program, body=replace(program.body, body=body))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Changes:
-    """What a loop writes."""
+    """Registers and buffers that a loop writes."""
 
     registers: frozenset[Register]
     buffers: frozenset[str]
@@ -106,8 +114,8 @@ class _Changes:
         )
 
 
-class _Lifting:
-    """Owns the count of vectors, so that their registers have names of their own."""
+class _VectorHoisting:
+    """Owns the count of hoisted vectors, for unique names of their registers."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -130,34 +138,37 @@ class _Lifting:
         changes = _Changes.of(loop)
         known: dict[str, Assign] = {}
 
-        def lifted(expression: Expression) -> Expression:
-            if not _stays(expression, changes):
-                return with_operands(expression, lifted)
-            # Equal numbers may differ in their sign.
+        def hoisted(expression: Expression) -> Expression:
+            if not _is_worth_hoisting(expression, changes):
+                return with_operands(expression, hoisted)
+            # Not the expression itself: 0.0 and -0.0 are equal, and different constants.
             key = repr(expression)
             if key not in known:
                 known[key] = Assign(register=self._register(expression), value=expression)
             return Read(register=known[key].register)
 
-        body = map_values(loop.body, lifted)
+        body = map_values(loop.body, hoisted)
         yield from known.values()
         yield replace(loop, body=body)
 
     def _register(self, expression: Expression) -> Register:
         self._count += 1
-        return Register(name=f"i{self._count}", lanes=WIDE, dtype=dtype_of(expression))
+        return Register(name=f"i{self._count}", lanes=LANES, dtype=dtype_of(expression))
 
 
 def _innermost(loop: Loop) -> bool:
     return not any(isinstance(inside, Loop) for inside in statements(loop.body))
 
 
-def _stays(expression: Expression, changes: _Changes) -> bool:
-    """Parameters are left where they are: a register for each of their entries would be many. Zero
-    is one instruction anywhere."""
+def _is_worth_hoisting(expression: Expression, changes: _Changes) -> bool:
+    """Whether a vector is invariant and costs more than one instruction to make again.
+
+    Loads of parameters stay, since a register for each of their elements would be too many. Zero
+    stays, as it is one instruction anywhere.
+    """
     match expression:
         case Const(lanes=lanes, value=value):
-            return lanes == WIDE and value != 0
+            return lanes == LANES and value != 0
         case Broadcast(value=Read(register=register)):
             return register not in changes.registers
         case Broadcast(value=Load(buffer=buffer, index=index)):

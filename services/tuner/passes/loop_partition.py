@@ -1,9 +1,14 @@
-"""Main nest and tail: loops are cut where their guards stop holding for every inner iteration.
+"""Loop partitioning: a loop is split where its guards change, so that its main part has none.
 
-In the main part the guards are gone; so they are where they never hold. The tail of a tiled axis is
-one iteration, so its variable becomes a constant and the guards inside are decided by the loops
-below. The range loop is the
-caller's and stays whole: its parts become branches.
+    for i < 3:                          for i < 2:
+      for k < 4:                          for k < 4: y[4*i + k] = 1
+        if 4*i + k < 10:          →
+          y[4*i + k] = 1                for k < 2: y[8 + k] = 1
+
+This is index-set splitting (TVM's LoopPartition, LLVM's loop peeling). Iterations of the tail are
+counted from 0 again, and a tail of one iteration is no loop: its variable becomes a constant, which
+decides the guards inside. The range loop belongs to the caller, who gives its bounds, so it cannot
+be split; its parts become the two branches of an If on its variable.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +38,7 @@ def partition_loops(program: Program) -> Program:
 
 
 def _range(loop: Loop, low: int, high: int) -> Block:
-    """The body where the caller's variable is from `low` to `high` - 1."""
+    """The body of the range loop for iterations `low` to `high` - 1, as nested Ifs."""
     cut = _cut(loop.var, loop.body, {loop.var: (low, high - 1)})
     if cut is None:
         body = loop.body
@@ -68,7 +73,7 @@ def _statement(statement: Statement, ranges: Ranges) -> Block:
 
 
 def _decided(statement: If, ranges: Ranges) -> Block:
-    """Bounds that always hold go; one that never holds leaves the other branch."""
+    """Drops bounds that always hold; takes the other branch where one never holds."""
     spans = [(bound, *bound.index.bounds(ranges)) for bound in statement.bounds]
     if any(low >= bound.limit for bound, low, _ in spans):
         return _block(statement.otherwise, ranges)
@@ -81,7 +86,7 @@ def _decided(statement: If, ranges: Ranges) -> Block:
 
 
 def _serial(loop: Loop, ranges: Ranges) -> Block:
-    """The loop whole, or its main part followed by its tail counted from 0 again."""
+    """The loop as it is, or its main part followed by its tail, which counts from 0 again."""
     if loop.extent == 1:
         return _block(substitute(loop.body, loop.var, Affine(constant=0)), ranges)
     inside = {**ranges, loop.var: (0, loop.extent - 1)}
@@ -95,34 +100,35 @@ def _serial(loop: Loop, ranges: Ranges) -> Block:
 
 
 def _cut(var: str, body: Block, ranges: Ranges) -> int | None:
-    """The first iteration at which a guard starts or stops to hold for all, or any, that is
-    inside."""
+    """The first iteration from which on some guard of the body is decided, or no longer is."""
     first, last = ranges[var]
     cuts = [
         cut
         for bound, scope in _guards(body, ranges)
-        for cut in _turns(bound, var, scope)
+        for cut in _thresholds(bound, var, scope)
         if first < cut <= last
     ]
     return min(cuts, default=None)
 
 
-def _turns(bound: Bound, var: str, ranges: Ranges) -> tuple[int, ...]:
-    """Where, as `var` grows, the bound stops or starts to hold: whatever the other variables are,
-    and whether it holds for any value of them."""
+def _thresholds(bound: Bound, var: str, ranges: Ranges) -> tuple[int, ...]:
+    """Values of `var` at which the bound changes between always, sometimes and never holding, over
+    all values of the other variables in their ranges."""
     factor = bound.index.coefficient(var)
     if not factor or bound.index.bounds(ranges)[1] < bound.limit:
         return ()
-    spares = [bound.limit - 1 - o for o in bound.index.bounds({**ranges, var: (0, 0)})]
+    # factor·var must be at most this, where the other terms are smallest, and where largest.
+    slacks = [bound.limit - 1 - rest for rest in bound.index.bounds({**ranges, var: (0, 0)})]
     if factor > 0:
-        return tuple(spare // factor + 1 for spare in spares)
-    return tuple(-(spare // -factor) for spare in spares)
+        return tuple(slack // factor + 1 for slack in slacks)
+    return tuple(-(slack // -factor) for slack in slacks)
 
 
 def _guards(block: Block, ranges: Ranges) -> Iterator[tuple[Bound, Ranges]]:
-    """Every bound that is worth a cut, with the ranges of the variables that it may name.
+    """Every bound that is worth a split, with the ranges of the variables that it may name.
 
-    One around whole loops is not: it is asked for once a loop, and a cut repeats the code.
+    An If around whole loops is not worth one: it is evaluated once a loop, and a split doubles the
+    code.
     """
     for statement in block:
         inside = ranges

@@ -1,7 +1,13 @@
-"""Conditions leave the serial loops that do not change them: a row is in the image or it is not.
+"""Loop unswitching: conditions that a loop does not change move out of it.
 
-What remains inside is a condition around whole loops, which costs nothing worth a copy of the
-code: `partition` leaves it where it is.
+    for k < 4:                          if j < 2:
+      if j < 2 and k < 3:                 for k < 4:
+        y[4*j + k] = 1            →         if k < 3: y[4*j + k] = 1
+      else: y[4*j + k] = 2                  else: y[4*j + k] = 2
+                                        else: for k < 4: y[4*j + k] = 2
+
+What moved out is evaluated once a loop, which is cheap enough: `loop_partition` splits no loop for
+a condition that stands around whole loops.
 """
 
 from msgspec.structs import replace
@@ -34,7 +40,7 @@ def _block(block: Block) -> Block:
 def _statement(statement: Statement) -> Statement:
     match statement:
         case Loop(body=body):
-            return _outside(replace(statement, body=_block(body)))
+            return _unswitched(replace(statement, body=_block(body)))
         case Let(body=body) | Allocate(body=body):
             return replace(statement, body=_block(body))
         case If(body=body, otherwise=otherwise):
@@ -42,8 +48,8 @@ def _statement(statement: Statement) -> Statement:
     return statement
 
 
-def _outside(loop: Loop) -> Statement:
-    """The loop inside of the conditions that all of its iterations share."""
+def _unswitched(loop: Loop) -> Statement:
+    """The loop inside the bounds that do not name its variable."""
     match loop.body:
         case (If() as condition,) if loop.kind is LoopKind.SERIAL:
             shared = tuple(b for b in condition.bounds if not b.index.coefficient(loop.var))
@@ -58,6 +64,6 @@ def _split(loop: Loop, condition: If, shared: tuple[Bound, ...]) -> If:
     otherwise = condition.otherwise
     return If(
         bounds=shared,
-        body=(_outside(replace(loop, body=inside)),),
+        body=(_unswitched(replace(loop, body=inside)),),
         otherwise=(replace(loop, body=otherwise),) if otherwise else (),
     )

@@ -1,4 +1,13 @@
-"""exp, tanh, erf, sigmoid and 1/√x from arithmetic, for one lane and four alike.
+"""Math function expansion: exp, tanh, erf, sigmoid and 1/√x become arithmetic.
+
+    y[i] = exp(x[i])              →     f0.0 := x[i]
+                                        f0.1 := ((f0.0 * 1.4427) + 1.25829e+07)
+                                        … 3 more registers: n = round(x / ln 2), r = x - n·ln 2
+                                        y[i] = select(lt(f0.0, -87.3365), 0, … · 2ⁿ)
+
+WebAssembly has no such functions, and WGSL's tanh is inexact (`pipeline.NATIVE`). The same
+arithmetic serves one lane and four, as it has no branches, only selects. MLIR's pass
+PolynomialApproximation does the same.
 
 Errors are the largest seen against float64, in units in the last place (ulp) of the float32 result,
 over two million points, with and without multiply-add: exp 0.99, tanh 1.31, erf 1.27, sigmoid 1.93,
@@ -9,13 +18,9 @@ so is sigmoid there. tanh and erf keep the sign of -0 and reach ±1; denormal ar
 unchanged.
 
 The coefficients are minimax fits of this project (Lawson's iteration on Chebyshev points, weighted
-by the relative error of the function), rounded to float32. The reduction of exp is that of Cody and
-Waite (Software Manual for the Elementary Functions, 1980), its constants those of Cephes.
-
-
-Writes arithmetic as expressions of one number of lanes, with shared parts in registers.
-
-Calls of functions that the machine has no instruction for become arithmetic."""
+by the relative error of the function), rounded to float32. The range reduction of exp is that of
+Cody and Waite (Software Manual for the Elementary Functions, 1980), its constants those of Cephes.
+"""
 
 from collections.abc import Iterator
 from math import inf
@@ -54,10 +59,10 @@ from services.tuner.ir.rewrite import values, with_operands
 
 
 class ExpressionBuilder:
-    """Owns the registers that it makes; `assigned` are their values, in order.
+    """Builds expressions of one number of lanes; parts that are used twice go into registers.
 
-    `fma` lets a product and a sum round once, and values be chosen by relaxed instructions.
-    `native` functions may be called.
+    `assigned` are the registers made, with their values, in order. `fma` allows multiply-adds and
+    relaxed selects. `native` functions may stay calls.
     """
 
     def __init__(
@@ -75,7 +80,7 @@ class ExpressionBuilder:
         self._fma = fma
 
     def keep(self, value: Expression, dtype: DType = DType.F32) -> Read:
-        """A value that is used more than once."""
+        """Puts a value that is used more than once into a register."""
         name = f"{self._prefix}.{len(self.assigned)}"
         register = Register(name=name, lanes=self._lanes, dtype=dtype)
         self.assigned.append(Assign(register=register, value=value))
@@ -103,7 +108,7 @@ class ExpressionBuilder:
     def below(
         self, left: Expression, right: Expression, then: Expression, otherwise: Expression
     ) -> Select:
-        """`then` where left < right, else `otherwise`, also where either is no number."""
+        """`then` where left < right, else `otherwise`, also where either is NaN."""
         condition = Compare(op=CompareOp.LT, left=left, right=right)
         return Select(condition=condition, then=then, otherwise=otherwise, relaxed=self._fma)
 
@@ -183,7 +188,8 @@ _TANH = (
 """(tanh x / x - 1)/x² in x² for |x| < 0.625."""
 
 _TANH_ONE = 10.0
-"""tanh of it and of anything larger is 1 in float32; a GPU need not have inf."""
+"""tanh of it and of anything larger is 1 in float32. Used where exp is a GPU's, which need not have
+inf."""
 
 _ERF_SMALL = 0.93
 _ERF_ONE = 3.95
@@ -213,7 +219,7 @@ _ERF_TAIL = (
 
 
 def approximation(function: MathFunction, x: Expression, build: ExpressionBuilder) -> Expression:
-    """The function of `x` as arithmetic; single instructions stay calls."""
+    """The function of `x` as arithmetic; functions that are one instruction stay calls."""
     match function:
         case MathFunction.EXP:
             return _exp(x, build)
@@ -230,8 +236,12 @@ def approximation(function: MathFunction, x: Expression, build: ExpressionBuilde
 
 
 def _exp(x: Expression, build: ExpressionBuilder, *, may_overflow: bool = True) -> Expression:
-    """eˣ = eʳ·2ⁿ. Adding 1.5·2²³ rounds to n and leaves it in the low bits, ready to be added to
-    the exponent; this takes half the instructions of rounding, converting and scaling."""
+    """eˣ = eʳ·2ⁿ with n = round(x / ln 2) and r = x - n·ln 2.
+
+    Adding 1.5·2²³ rounds to n and leaves n in the low bits of the sum, ready to be added to the
+    exponent of eʳ. This takes half the instructions of rounding, converting and scaling. ln 2 is
+    subtracted in two parts, so that r keeps its low bits (Cody and Waite).
+    """
     if MathFunction.EXP in build.native:
         return call(MathFunction.EXP, x)
     x = build.keep(x)
@@ -275,9 +285,9 @@ def _erf(x: Expression, build: ExpressionBuilder) -> Expression:
 
 
 def _sigmoid(x: Expression, build: ExpressionBuilder) -> Expression:
-    """1/(1 + e⁻ˣ), for x < 0 as eˣ/(1 + eˣ): nothing overflows.
+    """1/(1 + e⁻ˣ), for x < 0 as eˣ/(1 + eˣ), so that nothing overflows.
 
-    What the rounding of 1 + e lost is exact and takes part in the last step (Dekker, 1971).
+    The rounding error of 1 + e is exact in float32 (Dekker, 1971) and corrects the quotient.
     """
     x = build.keep(x)
     size = call(MathFunction.ABS, x)
@@ -296,13 +306,13 @@ def has_calls(program: Program) -> bool:
 def expand_calls(
     program: Program, *, fma: bool, native: frozenset[MathFunction] = frozenset()
 ) -> Program:
-    """`fma` lets products and sums round once; `native` functions stay calls."""
-    body = _Inlining(fma=fma, native=native).block(program.body.body)
+    """Replaces every call, except of `native` functions. `fma` allows multiply-adds."""
+    body = _Expansion(fma=fma, native=native).block(program.body.body)
     return replace(program, body=replace(program.body, body=body))
 
 
-class _Inlining:
-    """Owns the count of calls, so that the registers of each have names of their own."""
+class _Expansion:
+    """Owns the count of calls, for unique names of the registers of each."""
 
     def __init__(self, *, fma: bool, native: frozenset[MathFunction]) -> None:
         self._fma = fma
@@ -329,10 +339,10 @@ class _Inlining:
             case Barrier():
                 yield statement
             case _:
-                raise unsupported(statement, "inlining")
+                raise unsupported(statement, "math function expansion")
 
     def _value(self, value: Expression) -> tuple[list[Assign], Expression]:
-        """The value, and what has to be assigned before it."""
+        """What has to be assigned before the value, and the value without calls."""
         before: list[Assign] = []
 
         def rewritten(expression: Expression) -> Expression:

@@ -1,9 +1,8 @@
-"""Which passes run. All do, except where a benchmark asks what one of them is worth.
+"""The order of the passes, from a scheduled program to one that a code generator can print.
 
-The paper's three and hoisting are those of its ablation (nnJIT section 4.3, Table 5).
-
-
-The passes in their order, from a scheduled program to one that a printer can lower."""
+`PassOptions` is what a schedule chooses for its kernel. `PassSwitches` turns single passes off, for
+the ablation and the microbenchmarks alone: kernels that are served are compiled with all of them.
+"""
 
 from dataclasses import dataclass
 
@@ -22,11 +21,13 @@ from services.tuner.passes.vectorise import vectorise_inner_loops
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassSwitches:
-    """`vectors`: loops that a schedule vectorises take four lanes at once.
+    """The three passes of nnJIT's ablation (section 4.3, Table 5) and two more.
 
-    `offset`: constants move into the immediate of a load or store. `combined`: a load and a splat
-    become one instruction. `variable`: accumulators and repeated loads live in wasm locals.
-    `hoist`: addresses are pointers stepped by their loops.
+    `vectorise`: VECTOR loops become values of four lanes, instead of four scalar copies.
+    `offset_immediate`: the constant part of an address goes into the load or store instruction.
+    `load_splat`: a load whose value is broadcast is one instruction, `v128.load32_splat`.
+    `scalar_replacement`: local buffers and repeated loads live in registers (wasm locals).
+    `strength_reduction`: addresses are pointers that loops step, instead of products.
     """
 
     vectorise: bool = True
@@ -38,7 +39,6 @@ class PassSwitches:
 
 ALL_PASSES = PassSwitches()
 
-
 NATIVE = frozenset(
     {
         MathFunction.EXP,
@@ -48,16 +48,19 @@ NATIVE = frozenset(
         MathFunction.ABS,
     }
 )
-"""What a GPU computes well by itself. WGSL's exp may be off by 3 + 2·|x| ulp; its tanh may be any
-quotient of those, which overflows from 45 on and cancels near 0 (WGSL, section 15.7.4.1)."""
+"""Math functions that WGSL has and that are accurate enough.
+
+Its exp may be off by 3 + 2·|x| ulp. Its tanh may be any quotient of those, which overflows from
+45 on and cancels near 0 (WGSL, section 15.7.4.1), so tanh is expanded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassOptions:
-    """What the passes may do beyond what the program says.
+    """Options of a schedule, like a compiler's fast-math and vectoriser flags.
 
-    `fma` lets products and sums round once. Innermost serial loops over consecutive memory take
-    `vectors` of four lanes at once; 0 leaves them as they are.
+    `fma` contracts a product and a sum into a multiply-add, which rounds once (clang's
+    `-ffp-contract=fast`). `vectors` is how many vectors of four lanes one iteration of an innermost
+    loop computes; 0 turns auto-vectorisation off, for schedules that vectorise loops themselves.
     """
 
     fma: bool = False
@@ -65,6 +68,7 @@ class PassOptions:
 
 
 def run_passes(program: Program, switches: PassSwitches, options: PassOptions) -> Program:
+    """For WebAssembly, which has neither arrays in registers nor addresses with an index."""
     if not switches.vectorise:
         program = scalarise(program)
     if options.fma:
@@ -72,6 +76,7 @@ def run_passes(program: Program, switches: PassSwitches, options: PassOptions) -
     program = partition_loops(unswitch_loops(hoist_lets(program)))
     if options.vectors:
         program = vectorise_inner_loops(program, options.vectors)
+    # The common program has no math function; the passes for them would only walk over it.
     calls = has_calls(program)
     program = unroll(program)
     if switches.scalar_replacement:
@@ -86,10 +91,10 @@ def run_passes(program: Program, switches: PassSwitches, options: PassOptions) -
 
 
 def run_gpu_passes(program: Program) -> Program:
-    """For a printer whose language has registers, addresses and the functions of `NATIVE`.
+    """For WGSL, which has registers, array indexing and the math functions of `NATIVE`.
 
-    Loops are not cut where guards end: what a thread asks once costs less than a second copy.
-    Products and sums round once where the GPU likes: WGSL promises nothing else.
+    Loops are not partitioned: a guard that each thread evaluates once costs less than a second copy
+    of the loop body. Contraction is always on, since WGSL lets every GPU contract anyway.
     """
     program = contract_fma(program)
     program = unswitch_loops(hoist_lets(program))

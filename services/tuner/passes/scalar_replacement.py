@@ -1,13 +1,19 @@
-"""Load/store to variable (nnJIT section 4.3): values stay in registers instead of memory.
+"""Scalar replacement: elements of local buffers, and repeated loads, live in registers.
 
-A local buffer whose every index is constant becomes one register for each value stored in it. Where
-the same four lanes are written both whole and one by one, each lane gets its own register if the
-whole is constant, else single lanes are replaced. A local buffer that fits no way stays memory.
-After that, a load that a run of stores repeats is assigned to a register at its first use; whole
-numbers that are used as f32 are converted once.
+    local c: f32[4]                     c[0] := 0x4
+    c[0 +4] = 0x4                 →     for k < 8:
+    for k < 8:                            c[0] := fma(a[k] x4, b[4*k +4], c[0])
+      c[0 +4] = fma(a[k] x4, b[4*k +4], c[0 +4])
 
+    y[0] = (x[i] * x[i])          →     r1 := x[i]
+                                        y[0] = (r1 * r1)
 
-Which register holds which element of a local buffer."""
+This is nnJIT's "load/store to variable" (section 4.3), LLVM's SROA and mem2reg. It runs after
+unrolling, when most indices of local buffers are constant. A buffer with any other index stays in
+memory, and so does one whose accesses overlap in a way that registers cannot have. Where the same
+four elements are stored as a vector and one by one, each gets a register of its own if only
+constants are stored as vectors; else single lanes of the vector register are replaced.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -48,38 +54,34 @@ from services.tuner.ir.rewrite import leaves, operands, statements, with_operand
 def promote_to_registers(
     program: Program, *, gathers: bool = False, replaces: bool = False
 ) -> Program:
-    """`gathers` lets four lanes be read from registers that each hold one; `replaces` lets single
-    lanes of a register be replaced.
+    """`gathers`: a vector may be read from four registers of one lane each, which WGSL does for
+    nothing (`vec4(a, b, c, d)`). `replaces`: a store of one element may replace a lane of a vector
+    register, which takes one shuffle in WebAssembly.
     """
-    body = _Registers(gathers=gathers, replaces=replaces).block(program.body.body, Held())
+    body = _Replacement(gathers=gathers, replaces=replaces).block(program.body.body, Replaced())
     return replace(program, body=replace(program.body, body=body))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """One element: a lane of a register."""
+    """Where one element of a buffer lives: a lane of a register."""
 
     register: Register
     lane: int
 
 
 Slots = dict[int, Slot]
-"""The slot of each element that is used."""
+"""By element of one buffer."""
 
 
-Piece = tuple[int, int]
-"""First element and lanes of one access."""
+Span = tuple[int, int]
+"""The elements of one access: the first, and how many."""
 
 
 def slots_of(
     buffers: Sequence[Buffer], body: Block, *, gathers: bool = False, replaces: bool = False
 ) -> dict[str, Slots]:
-    """Of those buffers that need not stay memory, by name: where all indices are constant and no
-    pieces overlap.
-
-    With `gathers`, registers of one lane may be read as one of several; `replaces` lets single
-    lanes be stored into a register of four that was stored whole before.
-    """
+    """Slots of the buffers that can be replaced by registers, by name of the buffer."""
     uses = {buffer.name: _Use() for buffer in buffers}
     for statement in statements(body):
         if isinstance(statement, _WITH_VALUES):
@@ -97,10 +99,15 @@ _WITH_VALUES = (Store, Assign, Let)
 
 @dataclass(slots=True)
 class _Use:
-    """Pieces of one buffer that are stored, and whether only constants are; and that are loaded."""
+    """How one buffer is accessed.
 
-    stores: dict[Piece, bool] = field(default_factory=dict)
-    loads: dict[Piece, None] = field(default_factory=dict)
+    `stores` has every span that is stored, in program order, and whether all that is stored there
+    are constants; `loads` has every span that is loaded. `varies` is whether any index is not
+    constant, or a Let reads the buffer.
+    """
+
+    stores: dict[Span, bool] = field(default_factory=dict)
+    loads: dict[Span, None] = field(default_factory=dict)
     varies: bool = False
 
 
@@ -114,23 +121,22 @@ def _note(statement: Store | Assign | Let, uses: dict[str, _Use]) -> None:
             use.varies |= bool(leaf.index.terms) or isinstance(statement, Let)
     if isinstance(statement, Store) and statement.buffer.name in uses:
         use = uses[statement.buffer.name]
-        piece = statement.index.constant, lanes_of(statement.value)
+        span = statement.index.constant, lanes_of(statement.value)
         constant = isinstance(statement.value, Const)
-        use.stores[piece] = use.stores.get(piece, True) and constant
+        use.stores[span] = use.stores.get(span, True) and constant
         use.varies |= bool(statement.index.terms)
 
 
 def _slots(buffer: Buffer, use: _Use, *, gathers: bool, replaces: bool) -> Slots | None:
-    slots = None if use.varies else _placed(buffer, use.stores, replaces=replaces)
+    slots = None if use.varies else _assign_slots(buffer, use.stores, replaces=replaces)
     if slots is None:
         return None
     whole = all(_covered(slots, p) or (gathers and _single(slots, p)) for p in use.loads)
     return slots if whole else None
 
 
-def _placed(buffer: Buffer, stores: dict[Piece, bool], *, replaces: bool) -> Slots | None:
-    """A slot for each stored element; `stores`, in their order, says whether a piece holds
-    constants alone."""
+def _assign_slots(buffer: Buffer, stores: dict[Span, bool], *, replaces: bool) -> Slots | None:
+    """A slot for each stored element, or None where two stores need different registers for one."""
     singles = {first for first, lanes in stores if lanes == 1}
     slots: Slots = {}
     for (first, lanes), constant in stores.items():
@@ -140,7 +146,7 @@ def _placed(buffer: Buffer, stores: dict[Piece, bool], *, replaces: bool) -> Slo
         if split and not constant:
             if not replaces:
                 return None
-            split = False
+            split = False  # The vector register stays whole; stores of single lanes replace one.
         width = 1 if split else lanes
         for start in range(first, first + lanes, width):
             register = Register(name=f"{buffer.name}[{start}]", lanes=width)
@@ -151,14 +157,16 @@ def _placed(buffer: Buffer, stores: dict[Piece, bool], *, replaces: bool) -> Slo
     return slots
 
 
-def _single(slots: Slots, piece: Piece) -> bool:
-    first, lanes = piece
+def _single(slots: Slots, span: Span) -> bool:
+    """Whether each element of the span has a register of one lane."""
+    first, lanes = span
     held = [slots.get(element) for element in range(first, first + lanes)]
     return all(slot is not None and slot.register.lanes == 1 for slot in held)
 
 
-def _covered(slots: Slots, piece: Piece) -> bool:
-    first, lanes = piece
+def _covered(slots: Slots, span: Span) -> bool:
+    """Whether the span is one whole register, or one lane of any."""
+    first, lanes = span
     slot = slots.get(first)
     if slot is None:
         return False
@@ -170,23 +178,25 @@ Known = dict[LoadKey, Read]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """The local buffers that are registers here, and the reads of them made so far: expressions of
-    the program are known by their identity, as expansion makes equal loads once."""
+class Replaced:
+    """Local buffers in scope that are registers, and the reads of them made so far.
+
+    `reads` is by identity of the load, which is enough: unrolling made equal loads one object.
+    """
 
     slots: dict[str, Slots] = field(default_factory=dict)
     reads: dict[int, Expression] = field(default_factory=dict)
 
 
-class _Registers:
-    """Owns the count of registers, so that names are unique in a program."""
+class _Replacement:
+    """Owns the count of registers for repeated loads, for unique names."""
 
     def __init__(self, *, gathers: bool, replaces: bool) -> None:
         self._gathers = gathers
         self._replaces = replaces
         self._count = 0
 
-    def block(self, block: Block, held: Held) -> Block:
+    def block(self, block: Block, held: Replaced) -> Block:
         out: list[Statement] = []
         run: list[Store] = []
         for statement in block:
@@ -199,7 +209,7 @@ class _Registers:
         out.extend(self._run(run, held))
         return tuple(out)
 
-    def _nested(self, statement: Statement, held: Held) -> Block:
+    def _nested(self, statement: Statement, held: Replaced) -> Block:
         match statement:
             case Loop():
                 return (replace(statement, body=self.block(statement.body, held)),)
@@ -216,10 +226,10 @@ class _Registers:
                 return self._allocated(statement, held)
             case Barrier():
                 return (statement,)
-        raise unsupported(statement, "the register pass")
+        raise unsupported(statement, "scalar replacement")
 
-    def _allocated(self, statement: Allocate, held: Held) -> Block:
-        """Local buffers that are allocated one inside the other are looked at together."""
+    def _allocated(self, statement: Allocate, held: Replaced) -> Block:
+        """Handles nested allocations together, so that the body is scanned once for all of them."""
         buffers, body = [statement.buffer], statement.body
         while len(body) == 1 and isinstance(body[0], Allocate):
             buffers.append(body[0].buffer)
@@ -227,14 +237,17 @@ class _Registers:
         local = [buffer for buffer in buffers if buffer.scope is Scope.LOCAL]
         gathers, replaces = self._gathers, self._replaces
         found = slots_of(local, body, gathers=gathers, replaces=replaces) if local else {}
-        inside = self.block(body, Held({**held.slots, **found}) if found else held)
+        inside = self.block(body, Replaced({**held.slots, **found}) if found else held)
         for buffer in reversed(buffers):
             if buffer.name not in found:
                 inside = (Allocate(buffer=buffer, body=inside),)
         return inside
 
-    def _run(self, run: list[Store], held: Held) -> Iterator[Statement]:
-        """A run of stores, with repeated loads and local buffers in registers."""
+    def _run(self, run: list[Store], held: Replaced) -> Iterator[Statement]:
+        """Consecutive stores, with local buffers and repeated loads in registers.
+
+        A loaded value is valid until a store of the run writes its buffer.
+        """
         slots = held.slots
         repeated = _repeated(run, held)
         known: Known = {}
@@ -276,8 +289,10 @@ class _Registers:
 
 
 def _key(expression: Expression) -> LoadKey | None:
-    """What a load reads, and as what it is cast; a splat of it counts lanes below zero, to be told
-    from four lanes."""
+    """Identifies a load, with a cast or a broadcast around it as one with it.
+
+    The lanes of a broadcast count as negative, so that it differs from a vector load.
+    """
     if type(expression) is Load:
         return _key_of(expression, expression.lanes, None)
     if type(expression) is Broadcast and type(expression.value) is Load:
@@ -293,7 +308,7 @@ def _key_of(load: Load, lanes: int, dtype: DType | None) -> LoadKey:
     return load.buffer.name, load.index.constant, load.index.terms, lanes, dtype
 
 
-def _repeated(run: list[Store], held: Held) -> set[LoadKey]:
+def _repeated(run: list[Store], held: Replaced) -> set[LoadKey]:
     counts: dict[LoadKey, int] = {}
 
     def count(expression: Expression) -> None:
@@ -312,23 +327,23 @@ def _repeated(run: list[Store], held: Held) -> set[LoadKey]:
 
 
 def _assigned(slots: Slots, store: Store, value: Expression) -> Iterator[Assign]:
-    """One register, one lane of it, or one for each lane where the lanes are kept apart."""
+    """The store as assignments: of a whole register, of one lane of it, or of a register a lane."""
     lanes, slot = lanes_of(value), slots[store.index.constant]
     register = slot.register
     if register.lanes == lanes:
         yield Assign(register=register, value=value)
         return
     if lanes == 1:
-        yield Assign(register=register, value=_replaced(slot, value))
+        yield Assign(register=register, value=_with_lane_replaced(slot, value))
         return
     if not isinstance(value, Const):
-        raise unsupported(value, "a store to lanes that are kept apart")
+        raise unsupported(value, "a store of a vector to registers of one lane")
     for offset in range(store.index.constant, store.index.constant + lanes):
         yield Assign(register=slots[offset].register, value=replace(value, lanes=1))
 
 
-def _replaced(slot: Slot, value: Expression) -> Expression:
-    """The register with one of its lanes changed."""
+def _with_lane_replaced(slot: Slot, value: Expression) -> Expression:
+    """The register with one of its lanes replaced."""
     first, second, third, last = (4 + n if n == slot.lane else n for n in range(4))
     return Shuffle(
         left=Read(register=slot.register),
@@ -345,9 +360,9 @@ def _slot_read(slots: Slots, expression: Expression) -> Expression:
             if slot.register.lanes == lanes:
                 return read
             if lanes > 1:
-                held = (slots[index.constant + lane].register for lane in range(lanes))
-                return Lanes(values=tuple(Read(register=register) for register in held))
+                registers = (slots[index.constant + lane].register for lane in range(lanes))
+                return Lanes(values=tuple(Read(register=register) for register in registers))
             return ExtractLane(value=read, lane=slot.lane)
         case Broadcast(value=value, lanes=lanes):
             return Broadcast(value=_slot_read(slots, value), lanes=lanes)
-    raise unsupported(expression, "the register pass")
+    raise unsupported(expression, "scalar replacement")

@@ -1,11 +1,23 @@
-"""The outer loops of a plain nest become workgroups and their threads.
+"""Thread binding: the parallel outer loops of an unscheduled nest become workgroups and threads.
 
-A sum in memory becomes one in a local buffer, which is stored once.
+    for whole < 1 range:                for group < 2 range:
+      for i < 64:                         for thread < 64 thread_index:
+        for j < 8:                →         let j = floor_mod(index(64*group + thread), 2) …
+          y[8*i + j] = x[8*i + j]             y[… +4] = x[… +4]
 
-What a plain reduction does in its first iteration, to begin with, is done before its loops.
+The loops are fused into one number of an iteration, which workgroup and thread index give; div and
+mod give the loop variables back (TVM: fuse, split, bind; DLight's Fallback schedule). Where the
+innermost loop allows it a thread computes four neighbours at once. `split_nests` comes before:
+several loop nests become a program, and so a dispatch, each.
 
+A sum that the nest accumulates in memory is accumulated in a local buffer and stored once
+(`accumulate_locally`; LLVM calls this promotion of memory to scalars in LICM):
 
-A program of several loop nests becomes a program for each, to be run one after another."""
+    for k < 8:                          local y.total: f32[1]
+      if k < 1: y[i] = 0                y.total[0] = 0
+      y[i] = (y[i] + x[8*i + k])  →     for k < 8: y.total[0] = (y.total[0] + x[8*i + k])
+                                        y[i] = y.total[0]
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -44,8 +56,11 @@ GROUP, THREAD, VECTOR = "group", "thread", "vector"
 
 
 class Stride(StrEnum):
-    """How far apart what one thread makes lies: as far as its workgroup has threads, or all
-    workgroups have, or side by side."""
+    """How far apart the entries lie that one thread computes.
+
+    BLOCK: as many entries as its workgroup has threads. GRID: as many as all workgroups have
+    threads (a grid-stride loop). NEXT: side by side.
+    """
 
     BLOCK = "block"
     GRID = "grid"
@@ -54,8 +69,9 @@ class Stride(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadBinding:
-    """`count` to a workgroup; each makes four neighbours at once where `wide` and possible, and
-    does so `vectors` times, a `stride` apart."""
+    """`count` threads a workgroup. Each computes `vectors` entries, a `stride` apart; an entry is
+    four neighbours where `wide` is set and the program allows it.
+    """
 
     count: int
     vectors: int
@@ -64,18 +80,18 @@ class ThreadBinding:
 
 
 def bind_threads(program: Program, threads: ThreadBinding) -> Program:
-    """Each iteration of the outer loops that are independent is for one thread."""
-    loops, body = _outer(program.body.body)
+    """Binds the parallel outer loops of a program of one nest to workgroups and threads."""
+    loops, body = _parallel_loops(program.body.body)
     lanes = LANES if threads.wide and loops and _consecutive(loops[-1], body) else 1
     if lanes > 1:
-        loops, body = _four(loops, body)
+        loops, body = _split_by_lanes(loops, body)
     else:
         body = accumulate_locally(body, 1, Affine(constant=0))
     extents = [loop.extent for loop in loops]
     vectors = max(1, min(threads.vectors, prod(extents) // threads.count))
     groups = -(-prod(extents) // (threads.count * vectors))
     place = _place(threads, vectors, groups)
-    body = _placed(loops, place, body)
+    body = _unfused(loops, place, body)
     if prod(extents) % (threads.count * vectors):
         body = (If(bounds=(Bound(index=place, limit=prod(extents)),), body=body),)
     if vectors > 1:
@@ -85,7 +101,7 @@ def bind_threads(program: Program, threads: ThreadBinding) -> Program:
 
 
 def _place(threads: ThreadBinding, vectors: int, groups: int) -> Affine:
-    """The number of an iteration, from workgroup, vector and thread."""
+    """The number of an iteration of the fused loops, from workgroup, vector and thread."""
     count = threads.count
     if vectors == 1:
         return Affine.of(0, {GROUP: count, THREAD: 1})
@@ -97,8 +113,8 @@ def _place(threads: ThreadBinding, vectors: int, groups: int) -> Affine:
     return Affine.of(0, steps[threads.stride])
 
 
-def _outer(block: Block) -> tuple[list[Loop], Block]:
-    """Independent loops around everything, and what is inside of them."""
+def _parallel_loops(block: Block) -> tuple[list[Loop], Block]:
+    """The parallel loops around everything, outermost first, and their body."""
     loops: list[Loop] = []
     while len(block) == 1 and isinstance(block[0], Loop) and is_parallel(block[0]):
         loops.append(block[0])
@@ -107,7 +123,7 @@ def _outer(block: Block) -> tuple[list[Loop], Block]:
 
 
 def _consecutive(loop: Loop, body: Block) -> bool:
-    """Four iterations touch neighbours, or the same, and are guarded alike."""
+    """Whether four iterations of the loop can be four lanes."""
     if loop.extent % LANES:
         return False
     return all(_lane_by_lane(statement, loop.var) for statement in body)
@@ -122,14 +138,17 @@ def _lane_by_lane(statement: Statement, var: str) -> bool:
         case Loop(body=body, kind=LoopKind.SERIAL):
             return all(_lane_by_lane(inner, var) for inner in body)
         case If(bounds=bounds, body=body, otherwise=otherwise):
-            return all(_alike(bound, var) for bound in bounds) and all(
+            return all(_holds_for_all_lanes(bound, var) for bound in bounds) and all(
                 _lane_by_lane(inner, var) for inner in (*body, *otherwise)
             )
     return False
 
 
-def _alike(bound: Bound, var: str) -> bool:
-    """Four iterations from a multiple of four on keep the bound, or none does."""
+def _holds_for_all_lanes(bound: Bound, var: str) -> bool:
+    """Whether the bound holds for all of four iterations from a multiple of four on, or for none.
+
+    It does where it changes at a multiple of four, whatever the other variables are.
+    """
     factor = bound.index.coefficient(var)
     if not factor:
         return True
@@ -148,8 +167,8 @@ def _neighbours(leaf: Expression, var: str) -> bool:
     return True
 
 
-def _four(loops: list[Loop], body: Block) -> tuple[list[Loop], Block]:
-    """The innermost loop in steps of four, whose iterations are lanes of every store."""
+def _split_by_lanes(loops: list[Loop], body: Block) -> tuple[list[Loop], Block]:
+    """Splits the innermost loop by four; the inner part becomes a vector loop around each store."""
     *outer, last = loops
     lane = f"{last.var}.lane"
     body = substitute(body, last.var, Affine.of(0, {last.var: LANES, lane: 1}))
@@ -175,8 +194,8 @@ def _vector(statement: Statement, lane: str) -> Statement:
     return Loop(var=lane, extent=LANES, kind=LoopKind.VECTOR, body=(statement,))
 
 
-def _placed(loops: list[Loop], place: Affine, body: Block) -> Block:
-    """The body where the loops' variables follow from a number that counts all iterations."""
+def _unfused(loops: list[Loop], place: Affine, body: Block) -> Block:
+    """The body with the loops' variables computed from `place`, the number of the iteration."""
     if not loops:
         return body
     if len(loops) == 1:
@@ -202,8 +221,36 @@ def _let(var: str, op: BinaryOp, value: Expression, by: int, extent: int) -> Let
     return Let(var=var, value=quotient, low=0, high=extent - 1, body=())
 
 
+def split_nests(program: Program) -> tuple[Program, ...]:
+    """A program for each loop nest, to be run one after another; buffers between nests become
+    parameters of all.
+
+    Raises UnsupportedProgram where a nest is inside an allocation that is not of scope GLOBAL.
+    """
+    shared: list[Buffer] = []
+    nests = _nests(program.body.body, shared)
+    parameters = (*program.parameters, *shared)
+    return tuple(
+        Program(parameters=parameters, body=replace(program.body, body=(nest,))) for nest in nests
+    )
+
+
+def _nests(block: Block, shared: list[Buffer]) -> list[Statement]:
+    found: list[Statement] = []
+    for statement in block:
+        match statement:
+            case Allocate(buffer=buffer, body=body) if buffer.scope is Scope.GLOBAL:
+                shared.append(buffer)
+                found += _nests(body, shared)
+            case Allocate():
+                raise unsupported(statement, "the split into loop nests")
+            case _:
+                found.append(statement)
+    return found
+
+
 def accumulate_locally(block: Block, lanes: int, lane: Affine) -> Block:
-    """`lane` is which of the `lanes` entries, computed at once, a statement is for."""
+    """Gives sums a local accumulator of `lanes` elements; a statement adds to element `lane`."""
     return tuple(_summed(statement, lanes, lane) for statement in block)
 
 
@@ -216,7 +263,7 @@ def _summed(statement: Statement, lanes: int, lane: Affine) -> Statement:
     match inner:
         case (If(body=(Store() as first,), otherwise=()) as start, Store() as step) if (
             loops
-            and _begins(start, loops)
+            and _is_first_iteration(start, loops)
             and (first.buffer, first.index) == (step.buffer, step.index)
             and not any(step.index.coefficient(loop.var) for loop in loops)
             and all(loop.kind is LoopKind.SERIAL for loop in loops)
@@ -225,8 +272,8 @@ def _summed(statement: Statement, lanes: int, lane: Affine) -> Statement:
     return statement
 
 
-def _begins(start: If, loops: list[Loop]) -> bool:
-    """The condition is that every loop is in its first iteration."""
+def _is_first_iteration(start: If, loops: list[Loop]) -> bool:
+    """Whether the condition is that every loop is in its first iteration."""
     bounds = {(bound.index.terms, bound.index.constant, bound.limit) for bound in start.bounds}
     return bounds == {(((loop.var, sign),), 0, 1) for loop in loops for sign in (1, -1)}
 
@@ -249,27 +296,3 @@ def _local(first: Store, step: Store, loops: list[Loop], lanes: int, lane: Affin
     begin = Store(buffer=total, index=lane, value=first.value)
     end = Store(buffer=target, index=first.index, value=here)
     return Allocate(buffer=total, body=(begin, *nest, end))
-
-
-def split_nests(program: Program) -> tuple[Program, ...]:
-    """Each has the buffers between the nests among its parameters."""
-    shared: list[Buffer] = []
-    nests = _nests(program.body.body, shared)
-    parameters = (*program.parameters, *shared)
-    return tuple(
-        Program(parameters=parameters, body=replace(program.body, body=(nest,))) for nest in nests
-    )
-
-
-def _nests(block: Block, shared: list[Buffer]) -> list[Statement]:
-    found: list[Statement] = []
-    for statement in block:
-        match statement:
-            case Allocate(buffer=buffer, body=body) if buffer.scope is Scope.GLOBAL:
-                shared.append(buffer)
-                found += _nests(body, shared)
-            case Allocate():
-                raise unsupported(statement, "the split into stages")
-            case _:
-                found.append(statement)
-    return found

@@ -1,10 +1,13 @@
-"""Unrolled loops are written out and vector loops become values of four lanes.
+"""Unrolling: unrolled loops are written out, and vector loops become values of four lanes.
 
-A vector loop runs lane by lane where four lanes at once would be wrong: where a guard cuts through
-them, or where memory is not consecutive.
+    for k < 2 unrolled:                 c[0 +4] = (c[0 +4] + (a[0] x4 * b[0 +4]))
+      for j < 4 vector:           →     c[0 +4] = (c[0 +4] + (a[1] x4 * b[4 +4]))
+        c[j] = c[j] + a[k] * b[4*k + j]
 
-
-Loops that a schedule vectorises, one lane at a time: to see what vectors are worth."""
+TVM's UnrollLoop and VectorizeLoop do the same. A vector loop is written out lane by lane instead
+where a condition holds for some of its lanes only, and where its accesses are not consecutive.
+Nearly all the time of a compilation is spent here, so equal indices and loads are made once.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -50,14 +53,22 @@ Ranges = Mapping[str, Range]
 
 
 def unroll(program: Program, *, gathers: bool = False) -> Program:
-    """`gathers` lets four lanes come from places of a local buffer that are not consecutive."""
+    """`gathers`: a vector may be made of elements of a local buffer that are not consecutive, which
+    costs nothing where the buffer becomes registers of one lane each (WGSL).
+
+    Raises UnsupportedProgram where more than `MAX_STORES` stores would be left.
+    """
     loop = program.body
-    body = _Expansion(gathers=gathers).block(loop.body, {}, {loop.var: (0, loop.extent - 1)})
+    body = _Unrolling(gathers=gathers).block(loop.body, {}, {loop.var: (0, loop.extent - 1)})
     return replace(program, body=replace(loop, body=body))
 
 
-class _Expansion:
-    """Owns the loads made so far: equal loads are one value, made once."""
+class _Unrolling:
+    """Owns what was made so far, so that equal indices and loads are one object.
+
+    Keys hold the ids of nodes of the program; `_alive` keeps temporary ones from being collected,
+    since their ids would be used again.
+    """
 
     def __init__(self, *, gathers: bool) -> None:
         self._gathers = gathers
@@ -75,7 +86,7 @@ class _Expansion:
         return tuple(out)
 
     def _block(self, block: Block, at: Constants, ranges: Ranges, out: list[Statement]) -> None:
-        """Appends to `out`: what stands in many unrolled loops passes no hands on its way there."""
+        """Appends to `out`: joining tuples would copy every statement at each level of the nest."""
         for statement in block:
             self._statement(statement, at, ranges, out)
 
@@ -106,7 +117,7 @@ class _Expansion:
             case Barrier():
                 out.append(statement)
             case _:
-                raise unsupported(statement, "expansion")
+                raise unsupported(statement, "unrolling")
 
     def _decided(self, statement: If, at: Constants, ranges: Ranges) -> Block:
         bounds = tuple(
@@ -137,7 +148,7 @@ class _Expansion:
                     self._block(loop.body, {**at, loop.var: lane}, ranges, out)
 
     def _shape(self, loop: Loop) -> tuple[tuple[Store, ...], bool]:
-        """The stores that four lanes can do at once, and whether some have a condition."""
+        """The stores that four lanes can do at once, and whether some are conditional."""
         known = self._shapes.get(id(loop))
         if known is None:
             stores = _contiguous(loop, gathers=self._gathers)
@@ -148,7 +159,7 @@ class _Expansion:
     def _chosen(
         self, loop: Loop, at: Constants, lanes: range, ranges: Ranges
     ) -> Sequence[Store] | None:
-        """The stores that all of these lanes do; None where they do not do the same."""
+        """The stores of all of these lanes; None where the lanes take different branches."""
         ends = {**at, loop.var: lanes[0]}, {**at, loop.var: lanes[-1]}
         chosen: list[Store] = []
         for statement in loop.body:
@@ -163,7 +174,8 @@ class _Expansion:
         return chosen
 
     def _branch(self, condition: If, ends: tuple[Constants, ...], ranges: Ranges) -> Block | None:
-        """What is done at both ends, and so between them; None where that is not decided."""
+        """The branch that the first and the last lane take, and so all between them, as bounds are
+        affine; None where they differ or an outer loop decides."""
         spans = [
             (bound.limit, [self._index(bound.index, end).bounds(ranges) for end in ends])
             for bound in condition.bounds
@@ -189,7 +201,9 @@ class _Expansion:
     def _value(self, expression: Expression, at: Constants, vector: str | None) -> Expression:
         if isinstance(expression, Load):
             return self._load(expression, at, vector)
-        if isinstance(expression, MultiplyAdd):  # Most of what is unrolled.
+        if isinstance(
+            expression, MultiplyAdd
+        ):  # The common case, without the table of `with_operands`.
             return MultiplyAdd(
                 left=self._value(expression.left, at, vector),
                 right=self._value(expression.right, at, vector),
@@ -211,7 +225,8 @@ class _Expansion:
         return known
 
     def _new_load(self, load: Load, at: Constants, vector: str | None) -> Expression:
-        """Four lanes where the index moves with the vector loop, else one lane in all four."""
+        """Consecutive elements where the index moves by 1 with the vector loop, one element in all
+        lanes where it does not move, else four single loads."""
         factor = load.index.coefficient(vector) if vector is not None else 0
         if vector is not None and factor not in (0, 1):
             places = [{**at, vector: at[vector] + lane} for lane in range(LANES)]
@@ -237,7 +252,7 @@ class _Expansion:
         return names
 
     def _index(self, index: Affine, at: Constants) -> Affine:
-        """The index with unrolled variables replaced; the same object for the same values."""
+        """The index with its unrolled variables replaced by their values."""
         key = (id(index), *map(at.get, self._names_in(index)))
         known = self._indices.get(key)
         if known is None:
@@ -277,7 +292,7 @@ def _contiguous(loop: Loop, *, gathers: bool) -> tuple[Store, ...]:
 
 
 def _only_stores(block: Block) -> bool:
-    """Stores, each under at most one condition."""
+    """Whether the block is stores, each under at most one condition."""
     return all(
         isinstance(s, Store)
         or (isinstance(s, If) and all(isinstance(t, Store) for t in (*s.body, *s.otherwise)))
@@ -297,7 +312,7 @@ def _stores(block: Block) -> Iterator[Store]:
 
 
 def scalarise(program: Program) -> Program:
-    """Vector loops become unrolled ones."""
+    """Turns vector loops into unrolled ones: the ablation measures what vectors are worth."""
     return replace(program, body=replace(program.body, body=_block(program.body.body)))
 
 

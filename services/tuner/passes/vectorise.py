@@ -1,4 +1,15 @@
-"""Programs that no schedule has touched: four lanes in innermost loops, and a range to slice."""
+"""Auto-vectorisation of inner loops, and slicing of the outer loop, for unscheduled programs.
+
+    for whole < 1 range:                for i < 10 range:
+      for i < 10:                         for j < 4:
+        for j < 18:               →         for j.lane < 4 vector:
+          y[18*i + j] = x[j]                  y[18*i + 4*j + j.lane] = x[4*j + j.lane]
+                                          y[18*i + 16] = x[16], y[18*i + 17] = x[17]
+
+Innermost parallel loops over consecutive memory are strip-mined by four lanes, or by several
+vectors of four. The outermost parallel loop becomes the range, which the caller cuts into slices
+for threads and for warm-up (ABI 1: lo and hi).
+"""
 
 from msgspec.structs import replace
 
@@ -25,13 +36,14 @@ from services.tuner.ir.rewrite import leaves, statements, substitute
 from services.tuner.passes.dependence import is_parallel
 
 CHUNK = 256
-"""Iterations of a lone loop that make one of the range, unless a schedule says otherwise."""
+"""Iterations of a single loop in one iteration of the range, unless a schedule says otherwise."""
 
 
 def slice_outer_loop(program: Program, chunk: int) -> Program:
-    """The one loop of the range's body becomes the range, where its iterations are independent.
+    """Makes the only loop of the body the range, where its iterations are independent.
 
-    A loop without others inside is cut into chunks first; one chunk alone stays as it is.
+    A loop without loops inside is cut into chunks of `chunk` iterations first, so that an iteration
+    of the range is worth a call; a loop of one chunk stays as it is.
     """
     match program.body.body:
         case (Loop(kind=LoopKind.SERIAL) as loop,) if program.body.extent == 1 and is_parallel(
@@ -49,7 +61,7 @@ def _holds_loop(block: Block) -> bool:
 
 
 def _chunked(loop: Loop, chunk: int) -> Loop:
-    """The loop in pieces of `chunk` iterations, the last one guarded."""
+    """The loop strip-mined by `chunk`, the last strip guarded."""
     inner = f"{loop.var}.in"
     place = Affine.of(0, {loop.var: chunk, inner: 1})
     body = substitute(loop.body, loop.var, place)
@@ -60,7 +72,7 @@ def _chunked(loop: Loop, chunk: int) -> Loop:
 
 
 def vectorise_inner_loops(program: Program, vectors: int) -> Program:
-    """Innermost serial loops over consecutive memory take four lanes, `vectors` times, at once."""
+    """Strip-mines innermost parallel loops on consecutive memory by `vectors` times four lanes."""
     body = _block(program.body.body, vectors)
     return replace(program, body=replace(program.body, body=body))
 
@@ -85,6 +97,7 @@ def _statement(statement: Statement, vectors: int) -> Block:
 
 
 def _consecutive(loop: Loop) -> bool:
+    """Whether four iterations store to neighbours and load neighbours or the same element."""
     if loop.extent < LANES or not is_parallel(loop):
         return False
     for statement in loop.body:
@@ -107,7 +120,7 @@ def _consecutive(loop: Loop) -> bool:
 
 
 def _split(loop: Loop, vectors: int) -> Block:
-    """Whole steps, then what is left of them in single vectors, then single lanes."""
+    """Full steps, then the rest in single vectors, then the rest of that in single lanes."""
     steps, rest = divmod(loop.extent, LANES * vectors)
     parts = [(0, steps, LANES * vectors)] if steps else []
     done = loop.extent - rest
@@ -117,7 +130,7 @@ def _split(loop: Loop, vectors: int) -> Block:
 
 
 def _part(loop: Loop, first: int, count: int, width: int) -> Block:
-    """`count` steps of `width` iterations from `first` on."""
+    """`count` steps of `width` iterations each, from iteration `first` on."""
     lane = f"{loop.var}.lane"
     coefficients = {loop.var: width if count > 1 else 0} | ({lane: 1} if width > 1 else {})
     body = substitute(loop.body, loop.var, Affine.of(first, coefficients))

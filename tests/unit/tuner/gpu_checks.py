@@ -17,7 +17,7 @@ def right(candidate: Candidate, slices: int = 3) -> GpuCompilation:
     steps = gpu_compilation(candidate)
     for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
         assert faults(scheduled, Stage.SCHEDULED) == ()
-        assert faults(optimised, Stage.REGISTERED) == ()
+        assert faults(optimised, Stage.SCALAR_REPLACED) == ()
     inputs = inputs_of(workload)
     output = execute_gpu(steps.artifact, inputs, slices=slices)
     error = np.abs(output - reference(workload, inputs)).max()

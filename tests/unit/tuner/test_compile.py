@@ -66,9 +66,9 @@ def stages(candidate: Candidate) -> dict[Stage, Program]:
     return {
         Stage.SCHEDULED: nest,
         Stage.PARTITIONED: partitioned,
-        Stage.EXPANDED: expanded,
-        Stage.REGISTERED: registered,
-        Stage.HOISTED: reduce_address_strength(registered),
+        Stage.UNROLLED: expanded,
+        Stage.SCALAR_REPLACED: registered,
+        Stage.STRENGTH_REDUCED: reduce_address_strength(registered),
     }
 
 

@@ -76,7 +76,7 @@ def assert_right(workload: Workload, config: TilesConfig, slices: int = 1) -> Ca
     steps = gpu_compilation(candidate)
     for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
         assert faults(scheduled, Stage.SCHEDULED) == ()
-        assert faults(optimised, Stage.REGISTERED) == ()
+        assert faults(optimised, Stage.SCALAR_REPLACED) == ()
     inputs = inputs_of(workload)
     output = execute_gpu(steps.artifact, inputs, slices)
     assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)

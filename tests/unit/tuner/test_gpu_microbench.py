@@ -83,7 +83,7 @@ def sums_of(loop: TileLoop, data: Floats) -> Floats:
 @pytest.mark.parametrize("loop", TILES, ids=str)
 def test_a_tile_loop_multiplies_its_matrices(loop: TileLoop) -> None:
     program = loop.program()
-    assert faults(program, Stage.REGISTERED) == ()
+    assert faults(program, Stage.SCALAR_REPLACED) == ()
     data = small(loop.elements)
     output = execute_gpu(artifact((program,)), [data], slices=2)
     assert np.array_equal(output.reshape(loop.groups, THREADS, 4), [sums_of(loop, data)] * 2)
@@ -94,7 +94,7 @@ def test_a_split_contraction_adds_what_its_parts_sum() -> None:
     whole = execute_gpu(artifact(splits.whole()), [data])
     assert np.array_equal(whole.reshape(-1, THREADS, 4)[0], sums_of(splits.WHOLE, data))
     programs = splits.split()
-    assert all(faults(program, Stage.REGISTERED) == () for program in programs)
+    assert all(faults(program, Stage.SCALAR_REPLACED) == () for program in programs)
     part = TileLoop(k=splits.WHOLE.k // splits.PARTS)
     data = small(part.elements)
     split = execute_gpu(artifact(programs), [data])
@@ -104,7 +104,7 @@ def test_a_split_contraction_adds_what_its_parts_sum() -> None:
 
 def test_the_limit_is_sums_of_products_in_registers() -> None:
     program = registers.sums_of_products()
-    assert faults(program, Stage.REGISTERED) == ()
+    assert faults(program, Stage.SCALAR_REPLACED) == ()
     text = print_module((program,), (SOURCE, SINK)).text
     assert text.count("fma(") == registers.CHAINS
     body = text[text.index("for (") : text.index("sink[")]

@@ -29,7 +29,7 @@ def test_points_of_the_space_compute_the_operator(key: str) -> None:
     for candidate in space[:: max(1, len(space) // 4)]:
         steps = compilation(candidate, ALL_PASSES)
         assert faults(steps.scheduled, Stage.SCHEDULED) == ()
-        assert faults(steps.optimised, Stage.HOISTED) == ()
+        assert faults(steps.optimised, Stage.STRENGTH_REDUCED) == ()
         assert type_faults(steps.function) == ()
         given = packed_inputs(candidate, steps.artifact, inputs)
         error = np.abs(execute(steps.artifact, given) - wanted).max()

@@ -167,7 +167,7 @@ def test_a_plain_program_computes_what_it_states(case: Callable[[], Case], golde
     assert faults(program, Stage.SCHEDULED) == ()
     made = compile_program(function, case.__name__)
     if case is not branched_on_a_value:  # the check does not see that the same value is read again
-        assert faults(made.program, Stage.HOISTED) == ()
+        assert faults(made.program, Stage.STRENGTH_REDUCED) == ()
     flat = [array.ravel() for array in inputs]
     got = run_program(made, flat, wanted.size)
     assert np.allclose(got, wanted.ravel(), rtol=0, atol=2e-6 * max(1, np.abs(wanted).max()))
