@@ -29,7 +29,7 @@ vectors=2 and radix=4 (a thread has at most two vectors, which stay in registers
     c[lane + row * 9u] = (entries_0 * vec4<f32>(single1_0));       // 5  the row's second pass
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
@@ -149,10 +149,10 @@ class Stage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOperator:
     """`result` makes an entry of the output of one that the stages leave and of the parameters in
-    its column; it is missing where the output is the value of the last stage."""
+    its column, in their order; it is missing where the output is the value of the last stage."""
 
     stages: tuple[Stage, ...]
-    result: Callable[[Expression, Mapping[str, Expression]], Expression] | None = None
+    result: Callable[..., Expression] | None = None
 
 
 def _add(left: Expression, right: Expression) -> Expression:
@@ -196,15 +196,13 @@ OPERATORS = {
             Stage(op=BinaryOp.MAX, start=LOWEST, kept=_exp_of_difference),
             Stage(op=BinaryOp.ADD, start=0, single=_reciprocal, kept=_multiply),
         ),
-        result=lambda entry, _: entry,
+        result=lambda entry: entry,
     ),
     "layer_norm": RowOperator(
         stages=(Stage(op=BinaryOp.ADD, start=0, single=_mean, kept=_subtract), _NORM),
-        result=lambda entry, of: _add(_multiply(entry, of["gamma"]), of["beta"]),
+        result=lambda entry, gamma, beta: _add(_multiply(entry, gamma), beta),
     ),
-    "rms_norm": RowOperator(
-        stages=(_NORM,), result=lambda entry, of: _multiply(entry, of["gamma"])
-    ),
+    "rms_norm": RowOperator(stages=(_NORM,), result=_multiply),
     "row_sum": RowOperator(stages=(Stage(op=BinaryOp.ADD, start=0),)),
     "row_mean": RowOperator(stages=(Stage(op=BinaryOp.ADD, start=0, single=_mean),)),
     "row_max": RowOperator(stages=(Stage(op=BinaryOp.MAX, start=LOWEST),)),
@@ -379,8 +377,8 @@ def _stored(kernel: _Kernel, values: list[Load]) -> Block:
 
     def body(v: Affine, unit: Affine) -> Block:
         column = unit.times(kernel.width).plus(FOUR)
-        of = {b.name: Load(buffer=b, index=column) for b in kernel.parameters[1:-1]}
-        value = result(_entry(kernel, values, v, unit), of)
+        parameters = [Load(buffer=b, index=column) for b in kernel.parameters[1:-1]]
+        value = result(_entry(kernel, values, v, unit), *parameters)
         place = kernel.row.times(kernel.n).plus(column)
         return (kernel.unit(Store(buffer=output, index=place, value=value)),)
 
