@@ -34,8 +34,8 @@ MINUTES = 10.0
 AGENTS = 2
 LOOK_S = 2.0
 EXTENTS = {
-    "b": 1, "m": 64, "k": 96, "n": 128, "h": 17, "w": 19, "c": 5, "o": 7, "r": 3, "q": 3, "s": 2,
-    "p": 1,
+    "b": 1, "m": 64, "k": 96, "n": 128, "h": 17, "w": 19, "c": 5, "o": 7,
+    "kh": 3, "kw": 3, "stride": 2, "pad": 1, "start": 2, "size": 96,
 }  # fmt: skip
 V1 = Path("/sys/fs/cgroup/memory")
 V2 = Path("/sys/fs/cgroup")

@@ -79,10 +79,10 @@ CONSTANT = tuple(
 """Where b is weights that never change, so that it may be packed beforehand."""
 
 LAYERS = (
-    case("conv3x3", "conv2d:f32:b1h56w56c64o64r3q3s1p1", 1.3),
-    case("conv3x3-s2", "conv2d:f32:b1h56w56c128o128r3q3s2p1", 1.3),
-    case("conv1x1", "conv2d:f32:b1h56w56c64o256r1q1s1p0", 1.3),
-    case("conv1x1-deep", "conv2d:f32:b1h14w14c1024o256r1q1s1p0", 1.3),
+    case("conv3x3", "conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1", 1.3),
+    case("conv3x3-s2", "conv2d:f32:b1h56w56c128o128kh3kw3stride2pad1", 1.3),
+    case("conv1x1", "conv2d:f32:b1h56w56c64o256kh1kw1stride1pad0", 1.3),
+    case("conv1x1-deep", "conv2d:f32:b1h14w14c1024o256kh1kw1stride1pad0", 1.3),
     case("softmax", "softmax:f32:m4608n384", 1.3),
     case("layer-norm", "layer_norm:f32:m384n768", 1.3),
 )

@@ -16,7 +16,7 @@ Generated from `kernelzoo/domain/operators.py` by `make generate`.
 
 A workload is `operator[+epilogue…]:dtype:extents[:constant=b]`, for example
 `matmul+bias+gelu:f32:m384k768n3072:constant=b`. Extents stand in the operator's order, each a
-letter and a number. Every tensor is dense and row-major in the order of axes given here, so the
+name and a number. Every tensor is dense and row-major in the order of axes given here, so the
 last axis is contiguous: images are NHWC, filters are rows, columns, input channels, output
 channels. `dtype` is that of all tensors that name no other, f32, or on webgpu also f16; sums are
 always computed in f32. `kernel.inputs` has the inputs by these names.
@@ -52,7 +52,8 @@ Contractions and `conv2d` take it.
 _INPUT = re.compile(r"\ba\b")
 
 EXTENTS = {
-    "b": 1, "m": 6, "k": 5, "n": 4, "h": 9, "w": 8, "c": 3, "o": 2, "r": 3, "q": 3, "s": 1, "p": 1,
+    "b": 1, "m": 6, "k": 5, "n": 4, "h": 9, "w": 8, "c": 3, "o": 2,
+    "kh": 3, "kw": 3, "stride": 1, "pad": 1, "start": 1, "size": 5,
 }  # fmt: skip
 
 

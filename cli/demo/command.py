@@ -30,7 +30,7 @@ from workers.fleet.gpu import Gpu
 # K0 of nnJIT, Table 3: m, k, n.
 K0 = Workload.of("matmul", (384, 768, 768))
 # The last stage of ResNet: 7x7 outputs fill no tile of the default kernel, so the vote matters.
-LAST_STAGE = Workload.parse("conv2d:f32:b1h7w7c512o512r3q3s1p1")
+LAST_STAGE = Workload.parse("conv2d:f32:b1h7w7c512o512kh3kw3stride1pad1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ def summary(sights: Sequence[Sight], results: Sequence[PageResult]) -> Group:
 
 
 def _heading(job: Job) -> str:
-    """`conv2d:f32:b1h7w7c512o512r3q3s1p1` over three lines."""
+    """`conv2d:f32:b1h7w7c512o512kh3kw3stride1pad1` over three lines."""
     operator, dtype, extents, *rest = job.workload.split(":")
     return "\n".join((f"{operator} {dtype}, {job.kind}", extents, *rest))
 

@@ -11,7 +11,7 @@ const holds = <Claim extends true>(claim: Claim): boolean => claim;
 export async function typed(zoo: KernelZoo, someKey: string, rows: number): Promise<void> {
   const { a, indices } = (await zoo.kernel("gather:f32:m9k20n13")).inputs;
   await zoo.kernel("matmul_i8+scales+bias:f32:m1k768n3072:constant=b");
-  await zoo.kernel("conv2d+relu:f16:b1h56w56c64o64r3q3s1p1");
+  await zoo.kernel("conv2d+relu:f16:b1h56w56c64o64kh3kw3stride1pad1");
   await zoo.kernels(["matmul:f32:m1k2n3", "softmax:f32:m4n5"]);
   // What is only known when the page runs is checked by the zoo.
   await zoo.kernel(someKey);
@@ -49,7 +49,7 @@ test("a key that is written out is itself, or a sentence that says what is wrong
 });
 
 test("inputs of every operator and epilogue are known by name", () => {
-  type Norm = { a: Float32Array; gain: Float32Array; shift: Float32Array };
+  type Norm = { a: Float32Array; gamma: Float32Array; beta: Float32Array };
   assert.ok(holds<Same<InputsOf<"layer_norm:f32:m4n5">, Norm>>(true));
   type Scaled = InputsOf<"matmul_i8+scales:f32:m1k2n3">;
   assert.ok(holds<Same<Scaled["b" | "scales"], Int8Array | Float32Array>>(true));

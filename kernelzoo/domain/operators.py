@@ -1,7 +1,7 @@
 """The operators as a table: axes, attributes, and the tensors as functions of both.
 
-A letter names an extent. Attributes stand behind the axes in a key and count nothing: stride and
-padding, where a slice starts. A derived extent follows from the others.
+Keys name each axis before its extent. Attributes stand behind the axes in a key and count nothing:
+stride and padding, where a slice starts. A derived extent follows from the others.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """`axes` are the letters of a key in their order, `attributes` those that are no extents.
+    """`axes` are the names in a key in their order, `attributes` those that are no extents.
 
     `definition` says for people what an output entry is, in the names of tensors and axes.
 
@@ -60,8 +60,8 @@ class Operator:
 
     @property
     def strided(self) -> bool:
-        """Whether s is the stride of windows."""
-        return "s" in self.attributes and "r" in self.axes
+        """Whether windows move over its input."""
+        return "stride" in self.attributes
 
     @property
     def takes_weights(self) -> bool:
@@ -99,13 +99,13 @@ scales by one for each column."""
 
 
 def _windows(size: str, kernel: str) -> Callable[[Extents], int]:
-    """How often a window of `kernel` fits, with stride s and padding p on both sides."""
-    return lambda e: (e[size] + 2 * e["p"] - e[kernel]) // max(1, e["s"]) + 1
+    """How often a window of `kernel` fits, with padding on both sides."""
+    return lambda e: (e[size] + 2 * e["pad"] - e[kernel]) // max(1, e["stride"]) + 1
 
 
 _WINDOWS = (
-    Derived(axis="y", extent=_windows("h", "r")),
-    Derived(axis="x", extent=_windows("w", "q")),
+    Derived(axis="y", extent=_windows("h", "kh")),
+    Derived(axis="x", extent=_windows("w", "kw")),
 )
 
 
@@ -127,17 +127,17 @@ def _contraction(
 
 
 def _image(name: str, definition: str, axes: Axes, *weights: tuple[str, Axes]) -> Operator:
-    """Windows of r x q over an image a[b, h, w, c]; channel by channel where no axis o is named."""
+    """Windows of kh x kw over an image a[b, h, w, c]; channel by channel without an axis o."""
     channels = "o" if "o" in axes else "c"
     return Operator(
         name=name,
         definition=definition,
         family=Family.CONVOLUTION,
-        axes=(*axes, "r", "q", "s", "p"),
+        axes=(*axes, "kh", "kw", "stride", "pad"),
         inputs=(("a", ("b", "h", "w", "c")), *weights),
         output=("c", ("b", "y", "x", channels)),
-        summed=("r", "q", "c") if channels == "o" else ("r", "q"),
-        attributes=("s", "p"),
+        summed=("kh", "kw", "c") if channels == "o" else ("kh", "kw"),
+        attributes=("stride", "pad"),
         derived=_WINDOWS,
         flops_per_point=2 if weights else 1,
     )
@@ -180,7 +180,7 @@ def _map(
         inputs=tuple(zip("ab", inputs, strict=False)),
         output=("c", output),
         derived=derived,
-        attributes=tuple(axis for axis in axes if axis in "sp"),
+        attributes=tuple(axis for axis in axes if axis in ("start", "pad")),
     )
 
 
@@ -211,37 +211,38 @@ _TABLE = (
     _contraction("matmul_nt_i8", ("m", "k", "n"), ("m", "k"), ("n", "k"), ("m", "n"), ("b", "i8")),
     _image(
         "conv2d",
-        "c[b, y, x, o] = Σ a[b, y·s + i − p, x·s + j − p, c] · b[i, j, c, o] over i < r, j < q "
-        "and c; a is 0 outside of the image",
+        "c[b, y, x, o] = Σ a[b, y·stride + i − pad, x·stride + j − pad, c] · b[i, j, c, o] over "
+        "i < kh, j < kw and c; a is 0 outside of the image",
         ("b", "h", "w", "c", "o"),
-        ("b", ("r", "q", "c", "o")),
+        ("b", ("kh", "kw", "c", "o")),
     ),
     _image(
         "depthwise_conv2d",
-        "c[b, y, x, c] = Σ a[b, y·s + i − p, x·s + j − p, c] · b[i, j, c] over i < r and j < q; "
-        "a is 0 outside of the image",
+        "c[b, y, x, c] = Σ a[b, y·stride + i − pad, x·stride + j − pad, c] · b[i, j, c] over "
+        "i < kh and j < kw; a is 0 outside of the image",
         ("b", "h", "w", "c"),
-        ("b", ("r", "q", "c")),
+        ("b", ("kh", "kw", "c")),
     ),
     _image(
         "max_pool2d",
-        "the largest of a[b, y·s + i − p, x·s + j − p, c] over i < r and j < q, within the image",
+        "the largest of a[b, y·stride + i − pad, x·stride + j − pad, c] over i < kh and j < kw, "
+        "within the image",
         ("b", "h", "w", "c"),
     ),
     _image(
         "avg_pool2d",
-        "Σ a[b, y·s + i − p, x·s + j − p, c] / (r · q) over i < r and j < q; a is 0 outside of "
-        "the image, and what lies outside counts",
+        "Σ a[b, y·stride + i − pad, x·stride + j − pad, c] / (kh · kw) over i < kh and j < kw; "
+        "a is 0 outside of the image, and what lies outside counts",
         ("b", "h", "w", "c"),
     ),
     _rows("softmax", "exp(a[m, n] − maxₙ a) / Σₙ exp(a[m, n] − maxₙ a)", (), 5),
     _rows(
         "layer_norm",
-        "(a[m, n] − meanₙ a) / √(varₙ a + 1e-5) · gain[n] + shift[n]; the variance is divided by n",
-        ("gain", "shift"),
+        "(a[m, n] − meanₙ a) / √(varₙ a + 1e-5) · gamma[n] + beta[n]; the variance is divided by n",
+        ("gamma", "beta"),
         8,
     ),
-    _rows("rms_norm", "a[m, n] / √(meanₙ a² + 1e-5) · gain[n]", ("gain",), 5),
+    _rows("rms_norm", "a[m, n] / √(meanₙ a² + 1e-5) · gamma[n]", ("gamma",), 5),
     _rows("row_sum", "Σₙ a[m, n]", (), 1, ("m",)),
     _rows("row_mean", "Σₙ a[m, n] / n", (), 1, ("m",)),
     _rows("row_max", "maxₙ a[m, n]", (), 1, ("m",)),
@@ -268,20 +269,20 @@ _TABLE = (
     ),
     _map(
         "slice",
-        "the columns of a from s on, k of them, or as many as there are",
-        ("m", "n", "s", "k"),
+        "the columns of a from start on, size of them, or as many as there are",
+        ("m", "n", "start", "size"),
         (("m", "n"),),
         ("m", "x"),
-        Derived(axis="x", extent=lambda e: min(e["k"], e["n"] - e["s"])),
+        Derived(axis="x", extent=lambda e: min(e["size"], e["n"] - e["start"])),
     ),
     _map(
         "pad",
-        "a with p zeros on every side",
-        ("m", "n", "p"),
+        "a with pad zeros on every side",
+        ("m", "n", "pad"),
         (("m", "n"),),
         ("y", "x"),
-        Derived(axis="y", extent=lambda e: e["m"] + 2 * e["p"]),
-        Derived(axis="x", extent=lambda e: e["n"] + 2 * e["p"]),
+        Derived(axis="y", extent=lambda e: e["m"] + 2 * e["pad"]),
+        Derived(axis="x", extent=lambda e: e["n"] + 2 * e["pad"]),
     ),
 )
 

@@ -1,9 +1,10 @@
 """A workload: one operator with concrete extents and dtype, named by a canonical text key.
 
 `matmul:f32:m384k768n768` reads operator, dtype, then one extent per axis in the operator's order.
-Attributes such as stride and padding stand behind the axes: `conv2d:f32:b1h56w56c64o64r3q3s1p1`. An
-epilogue follows the operator: `matmul+bias+gelu:f32:m384k768n3072`. A last part names an input that
-a page never changes, such as weights: `matmul:f32:m1k768n3072:constant=b`.
+Attributes such as stride and padding stand behind the axes:
+`conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1`. An epilogue follows the operator:
+`matmul+bias+gelu:f32:m384k768n3072`. A last part names an input that a page never changes, such as
+weights: `matmul:f32:m1k768n3072:constant=b`.
 """
 
 import re
@@ -15,6 +16,7 @@ from math import prod
 from typing import Self
 
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.former_keys import respelled
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS, EpilogueKind, Operator
 from kernelzoo.errors import InvalidInput
 
@@ -106,7 +108,7 @@ class Workload:
             raise InvalidInput(f"dtype {dtype!r} is unknown; use one of {', '.join(KEY_DTYPES)}")
         if len(extents) != len(known.axes):
             raise InvalidInput(
-                f"{operator} takes {len(known.axes)} extents ({'x'.join(known.axes)}), "
+                f"{operator} takes {len(known.axes)} extents ({', '.join(known.axes)}), "
                 f"not {len(extents)}"
             )
         _refuse_epilogue(known, tuple(epilogue))
@@ -131,8 +133,10 @@ class Workload:
                 f"workload key {key[:80]!r} is malformed; "
                 "write operator:dtype:extents, as in matmul:f32:m384k768n768"
             )
-        pairs = re.findall(r"([a-z])([0-9]{1,9})", match["extents"])
-        extents = tuple(int(n) for _, n in pairs)
+        today = respelled(key)
+        if today != key:
+            raise InvalidInput(f"workload key {key[:120]!r} is the old spelling; write {today!r}")
+        extents = tuple(int(n) for n in re.findall(r"[a-z]+([0-9]{1,9})", match["extents"]))
         constant = tuple(match["constant"].split("+")) if match["constant"] else ()
         workload = cls.of(match["operators"], extents, match["dtype"], constant)
         if workload.key != key:
@@ -163,13 +167,13 @@ class Workload:
     def _refuse_windows(self) -> None:
         """The largest of a window that lies in padding alone is no number; a sum is 0 there."""
         given, name = self.given, self.operator.name
-        if not given["s"]:
-            raise InvalidInput(f"stride s of {name} must be at least 1")
-        sides = (given["r"], given["q"])
+        if not given["stride"]:
+            raise InvalidInput(f"the stride of {name} must be at least 1")
+        sides = (given["kh"], given["kw"])
         widest = max(sides) if self.operator.takes_weights else min(sides)
-        if given["p"] >= widest:
+        if given["pad"] >= widest:
             raise InvalidInput(
-                f"padding p={given['p']} of {name} must be smaller than its window, {widest}"
+                f"padding {given['pad']} of {name} must be smaller than its window, {widest}"
             )
 
     def _refuse_oversize(self) -> None:
@@ -197,7 +201,7 @@ class Workload:
 
     @property
     def given(self) -> dict[str, int]:
-        """Extent or attribute by the letter of the key."""
+        """Extent or attribute by its name in the key."""
         return dict(zip(self.operator.axes, self.extents, strict=True))
 
     @property

@@ -32,9 +32,9 @@ from tempfile import TemporaryDirectory
 from typing import Self
 
 from cli.stack.signals import interruptible
+from kernelzoo.domain.former_keys import respelled, spellings
 from scripts.replay.hashing import Hashes, Spaces
 from scripts.replay.kernels import WASM
-from scripts.replay.spelling import respelled, spellings
 
 ROOT = Path(__file__).parents[2]
 HASHER = Path(ROOT, "scripts", "replay", "hashing.py")

@@ -136,8 +136,8 @@ def _terms(
 def _in_image(workload: Workload, place: Coordinates) -> tuple[Coordinates, NDArray[np.bool_]]:
     """The pixel under each point of a window, and whether it is one of the image's."""
     extent = workload.extent
-    row = place["y"] * extent["s"] + place["r"] - extent["p"]
-    column = place["x"] * extent["s"] + place["q"] - extent["p"]
+    row = place["y"] * extent["stride"] + place["kh"] - extent["pad"]
+    column = place["x"] * extent["stride"] + place["kw"] - extent["pad"]
     inside = (row >= 0) & (row < extent["h"]) & (column >= 0) & (column < extent["w"])
     pixel = {"h": np.clip(row, 0, extent["h"] - 1), "w": np.clip(column, 0, extent["w"] - 1)}
     return place | pixel, inside
@@ -179,14 +179,14 @@ def _maps(workload: Workload, at: Coordinates, read: Read) -> Floats:
         case "transpose":
             return read(0, at["m"] * e["n"] + at["n"])
         case "slice":
-            return read(0, at["m"] * e["n"] + at["x"] + e["s"])
+            return read(0, at["m"] * e["n"] + at["x"] + e["start"])
         case "concat":
             first = at["x"] < e["n"]
             left = read(0, at["m"] * e["n"] + np.where(first, at["x"], 0))
             right = read(1, at["m"] * e["k"] + np.where(first, 0, at["x"] - e["n"]))
             return np.asarray(np.where(first, left, right))
         case "pad":
-            row, column = at["y"] - e["p"], at["x"] - e["p"]
+            row, column = at["y"] - e["pad"], at["x"] - e["pad"]
             inside = (row >= 0) & (row < e["m"]) & (column >= 0) & (column < e["n"])
             return np.asarray(
                 np.where(inside, read(0, np.where(inside, row * e["n"] + column, 0)), 0)

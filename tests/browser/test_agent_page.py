@@ -18,7 +18,7 @@ WORKLOADS = (
     "batch_matmul:f32:b3m16k17n24",
     "matmul:f32:m5k7n3",
     "matmul+bias+gelu:f32:m24k40n36",
-    "conv2d:f32:b1h9w9c4o8r3q3s1p1",
+    "conv2d:f32:b1h9w9c4o8kh3kw3stride1pad1",
     "softmax:f32:m7n33",
     "layer_norm:f32:m8n48",
     "matmul_nt+bias:f32:m1k48n200:constant=b",

@@ -37,10 +37,10 @@ CREATE = """async ({ text, entries, limitMs }) => {
   return answer;
 }"""
 FREEZING = (
-    "conv2d:f32:b1h17w19c5o7r3q3s2p1",
-    "conv2d:f32:b1h224w224c3o64r7q7s2p3",
-    "conv2d:f32:b1h14w14c16o16r3q3s1p1",
-    "conv2d:f32:b1h56w56c64o64r3q3s1p1",
+    "conv2d:f32:b1h17w19c5o7kh3kw3stride2pad1",
+    "conv2d:f32:b1h224w224c3o64kh7kw7stride2pad3",
+    "conv2d:f32:b1h14w14c16o16kh3kw3stride1pad1",
+    "conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1",
 )
 LARGE = ("matmul:f32:m4096k4096n4096", "transpose:f32:m384n768", "softmax:f32:m4608n384")
 

@@ -32,7 +32,7 @@ EXAMPLES = (
     "matmul+bias+gelu:f32:m13k9n17",
     "matmul:f32:m8k8n8:constant=b",
     "batch_matmul:f32:b2m5k4n6",
-    "conv2d:f32:b1h9w9c3o4r3q3s1p1",
+    "conv2d:f32:b1h9w9c3o4kh3kw3stride1pad1",
     "softmax:f32:m5n12",
     "transpose:f32:m6n9",
 )

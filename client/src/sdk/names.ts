@@ -96,7 +96,7 @@ export function constantKey(key: string, constant: readonly string[]): string {
   return constant.includes(WEIGHTS) ? `${key}${CONSTANT}${WEIGHTS}` : key;
 }
 
-const EXTENT = /[a-z](\d+)/g;
+const EXTENT = /[a-z]+(\d+)/g;
 
 /** The command that registers a workload, as in `kernelzoo tune matmul 384x768x768`. */
 export function registerCommand(key: string): string {

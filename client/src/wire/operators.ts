@@ -16,8 +16,8 @@ export interface OperatorInputs {
   max_pool2d: { a: Float32Array };
   avg_pool2d: { a: Float32Array };
   softmax: { a: Float32Array };
-  layer_norm: { a: Float32Array; gain: Float32Array; shift: Float32Array };
-  rms_norm: { a: Float32Array; gain: Float32Array };
+  layer_norm: { a: Float32Array; gamma: Float32Array; beta: Float32Array };
+  rms_norm: { a: Float32Array; gamma: Float32Array };
   row_sum: { a: Float32Array };
   row_mean: { a: Float32Array };
   row_max: { a: Float32Array };
@@ -48,10 +48,10 @@ export interface OperatorExtents {
   batch_matmul_nt: `b${number}m${number}k${number}n${number}`;
   matmul_i8: `m${number}k${number}n${number}`;
   matmul_nt_i8: `m${number}k${number}n${number}`;
-  conv2d: `b${number}h${number}w${number}c${number}o${number}r${number}q${number}s${number}p${number}`;
-  depthwise_conv2d: `b${number}h${number}w${number}c${number}r${number}q${number}s${number}p${number}`;
-  max_pool2d: `b${number}h${number}w${number}c${number}r${number}q${number}s${number}p${number}`;
-  avg_pool2d: `b${number}h${number}w${number}c${number}r${number}q${number}s${number}p${number}`;
+  conv2d: `b${number}h${number}w${number}c${number}o${number}kh${number}kw${number}stride${number}pad${number}`;
+  depthwise_conv2d: `b${number}h${number}w${number}c${number}kh${number}kw${number}stride${number}pad${number}`;
+  max_pool2d: `b${number}h${number}w${number}c${number}kh${number}kw${number}stride${number}pad${number}`;
+  avg_pool2d: `b${number}h${number}w${number}c${number}kh${number}kw${number}stride${number}pad${number}`;
   softmax: `m${number}n${number}`;
   layer_norm: `m${number}n${number}`;
   rms_norm: `m${number}n${number}`;
@@ -72,8 +72,8 @@ export interface OperatorExtents {
   gather: `m${number}k${number}n${number}`;
   transpose: `m${number}n${number}`;
   concat: `m${number}n${number}k${number}`;
-  slice: `m${number}n${number}s${number}k${number}`;
-  pad: `m${number}n${number}p${number}`;
+  slice: `m${number}n${number}start${number}size${number}`;
+  pad: `m${number}n${number}pad${number}`;
 }
 
 /** What a page gives an epilogue; nothing where it needs the entry alone. */

@@ -80,7 +80,7 @@ def _window(candidate: Candidate) -> Usage:
     extent = workload.extent
     channels = workload.operator.output[1][-1]
     whole = config.rounded(workload)
-    image_rows = (config.block_y - 1) * extent["s"] + extent["r"]
+    image_rows = (config.block_y - 1) * extent["stride"] + extent["kh"]
     tile = config.tile_x * config.tile_c
     taps = workload.reduction_length
     weights = taps * config.tile_c if workload.operator.takes_weights else 0

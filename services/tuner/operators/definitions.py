@@ -149,7 +149,7 @@ def _contraction(*, a_turned: bool = False, b_turned: bool = False) -> Definitio
 def padded(image: Node, e: Extents, outside: float, rows: int, columns: int) -> Node:
     """The image[b, h, w, c] with padding p on the upper left, cut or filled to rows x columns."""
     b, h, w, c = image.shape
-    p = e["p"]
+    p = e["pad"]
 
     def entry(i: Node, y: Node, x: Node, j: Node) -> Node:
         inside = tirx.all(y >= p, y < h + p, x >= p, x < w + p)
@@ -159,15 +159,15 @@ def padded(image: Node, e: Extents, outside: float, rows: int, columns: int) -> 
 
 
 def _whole(image: Node, e: Extents, outside: float = 0.0) -> Node:
-    if not e["p"]:
+    if not e["pad"]:
         return image
-    return padded(image, e, outside, e["h"] + 2 * e["p"], e["w"] + 2 * e["p"])
+    return padded(image, e, outside, e["h"] + 2 * e["pad"], e["w"] + 2 * e["pad"])
 
 
 def _conv2d(e: Extents, x: Inputs) -> Node:
     image, weights = _whole(x[0], e), x[1]
-    r, q = te.reduce_axis((0, e["r"]), name="r"), te.reduce_axis((0, e["q"]), name="q")
-    c, s = te.reduce_axis((0, e["c"]), name="c"), e["s"]
+    r, q = te.reduce_axis((0, e["kh"]), name="r"), te.reduce_axis((0, e["kw"]), name="q")
+    c, s = te.reduce_axis((0, e["c"]), name="c"), e["stride"]
     return te.compute(
         (e["b"], e["y"], e["x"], e["o"]),
         lambda i, y, x, o: te.sum(
@@ -181,8 +181,8 @@ def _window(
     reduce: Callable[..., Node], e: Extents, image: Node, weights: Node | None = None
 ) -> Node:
     """Windows over each channel by itself."""
-    r, q = te.reduce_axis((0, e["r"]), name="r"), te.reduce_axis((0, e["q"]), name="q")
-    s = e["s"]
+    r, q = te.reduce_axis((0, e["kh"]), name="r"), te.reduce_axis((0, e["kw"]), name="q")
+    s = e["stride"]
 
     def entry(i: Node, y: Node, x: Node, c: Node) -> Node:
         value = image[i, y * s + r, x * s + q, c]
@@ -194,7 +194,7 @@ def _window(
 def _avg_pool2d(e: Extents, x: Inputs) -> Node:
     """Padding counts as zeros."""
     total = _window(te.sum, e, _whole(x[0], e))
-    share = _constant(1 / (e["r"] * e["q"]))
+    share = _constant(1 / (e["kh"] * e["kw"]))
     return te.compute(total.shape, lambda *at: total(*at) * share, name="c")
 
 
@@ -212,7 +212,7 @@ def _softmax(e: Extents, x: Inputs) -> Node:
 
 
 def _layer_norm(e: Extents, x: Inputs) -> Node:
-    a, gain, shift = x
+    a, gamma, beta = x
     n = _constant(1 / e["n"])
     total = _over_columns(te.sum, e, lambda i, k: a[i, k])
     rest = te.compute((e["m"], e["n"]), lambda i, j: a[i, j] - total[i] * n, name="rest")
@@ -221,18 +221,18 @@ def _layer_norm(e: Extents, x: Inputs) -> Node:
         (e["m"],), lambda i: te.rsqrt(square[i] * n + _constant(VARIANCE_FLOOR)), name="factor"
     )
     return te.compute(
-        (e["m"], e["n"]), lambda i, j: rest[i, j] * root[i] * gain[j] + shift[j], name="c"
+        (e["m"], e["n"]), lambda i, j: rest[i, j] * root[i] * gamma[j] + beta[j], name="c"
     )
 
 
 def _rms_norm(e: Extents, x: Inputs) -> Node:
-    a, gain = x
+    a, gamma = x
     square = _over_columns(te.sum, e, lambda i, k: a[i, k] * a[i, k])
     n = _constant(1 / e["n"])
     root = te.compute(
         (e["m"],), lambda i: te.rsqrt(square[i] * n + _constant(VARIANCE_FLOOR)), name="factor"
     )
-    return te.compute((e["m"], e["n"]), lambda i, j: a[i, j] * root[i] * gain[j], name="c")
+    return te.compute((e["m"], e["n"]), lambda i, j: a[i, j] * root[i] * gamma[j], name="c")
 
 
 def _row_mean(e: Extents, x: Inputs) -> Node:
@@ -261,7 +261,7 @@ def _concat(e: Extents, x: Inputs) -> Node:
 
 
 def _pad(e: Extents, x: Inputs) -> Node:
-    m, n, p = e["m"], e["n"], e["p"]
+    m, n, p = e["m"], e["n"], e["pad"]
 
     def entry(i: Node, j: Node) -> Node:
         inside = tirx.all(i >= p, i < m + p, j >= p, j < n + p)
@@ -291,6 +291,8 @@ _DEFINITIONS: dict[str, Definition] = {
     "gather": _gather,
     "transpose": lambda e, x: te.compute((e["n"], e["m"]), lambda i, j: x[0][j, i], name="c"),
     "concat": _concat,
-    "slice": lambda e, x: te.compute((e["m"], e["x"]), lambda i, j: x[0][i, j + e["s"]], name="c"),
+    "slice": lambda e, x: te.compute(
+        (e["m"], e["x"]), lambda i, j: x[0][i, j + e["start"]], name="c"
+    ),
     "pad": _pad,
 }

@@ -1,7 +1,7 @@
 enable subgroups;
 @group(0) @binding(0) var<storage, read> a: array<f32>;
-@group(0) @binding(1) var<storage, read> gain: array<f32>;
-@group(0) @binding(2) var<storage, read> shift: array<f32>;
+@group(0) @binding(1) var<storage, read> gamma: array<f32>;
+@group(0) @binding(2) var<storage, read> beta: array<f32>;
 @group(0) @binding(3) var<storage, read_write> c: array<f32>;
 @group(1) @binding(0) var<uniform> first: u32;
 var<workgroup> team1: array<f32, 32>;
@@ -65,7 +65,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   if (group * 2u + own < 5u) {
     for (var step = 0u; step < 2u; step++) {
       if (lane + step * 16u < 30u) {
-        c[lane + row * 30u + step * 16u] = fma(((a[lane + row * 30u + step * 16u] - single0_0) * single1_0), gain[lane + step * 16u], shift[lane + step * 16u]);
+        c[lane + row * 30u + step * 16u] = fma(((a[lane + row * 30u + step * 16u] - single0_0) * single1_0), gamma[lane + step * 16u], beta[lane + step * 16u]);
       }
     }
   }

@@ -14,9 +14,9 @@ from tests.unit.tuner.reference import EXAMPLES, reference
 
 LONG = (
     "matmul:f32:m3k1500n30",
-    "conv2d:f32:b1h8w8c150o2r3q3s1p1",
-    "avg_pool2d:f32:b1h40w40c2r33q34s1p5",
-    "max_pool2d:f32:b1h40w40c2r33q34s1p5",
+    "conv2d:f32:b1h8w8c150o2kh3kw3stride1pad1",
+    "avg_pool2d:f32:b1h40w40c2kh33kw34stride1pad5",
+    "max_pool2d:f32:b1h40w40c2kh33kw34stride1pad5",
     "softmax:f32:m70n1500",
     "row_mean:f32:m70n1500",
 )
@@ -52,7 +52,7 @@ def test_only_the_rows_that_are_asked_for_are_read() -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        f"avg_pool2d:f32:b1h520w520c4r512q{MAX_REDUCTION // 512}s1p0",
+        f"avg_pool2d:f32:b1h520w520c4kh512kw{MAX_REDUCTION // 512}stride1pad0",
         "matmul:f32:m64k65536n64",
         "layer_norm:f32:m64n65536",
     ],

@@ -14,7 +14,7 @@ from cli.simulate.command import COLUMNS as SIMULATED
 from cli.zoo import COLUMNS as ENTRIES
 from workers.fleet.status import AgentStatus, FleetStatus
 
-KEY = "conv2d+bias+relu:f32:b1h56w56c64o64r3q3s1p1"
+KEY = "conv2d+bias+relu:f32:b1h56w56c64o64kh3kw3stride1pad1"
 CLASS = "0123456789abcdef:r1-0123456789abcdef:wasm+relaxed-simd+simd128"
 ROW = (KEY, CLASS, "12", "confirmed", "66.6", "25/75 in 5 ballots")
 ZOO = Listing(columns=ENTRIES, rows=(ROW,))

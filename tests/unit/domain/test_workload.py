@@ -1,5 +1,7 @@
 """Workload keys: one spelling for each workload, and a range for every number."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,7 +54,7 @@ def test_an_extent_out_of_range_is_refused_with_the_range(extent: int) -> None:
     ("key", "shapes", "flops"),
     [
         (
-            "conv2d+bias+relu:f32:b1h56w56c64o32r3q3s2p1",
+            "conv2d+bias+relu:f32:b1h56w56c64o32kh3kw3stride2pad1",
             {"a": (1, 56, 56, 64), "b": (3, 3, 64, 32), "bias": (32,), "c": (1, 28, 28, 32)},
             2 * 28 * 28 * 32 * 9 * 64,
         ),
@@ -62,11 +64,11 @@ def test_an_extent_out_of_range_is_refused_with_the_range(extent: int) -> None:
             2 * 4 * 8 * 6,
         ),
         ("softmax:f32:m3n7", {"a": (3, 7), "c": (3, 7)}, 5 * 21),
-        ("layer_norm:f32:m3n7", {"a": (3, 7), "gain": (7,), "shift": (7,), "c": (3, 7)}, 8 * 21),
+        ("layer_norm:f32:m3n7", {"a": (3, 7), "gamma": (7,), "beta": (7,), "c": (3, 7)}, 8 * 21),
         ("row_max:f32:m3n7", {"a": (3, 7), "c": (3,)}, 21),
         ("concat:f32:m3n7k2", {"a": (3, 7), "b": (3, 2), "c": (3, 9)}, 27),
-        ("slice:f32:m3n7s2k9", {"a": (3, 7), "c": (3, 5)}, 15),
-        ("pad:f32:m3n7p0", {"a": (3, 7), "c": (3, 7)}, 21),
+        ("slice:f32:m3n7start2size9", {"a": (3, 7), "c": (3, 5)}, 15),
+        ("pad:f32:m3n7pad0", {"a": (3, 7), "c": (3, 7)}, 21),
         ("gather:f32:m3k9n7", {"a": (9, 7), "indices": (3,), "c": (3, 7)}, 21),
         (
             "matmul_nt_i8+scales+bias:f32:m4k8n6:constant=b",
@@ -92,15 +94,24 @@ def test_shapes_follow_from_extents_and_attributes(
         ("matmul+swish:f32:m4k4n4", "epilogue 'swish' is unknown; use bias, residual"),
         ("softmax+bias:f32:m4n4", "softmax takes no epilogue"),
         ("matmul+:f32:m4k4n4", "epilogue '' is unknown"),
-        ("conv2d:f32:b1h4w4c1o1r3q3s0p0", "stride s of conv2d must be at least 1"),
-        ("conv2d:f32:b1h2w4c1o1r3q3s1p0", "has no output along y"),
-        ("slice:f32:m4n4s4k1", "has no output along x"),
-        ("conv2d:f32:b1h4w4c1o1r3q3", "takes 9 extents"),
-        ("max_pool2d:f32:b1h4w4c1r2q3s1p2", "p=2 of max_pool2d must be smaller than its window"),
-        ("conv2d:f32:b1h4w4c1o1r2q3s1p3", "p=3 of conv2d must be smaller than its window, 3"),
+        ("conv2d:f32:b1h4w4c1o1kh3kw3stride0pad0", "the stride of conv2d must be at least 1"),
+        ("conv2d:f32:b1h2w4c1o1kh3kw3stride1pad0", "has no output along y"),
+        ("slice:f32:m4n4start4size1", "has no output along x"),
+        ("conv2d:f32:b1h4w4c1o1kh3kw3", "takes 9 extents"),
+        (
+            "max_pool2d:f32:b1h4w4c1kh2kw3stride1pad2",
+            "padding 2 of max_pool2d must be smaller than its window",
+        ),
+        (
+            "conv2d:f32:b1h4w4c1o1kh2kw3stride1pad3",
+            "padding 3 of conv2d must be smaller than its window, 3",
+        ),
         ("gelu:f32:n67108865", "n=67108865 of gelu is out of range; it must be from 1 to 67108864"),
-        ("max_pool2d:f32:b1h4w4c1r9q9s1p70000", "p=70000 of max_pool2d is out of range"),
-        ("avg_pool2d:f32:b1h600w600c1r512q513s1p0", "sums 262656 terms .*; at most 262144 are"),
+        ("max_pool2d:f32:b1h4w4c1kh9kw9stride1pad70000", "pad=70000 of max_pool2d is out of"),
+        (
+            "avg_pool2d:f32:b1h600w600c1kh512kw513stride1pad0",
+            "sums 262656 terms .*; at most 262144 are",
+        ),
         ("matmul:i8:m4k4n4", "dtype 'i8' is unknown; use one of f32, f16"),
         ("matmul:f32:m4k4n4:constant=a", "gains nothing from constant 'a'; write constant=b"),
         ("matmul:f32:m4k4n4:constant=b+b", "gains nothing from constant 'b.b'; write constant=b"),
@@ -112,6 +123,26 @@ def test_a_workload_that_is_none_is_refused_in_one_sentence(key: str, sentence: 
     with pytest.raises(InvalidInput, match=sentence) as refusal:
         Workload.parse(key)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("former", "today"),
+    [
+        ("conv2d+bias:f32:b1h4w4c1o1r3q3s1p1", "conv2d+bias:f32:b1h4w4c1o1kh3kw3stride1pad1"),
+        (
+            "conv2d:f16:b1h4w4c1o1r1q1s1p0:constant=b",
+            "conv2d:f16:b1h4w4c1o1kh1kw1stride1pad0:constant=b",
+        ),
+        ("depthwise_conv2d:f32:b1h4w4c1r3q3s2p0", "depthwise_conv2d:f32:b1h4w4c1kh3kw3stride2pad0"),
+        ("slice:f32:m4n6s2k3", "slice:f32:m4n6start2size3"),
+        ("pad:f32:m4n6p2", "pad:f32:m4n6pad2"),
+    ],
+)
+def test_a_key_in_the_old_spelling_is_refused_with_the_new_one(former: str, today: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{re.escape(repr(former))} is the old spelling") as old:
+        Workload.parse(former)
+    assert str(old.value).endswith(f"write {today!r}")
+    assert Workload.parse(today).key == today
 
 
 def test_an_input_may_have_a_type_of_its_own_and_an_index_a_limit() -> None:

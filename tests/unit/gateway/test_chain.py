@@ -12,7 +12,7 @@ from kernelzoo.store.chain import OfferRow
 from services.gateway.chain import choose, shape_distance
 
 KEY = "matmul:f32:m64k768n768"
-CONVOLUTION = "conv2d:f32:b1h56w56c64o64r3q3s1p1"
+CONVOLUTION = "conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1"
 
 
 def offer(level: HitLevel, neighbour: str = "", workload: str = KEY) -> OfferRow:
@@ -48,7 +48,7 @@ def test_of_similar_shapes_the_nearest_one_is_taken() -> None:
 
 
 def test_a_convolution_of_another_stride_is_no_neighbour() -> None:
-    strided = CONVOLUTION.replace("s1p1", "s2p1")
+    strided = CONVOLUTION.replace("stride1", "stride2")
     assert shape_distance(CONVOLUTION, strided) == inf
     assert choose([offer(HitLevel.SHAPE, strided, CONVOLUTION)]) == {}
 

@@ -28,17 +28,17 @@ EXAMPLES = (
     "batch_matmul:f32:b3m5k7n9:constant=b",
     "batch_matmul+bias+residual+silu:f32:b3m5k7n9",
     "batch_matmul_nt:f32:b2m5k8n7",
-    "conv2d+bias+relu:f32:b2h9w7c3o5r3q3s1p1",
-    "conv2d:f32:b1h9w11c4o9r3q2s2p0",
-    "conv2d+bias+residual+relu:f32:b2h5w6c8o12r1q1s1p0",
-    "conv2d+bias+tanh:f32:b1h12w12c2o8r5q5s2p2",
-    "conv2d+bias:f32:b1h8w9c4o72r3q3s1p1",
-    "conv2d+bias:f32:b2h8w9c4o70r3q3s1p1:constant=b",
-    "conv2d:f32:b1h9w11c3o65r3q2s2p0:constant=b",
-    "conv2d+bias:f32:b1h5w6c8o12r1q1s1p0:constant=b",
-    "depthwise_conv2d:f32:b1h9w7c6r3q3s1p1",
-    "max_pool2d:f32:b2h9w7c5r3q3s2p1",
-    "avg_pool2d:f32:b1h8w8c9r2q2s2p0",
+    "conv2d+bias+relu:f32:b2h9w7c3o5kh3kw3stride1pad1",
+    "conv2d:f32:b1h9w11c4o9kh3kw2stride2pad0",
+    "conv2d+bias+residual+relu:f32:b2h5w6c8o12kh1kw1stride1pad0",
+    "conv2d+bias+tanh:f32:b1h12w12c2o8kh5kw5stride2pad2",
+    "conv2d+bias:f32:b1h8w9c4o72kh3kw3stride1pad1",
+    "conv2d+bias:f32:b2h8w9c4o70kh3kw3stride1pad1:constant=b",
+    "conv2d:f32:b1h9w11c3o65kh3kw2stride2pad0:constant=b",
+    "conv2d+bias:f32:b1h5w6c8o12kh1kw1stride1pad0:constant=b",
+    "depthwise_conv2d:f32:b1h9w7c6kh3kw3stride1pad1",
+    "max_pool2d:f32:b2h9w7c5kh3kw3stride2pad1",
+    "avg_pool2d:f32:b1h8w8c9kh2kw2stride2pad0",
     "softmax:f32:m5n37",
     "softmax:f32:m16n64",
     "layer_norm:f32:m9n29",
@@ -52,8 +52,8 @@ EXAMPLES = (
     "transpose:f32:m9n38",
     "transpose:f32:m3n5",
     "concat:f32:m5n6k7",
-    "slice:f32:m5n19s3k11",
-    "pad:f32:m6n9p2",
+    "slice:f32:m5n19start3size11",
+    "pad:f32:m6n9pad2",
     *(
         f"{name}:f32:n{size}"
         for name in OPERATORS
@@ -120,18 +120,18 @@ def _entries(workload: Workload, x: list[Doubles]) -> Doubles:
         case "concat":
             return np.concatenate(x, axis=1)
         case "slice":
-            return x[0][:, e["s"] : e["s"] + e["x"]]
+            return x[0][:, e["start"] : e["start"] + e["x"]]
         case "pad":
-            return np.pad(x[0], e["p"])
+            return np.pad(x[0], e["pad"])
     return _rows(name, x)
 
 
 def _windows(workload: Workload, x: list[Doubles]) -> Doubles:
     name, e = workload.operator.name, workload.extent
-    p, s = e["p"], e["s"]
+    p, s = e["pad"], e["stride"]
     outside = -np.inf if name == "max_pool2d" else 0.0
     image = np.pad(x[0], ((0, 0), (p, p), (p, p), (0, 0)), constant_values=outside)
-    shape = (e["r"], e["q"])
+    shape = (e["kh"], e["kw"])
     views = np.lib.stride_tricks.sliding_window_view(image, shape, axis=(1, 2))[:, ::s, ::s]
     match name:
         case "conv2d":

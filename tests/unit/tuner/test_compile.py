@@ -188,7 +188,7 @@ KEYS = (
     "matmul:f32:m13k7n23",
     "batch_matmul:f32:b12m384k384n64",
     "matmul+bias+gelu:f32:m2k8n64",
-    "conv2d+bias:f32:b1h9w7c4o8r3q3s1p1",
+    "conv2d+bias:f32:b1h9w7c4o8kh3kw3stride1pad1",
     "softmax:f32:m5n13",
     "gelu:f32:n700",
 )

@@ -59,11 +59,11 @@ def _assert_right(candidate: Candidate, switches: PassSwitches) -> None:
 
 FAMILIES = {
     "epilogue": "matmul+bias+relu:f32:m6k4n8",
-    "convolution": "conv2d+bias:f32:b1h4w4c4o4r3q3s1p1",
+    "convolution": "conv2d+bias:f32:b1h4w4c4o4kh3kw3stride1pad1",
     "softmax": "softmax:f32:m4n6",
     "layer-norm": "layer_norm:f32:m2n16",
     "gelu": "gelu:f32:n8",
-    "pad": "pad:f32:m2n3p1",
+    "pad": "pad:f32:m2n3pad1",
 }
 
 

@@ -17,11 +17,11 @@ LAYERS = (
     "matmul_tn:f32:m384k768n768",
     "matmul_i8+scales:f32:m1k768n3072",
     "matmul_nt_i8+scales:f32:m128k768n768",
-    "conv2d:f32:b1h56w56c64o256r1q1s1p0",
-    "depthwise_conv2d:f32:b1h112w112c32r3q3s1p1",
-    "depthwise_conv2d:f32:b1h14w14c576r3q3s2p1",
-    "max_pool2d:f32:b1h112w112c64r3q3s2p1",
-    "avg_pool2d:f32:b1h7w7c2048r7q7s7p0",
+    "conv2d:f32:b1h56w56c64o256kh1kw1stride1pad0",
+    "depthwise_conv2d:f32:b1h112w112c32kh3kw3stride1pad1",
+    "depthwise_conv2d:f32:b1h14w14c576kh3kw3stride2pad1",
+    "max_pool2d:f32:b1h112w112c64kh3kw3stride2pad1",
+    "avg_pool2d:f32:b1h7w7c2048kh7kw7stride7pad0",
     "softmax:f32:m4608n384",
     "softmax:f32:m1n1000",
     "layer_norm:f32:m384n768",
@@ -33,8 +33,8 @@ LAYERS = (
     "gather:f32:m384k50265n768",
     "transpose:f32:m384n768",
     "concat:f32:m384n64k64",
-    "slice:f32:m384n2304s768k768",
-    "pad:f32:m384n768p4",
+    "slice:f32:m384n2304start768size768",
+    "pad:f32:m384n768pad4",
     *(
         f"{name}:f32:n{entries}"
         for name, operator in OPERATORS.items()

@@ -101,7 +101,7 @@ def test_nests_and_modules_read_as_recorded_and_are_right(name: str, golden: Gol
         "batch_matmul+residual:f32:b3m20k24n36",
         "batch_matmul_nt+scale:f32:b2m21k24n35",
         "matmul:f32:m1k64n40",
-        "conv2d+bias:f32:b2h5w6c8o12r1q1s1p0",
+        "conv2d+bias:f32:b2h5w6c8o12kh1kw1stride1pad0",
     ],
 )
 def test_every_way_of_reading_is_right_for_every_layout(key: str, name: str) -> None:

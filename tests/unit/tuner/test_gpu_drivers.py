@@ -41,9 +41,9 @@ from services.tuner.schedules.registry import lite_space
 
 SWIFTSHADER = gpu_model("google", "swiftshader")
 WINDOWS = (
-    "conv2d:f32:b1h17w19c5o7r3q3s2p1",
-    "conv2d:f32:b1h224w224c3o64r7q7s2p3",
-    "conv2d:f32:b1h14w14c16o16r3q3s1p1",
+    "conv2d:f32:b1h17w19c5o7kh3kw3stride2pad1",
+    "conv2d:f32:b1h224w224c3o64kh7kw7stride2pad3",
+    "conv2d:f32:b1h14w14c16o16kh3kw3stride1pad1",
 )
 """None of their first kernels for SwiftShader compiled within minutes, nor within 10 GB."""
 
@@ -52,7 +52,7 @@ OTHERS = (
     "matmul:f32:m1k768n50257",
     "matmul_tn:f32:m17k5n9",
     "batch_matmul_nt+scale:f32:b12m384k64n384",
-    "depthwise_conv2d:f32:b1h14w14c576r3q3s2p1",
+    "depthwise_conv2d:f32:b1h14w14c576kh3kw3stride2pad1",
     "layer_norm:f32:m384n768",
     "transpose:f32:m384n768",
 )

@@ -35,9 +35,9 @@ VECTORS = (
     "gelu:f32:n9001",
     "add:f32:n4096",
     "concat:f32:m70n8k12",
-    "slice:f32:m70n40s3k32",
-    "pad:f32:m60n8p4",
-    "pad:f32:m60n9p2",
+    "slice:f32:m70n40start3size32",
+    "pad:f32:m60n8pad4",
+    "pad:f32:m60n9pad2",
 )
 SQUARES = ("transpose:f32:m11n70", "transpose:f32:m64n32", "transpose:f32:m1n5")
 

@@ -51,11 +51,11 @@ def pixels(tile_x: int, *, whole_vectors: bool = True) -> PixelsConfig:
 
 
 CONVOLUTIONS = {
-    "padding": "conv2d+bias+relu:f32:b1h5w6c8o12r3q3s1p1",
-    "neighbours": "conv2d:f32:b1h7w5c12o8r3q3s2p1",
-    "single": "conv2d+bias:f32:b2h7w6c3o5r3q3s2p1",
-    "corners": "conv2d+residual:f32:b2h6w7c8o8r1q1s2p0",
-    "one": "conv2d:f32:b1h3w3c4o4r3q3s1p0",
+    "padding": "conv2d+bias+relu:f32:b1h5w6c8o12kh3kw3stride1pad1",
+    "neighbours": "conv2d:f32:b1h7w5c12o8kh3kw3stride2pad1",
+    "single": "conv2d+bias:f32:b2h7w6c3o5kh3kw3stride2pad1",
+    "corners": "conv2d+residual:f32:b2h6w7c8o8kh1kw1stride2pad0",
+    "one": "conv2d:f32:b1h3w3c4o4kh3kw3stride1pad0",
 }
 """All channels of a pixel in a block, or four of them, or one; no padding; one window alone."""
 
@@ -68,15 +68,15 @@ WAYS = {
     "layers-turned": tiles(Cache.TURNED, Prefetch.BLOCKS, block_k=12, depth=3),
 }
 SLIDING = (
-    "depthwise_conv2d:f32:b2h7w9c8r3q3s2p1",
-    "depthwise_conv2d:f32:b1h5w21c3r2q17s1p1",
-    "max_pool2d:f32:b2h9w7c5r3q3s2p1",
-    "max_pool2d:f32:b1h6w9c8r3q3s1p1",
-    "avg_pool2d:f32:b1h7w7c16r7q7s1p0",
+    "depthwise_conv2d:f32:b2h7w9c8kh3kw3stride2pad1",
+    "depthwise_conv2d:f32:b1h5w21c3kh2kw17stride1pad1",
+    "max_pool2d:f32:b2h9w7c5kh3kw3stride2pad1",
+    "max_pool2d:f32:b1h6w9c8kh3kw3stride1pad1",
+    "avg_pool2d:f32:b1h7w7c16kh7kw7stride1pad0",
 )
 GOLDEN: dict[str, tuple[str, TilesConfig | PixelsConfig]] = {
     "gpu-conv2d": (CONVOLUTIONS["padding"], tiles(Cache.ROWS, Prefetch.REGISTERS)),
-    "gpu-depthwise": ("depthwise_conv2d:f32:b1h4w5c4r3q3s1p1", pixels(2)),
+    "gpu-depthwise": ("depthwise_conv2d:f32:b1h4w5c4kh3kw3stride1pad1", pixels(2)),
 }
 
 
@@ -136,7 +136,7 @@ def test_the_interpreter_agrees(key: str, config: TilesConfig | PixelsConfig) ->
     ],
 )
 def test_a_hostile_config_is_refused(changes: dict[str, Setting], message: str) -> None:
-    workload = Workload.parse("max_pool2d:f32:b1h8w8c4r2q2s1p0")
+    workload = Workload.parse("max_pool2d:f32:b1h8w8c4kh2kw2stride1pad0")
     good = pixels(2).candidate(workload)
     config = tuple(sorted((dict(good.config) | changes).items()))
     with pytest.raises(InvalidSchedule, match=message):
@@ -144,13 +144,13 @@ def test_a_hostile_config_is_refused(changes: dict[str, Setting], message: str) 
 
 
 def test_channels_that_are_no_whole_vectors_are_read_one_by_one() -> None:
-    workload = Workload.parse("max_pool2d:f32:b1h8w8c5r2q2s1p0")
+    workload = Workload.parse("max_pool2d:f32:b1h8w8c5kh2kw2stride1pad0")
     with pytest.raises(InvalidSchedule, match="multiples of 4"):
         compile_candidate(pixels(2).candidate(workload))
 
 
 def test_one_window_alone_is_also_computed_as_it_is_stated() -> None:
-    workload = Workload.parse("avg_pool2d:f32:b1h7w7c64r7q7s7p0")
+    workload = Workload.parse("avg_pool2d:f32:b1h7w7c64kh7kw7stride7pad0")
     space = lite_space(workload, TargetKind.WEBGPU, ANY_GPU)
     assert space[0].family == PixelsConfig.family
     assert any(candidate.family == EntriesConfig.family for candidate in space)

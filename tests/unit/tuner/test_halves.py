@@ -73,7 +73,8 @@ def test_threads_share_sums_of_halves(key: str, config: TilesConfig, halves: F16
 
 
 @pytest.mark.parametrize(
-    "key", ["softmax:f16:m3n6", "matmul+bias:f16:m5k6n7", "max_pool2d:f16:b1h5w5c4r3q3s1p1"]
+    "key",
+    ["softmax:f16:m3n6", "matmul+bias:f16:m5k6n7", "max_pool2d:f16:b1h5w5c4kh3kw3stride1pad1"],
 )
 def test_the_interpreter_rounds_as_the_kernel_does(key: str) -> None:
     workload = Workload.parse(key)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from kernelzoo.domain.former_keys import respelled, spellings
 from scripts.replay.__main__ import ROOT, Changes, Replay, keys_named, replays
 from scripts.replay.hashing import nameless
-from scripts.replay.spelling import respelled, spellings
 
 RELU, MATMUL = "relu:f32:n64", "matmul:f32:m16k16n16"
 
@@ -88,7 +88,7 @@ def test_keys_are_compared_as_they_are_spelled_today(former: str, today: str) ->
 
 def test_workloads_are_those_that_tests_and_benchmarks_name() -> None:
     named = keys_named(ROOT)
-    assert {RELU, "conv2d+bias+relu:f32:b1h56w56c64o64r3q3s1p1"} <= named
+    assert {RELU, "conv2d+bias+relu:f32:b1h56w56c64o64kh3kw3stride1pad1"} <= named
     assert {"matmul:f32:m1k768n3072:constant=b", "matmul:f16:m384k768n768"} <= named
 
 

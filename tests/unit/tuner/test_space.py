@@ -184,17 +184,17 @@ def test_the_formulas_are_those_of_table_1() -> None:
 FAMILIES = (
     "matmul+bias+gelu:f32:m384k768n3072",
     "matmul_nt:f32:m384k768n768",
-    "conv2d+bias+relu:f32:b1h56w56c64o64r3q3s1p1",
-    "conv2d:f32:b1h56w56c64o256r1q1s1p0",
-    "depthwise_conv2d:f32:b1h112w112c32r3q3s1p1",
-    "max_pool2d:f32:b1h112w112c64r3q3s2p1",
+    "conv2d+bias+relu:f32:b1h56w56c64o64kh3kw3stride1pad1",
+    "conv2d:f32:b1h56w56c64o256kh1kw1stride1pad0",
+    "depthwise_conv2d:f32:b1h112w112c32kh3kw3stride1pad1",
+    "max_pool2d:f32:b1h112w112c64kh3kw3stride2pad1",
     "softmax:f32:m4608n384",
     "layer_norm:f32:m384n768",
     "gelu:f32:n65536",
     "add:f32:n65536",
     "matmul_i8+scales+bias:f32:m384k768n768",
     "matmul:f32:m384k768n768:constant=b",
-    "conv2d:f32:b1h14w14c256o256r3q3s1p1:constant=b",
+    "conv2d:f32:b1h14w14c256o256kh3kw3stride1pad1:constant=b",
 )
 
 
@@ -226,11 +226,11 @@ def test_every_family_has_dozens_of_points_and_a_default(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "changed", "sentence"),
     [
-        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"tile_c": 6}, "multiple of 4"),
-        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"tile_x": 0}, "start at 1"),
-        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"unroll_c": 4}, "must divide 6 input channels"),
-        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"unroll_c": 1 << 40}, "too large"),
-        ("conv2d:f32:b1h8w8c6o8r3q3s1p1", {"block_y": 3}, "must divide 8 rows"),
+        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"tile_c": 6}, "multiple of 4"),
+        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"tile_x": 0}, "start at 1"),
+        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"unroll_c": 4}, "must divide 6 input channels"),
+        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"unroll_c": 1 << 40}, "too large"),
+        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"block_y": 3}, "must divide 8 rows"),
         ("softmax:f32:m8n8", {"vectors": 1 << 40}, "from 1 to 8"),
         ("softmax:f32:m8n8", {"block_m": 3}, "must divide 8"),
         ("matmul:f32:m1k12n64", {"unroll_k": 5}, "must divide 12"),

@@ -50,7 +50,7 @@ def test_every_operator_is_right_as_it_is_stated(key: str, wide: bool) -> None:
     assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
 
 
-@pytest.mark.parametrize("key", ["softmax:f32:m3n6", "conv2d+bias:f32:b1h4w4c2o4r3q3s1p1"])
+@pytest.mark.parametrize("key", ["softmax:f32:m3n6", "conv2d+bias:f32:b1h4w4c2o4kh3kw3stride1pad1"])
 def test_the_interpreter_agrees_before_and_after_the_passes(key: str) -> None:
     workload = Workload.parse(key)
     steps = gpu_compilation(lite_space(workload, TargetKind.WEBGPU, ANY_GPU)[0])

@@ -26,7 +26,7 @@ export interface Problem extends Task {
 /** Added to a variance before its root, as our layer norm does. */
 export const VARIANCE_FLOOR = 1e-5;
 
-/** Reads operator, dtype and extents of a key such as `conv2d:f32:b1h56w56c64o64r3q3s1p1`. */
+/** Reads operator, dtype and extents of a key such as `conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1`. */
 export function parsedKey(key: string): Pick<Problem, "operator" | "given" | "half"> {
   const [operator = "", dtype, extents = ""] = key.split(":");
   const pairs = [...extents.matchAll(/([a-z])(\d+)/g)].map(([, axis, n]) => [axis, Number(n)]);

@@ -10,12 +10,12 @@ const convolution: Operation = ([image, weights], { s = 1, p = 0 }) =>
   tf.conv2d(image as tf.Tensor4D, weights as tf.Tensor4D, s, p, "NHWC");
 
 /** It has no such kernel: layers are written like this, as its own library of layers does. */
-const layerNorm: Operation = ([a, gain, shift]) =>
+const layerNorm: Operation = ([a, gamma, beta]) =>
   tf.tidy(() => {
     const rest = tf.sub(a as tf.Tensor, tf.mean(a as tf.Tensor, 1, true));
     const variance = tf.mean(tf.square(rest), 1, true);
     const root = tf.rsqrt(tf.add(variance, VARIANCE_FLOOR));
-    return tf.add(tf.mul(tf.mul(rest, root), gain as tf.Tensor), shift as tf.Tensor);
+    return tf.add(tf.mul(tf.mul(rest, root), gamma as tf.Tensor), beta as tf.Tensor);
   });
 
 /** It has no such kernel either. */

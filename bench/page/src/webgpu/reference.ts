@@ -51,9 +51,9 @@ const layerNormEntry: Entry = (task, index) => {
   const [row, at] = rowOf(task, index);
   const mean = sumOf(row, (value) => value) / row.length;
   const variance = sumOf(row, (value) => (value - mean) ** 2) / row.length;
-  const [gain, shift] = task.inputs.slice(1).map(({ data }) => data[at] as number);
+  const [gamma, beta] = task.inputs.slice(1).map(({ data }) => data[at] as number);
   const scaled = ((row[at] as number) - mean) / Math.sqrt(variance + VARIANCE_FLOOR);
-  return scaled * (gain ?? 1) + (shift ?? 0);
+  return scaled * (gamma ?? 1) + (beta ?? 0);
 };
 
 const addEntry: Entry = (task, index) => {

@@ -97,7 +97,7 @@ def is_pointwise(workload: Workload) -> bool:
     if workload.operator.name != "conv2d":
         return False
     given = workload.given
-    return (given["r"], given["q"], given["s"], given["p"]) == (1, 1, 1, 0)
+    return (given["kh"], given["kw"], given["stride"], given["pad"]) == (1, 1, 1, 0)
 
 
 def round_up(size: int, step: int) -> int:

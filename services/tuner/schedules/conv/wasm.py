@@ -48,18 +48,18 @@ def window_program(workload: Workload, config: WindowConfig) -> Program:
 def _stated(name: str, epilogue: tuple[str, ...], extents: Extents, panels: int) -> Node:
     """The computation alone: one function for each rounded shape and width of panels."""
     e = dict(extents)
-    height, width = (e["y"] - 1) * e["s"] + e["r"], (e["x"] - 1) * e["s"] + e["q"]
+    height, width = (e["y"] - 1) * e["stride"] + e["kh"], (e["x"] - 1) * e["stride"] + e["kw"]
     channels = e["c"]
-    stored = (e["h"], e["w"]) if e["p"] else (height, width)
+    stored = (e["h"], e["w"]) if e["pad"] else (height, width)
     image = te.placeholder((e["b"], *stored, channels), name="a")
     outside = LOWEST if name == "max_pool2d" else 0.0
-    source = padded(image, e, outside, height, width) if e["p"] else image
+    source = padded(image, e, outside, height, width) if e["pad"] else image
     weights = _weights(name, e, panels)
     sums = _sums(name, e, source, weights, finished=bool(epilogue) or name == "avg_pool2d")
     extra = _extra(epilogue, tuple(int(n) for n in sums.shape))
     result = sums
     if name == "avg_pool2d":
-        result = te.compute(sums.shape, lambda *at: sums(*at) * (1 / (e["r"] * e["q"])), name="c")
+        result = te.compute(sums.shape, lambda *at: sums(*at) * (1 / (e["kh"] * e["kw"])), name="c")
     elif epilogue:
         result = finished(epilogue, sums, extra)
     return te.create_prim_func([image, *(tensor for tensor, _ in weights), *extra, result])
@@ -67,7 +67,7 @@ def _stated(name: str, epilogue: tuple[str, ...], extents: Extents, panels: int)
 
 def _weights(name: str, e: dict[str, int], panels: int) -> list[Weights]:
     """b, and its entry for a place in the window, an input channel and an output channel."""
-    r, q, c, channels = e["r"], e["q"], e["c"], e.get("o", 0)
+    r, q, c, channels = e["kh"], e["kw"], e["c"], e.get("o", 0)
     match name:
         case "conv2d" if panels:
             b = te.placeholder((channels // panels, r * q * c, panels), name="b")
@@ -90,8 +90,8 @@ def _extra(epilogue: tuple[str, ...], shape: Shape) -> tuple[Node, ...]:
 def _sums(
     name: str, e: dict[str, int], image: Node, weights: list[Weights], *, finished: bool
 ) -> Node:
-    r, q = te.reduce_axis((0, e["r"]), name="r"), te.reduce_axis((0, e["q"]), name="q")
-    c, s = te.reduce_axis((0, e["c"]), name="k"), e["s"]
+    r, q = te.reduce_axis((0, e["kh"]), name="r"), te.reduce_axis((0, e["kw"]), name="q")
+    c, s = te.reduce_axis((0, e["c"]), name="k"), e["stride"]
     axes = [r, q, c] if name == "conv2d" else [r, q]
     reduce = te.max if name == "max_pool2d" else te.sum
 
@@ -123,7 +123,7 @@ def _scheduled(function: Node, workload: Workload, config: WindowConfig) -> Node
     schedule.vectorize(o0)
     for loop in (x0, *unrolled):
         schedule.unroll(loop)
-    if workload.given["p"]:
+    if workload.given["pad"]:
         copy = schedule.get_sblock("padded")
         schedule.compute_at(copy, b, preserve_unit_loops=True)
     if config.pack is Pack.KERNEL:

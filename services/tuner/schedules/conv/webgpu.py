@@ -66,7 +66,7 @@ class _Nest:
         self._e = e = workload.extent
         self._tile = config.tile_x
         self._largest = workload.operator.name == "max_pool2d"
-        self._share = 1 / (e["r"] * e["q"]) if workload.operator.name == "avg_pool2d" else 1
+        self._share = 1 / (e["kh"] * e["kw"]) if workload.operator.name == "avg_pool2d" else 1
         self._width = LANES if config.whole_vectors else 1
         size = config.tile_x * self._width
         self.sums = Buffer(name="sums", scope=Scope.LOCAL, dtype=DType.F32, size=size)
@@ -106,18 +106,18 @@ class _Nest:
     def _rows(self) -> Block:
         """Rows of the window that lie in the image."""
         e = self._e
-        self.frame.variable("r", e["r"])
-        row = self._y.times(e["s"]).plus(Affine.of(-e["p"], {"r": 1}))
+        self.frame.variable("r", e["kh"])
+        row = self._y.times(e["stride"]).plus(Affine.of(-e["pad"], {"r": 1}))
         bounds = self._inside(row, e["h"])
         body = under(bounds, self._row(row))
-        if e["r"] <= MAX_ROWS_UNROLLED and not self._long:
-            return (unrolled("r", e["r"], *body),)
-        return serial("r", e["r"], body)
+        if e["kh"] <= MAX_ROWS_UNROLLED and not self._long:
+            return (unrolled("r", e["kh"], *body),)
+        return serial("r", e["kh"], body)
 
     @property
     def _span(self) -> int:
         """Pixels in a row of the image under all windows of the thread."""
-        return (self._tile - 1) * self._e["s"] + self._e["q"]
+        return (self._tile - 1) * self._e["stride"] + self._e["kw"]
 
     @property
     def _long(self) -> bool:
@@ -131,24 +131,28 @@ class _Nest:
 
     def _row(self, row: Affine) -> Block:
         if self._long:
-            q = self.frame.variable("q", self._e["q"])
+            q = self.frame.variable("q", self._e["kw"])
             body = [
                 statement
                 for i in range(self._tile)
-                for statement in self._column(row, q.plus(Affine(constant=i * self._e["s"])), [i])
+                for statement in self._column(
+                    row, q.plus(Affine(constant=i * self._e["stride"])), [i]
+                )
             ]
-            return serial("q", self._e["q"], tuple(body))
+            return serial("q", self._e["kw"], tuple(body))
         found: list[Statement] = []
         for j in range(self._span):
             column = Affine(constant=j)
-            under_it = [i for i in range(self._tile) if 0 <= j - i * self._e["s"] < self._e["q"]]
+            under_it = [
+                i for i in range(self._tile) if 0 <= j - i * self._e["stride"] < self._e["kw"]
+            ]
             found += self._column(row, column, under_it) if under_it else ()
         return tuple(found)
 
     def _column(self, row: Affine, column: Affine, tiles: list[int]) -> Block:
         """Pixel `column` under the windows of the thread, added to those of `tiles`."""
         e = self._e
-        x = self._x.times(e["s"]).plus(column).plus(Affine(constant=-e["p"]))
+        x = self._x.times(e["stride"]).plus(column).plus(Affine(constant=-e["pad"]))
         line = self._image.times(e["h"]).plus(row)
         place = line.times(e["w"]).plus(x).times(e["c"]).plus(self._channel)
         load = Load(buffer=self.parameters[0], index=place)
@@ -164,8 +168,8 @@ class _Nest:
         here = Affine(constant=i * self._width).plus(CHANNEL)
         value: Expression = Load(buffer=self.pixel, index=CHANNEL)
         if len(self.parameters) > 2:
-            tap = Affine.of(0, {"r": self._e["q"]}).plus(column)
-            tap = tap.plus(Affine(constant=-i * self._e["s"])).times(self._e["c"])
+            tap = Affine.of(0, {"r": self._e["kw"]}).plus(column)
+            tap = tap.plus(Affine(constant=-i * self._e["stride"])).times(self._e["c"])
             weight = Load(buffer=self.parameters[1], index=tap.plus(self._channel))
             value = binary(BinaryOp.MUL, value, weight)
         op = BinaryOp.MAX if self._largest else BinaryOp.ADD

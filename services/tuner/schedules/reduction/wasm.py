@@ -128,7 +128,7 @@ def _softmax(row: _Row) -> Node:
 
 
 def _layer_norm(row: _Row) -> Node:
-    gain, shift = row.parameter("gain"), row.parameter("shift")
+    gamma, beta = row.parameter("gamma"), row.parameter("beta")
     n = _constant(1 / row.n)
     total = row.reduced(te.sum, row.a, "total")
     mean = row.single(lambda i: total[i] * n, "mean")
@@ -137,15 +137,15 @@ def _layer_norm(row: _Row) -> Node:
         te.sum, lambda i, s, j: rest[i, s, j] * rest[i, s, j], "square", follows="rest"
     )
     root = row.single(lambda i: te.rsqrt(square[i] * n + _constant(VARIANCE_FLOOR)), "factor")
-    return row.result(lambda i, s, j: rest[i, s, j] * root[i] * gain(s, j) + shift(s, j))
+    return row.result(lambda i, s, j: rest[i, s, j] * root[i] * gamma(s, j) + beta(s, j))
 
 
 def _rms_norm(row: _Row) -> Node:
-    gain = row.parameter("gain")
+    gamma = row.parameter("gamma")
     square = row.reduced(te.sum, lambda i, s, j: row.a(i, s, j) * row.a(i, s, j), "square")
     mean = _constant(1 / row.n)
     root = row.single(lambda i: te.rsqrt(square[i] * mean + _constant(VARIANCE_FLOOR)), "factor")
-    return row.result(lambda i, s, j: row.a(i, s, j) * root[i] * gain(s, j))
+    return row.result(lambda i, s, j: row.a(i, s, j) * root[i] * gamma(s, j))
 
 
 def _reduction(reduce: Callable[..., Node], *, mean: bool = False) -> Callable[[_Row], Node]:
