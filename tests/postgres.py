@@ -13,7 +13,14 @@ from psycopg.conninfo import make_conninfo
 from kernelzoo.store.migrate import migrate
 
 TEMPLATE = "kernelzoo_template"
+SERVICE = "kernelzoo_service"
+"""The role that gateways connect as, in databases from the template."""
 _numbers = count()
+
+
+def as_service(url: str) -> str:
+    """The same database, as gateways and workers see it."""
+    return make_conninfo(url, user=SERVICE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,7 @@ class Postgres:
         started = cls(get_server(directory, cleanup_mode="stop"))
         with psycopg.connect(started.url("postgres"), autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(TEMPLATE)))
-        migrate(started.url(TEMPLATE))
+        migrate(started.url(TEMPLATE), grant_to=SERVICE, password="of the tests")
         return started
 
     def url(self, database: str) -> str:
