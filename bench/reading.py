@@ -22,51 +22,51 @@ def reading_module() -> bytes:
 
     Eight sums of four cycles each leave room for two loads a cycle.
     """
-    frame = FunctionBuilder(("source", "sink", "lo", "hi"))
-    sums = [frame.fresh(ValueType.V128) for _ in range(SUMS)]
-    pointer = _pointer(frame)
-    frame.emit(structured("loop"))
+    function = FunctionBuilder(("source", "sink", "lo", "hi"))
+    sums = [function.fresh(ValueType.V128) for _ in range(SUMS)]
+    pointer = _pointer(function)
+    function.emit(structured("loop"))
     for vector in range(VECTORS):
-        _join(frame, sums[vector % SUMS], pointer, 16 * vector)
-    _next(frame, pointer)
-    frame.emit(plain("end"))
-    _store(frame, sums)
-    return assemble(frame.function())
+        _join(function, sums[vector % SUMS], pointer, 16 * vector)
+    _next(function, pointer)
+    function.emit(plain("end"))
+    _store(function, sums)
+    return assemble(function.finish())
 
 
-def _pointer(frame: FunctionBuilder) -> int:
-    pointer = frame.fresh(ValueType.I32)
-    frame.get(frame.parameter("source"))
-    frame.add_product(frame.parameter("lo"), STEP_BYTES)
-    frame.set(pointer)
+def _pointer(function: FunctionBuilder) -> int:
+    pointer = function.fresh(ValueType.I32)
+    function.get(function.parameter("source"))
+    function.add_product(function.parameter("lo"), STEP_BYTES)
+    function.set(pointer)
     return pointer
 
 
-def _join(frame: FunctionBuilder, into: int, pointer: int, offset: int) -> None:
-    frame.get(pointer)
-    frame.emit(memory("v128.load", 2, offset))
-    frame.emit(local("local.get", into))
-    frame.emit(plain("f32x4.add"))
-    frame.set(into)
+def _join(function: FunctionBuilder, into: int, pointer: int, offset: int) -> None:
+    function.get(pointer)
+    function.emit(memory("v128.load", 2, offset))
+    function.emit(local("local.get", into))
+    function.emit(plain("f32x4.add"))
+    function.set(into)
 
 
-def _next(frame: FunctionBuilder, pointer: int) -> None:
-    low = frame.parameter("lo")
+def _next(function: FunctionBuilder, pointer: int) -> None:
+    low = function.parameter("lo")
     for index, step in ((pointer, STEP_BYTES), (low, 1)):
-        frame.get(index)
-        frame.emit(i32_const(step))
-        frame.emit(plain("i32.add"))
-        frame.set(index)
-    frame.get(low)
-    frame.get(frame.parameter("hi"))
-    frame.emit(plain("i32.lt_u"))
-    frame.emit(branch("br_if", 0))
+        function.get(index)
+        function.emit(i32_const(step))
+        function.emit(plain("i32.add"))
+        function.set(index)
+    function.get(low)
+    function.get(function.parameter("hi"))
+    function.emit(plain("i32.lt_u"))
+    function.emit(branch("br_if", 0))
 
 
-def _store(frame: FunctionBuilder, sums: list[int]) -> None:
-    frame.get(frame.parameter("sink"))
-    frame.get(sums[0])
+def _store(function: FunctionBuilder, sums: list[int]) -> None:
+    function.get(function.parameter("sink"))
+    function.get(sums[0])
     for other in sums[1:]:
-        frame.get(other)
-        frame.emit(plain("f32x4.add"))
-    frame.emit(memory("v128.store", 2, 0))
+        function.get(other)
+        function.emit(plain("f32x4.add"))
+    function.emit(memory("v128.store", 2, 0))

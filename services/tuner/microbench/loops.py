@@ -25,74 +25,74 @@ VECTOR_BYTES = 16
 
 def module(write: Callable[[FunctionBuilder], list[int]]) -> bytes:
     """A probe from what `write` emits; it answers the vectors whose sum is stored at the end."""
-    frame = FunctionBuilder(("bytes", "lo", "hi"))
-    sums = write(frame)
-    frame.emit(i32_const(OUT))
+    function = FunctionBuilder(("bytes", "lo", "hi"))
+    sums = write(function)
+    function.emit(i32_const(OUT))
     first, *others = sums
-    frame.get(first)
+    function.get(first)
     for other in others:
-        frame.get(other)
-        frame.emit(plain("f32x4.add"))
-    frame.emit(memory("v128.store", 2, 0))
-    return assemble(frame.function())
+        function.get(other)
+        function.emit(plain("f32x4.add"))
+    function.emit(memory("v128.store", 2, 0))
+    return assemble(function.finish())
 
 
-def vectors(frame: FunctionBuilder, count: int, value: float) -> list[int]:
+def vectors(function: FunctionBuilder, count: int, value: float) -> list[int]:
     """New locals that hold `value` in all lanes."""
-    made = [frame.fresh(ValueType.V128) for _ in range(count)]
+    made = [function.fresh(ValueType.V128) for _ in range(count)]
     for index in made:
-        frame.emit(vector_const(value))
-        frame.set(index)
+        function.emit(vector_const(value))
+        function.set(index)
     return made
 
 
-def pointer(frame: FunctionBuilder) -> int:
-    return frame.fresh(ValueType.I32)
+def pointer(function: FunctionBuilder) -> int:
+    return function.fresh(ValueType.I32)
 
 
-def point(frame: FunctionBuilder, index: int, address: int) -> None:
-    frame.emit(i32_const(address))
-    frame.set(index)
+def point(function: FunctionBuilder, index: int, address: int) -> None:
+    function.emit(i32_const(address))
+    function.set(index)
 
 
-def advance(frame: FunctionBuilder, index: int, by: int) -> None:
-    frame.get(index)
-    frame.add_constant(by)
-    frame.set(index)
+def advance(function: FunctionBuilder, index: int, by: int) -> None:
+    function.get(index)
+    function.add_constant(by)
+    function.set(index)
 
 
-def iterations(frame: FunctionBuilder, body: Callable[[], None]) -> None:
+def iterations(function: FunctionBuilder, body: Callable[[], None]) -> None:
     """Runs `body` hi - lo times."""
-    low, high = frame.parameter("lo"), frame.parameter("hi")
-    frame.emit(structured("block"))
-    frame.get(low)
-    frame.get(high)
-    frame.emit(plain("i32.ge_u"))
-    frame.emit(branch("br_if", 0))
-    frame.emit(structured("loop"))
+    low, high = function.parameter("lo"), function.parameter("hi")
+    function.emit(structured("block"))
+    function.get(low)
+    function.get(high)
+    function.emit(plain("i32.ge_u"))
+    function.emit(branch("br_if", 0))
+    function.emit(structured("loop"))
     body()
-    advance(frame, low, 1)
-    frame.get(low)
-    frame.get(high)
-    _repeat_if_below(frame)
-    frame.emit(plain("end"))
+    advance(function, low, 1)
+    function.get(low)
+    function.get(high)
+    _repeat_if_below(function)
+    function.emit(plain("end"))
 
 
 def stepping(
-    frame: FunctionBuilder, index: int, end: int, step: int, body: Callable[[], None]
+    function: FunctionBuilder, index: int, end: int, step: int, body: Callable[[], None]
 ) -> None:
     """Runs `body`, then moves pointer `index` by `step`, until it reaches the address in local
     `end`; at least once.
     """
-    frame.emit(structured("loop"))
+    function.emit(structured("loop"))
     body()
-    advance(frame, index, step)
-    frame.get(index)
-    frame.get(end)
-    _repeat_if_below(frame)
+    advance(function, index, step)
+    function.get(index)
+    function.get(end)
+    _repeat_if_below(function)
 
 
-def _repeat_if_below(frame: FunctionBuilder) -> None:
-    frame.emit(plain("i32.lt_u"))
-    frame.emit(branch("br_if", 0))
-    frame.emit(plain("end"))
+def _repeat_if_below(function: FunctionBuilder) -> None:
+    function.emit(plain("i32.lt_u"))
+    function.emit(branch("br_if", 0))
+    function.emit(plain("end"))

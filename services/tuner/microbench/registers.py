@@ -25,30 +25,30 @@ def sums_of_products(step: tuple[str, ...]) -> bytes:
     units of their own, independent chains of each reached 80 % of the limit.
     """
 
-    def write(frame: FunctionBuilder) -> list[int]:
-        (operand,) = vectors(frame, 1, _OPERAND)
-        chains = vectors(frame, CHAINS, 1.0)
+    def write(function: FunctionBuilder) -> list[int]:
+        (operand,) = vectors(function, 1, _OPERAND)
+        chains = vectors(function, CHAINS, 1.0)
 
         def body() -> None:
             for _ in range(ROUNDS):
                 for chain, neighbour in zip(chains, (*chains[1:], chains[0]), strict=True):
-                    _accumulate(frame, step, chain, neighbour, operand)
+                    _accumulate(function, step, chain, neighbour, operand)
 
-        iterations(frame, body)
+        iterations(function, body)
         return chains
 
     return module(write)
 
 
 def _accumulate(
-    frame: FunctionBuilder, step: tuple[str, ...], chain: int, neighbour: int, operand: int
+    function: FunctionBuilder, step: tuple[str, ...], chain: int, neighbour: int, operand: int
 ) -> None:
     """chain + neighbour·operand: the sum is last, so both settings take the same operands."""
     for index in (neighbour, operand):
-        frame.emit(local("local.get", index))
+        function.emit(local("local.get", index))
     *product, accumulate = (plain(name) for name in step)
     for instruction in product:
-        frame.emit(instruction)
-    frame.emit(local("local.get", chain))
-    frame.emit(accumulate)
-    frame.set(chain)
+        function.emit(instruction)
+    function.emit(local("local.get", chain))
+    function.emit(accumulate)
+    function.set(chain)

@@ -23,28 +23,28 @@ CHAINS = 8
 def lines() -> bytes:
     """Each iteration passes once over `bytes` bytes, a multiple of 512."""
 
-    def write(frame: FunctionBuilder) -> list[int]:
-        sums = vectors(frame, CHAINS, 0.0)
-        at, end = pointer(frame), pointer(frame)
-        point(frame, end, DATA)
-        frame.get(end)
-        frame.get(frame.parameter("bytes"))
-        frame.emit(plain("i32.add"))
-        frame.set(end)
+    def write(function: FunctionBuilder) -> list[int]:
+        sums = vectors(function, CHAINS, 0.0)
+        at, end = pointer(function), pointer(function)
+        point(function, end, DATA)
+        function.get(end)
+        function.get(function.parameter("bytes"))
+        function.emit(plain("i32.add"))
+        function.set(end)
 
         def loads() -> None:
             for i, total in enumerate(sums):
-                frame.get(at)
-                frame.emit(memory("v128.load", 4, i * LINE_BYTES))
-                frame.get(total)
-                frame.emit(plain("f32x4.add"))
-                frame.set(total)
+                function.get(at)
+                function.emit(memory("v128.load", 4, i * LINE_BYTES))
+                function.get(total)
+                function.emit(plain("f32x4.add"))
+                function.set(total)
 
         def body() -> None:
-            point(frame, at, DATA)
-            stepping(frame, at, end, CHAINS * LINE_BYTES, loads)
+            point(function, at, DATA)
+            stepping(function, at, end, CHAINS * LINE_BYTES, loads)
 
-        iterations(frame, body)
+        iterations(function, body)
         return sums
 
     return module(write)

@@ -66,28 +66,28 @@ class TileLoop:
     def module(self) -> bytes:
         return module(self._write)
 
-    def _write(self, frame: FunctionBuilder) -> list[int]:
-        sums = vectors(frame, self.rows * self._row_vectors, 0.0)
-        splat, *row = vectors(frame, 1 + self._row_vectors, 0.0)
-        a, a_end, b = pointer(frame), pointer(frame), pointer(frame)
-        point(frame, a_end, self._a_end)
+    def _write(self, function: FunctionBuilder) -> list[int]:
+        sums = vectors(function, self.rows * self._row_vectors, 0.0)
+        splat, *row = vectors(function, 1 + self._row_vectors, 0.0)
+        a, a_end, b = pointer(function), pointer(function), pointer(function)
+        point(function, a_end, self._a_end)
 
         def steps() -> None:
             for step in range(self.unroll_k):
-                self._step(frame, step, (a, b), (splat, row), sums)
-            advance(frame, b, self.unroll_k * self.row_bytes)
+                self._step(function, step, (a, b), (splat, row), sums)
+            advance(function, b, self.unroll_k * self.row_bytes)
 
         def body() -> None:
-            point(frame, a, DATA)
-            point(frame, b, self._b)
-            stepping(frame, a, a_end, self.unroll_k * self._a_bytes, steps)
+            point(function, a, DATA)
+            point(function, b, self._b)
+            stepping(function, a, a_end, self.unroll_k * self._a_bytes, steps)
 
-        iterations(frame, body)
+        iterations(function, body)
         return sums
 
     def _step(
         self,
-        frame: FunctionBuilder,
+        function: FunctionBuilder,
         step: int,
         pointers: tuple[int, int],
         operands: tuple[int, list[int]],
@@ -95,28 +95,28 @@ class TileLoop:
     ) -> None:
         (a, b), (splat, row) = pointers, operands
         for j, vector in enumerate(row):
-            frame.get(b)
-            frame.emit(memory("v128.load", 4, step * self.row_bytes + j * VECTOR_BYTES))
-            frame.set(vector)
+            function.get(b)
+            function.emit(memory("v128.load", 4, step * self.row_bytes + j * VECTOR_BYTES))
+            function.set(vector)
         for i in range(self.rows):
-            self._splat(frame, a, step * self._a_bytes + 4 * i)
-            frame.set(splat)
+            self._splat(function, a, step * self._a_bytes + 4 * i)
+            function.set(splat)
             for j, vector in enumerate(row):
-                self._accumulate(frame, (splat, vector), sums[i * self._row_vectors + j])
+                self._accumulate(function, (splat, vector), sums[i * self._row_vectors + j])
 
-    def _splat(self, frame: FunctionBuilder, a: int, offset: int) -> None:
-        frame.emit(local("local.get", a))
+    def _splat(self, function: FunctionBuilder, a: int, offset: int) -> None:
+        function.emit(local("local.get", a))
         if self.combined_splat:
-            frame.emit(memory("v128.load32_splat", 2, offset))
+            function.emit(memory("v128.load32_splat", 2, offset))
             return
-        frame.emit(memory("f32.load", 2, offset))
-        frame.emit(plain("f32x4.splat"))
+        function.emit(memory("f32.load", 2, offset))
+        function.emit(plain("f32x4.splat"))
 
-    def _accumulate(self, frame: FunctionBuilder, factors: tuple[int, int], total: int) -> None:
+    def _accumulate(self, function: FunctionBuilder, factors: tuple[int, int], total: int) -> None:
         for factor in factors:
-            frame.get(factor)
+            function.get(factor)
         if not self.fma:
-            frame.emit(plain("f32x4.mul"))
-        frame.get(total)
-        frame.emit(plain("f32x4.relaxed_madd" if self.fma else "f32x4.add"))
-        frame.set(total)
+            function.emit(plain("f32x4.mul"))
+        function.get(total)
+        function.emit(plain("f32x4.relaxed_madd" if self.fma else "f32x4.add"))
+        function.set(total)

@@ -139,7 +139,7 @@ def test_setting_and_getting_a_local_at_once_is_a_tee() -> None:
     frame.get(0)
     frame.set(index)
     frame.get(index)
-    assert [instruction.text for instruction in frame.function().body] == [
+    assert [instruction.text for instruction in frame.finish().body] == [
         "local.get 0",
         "local.tee 1",
     ]

@@ -1,4 +1,4 @@
-"""Expressions of the loop IR to wasm instructions. Each leaves one value on the stack."""
+"""Instruction selection for expressions. The code of each leaves one value on the stack."""
 
 from kernelzoo.domain.dtype import DType
 from services.tuner.codegen.wasm.function import FunctionBuilder
@@ -17,6 +17,7 @@ from services.tuner.codegen.wasm.instructions import (
 )
 from services.tuner.codegen.wasm.memory import Addresses
 from services.tuner.ir.nodes import (
+    LANES,
     Binary,
     BinaryOp,
     Bitcast,
@@ -41,12 +42,12 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.passes.pipeline import PassSwitches
 
-WIDE = 4
-ELEMENT_ALIGNMENT = 2
-"""Exponent of 4 bytes: rows of odd length put vectors at any multiple of an element."""
+ALIGNMENT_OF_4 = 2
+"""Exponent of the alignment of all accesses of 4-byte elements, vectors too: a row of odd length
+starts at any multiple of an element."""
 
 Kind = tuple[DType, bool]
-"""The element of a value and whether it has four lanes."""
+"""The dtype of a value, and whether it has four lanes."""
 
 _F32, _F32X4 = (DType.F32, False), (DType.F32, True)
 _I32, _I32X4 = (DType.I32, False), (DType.I32, True)
@@ -58,9 +59,10 @@ _DIVISIONS = (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
 
 
 def _spelling(op: BinaryOp | CompareOp, kind: Kind) -> str:
-    """f32x4.max is eight instructions of x86, as it keeps NaN and tells zeros apart; pmax is one.
+    """The name of the instruction for an operation.
 
-    It answers its left operand where either is NaN.
+    min and max are pmin and pmax, which V8 compiles to one x86 instruction; f32x4.max takes eight,
+    since it propagates NaN and orders zeros. pmax gives its left operand where either is NaN.
     """
     if op in _BITS and kind[1]:
         return f"v128.{op}"
@@ -100,11 +102,11 @@ _SELECTS = {
 }
 _RELAXED_SELECT = plain("i32x4.relaxed_laneselect")
 _LOADS = {
-    (DType.F32, False): ("f32.load", ELEMENT_ALIGNMENT),
-    (DType.F32, True): ("v128.load", ELEMENT_ALIGNMENT),
-    (DType.I32, False): ("i32.load", ELEMENT_ALIGNMENT),
-    (DType.I32, True): ("v128.load", ELEMENT_ALIGNMENT),
-    (DType.I64, False): ("i32.load", ELEMENT_ALIGNMENT),
+    (DType.F32, False): ("f32.load", ALIGNMENT_OF_4),
+    (DType.F32, True): ("v128.load", ALIGNMENT_OF_4),
+    (DType.I32, False): ("i32.load", ALIGNMENT_OF_4),
+    (DType.I32, True): ("v128.load", ALIGNMENT_OF_4),
+    (DType.I64, False): ("i32.load", ALIGNMENT_OF_4),
     (DType.I8, False): ("i32.load8_s", 0),
     (DType.I8, True): ("v128.load32_zero", 0),
 }
@@ -113,12 +115,12 @@ _MULTIPLY_ADD = plain("f32x4.relaxed_madd")
 
 
 class Expressions:
-    """Writes expressions into a frame."""
+    """Emits the code of expressions into a function."""
 
     def __init__(
-        self, frame: FunctionBuilder, addresses: Addresses, switches: PassSwitches
+        self, function: FunctionBuilder, addresses: Addresses, switches: PassSwitches
     ) -> None:
-        self._frame = frame
+        self._function = function
         self._addresses = addresses
         self._switches = switches
 
@@ -127,25 +129,25 @@ class Expressions:
             case MultiplyAdd():
                 self._multiply_add(expression)
             case Read(register=register):
-                kind = lane_type(register.lanes, register.dtype)
-                self._frame.get(self._frame.named(register.name, kind))
+                kind = value_type(register.lanes, register.dtype)
+                self._function.get(self._function.named(register.name, kind))
             case Load(lanes=lanes):
-                self._load(expression, wide=lanes == WIDE)
+                self._load(expression, wide=lanes == LANES)
             case Broadcast(value=value):
                 self._broadcast(value)
             case Binary() | Compare():
                 self._operation(expression)
             case Const():
-                self._frame.emit(_constant(expression))
+                self._function.emit(_constant(expression))
             case ExtractLane(value=value, lane=lane):
                 self.push(value)
                 prefix = _PREFIX[dtype_of(value), True]
-                self._frame.emit(extract_lane(f"{prefix}.extract_lane", lane))
+                self._function.emit(extract_lane(f"{prefix}.extract_lane", lane))
             case IndexValue(index=index):
                 self._addresses.push_index(index)
             case Shuffle(left=left, right=right, lanes=lanes):
                 self._each(left, right)
-                self._frame.emit(shuffle(lanes))
+                self._function.emit(shuffle(lanes))
             case Select():
                 self._select(expression)
             case Cast(value=value, dtype=dtype):
@@ -157,25 +159,25 @@ class Expressions:
                 if made is None:
                     raise unsupported(expression, "the wasm printer")
                 self.push(argument)
-                self._frame.emit(made)
+                self._function.emit(made)
             case _:
                 raise unsupported(expression, "the wasm printer")
 
     def _select(self, node: Select) -> None:
-        """Of four lanes, bitselect is three instructions of x86; zero or another value, and a
-        relaxed choice by comparison, are one."""
+        """v128.bitselect takes three x86 instructions. Selecting zero by v128.andnot takes one; so
+        does the relaxed laneselect, whose mask must have equal bits in a lane."""
         match node.then:
             case Const(value=value, lanes=4) if str(value) in ("0", "0.0"):
                 self._each(node.otherwise, node.condition)
-                self._frame.emit(plain("v128.andnot"))
+                self._function.emit(plain("v128.andnot"))
                 return
         self._each(node.then, node.otherwise, node.condition)
-        relaxed = node.relaxed and lanes_of(node.then) == WIDE
-        self._frame.emit(_RELAXED_SELECT if relaxed else _SELECTS[kind_of(node.then)])
+        relaxed = node.relaxed and lanes_of(node.then) == LANES
+        self._function.emit(_RELAXED_SELECT if relaxed else _SELECTS[kind_of(node.then)])
 
     def _emit(self, *instructions: Instruction) -> None:
         for instruction in instructions:
-            self._frame.emit(instruction)
+            self._function.emit(instruction)
 
     def _each(self, *expressions: Expression) -> None:
         for expression in expressions:
@@ -193,22 +195,22 @@ class Expressions:
         if made is None:
             raise unsupported(node, "the wasm printer")
         self._each(node.left, node.right)
-        self._frame.emit(made)
+        self._function.emit(made)
 
     def _extreme(self, node: Binary | Compare) -> None:
-        """WebAssembly compares single integers but has no smaller or larger one."""
+        """WebAssembly has no scalar i32 min and max: compare and select."""
         self._each(node.left, node.right, node.left, node.right)
         if node.op is BinaryOp.MIN:
-            self._frame.emit(plain("i32.lt_s"))
+            self._function.emit(plain("i32.lt_s"))
         else:
-            self._frame.emit(plain("i32.ge_s"))
-        self._frame.emit(_SELECTS[_I32])
+            self._function.emit(plain("i32.ge_s"))
+        self._function.emit(_SELECTS[_I32])
 
     def _division(self, node: Binary | Compare) -> None:
-        """Rounds down: the remainder is never negative. The divisor is a positive constant.
+        """Floor division and modulo by a positive constant; the remainder is never negative.
 
-        The instructions round towards zero. Where what they leave is negative, shifting it by 31
-        gives -1, which the quotient is lowered by and which the remainder takes the divisor by.
+        div_s and rem_s round towards zero. Where rem_s gives a negative remainder, `rem >> 31` is
+        -1, else 0: it is added to the quotient, and `(rem >> 31) & divisor` to the remainder.
         """
         match node.right:
             case Const(value=divisor, dtype=DType.I32, lanes=1) if divisor > 0:
@@ -223,12 +225,12 @@ class Expressions:
         self._emit(*(() if quotient else (by, plain("i32.and"))), plain("i32.add"))
 
     def _converted(self, node: Cast | Bitcast, made: Instruction | None) -> None:
-        """Where nothing is made the bits stay as they are."""
+        """Emits `made`; without an instruction the bits must stay as they are."""
         self.push(node.value)
         same = dtype_of(node.value) is node.dtype
-        wide_bits = isinstance(node, Bitcast) and lanes_of(node.value) == WIDE
+        wide_bits = isinstance(node, Bitcast) and lanes_of(node.value) == LANES
         if made is not None:
-            self._frame.emit(made)
+            self._function.emit(made)
         elif not same and not wide_bits:
             raise unsupported(node, f"the wasm printer to {node.dtype}")
 
@@ -236,10 +238,10 @@ class Expressions:
         match value:
             case Load(buffer=buffer) if self._switches.load_splat and buffer.dtype.size_bytes == 4:
                 offset = self._addresses.push(buffer, value.index)
-                self._frame.emit(memory("v128.load32_splat", ELEMENT_ALIGNMENT, offset))
+                self._function.emit(memory("v128.load32_splat", ALIGNMENT_OF_4, offset))
             case _:
                 self.push(value)
-                self._frame.emit(plain(f"{_PREFIX[dtype_of(value), True]}.splat"))
+                self._function.emit(plain(f"{_PREFIX[dtype_of(value), True]}.splat"))
 
     def _load(self, load: Load, *, wide: bool) -> None:
         dtype = load.buffer.dtype
@@ -247,34 +249,34 @@ class Expressions:
         if made is None:
             raise unsupported(load, f"the wasm printer for four {dtype} elements")
         offset = self._addresses.push(load.buffer, load.index)
-        self._frame.emit(memory(*made, offset))
+        self._function.emit(memory(*made, offset))
         if wide and dtype is DType.I8:
             for part in _SIGN_EXTENSION:
-                self._frame.emit(part)
+                self._function.emit(part)
 
     def _multiply_add(self, node: MultiplyAdd) -> None:
-        """WebAssembly has no scalar multiply-add: one lane rounds twice."""
-        if lanes_of(node.left) == WIDE:
+        """WebAssembly has no scalar multiply-add, so a single lane rounds twice."""
+        if lanes_of(node.left) == LANES:
             self._each(node.left, node.right, node.addend)
-            self._frame.emit(_MULTIPLY_ADD)
+            self._function.emit(_MULTIPLY_ADD)
             return
         self._each(node.addend, node.left, node.right)
-        self._frame.emit(_OPERATIONS[BinaryOp.MUL, _F32])
-        self._frame.emit(_OPERATIONS[BinaryOp.ADD, _F32])
+        self._function.emit(_OPERATIONS[BinaryOp.MUL, _F32])
+        self._function.emit(_OPERATIONS[BinaryOp.ADD, _F32])
 
 
 def kind_of(expression: Expression) -> Kind:
-    return dtype_of(expression), lanes_of(expression) == WIDE
+    return dtype_of(expression), lanes_of(expression) == LANES
 
 
-def lane_type(lanes: int, dtype: DType = DType.F32) -> ValueType:
-    if lanes == WIDE:
+def value_type(lanes: int, dtype: DType = DType.F32) -> ValueType:
+    if lanes == LANES:
         return ValueType.V128
     return ValueType.F32 if dtype is DType.F32 else ValueType.I32
 
 
 def _constant(node: Const) -> Instruction:
-    wide = node.lanes == WIDE
+    wide = node.lanes == LANES
     if node.dtype is DType.F32:
         return vector_const(node.value) if wide else f32_const(node.value)
     return integers_const(int(node.value)) if wide else i32_const(int(node.value))

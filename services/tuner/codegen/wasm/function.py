@@ -1,12 +1,4 @@
-"""The function that is being written: its instructions so far and its locals.
-
-A function as text, one instruction a line, for golden files and for people.
-
-What a function body must keep: the operand stack of every instruction, checked by type.
-
-A small part of the validation algorithm (core specification, appendix "Validation Algorithm"):
-our blocks take and leave nothing, so each starts and ends with an empty stack.
-"""
+"""A WebAssembly function: its builder, its text, and the check of its types."""
 
 from dataclasses import dataclass
 
@@ -22,7 +14,8 @@ from services.tuner.codegen.wasm.instructions import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """`main`: its i32 parameters, the types of its other locals, its body without the last end."""
+    """`parameters` are all i32. `locals` are the types of the other locals, `body` the instructions
+    without the last `end`."""
 
     parameters: tuple[str, ...]
     locals: tuple[ValueType, ...]
@@ -30,7 +23,7 @@ class Function:
 
 
 class FunctionBuilder:
-    """Locals are numbered after the parameters, in the order in which they are asked for."""
+    """The function under construction. Locals are numbered after the parameters."""
 
     def __init__(self, parameters: tuple[str, ...]) -> None:
         self._parameters = parameters
@@ -43,7 +36,7 @@ class FunctionBuilder:
 
     @property
     def position(self) -> int:
-        """Of the next instruction."""
+        """The number of the next instruction."""
         return len(self._code)
 
     def replace(self, position: int, instruction: Instruction) -> None:
@@ -57,14 +50,14 @@ class FunctionBuilder:
         return len(self._parameters) + len(self._types) - 1
 
     def named(self, name: str, kind: ValueType) -> int:
-        """The local of that name and type; made when first asked for."""
+        """The local of that name and type, made when it is first used."""
         index = self._named.get((name, kind))
         if index is None:
             index = self._named[name, kind] = self.fresh(kind)
         return index
 
     def get(self, index: int) -> None:
-        """A value that was set a moment ago is kept on the stack: set and get become tee."""
+        """Pushes a local. `local.set` and `local.get` of one local in a row become `local.tee`."""
         if self._code and self._code[-1] is local("local.set", index):
             self._code[-1] = local("local.tee", index)
         else:
@@ -74,7 +67,7 @@ class FunctionBuilder:
         self._code.append(local("local.set", index))
 
     def add_constant(self, value: int) -> None:
-        """Adds to the i32 on top of the stack."""
+        """Adds a constant to the i32 on top of the stack."""
         if value:
             self._code += (i32_const(value), plain("i32.add"))
 
@@ -83,7 +76,7 @@ class FunctionBuilder:
         self._code += (local("local.get", index), i32_const(factor), plain("i32.mul"))
         self._code.append(plain("i32.add"))
 
-    def function(self) -> Function:
+    def finish(self) -> Function:
         return Function(
             parameters=self._parameters, locals=tuple(self._types), body=tuple(self._code)
         )
@@ -94,6 +87,7 @@ _CLOSES = {"end", "else"}
 
 
 def disassembly(function: Function) -> str:
+    """One instruction a line, indented by blocks: for golden files and for people."""
     lines = [f"(param {' '.join(function.parameters)})"]
     depth = 1
     for instruction in function.body:
@@ -108,7 +102,12 @@ _BLOCKS = {"block", "loop", "if"}
 
 
 def type_faults(function: Function) -> tuple[str, ...]:
-    """One sentence for each instruction that does not fit; empty for a well-typed body."""
+    """A sentence for each instruction whose operands are not on the stack; empty for a valid body.
+
+    This is a small part of the validation algorithm (core specification, appendix "Validation
+    Algorithm"): blocks of kernels take and leave nothing, so each starts and ends with an empty
+    stack. Tests check every kernel with it, which names the instruction where an engine would not.
+    """
     types = (ValueType.I32,) * len(function.parameters) + function.locals
     stack: list[ValueType] = []
     found: list[str] = []

@@ -1,15 +1,12 @@
-"""LEB128 integers (WebAssembly core specification, section 5.2.2).
+"""The WebAssembly instructions that kernels use, and their binary encoding.
 
-The instructions that we use: name, encoding, what they pop and push, what follows them.
+Each has a name, an opcode, the types that it pops and pushes, and immediates. Encodings are those
+of the WebAssembly core specification 3.0, section 5.4; relaxed SIMD instructions are in the same
+section (prefix 0xFD, from 0x100 on). Integers are encoded as LEB128 (section 5.2.2).
 
-Encodings are those of the WebAssembly core specification 3.0, section 5.4; relaxed instructions
-are in the same section (prefix 0xFD, from 0x100 on).
-
-
-Typed instructions: one function for each immediate, so that operands cannot be mixed up.
-
-Equal instructions are one object, made and encoded once: a kernel repeats a few dozen of them a
-thousand times.
+There is one constructor for each kind of immediate, so that operands cannot be mixed up. Equal
+instructions are one object, made and encoded once: a kernel repeats a few dozen of them a thousand
+times.
 """
 
 from dataclasses import dataclass
@@ -47,8 +44,10 @@ VALUE_TYPE_BYTE = {ValueType.I32: 0x7F, ValueType.F32: 0x7D, ValueType.V128: 0x7
 
 
 class Immediate(StrEnum):
-    """What follows an opcode. MEMORY is (alignment exponent, offset); VECTOR is four f32,
-    INTEGERS four i32; LANES are sixteen bytes."""
+    """The operands that follow an opcode in the code.
+
+    MEMORY is (alignment exponent, offset), VECTOR four f32, INTEGERS four i32, LANES sixteen bytes.
+    """
 
     NONE = "none"
     LOCAL = "local"
@@ -65,7 +64,7 @@ class Immediate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opcode:
-    """Compared by identity: every opcode is one value of this table."""
+    """Compared by identity: each is one value of `OPCODES`."""
 
     name: str
     encoding: bytes
@@ -227,7 +226,7 @@ class Instruction(NamedTuple):
 
 @lru_cache(maxsize=256)
 def plain(name: str) -> Instruction:
-    """An instruction without immediate."""
+    """An instruction without immediates."""
     return _make(name, Immediate.NONE, (), b"")
 
 
@@ -249,7 +248,7 @@ def branch(name: str, depth: int) -> Instruction:
 
 @lru_cache(maxsize=16384)
 def memory(name: str, alignment_exponent: int, offset_bytes: int) -> Instruction:
-    """The alignment is a hint of what the address is known to be a multiple of."""
+    """The alignment is a hint: 2 says that the address is a multiple of 4."""
     encoded = unsigned_leb128(alignment_exponent) + unsigned_leb128(offset_bytes)
     return _make(name, Immediate.MEMORY, (alignment_exponent, offset_bytes), encoded)
 
@@ -284,7 +283,7 @@ def extract_lane(name: str, lane: int) -> Instruction:
 
 @lru_cache(maxsize=64)
 def shuffle(lanes: tuple[int, ...]) -> Instruction:
-    """Lanes of four bytes: those of the first operand are 0 to 3, of the second 4 to 7."""
+    """Takes lanes of four bytes: 0 to 3 are those of the first operand, 4 to 7 of the second."""
     places = tuple(4 * lane + byte for lane in lanes for byte in range(4))
     return _make("i8x16.shuffle", Immediate.LANES, places, bytes(places))
 

@@ -1,6 +1,11 @@
-"""Where the buffers of one call lie in its scratch memory.
+"""Memory of a kernel: where buffers lie in scratch memory, and how an access gets its address.
 
-From a buffer and an affine index to an address on the stack and a constant beside it."""
+y[16*i + k + 2]   →   local.get $pointer of y[16*i + k]      with a pointer
+                      f32.store offset=8
+
+y[16*i + k + 2]   →   local.get $y, $i · 64 and $k · 4 added      without
+                      f32.store offset=8
+"""
 
 from dataclasses import dataclass
 
@@ -14,19 +19,23 @@ from services.tuner.passes.pipeline import PassSwitches
 
 MAX_SCRATCH_BYTES = 1 << 28
 ALIGNMENT_BYTES = 64
-"""A cache line, so that panels do not share one with their neighbours."""
+"""A cache line, so that a packed panel shares none with another buffer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScratchLayout:
-    """Byte offset of each allocated buffer from the scratch address, and the bytes in all."""
+    """`offsets`: the byte offset of each allocated buffer from the scratch address."""
 
     offsets: tuple[tuple[str, int], ...]
     size_bytes: int
 
 
 def scratch_layout(program: Program) -> ScratchLayout:
-    """A buffer has one place, even where the main nest and its tail both allocate it."""
+    """Places buffers one after another. A buffer that both parts of a partitioned loop allocate has
+    one place.
+
+    Raises UnsupportedProgram for a buffer of another scope and for too much scratch memory.
+    """
     offsets: dict[str, int] = {}
     end = 0
     for statement in statements((program.body,)):
@@ -49,13 +58,13 @@ Terms = tuple[tuple[str, int], ...]
 
 
 class Addresses:
-    """Owns which local holds which loop variable and which pointer."""
+    """Computes addresses; knows which local holds which loop variable and which pointer."""
 
     def __init__(
-        self, frame: FunctionBuilder, bases: dict[str, tuple[int, int]], switches: PassSwitches
+        self, function: FunctionBuilder, bases: dict[str, tuple[int, int]], switches: PassSwitches
     ) -> None:
-        """`bases`: for each buffer, the local with its base address and bytes to add to that."""
-        self._frame = frame
+        """`bases`: for each buffer, the local with its base address and a byte offset from that."""
+        self._function = function
         self._bases = bases
         self._switches = switches
         self._pointers: dict[tuple[str, Terms], int] = {}
@@ -68,53 +77,54 @@ class Addresses:
         self._ranges[var] = limits
 
     def reads(self, var: str) -> bool:
-        """Whether the code written so far reads the variable, not only pointers stepped by it."""
+        """Whether code so far reads the variable itself, not only pointers of its loop."""
         return var in self._read
 
     def push(self, buffer: Buffer, index: Affine) -> int:
-        """Pushes the address; returns the offset in bytes that the instruction has to add.
+        """Pushes an address; returns the offset immediate that the load or store has to have.
 
-        An instruction adds its offset without wrapping. An address that lies below its buffer until
-        the offset is added may lie below 0, so that the offset is added before.
+        The immediate is added without wrapping at 2^32. Where the pushed address alone could be
+        negative, as an unsigned number past the end of memory, the offset is added before, with
+        i32.add, which wraps.
         """
         base, start = self._bases[buffer.name]
         constant = start + index.constant * buffer.dtype.size_bytes
         pointer = self._pointers.get((buffer.name, index.terms))
-        self._frame.get(base if pointer is None else pointer)
+        self._function.get(base if pointer is None else pointer)
         if pointer is None:
             self._add_terms(index.terms, buffer.dtype.size_bytes)
         moved = Affine(constant=0, terms=index.terms).bounds(self._ranges)[0]
         reaches_below = start + moved * buffer.dtype.size_bytes < 0
         if self._switches.offset_immediate and constant >= 0 and not reaches_below:
             return constant
-        self._frame.add_constant(constant)
+        self._function.add_constant(constant)
         return 0
 
     def push_index(self, index: Affine) -> None:
         """Pushes the value of an affine form."""
-        self._frame.emit(i32_const(index.constant))
+        self._function.emit(i32_const(index.constant))
         self._add_terms(index.terms, 1)
 
     def start(self, var: str, pointers: tuple[Pointer, ...], *, moved: bool) -> None:
-        """Sets pointers that stand where `var` is 0, or `moved` to its value."""
+        """Sets the pointers of a loop or Let for `var` = 0, or for its value if `moved`."""
         for pointer in pointers:
             parent = self._pointers.get(
                 (pointer.buffer.name, pointer.parent), self._bases[pointer.buffer.name][0]
             )
-            here = self._frame.fresh(ValueType.I32)
-            self._frame.get(parent)
+            here = self._function.fresh(ValueType.I32)
+            self._function.get(parent)
             if moved:
-                self._frame.add_product(self._variables[var], _stride_bytes(pointer))
-            self._frame.set(here)
+                self._function.add_product(self._variables[var], _stride_bytes(pointer))
+            self._function.set(here)
             self._pointers[pointer.buffer.name, pointer.terms] = here
 
     def step(self, pointers: tuple[Pointer, ...]) -> None:
-        """Moves the pointers of a loop to its next iteration."""
+        """Steps the pointers of a loop to its next iteration."""
         for pointer in pointers:
             here = self._pointers[pointer.buffer.name, pointer.terms]
-            self._frame.get(here)
-            self._frame.add_constant(_stride_bytes(pointer))
-            self._frame.set(here)
+            self._function.get(here)
+            self._function.add_constant(_stride_bytes(pointer))
+            self._function.set(here)
 
     def leave(self, pointers: tuple[Pointer, ...]) -> None:
         for pointer in pointers:
@@ -123,7 +133,7 @@ class Addresses:
     def _add_terms(self, terms: Terms, factor: int) -> None:
         for var, coefficient in terms:
             self._read.add(var)
-            self._frame.add_product(self._variables[var], coefficient * factor)
+            self._function.add_product(self._variables[var], coefficient * factor)
 
 
 def _stride_bytes(pointer: Pointer) -> int:

@@ -1,4 +1,4 @@
-"""A module of ABI 1 from one function (WebAssembly core specification, section 5.5)."""
+"""A WebAssembly module with one function, `main` of ABI 1 (see `kernelzoo.domain.artifact`)."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -30,21 +30,25 @@ class Lowered:
 
 
 def lower(program: Program, switches: PassSwitches) -> Lowered:
-    """Raises UnsupportedProgram for a node that WebAssembly kernels do not have."""
+    """From an optimised program to its function.
+
+    Raises UnsupportedProgram for a node that WebAssembly kernels do not have.
+    """
     layout = scratch_layout(program)
     scratch = ("scratch",) if layout.size_bytes else ()
     parameters = tuple(buffer.name for buffer in program.parameters)
-    frame = FunctionBuilder((*parameters, *scratch, "lo", "hi"))
+    function = FunctionBuilder((*parameters, *scratch, "lo", "hi"))
     bases = {name: (index, 0) for index, name in enumerate(parameters)}
     bases |= {name: (len(parameters), start) for name, start in layout.offsets}
-    addresses = Addresses(frame, bases, switches)
-    writer = Statements(frame, addresses, switches)
+    addresses = Addresses(function, bases, switches)
+    writer = Statements(function, addresses, switches)
     writer.range_loop(program.body)
-    return Lowered(function=frame.function(), scratch_bytes=layout.size_bytes)
+    return Lowered(function=function.finish(), scratch_bytes=layout.size_bytes)
 
 
 def assemble(function: Function) -> bytes:
-    """Imports `env.memory`, shared; exports the function as `main`."""
+    """The binary module (WebAssembly core specification, section 5.5), which imports the shared
+    memory `env.memory` and exports the function as `main`."""
     i32 = VALUE_TYPE_BYTE[ValueType.I32]
     count = len(function.parameters)
     signature = (

@@ -1,7 +1,7 @@
-"""From an expanded program to the function `main` of ABI 1 (see `kernelzoo.domain.artifact`)."""
+"""Code generation for statements: loops, conditions, stores and assignments."""
 
 from kernelzoo.domain.dtype import DType
-from services.tuner.codegen.wasm.expressions import ELEMENT_ALIGNMENT, WIDE, Expressions, lane_type
+from services.tuner.codegen.wasm.expressions import ALIGNMENT_OF_4, Expressions, value_type
 from services.tuner.codegen.wasm.function import FunctionBuilder
 from services.tuner.codegen.wasm.instructions import (
     ValueType,
@@ -13,6 +13,7 @@ from services.tuner.codegen.wasm.instructions import (
 )
 from services.tuner.codegen.wasm.memory import Addresses
 from services.tuner.ir.nodes import (
+    LANES,
     Allocate,
     Assign,
     Block,
@@ -29,44 +30,44 @@ from services.tuner.ir.nodes import (
 from services.tuner.passes.pipeline import PassSwitches
 
 _STORES = {
-    (DType.F32, False): ("f32.store", ELEMENT_ALIGNMENT),
-    (DType.F32, True): ("v128.store", ELEMENT_ALIGNMENT),
-    (DType.I32, False): ("i32.store", ELEMENT_ALIGNMENT),
-    (DType.I32, True): ("v128.store", ELEMENT_ALIGNMENT),
+    (DType.F32, False): ("f32.store", ALIGNMENT_OF_4),
+    (DType.F32, True): ("v128.store", ALIGNMENT_OF_4),
+    (DType.I32, False): ("i32.store", ALIGNMENT_OF_4),
+    (DType.I32, True): ("v128.store", ALIGNMENT_OF_4),
     (DType.I8, False): ("i32.store8", 0),
 }
 
 
 class Statements:
-    """Writes statements into a frame."""
+    """Emits the code of statements into a function."""
 
     def __init__(
-        self, frame: FunctionBuilder, addresses: Addresses, switches: PassSwitches
+        self, function: FunctionBuilder, addresses: Addresses, switches: PassSwitches
     ) -> None:
-        self._frame = frame
+        self._function = function
         self._addresses = addresses
-        self._values = Expressions(frame, addresses, switches)
+        self._values = Expressions(function, addresses, switches)
 
     def range_loop(self, loop: Loop) -> None:
-        """Runs from lo to hi, not at all where they are equal; lo itself counts."""
-        frame = self._frame
-        low, high = frame.parameter("lo"), frame.parameter("hi")
+        """Counts parameter lo up to hi; the body does not run where lo ≥ hi."""
+        function = self._function
+        low, high = function.parameter("lo"), function.parameter("hi")
         self._addresses.bind(loop.var, low, (0, loop.extent - 1))
         self._addresses.start(loop.var, loop.pointers, moved=True)
-        frame.emit(structured("block"))
-        frame.get(low)
-        frame.get(high)
-        frame.emit(plain("i32.ge_u"))
-        frame.emit(branch("br_if", 0))
-        frame.emit(structured("loop"))
+        function.emit(structured("block"))
+        function.get(low)
+        function.get(high)
+        function.emit(plain("i32.ge_u"))
+        function.emit(branch("br_if", 0))
+        function.emit(structured("loop"))
         self._block(loop.body)
         self._addresses.step(loop.pointers)
         self._count_up(low)
-        frame.get(high)
-        frame.emit(plain("i32.lt_u"))
-        frame.emit(branch("br_if", 0))
-        frame.emit(plain("end"))
-        frame.emit(plain("end"))
+        function.get(high)
+        function.emit(plain("i32.lt_u"))
+        function.emit(branch("br_if", 0))
+        function.emit(plain("end"))
+        function.emit(plain("end"))
 
     def _block(self, block: Block) -> None:
         for statement in block:
@@ -76,15 +77,15 @@ class Statements:
         match statement:
             case Assign(register=register, value=value):
                 self._values.push(value)
-                kind = lane_type(register.lanes, register.dtype)
-                self._frame.set(self._frame.named(register.name, kind))
+                kind = value_type(register.lanes, register.dtype)
+                self._function.set(self._function.named(register.name, kind))
             case Store(buffer=buffer, index=index, value=value):
-                made = _STORES.get((buffer.dtype, lanes_of(value) == WIDE))
+                made = _STORES.get((buffer.dtype, lanes_of(value) == LANES))
                 if made is None:
                     raise unsupported(statement, f"the wasm printer for {buffer.dtype} elements")
                 offset = self._addresses.push(buffer, index)
                 self._values.push(value)
-                self._frame.emit(memory(*made, offset))
+                self._function.emit(memory(*made, offset))
             case Loop(kind=LoopKind.SERIAL):
                 self._serial_loop(statement)
             case Loop(kind=kind):
@@ -99,61 +100,65 @@ class Statements:
                 raise unsupported(statement, "the wasm printer")
 
     def _serial_loop(self, loop: Loop) -> None:
-        """Counts down to 0 unless the body reads the variable."""
-        frame = self._frame
-        counter = frame.fresh(ValueType.I32)
+        """Counts down to 0, which saves the comparison, unless the body reads the variable.
+
+        Whether it does is known after the body only, so the start value is emitted first and
+        replaced then.
+        """
+        function = self._function
+        counter = function.fresh(ValueType.I32)
         self._addresses.bind(loop.var, counter, (0, loop.extent - 1))
         self._addresses.start(loop.var, loop.pointers, moved=False)
-        first = frame.position
-        frame.emit(i32_const(loop.extent))
-        frame.set(counter)
-        frame.emit(structured("loop"))
+        first = function.position
+        function.emit(i32_const(loop.extent))
+        function.set(counter)
+        function.emit(structured("loop"))
         self._block(loop.body)
         self._addresses.step(loop.pointers)
         if self._addresses.reads(loop.var):
-            frame.replace(first, i32_const(0))
+            function.replace(first, i32_const(0))
             self._count_up(counter)
-            frame.emit(i32_const(loop.extent))
-            frame.emit(plain("i32.lt_u"))
+            function.emit(i32_const(loop.extent))
+            function.emit(plain("i32.lt_u"))
         else:
-            frame.get(counter)
-            frame.add_constant(-1)
-            frame.set(counter)
-            frame.get(counter)
-        frame.emit(branch("br_if", 0))
-        frame.emit(plain("end"))
+            function.get(counter)
+            function.add_constant(-1)
+            function.set(counter)
+            function.get(counter)
+        function.emit(branch("br_if", 0))
+        function.emit(plain("end"))
         self._addresses.leave(loop.pointers)
 
     def _let(self, let: Let) -> None:
-        local_ = self._frame.fresh(ValueType.I32)
+        variable = self._function.fresh(ValueType.I32)
         self._values.push(let.value)
-        self._frame.set(local_)
-        self._addresses.bind(let.var, local_, (let.low, let.high))
+        self._function.set(variable)
+        self._addresses.bind(let.var, variable, (let.low, let.high))
         self._addresses.start(let.var, let.pointers, moved=True)
         self._block(let.body)
         self._addresses.leave(let.pointers)
 
     def _count_up(self, counter: int) -> None:
-        """Leaves the new count on the stack."""
-        self._frame.get(counter)
-        self._frame.add_constant(1)
-        self._frame.set(counter)
-        self._frame.get(counter)
+        """Adds 1 to a local and leaves its new value on the stack."""
+        self._function.get(counter)
+        self._function.add_constant(1)
+        self._function.set(counter)
+        self._function.get(counter)
 
     def _condition(self, statement: If) -> None:
         first, *others = statement.bounds
         self._bound(first)
         for bound in others:
             self._bound(bound)
-            self._frame.emit(plain("i32.and"))
-        self._frame.emit(structured("if"))
+            self._function.emit(plain("i32.and"))
+        self._function.emit(structured("if"))
         self._block(statement.body)
         if statement.otherwise:
-            self._frame.emit(plain("else"))
+            self._function.emit(plain("else"))
             self._block(statement.otherwise)
-        self._frame.emit(plain("end"))
+        self._function.emit(plain("end"))
 
     def _bound(self, bound: Bound) -> None:
         self._addresses.push_index(bound.index)
-        self._frame.emit(i32_const(bound.limit))
-        self._frame.emit(plain("i32.lt_s"))
+        self._function.emit(i32_const(bound.limit))
+        self._function.emit(plain("i32.lt_s"))

@@ -1,1 +1,6 @@
-"""From loop programs to the text of a WGSL module (see `kernelzoo.domain.artifact`, ABI 1)."""
+"""Code generation for WebGPU: from optimised programs to the text of a WGSL module.
+
+`module` is the entry. `statements` and `expressions` write the code, `memory` the accesses of
+buffers, `f16_storage` those of f16, `accesses` decides which buffers are arrays of vec4, `writer`
+holds the text and its identifiers.
+"""

@@ -1,9 +1,14 @@
-"""What a walk over programs tells before their text is written: vec4 buffers, and variables."""
+"""What has to be known of a program before its text is written.
+
+A buffer can be an array of vec4, which loads four elements at once, if all its accesses are of four
+aligned elements. A register that is assigned once, and read in that block alone, can be a `let`.
+"""
 
 from dataclasses import dataclass
 
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.nodes import (
+    LANES,
     Assign,
     Block,
     Buffer,
@@ -19,16 +24,13 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.ir.rewrite import inner_blocks, operands
 
-WIDE = 4
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uses:
-    """`scalar` buffers have accesses that are not four aligned elements.
+    """`scalar`: buffers with an access that is not of four aligned elements.
 
-    `variables` are the registers that are assigned more than once or read outside of the block
-    that assigns them; all others are constants where they are assigned. `reductions` are those by
-    subgroups, each of which has a function of its own.
+    `variables`: registers that are assigned more than once, or read outside of the block that
+    assigns them. `reductions`: the subgroup reductions, each of which needs a function of its own.
     """
 
     scalar: frozenset[str]
@@ -103,6 +105,6 @@ class _Scan:
     def _access(self, buffer: Buffer, index: Affine, lanes: int) -> None:
         if buffer.name in self.scalar:
             return
-        aligned = not index.constant % WIDE and all(not c % WIDE for _, c in index.terms)
-        if lanes != WIDE or not aligned:
+        aligned = not index.constant % LANES and all(not c % LANES for _, c in index.terms)
+        if lanes != LANES or not aligned:
             self.scalar.add(buffer.name)

@@ -1,14 +1,9 @@
-"""Expressions of the loop IR as WGSL.
+"""Expressions as WGSL text.
 
-A comparison is a bool where it decides, and the number that the loop IR has for it elsewhere.
+    fma(a[k] x4, b[4*k +4], c[0])   →   fma(vec4<f32>(a[k]), b[k], c_0)
+    select(lt(x, 0), y, z)          →   select(z, y, (x < 0.0f))
 
-
-Functions that reduce a value over neighbouring threads by operations of their subgroups.
-
-A subgroup has any power of two of threads, which only runs tell: exchanges inside of it reduce as
-many threads as it has, or as are wanted, and workgroup memory adds up what several leave. This
-takes threads of a subgroup to be neighbours in the workgroup, as all known implementations have
-them in workgroups of one dimension.
+A comparison is a bool in a condition, and the loop IR's number anywhere else: 1, or -1 in a vector.
 """
 
 from collections.abc import Callable
@@ -46,10 +41,11 @@ from services.tuner.ir.nodes import (
 
 LANE = "xyzw"
 BITS = "runtime_bits"
-"""A private variable for numbers that WGSL has no literal for: it refuses inf in constants."""
+"""A private variable, 0 at run time: inf and NaN are made with it, as WGSL refuses them in constant
+expressions."""
 
 SUBGROUP = "subgroup_lanes"
-"""How many threads a subgroup of this GPU has: what functions that reduce by them have to know."""
+"""The parameter that tells how many threads a subgroup has on this GPU."""
 
 _INFIX = {
     BinaryOp.ADD: "+",
@@ -72,7 +68,7 @@ _SMALLEST = -(1 << 31)
 
 
 class Expressions:
-    """Text of values; where memory lies is `memory`'s, which register is what `registers`'."""
+    """The text of expressions. Texts of frequent operands are made once (`_of_register`)."""
 
     def __init__(self, indices: Indices, memory: Memory) -> None:
         self._indices = indices
@@ -183,7 +179,7 @@ class Expressions:
         return f"({self.text(node)} != {self.text(zero)})"
 
     def _mask(self, node: Compare) -> str:
-        """1 of a single lane, all bits of one of four."""
+        """A comparison as a number: 1 in a single lane, all bits set in a lane of a vector."""
         lanes = lanes_of(node)
         no, yes = (
             self.text(Const(value=value, dtype=DType.I32, lanes=lanes))
@@ -215,13 +211,16 @@ class Expressions:
         return f"{self.reducer(node)}({self.text(node.value)}, {thread}, {SUBGROUP})"
 
     def reducer(self, node: SubgroupReduce) -> str:
-        """The name of the function for it."""
+        """The name of the function of a subgroup reduction."""
         return self._indices.names.of("function", f"over_{node.shared.name}")
 
 
 def _of_register(value: Expression) -> bool:
-    """A register, a lane of one, or that in all lanes: most of what a product is made of, shared by
-    many, and of the same text wherever it stands."""
+    """Whether a value is a register, a lane of one, or that broadcast.
+
+    These are most operands of a matrix product, are shared by many expressions, and have the same
+    text wherever they stand.
+    """
     while isinstance(value, Broadcast | ExtractLane):
         value = value.value
     return isinstance(value, Read)
@@ -236,10 +235,16 @@ _COMBINED = {
 }
 
 
-def reducing_function(
+def write_reduction_function(
     writer: Writer, values: Expressions, names: Names, reduced: SubgroupReduce
 ) -> None:
-    """The function `reducer` of a reduction; it has a barrier."""
+    """Writes the function of a subgroup reduction, which has a barrier.
+
+    The size of a subgroup is a power of two, known at run time only. Butterfly exchanges reduce the
+    values of a subgroup, or of as many threads as are wanted; workgroup memory combines what
+    several subgroups leave. Threads of a subgroup are taken to be neighbours in the workgroup, as
+    they are in all known implementations for workgroups of one dimension.
+    """
     shared, count = names.of("buffer", reduced.shared.name), f"{reduced.threads}u"
 
     def with_part(other: str) -> str:

@@ -1,6 +1,8 @@
-"""Affine forms as text. Variables are u32, and sums of them wrap, so that only results count.
+"""Indices and memory accesses as WGSL text.
 
-Where buffers lie in a module, and the text of their loads and stores."""
+x[4*i + j + 8 +4]     x[i + 2u]                                      array of vec4, j = 0
+                      vec4<f32>(x[i * 4u + j + 8u], … 3 more)        array of f32
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,14 +13,15 @@ from kernelzoo.domain.dtype import DType
 from services.tuner.codegen.wgsl.f16_storage import (
     ARRAYS,
     SHARED_ARRAY,
-    loaded_four,
-    loaded_one,
-    stored_four,
-    stored_one,
+    load_four,
+    load_one,
+    store_four,
+    store_one,
 )
 from services.tuner.codegen.wgsl.writer import Names
 from services.tuner.ir.affine import Affine, Range
 from services.tuner.ir.nodes import (
+    LANES,
     Binary,
     BinaryOp,
     Bound,
@@ -43,7 +46,10 @@ _DIVISIONS = (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indices:
-    """`ranges` are those of the variables in sight; they grow as the text does."""
+    """Affine forms as text. `ranges` are those of the variables in scope; it grows with the text.
+
+    Variables are u32. Intermediate sums may wrap around, since only the result must be in range.
+    """
 
     names: Names
     ranges: dict[str, Range] = field(default_factory=dict)
@@ -52,7 +58,7 @@ class Indices:
         return self.names.of("variable", var)
 
     def text(self, index: Affine, divisor: int = 1) -> str:
-        """The index, or what it is in units of `divisor` elements where all of it divides."""
+        """The index, divided by `divisor`, of which all its terms are multiples."""
         parts = ""
         for var, factor in sorted(index.terms, key=_negative):
             size = abs(factor) // divisor
@@ -77,11 +83,11 @@ class Indices:
         return f"i32({text}) < {bound.limit}"
 
     def unsigned(self, value: Expression, signed: Callable[[Expression], str]) -> str:
-        """An i32 value as u32; without a detour where it cannot be negative."""
-        return self._natural(value) or f"u32({signed(value)})"
+        """An i32 value as u32; without a cast where no part of it can be negative."""
+        return self._unsigned(value) or f"u32({signed(value)})"
 
-    def _natural(self, value: Expression) -> str:
-        """'' where the value, or a part of it, may be negative."""
+    def _unsigned(self, value: Expression) -> str:
+        """The value in u32 arithmetic; '' where it, or a part of it, may be negative."""
         match value:
             case Const(value=number, dtype=DType.I32, lanes=1) if number >= 0:
                 return f"{int(number)}u"
@@ -91,10 +97,10 @@ class Indices:
             case Binary(op=op, right=Const(value=0)) if op in _DIVISIONS:
                 return ""
             case Binary(op=op, left=left, right=right) if op in _INFIX:
-                one, other = self._natural(left), self._natural(right)
+                one, other = self._unsigned(left), self._unsigned(right)
                 return f"({one} {_INFIX[op]} {other})" if one and other else ""
             case Binary(op=BinaryOp.MIN | BinaryOp.MAX as op, left=left, right=right):
-                one, other = self._natural(left), self._natural(right)
+                one, other = self._unsigned(left), self._unsigned(right)
                 return f"{op}({one}, {other})" if one and other else ""
         return ""
 
@@ -103,41 +109,46 @@ def _negative(term: tuple[str, int]) -> bool:
     return term[1] < 0
 
 
-WIDE = 4
 SCRATCH = "scratch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """`scalar` buffers are arrays of single elements, all others of vec4. Four i8 lie in one i32,
-    the first in its lowest bits: WGSL has no smaller type. f16 lie as `halves` says.
+    """Types of buffers, and the text of loads and stores.
 
-    Scratch buffers are parts of one binding: `offsets` are where they start, in elements.
+    `scalar` buffers are arrays of single elements, all others of vec4. Four i8 are packed into one
+    i32, the first in its lowest bits, as WGSL has no smaller type. `f16_storage` says how f16 lie.
+    All scratch buffers share one binding; `offsets` are where they start in it, in elements.
+    `output` is the name of the buffer that is written.
     """
 
     indices: Indices
     scalar: frozenset[str]
     offsets: Mapping[str, int] = field(default_factory=dict)
-    halves: F16Storage = F16Storage.PACKED
+    f16_storage: F16Storage = F16Storage.PACKED
     output: str = ""
 
     def wide(self, buffer: Buffer) -> bool:
         return (SCRATCH if buffer.name in self.offsets else buffer.name) not in self.scalar
 
     def array_type(self, buffer: Buffer, size: int | None = None) -> str:
-        """`size` counts elements; a binding has as many as its buffer."""
+        """`size` is a number of elements; without it the array has the size of its binding."""
         if buffer.dtype is DType.I8 and size is None:
             return "array<i32>"
         if buffer.dtype is DType.F16:
-            return SHARED_ARRAY if self._shared(buffer) else ARRAYS[self.halves, self.wide(buffer)]
+            return (
+                SHARED_ARRAY
+                if self._shared(buffer)
+                else ARRAYS[self.f16_storage, self.wide(buffer)]
+            )
         held = _element(buffer)
         if not self.wide(buffer):
             return f"array<{held}, {size}>" if size else f"array<{held}>"
-        return f"array<vec4<{held}>, {-(-size // WIDE)}>" if size else f"array<vec4<{held}>>"
+        return f"array<vec4<{held}>, {-(-size // LANES)}>" if size else f"array<vec4<{held}>>"
 
     def load(self, load: Load) -> str:
         if load.buffer.dtype is DType.F16:
-            return self._load_halves(load)
+            return self._load_f16(load)
         narrow = load.buffer.dtype is DType.I8
         if not narrow and (load.lanes == 1 or self.wide(load.buffer)):
             return self.place(load.buffer, load.index)
@@ -146,38 +157,38 @@ class Memory:
         return f"{type_text(load.buffer.dtype.compute_dtype, load.lanes)}({parts})"
 
     def store(self, buffer: Buffer, index: Affine, value: str) -> str:
-        """Of one place: a vec4 where the buffer is of those."""
+        """Stores one array element, which is a vec4 in an array of those."""
         if buffer.dtype is not DType.F16:
             return f"{self.place(buffer, index)} = {value}"
         name, wide = self.indices.names.of("buffer", buffer.name), self.wide(buffer)
-        text = self.indices.text(index, WIDE if wide else 1)
+        text = self.indices.text(index, LANES if wide else 1)
         if wide:
-            return f"{name}[{text}] = {stored_four(self.halves, value)}"
-        return stored_one(self.halves, name, text, value)
+            return f"{name}[{text}] = {store_four(self.f16_storage, value)}"
+        return store_one(self.f16_storage, name, text, value)
 
-    def _load_halves(self, load: Load) -> str:
+    def _load_f16(self, load: Load) -> str:
         name = self.indices.names.of("buffer", load.buffer.name)
         if self.wide(load.buffer):
-            return loaded_four(self.halves, f"{name}[{self.indices.text(load.index, WIDE)}]")
+            return load_four(self.f16_storage, f"{name}[{self.indices.text(load.index, LANES)}]")
         shared = self._shared(load.buffer)
         parts = [
-            loaded_one(self.halves, name, self.indices.text(at), shared=shared)
+            load_one(self.f16_storage, name, self.indices.text(at), shared=shared)
             for at in _lanes(load.index, load.lanes)
         ]
         return parts[0] if load.lanes == 1 else f"vec4<f32>({', '.join(parts)})"
 
     def _shared(self, buffer: Buffer) -> bool:
-        """Whether threads store single halves of words."""
-        packed = self.halves is F16Storage.PACKED and not self.wide(buffer)
+        """Whether two threads may store halves of one word, so that the words must be atomic."""
+        packed = self.f16_storage is F16Storage.PACKED and not self.wide(buffer)
         return packed and buffer.name == self.output
 
     def _byte(self, buffer: Buffer, index: Affine) -> str:
-        """An i8 with its sign."""
+        """Loads one i8 and extends its sign."""
         name, at = self.indices.names.of("buffer", buffer.name), self.indices.text(index)
         return f"extractBits({name}[({at}) / 4u], ({at}) % 4u * 8u, 8u)"
 
     def stores(self, buffer: Buffer, index: Affine, values: Sequence[str]) -> Iterator[str]:
-        """Of the elements that four lanes of a scalar buffer are, one by one."""
+        """Stores a vector to a scalar buffer, element by element."""
         for at, value in zip(_lanes(index, len(values)), values, strict=True):
             yield self.store(buffer, at, value)
 
@@ -185,7 +196,7 @@ class Memory:
         _element(buffer)
         start = self.offsets.get(buffer.name)
         at = index if not start else replace(index, constant=index.constant + start)
-        text = self.indices.text(at, WIDE if self.wide(buffer) else 1)
+        text = self.indices.text(at, LANES if self.wide(buffer) else 1)
         names = self.indices.names
         if start is None:
             return f"{names.of('buffer', buffer.name)}[{text}]"
@@ -208,11 +219,11 @@ def _element(buffer: Buffer) -> DType:
 
 
 def scratch_offsets(buffers: tuple[Buffer, ...]) -> tuple[dict[str, int], int]:
-    """First element of each scratch buffer, and the elements in all; each starts at a vec4."""
+    """The first element of each scratch buffer, a multiple of four, and the elements in all."""
     offsets: dict[str, int] = {}
     end = 0
     for buffer in buffers:
         if buffer.scope is Scope.GLOBAL and buffer.name not in offsets:
             offsets[buffer.name] = end
-            end += -(-buffer.size // WIDE) * WIDE
+            end += -(-buffer.size // LANES) * LANES
     return offsets, end

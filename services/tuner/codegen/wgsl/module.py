@@ -1,4 +1,4 @@
-"""A whole module: bindings, workgroup memory, and an entry point for each program."""
+"""A WGSL module: bindings, workgroup memory, and an entry point for each program."""
 
 from dataclasses import dataclass, replace
 
@@ -6,15 +6,15 @@ from kernelzoo.domain.artifact import Dispatch
 from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.codegen.wgsl.accesses import Uses, uses_of
-from services.tuner.codegen.wgsl.expressions import BITS, ENABLE, SUBGROUP, reducing_function
-from services.tuner.codegen.wgsl.f16_storage import ENABLE as ENABLE_HALVES
+from services.tuner.codegen.wgsl.expressions import BITS, ENABLE, SUBGROUP, write_reduction_function
+from services.tuner.codegen.wgsl.f16_storage import ENABLE as ENABLE_F16
 from services.tuner.codegen.wgsl.f16_storage import (
-    KEPT,
-    PACKED,
-    UNPACKED,
-    keeping,
-    packing,
-    unpacking,
+    PACK,
+    STORE_ONE,
+    UNPACK,
+    write_pack_function,
+    write_store_function,
+    write_unpack_function,
 )
 from services.tuner.codegen.wgsl.memory import SCRATCH, Indices, Memory, scratch_offsets
 from services.tuner.codegen.wgsl.statements import THREAD, Statements
@@ -26,7 +26,7 @@ from services.tuner.schedules.base.f16_storage import F16Storage
 MAX_TEXT_BYTES = 1 << 18
 MAX_SCRATCH_BYTES = 1 << 28
 GROUP, FIRST = "workgroup", "first"
-_OURS = (GROUP, FIRST, THREAD, BITS, SUBGROUP, "four", UNPACKED, PACKED, KEPT)
+_RESERVED = (GROUP, FIRST, THREAD, BITS, SUBGROUP, "four", UNPACK, PACK, STORE_ONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,11 @@ class Module:
 
 
 def print_module(
-    programs: tuple[Program, ...], tensors: tuple[str, ...], halves: F16Storage = F16Storage.PACKED
+    programs: tuple[Program, ...],
+    tensors: tuple[str, ...],
+    f16_storage: F16Storage = F16Storage.PACKED,
 ) -> Module:
-    """The programs in their order; `tensors` are the names of their bindings, the output last.
+    """`programs` are dispatched in order; `tensors` are the names of the bindings, the output last.
 
     Raises UnsupportedProgram for a node that WGSL does not have and for a module too large.
     """
@@ -53,12 +55,12 @@ def print_module(
     scalar = frozenset().union(*(each.scalar for each in uses))
     if not scalar.isdisjoint(offsets):
         scalar |= {SCRATCH}
-    names = Names((*_OURS, *entries))
+    names = Names((*_RESERVED, *entries))
     memory = Memory(
         indices=Indices(names=names),
         scalar=scalar,
         offsets=offsets,
-        halves=halves,
+        f16_storage=f16_storage,
         output=tensors[-1],
     )
     writer = Writer()
@@ -69,8 +71,8 @@ def print_module(
     ]
     head = f"var<private> {BITS}: u32;\n" if any(bodies) else ""
     enabled = ENABLE if any(own.reductions for own in uses) else ""
-    if _halves(writer, memory, buffers) and halves is F16Storage.NATIVE:
-        enabled = ENABLE_HALVES + enabled
+    if _f16_functions(writer, memory, buffers) and f16_storage is F16Storage.NATIVE:
+        enabled = ENABLE_F16 + enabled
     text = enabled + head + writer.text()
     if len(text) > MAX_TEXT_BYTES or DType.F32.size_bytes * scratch > MAX_SCRATCH_BYTES:
         raise UnsupportedProgram(
@@ -93,7 +95,10 @@ def _entry_names(count: int) -> tuple[str, ...]:
 
 
 def threads_of(program: Program) -> int:
-    """Of a workgroup. Raises UnsupportedProgram for more than one loop over threads."""
+    """Threads of a workgroup.
+
+    Raises UnsupportedProgram for a program that has not one loop over threads.
+    """
     found = [
         statement.extent
         for statement in statements(program.body.body)
@@ -135,24 +140,24 @@ def _bindings(
     writer.line(f"@group(1) @binding(0) var<uniform> {FIRST}: u32;")
 
 
-def _halves(writer: Writer, memory: Memory, buffers: tuple[Buffer, ...]) -> bool:
-    """Whether there are any f16; packed, with the functions that they need."""
+def _f16_functions(writer: Writer, memory: Memory, buffers: tuple[Buffer, ...]) -> bool:
+    """Writes the functions that packed f16 buffers need; tells whether there are f16 buffers."""
     held = [buffer for buffer in buffers if buffer.dtype is DType.F16]
-    if held and memory.halves is F16Storage.PACKED:
+    if held and memory.f16_storage is F16Storage.PACKED:
         if any(map(memory.wide, held)):
-            unpacking(writer)
+            write_unpack_function(writer)
         for buffer in held:
             if buffer.name != memory.output:
                 continue
             if memory.wide(buffer):
-                packing(writer)
+                write_pack_function(writer)
             else:
-                keeping(writer, memory.indices.names.of("buffer", buffer.name))
+                write_store_function(writer, memory.indices.names.of("buffer", buffer.name))
     return bool(held)
 
 
 def _entry(writer: Writer, memory: Memory, uses: Uses, program: Program, entry: str) -> bool:
-    """Whether the entry point needs the private variable for numbers without literal."""
+    """Writes one entry point; tells whether it needs `BITS`, for numbers without a literal."""
     indices = replace(memory.indices, ranges={})
     for buffer in _workgroup_buffers(program):
         kind = memory.array_type(buffer, buffer.size)
@@ -164,7 +169,7 @@ def _entry(writer: Writer, memory: Memory, uses: Uses, program: Program, entry: 
     if uses.reductions:
         builtins += f", @builtin(subgroup_size) {SUBGROUP}: u32"
     for reduced in uses.reductions:
-        reducing_function(writer, written.values, indices.names, reduced)
+        write_reduction_function(writer, written.values, indices.names, reduced)
     writer.line(f"@compute @workgroup_size({threads_of(program)})")
     with writer.block(f"fn {entry}({builtins})"):
         loop = program.body

@@ -1,4 +1,4 @@
-"""Statements of the loop IR as WGSL, inside an entry point."""
+"""Statements as WGSL text, inside an entry point."""
 
 from services.tuner.codegen.wgsl.expressions import LANE, Expressions
 from services.tuner.codegen.wgsl.memory import Indices, Memory, type_text
@@ -25,7 +25,7 @@ THREAD = "invocation"
 
 
 class Statements:
-    """Writes the statements of one entry point. `variables` are the registers that change."""
+    """Writes the statements of one entry point. `variables` are registers that are no `let`."""
 
     def __init__(
         self, writer: Writer, indices: Indices, memory: Memory, variables: frozenset[Register]
@@ -35,7 +35,7 @@ class Statements:
         self._memory = memory
         self._variables = variables
         self.values = Expressions(indices, memory)
-        self._together = False
+        self._no_short_circuit = False
 
     def block(self, block: Block) -> None:
         for statement in block:
@@ -76,7 +76,7 @@ class Statements:
                 self._writer.line(f"{text};")
 
     def _named(self, statement: Let | Allocate) -> None:
-        """What holds for the rest of its block."""
+        """A Let or Allocate, which holds for the rest of its block."""
         match statement:
             case Let(var=var, value=value, low=low, high=high):
                 text = self.values.unsigned(value)
@@ -103,12 +103,12 @@ class Statements:
                 with self._writer.block(
                     f"for (var {name} = 0u; {name} < {loop.extent}u; {name}++)"
                 ):
-                    outside, self._together = (
-                        self._together,
-                        self._together or too_many_branches(loop),
+                    outside, self._no_short_circuit = (
+                        self._no_short_circuit,
+                        self._no_short_circuit or too_many_branches(loop),
                     )
                     self.block(loop.body)
-                    self._together = outside
+                    self._no_short_circuit = outside
             case _:
                 raise unsupported(loop, f"the WGSL printer for {loop.kind} loops")
 
@@ -121,7 +121,8 @@ class Statements:
                 self.block(statement.otherwise)
 
     def _all(self, tests: list[str]) -> str:
-        """Each `&&` is a branch of its own: not where there are too many of them."""
-        if self._together and len(tests) > 1:
+        """Joins bounds by `&&`, or by `&` in a loop with too many branches, as each `&&` is one
+        (`passes/if_conversion.py`)."""
+        if self._no_short_circuit and len(tests) > 1:
             return " & ".join(f"({test})" for test in tests)
         return " && ".join(tests)

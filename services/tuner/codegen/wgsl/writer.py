@@ -1,6 +1,4 @@
-"""Identifiers of a module: letters, digits and underscores, none of them a word of WGSL.
-
-Lines of text, indented by the blocks that they stand in."""
+"""The text of a module under construction: its lines, and its identifiers."""
 
 import re
 from collections.abc import Iterator
@@ -26,20 +24,20 @@ static_assert static_cast std subroutine super target template this thread_local
 type typedef typeid typename typeof union unless unorm unsafe unsized use using varying virtual
 volatile wgsl where with writeonly yield
 """
-"""Keywords, reserved words (WGSL, section 16) and what the printer itself calls."""
+"""Keywords and reserved words (WGSL, section 16), and the built-in functions that we call."""
 
 _WORDS = frozenset(_RESERVED.split())
 
 
 class Names:
-    """Grows while a module is written; one thing has one name."""
+    """Gives each buffer, variable and register of a program one valid, unique identifier."""
 
     def __init__(self, taken: tuple[str, ...] = ()) -> None:
         self._known: dict[tuple[str, str], str] = {}
         self._taken = set(taken)
 
     def of(self, kind: str, text: str) -> str:
-        """The name of the buffer, variable or register that the program calls `text`."""
+        """The identifier of `text`; `kind` tells a buffer from a variable of the same name."""
         known = self._known.get((kind, text))
         if known is None:
             known = self._known[kind, text] = self._fresh(text)
@@ -58,6 +56,8 @@ class Names:
 
 
 class Writer:
+    """Lines, indented by the blocks in which they stand."""
+
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._indent = ""
@@ -67,7 +67,7 @@ class Writer:
 
     @contextmanager
     def block(self, head: str = "") -> Iterator[None]:
-        """Lines in braces, behind `head`."""
+        """Lines written inside are indented, in braces behind `head`."""
         self.line(f"{head} {{" if head else "{")
         outer, self._indent = self._indent, self._indent + "  "
         yield
