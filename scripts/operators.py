@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
 HEAD = """\
 # Operators
 
-Generated from `kernelzoo/domain/operators.py` by `make generate`.
+Generated from `kernelzoo/domain/operators` by `make generate`.
 
 A workload is `operator[+epilogue…]:dtype:extents[:constant=b]`, for example
 `matmul+bias+gelu:f32:m384k768n3072:constant=b`. Extents stand in the operator's order, each a
@@ -20,6 +20,10 @@ name and a number. Every tensor is dense and row-major in the order of axes give
 last axis is contiguous: images are NHWC, filters are rows, columns, input channels, output
 channels. `dtype` is that of all tensors that name no other, f32, or on webgpu also f16; sums are
 always computed in f32. `kernel.inputs` has the inputs by these names.
+
+Below each table stand the definitions that kernels are compiled from and reported outputs are
+checked with: the tensors of each operator in the order in which they are computed, the last of them
+the output. Places along axes are called i, j, k, y, x and so on; extents have their names in keys.
 
 """
 
@@ -69,6 +73,10 @@ def _sections() -> Iterator[str]:
             if operator.family is family:
                 yield _row(operator)
         yield ""
+        yield "```"
+        yield from (_definition(each) for each in OPERATORS.values() if each.family is family)
+        yield "```"
+        yield ""
 
 
 def _row(operator: Operator) -> str:
@@ -81,13 +89,17 @@ def _row(operator: Operator) -> str:
     )
     name, axes = operator.output
     output = f"`{name}[{', '.join(axes)}]`"
-    return f"| `{operator.name}` | `{key}` | {inputs} | {output} | {operator.definition} |"
+    return f"| `{operator.name}` | `{key}` | {inputs} | {output} | {operator.sentence} |"
+
+
+def _definition(operator: Operator) -> str:
+    return f"{operator.name}\n" + "\n".join(f"  {stage}" for stage in operator.stages)
 
 
 def _epilogues() -> Iterator[str]:
     for name, kind in EPILOGUES.items():
         if kind is EpilogueKind.UNARY:
-            becomes = _INPUT.sub("c", OPERATORS[name].definition)
+            becomes = _INPUT.sub("c", OPERATORS[name].sentence)
             yield f"| `{name}` | none | {becomes} |"
         else:
             shape, becomes = EPILOGUE_TEXT[kind]

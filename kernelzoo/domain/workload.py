@@ -12,12 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import lru_cache
 from math import prod
 from typing import Self
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.former_keys import respelled
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS, EpilogueKind, Operator
+from kernelzoo.domain.operators.binding import bound, extent_of
+from kernelzoo.domain.operators.epilogues import with_epilogue
+from kernelzoo.domain.operators.expressions import Input, Program
 from kernelzoo.errors import InvalidInput
 
 MAX_EXTENT = 65_536
@@ -158,7 +162,7 @@ class Workload:
         if operator.strided:
             self._refuse_windows()
         for derived in operator.derived:
-            if derived.extent(self.given) < 1:
+            if extent_of(derived.extent, self.given) < 1:
                 raise InvalidInput(
                     f"{self.key} has no output along {derived.axis}; "
                     "give larger extents or a smaller window or start"
@@ -207,8 +211,12 @@ class Workload:
     @property
     def extent(self) -> dict[str, int]:
         """As `given`, with the extents that follow from it."""
-        given = self.given
-        return given | {derived.axis: derived.extent(given) for derived in self.operator.derived}
+        return self.given | _derived(self.operator, self.extents)
+
+    @property
+    def program(self) -> Program:
+        """What a call computes, in expressions that name no extent."""
+        return _program(self)
 
     @property
     def flops(self) -> int:
@@ -250,6 +258,23 @@ class Workload:
     @property
     def output(self) -> Tensor:
         return self.tensors[-1]
+
+
+@lru_cache(maxsize=1024)
+def _derived(operator: Operator, extents: tuple[int, ...]) -> dict[str, int]:
+    given = dict(zip(operator.axes, extents, strict=True))
+    return {each.axis: extent_of(each.extent, given) for each in operator.derived}
+
+
+@lru_cache(maxsize=256)
+def _program(workload: Workload) -> Program:
+    inputs = tuple(
+        Input(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape)
+        for tensor in workload.tensors
+        if tensor.role is Role.INPUT
+    )
+    stages = with_epilogue(workload.operator.stages, workload.epilogue)
+    return bound(Program(inputs=inputs, stages=stages), workload.extent)
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

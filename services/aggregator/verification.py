@@ -13,7 +13,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.measurement import Verdict
 from kernelzoo.domain.seeded import GOLDEN, STEP, sampled_positions
 from kernelzoo.domain.workload import Tensor, Workload
-from services.aggregator.definitions import Floats, Indices, entries
+from services.aggregator.evaluation import Floats, Indices, entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +54,10 @@ def expected_entries(workload: Workload, seed: int) -> Floats:
 
     tensors = workload.tensors
 
-    def read(number: int, index: Indices) -> Floats:
+    def lookup(number: int, index: Indices) -> Floats:
         return input_values(seed, number, index, tensors[number])
 
-    return entries(workload, positions, read)
+    return entries(workload.program, positions, lookup)
 
 
 def judge(sampled_entries: Sequence[float], expected: Floats, tolerance: float) -> Judgement:

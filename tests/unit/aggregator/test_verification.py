@@ -8,7 +8,7 @@ import pytest
 from kernelzoo.domain.measurement import Verdict
 from kernelzoo.domain.seeded import comparison_tolerance, sampled_positions
 from kernelzoo.domain.workload import MAX_REDUCTION, Workload
-from services.aggregator.definitions import Floats, Indices, entries
+from services.aggregator.evaluation import Floats, Indices, entries
 from services.aggregator.verification import expected_entries, input_values, judge
 from tests.unit.tuner.reference import EXAMPLES, reference
 
@@ -45,7 +45,7 @@ def test_only_the_rows_that_are_asked_for_are_read() -> None:
         asked.append(index.size)
         return input_values(1, tensor, index, workload.tensors[tensor])
 
-    entries(workload, np.arange(3, dtype=np.int64), read)
+    entries(workload.program, np.arange(3, dtype=np.int64), read)
     assert max(asked) == 3 * 8
 
 

@@ -5,8 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from bench.finish import Finish, finish
-from fixtures.sharing import floor
+from bench.finish import Finish, finish, floor
 from kernelzoo.store.curves import ReportedRow
 from kernelzoo.store.zoo import VersionRow
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.analytic import CORES, WORKLOADS, observed
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
@@ -16,6 +15,7 @@ from services.tuner.cost_model.model import CostModel, Recipe, train
 from services.tuner.cost_model.observation import Observation, races
 from services.tuner.cost_model.order import evaluation_order
 from services.tuner.schedules.registry import lite_space
+from tests.unit.cost_model.analytic import CORES, WORKLOADS, observed
 
 
 @pytest.fixture(scope="module")

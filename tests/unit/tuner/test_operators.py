@@ -13,7 +13,7 @@ from services.tuner.codegen.wasm.function import type_faults
 from services.tuner.compile import compilation, compile_candidate, compile_program
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
-from services.tuner.operators.definitions import stated
+from services.tuner.operators.lowering import stated
 from services.tuner.passes.pipeline import ALL_PASSES
 from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.execution import execute, inputs_of, packed_inputs, run_program

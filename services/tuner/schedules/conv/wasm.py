@@ -11,9 +11,10 @@ from functools import lru_cache
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
+from kernelzoo.domain.operators.convolution import LOWEST
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import Program
-from services.tuner.operators.definitions import LOWEST, finished, padded
+from services.tuner.operators.lowering import finished
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Shape, epilogue_shapes
 from services.tuner.schedules.base.scheduled import ScheduledProgram
@@ -21,7 +22,7 @@ from services.tuner.schedules.conv.config import WindowConfig
 from services.tuner.schedules.matmul.config import Pack
 from services.tuner.tir.lowering import scheduled_program
 from services.tuner.tir.schedules import vectorise_tile, write_back
-from services.tuner.tir.tvm import Node, Schedule, te
+from services.tuner.tir.tvm import Node, Schedule, te, tirx
 
 Extents = tuple[tuple[str, int], ...]
 Weights = tuple[Node, Callable[..., Node]]
@@ -53,7 +54,7 @@ def _stated(name: str, epilogue: tuple[str, ...], extents: Extents, panels: int)
     stored = (e["h"], e["w"]) if e["pad"] else (height, width)
     image = te.placeholder((e["b"], *stored, channels), name="a")
     outside = LOWEST if name == "max_pool2d" else 0.0
-    source = padded(image, e, outside, height, width) if e["pad"] else image
+    source = _padded(image, e, outside, height, width) if e["pad"] else image
     weights = _weights(name, e, panels)
     sums = _sums(name, e, source, weights, finished=bool(epilogue) or name == "avg_pool2d")
     extra = _extra(epilogue, tuple(int(n) for n in sums.shape))
@@ -63,6 +64,18 @@ def _stated(name: str, epilogue: tuple[str, ...], extents: Extents, panels: int)
     elif epilogue:
         result = finished(epilogue, sums, extra)
     return te.create_prim_func([image, *(tensor for tensor, _ in weights), *extra, result])
+
+
+def _padded(image: Node, e: dict[str, int], outside: float, rows: int, columns: int) -> Node:
+    """The image[b, h, w, c] with its padding on the upper left, cut or filled to rows x columns."""
+    b, h, w, c = image.shape
+    p = e["pad"]
+
+    def entry(i: Node, y: Node, x: Node, j: Node) -> Node:
+        inside = tirx.all(y >= p, y < h + p, x >= p, x < w + p)
+        return tirx.if_then_else(inside, image[i, y - p, x - p, j], tirx.const(outside, "float32"))
+
+    return te.compute((b, rows, columns, c), entry, name="padded")
 
 
 def _weights(name: str, e: dict[str, int], panels: int) -> list[Weights]:

@@ -5,6 +5,7 @@ from math import prod
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.convolution import LOWEST
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
@@ -32,7 +33,6 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
 )
-from services.tuner.operators.definitions import LOWEST
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.webgpu_config import PixelsConfig

@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from kernelzoo.domain.operators import UNARY
+from kernelzoo.domain.operators.elementwise import UNARY
 from kernelzoo.domain.workload import Workload
 from services.tuner.passes.vectorise import CHUNK
 from services.tuner.schedules.base.rules import MAP_CHUNKS, MAP_VECTORS

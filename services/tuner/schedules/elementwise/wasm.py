@@ -2,7 +2,7 @@
 
 from kernelzoo.domain.candidate import Candidate
 from services.tuner.ir.nodes import LANES
-from services.tuner.operators.definitions import stated
+from services.tuner.operators.lowering import stated
 from services.tuner.passes.blocked_transpose import transpose_in_blocks
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.passes.vectorise import slice_outer_loop

@@ -6,7 +6,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators import Family
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
-from services.tuner.operators.definitions import stated
+from services.tuner.operators.lowering import stated
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads, split_nests
 from services.tuner.schedules.base.extents import round_up
 from services.tuner.schedules.base.parameters import DTYPES

@@ -6,7 +6,7 @@ from operator import add
 
 from kernelzoo.domain.candidate import Candidate
 from services.tuner.ir.nodes import Program
-from services.tuner.operators.definitions import finished
+from services.tuner.operators.lowering import finished
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents, round_up
 from services.tuner.schedules.base.scheduled import ScheduledProgram

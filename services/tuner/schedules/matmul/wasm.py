@@ -16,7 +16,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
 from services.tuner.ir.nodes import Program
-from services.tuner.operators.definitions import DTYPES, contracted, finished
+from services.tuner.operators.lowering import DTYPES, finished
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents, panel_shape
 from services.tuner.schedules.base.scheduled import ScheduledProgram
@@ -87,10 +87,38 @@ def contraction_function(extents: Extents, panels: int, *, widened: bool = False
     name = "sum" if extents.epilogue else "c"
     turned = {"a_turned": extents.a_turned, "b_turned": extents.b_turned}
     wide = te.compute(b.shape, lambda *at: b(*at).astype("float32"), "wide") if widened else b
-    c = contracted(a, wide, shape, k, panels=panels, name=name, **turned)
+    c = _contracted(a, wide, shape, k, panels=panels, name=name, **turned)
     if extents.epilogue:
         c = finished(extents.epilogue, c, tuple(extra))
     return te.create_prim_func([a, b, *extra, c])
+
+
+def _contracted(
+    a: Node,
+    b: Node,
+    shape: tuple[int, ...],
+    k: Node,
+    *,
+    a_turned: bool,
+    b_turned: bool,
+    panels: int = 0,
+    name: str = "c",
+) -> Node:
+    """c[…, m, n] = Σ a[…, m, k]·b[…, k, n]; a turned matrix has its last two axes the other way.
+
+    b may come in panels of so many columns, turned or not, and as another type than a.
+    """
+
+    def entry(*at: Node) -> Node:
+        *outer, m, n = at
+        left = a[(*outer, k, m)] if a_turned else a[(*outer, m, k)]
+        if panels:
+            right = b[(*outer, n // panels, k, n % panels)]
+        else:
+            right = b[(*outer, n, k)] if b_turned else b[(*outer, k, n)]
+        return te.sum(left * right.astype("float32"), axis=k)
+
+    return te.compute(shape, entry, name=name)
 
 
 def placeholders_of(extents: Extents) -> tuple[Node, ...]:

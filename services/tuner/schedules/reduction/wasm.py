@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.operators.reduction import VARIANCE_FLOOR
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES, Program
-from services.tuner.operators.definitions import VARIANCE_FLOOR
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import round_up
 from services.tuner.schedules.base.scheduled import ScheduledProgram

@@ -34,6 +34,8 @@ from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.convolution import LOWEST
+from kernelzoo.domain.operators.reduction import VARIANCE_FLOOR
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
@@ -68,7 +70,6 @@ from services.tuner.ir.nodes import (
     Store,
     SubgroupReduce,
 )
-from services.tuner.operators.definitions import LOWEST, VARIANCE_FLOOR
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.reduction.webgpu_config import TeamConfig, width_of

@@ -1,0 +1,154 @@
+"""An operator's definition with numbers in the place of its extents.
+
+What the numbers decide is left out: constants are folded, a condition that always holds goes, and
+so does a stage that then copies its input, as the padded image of a convolution without padding.
+"""
+
+from collections.abc import Callable, Mapping
+from operator import add, floordiv, mod, mul, sub, truediv
+from typing import Any
+
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Binary,
+    BinaryOp,
+    Call,
+    Cast,
+    Choice,
+    CompareOp,
+    Comparison,
+    Expression,
+    Extent,
+    Integer,
+    Program,
+    Read,
+    Real,
+    Stage,
+    number,
+)
+
+_ARITHMETIC: Mapping[BinaryOp, Callable[[Any, Any], Any]] = {
+    BinaryOp.ADD: add,
+    BinaryOp.SUB: sub,
+    BinaryOp.MUL: mul,
+    BinaryOp.DIV: truediv,
+    BinaryOp.FLOOR_DIV: floordiv,
+    BinaryOp.FLOOR_MOD: mod,
+    BinaryOp.MIN: min,
+    BinaryOp.MAX: max,
+}
+_NOTHING = {(BinaryOp.ADD, 0), (BinaryOp.SUB, 0), (BinaryOp.MUL, 1), (BinaryOp.FLOOR_DIV, 1)}
+"""Operations of an integer and this right operand that leave it as it is."""
+
+
+def bound(program: Program, extents: Mapping[str, int]) -> Program:
+    """`extents` by the names of `Extent`. Raises KeyError for a name without a number."""
+    shapes = {each.name: each.shape for each in program.inputs}
+    copied: dict[str, str] = {}
+    stages = []
+    for stage in program.stages:
+        made = _bound_stage(stage, extents, copied)
+        source = _copied(made, shapes)
+        if source and stage is not program.output:
+            copied[stage.name] = source
+        else:
+            stages.append(made)
+    return Program(inputs=program.inputs, stages=tuple(stages))
+
+
+def extent_of(expression: Expression, extents: Mapping[str, int]) -> int:
+    """The number that an expression of extents is. A search asks for it thousands of times."""
+    match expression:
+        case Integer(value):
+            return value
+        case Extent(name):
+            return extents[name]
+        case Binary(op, left, right):
+            return int(_ARITHMETIC[op](extent_of(left, extents), extent_of(right, extents)))
+    raise TypeError(f"{expression} is no extent")
+
+
+def _bound_stage(stage: Stage, extents: Mapping[str, int], copied: Mapping[str, str]) -> Stage:
+    def axis(each: Axis) -> Axis:
+        return Axis(each.name, Integer(extent_of(each.extent, extents)))
+
+    return Stage(
+        name=stage.name,
+        axes=tuple(map(axis, stage.axes)),
+        value=_bound(stage.value, extents, copied),
+        reducer=stage.reducer,
+        over=tuple(map(axis, stage.over)),
+    )
+
+
+def _copied(stage: Stage, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """The input of which a stage is a copy, or ''."""
+    match stage.value:
+        case Read(tensor, at) if at == stage.axes and stage.reducer is None:
+            shape = tuple(number(axis.extent) for axis in stage.axes)
+            return tensor if shapes.get(tensor) == shape else ""
+    return ""
+
+
+def _bound(
+    expression: Expression, extents: Mapping[str, int], copied: Mapping[str, str]
+) -> Expression:
+    def inside(part: Expression) -> Expression:
+        return _bound(part, extents, copied)
+
+    match expression:
+        case Integer() | Real():
+            return expression
+        case Extent(name):
+            return Integer(extents[name])
+        case Axis(name, extent):
+            return Axis(name, Integer(extent_of(extent, extents)))
+        case Read(tensor, at):
+            return Read(copied.get(tensor, tensor), tuple(map(inside, at)))
+        case Binary(op, left, right):
+            return _folded(op, inside(left), inside(right))
+        case Call(function, argument):
+            return Call(function, inside(argument))
+        case Cast(argument):
+            whole = inside(argument)
+            return Real(float(whole.value)) if isinstance(whole, Integer) else Cast(whole)
+        case Choice(conditions, then, otherwise):
+            told = (Comparison(c.op, inside(c.left), inside(c.right)) for c in conditions)
+            open_ones = tuple(each for each in told if not _always(each))
+            return Choice(open_ones, inside(then), inside(otherwise)) if open_ones else inside(then)
+    raise TypeError(f"{expression!r} is no tensor expression")
+
+
+def _folded(op: BinaryOp, left: Expression, right: Expression) -> Expression:
+    match left, right:
+        case (Integer(a), Integer(b)):
+            return Integer(_ARITHMETIC[op](a, b))
+        case (Real(a), Real(b)):
+            return Real(_ARITHMETIC[op](a, b))
+        case (_, Integer(b)) if (op, b) in _NOTHING:
+            return left
+    return Binary(op, left, right)
+
+
+def _always(comparison: Comparison) -> bool:
+    """Whether it holds at every place."""
+    left, right = _range(comparison.left), _range(comparison.right)
+    if left is None or right is None:
+        return False
+    return left[1] < right[0] + (comparison.op is CompareOp.LE)
+
+
+def _range(expression: Expression) -> tuple[int, int] | None:
+    """The least and the largest value of a position, shifted or scaled; None for anything else."""
+    match expression:
+        case Integer(value):
+            return value, value
+        case Axis(_, extent):
+            return 0, number(extent) - 1
+        case Binary(BinaryOp.ADD | BinaryOp.SUB | BinaryOp.MUL as op, left, Integer(value)):
+            inner = _range(left)
+            if inner is None:
+                return None
+            low, high = sorted(_ARITHMETIC[op](end, value) for end in inner)
+            return low, high
+    return None

@@ -1,0 +1,63 @@
+"""Epilogues: what is done to every entry of an output before it is stored."""
+
+from enum import StrEnum
+
+from kernelzoo.domain.operators.elementwise import UNARY
+from kernelzoo.domain.operators.expressions import Expression, Read, Stage, read
+
+
+class EpilogueKind(StrEnum):
+    """What an epilogue reads besides the entry: nothing, or an input of a certain shape, which is
+    added (COLUMN, ENTRY) or multiplied by (FACTOR, SCALAR)."""
+
+    UNARY = "unary"
+    COLUMN = "column"
+    ENTRY = "entry"
+    FACTOR = "factor"
+    SCALAR = "scalar"
+
+
+EPILOGUES = {
+    "bias": EpilogueKind.COLUMN,
+    "residual": EpilogueKind.ENTRY,
+    "scale": EpilogueKind.SCALAR,
+    "scales": EpilogueKind.FACTOR,
+    "relu": EpilogueKind.UNARY,
+    "gelu": EpilogueKind.UNARY,
+    "silu": EpilogueKind.UNARY,
+    "sigmoid": EpilogueKind.UNARY,
+    "tanh": EpilogueKind.UNARY,
+}
+"""bias adds a value for each column, residual one for each entry; scale multiplies by one value,
+scales by one for each column. Their inputs have their names."""
+
+UNFINISHED = "sum"
+"""The stage of the entries that an epilogue finishes."""
+
+
+def finished(
+    epilogue: tuple[str, ...], value: Expression, at: tuple[Expression, ...]
+) -> Expression:
+    """The entry at a place of which `value` is what the operator computes."""
+    for name in epilogue:
+        match EPILOGUES[name]:
+            case EpilogueKind.UNARY:
+                value = UNARY[name][1](value)
+            case EpilogueKind.COLUMN:
+                value = value + read(name, at[-1])
+            case EpilogueKind.ENTRY:
+                value = value + Read(name, at)
+            case EpilogueKind.FACTOR:
+                value = value * read(name, at[-1])
+            case EpilogueKind.SCALAR:
+                value = value * read(name, 0)
+    return value
+
+
+def with_epilogue(stages: tuple[Stage, ...], epilogue: tuple[str, ...]) -> tuple[Stage, ...]:
+    if not epilogue:
+        return stages
+    *before, last = stages
+    entries = Stage(UNFINISHED, last.axes, last.value, last.reducer, last.over)
+    value = finished(epilogue, entries[last.axes], last.axes)
+    return (*before, entries, Stage(name=last.name, axes=last.axes, value=value))

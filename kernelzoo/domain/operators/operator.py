@@ -1,0 +1,83 @@
+"""The record of an operator: what its key names, its tensors, and what it computes."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kernelzoo.domain.operators.expressions import Expression, Stage
+
+Axes = tuple[str, ...]
+
+
+class Family(StrEnum):
+    """Operators that are computed, scheduled and checked alike."""
+
+    CONTRACTION = "contraction"
+    CONVOLUTION = "convolution"
+    ROWS = "rows"
+    MAP = "map"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """An extent that others give; no workload has it below 1."""
+
+    axis: str
+    extent: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """`axes` are the names in a key in their order, `attributes` those that are no extents.
+
+    `stages` define every entry of the output, the last stage; `sentence` says the same for people,
+    in the names of tensors and axes.
+
+    `dtypes` are those of inputs that do not have the workload's; the entries of an index lie below
+    the extent that `indexed` names. Every output entry takes `flops_per_point` operations for each
+    combination of `summed` axes.
+    """
+
+    name: str
+    sentence: str
+    stages: tuple[Stage, ...]
+    family: Family
+    axes: Axes
+    inputs: tuple[tuple[str, Axes], ...]
+    attributes: Axes = ()
+    derived: tuple[Derived, ...] = ()
+    dtypes: tuple[tuple[str, str], ...] = ()
+    indexed: str = ""
+    flops_per_point: int = 1
+
+    def __hash__(self) -> int:
+        """The name tells operators apart; a hash of all their expressions would take 100 µs."""
+        return hash(self.name)
+
+    @property
+    def output(self) -> tuple[str, Axes]:
+        last = self.stages[-1]
+        return last.name, tuple(str(axis.extent) for axis in last.axes)
+
+    @property
+    def summed(self) -> Axes:
+        """Extents over which something is reduced, and of which the output has no axis."""
+        over = dict.fromkeys(str(axis.extent) for stage in self.stages for axis in stage.over)
+        return tuple(name for name in over if name not in self.output[1])
+
+    @property
+    def may_be_constant(self) -> Axes:
+        """Inputs that a kernel gains from when a page never changes them."""
+        return ("b",) if self.family is Family.CONTRACTION or self.name == "conv2d" else ()
+
+    @property
+    def strided(self) -> bool:
+        """Whether windows move over its input."""
+        return "stride" in self.attributes
+
+    @property
+    def takes_weights(self) -> bool:
+        return len(self.inputs) > 1
+
+    @property
+    def takes_epilogue(self) -> bool:
+        return self.family is Family.CONTRACTION or self.name == "conv2d"

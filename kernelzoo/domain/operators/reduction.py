@@ -1,0 +1,99 @@
+"""Operators on rows: every row of a[m, n] by itself."""
+
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Call,
+    Cast,
+    Expression,
+    Extent,
+    Function,
+    Real,
+    Reducer,
+    Stage,
+    read,
+)
+from kernelzoo.domain.operators.operator import Axes, Family, Operator
+
+VARIANCE_FLOOR = 1e-5
+"""Added to a variance or a mean square before its root, as in PyTorch's layer norm."""
+
+M, N = Extent("m"), Extent("n")
+i, j, k = Axis("i", M), Axis("j", N), Axis("k", N)
+a, gamma, beta = read("a", i, j), read("gamma", j), read("beta", j)
+SHARE = Real(1.0) / Cast(N)
+"""Of an entry in the mean of its row."""
+
+
+def _over_row(name: str, value: Expression, reducer: Reducer = Reducer.SUM) -> Stage:
+    """Of the entries at i, k."""
+    return Stage(name=name, axes=(i,), reducer=reducer, value=value, over=(k,))
+
+
+def _of_row(name: str, value: Expression) -> Stage:
+    return Stage(name=name, axes=(i,), value=value)
+
+
+def _entries(name: str, value: Expression) -> Stage:
+    return Stage(name=name, axes=(i, j), value=value)
+
+
+def _softmax() -> tuple[Stage, ...]:
+    largest = _over_row("largest", read("a", i, k), Reducer.MAX)
+    power = _entries("power", Call(Function.EXP, a - largest[i]))
+    total = _over_row("total", power[i, k])
+    return largest, power, total, _entries("c", power[i, j] / total[i])
+
+
+def _factor(square: Stage) -> Stage:
+    """What brings the entries of a row to a variance of 1, given the sum of their squares."""
+    return _of_row("factor", Call(Function.RSQRT, square[i] * SHARE + VARIANCE_FLOOR))
+
+
+def _layer_norm() -> tuple[Stage, ...]:
+    total = _over_row("total", read("a", i, k))
+    rest = _entries("rest", a - total[i] * SHARE)
+    square = _over_row("square", rest[i, k] * rest[i, k])
+    factor = _factor(square)
+    return total, rest, square, factor, _entries("c", rest[i, j] * factor[i] * gamma + beta)
+
+
+def _rms_norm() -> tuple[Stage, ...]:
+    square = _over_row("square", read("a", i, k) * read("a", i, k))
+    factor = _factor(square)
+    return square, factor, _entries("c", a * factor[i] * gamma)
+
+
+def _row_mean() -> tuple[Stage, ...]:
+    total = _over_row("total", read("a", i, k))
+    return total, _of_row("c", total[i] * SHARE)
+
+
+def _operator(
+    name: str, sentence: str, stages: tuple[Stage, ...], parameters: Axes, flops_per_point: int
+) -> Operator:
+    """`parameters` are inputs with a value for each column."""
+    return Operator(
+        name=name,
+        sentence=sentence,
+        stages=stages,
+        family=Family.ROWS,
+        axes=("m", "n"),
+        inputs=(("a", ("m", "n")), *((parameter, ("n",)) for parameter in parameters)),
+        flops_per_point=flops_per_point,
+    )
+
+
+REDUCTIONS = (
+    _operator("softmax", "exp(a[m, n] − maxₙ a) / Σₙ exp(a[m, n] − maxₙ a)", _softmax(), (), 5),
+    _operator(
+        "layer_norm",
+        "(a[m, n] − meanₙ a) / √(varₙ a + 1e-5) · gamma[n] + beta[n]; the variance is divided by n",
+        _layer_norm(),
+        ("gamma", "beta"),
+        8,
+    ),
+    _operator("rms_norm", "a[m, n] / √(meanₙ a² + 1e-5) · gamma[n]", _rms_norm(), ("gamma",), 5),
+    _operator("row_sum", "Σₙ a[m, n]", (_over_row("c", read("a", i, k)),), (), 1),
+    _operator("row_mean", "Σₙ a[m, n] / n", _row_mean(), (), 1),
+    _operator("row_max", "maxₙ a[m, n]", (_over_row("c", read("a", i, k), Reducer.MAX),), (), 1),
+)

@@ -1,0 +1,138 @@
+"""Programs of the domain's tensor expressions as TVM's: what each computes and nothing else.
+
+A family of schedules that needs a program in another shape (rounded extents, packed operands,
+sums by steps) states it anew, and takes the epilogue of `finished`.
+"""
+
+from collections.abc import Callable, Mapping
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators import epilogues
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Binary,
+    BinaryOp,
+    Call,
+    Cast,
+    Choice,
+    CompareOp,
+    Comparison,
+    Expression,
+    Function,
+    Integer,
+    Program,
+    Read,
+    Real,
+    Reducer,
+    Stage,
+    number,
+    read,
+)
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import UnsupportedProgram
+from services.tuner.tir.tvm import Node, te, tirx
+
+DTYPES = {DType.F32: "float32", DType.F16: "float32", DType.I32: "int32", DType.I8: "int8"}
+"""What TVM calls them. It is not told that tensors are kept as f16: what is computed is f32."""
+
+_BINARY: dict[BinaryOp, Callable[[Node, Node], Node]] = {
+    BinaryOp.ADD: lambda left, right: left + right,
+    BinaryOp.SUB: lambda left, right: left - right,
+    BinaryOp.MUL: lambda left, right: left * right,
+    BinaryOp.DIV: lambda left, right: left / right,
+    BinaryOp.FLOOR_DIV: lambda left, right: left // right,
+    BinaryOp.FLOOR_MOD: lambda left, right: left % right,
+    BinaryOp.MIN: te.min,
+    BinaryOp.MAX: te.max,
+}
+_FUNCTIONS: dict[Function, Callable[[Node], Node]] = {
+    Function.EXP: te.exp,
+    Function.ERF: te.erf,
+    Function.TANH: te.tanh,
+    Function.SQRT: te.sqrt,
+    Function.RSQRT: te.rsqrt,
+    Function.SIGMOID: te.sigmoid,
+}
+_REDUCERS: dict[Reducer, Callable[..., Node]] = {Reducer.SUM: te.sum, Reducer.MAX: te.max}
+
+Tensors = Mapping[str, Node]
+Places = Mapping[str, Node]
+"""TVM's variable for each axis, by name."""
+
+
+def stated(workload: Workload) -> Node:
+    """The PrimFunc of a workload."""
+    return prim_func(workload.program)
+
+
+def prim_func(program: Program) -> Node:
+    """Parameters are the inputs and the output; every stage before it is a buffer."""
+    inputs = {
+        each.name: te.placeholder(each.shape, name=each.name, dtype=DTYPES[DType(each.dtype)])
+        for each in program.inputs
+    }
+    tensors = dict(inputs)
+    for stage in program.stages:
+        tensors[stage.name] = _computed(stage, tensors)
+    return te.create_prim_func([*inputs.values(), tensors[program.output.name]])
+
+
+def finished(epilogue: tuple[str, ...], entries: Node, extra: tuple[Node, ...]) -> Node:
+    """Every entry with the epilogue applied in its order; `extra` are the inputs of its parts, by
+    the names of these."""
+    unfinished = epilogues.UNFINISHED
+    tensors = {unfinished: entries, **{tensor.name: tensor for tensor in extra}}
+    names = [f"i{number}" for number in range(len(entries.shape))]
+    at = tuple(Axis(name, Integer(int(n))) for name, n in zip(names, entries.shape, strict=True))
+    value = epilogues.finished(epilogue, read(unfinished, *at), at)
+    return _computed(Stage(name="c", axes=at, value=value), tensors)
+
+
+def _computed(stage: Stage, tensors: Tensors) -> Node:
+    over = {
+        axis.name: te.reduce_axis((0, number(axis.extent)), name=axis.name) for axis in stage.over
+    }
+    names = [axis.name for axis in stage.axes]
+
+    def entry(*at: Node) -> Node:
+        value = _lowered(stage.value, dict(zip(names, at, strict=True)) | over, tensors)
+        if stage.reducer is None:
+            return value
+        return _REDUCERS[stage.reducer](value, axis=list(over.values()))
+
+    shape = tuple(number(axis.extent) for axis in stage.axes)
+    return te.compute(shape, entry, name=stage.name, varargs_names=names)
+
+
+def _lowered(expression: Expression, at: Places, tensors: Tensors) -> Node:
+    def lowered(part: Expression) -> Node:
+        return _lowered(part, at, tensors)
+
+    match expression:
+        case Integer(value):
+            return value
+        case Real(value):
+            return tirx.const(value, "float32")
+        case Axis(name):
+            return at[name]
+        case Read(tensor, places):
+            return tensors[tensor](*map(lowered, places))
+        case Binary(op, left, right):
+            return _BINARY[op](lowered(left), lowered(right))
+        case Call(function, argument):
+            return _FUNCTIONS[function](lowered(argument))
+        case Cast(argument):
+            return lowered(argument).astype("float32")
+        case Choice(conditions, then, otherwise):
+            holds = [_compared(each, at, tensors) for each in conditions]
+            return tirx.if_then_else(tirx.all(*holds), lowered(then), lowered(otherwise))
+    raise UnsupportedProgram(f"{expression} is not lowered; bind the extents that it names")
+
+
+def _compared(comparison: Comparison, at: Places, tensors: Tensors) -> Node:
+    left, right = (_lowered(side, at, tensors) for side in (comparison.left, comparison.right))
+    match comparison.op:
+        case CompareOp.LT:
+            return left < right
+        case CompareOp.LE:
+            return left <= right
