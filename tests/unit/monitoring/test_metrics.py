@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -184,5 +185,6 @@ def test_two_processes_of_a_service_listen_on_one_port(free_port: int) -> None:
 
 
 def test_without_a_port_nothing_is_served() -> None:
+    before = threading.enumerate()
     with exporting(_settings()):
-        pass
+        assert threading.enumerate() == before, "a server has a thread"
