@@ -16,7 +16,7 @@ from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.leases import Lease
 from services.tuner.compile import compile_candidate
-from services.tuner.schedules.matmul.webgpu_config import TilesConfig
+from services.tuner.schedules.matmul.webgpu_config import WebgpuMatmulConfig
 from services.tuner.schedules.registry import lite_space
 
 LEFT_OUT = (1, "none", False)
@@ -142,7 +142,7 @@ def short_name(candidate: Candidate) -> str:
     """
     config = dict(candidate.config)
     family = config.pop(FAMILY)
-    if family != TilesConfig.family:
+    if family != WebgpuMatmulConfig.family:
         return " ".join(f"{name}={value}" for name, value in config.items())
     block = "x".join(str(config.pop(name)) for name in ("block_m", "block_n", "block_k"))
     tile = "x".join(str(config.pop(name)) for name in ("tile_m", "tile_n"))

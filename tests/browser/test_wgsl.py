@@ -150,7 +150,7 @@ def test_threads_share_sums_and_blocks_in_a_page(page: Page) -> None:
     layered = next(
         each
         for each in space
-        if dict(each.config)["cache"] != "none" and int(dict(each.config)["depth"]) > 1
+        if dict(each.config)["cache"] != "none" and int(dict(each.config)["sliced_k"]) > 1
     )
     inputs = inputs_of(workload)
     output = in_page(page, compile_candidate(layered), inputs)

@@ -17,22 +17,22 @@ from kernelzoo.domain.operators import Family
 from kernelzoo.domain.target import TargetKind, refuse_unsupported
 from kernelzoo.domain.workload import KEY_DTYPES, Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner.schedules.base.compilable import Config as WebgpuConfig
 from services.tuner.schedules.base.extents import Extents, is_pointwise
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.base.settings import Config, FamilyName
-from services.tuner.schedules.conv.implicit_gemm import contracts
+from services.tuner.schedules.conv.implicit_gemm import is_matrix_product
 from services.tuner.schedules.conv.space import window_configs
-from services.tuner.schedules.conv.webgpu_space import pixels_configs
+from services.tuner.schedules.conv.webgpu_space import conv_configs
 from services.tuner.schedules.elementwise.space import map_configs
-from services.tuner.schedules.elementwise.webgpu_space import entries_configs, square_configs
+from services.tuner.schedules.elementwise.webgpu_space import elementwise_configs
 from services.tuner.schedules.gemv.config import suits
 from services.tuner.schedules.gemv.space import streams_and_tiles
 from services.tuner.schedules.matmul.space import tiles_configs
-from services.tuner.schedules.matmul.webgpu_space import contraction_configs
+from services.tuner.schedules.matmul.webgpu_space import matmul_configs
 from services.tuner.schedules.reduction.space import rows_configs
-from services.tuner.schedules.reduction.webgpu_space import rows_configs as webgpu_rows_configs
-from services.tuner.schedules.webgpu_space import gpu_space
+from services.tuner.schedules.reduction.webgpu_space import reduction_configs
+from services.tuner.schedules.transpose.webgpu_space import transpose_configs
+from services.tuner.schedules.webgpu_space import WebgpuConfig, webgpu_space
 
 Lower = Callable[[Candidate], ScheduledProgram]
 
@@ -125,7 +125,7 @@ def _webgpu(
     template: str = "",
 ) -> ScheduleFamily:
     def space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
-        return gpu_space(configs(workload, gpu), workload, gpu)
+        return webgpu_space(configs(workload, gpu), workload, gpu)
 
     return ScheduleFamily(
         name=name,
@@ -163,27 +163,28 @@ FAMILIES = (
     _webgpu(
         FamilyName.MATMUL,
         # Tiles read b as vectors.
-        lambda workload: contracts(workload) and workload.tensors[1].dtype in KEY_DTYPES,
-        contraction_configs,
+        lambda workload: is_matrix_product(workload) and workload.tensors[1].dtype in KEY_DTYPES,
+        matmul_configs,
     ),
     _webgpu(
         FamilyName.CONV,
-        lambda workload: workload.operator.family is Family.CONVOLUTION and not contracts(workload),
-        pixels_configs,
+        lambda workload: (
+            workload.operator.family is Family.CONVOLUTION and not is_matrix_product(workload)
+        ),
+        conv_configs,
     ),
     _webgpu(
         FamilyName.REDUCTION,
         lambda workload: workload.operator.family is Family.ROWS,
-        webgpu_rows_configs,
+        reduction_configs,
     ),
     _webgpu(
         FamilyName.TRANSPOSE,
         lambda workload: workload.operator.name == "transpose",
-        square_configs,
-        "elementwise.webgpu_transpose",
+        transpose_configs,
     ),
     # A thread for each entry, as the operator is stated: any program.
-    _webgpu(FamilyName.ELEMENTWISE, lambda _: True, entries_configs),
+    _webgpu(FamilyName.ELEMENTWISE, lambda _: True, elementwise_configs),
 )
 """The first of a target that matches a workload lists its space."""
 

@@ -3,17 +3,30 @@
 from collections.abc import Sequence
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.gpu import ANY_GPU, SOFTWARE_DRIVER, GpuModel
+from kernelzoo.domain.gpu import ANY_GPU, SOFTWARE_DRIVER, Driver, GpuModel
 from kernelzoo.domain.workload import Workload
-from services.tuner.schedules.base.compilable import Config, compiles
 from services.tuner.schedules.base.f16_storage import stores_f16, with_native_f16
+from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
+from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
+from services.tuner.schedules.matmul.usage import statements_of
+from services.tuner.schedules.matmul.webgpu_config import WebgpuMatmulConfig
+from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
+from services.tuner.schedules.transpose.webgpu_config import WebgpuTransposeConfig
 
-MOST_OF_HALVES = 40
+WebgpuConfig = (
+    WebgpuMatmulConfig
+    | WebgpuConvConfig
+    | WebgpuReductionConfig
+    | WebgpuTransposeConfig
+    | WebgpuElementwiseConfig
+)
+
+MOST_WITH_F16 = 40
 """Configs, so that the space has at most 80 points."""
 
 
-def gpu_space(
-    configs: Sequence[Config], workload: Workload, gpu: GpuModel
+def webgpu_space(
+    configs: Sequence[WebgpuConfig], workload: Workload, gpu: GpuModel
 ) -> tuple[Candidate, ...]:
     """The first requires nothing that not every adapter has.
 
@@ -21,26 +34,48 @@ def gpu_space(
     """
     found = _compilable(configs, workload, gpu)
     plain = tuple(config.candidate(workload) for config in found)
-    return _in_both_ways(plain[:MOST_OF_HALVES]) if stores_f16(workload) else plain
+    return _in_both_ways(plain[:MOST_WITH_F16]) if stores_f16(workload) else plain
 
 
-def _compilable(configs: Sequence[Config], workload: Workload, gpu: GpuModel) -> tuple[Config, ...]:
+def _compilable(
+    configs: Sequence[WebgpuConfig], workload: Workload, gpu: GpuModel
+) -> tuple[WebgpuConfig, ...]:
     """Those that the model's driver compiles. The first for any GPU is one that a driver without
     any GPU compiles too: it is what a device is given while nothing else is known of it."""
-    found = tuple(one for one in configs if compiles(one, workload, gpu.driver))
+    found = tuple(one for one in configs if _compiles(one, workload, gpu.driver))
     if gpu is not ANY_GPU:
         return found
     needs = min((one.requires(workload) for one in found), key=len)
     first = next(
         one
         for one in found
-        if compiles(one, workload, SOFTWARE_DRIVER) and one.requires(workload) == needs
+        if _compiles(one, workload, SOFTWARE_DRIVER) and one.requires(workload) == needs
     )
     return (first, *(one for one in found if one != first))
 
 
+def _compiles(config: WebgpuConfig, workload: Workload, driver: Driver) -> bool:
+    """Whether a driver compiles the kernel in two seconds, told before it is lowered. Kernels of
+    other families than matmul have 350 statements at most, and `passes/predicate.py` sees to it
+    that none has a loop with too many decisions in a row."""
+    if workgroup_bytes_of(config, workload) > driver.workgroup_bytes:
+        return False
+    return not isinstance(config, WebgpuMatmulConfig) or (
+        statements_of(config, workload) <= driver.statements
+    )
+
+
+def workgroup_bytes_of(config: WebgpuConfig, workload: Workload) -> int:
+    match config:
+        case WebgpuMatmulConfig() | WebgpuTransposeConfig():
+            return config.workgroup_bytes
+        case WebgpuReductionConfig():
+            return config.workgroup_bytes(workload)
+    return 0
+
+
 def _in_both_ways(packed: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """Every config once before any is repeated: its two ways to hold halves differ by 3 % at most
+    """Every config once before any is repeated: its two ways to store f16 differ by 3 % at most
     on an H200, configs by half. Without shader-f16 the packed ones are left, in their order."""
     first, *others = packed
     native = [with_native_f16(one) for one in others]

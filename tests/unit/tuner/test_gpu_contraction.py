@@ -17,14 +17,14 @@ from services.tuner.ir.legality import Stage, faults
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.conv.implicit_gemm import product_extents
 from services.tuner.schedules.matmul.webgpu import rounds
-from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
+from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
 from tests.unit.tuner.gpu_reference import interpreted
 from tests.unit.tuner.reference import reference
 
-BASE = TilesConfig(
+BASE = WebgpuMatmulConfig(
     block_m=16,
     block_n=32,
     block_k=8,
@@ -33,20 +33,22 @@ BASE = TilesConfig(
     unroll_k=4,
     cache=Cache.ROWS,
     prefetch=Prefetch.NONE,
-    depth=1,
+    sliced_k=1,
     split_k=1,
     group_m=1,
 )
 DIRECT = replace(BASE, cache=Cache.NONE, block_k=4)
-DEEP = replace(DIRECT, block_m=1, block_n=16, tile_m=1, tile_n=4, depth=4, block_k=16)
-LAYERS = replace(BASE, depth=2, prefetch=Prefetch.REGISTERS)
-TURNED_LAYERS = replace(LAYERS, cache=Cache.TURNED, depth=4, block_k=16)
+DEEP = replace(DIRECT, block_m=1, block_n=16, tile_m=1, tile_n=4, sliced_k=4, block_k=16)
+LAYERS = replace(BASE, sliced_k=2, prefetch=Prefetch.REGISTERS)
+TURNED_LAYERS = replace(LAYERS, cache=Cache.TRANSPOSED, sliced_k=4, block_k=16)
 CONFIGS = {
     "plain": BASE,
     "prefetched": replace(BASE, prefetch=Prefetch.REGISTERS, block_k=16, unroll_k=16),
     "alternating": replace(BASE, prefetch=Prefetch.BLOCKS),
-    "turned": replace(BASE, cache=Cache.TURNED, prefetch=Prefetch.REGISTERS),
-    "turned-alternating": replace(BASE, cache=Cache.TURNED, prefetch=Prefetch.BLOCKS, split_k=2),
+    "turned": replace(BASE, cache=Cache.TRANSPOSED, prefetch=Prefetch.REGISTERS),
+    "turned-alternating": replace(
+        BASE, cache=Cache.TRANSPOSED, prefetch=Prefetch.BLOCKS, split_k=2
+    ),
     "split": replace(BASE, split_k=2, prefetch=Prefetch.REGISTERS),
     "direct": DIRECT,
     "direct-split": replace(DIRECT, tile_m=2, tile_n=4, block_k=8, unroll_k=8, split_k=2),
@@ -54,9 +56,9 @@ CONFIGS = {
     "deep-split": replace(DEEP, split_k=2),
     "layers": LAYERS,
     "layers-plain": replace(LAYERS, prefetch=Prefetch.NONE, block_k=16),
-    "layers-alternating": replace(LAYERS, prefetch=Prefetch.BLOCKS, depth=3, block_k=12),
+    "layers-alternating": replace(LAYERS, prefetch=Prefetch.BLOCKS, sliced_k=3, block_k=12),
     "layers-turned": TURNED_LAYERS,
-    "layers-turned-plain": replace(TURNED_LAYERS, prefetch=Prefetch.NONE, depth=5, block_k=20),
+    "layers-turned-plain": replace(TURNED_LAYERS, prefetch=Prefetch.NONE, sliced_k=5, block_k=20),
     "layers-turned-alternating": replace(TURNED_LAYERS, prefetch=Prefetch.BLOCKS, split_k=2),
     "wide-rows": replace(BASE, block_m=32, block_n=16, tile_m=1, tile_n=4, block_k=16),
 }
@@ -70,7 +72,7 @@ GOLDEN = {
 }
 
 
-def assert_right(workload: Workload, config: TilesConfig, slices: int = 1) -> Candidate:
+def assert_right(workload: Workload, config: WebgpuMatmulConfig, slices: int = 1) -> Candidate:
     """Legal at every stage, and right on the adapter."""
     candidate = config.candidate(workload)
     steps = gpu_compilation(candidate)
@@ -157,12 +159,12 @@ def test_the_interpreter_agrees_before_and_after_the_passes(name: str) -> None:
         ({"tile_m": 0}, "from 1 to 65536"),
         ({"block_m": 18}, "must be whole tiles"),
         ({"block_m": 4096, "block_n": 4096}, "threads to a workgroup are too many"),
-        ({"unroll_k": 6}, "multiple of 4 and divide block_k/depth"),
+        ({"unroll_k": 6}, "multiple of 4 and divide block_k/sliced_k"),
         ({"block_k": 4096, "unroll_k": 4096}, "products in the loop body"),
         ({"block_k": 512, "unroll_k": 4}, "elements of a block to a thread"),
-        ({"cache": "turned", "tile_m": 2}, "multiples of 4"),
+        ({"cache": "transposed", "tile_m": 2}, "multiples of 4"),
         ({"cache": "none"}, "block_k=unroll_k"),
-        ({"depth": 4}, "divide block_k/depth"),
+        ({"sliced_k": 4}, "divide block_k/sliced_k"),
         ({"split_k": 7}, "must divide"),
         ({"group_m": 5}, "rows of blocks"),
         ({"cache": "everything"}, "must be one of"),
@@ -199,11 +201,11 @@ def test_workgroup_memory_is_as_the_config_says(name: str) -> None:
 def test_sums_of_layers_lie_where_blocks_were() -> None:
     blocks = 4 * (16 * BASE.a_stride + 8 * 32)
     assert LAYERS.workgroup_bytes == max(blocks, 4 * 16 * 32)
-    halves = replace(LAYERS, block_m=64, block_n=64, depth=4, block_k=16)
+    halves = replace(LAYERS, block_m=64, block_n=64, sliced_k=4, block_k=16)
     assert halves.workgroup_bytes == 2 * 4 * 64 * 64
 
 
-@pytest.mark.parametrize("depth", range(2, 18))
+@pytest.mark.parametrize("sliced_k", range(2, 18))
 def test_layers_add_every_sum_once(depth: int) -> None:
     for slots in range(depth // 2, depth):
         held = [{layer} for layer in range(depth)]

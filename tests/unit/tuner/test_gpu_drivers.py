@@ -33,11 +33,12 @@ from services.tuner.passes.if_conversion import (
     most_branches,
     too_many_branches,
 )
-from services.tuner.schedules.base.compilable import statements_of, workgroup_bytes_of
-from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
-from services.tuner.schedules.matmul.webgpu_config import TilesConfig
-from services.tuner.schedules.reduction.webgpu_config import TeamConfig
+from services.tuner.schedules.matmul.usage import statements_of
+from services.tuner.schedules.matmul.webgpu_config import WebgpuMatmulConfig
+from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
 from services.tuner.schedules.registry import lite_space
+from services.tuner.schedules.transpose.webgpu_config import WebgpuTransposeConfig
+from services.tuner.schedules.webgpu_space import workgroup_bytes_of
 
 SWIFTSHADER = gpu_model("google", "swiftshader")
 WINDOWS = (
@@ -63,7 +64,7 @@ def space(key: str, gpu: GpuModel) -> tuple[Candidate, ...]:
 
 
 def tiles_of(key: str, gpu: GpuModel) -> list[Candidate]:
-    return [one for one in space(key, gpu) if one.family == TilesConfig.family]
+    return [one for one in space(key, gpu) if one.family == WebgpuMatmulConfig.family]
 
 
 def statements_in(candidate: Candidate) -> int:
@@ -73,7 +74,7 @@ def statements_in(candidate: Candidate) -> int:
 
 
 def shared_bytes(candidate: Candidate) -> int:
-    for kind in (TilesConfig, TeamConfig, SquareConfig):
+    for kind in (WebgpuMatmulConfig, WebgpuReductionConfig, WebgpuTransposeConfig):
         if candidate.family == kind.family:
             return workgroup_bytes_of(kind.of(candidate), candidate.workload)
     return 0
@@ -85,7 +86,9 @@ def test_the_largest_and_the_first_kernel_of_every_space_are_within_its_driver(
 ) -> None:
     for key in WINDOWS[:2]:
         found = tiles_of(key, gpu)
-        largest = max(found, key=lambda one: statements_of(TilesConfig.of(one), one.workload))
+        largest = max(
+            found, key=lambda one: statements_of(WebgpuMatmulConfig.of(one), one.workload)
+        )
         for candidate in (found[0], largest):
             assert statements_in(candidate) <= gpu.driver.statements
             made = gpu_compilation(candidate).optimised
@@ -104,7 +107,7 @@ def test_the_first_kernel_for_any_gpu_is_one_for_a_driver_without_a_gpu(key: str
 def test_what_a_software_driver_does_not_compile_is_in_spaces_of_gpus() -> None:
     nvidia = GPU_MODELS["nvidia"]
     assert max(map(shared_bytes, space(OTHERS[0], nvidia))) > SOFTWARE_DRIVER.workgroup_bytes
-    sides = {dict(one.config).get("side") for one in space("transpose:f32:m384n768", SWIFTSHADER)}
+    sides = {dict(one.config).get("tile") for one in space("transpose:f32:m384n768", SWIFTSHADER)}
     assert 32 in sides
     assert 64 not in sides
 
@@ -113,7 +116,7 @@ def test_what_a_software_driver_does_not_compile_is_in_spaces_of_gpus() -> None:
 def test_statements_are_estimated_before_a_kernel_is_lowered(key: str) -> None:
     found = [*tiles_of(key, SWIFTSHADER)[::10], *tiles_of(key, GPU_MODELS["nvidia"])[::24]]
     shares = [
-        statements_of(TilesConfig.of(one), one.workload) / made
+        statements_of(WebgpuMatmulConfig.of(one), one.workload) / made
         for one in found
         if (made := statements_in(one)) > 150
     ]

@@ -11,25 +11,31 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import compile_candidate
 from services.tuner.passes.thread_binding import Stride
-from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
-from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
+from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
 from services.tuner.schedules.registry import lite_space
+from services.tuner.schedules.transpose.webgpu_config import WebgpuTransposeConfig
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_checks import right
 from tests.unit.tuner.gpu_reference import interpreted
 from tests.unit.tuner.reference import reference
 
-Config = EntriesConfig | SquareConfig
+Config = WebgpuElementwiseConfig | WebgpuTransposeConfig
 
 GOLDEN: dict[str, tuple[str, Config]] = {
-    "gpu-relu-vectors": ("relu:f32:n1003", EntriesConfig(threads=64, vectors=2, wide=True)),
+    "gpu-relu-vectors": (
+        "relu:f32:n1003",
+        WebgpuElementwiseConfig(threads=64, vectors=2, wide=True),
+    ),
     "gpu-relu-grid": (
         "relu:f32:n1003",
-        EntriesConfig(threads=64, vectors=2, wide=True, stride=Stride.GRID),
+        WebgpuElementwiseConfig(threads=64, vectors=2, wide=True, stride=Stride.GRID),
     ),
-    "gpu-concat-vectors": ("concat:f32:m5n8k12", EntriesConfig(threads=32, vectors=1, wide=True)),
-    "gpu-transpose": ("transpose:f32:m11n38", SquareConfig(side=16, threads=64)),
+    "gpu-concat-vectors": (
+        "concat:f32:m5n8k12",
+        WebgpuElementwiseConfig(threads=32, vectors=1, wide=True),
+    ),
+    "gpu-transpose": ("transpose:f32:m11n38", WebgpuTransposeConfig(tile=16, threads=64)),
 }
 VECTORS = (
     "gelu:f32:n9001",
@@ -52,13 +58,17 @@ def test_maps_read_as_recorded_and_are_right(name: str, golden: Golden) -> None:
 @pytest.mark.parametrize("vectors", [2, 8])
 @pytest.mark.parametrize("key", VECTORS)
 def test_several_vectors_to_a_thread_are_right(key: str, vectors: int) -> None:
-    right(EntriesConfig(threads=32, vectors=vectors, wide=True).candidate(Workload.parse(key)))
+    right(
+        WebgpuElementwiseConfig(threads=32, vectors=vectors, wide=True).candidate(
+            Workload.parse(key)
+        )
+    )
 
 
 @pytest.mark.parametrize("stride", Stride)
 @pytest.mark.parametrize("key", VECTORS)
 def test_vectors_of_a_thread_may_lie_a_workgroup_or_a_grid_apart(key: str, stride: Stride) -> None:
-    config = EntriesConfig(threads=32, vectors=4, wide=True, stride=stride)
+    config = WebgpuElementwiseConfig(threads=32, vectors=4, wide=True, stride=stride)
     right(config.candidate(Workload.parse(key)))
 
 
@@ -68,24 +78,25 @@ def test_every_point_of_a_map_is_another_kernel() -> None:
     assert len({compile_candidate(candidate).sha256 for candidate in space}) == len(space)
 
 
-@pytest.mark.parametrize(("side", "threads"), [(8, 32), (16, 256), (32, 128), (64, 256)])
+@pytest.mark.parametrize(("tile", "threads"), [(8, 32), (16, 256), (32, 128), (64, 256)])
 @pytest.mark.parametrize("key", SQUARES)
 def test_squares_of_any_side_are_turned(key: str, side: int, threads: int) -> None:
-    right(SquareConfig(side=side, threads=threads).candidate(Workload.parse(key)))
+    right(WebgpuTransposeConfig(tile=side, threads=threads).candidate(Workload.parse(key)))
 
 
 def test_neighbours_in_a_column_of_a_square_are_in_different_banks() -> None:
     """A column of workgroup memory is read by threads side by side."""
     for side in (8, 16, 32):
         places = {
-            row * (SquareConfig(side=side, threads=64).elements // side) for row in range(side)
+            row * (WebgpuTransposeConfig(tile=side, threads=64).elements // side)
+            for row in range(side)
         }
         assert len({place % 32 for place in places}) == side
 
 
 def test_the_interpreter_agrees() -> None:
     workload = Workload.parse("transpose:f32:m11n20")
-    steps = right(SquareConfig(side=8, threads=32).candidate(workload))
+    steps = right(WebgpuTransposeConfig(tile=8, threads=32).candidate(workload))
     inputs = inputs_of(workload)
     for programs in (steps.scheduled, steps.optimised):
         assert np.array_equal(interpreted(programs, workload, inputs), reference(workload, inputs))
@@ -94,16 +105,24 @@ def test_the_interpreter_agrees() -> None:
 @pytest.mark.parametrize(
     ("config", "changes", "message"),
     [
-        (EntriesConfig(threads=64, vectors=2, wide=True), {"vectors": 0}, "from 1 to 8"),
-        (EntriesConfig(threads=64, vectors=2, wide=True), {"vectors": 9}, "from 1 to 8"),
-        (EntriesConfig(threads=64, vectors=2, wide=True), {"threads": 1}, "must be one of"),
-        (EntriesConfig(threads=64, vectors=2, wide=True), {"wide": 1}, "true or false"),
-        (EntriesConfig(threads=64, vectors=2, wide=True), {"stride": "far"}, "must be one of"),
-        (SquareConfig(side=16, threads=64), {"side": 12}, "must be one of"),
-        (SquareConfig(side=16, threads=64), {"threads": 1 << 40}, "must be one of"),
-        (SquareConfig(side=8, threads=64), {"threads": 128}, "1 to 8 rows"),
-        (SquareConfig(side=64, threads=64), {"threads": 32}, "1 to 64 rows"),
-        (SquareConfig(side=16, threads=64), {"depth": 1}, "unknown"),
+        (WebgpuElementwiseConfig(threads=64, vectors=2, wide=True), {"vectors": 0}, "from 1 to 8"),
+        (WebgpuElementwiseConfig(threads=64, vectors=2, wide=True), {"vectors": 9}, "from 1 to 8"),
+        (
+            WebgpuElementwiseConfig(threads=64, vectors=2, wide=True),
+            {"threads": 1},
+            "must be one of",
+        ),
+        (WebgpuElementwiseConfig(threads=64, vectors=2, wide=True), {"wide": 1}, "true or false"),
+        (
+            WebgpuElementwiseConfig(threads=64, vectors=2, wide=True),
+            {"stride": "far"},
+            "must be one of",
+        ),
+        (WebgpuTransposeConfig(tile=16, threads=64), {"tile": 12}, "must be one of"),
+        (WebgpuTransposeConfig(tile=16, threads=64), {"threads": 1 << 40}, "must be one of"),
+        (WebgpuTransposeConfig(tile=8, threads=64), {"threads": 128}, "1 to 8 rows"),
+        (WebgpuTransposeConfig(tile=64, threads=64), {"threads": 32}, "1 to 64 rows"),
+        (WebgpuTransposeConfig(tile=16, threads=64), {"sliced_k": 1}, "unknown"),
     ],
 )
 def test_a_hostile_config_is_refused(

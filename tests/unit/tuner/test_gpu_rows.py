@@ -18,7 +18,7 @@ from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import Allocate, Block, Bound, Loop, Scope
 from services.tuner.ir.rewrite import statements
-from services.tuner.schedules.reduction.webgpu_config import TeamConfig
+from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
 from services.tuner.schedules.registry import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
@@ -39,8 +39,10 @@ KEYS = (
 
 def team(
     team: int, rows: int, vectors: int, fan: int = 1, *, subgroups: bool = False
-) -> TeamConfig:
-    return TeamConfig(team=team, rows=rows, vectors=vectors, fan=fan, subgroups=subgroups)
+) -> WebgpuReductionConfig:
+    return WebgpuReductionConfig(
+        threads_per_row=team, block_m=rows, vectors=vectors, radix=fan, subgroups=subgroups
+    )
 
 
 CONFIGS = (
@@ -66,12 +68,14 @@ def test_rows_read_as_recorded_and_are_right(name: str, golden: Golden) -> None:
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 @pytest.mark.parametrize("key", KEYS)
-def test_every_operator_is_right_for_every_kind_of_team(key: str, config: TeamConfig) -> None:
+def test_every_operator_is_right_for_every_kind_of_team(
+    key: str, config: WebgpuReductionConfig
+) -> None:
     right(config.candidate(Workload.parse(key)))
 
 
 @pytest.mark.parametrize("config", [team(4, 2, 3, 2), team(8, 2, 2, subgroups=True)], ids=str)
-def test_the_interpreter_agrees(config: TeamConfig) -> None:
+def test_the_interpreter_agrees(config: WebgpuReductionConfig) -> None:
     workload = Workload.parse("layer_norm:f32:m3n20")
     steps = gpu_compilation(config.candidate(workload))
     inputs = inputs_of(workload)
@@ -101,19 +105,19 @@ def test_a_reduction_by_subgroups_stands_where_every_thread_comes() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"team": 0}, "team=0 and rows=2 must be"),
-        ({"team": 3}, "power of two"),
-        ({"team": 64, "rows": 64}, "must be from 1 to 1024 threads"),
-        ({"rows": 1 << 40}, "must be from 1 to 1024 threads"),
+        ({"threads_per_row": 0}, "threads_per_row=0 and block_m=2 must be"),
+        ({"threads_per_row": 3}, "power of two"),
+        ({"threads_per_row": 64, "block_m": 64}, "must be from 1 to 1024 threads"),
+        ({"block_m": 1 << 40}, "must be from 1 to 1024 threads"),
         ({"vectors": 17}, "from 1 to 16"),
         ({"vectors": -1}, "from 1 to 16"),
-        ({"fan": 3}, "fan=3 must be one of"),
-        ({"fan": 1}, "fan=1 is for subgroups"),
-        ({"subgroups": True}, "fan=1 is for subgroups"),
-        ({"team": 128}, "more than there is to do"),
-        ({"rows": 32}, "more than there is to do"),
+        ({"radix": 3}, "radix=3 must be one of"),
+        ({"radix": 1}, "radix=1 is for subgroups"),
+        ({"subgroups": True}, "radix=1 is for subgroups"),
+        ({"threads_per_row": 128}, "more than there is to do"),
+        ({"block_m": 32}, "more than there is to do"),
         ({"subgroups": 1}, "must be true or false"),
-        ({"team": True}, "must be a whole number"),
+        ({"threads_per_row": True}, "must be a whole number"),
     ],
 )
 def test_a_hostile_config_is_refused(changes: dict[str, Setting], message: str) -> None:
@@ -146,7 +150,7 @@ def test_a_space_is_small_and_its_first_requires_nothing(key: str, gpu: GpuModel
     assert len(set(space)) == len(space)
     assert space[0].requires == ()
     for candidate in space:
-        assert TeamConfig.of(candidate).candidate(candidate.workload) == candidate
+        assert WebgpuReductionConfig.of(candidate).candidate(candidate.workload) == candidate
 
 
 @pytest.mark.parametrize("number", range(0, 30, 6))

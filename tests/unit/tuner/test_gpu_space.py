@@ -14,9 +14,8 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.conv.webgpu_config import PixelsConfig
-from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
-from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
+from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
+from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
 from services.tuner.schedules.matmul.space import naive_space_size
 from services.tuner.schedules.matmul.usage import (
     OTHER_REGISTERS,
@@ -24,21 +23,31 @@ from services.tuner.schedules.matmul.usage import (
     registers_of,
     usage_of,
 )
-from services.tuner.schedules.matmul.webgpu_config import Cache, TilesConfig
-from services.tuner.schedules.reduction.webgpu_config import TeamConfig
+from services.tuner.schedules.matmul.webgpu_config import Cache, WebgpuMatmulConfig
+from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
 from services.tuner.schedules.registry import lite_space
+from services.tuner.schedules.transpose.webgpu_config import WebgpuTransposeConfig
 from tests.unit.tuner.candidates import MODELS
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
 from tests.unit.tuner.reference import EXAMPLES, reference
 
 NVIDIA = gpu_model("nvidia", "")
-KINDS: tuple[type[TilesConfig | TeamConfig | PixelsConfig | SquareConfig | EntriesConfig], ...] = (
-    TilesConfig,
-    TeamConfig,
-    PixelsConfig,
-    SquareConfig,
-    EntriesConfig,
+KINDS: tuple[
+    type[
+        WebgpuMatmulConfig
+        | WebgpuReductionConfig
+        | WebgpuConvConfig
+        | WebgpuTransposeConfig
+        | WebgpuElementwiseConfig
+    ],
+    ...,
+] = (
+    WebgpuMatmulConfig,
+    WebgpuReductionConfig,
+    WebgpuConvConfig,
+    WebgpuTransposeConfig,
+    WebgpuElementwiseConfig,
 )
 LARGE_BINDING = "binding-256m"
 
@@ -47,8 +56,8 @@ def space_of(workload: Workload, gpu: GpuModel = ANY_GPU) -> tuple[Candidate, ..
     return lite_space(workload, TargetKind.WEBGPU, gpu)
 
 
-def tiles_of(workload: Workload, gpu: GpuModel) -> list[TilesConfig]:
-    return [TilesConfig.of(candidate) for candidate in space_of(workload, gpu)]
+def tiles_of(workload: Workload, gpu: GpuModel) -> list[WebgpuMatmulConfig]:
+    return [WebgpuMatmulConfig.of(candidate) for candidate in space_of(workload, gpu)]
 
 
 def test_constant_weights_have_the_space_of_all_others() -> None:
@@ -62,7 +71,7 @@ def test_constant_weights_have_the_space_of_all_others() -> None:
 
 def test_weights_of_eight_bits_are_read_by_a_thread_for_each_entry() -> None:
     whole, narrow = (Workload.parse(f"{name}:f32:m8k64n64") for name in ("matmul", "matmul_i8"))
-    assert not any(each.family == TilesConfig.family for each in space_of(narrow))
+    assert not any(each.family == WebgpuMatmulConfig.family for each in space_of(narrow))
     tiles = tiles_of(whole, ANY_GPU)[0].candidate(narrow)
     with pytest.raises(InvalidSchedule, match="family matmul has no schedule for matmul_i8"):
         compile_candidate(tiles)
@@ -121,7 +130,7 @@ def test_points_of_the_space_compute_the_operator(key: str) -> None:
 def test_points_keep_the_heuristics_of_the_paper(workload: Workload) -> None:
     for config in tiles_of(workload, NVIDIA):
         assert config.threads <= 256
-        assert config.workgroup_bytes <= (28 if config.depth == 1 else 32) << 10
+        assert config.workgroup_bytes <= (28 if config.sliced_k == 1 else 32) << 10
         assert config.tile_m & (config.tile_m - 1) == config.tile_n & (config.tile_n - 1) == 0
         usage = usage_of(config, NVIDIA)
         if config.cache is not Cache.NONE:
@@ -134,14 +143,14 @@ def test_points_are_ordered_by_the_time_that_their_usage_tells(layered: bool) ->
     assert not default.requires(MODELS[1])
     first = {tile_of(default): 0.0}
     for config in configs:
-        if config.cache is not Cache.NONE and (config.depth > 1) is layered:
+        if config.cache is not Cache.NONE and (config.sliced_k > 1) is layered:
             time = estimated_us(Extents.of(MODELS[1]), config, NVIDIA)
             first.setdefault(tile_of(config), time)
     assert len(first) > 2
     assert list(first.values()) == sorted(first.values())
 
 
-def tile_of(config: TilesConfig) -> tuple[int, ...]:
+def tile_of(config: WebgpuMatmulConfig) -> tuple[int, ...]:
     return config.block_m, config.block_n, config.tile_m, config.tile_n
 
 
@@ -150,9 +159,9 @@ def test_a_quarter_of_the_first_points_share_sums_among_layers_of_threads(
     workload: Workload,
 ) -> None:
     configs = tiles_of(workload, NVIDIA)[:40]
-    layered = [c for c in configs if c.depth > 1 and c.cache is not Cache.NONE]
+    layered = [c for c in configs if c.sliced_k > 1 and c.cache is not Cache.NONE]
     assert len(layered) >= 10
-    assert all(c.layer_k >= 8 for c in layered)
+    assert all(c.slice_k >= 8 for c in layered)
 
 
 def test_small_outputs_share_their_sums_and_large_ones_do_not() -> None:
@@ -164,7 +173,7 @@ def test_small_outputs_share_their_sums_and_large_ones_do_not() -> None:
 def test_one_row_is_read_by_many_threads_at_once() -> None:
     configs = tiles_of(Workload.parse("matmul:f32:m1k768n3072"), NVIDIA)
     assert configs[0].tile_m == 1
-    assert configs[0].depth > 1
+    assert configs[0].sliced_k > 1
 
 
 def test_a_processor_has_no_workgroup_memory_to_gain_from() -> None:
@@ -181,7 +190,7 @@ def test_a_gpu_that_the_table_does_not_have_is_as_its_vendor_or_as_any() -> None
 
 
 def test_the_formulas_are_those_of_table_1() -> None:
-    config = TilesConfig.of(
+    config = WebgpuMatmulConfig.of(
         next(c for c in space_of(MODELS[1], NVIDIA) if dict(c.config)["cache"] == "rows")
     )
     x0, y0, r0 = config.tile_m, config.tile_n, 4

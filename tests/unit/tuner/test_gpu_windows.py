@@ -12,9 +12,9 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import compile_candidate
-from services.tuner.schedules.conv.webgpu_config import PixelsConfig
-from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
-from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
+from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
+from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
+from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
 from services.tuner.schedules.registry import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
@@ -28,26 +28,26 @@ def tiles(
     prefetch: Prefetch = Prefetch.NONE,
     *,
     block_k: int = 8,
-    depth: int = 1,
+    sliced_k: int = 1,
     split_k: int = 1,
-) -> TilesConfig:
-    return TilesConfig(
+) -> WebgpuMatmulConfig:
+    return WebgpuMatmulConfig(
         block_m=16,
         block_n=16,
         block_k=block_k,
         tile_m=4,
         tile_n=4,
-        unroll_k=block_k // depth,
+        unroll_k=block_k // sliced_k,
         cache=cache,
         prefetch=prefetch,
-        depth=depth,
+        sliced_k=sliced_k,
         split_k=split_k,
         group_m=1,
     )
 
 
-def pixels(tile_x: int, *, whole_vectors: bool = True) -> PixelsConfig:
-    return PixelsConfig(threads=32, tile_x=tile_x, whole_vectors=whole_vectors)
+def pixels(tile_x: int, *, whole_vectors: bool = True) -> WebgpuConvConfig:
+    return WebgpuConvConfig(threads=32, tile_x=tile_x, whole_vectors=whole_vectors)
 
 
 CONVOLUTIONS = {
@@ -62,10 +62,10 @@ CONVOLUTIONS = {
 WAYS = {
     "none": tiles(Cache.NONE),
     "rows": tiles(Cache.ROWS, Prefetch.REGISTERS),
-    "turned": tiles(Cache.TURNED, Prefetch.BLOCKS),
+    "turned": tiles(Cache.TRANSPOSED, Prefetch.BLOCKS),
     "long": tiles(Cache.ROWS, block_k=16),
-    "layers": tiles(Cache.ROWS, Prefetch.REGISTERS, depth=2),
-    "layers-turned": tiles(Cache.TURNED, Prefetch.BLOCKS, block_k=12, depth=3),
+    "layers": tiles(Cache.ROWS, Prefetch.REGISTERS, sliced_k=2),
+    "layers-turned": tiles(Cache.TRANSPOSED, Prefetch.BLOCKS, block_k=12, sliced_k=3),
 }
 SLIDING = (
     "depthwise_conv2d:f32:b2h7w9c8kh3kw3stride2pad1",
@@ -74,7 +74,7 @@ SLIDING = (
     "max_pool2d:f32:b1h6w9c8kh3kw3stride1pad1",
     "avg_pool2d:f32:b1h7w7c16kh7kw7stride1pad0",
 )
-GOLDEN: dict[str, tuple[str, TilesConfig | PixelsConfig]] = {
+GOLDEN: dict[str, tuple[str, WebgpuMatmulConfig | WebgpuConvConfig]] = {
     "gpu-conv2d": (CONVOLUTIONS["padding"], tiles(Cache.ROWS, Prefetch.REGISTERS)),
     "gpu-depthwise": ("depthwise_conv2d:f32:b1h4w5c4kh3kw3stride1pad1", pixels(2)),
 }
@@ -93,9 +93,9 @@ def test_every_way_of_reading_is_right_for_every_window(name: str, way: str) -> 
     right(WAYS[way].candidate(Workload.parse(CONVOLUTIONS[name])))
 
 
-@pytest.mark.parametrize("depth", [1, 2])
-def test_parts_of_a_sum_over_windows_are_added(depth: int) -> None:
-    config = tiles(Cache.ROWS, split_k=3, depth=depth)
+@pytest.mark.parametrize("sliced_k", [1, 2])
+def test_parts_of_a_sum_over_windows_are_added(sliced_k: int) -> None:
+    config = tiles(Cache.ROWS, split_k=3, sliced_k=sliced_k)
     steps = right(config.candidate(Workload.parse(CONVOLUTIONS["padding"])))
     assert len(steps.artifact.manifest.dispatches) == 2
 
@@ -114,7 +114,7 @@ def test_pixels_side_by_side_are_right(key: str, tile_x: int) -> None:
     ("key", "config"),
     [(CONVOLUTIONS["single"], WAYS["turned"]), (SLIDING[0], pixels(2))],
 )
-def test_the_interpreter_agrees(key: str, config: TilesConfig | PixelsConfig) -> None:
+def test_the_interpreter_agrees(key: str, config: WebgpuMatmulConfig | WebgpuConvConfig) -> None:
     workload = Workload.parse(key)
     steps = right(config.candidate(workload))
     inputs = inputs_of(workload)
@@ -152,5 +152,5 @@ def test_channels_that_are_no_whole_vectors_are_read_one_by_one() -> None:
 def test_one_window_alone_is_also_computed_as_it_is_stated() -> None:
     workload = Workload.parse("avg_pool2d:f32:b1h7w7c64kh7kw7stride7pad0")
     space = lite_space(workload, TargetKind.WEBGPU, ANY_GPU)
-    assert space[0].family == PixelsConfig.family
-    assert any(candidate.family == EntriesConfig.family for candidate in space)
+    assert space[0].family == WebgpuConvConfig.family
+    assert any(candidate.family == WebgpuElementwiseConfig.family for candidate in space)

@@ -13,8 +13,8 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import gpu_compilation
 from services.tuner.schedules.base.f16_storage import F16Storage, f16_storage_of, with_native_f16
-from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
-from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
+from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
+from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
 from services.tuner.schedules.registry import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
@@ -25,7 +25,7 @@ from tests.unit.tuner.reference import EXAMPLES, reference
 
 KEYS = tuple(key.replace(":f32:", ":f16:") for key in EXAMPLES if not key.endswith(":n7"))
 EACH = [F16Storage.PACKED, F16Storage.NATIVE]
-LAYERS = TilesConfig(
+LAYERS = WebgpuMatmulConfig(
     block_m=16,
     block_n=32,
     block_k=16,
@@ -34,7 +34,7 @@ LAYERS = TilesConfig(
     unroll_k=4,
     cache=Cache.ROWS,
     prefetch=Prefetch.REGISTERS,
-    depth=4,
+    sliced_k=4,
     split_k=1,
     group_m=1,
 )
@@ -52,7 +52,7 @@ def held(candidate: Candidate, halves: F16Storage) -> Candidate:
 @pytest.mark.parametrize("halves", EACH)
 @pytest.mark.parametrize("key", KEYS[::2])
 def test_operators_are_right_as_they_are_stated(key: str, halves: F16Storage) -> None:
-    config = EntriesConfig(threads=64, vectors=1, wide=halves is F16Storage.NATIVE)
+    config = WebgpuElementwiseConfig(threads=64, vectors=1, wide=halves is F16Storage.NATIVE)
     right(held(config.candidate(Workload.parse(key)), halves))
 
 
@@ -66,9 +66,11 @@ def test_the_best_of_every_space_is_right(key: str, model: str, halves: F16Stora
 
 
 @pytest.mark.parametrize("halves", EACH)
-@pytest.mark.parametrize("config", [LAYERS, replace(LAYERS, cache=Cache.TURNED, split_k=2)])
+@pytest.mark.parametrize("config", [LAYERS, replace(LAYERS, cache=Cache.TRANSPOSED, split_k=2)])
 @pytest.mark.parametrize("key", ["matmul+bias:f16:m35k18n68", "batch_matmul_nt:f16:b2m9k32n7"])
-def test_threads_share_sums_of_halves(key: str, config: TilesConfig, halves: F16Storage) -> None:
+def test_threads_share_sums_of_halves(
+    key: str, config: WebgpuMatmulConfig, halves: F16Storage
+) -> None:
     right(held(config.candidate(Workload.parse(key)), halves))
 
 
@@ -97,7 +99,7 @@ GOLDEN = {
 @pytest.mark.parametrize("halves", EACH)
 @pytest.mark.parametrize("name", GOLDEN)
 def test_kernels_read_as_recorded(name: str, halves: F16Storage, golden: Golden) -> None:
-    config = EntriesConfig(threads=64, vectors=1, wide=True)
+    config = WebgpuElementwiseConfig(threads=64, vectors=1, wide=True)
     candidate = held(config.candidate(Workload.parse(GOLDEN[name])), halves)
     golden(f"{name}-{halves}.wgsl", right(candidate).artifact.body.decode())
 
@@ -114,7 +116,9 @@ def test_a_space_has_each_config_both_ways_and_its_first_needs_nothing(key: str)
 
 def test_a_candidate_that_hides_what_it_needs_is_refused() -> None:
     workload = Workload.parse("relu:f16:n64")
-    native = with_native_f16(EntriesConfig(threads=64, vectors=1, wide=True).candidate(workload))
+    native = with_native_f16(
+        WebgpuElementwiseConfig(threads=64, vectors=1, wide=True).candidate(workload)
+    )
     with pytest.raises(InvalidSchedule, match="must say shader-f16"):
         gpu_compilation(
             Candidate(workload=workload, kind=TargetKind.WEBGPU, config=native.config, requires=())

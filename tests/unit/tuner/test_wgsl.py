@@ -9,7 +9,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import gpu_compilation
 from services.tuner.ir.legality import Stage, faults
-from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
+from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
 from services.tuner.schedules.registry import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
@@ -30,7 +30,9 @@ PLAIN = {
 @pytest.mark.parametrize("name", PLAIN)
 def test_plain_kernels_read_as_recorded_and_are_right(name: str, golden: Golden) -> None:
     workload = Workload.parse(PLAIN[name])
-    steps = gpu_compilation(EntriesConfig(threads=64, vectors=1, wide=True).candidate(workload))
+    steps = gpu_compilation(
+        WebgpuElementwiseConfig(threads=64, vectors=1, wide=True).candidate(workload)
+    )
     golden(f"{name}.wgsl", steps.artifact.body.decode())
     inputs = inputs_of(workload)
     error = np.abs(execute_gpu(steps.artifact, inputs) - reference(workload, inputs)).max()
@@ -41,7 +43,9 @@ def test_plain_kernels_read_as_recorded_and_are_right(name: str, golden: Golden)
 @pytest.mark.parametrize("key", EXAMPLES)
 def test_every_operator_is_right_as_it_is_stated(key: str, wide: bool) -> None:
     workload = Workload.parse(key)
-    steps = gpu_compilation(EntriesConfig(threads=64, vectors=1, wide=wide).candidate(workload))
+    steps = gpu_compilation(
+        WebgpuElementwiseConfig(threads=64, vectors=1, wide=wide).candidate(workload)
+    )
     for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
         assert faults(scheduled, Stage.SCHEDULED) == ()
         assert faults(optimised, Stage.SCALAR_REPLACED) == ()

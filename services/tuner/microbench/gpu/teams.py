@@ -3,8 +3,8 @@
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.pipeline import run_gpu_passes
-from services.tuner.schedules.reduction.webgpu import teams_programs
-from services.tuner.schedules.reduction.webgpu_config import TeamConfig
+from services.tuner.schedules.reduction.webgpu import reduction_programs
+from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
 
 TEAM = 64
 SUMS = Workload.of("row_sum", (4096, 4 * TEAM))
@@ -16,12 +16,16 @@ TENSORS = tuple(tensor.name for tensor in SUMS.tensors)
 
 
 def levels() -> tuple[Program, ...]:
-    return _programs(TeamConfig(team=TEAM, rows=4, vectors=1, fan=8, subgroups=False))
+    return _programs(
+        WebgpuReductionConfig(threads_per_row=TEAM, block_m=4, vectors=1, radix=8, subgroups=False)
+    )
 
 
 def subgroups() -> tuple[Program, ...]:
-    return _programs(TeamConfig(team=TEAM, rows=4, vectors=1, fan=1, subgroups=True))
+    return _programs(
+        WebgpuReductionConfig(threads_per_row=TEAM, block_m=4, vectors=1, radix=1, subgroups=True)
+    )
 
 
-def _programs(config: TeamConfig) -> tuple[Program, ...]:
-    return tuple(map(run_gpu_passes, teams_programs(SUMS, config)))
+def _programs(config: WebgpuReductionConfig) -> tuple[Program, ...]:
+    return tuple(map(run_gpu_passes, reduction_programs(SUMS, config)))

@@ -17,6 +17,12 @@ BINDING_BYTES = ((1 << 27, ""), (1 << 28, "binding-256m"))
 
 MAX_THREADS = THREADS[-1][0]
 
+WORKGROUP_THREADS = (32, 64, 128, 256)
+"""Sizes of workgroups, where a kernel takes any."""
+
+FEW_LANES = 8
+"""A GPU of fewer lanes to a warp is a processor: threads wait at barriers one after another."""
+
 
 def required(
     workload: Workload, *, threads: int, workgroup_bytes: int = 0, scratch_bytes: int = 0

@@ -14,7 +14,7 @@ from services.tuner.ir.nodes import LANES, Bound
 from services.tuner.schedules.base.extents import Extents, is_pointwise
 
 
-def contracts(workload: Workload) -> bool:
+def is_matrix_product(workload: Workload) -> bool:
     """Whether the operator is a product of two matrices, stated as one or not."""
     return workload.operator.family is Family.CONTRACTION or workload.operator.name == "conv2d"
 

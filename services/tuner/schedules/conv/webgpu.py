@@ -35,7 +35,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.conv.webgpu_config import PixelsConfig
+from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
 
 MAX_UNROLLED = 16
 """Pixels of the image in one row under the tile of a thread; beyond it windows are a loop."""
@@ -45,11 +45,11 @@ CHANNEL = Affine.variable("channel")
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
-    nests = sliding_programs(candidate.workload, PixelsConfig.of(candidate))
+    nests = conv_programs(candidate.workload, WebgpuConvConfig.of(candidate))
     return ScheduledProgram(nests=nests)
 
 
-def sliding_programs(workload: Workload, config: PixelsConfig) -> tuple[Program, ...]:
+def conv_programs(workload: Workload, config: WebgpuConvConfig) -> tuple[Program, ...]:
     """One dispatch; its parameters are those of the workload, flat."""
     nest = _Nest(workload, config)
     body = nest.body()
@@ -61,7 +61,7 @@ def sliding_programs(workload: Workload, config: PixelsConfig) -> tuple[Program,
 
 
 class _Nest:
-    def __init__(self, workload: Workload, config: PixelsConfig) -> None:
+    def __init__(self, workload: Workload, config: WebgpuConvConfig) -> None:
         self.parameters = parameters_of(workload)
         self._e = e = workload.extent
         self._tile = config.tile_x
@@ -73,7 +73,7 @@ class _Nest:
         self.pixel = Buffer(name="pixel", scope=Scope.LOCAL, dtype=DType.F32, size=self._width)
         self._places(config)
 
-    def _places(self, config: PixelsConfig) -> None:
+    def _places(self, config: WebgpuConvConfig) -> None:
         e, self.frame = self._e, Frame()
         parts = (
             ("image", e["b"]),

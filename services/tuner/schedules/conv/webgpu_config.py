@@ -8,15 +8,14 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
-from services.tuner.schedules.base.limits import required
+from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
 from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
-from services.tuner.schedules.elementwise.webgpu_config import THREADS
 
 MAX_TILE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PixelsConfig:
+class WebgpuConvConfig:
     """`threads` to a workgroup; each makes `tile_x` neighbouring pixels of four channels where
     `whole_vectors`, else of one: four times the threads."""
 
@@ -46,8 +45,8 @@ class PixelsConfig:
 
     def fault(self, workload: Workload) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
-        if self.threads not in THREADS:
-            return f"threads={self.threads} must be one of {', '.join(map(str, THREADS))}"
+        if self.threads not in WORKGROUP_THREADS:
+            return f"threads={self.threads} must be one of {', '.join(map(str, WORKGROUP_THREADS))}"
         most = min(MAX_TILE, workload.extent["x"])
         if not 1 <= self.tile_x <= most:
             return f"tile_x={self.tile_x} must be from 1 to {most}"

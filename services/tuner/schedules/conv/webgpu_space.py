@@ -4,9 +4,9 @@ from itertools import product
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
-from services.tuner.schedules.conv.webgpu_config import PixelsConfig
-from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
-from services.tuner.schedules.elementwise.webgpu_space import entries_configs
+from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
+from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
+from services.tuner.schedules.elementwise.webgpu_space import elementwise_configs
 
 TILES = (2, 4, 1, 8)
 """Windows side by side share most of what they read; more of them leave threads without work."""
@@ -17,15 +17,17 @@ WANTED = 24
 """Where windows are too few to lie side by side, the rest is computed as it is stated."""
 
 
-def pixels_configs(workload: Workload, gpu: GpuModel) -> tuple[PixelsConfig | EntriesConfig, ...]:
+def conv_configs(
+    workload: Workload, gpu: GpuModel
+) -> tuple[WebgpuConvConfig | WebgpuElementwiseConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Whole warps alone, where there are."""
-    ranked: dict[PixelsConfig, int] = {}
+    ranked: dict[WebgpuConvConfig, int] = {}
     counts = [count for count in THREADS if count % gpu.warp_lanes == 0] or list(THREADS)
     for (rank, tile), (more, threads), (single, whole) in product(
         enumerate(TILES), enumerate(counts), enumerate(WHOLE_VECTORS)
     ):
-        config = PixelsConfig(threads=threads, tile_x=tile, whole_vectors=whole)
+        config = WebgpuConvConfig(threads=threads, tile_x=tile, whole_vectors=whole)
         if not config.fault(workload):
             ranked[config] = rank + more + 2 * single
     found = sorted(ranked, key=ranked.__getitem__)
-    return (*found, *entries_configs(workload, gpu)[: max(0, WANTED - len(found))])
+    return (*found, *elementwise_configs(workload, gpu)[: max(0, WANTED - len(found))])

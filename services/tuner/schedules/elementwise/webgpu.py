@@ -11,12 +11,12 @@ from services.tuner.passes.thread_binding import ThreadBinding, bind_threads, sp
 from services.tuner.schedules.base.extents import round_up
 from services.tuner.schedules.base.parameters import DTYPES
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
+from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
 from services.tuner.tir.lowering import plain_program
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
-    entries = EntriesConfig.of(candidate)
+    entries = WebgpuElementwiseConfig.of(candidate)
     threads = ThreadBinding(
         count=entries.threads, vectors=entries.vectors, wide=entries.wide, stride=entries.stride
     )

@@ -11,15 +11,14 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.passes.thread_binding import Stride
-from services.tuner.schedules.base.limits import required
+from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
 from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
 
-THREADS = (32, 64, 128, 256)
 MAX_VECTORS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntriesConfig:
+class WebgpuElementwiseConfig:
     """`threads` to a workgroup; each makes four neighbours at once where `wide` and possible, and
     does so `vectors` times, a `stride` apart."""
 
@@ -45,8 +44,8 @@ class EntriesConfig:
 
     def fault(self) -> str:
         """What makes the config unusable, or ''."""
-        if self.threads not in THREADS:
-            return f"threads={self.threads} must be one of {', '.join(map(str, THREADS))}"
+        if self.threads not in WORKGROUP_THREADS:
+            return f"threads={self.threads} must be one of {', '.join(map(str, WORKGROUP_THREADS))}"
         if not 1 <= self.vectors <= MAX_VECTORS:
             return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
         return ""

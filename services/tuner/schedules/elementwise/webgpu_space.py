@@ -8,9 +8,7 @@ from kernelzoo.domain.operators import Family
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.passes.thread_binding import Stride
-from services.tuner.schedules.elementwise.webgpu_config import EntriesConfig
-from services.tuner.schedules.elementwise.webgpu_transpose import SquareConfig
-from services.tuner.schedules.matmul.webgpu_space import FEW_LANES
+from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
 
 MOST_CANDIDATES = 40
 THREADS = (256, 64, 128, 32)
@@ -20,23 +18,17 @@ SINGLE = 3
 """Rank of a thread that makes single entries, where it could make four: for small outputs, whose
 vectors are too few for all threads."""
 
-SQUARES = (
-    *((32, 256), (16, 64), (32, 128), (16, 128), (16, 256), (64, 256), (32, 64), (8, 64)),
-    *((64, 128), (32, 32), (16, 32), (8, 32)),
-)
-TURNED_AS_STATED = 12
 
-
-def entries_configs(workload: Workload, gpu: GpuModel) -> tuple[EntriesConfig, ...]:
+def elementwise_configs(workload: Workload, gpu: GpuModel) -> tuple[WebgpuElementwiseConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Whole warps first: with fewer threads than
     a warp has lanes, some do nothing."""
-    ranked: dict[EntriesConfig, int] = {}
+    ranked: dict[WebgpuElementwiseConfig, int] = {}
     for config, rank in _points(workload, gpu):
         ranked.setdefault(config, rank)
     return tuple(sorted(ranked, key=ranked.__getitem__)[:MOST_CANDIDATES])
 
 
-def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[EntriesConfig, int]]:
+def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuElementwiseConfig, int]]:
     """None makes less than one entry, or four, in every round of a thread."""
     counts = sorted(THREADS, key=lambda count: count % gpu.warp_lanes > 0)
     for (rank, threads), (more, vectors), (far, stride), (narrow, wide) in product(
@@ -47,7 +39,7 @@ def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[EntriesConfig, 
             continue
         if vectors == 1 and stride is not STRIDES[0]:
             continue
-        config = EntriesConfig(threads=threads, vectors=vectors, wide=wide, stride=stride)
+        config = WebgpuElementwiseConfig(threads=threads, vectors=vectors, wide=wide, stride=stride)
         yield config, rank + more + far + SINGLE * narrow
 
 
@@ -56,10 +48,3 @@ def _widths(workload: Workload) -> tuple[bool, ...]:
     operator = workload.operator
     alone = operator.family is Family.MAP and len(operator.axes) == 1
     return (True, False) if alone else (True,)
-
-
-def square_configs(workload: Workload, gpu: GpuModel) -> tuple[SquareConfig | EntriesConfig, ...]:
-    """Through workgroup memory first; on a processor as it is stated first."""
-    squares = [SquareConfig(side=side, threads=threads) for side, threads in SQUARES]
-    entries = entries_configs(workload, gpu)[:TURNED_AS_STATED]
-    return (*entries, *squares) if gpu.warp_lanes < FEW_LANES else (*squares, *entries)

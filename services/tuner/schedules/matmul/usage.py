@@ -4,15 +4,18 @@
 2. Microseconds, right to 20 % or so: what orders the space. The factors are fitted to 2,300 kernels
    of 13 shapes, 300 of five shapes of few rows and 950 of five shapes with sliced-K, timed on an
    H200 (Chromium 156); the formula knows another GPU by its totals alone.
+3. Statements of a thread, which a driver has to compile.
 """
 
 from dataclasses import dataclass
 from math import ceil, prod
 
 from kernelzoo.domain.gpu import GpuModel
+from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
+from services.tuner.schedules.conv.implicit_gemm import product_extents, window_of
+from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
 
 # 1. What a core can hold.
 
@@ -37,7 +40,7 @@ class Usage:
         return max(1.0, min(self.by_registers, self.by_memory, self.by_warps, MOST_BLOCKS))
 
 
-def usage_of(config: TilesConfig, gpu: GpuModel) -> Usage:
+def usage_of(config: WebgpuMatmulConfig, gpu: GpuModel) -> Usage:
     needed = registers_of(config)
     warps = max(1.0, config.threads / gpu.warp_lanes)
     return Usage(
@@ -47,7 +50,7 @@ def usage_of(config: TilesConfig, gpu: GpuModel) -> Usage:
     )
 
 
-def registers_of(config: TilesConfig) -> int:
+def registers_of(config: WebgpuMatmulConfig) -> int:
     """Reg_thread: x0·r0 + r0·y0 + x0·y0, where a vector of four k of each row of a is held, or one
     k of each, and one of b; and the thread's share of the next blocks."""
     k_of_a = LANES if config.cache is Cache.ROWS else 1
@@ -72,7 +75,7 @@ WARPS_POWER = 0.54
 
 PARTIALLY_UNROLLED = 0.89
 PREFETCHES = {Prefetch.NONE: 0.91, Prefetch.REGISTERS: 1.0, Prefetch.BLOCKS: 0.9}
-CACHES = {Cache.ROWS: 1.0, Cache.TURNED: 0.99, Cache.NONE: 0.55}
+CACHES = {Cache.ROWS: 1.0, Cache.TRANSPOSED: 0.99, Cache.NONE: 0.55}
 BARRIER_K = 0.1
 """A block of k costs as much more as so many k of it."""
 
@@ -112,10 +115,10 @@ PRODUCTS_US = 0.0127
 """One k of four entries, in a thread that mostly waits for memory."""
 
 
-def estimated_us(extents: Extents, config: TilesConfig, gpu: GpuModel) -> float:
+def estimated_us(extents: Extents, config: WebgpuMatmulConfig, gpu: GpuModel) -> float:
     groups = config.workgroups(extents)
     resident = usage_of(config, gpu).blocks_per_core
-    streams = config.depth > 1 and config.cache is Cache.NONE
+    streams = config.sliced_k > 1 and config.cache is Cache.NONE
     body = (
         _memory_bound_us(extents, config, gpu, groups, resident)
         if streams
@@ -124,20 +127,20 @@ def estimated_us(extents: Extents, config: TilesConfig, gpu: GpuModel) -> float:
     return LAUNCH_US + body * _spill_factor(config, gpu) + _split_k_us(extents, config, gpu)
 
 
-def _spill_factor(config: TilesConfig, gpu: GpuModel) -> float:
+def _spill_factor(config: WebgpuMatmulConfig, gpu: GpuModel) -> float:
     beyond = max(0, registers_of(config) - gpu.thread_registers)
     return 1 + beyond / SPILLED_REGISTERS
 
 
 def _compute_bound_us(
-    extents: Extents, config: TilesConfig, gpu: GpuModel, groups: int, resident: float
+    extents: Extents, config: WebgpuMatmulConfig, gpu: GpuModel, groups: int, resident: float
 ) -> float:
     """Products are the limit: the core with the most workgroups is done last."""
     tile = config.tile_m * config.tile_n
     reuse = tile / (tile + OPERAND_COST * (config.tile_m + config.tile_n))
     warps = min(resident, max(1.0, groups / gpu.cores)) * config.threads / gpu.warp_lanes
     hidden: float = min(1.0, warps / min(WARPS_WANTED, gpu.warps)) ** WARPS_POWER
-    unrolled = 1.0 if config.unroll_k == config.layer_k else PARTIALLY_UNROLLED
+    unrolled = 1.0 if config.unroll_k == config.slice_k else PARTIALLY_UNROLLED
     settings = PREFETCHES[config.prefetch] * CACHES[config.cache] * unrolled
     settings *= _blocks_share(config, gpu)
     each = 2 * config.block_m * config.block_n * extents.k / config.split_k
@@ -146,14 +149,14 @@ def _compute_bound_us(
     return ceil(groups / gpu.cores) * (products + _sliced_k_us(config))
 
 
-def _blocks_share(config: TilesConfig, gpu: GpuModel) -> float:
+def _blocks_share(config: WebgpuMatmulConfig, gpu: GpuModel) -> float:
     """The share of the speed of products that copying blocks and waiting for them leaves."""
-    if config.depth == 1:
+    if config.sliced_k == 1:
         return config.block_k / (config.block_k + BARRIER_K)
-    share = config.layer_k / (config.layer_k + SLICED_BARRIER_K)
-    if config.cache is Cache.TURNED:
+    share = config.slice_k / (config.slice_k + SLICED_BARRIER_K)
+    if config.cache is Cache.TRANSPOSED:
         share *= SLICED_TRANSPOSED
-    if config.rows * config.columns % gpu.warp_lanes:
+    if config.thread_rows * config.thread_columns % gpu.warp_lanes:
         share *= SLICED_PARTIAL_WARPS
     block = config.block_m, config.block_n
     if any(length * config.block_k % (LANES * config.threads) for length in block):
@@ -162,28 +165,28 @@ def _blocks_share(config: TilesConfig, gpu: GpuModel) -> float:
     return share / (1 + max(0.0, staged - STAGED) / STAGED_MORE)
 
 
-def _sliced_k_us(config: TilesConfig) -> float:
+def _sliced_k_us(config: WebgpuMatmulConfig) -> float:
     """Threads of all slices but one write their sums, and each of those sums is read and added."""
-    kept = 4 * config.block_m * config.block_n * (config.depth - 1)
-    return 2 * kept / SHARED_BYTES_US + ROUND_US * (config.depth - 1).bit_length()
+    kept = 4 * config.block_m * config.block_n * (config.sliced_k - 1)
+    return 2 * kept / SHARED_BYTES_US + ROUND_US * (config.sliced_k - 1).bit_length()
 
 
 def _memory_bound_us(
-    extents: Extents, config: TilesConfig, gpu: GpuModel, groups: int, resident: float
+    extents: Extents, config: WebgpuMatmulConfig, gpu: GpuModel, groups: int, resident: float
 ) -> float:
     """Waiting for memory is the limit, or its bandwidth."""
     steps = ceil(extents.k / (config.block_k * config.split_k))
     waves = max(1.0, groups / (gpu.cores * resident))
     products = config.unroll_k * config.tile_m * config.tile_n * PRODUCTS_US / 4
     waiting = waves * steps * (STEP_US + products)
-    columns = config.depth if extents.b_turned else config.columns * config.tile_n // 4
+    columns = config.sliced_k if extents.b_turned else config.thread_columns * config.tile_n // 4
     narrow = 1 + NARROW_COST * max(0.0, SEGMENT_BYTES / (16 * columns) - 1)
     read = 4 * max(1, extents.batch) * extents.k * extents.n * config.blocks(extents)[1]
     moving = read * narrow / (BYTES_PER_CORE_US * gpu.cores)
-    return max(waiting, moving) + SLICE_US * config.depth
+    return max(waiting, moving) + SLICE_US * config.sliced_k
 
 
-def _split_k_us(extents: Extents, config: TilesConfig, gpu: GpuModel) -> float:
+def _split_k_us(extents: Extents, config: WebgpuMatmulConfig, gpu: GpuModel) -> float:
     if config.split_k == 1:
         return 0.0
     entries = max(1, extents.batch) * prod((extents.m, extents.n))
@@ -191,7 +194,49 @@ def _split_k_us(extents: Extents, config: TilesConfig, gpu: GpuModel) -> float:
     return SECOND_LAUNCH_US + moved / (BYTES_PER_CORE_US * gpu.cores)
 
 
-def promise(extents: Extents, config: TilesConfig, gpu: GpuModel) -> tuple[float, float, int]:
+def promise(
+    extents: Extents, config: WebgpuMatmulConfig, gpu: GpuModel
+) -> tuple[float, float, int]:
     """What sorts a space, the best first: by time, then as the paper does, most blocks per core."""
     blocks = usage_of(config, gpu).blocks_per_core
     return round(estimated_us(extents, config, gpu), 1), -blocks, registers_of(config)
+
+
+# 3. Statements.
+
+OTHER_STATEMENTS = 40
+"""Indices of a thread, and sums that are set to zero."""
+
+
+def statements_of(config: WebgpuMatmulConfig, workload: Workload) -> int:
+    """Statements of a thread once its loops are unrolled: products, reads for them, stores. The
+    estimate is from a third below what the driver sees to twice as much for small kernels."""
+    products = config.tile_m * config.tile_n * config.unroll_k // LANES
+    stores = config.tile_m * config.tile_n // LANES * _each(product_extents(workload).n, 12, 2)
+    return products + _reads(config, workload) + stores + 4 * config.tile_m + OTHER_STATEMENTS
+
+
+def _reads(config: WebgpuMatmulConfig, workload: Workload) -> int:
+    """Vectors of a and b, or their elements where vectors do not lie side by side; twice where k
+    may end inside of a block, three times where zeros lie around an image."""
+    extents, window = product_extents(workload), window_of(workload, LANES)
+    along_a = extents.m if extents.a_turned else extents.k
+    along_b = extents.k if extents.b_turned else extents.n
+    if window is not None:
+        along_a = window.channels
+    ends = 2 if extents.k % config.block_k else 1
+    each_a = _each(along_a, LANES, 1) * (ends if window is None else 3)
+    each_b = _each(along_b, LANES, 1) * ends
+    if config.cache is Cache.NONE:
+        fours = config.unroll_k // LANES
+        return fours * (config.tile_m * each_a + config.tile_n * each_b)
+    staged_a, staged_b = (
+        -(-length * config.block_k // (LANES * config.threads))
+        for length in (config.block_m, config.block_n)
+    )
+    own = (config.tile_m + config.tile_n) * config.unroll_k // LANES
+    return own + staged_a * (each_a + 2) + staged_b * (each_b + 2)
+
+
+def _each(length: int, single: int, vector: int) -> int:
+    return single if length % LANES else vector

@@ -1,7 +1,7 @@
 """Matrix products for WebGPU: c[batch, m, n] = epilogue(Σ_k a[batch, m, k]·b[batch, k, n]).
 
 One template for matmul, batch_matmul and, as an implicit GEMM, conv2d. Shapes of the blocks, named
-by the settings of `TilesConfig`:
+by the settings of `WebgpuMatmulConfig`:
 
     dispatch    batch × split_k × ⌈m/block_m⌉ × ⌈n/block_n⌉ workgroups
     workgroup   c[block_m, block_n], from blocks a[block_m, block_k] and b[block_k, block_n];
@@ -76,7 +76,7 @@ from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.implicit_gemm import Window, product_extents, window_of
-from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
+from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
 from services.tuner.tir.products import Product, product_of
 
 SPLIT_K_THREADS = 64
@@ -87,11 +87,11 @@ BLOCK = Affine.variable("block")
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
-    nests = tiles_programs(candidate.workload, TilesConfig.of(candidate))
+    nests = matmul_programs(candidate.workload, WebgpuMatmulConfig.of(candidate))
     return ScheduledProgram(nests=nests)
 
 
-def tiles_programs(workload: Workload, config: TilesConfig) -> tuple[Program, ...]:
+def matmul_programs(workload: Workload, config: WebgpuMatmulConfig) -> tuple[Program, ...]:
     """One dispatch, and with split_k > 1 a second one that adds the partial sums."""
     extents = product_extents(workload)
     product = replace(product_of(extents), parameters=parameters_of(workload))
@@ -144,7 +144,7 @@ def tiles_programs(workload: Workload, config: TilesConfig) -> tuple[Program, ..
 class _Kernel:
     """What all steps know. `frame` has the variables of one thread and collects what it names."""
 
-    config: TilesConfig
+    config: WebgpuMatmulConfig
     frame: Frame
     tile: "_Tile"
     a: "Operand"
@@ -234,7 +234,7 @@ class _Tile:
         return z.times(self.rows * self.columns).plus(tile)
 
 
-def _tile_of(frame: Frame, extents: Extents, config: TilesConfig) -> _Tile:
+def _tile_of(frame: Frame, extents: Extents, config: WebgpuMatmulConfig) -> _Tile:
     batches, rows, columns = config.blocks(extents)
     group = frame.variable("group", config.workgroups(extents))
     # Workgroups that run at the same time take `group_m` rows of blocks and read the same columns
@@ -253,12 +253,15 @@ def _tile_of(frame: Frame, extents: Extents, config: TilesConfig) -> _Tile:
     # Threads side by side read neighbours of b in memory: columns, or k where b is transposed and
     # read from storage.
     z_inner = extents.b_turned and config.cache is Cache.NONE
-    slices, tiles = ("z", config.depth), (("y", config.rows), ("x", config.columns))
+    slices, tiles = (
+        ("z", config.sliced_k),
+        (("y", config.thread_rows), ("x", config.thread_columns)),
+    )
     if z_inner:
         y, x, z = frame.digits(thread, (*tiles, slices))
     else:
         z, y, x = frame.digits(thread, (slices, *tiles))
-    in_fours = extents.a_turned if config.cache is Cache.NONE else config.cache is Cache.TURNED
+    in_fours = extents.a_turned if config.cache is Cache.NONE else config.cache is Cache.TRANSPOSED
     return _Tile(
         batch=batch,
         split=split,
@@ -270,8 +273,8 @@ def _tile_of(frame: Frame, extents: Extents, config: TilesConfig) -> _Tile:
         x=x,
         z_inner=z_inner,
         rows_in_fours=in_fours,
-        rows=config.rows,
-        columns=config.columns,
+        rows=config.thread_rows,
+        columns=config.thread_columns,
     )
 
 
@@ -603,7 +606,7 @@ def _staged_operands(kernel: _Kernel) -> tuple[_Staged, _Staged]:
     """Each has workgroup memory of its own; with sliced_k both lie in that of the sums, which are
     written when no block is needed any more."""
     config, tile = kernel.config, kernel.tile
-    k_outer = config.cache is Cache.TURNED
+    k_outer = config.cache is Cache.TRANSPOSED
     a = _staged(config, kernel.a, tile.row, config.block_m, k_outer, config.a_stride)
     b = _staged(config, kernel.b, tile.column, config.block_n, True, config.block_n)
     for memory in _shared_sums(config):
@@ -613,7 +616,7 @@ def _staged_operands(kernel: _Kernel) -> tuple[_Staged, _Staged]:
 
 
 def _staged(
-    config: TilesConfig,
+    config: WebgpuMatmulConfig,
     operand: Operand,
     first: Affine,
     length: int,
@@ -717,12 +720,12 @@ def _written(staged: _Staged, copies: tuple[_Copy, ...], half: Affine) -> Block:
 def _products_of_block(
     kernel: _Kernel, staged_a: _Staged, staged_b: _Staged, half: Affine, own_a: Buffer
 ) -> Block:
-    """Of the thread's share of the block in a half of workgroup memory, which begins at z·layer_k.
+    """Of the thread's share of the block in a half of workgroup memory, which begins at z·slice_k.
 
     Four k of each row of a are one vector there (cache=rows), or one k of four rows (transposed).
     """
     config, tile = kernel.config, kernel.tile
-    k = total(tile.z.times(config.layer_k), _affine(k2=config.unroll_k, k4=LANES))
+    k = total(tile.z.times(config.slice_k), _affine(k2=config.unroll_k, k4=LANES))
     one_k = k.plus(_affine(q=1))
     column = tile.x.plus(_affine(j=tile.columns)).times(LANES)
     b = total(staged_b.start(half), one_k.times(staged_b.stride), column, LANE)
@@ -749,7 +752,7 @@ def _products_of_block(
             b=load_b,
             before_each_k=(unrolled("g", config.tile_m // LANES, vector("lane", copy)),),
         )
-    return serial("k2", config.layer_k // config.unroll_k, body)
+    return serial("k2", config.slice_k // config.unroll_k, body)
 
 
 # Step 7: the products of a tile.
@@ -798,9 +801,9 @@ def rounds(sliced_k: int, slots: int) -> Iterator[Round]:
         left = middle
 
 
-def _shared_sums(config: TilesConfig) -> tuple[Buffer, ...]:
+def _shared_sums(config: WebgpuMatmulConfig) -> tuple[Buffer, ...]:
     """Workgroup memory of the sums of other threads, and before that of blocks of a and b."""
-    if config.depth == 1:
+    if config.sliced_k == 1:
         return ()
     return (_shared("layers", config.workgroup_bytes // DType.F32.size_bytes),)
 
@@ -814,11 +817,11 @@ def _sliced_k(kernel: _Kernel, stores: Block) -> Block:
     found: Block = ()
     # Double buffering ends with a barrier: nobody reads blocks any more.
     still_read = config.cache is not Cache.NONE and config.prefetch is not Prefetch.BLOCKS
-    for each in rounds(config.depth, config.layer_slots):
+    for each in rounds(config.sliced_k, config.sum_slots):
         before = (Barrier(),) if still_read else ()
         lower = Bound(index=z.times(-1), limit=1 - each.middle)
         upper = Bound(index=z, limit=each.last)
-        above = (lower, upper) if each.last < config.depth else (lower,)
+        above = (lower, upper) if each.last < config.sliced_k else (lower,)
         kept = under(above, _keep_sums(kernel, memory[0], each))
         below = (Bound(index=z, limit=min(each.middle, each.kept)),)
         last = stores if each.middle == 1 else ()
@@ -847,7 +850,7 @@ def _add_sums(kernel: _Kernel, memory: Buffer, each: Round) -> Block:
 
 def _slot(kernel: _Kernel, slot: Affine) -> Affine:
     """Of every vector of the sums in a slot; vectors of threads side by side are neighbours."""
-    slots, tile = kernel.config.layer_slots, kernel.tile
+    slots, tile = kernel.config.sum_slots, kernel.tile
     first = _affine(four=slots * tile.rows * tile.columns)
     return first.plus(tile.thread_among(slot, slots)).times(LANES).plus(LANE)
 
@@ -891,7 +894,7 @@ def _columns_inside(frame: Frame, column: Affine, n: int, store: Store) -> Block
 # Step 10 (split_k > 1): a second dispatch, a thread for each entry of c.
 
 
-def _partial_sums(extents: Extents, config: TilesConfig) -> tuple[Buffer, ...]:
+def _partial_sums(extents: Extents, config: WebgpuMatmulConfig) -> tuple[Buffer, ...]:
     """partial[split_k, batch, m, n] in scratch memory."""
     if config.split_k == 1:
         return ()
@@ -899,7 +902,7 @@ def _partial_sums(extents: Extents, config: TilesConfig) -> tuple[Buffer, ...]:
     return (Buffer(name="partial", scope=Scope.GLOBAL, dtype=DType.F32, size=size),)
 
 
-def _split_k(product: Product, config: TilesConfig, partial: Buffer) -> Program:
+def _split_k(product: Product, config: WebgpuMatmulConfig, partial: Buffer) -> Program:
     """c[entry] = epilogue(Σ_part partial[part, entry])."""
     extents = product.extents
     axes = {"batch": max(1, extents.batch), "m": extents.m, "n": extents.n}

@@ -1,4 +1,4 @@
-"""The settings of one kernel of a contraction for GPUs: nnJIT's Table 1 and 2, as a value.
+"""The settings of one matrix product for WebGPU: nnJIT's Table 1 and 2, as a value.
 
 Table 1 names tiles 0 for a thread and 1 for a workgroup: `tile_m` is x0, `tile_n` y0, `unroll_k`
 r0, `block_m` x1, `block_n` y1 and `block_k` r1.
@@ -28,17 +28,18 @@ BANK_BYTES = 128
 
 
 class Cache(StrEnum):
-    """How a is read: by each thread from where it lies, or through workgroup memory, where it lies
-    in rows as it is stored, or turned, so that four of its rows are one vector."""
+    """How threads read a: from storage, or through workgroup memory, where blocks of it lie in rows
+    or transposed, so that one k of four rows is one vector."""
 
     NONE = "none"
     ROWS = "rows"
-    TURNED = "turned"
+    TRANSPOSED = "transposed"
 
 
 class Prefetch(StrEnum):
-    """Where the next block goes while threads work on this one: nowhere; into registers; or into
-    registers and then beside this one in workgroup memory, which saves a barrier."""
+    """Where the next block of k goes while threads work on this one: nowhere; into registers; or
+    into registers and then beside this one in workgroup memory (double buffering), which saves a
+    barrier."""
 
     NONE = "none"
     REGISTERS = "registers"
@@ -46,14 +47,14 @@ class Prefetch(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TilesConfig:
+class WebgpuMatmulConfig:
     """A workgroup computes block_m x block_n entries, each of its threads tile_m x tile_n of them.
 
     `block_k` is what a workgroup reads at a time, `unroll_k` what the loop body does at once.
-    The sum of an entry is shared by `depth` threads, each of which has its part of every block of
-    k and which add it up in workgroup memory, and by `split_k` workgroups, for which a second
-    dispatch does. Workgroups take `group_m` rows of blocks at a time, so that neighbours in time
-    read the same columns of b.
+    `sliced_k` threads share the sum of an entry: each has its slice of every block of k, and they
+    add their sums up in workgroup memory. `split_k` workgroups share it as well, each with its part
+    of k: a second dispatch adds their sums up. Workgroups take `group_m` rows of blocks at a time,
+    so that those that run together read the same columns of b.
     """
 
     family: ClassVar = FamilyName.MATMUL
@@ -65,7 +66,7 @@ class TilesConfig:
     unroll_k: int
     cache: Cache
     prefetch: Prefetch
-    depth: int
+    sliced_k: int
     split_k: int
     group_m: int
 
@@ -83,65 +84,65 @@ class TilesConfig:
         return config
 
     @property
-    def rows(self) -> int:
-        """Of threads in a workgroup."""
+    def thread_rows(self) -> int:
+        """Rows of tiles in a block."""
         return self.block_m // self.tile_m
 
     @property
-    def columns(self) -> int:
-        """Of threads in a workgroup."""
+    def thread_columns(self) -> int:
+        """Columns of tiles in a block."""
         return self.block_n // self.tile_n
 
     @property
     def threads(self) -> int:
-        return self.rows * self.columns * self.depth
+        return self.thread_rows * self.thread_columns * self.sliced_k
 
     @property
     def a_stride(self) -> int:
         """Elements from row to row of a in workgroup memory, so that rows that are read at once lie
         in different banks."""
-        if self.cache is Cache.TURNED:
+        if self.cache is Cache.TRANSPOSED:
             return self.block_m + LANES
-        rows = min(self.rows, max(1, 32 // self.columns))
+        rows = min(self.thread_rows, max(1, 32 // self.thread_columns))
         places = {4 * row * self.block_k % BANK_BYTES // 16 for row in range(rows)}
         return self.block_k + (0 if len(places) == rows else LANES)
 
     @property
-    def layer_k(self) -> int:
-        """Of a block, what each of the threads that share a sum has."""
-        return self.block_k // self.depth
+    def slice_k(self) -> int:
+        """The k of a block that each of the threads that share a sum has."""
+        return self.block_k // self.sliced_k
 
     @property
     def block_elements(self) -> int:
-        """Of a and b in workgroup memory."""
+        """Elements of blocks of a and b in workgroup memory."""
         if self.cache is Cache.NONE:
             return 0
-        rows = self.block_k if self.cache is Cache.TURNED else self.block_m
+        rows = self.block_k if self.cache is Cache.TRANSPOSED else self.block_m
         blocks = 2 if self.prefetch is Prefetch.BLOCKS else 1
         return blocks * (rows * self.a_stride + self.block_k * self.block_n)
 
     @property
-    def layer_slots(self) -> int:
-        """Layers of threads that keep their sums in workgroup memory at once: all but one, or as
-        many as fit where blocks were, but at least half of all."""
+    def sum_slots(self) -> int:
+        """Slices of sliced-K whose sums are in workgroup memory at once: all but one, or as many as
+        fit where blocks were, but at least half of all."""
         if self.cache is Cache.NONE:
-            return self.depth - 1
+            return self.sliced_k - 1
         fitting = self.block_elements // (self.block_m * self.block_n)
-        return min(self.depth - 1, max(fitting, self.depth // 2))
+        return min(self.sliced_k - 1, max(fitting, self.sliced_k // 2))
 
     @property
     def workgroup_bytes(self) -> int:
-        """The sums of layers lie where blocks were."""
-        if self.depth == 1:
+        """The sums of sliced-K take the place of blocks."""
+        if self.sliced_k == 1:
             return 4 * self.block_elements
-        sums = self.layer_slots * self.block_m * self.block_n
+        sums = self.sum_slots * self.block_m * self.block_n
         return 4 * max(self.block_elements, sums)
 
     def k_blocks(self, extents: Extents) -> int:
         return -(-extents.k // self.block_k)
 
     def blocks(self, extents: Extents) -> tuple[int, int, int]:
-        """Of the batch, of rows and of columns."""
+        """Blocks along the batch, m and n."""
         return (
             max(1, extents.batch),
             -(-extents.m // self.block_m),
@@ -186,23 +187,24 @@ class TilesConfig:
             return f"a block of {self.block_m}x{self.block_n} must be whole tiles"
         if self.threads > MAX_THREADS:
             return f"{self.threads} threads to a workgroup are too many; use at most {MAX_THREADS}"
-        if self.unroll_k % LANES or self.block_k % (self.unroll_k * self.depth):
+        if self.unroll_k % LANES or self.block_k % (self.unroll_k * self.sliced_k):
             return (
-                f"unroll_k={self.unroll_k} must be a multiple of {LANES} and divide block_k/depth"
+                f"unroll_k={self.unroll_k} must be a multiple of {LANES} and divide "
+                "block_k/sliced_k"
             )
         if self.tile_m * self.tile_n * self.unroll_k > MAX_UNROLLED_PRODUCTS:
             return (
                 f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLLED_PRODUCTS} "
                 "products in the loop body"
             )
-        if self.cache is Cache.TURNED and (self.tile_m % LANES or self.block_m % LANES):
-            return f"cache=turned needs tile_m in multiples of {LANES}"
+        if self.cache is Cache.TRANSPOSED and (self.tile_m % LANES or self.block_m % LANES):
+            return f"cache=transposed needs tile_m in multiples of {LANES}"
         return self._memory_fault()
 
     def _memory_fault(self) -> str:
         if self.cache is Cache.NONE:
-            if self.block_k != self.unroll_k * self.depth or self.prefetch is not Prefetch.NONE:
-                return "cache=none has block_k=unroll_k·depth and no prefetch"
+            if self.block_k != self.unroll_k * self.sliced_k or self.prefetch is not Prefetch.NONE:
+                return "cache=none has block_k=unroll_k·sliced_k and no prefetch"
             return ""
         staged = (self.block_m + self.block_n) * self.block_k / self.threads
         if staged > MAX_STAGED * LANES:
@@ -211,9 +213,9 @@ class TilesConfig:
 
     def _block_fault(self, extents: Extents) -> str:
         if extents.a_turned and self.cache is Cache.ROWS:
-            return "a is stored turned; use cache=turned or none"
+            return "a is stored transposed; use cache=transposed or none"
         if extents.a_turned and self.tile_m % LANES:
-            return f"a is stored turned; use tile_m in multiples of {LANES}"
+            return f"a is stored transposed; use tile_m in multiples of {LANES}"
         if self.split_k > MAX_SPLIT or self.k_blocks(extents) % self.split_k:
             return (
                 f"split_k={self.split_k} must divide {self.k_blocks(extents)} blocks and be at "

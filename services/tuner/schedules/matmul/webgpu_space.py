@@ -1,4 +1,4 @@
-"""The lite space of a contraction on a GPU: nnJIT's heuristics, then the likely best first."""
+"""The lite space of a matrix product on a GPU: nnJIT's heuristics, then the likely best first."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice, product
@@ -8,9 +8,10 @@ from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.limits import FEW_LANES
 from services.tuner.schedules.conv.implicit_gemm import product_extents
 from services.tuner.schedules.matmul.usage import estimated_us, promise, registers_of, usage_of
-from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, TilesConfig
+from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
 
 MOST_CANDIDATES = 64
 REPETITION = 0.01
@@ -27,24 +28,24 @@ MOST_THREADS = 256
 """Of a workgroup (heuristic 5)."""
 
 BLOCK_K = (16, 32, 8)
-LAYERS = (2, 4, 8)
-LAYERED_TILES = TILES[:4]
-"""Layers of larger tiles want more registers than there are (H200)."""
+SLICED_K = (2, 4, 8)
+SLICED_TILES = TILES[:4]
+"""With sliced-K, larger tiles want more registers than there are (H200)."""
 
-LAYERED_GRIDS = (*GRIDS, (4, 4), (2, 8), (8, 2), (3, 8), (6, 4))
-LAYERED_BLOCK_K = (16, 32, 64, 48, 96)
-LAYER_K = 8
-"""Layers of threads share sums in small blocks, each with at least so many k of a block."""
+SLICED_GRIDS = (*GRIDS, (4, 4), (2, 8), (8, 2), (3, 8), (6, 4))
+SLICED_BLOCK_K = (16, 32, 64, 48, 96)
+SLICE_K = 8
+"""Sliced-K is for small blocks; each slice has at least so many k of one."""
 
-MOST_LAYERED_WARPS = 16
-"""Of a core: with more of them it has enough to do without layers."""
+MOST_SLICED_WARPS = 16
+"""A core with more warps has enough to do without sliced-K."""
 
-LAYERED_WORKGROUP_BYTES = 32_768
-"""The sums of a layer of 128 threads, 64 entries each."""
+SLICED_WORKGROUP_BYTES = 32_768
+"""The sums of a slice of 128 threads, 64 entries each."""
 
-LAYERED_CANDIDATES = 16
-"""Estimates of kernels with layers err apart from those of the others: each has places of its own.
-"""
+SLICED_CANDIDATES = 16
+"""Estimates of kernels with sliced-K err apart from those of the others: both have places of their
+own."""
 
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 WORKGROUP_BYTES = 28_672
@@ -71,16 +72,13 @@ MOST_WAVES = 8
 
 FEW_ROWS = 8
 STREAM_COLUMNS = (16, 32, 64, 128, 256)
-STREAM_DEPTHS = (4, 8, 16, 32, 64)
+STREAM_SLICED_K = (4, 8, 16, 32, 64)
 STREAM_UNROLL = (16, 8, 4)
 STREAM_SPLITS = (1, 2, 4, 8)
 DIRECT_TILES = ((4, 8), (8, 4), (4, 4), (8, 8), (2, 4), (1, 4))
 DIRECT_GRIDS = ((8, 8), (4, 8), (16, 8), (8, 16), (4, 4), (2, 4))
 DIRECT_UNROLL = (8, 4)
 DIRECT_CANDIDATES = 8
-FEW_LANES = 8
-"""A GPU of fewer lanes to a warp is a processor: threads wait at barriers one after another."""
-
 PROCESSOR_TILES = ((8, 4), (8, 8), (4, 4), (4, 8))
 PROCESSOR_GRIDS = ((4, 8), (2, 4), (4, 4), (8, 8))
 PROCESSOR_UNROLL = (4, 8)
@@ -90,15 +88,15 @@ PROCESSOR_ROW_GRIDS = (8, 16, 4, 32, 64)
 and its driver takes a millisecond for each word of it (`SOFTWARE_DRIVER`)."""
 
 
-def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig, ...]:
+def matmul_configs(workload: Workload, gpu: GpuModel) -> tuple[WebgpuMatmulConfig, ...]:
     """None is refused. The first is the best of those that require no more than the workload itself
     does: a matrix above 128 MiB needs a limit."""
     extents = product_extents(workload)
 
-    def valid(configs: Iterator[TilesConfig]) -> list[TilesConfig]:
+    def valid(configs: Iterator[WebgpuMatmulConfig]) -> list[WebgpuMatmulConfig]:
         return [config for config in dict.fromkeys(configs) if not config.fault(extents)]
 
-    def best(configs: Iterator[TilesConfig], most: int) -> list[TilesConfig]:
+    def best(configs: Iterator[WebgpuMatmulConfig], most: int) -> list[WebgpuMatmulConfig]:
         ranked = sorted(valid(configs), key=lambda config: promise(extents, config, gpu))
         apart = _different(ranked, lambda config: estimated_us(extents, config, gpu))
         return list(islice((one for one in apart if not one.exceeds(workload)), most))
@@ -109,24 +107,28 @@ def contraction_configs(workload: Workload, gpu: GpuModel) -> tuple[TilesConfig,
         found = best(_streaming(extents), MOST_CANDIDATES - DIRECT_CANDIDATES)
         found += best(_direct(extents, gpu), DIRECT_CANDIDATES)
     else:
-        layered = best(_layered(extents, gpu), LAYERED_CANDIDATES)
-        cached = best(_cached(extents, gpu), MOST_CANDIDATES - DIRECT_CANDIDATES - len(layered))
-        found = _taking_turns(cached, layered) + best(_direct(extents, gpu), DIRECT_CANDIDATES)
+        sliced = best(_sliced(extents, gpu), SLICED_CANDIDATES)
+        cached = best(_cached(extents, gpu), MOST_CANDIDATES - DIRECT_CANDIDATES - len(sliced))
+        found = _taking_turns(cached, sliced) + best(_direct(extents, gpu), DIRECT_CANDIDATES)
     needed = min((config.requires(workload) for config in found), key=len)
     plain = next(config for config in found if config.requires(workload) == needed)
     return (plain, *(config for config in found if config != plain))
 
 
-def _taking_turns(first: list[TilesConfig], second: list[TilesConfig]) -> list[TilesConfig]:
+def _taking_turns(
+    first: list[WebgpuMatmulConfig], second: list[WebgpuMatmulConfig]
+) -> list[WebgpuMatmulConfig]:
     """Both in their order, spread evenly."""
     places = [(n / len(each), one) for each in (first, second) for n, one in enumerate(each)]
     return [one for _, one in sorted(places, key=lambda place: place[0])]
 
 
-def _different(ranked: list[TilesConfig], us: Callable[[TilesConfig], float]) -> list[TilesConfig]:
+def _different(
+    ranked: list[WebgpuMatmulConfig], us: Callable[[WebgpuMatmulConfig], float]
+) -> list[WebgpuMatmulConfig]:
     """The first of them, in an order in which those of the same block and tile stand apart."""
     counts: dict[tuple[int, ...], int] = {}
-    apart: dict[TilesConfig, float] = {}
+    apart: dict[WebgpuMatmulConfig, float] = {}
     for config in ranked:
         kind = (config.block_m, config.block_n, config.tile_m, config.tile_n)
         repeated = counts[kind] = counts.get(kind, -1) + 1
@@ -134,19 +136,19 @@ def _different(ranked: list[TilesConfig], us: Callable[[TilesConfig], float]) ->
     return sorted(apart, key=apart.__getitem__)
 
 
-def _cached(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
+def _cached(extents: Extents, gpu: GpuModel) -> Iterator[WebgpuMatmulConfig]:
     for tile, grid, block_k in product(TILES, GRIDS, BLOCK_K):
         yield from _cached_in(extents, gpu, tile, grid, block_k, 1)
 
 
-def _layered(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
-    """Sums that are shared by several threads of a workgroup."""
-    for depth, tile, grid, block_k in product(
-        LAYERS, LAYERED_TILES, LAYERED_GRIDS, LAYERED_BLOCK_K
+def _sliced(extents: Extents, gpu: GpuModel) -> Iterator[WebgpuMatmulConfig]:
+    """Sums that several threads of a workgroup share."""
+    for sliced_k, tile, grid, block_k in product(
+        SLICED_K, SLICED_TILES, SLICED_GRIDS, SLICED_BLOCK_K
     ):
-        threads = prod(grid) * depth
-        if gpu.warp_lanes <= threads <= MOST_THREADS and block_k // depth >= LAYER_K:
-            yield from _cached_in(extents, gpu, tile, grid, block_k, depth)
+        threads = prod(grid) * sliced_k
+        if gpu.warp_lanes <= threads <= MOST_THREADS and block_k // sliced_k >= SLICE_K:
+            yield from _cached_in(extents, gpu, tile, grid, block_k, sliced_k)
 
 
 def _cached_in(
@@ -155,25 +157,27 @@ def _cached_in(
     tile: tuple[int, int],
     grid: tuple[int, int],
     block_k: int,
-    depth: int,
-) -> Iterator[TilesConfig]:
+    sliced_k: int,
+) -> Iterator[WebgpuMatmulConfig]:
     block = (tile[0] * grid[0], tile[1] * grid[1])
     if not _sensible(extents, block) or block_k >= 2 * max(8, extents.k):
         return
-    unroll_k = min(block_k // depth, max(UNROLL_K, UNROLLED_PRODUCTS // prod(tile)))
-    caches = (Cache.TURNED,) if extents.a_turned else (Cache.ROWS, Cache.TURNED)
+    unroll_k = min(block_k // sliced_k, max(UNROLL_K, UNROLLED_PRODUCTS // prod(tile)))
+    caches = (Cache.TRANSPOSED,) if extents.a_turned else (Cache.ROWS, Cache.TRANSPOSED)
     for split in _splits(extents, gpu, block, block_k):
         for cache, prefetch in product(caches, Prefetch):
-            config = _config(extents, tile, block, block_k, unroll_k, cache, prefetch, depth, split)
-            if _used_well(config, gpu) and _wants_layers(extents, config, gpu):
+            config = _config(
+                extents, tile, block, block_k, unroll_k, cache, prefetch, sliced_k, split
+            )
+            if _used_well(config, gpu) and _wants_slices(extents, config, gpu):
                 yield config
 
 
-def _used_well(config: TilesConfig, gpu: GpuModel) -> bool:
+def _used_well(config: WebgpuMatmulConfig, gpu: GpuModel) -> bool:
     """Heuristics 6 and 7, relaxed."""
     usage = usage_of(config, gpu)
     others = min(usage.by_memory, usage.by_warps)
-    most = WORKGROUP_BYTES if config.depth == 1 else LAYERED_WORKGROUP_BYTES
+    most = WORKGROUP_BYTES if config.sliced_k == 1 else SLICED_WORKGROUP_BYTES
     return (
         config.workgroup_bytes <= most
         and registers_of(config) <= THREAD_RELAXATION * gpu.thread_registers
@@ -181,10 +185,10 @@ def _used_well(config: TilesConfig, gpu: GpuModel) -> bool:
     )
 
 
-def _wants_layers(extents: Extents, config: TilesConfig, gpu: GpuModel) -> bool:
-    """Whether cores would have too few warps without layers of threads, where there are any."""
+def _wants_slices(extents: Extents, config: WebgpuMatmulConfig, gpu: GpuModel) -> bool:
+    """Whether cores would have too few warps without sliced-K, where the config has it."""
     warps = config.workgroups(extents) * config.threads / gpu.warp_lanes
-    return config.depth == 1 or warps <= MOST_LAYERED_WARPS * gpu.cores
+    return config.sliced_k == 1 or warps <= MOST_SLICED_WARPS * gpu.cores
 
 
 def _sensible(extents: Extents, block: tuple[int, int]) -> bool:
@@ -201,7 +205,7 @@ def _splits(extents: Extents, gpu: GpuModel, block: tuple[int, int], block_k: in
             yield split
 
 
-def _direct(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
+def _direct(extents: Extents, gpu: GpuModel) -> Iterator[WebgpuMatmulConfig]:
     """Without workgroup memory: for small matrices, and where it is no faster than the rest."""
     for tile, grid, unroll in product(DIRECT_TILES, DIRECT_GRIDS, DIRECT_UNROLL):
         block = (tile[0] * grid[0], tile[1] * grid[1])
@@ -211,7 +215,7 @@ def _direct(extents: Extents, gpu: GpuModel) -> Iterator[TilesConfig]:
             yield _config(extents, tile, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, split)
 
 
-def _processor(extents: Extents) -> Iterator[TilesConfig]:
+def _processor(extents: Extents) -> Iterator[WebgpuMatmulConfig]:
     if extents.m <= FEW_ROWS and not extents.a_turned:
         yield from _processor_rows(extents)
         return
@@ -222,7 +226,7 @@ def _processor(extents: Extents) -> Iterator[TilesConfig]:
         yield _config(extents, fits, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, 1)
 
 
-def _processor_rows(extents: Extents) -> Iterator[TilesConfig]:
+def _processor_rows(extents: Extents) -> Iterator[WebgpuMatmulConfig]:
     """Few rows are one tile: a grid of threads is along the columns."""
     for unroll, threads, columns in product(
         PROCESSOR_UNROLL, PROCESSOR_ROW_GRIDS, PROCESSOR_ROW_TILES
@@ -232,24 +236,24 @@ def _processor_rows(extents: Extents) -> Iterator[TilesConfig]:
             yield _config(extents, tile, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, 1)
 
 
-def _streaming(extents: Extents) -> Iterator[TilesConfig]:
+def _streaming(extents: Extents) -> Iterator[WebgpuMatmulConfig]:
     """For few rows: threads side by side read rows of b, and several share the sum of an entry."""
     rows = 1 if extents.m == 1 else 4 if extents.m <= 4 else 8
-    for tile_m, tile_n, columns, depth, unroll, split in product(
-        {1, rows}, (4, 8), STREAM_COLUMNS, STREAM_DEPTHS, STREAM_UNROLL, STREAM_SPLITS
+    for tile_m, tile_n, columns, sliced_k, unroll, split in product(
+        {1, rows}, (4, 8), STREAM_COLUMNS, STREAM_SLICED_K, STREAM_UNROLL, STREAM_SPLITS
     ):
-        threads = rows // tile_m * columns // tile_n * depth
-        if 64 <= threads <= 256 and unroll * depth * split <= max(16, extents.k):
+        threads = rows // tile_m * columns // tile_n * sliced_k
+        if 64 <= threads <= 256 and unroll * sliced_k * split <= max(16, extents.k):
             tile, block = (tile_m, tile_n), (rows, columns)
             yield _config(
                 extents,
                 tile,
                 block,
-                unroll * depth,
+                unroll * sliced_k,
                 unroll,
                 Cache.NONE,
                 Prefetch.NONE,
-                depth,
+                sliced_k,
                 split,
             )
 
@@ -268,10 +272,10 @@ def _config(
     unroll_k: int,
     cache: Cache,
     prefetch: Prefetch,
-    depth: int,
+    sliced_k: int,
     split_k: int,
-) -> TilesConfig:
-    return TilesConfig(
+) -> WebgpuMatmulConfig:
+    return WebgpuMatmulConfig(
         tile_m=tile[0],
         tile_n=tile[1],
         block_m=block[0],
@@ -280,7 +284,7 @@ def _config(
         unroll_k=unroll_k,
         cache=cache,
         prefetch=prefetch,
-        depth=depth,
+        sliced_k=sliced_k,
         split_k=split_k,
         group_m=_group(extents, block[0]),
     )

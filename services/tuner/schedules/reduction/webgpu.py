@@ -1,6 +1,6 @@
 """Row-wise operators for WebGPU: sums, means, norms and softmax of the rows of a[m, n].
 
-Shapes, named by the settings of `TeamConfig`:
+Shapes, named by the settings of `WebgpuReductionConfig`:
 
     dispatch    ⌈m / block_m⌉ workgroups
     workgroup   block_m rows × threads_per_row threads: thread = own · threads_per_row + lane
@@ -72,29 +72,29 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.reduction.webgpu_config import TeamConfig, width_of
+from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig, width_of
 
 FOUR = Affine.variable("four")
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
-    nests = teams_programs(candidate.workload, TeamConfig.of(candidate))
+    nests = reduction_programs(candidate.workload, WebgpuReductionConfig.of(candidate))
     return ScheduledProgram(nests=nests)
 
 
-def teams_programs(workload: Workload, config: TeamConfig) -> tuple[Program, ...]:
+def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tuple[Program, ...]:
     """One dispatch; its parameters are those of the workload, flat."""
     extent, frame = workload.extent, Frame()
     m, n, width = extent["m"], extent["n"], width_of(workload)
-    groups = -(-m // config.rows)
-    steps = -(-n // (width * config.team * config.vectors))
+    groups = -(-m // config.block_m)
+    steps = -(-n // (width * config.threads_per_row * config.vectors))
 
     # 1. Which row is the thread's. Threads beyond the last row do what its own threads do, since
     # all have to come to barriers, and store nothing.
     group = frame.variable("group", groups)
     thread = frame.variable("thread", config.threads)
-    own, lane = frame.digits(thread, (("own", config.rows), ("lane", config.team)))
-    unclamped = group.times(config.rows).plus(own)
+    own, lane = frame.digits(thread, (("own", config.block_m), ("lane", config.threads_per_row)))
+    unclamped = group.times(config.block_m).plus(own)
     exists = frame.open((Bound(index=unclamped, limit=m),))
     entries = _buffer("entries", config.vectors * width, Scope.LOCAL) if steps == 1 else None
     kernel = _Kernel(
@@ -215,7 +215,7 @@ class _Kernel:
     """What all steps know, and the buffers that they make. Each of `steps` reads `vectors` units of
     `width` entries of the row. A row that is one step stays in registers, in `entries`."""
 
-    config: TeamConfig
+    config: WebgpuReductionConfig
     parameters: tuple[Buffer, ...]
     operator: RowOperator
     n: int
@@ -275,8 +275,8 @@ def _each_unit(kernel: _Kernel, body: Callable[[Affine, Affine], Block]) -> Bloc
     """The body for each unit of the thread, by its number in a step and in the row. Threads side by
     side take units side by side."""
     config, units = kernel.config, kernel.n // kernel.width
-    v, stride = Affine.variable("v"), config.team * config.vectors
-    unit = total(Affine.of(0, {"step": stride, "v": config.team}), kernel.lane)
+    v, stride = Affine.variable("v"), config.threads_per_row * config.vectors
+    unit = total(Affine.of(0, {"step": stride, "v": config.threads_per_row}), kernel.lane)
     whole = kernel.steps * stride == units
     inside = () if whole else (Bound(index=unit, limit=units),)
     step = unrolled("v", config.vectors, *under(inside, body(v, unit)))
@@ -305,7 +305,7 @@ def _of_all_threads(
     kernel: _Kernel, op: BinaryOp, value: Expression, name: str
 ) -> tuple[Expression, Block]:
     """What every thread of the row knows once the block is done."""
-    if kernel.config.team == 1:
+    if kernel.config.threads_per_row == 1:
         return value, ()
     if kernel.config.subgroups:
         return _by_subgroups(kernel, op, value, name)
@@ -317,12 +317,12 @@ def _by_subgroups(
 ) -> tuple[Expression, Block]:
     config = kernel.config
     whole = kernel.new_local(f"whole{name}", 1)
-    thread = kernel.own.times(config.team).plus(kernel.lane)
+    thread = kernel.own.times(config.threads_per_row).plus(kernel.lane)
     reduced = SubgroupReduce(
         op=op,
         value=value,
         thread=IndexValue(index=thread),
-        threads=config.team,
+        threads=config.threads_per_row,
         shared=kernel.new_shared(f"team{name}", config.threads),
     )
     return Load(buffer=whole, index=ZERO), (Store(buffer=whole, index=ZERO, value=reduced),)
@@ -337,7 +337,8 @@ def _by_tree(
     config, own, lane = kernel.config, kernel.own, kernel.lane
     counts = config.levels
     levels = [
-        kernel.new_shared(f"team{name}.{n}", count * config.rows) for n, count in enumerate(counts)
+        kernel.new_shared(f"team{name}.{n}", count * config.block_m)
+        for n, count in enumerate(counts)
     ]
 
     def spread(level: int, first: Affine, apart: int) -> Expression:
@@ -346,7 +347,7 @@ def _by_tree(
         values = [Load(buffer=levels[level], index=start.plus(Affine(constant=n))) for n in places]
         return _pairwise(op, values)
 
-    place = own.times(config.team).plus(lane)
+    place = own.times(config.threads_per_row).plus(lane)
     body: list[Statement] = [Store(buffer=levels[0], index=place, value=value), Barrier()]
     for level in range(1, len(counts)):
         count = counts[level]

@@ -1,4 +1,4 @@
-"""The settings of one kernel on rows for GPUs: sums, means, norms, softmax."""
+"""The settings of one row-wise kernel for WebGPU: sums, means, norms, softmax."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -11,27 +11,27 @@ from services.tuner.schedules.base.limits import MAX_THREADS, required
 from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
 
 MAX_VECTORS = 16
-FANS = (1, 2, 4, 8, 16, 32)
+RADICES = (1, 2, 4, 8, 16, 32)
 REDUCTIONS = {"softmax": 2, "layer_norm": 2}
-"""How many values of a row follow one from another; of all other operators one."""
+"""How many values of a row follow one from another; one of all other operators."""
 
 SUBGROUPS = "subgroups"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TeamConfig:
-    """A row is for a `team` of threads, and a workgroup has teams for so many `rows`.
+class WebgpuReductionConfig:
+    """`threads_per_row` threads share a row, and a workgroup has `block_m` rows.
 
     A thread takes `vectors` of a row at a time, each next to those of its neighbours: a row that
-    fits is read once and stays in registers. A team adds its sums up in workgroup memory, `fan` of
-    them at a time, or by `subgroups`, where `fan` is 1.
+    fits is read once and stays in registers. The threads of a row reduce what they have by a tree
+    in workgroup memory, `radix` values at a time, or by `subgroups`, where `radix` is 1.
     """
 
     family: ClassVar = FamilyName.REDUCTION
-    team: int
-    rows: int
+    threads_per_row: int
+    block_m: int
     vectors: int
-    fan: int
+    radix: int
     subgroups: bool
 
     @classmethod
@@ -45,21 +45,21 @@ class TeamConfig:
 
     @property
     def threads(self) -> int:
-        return self.team * self.rows
+        return self.threads_per_row * self.block_m
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """Sums of a team that lie in workgroup memory, one level after another."""
-        if self.team == 1:
+        """Values of a row that lie in workgroup memory, one level of the tree after another."""
+        if self.threads_per_row == 1:
             return ()
-        counts = [self.team]
-        while not self.subgroups and counts[-1] > self.fan:
-            counts.append(max(1, counts[-1] // self.fan))
+        counts = [self.threads_per_row]
+        while not self.subgroups and counts[-1] > self.radix:
+            counts.append(max(1, counts[-1] // self.radix))
         return tuple(counts)
 
     def workgroup_bytes(self, workload: Workload) -> int:
         reductions = REDUCTIONS.get(workload.operator.name, 1)
-        return 4 * reductions * self.rows * sum(self.levels)
+        return 4 * reductions * self.block_m * sum(self.levels)
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
         shared_bytes = self.workgroup_bytes(workload)
@@ -71,21 +71,29 @@ class TeamConfig:
 
     def fault(self, workload: Workload) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
-        if min(self.team, self.rows) < 1 or self.threads > MAX_THREADS:
-            return f"team={self.team} and rows={self.rows} must be from 1 to {MAX_THREADS} threads"
-        if self.team & (self.team - 1):
-            return f"team={self.team} must be a power of two"
+        if min(self.threads_per_row, self.block_m) < 1 or self.threads > MAX_THREADS:
+            return f"{self._shape} must be from 1 to {MAX_THREADS} threads"
+        if self.threads_per_row & (self.threads_per_row - 1):
+            return f"threads_per_row={self.threads_per_row} must be a power of two"
         if not 1 <= self.vectors <= MAX_VECTORS:
             return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
-        if self.fan not in FANS:
-            return f"fan={self.fan} must be one of {', '.join(map(str, FANS))}"
-        if (self.fan == 1) is not (self.subgroups or self.team == 1):
-            return "fan=1 is for subgroups and for teams of one; use 2 or more without, 1 with them"
-        if self.team == 1 and self.subgroups:
-            return "a team of one has nothing to add up; use subgroups=false"
-        if self.team > max(1, workload.extent["n"]) or self.rows > 2 * workload.extent["m"]:
-            return f"team={self.team} and rows={self.rows} are more than there is to do"
+        if self.radix not in RADICES:
+            return f"radix={self.radix} must be one of {', '.join(map(str, RADICES))}"
+        if (self.radix == 1) is not (self.subgroups or self.threads_per_row == 1):
+            return (
+                "radix=1 is for subgroups and for threads_per_row=1; use 2 or more without, "
+                "1 with them"
+            )
+        if self.threads_per_row == 1 and self.subgroups:
+            return "threads_per_row=1 leaves nothing to reduce; use subgroups=false"
+        extent = workload.extent
+        if self.threads_per_row > max(1, extent["n"]) or self.block_m > 2 * extent["m"]:
+            return f"{self._shape} are more than there is to do"
         return ""
+
+    @property
+    def _shape(self) -> str:
+        return f"threads_per_row={self.threads_per_row} and block_m={self.block_m}"
 
 
 def width_of(workload: Workload) -> int:

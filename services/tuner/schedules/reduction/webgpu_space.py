@@ -1,4 +1,4 @@
-"""The lite space of operators on rows: threads to a row, rows to a workgroup, ways to add up."""
+"""The lite space of row-wise operators on WebGPU: threads per row, rows, ways to reduce."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -6,21 +6,25 @@ from math import log2
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
-from services.tuner.schedules.matmul.webgpu_space import FEW_LANES
-from services.tuner.schedules.reduction.webgpu_config import MAX_VECTORS, TeamConfig, width_of
+from services.tuner.schedules.base.limits import FEW_LANES
+from services.tuner.schedules.reduction.webgpu_config import (
+    MAX_VECTORS,
+    WebgpuReductionConfig,
+    width_of,
+)
 
 VECTORS_WANTED = 4
 """Of a row to a thread, where rows are enough for all threads: loads in flight, few exchanges."""
 
-TEAMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+THREADS_PER_ROW = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 NEIGHBOURS = 4
-"""Teams so many times twice or half as large as the likely best are tried."""
+"""So many times twice or half as many threads per row as the likely best are tried."""
 
 WORKGROUPS = (128, 64, 256)
 WORKGROUP_RANK = 0.5
 """How many rows share a workgroup matters less than how many threads share a row (H200)."""
 
-FANS = (8, 32, 4)
+RADICES = (8, 32, 4)
 STREAMED = (4, 2, 1)
 """Vectors at a time of a row that does not stay in registers: it is read again for each sum."""
 
@@ -30,9 +34,9 @@ READ_AGAIN = 2
 MOST_CANDIDATES = 40
 
 
-def rows_configs(workload: Workload, gpu: GpuModel) -> tuple[TeamConfig, ...]:
+def reduction_configs(workload: Workload, gpu: GpuModel) -> tuple[WebgpuReductionConfig, ...]:
     """Ordered by the sum of the ranks of their settings; the first requires nothing."""
-    ranked: dict[TeamConfig, float] = {}
+    ranked: dict[WebgpuReductionConfig, float] = {}
     for config, rank in _points(workload, gpu):
         if not config.fault(workload):
             ranked[config] = min(rank, ranked.get(config, rank))
@@ -41,20 +45,26 @@ def rows_configs(workload: Workload, gpu: GpuModel) -> tuple[TeamConfig, ...]:
     return (plain, *(config for config in found if config != plain))
 
 
-def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[TeamConfig, float]]:
+def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuReductionConfig, float]]:
     units = workload.extent["n"] // width_of(workload)
     best = _likely(workload, units, gpu)
-    for team in TEAMS:
-        away = abs(log2(team / best))
-        if away > NEIGHBOURS or team > 2 * units:
+    for threads in THREADS_PER_ROW:
+        away = abs(log2(threads / best))
+        if away > NEIGHBOURS or threads > 2 * units:
             continue
-        for (size_rank, size), (fan_rank, (fan, subgroups)), (again, vectors) in product(
-            enumerate(WORKGROUPS), enumerate(_ways(team)), _vectors(-(-units // team))
+        for (size_rank, size), (way_rank, (radix, subgroups)), (again, vectors) in product(
+            enumerate(WORKGROUPS), enumerate(_ways(threads)), _vectors(-(-units // threads))
         ):
-            rows = max(1, min(size // team, workload.extent["m"]))
+            rows = max(1, min(size // threads, workload.extent["m"]))
             yield (
-                TeamConfig(team=team, rows=rows, vectors=vectors, fan=fan, subgroups=subgroups),
-                away + WORKGROUP_RANK * size_rank + fan_rank + again,
+                WebgpuReductionConfig(
+                    threads_per_row=threads,
+                    block_m=rows,
+                    vectors=vectors,
+                    radix=radix,
+                    subgroups=subgroups,
+                ),
+                away + WORKGROUP_RANK * size_rank + way_rank + again,
             )
 
 
@@ -66,22 +76,22 @@ def _vectors(fit: int) -> list[tuple[int, int]]:
     return [(0, fit), *enumerate(parts, READ_AGAIN)]
 
 
-def _ways(team: int) -> list[tuple[int, bool]]:
+def _ways(threads: int) -> list[tuple[int, bool]]:
     """By workgroup memory first: the fastest on an H200, which has subgroups."""
-    if team == 1:
+    if threads == 1:
         return [(1, False)]
-    first, *others = dict.fromkeys(min(fan, team) for fan in FANS)
-    return [(first, False), (1, True), *((fan, False) for fan in others)]
+    first, *others = dict.fromkeys(min(radix, threads) for radix in RADICES)
+    return [(first, False), (1, True), *((radix, False) for radix in others)]
 
 
 def _likely(workload: Workload, units: int, gpu: GpuModel) -> int:
     """Threads to a row: enough to give every thread of the GPU one vector, or a thread as many as
-    are wanted. On a processor a team is one vector of its own."""
+    are wanted. On a processor the threads of a row are one vector of its own."""
     if gpu.warp_lanes < FEW_LANES:
         return min(gpu.warp_lanes, _power_up(units))
     threads = gpu.cores * gpu.warps * gpu.warp_lanes // 2
     share = min(VECTORS_WANTED, max(1, units * workload.extent["m"] // threads))
-    return min(TEAMS[-1], _power_up(-(-units // share)))
+    return min(THREADS_PER_ROW[-1], _power_up(-(-units // share)))
 
 
 def _power_up(count: int) -> int:

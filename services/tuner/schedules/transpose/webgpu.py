@@ -1,0 +1,88 @@
+"""Transpositions for WebGPU: c[n, m] = a[m, n], tile by tile through workgroup memory.
+
+Shapes, named by the settings of `WebgpuTransposeConfig`:
+
+    dispatch    ⌈m / tile⌉ × ⌈n / tile⌉ workgroups: down, across
+    workgroup   a[tile, tile], by (threads / tile) × tile threads: own, lane
+    thread      elements [own + step · threads / tile, lane] of the tile, for each step
+
+    workgroup memory    square[tile][tile + 1]: rows are one element longer, so that the elements of
+                        a column, which threads side by side read, are in different banks
+
+1. Threads side by side read a row of the tile from a, and keep it as a row.
+2. Behind a barrier they read a column of the tile and write it to c as a row.
+
+Of transpose:f32:m11n38 with tile=16 and threads=64:
+
+    square[lane + own * 17u] = a[lane + own * 38u + …];     // 1, where row and column exist
+    …
+    workgroupBarrier();
+    c[lane + own * 11u + …] = square[own + lane * 17u];     // 2, the same
+"""
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.build import Frame, loop, under, unrolled
+from services.tuner.ir.nodes import (
+    Allocate,
+    Barrier,
+    Block,
+    Bound,
+    Buffer,
+    Load,
+    LoopKind,
+    Program,
+    Scope,
+    Store,
+)
+from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.transpose.webgpu_config import WebgpuTransposeConfig
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    program = transpose_program(candidate.workload, WebgpuTransposeConfig.of(candidate))
+    return ScheduledProgram(nests=(program,))
+
+
+def transpose_program(workload: Workload, config: WebgpuTransposeConfig) -> Program:
+    """One dispatch; its parameters are a and c, flat."""
+    a, c = parameters_of(workload)
+    m, n, tile = workload.extent["m"], workload.extent["n"], config.tile
+    memory = Buffer(name="square", scope=Scope.WORKGROUP, dtype=DType.F32, size=config.elements)
+    steps = tile // config.rows
+    down, across = -(-m // tile), -(-n // tile)
+
+    frame = Frame()
+    group = frame.variable("group", down * across)
+    digits = frame.digits(group, (("down", down), ("across", across)))
+    top, left = (digit.times(tile) for digit in digits)
+    thread = frame.variable("thread", config.threads)
+    own, lane = frame.digits(thread, (("own", config.rows), ("lane", tile)))
+    frame.variable("step", steps)
+    row = own.plus(Affine.of(0, {"step": config.rows}))
+
+    def each_step(store: Store, outer: Affine, inner: Affine, shape: tuple[int, int]) -> Block:
+        """The store for every step, where [outer, inner] is inside of the shape."""
+        limits = zip((outer, inner), shape, strict=True)
+        bounds = frame.open(Bound(index=index, limit=size) for index, size in limits)
+        return (unrolled("step", steps, *under(bounds, (store,))),)
+
+    # 1. square[row][lane] = a[top + row, left + lane]
+    load = Load(buffer=a, index=top.plus(row).times(n).plus(left).plus(lane))
+    keep = Store(buffer=memory, index=row.times(tile + 1).plus(lane), value=load)
+    # 2. c[left + row, top + lane] = square[lane][row]
+    kept = Load(buffer=memory, index=lane.times(tile + 1).plus(row))
+    store = Store(buffer=c, index=left.plus(row).times(m).plus(top).plus(lane), value=kept)
+    body = (
+        *each_step(keep, top.plus(row), left.plus(lane), (m, n)),
+        Barrier(),
+        *each_step(store, left.plus(row), top.plus(lane), (n, m)),
+    )
+
+    threads = loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.around(body))
+    workgroup = (Allocate(buffer=memory, body=(threads,)),)
+    nest = loop("group", down * across, LoopKind.RANGE, workgroup)
+    return Program(parameters=(a, c), body=nest)

@@ -1,0 +1,63 @@
+"""The settings of one kernel that transposes a matrix, for WebGPU."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
+from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
+
+TILES = (8, 16, 32, 64)
+MOST_STEPS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebgpuTransposeConfig:
+    """A workgroup of `threads` transposes a block of `tile` x `tile`."""
+
+    family: ClassVar = FamilyName.TRANSPOSE
+    tile: int
+    threads: int
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        settings = Settings(candidate, cls, TargetKind.WEBGPU)
+        config = cls(tile=settings.whole("tile"), threads=settings.whole("threads"))
+        settings.refuse_fault(config.fault())
+        settings.refuse_features(config.requires(candidate.workload))
+        return config
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tile that all threads read or write at once."""
+        return self.threads // self.tile
+
+    @property
+    def elements(self) -> int:
+        """Elements of the tile in workgroup memory, where its rows are one element longer."""
+        return self.tile * (self.tile + 1)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        return DType.F32.size_bytes * self.elements
+
+    def requires(self, workload: Workload) -> tuple[str, ...]:
+        return required(workload, threads=self.threads, workgroup_bytes=self.workgroup_bytes)
+
+    def candidate(self, workload: Workload) -> Candidate:
+        return webgpu_candidate(workload, self, self.requires(workload))
+
+    def fault(self) -> str:
+        """What makes the config unusable, or ''."""
+        if self.tile not in TILES or self.threads not in WORKGROUP_THREADS:
+            return (
+                f"tile={self.tile} must be one of {', '.join(map(str, TILES))} and "
+                f"threads={self.threads} one of {', '.join(map(str, WORKGROUP_THREADS))}"
+            )
+        if not 1 <= self.rows <= self.tile or self.tile // self.rows > MOST_STEPS:
+            return f"threads={self.threads} must be 1 to {self.tile} rows of the tile"
+        return ""
