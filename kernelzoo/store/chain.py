@@ -85,9 +85,9 @@ def offers(
                 FROM unnest(%(keys)s::text[]) AS asked (key)
                 CROSS JOIN LATERAL servable(asked.key, %(class)s, %(space)s) s
             ), own AS MATERIALIZED (
-                SELECT e.workload_key, e.candidate_id, e.device_class, e.ballots, e.speaks
+                SELECT e.workload_key, e.candidate_id, e.device_class, e.rho, e.ballots, e.speaks
                 FROM zoo_entry e
-                WHERE split_part(e.device_class, ':', 1) = %(device_id)s
+                WHERE e.device_id = %(device_id)s
                   AND e.state = 'confirmed' AND e.ballots >= %(quorum)s
             ), learned AS MATERIALIZED (
                 SELECT own.workload_key, operation_of(own.workload_key) AS operation, c.config,
@@ -98,7 +98,7 @@ def offers(
                 SELECT DISTINCT ON (fit.key)
                        fit.key AS workload_key, 'device' AS level, fit.candidate_id,
                        '' AS neighbour,
-                       rho_distance(split_part(own.device_class, ':', 2), %(rho)s) AS rho_distance,
+                       rho_distance(own.rho, %(rho)s) AS rho_distance,
                        NULL::double precision AS relative_time, 1 AS classes,
                        own.ballots AS identities
                 FROM own JOIN fit
@@ -256,7 +256,7 @@ def class_times(
                 FROM timed GROUP BY device_class, candidate_id HAVING count(*) >= %(quorum)s
             )
             SELECT known.*, d.cpu_architecture, d.logical_cores, d.gpu_vendor, d.gpu_architecture
-            FROM known JOIN device d ON d.device_id = split_part(known.device_class, ':', 1)
+            FROM known JOIN device d ON d.device_id = device_id_of(known.device_class)
             ORDER BY device_class, candidate_id
         """,
         parameters={

@@ -142,7 +142,7 @@ def device_voices(workload_key: str, device_class: str) -> Query[DeviceVoiceRow]
                 SELECT d.artifact_sha256 AS sha256, d.device_class, d.device_wide
                 FROM denied d
                 WHERE d.denied AND NOT d.operated
-                  AND split_part(d.device_class, ':', 1) = split_part(%(class)s, ':', 1)
+                  AND d.device_id = device_id_of(%(class)s)
                   AND EXISTS (SELECT FROM candidate c
                               WHERE c.artifact_sha256 = d.artifact_sha256
                                 AND c.workload_key = %(key)s)
@@ -154,7 +154,7 @@ def device_voices(workload_key: str, device_class: str) -> Query[DeviceVoiceRow]
                        i.created_at AS since
                 FROM counted u
                 JOIN candidate c ON c.artifact_sha256 = u.sha256
-                JOIN device_class k ON k.device_id = split_part(%(class)s, ':', 1)
+                JOIN device_class k ON k.device_id = device_id_of(%(class)s)
                 JOIN measurement m ON m.candidate_id = c.candidate_id
                  AND m.device_class = k.device_class AND m.verdict = 'verified'
                 JOIN identity i ON i.id = m.identity_id
@@ -216,7 +216,7 @@ def replaceable(sha256: str, device_class: str) -> Query[ReplaceableRow]:
         sql="""
             SELECT coalesce(bool_and(EXISTS (
                 SELECT FROM servable(
-                    w.workload_key, %(class)s, space_of(w.kind, split_part(%(class)s, ':', 1))) s
+                    w.workload_key, %(class)s, space_of(w.kind, device_id_of(%(class)s))) s
                 JOIN candidate c ON c.candidate_id = s.candidate_id
                 WHERE c.artifact_sha256 <> %(sha256)s)), false) AS replaceable
             FROM (SELECT DISTINCT workload_key, kind FROM candidate

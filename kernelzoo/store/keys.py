@@ -87,8 +87,7 @@ def search(
             JOIN device_class c ON c.device_class = e.device_class
             JOIN device d ON d.device_id = c.device_id
             WHERE e.state <> 'retired' AND e.state = coalesce(%(state)s, e.state)
-              AND split_part(split_part(e.device_class, ':', 3), '+', 1)
-                  = coalesce(%(kind)s, split_part(split_part(e.device_class, ':', 3), '+', 1))
+              AND e.target = coalesce(%(kind)s, e.target)
               AND strpos(e.workload_key, lower(%(workload)s)) > 0
               AND strpos(lower(concat_ws(' ', e.device_class, d.cpu_architecture, d.gpu_vendor,
                                          d.gpu_architecture, d.gpu_model)), lower(%(device)s)) > 0

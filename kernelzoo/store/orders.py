@@ -24,10 +24,9 @@ def unordered(limit: int) -> Query[UnorderedRow]:
             WITH served AS (
                 SELECT coalesce(max(version), 0) AS version FROM cost_model WHERE published
             ), opened AS (
-                SELECT device_class, device_id, max(id) AS latest,
-                       split_part(split_part(device_class, ':', 3), '+', 1) AS kind
+                SELECT device_class, device_id, target AS kind, max(id) AS latest
                 FROM agent_session WHERE created_at > now() - interval '1 hour'
-                GROUP BY device_class, device_id
+                GROUP BY device_class, device_id, target
             ), known AS MATERIALIZED (
                 SELECT *, space_of(kind, device_id) AS space FROM opened
             ), measuring AS (

@@ -294,7 +294,7 @@ def prospects(
                        min((theirs.device_id <> ours.device_id)::integer) AS nearness
                 FROM job
                 JOIN zoo_entry e ON e.workload_key = job.workload_key
-                JOIN device theirs ON theirs.device_id = split_part(e.device_class, ':', 1)
+                JOIN device theirs ON theirs.device_id = e.device_id
                 JOIN device ours ON ours.device_id = %(device_id)s
                 WHERE e.state <> 'retired' AND e.device_class <> %(class)s
                   AND CASE WHEN theirs.device_id = ours.device_id THEN true

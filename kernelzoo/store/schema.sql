@@ -88,6 +88,22 @@ CREATE VIEW kernel AS
     FROM candidate c JOIN artifact a ON a.sha256 = c.artifact_sha256;
 COMMENT ON VIEW kernel IS 'Compiled candidates as a page is told of them.';
 
+CREATE FUNCTION device_id_of(device_class text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT split_part($1, ':', 1)
+$$;
+CREATE FUNCTION rho_of(device_class text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT split_part($1, ':', 2)
+$$;
+CREATE FUNCTION target_of(device_class text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT split_part(split_part($1, ':', 3), '+', 1)
+$$;
+CREATE FUNCTION features_of(device_class text) RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT (string_to_array(split_part($1, ':', 3), '+'))[2:]
+$$;
+COMMENT ON FUNCTION device_id_of IS
+    'The device of a class, whose text is <device id>:<rho>:<target>+<feature>+...; as '
+    'kernelzoo.domain.device.DeviceClass takes it apart.';
+
 CREATE TABLE device (
     device_id text PRIMARY KEY CHECK (device_id ~ '^[0-9a-f]{16}$'),
     cpu_architecture text NOT NULL,
@@ -110,7 +126,8 @@ CREATE TABLE device_class (
     peak_gflops double precision NOT NULL,
     identities integer NOT NULL,
     measurements bigint NOT NULL DEFAULT 0,
-    last_seen_at timestamptz NOT NULL DEFAULT now()
+    last_seen_at timestamptz NOT NULL DEFAULT now(),
+    target text NOT NULL GENERATED ALWAYS AS (target_of(device_class)) STORED
 );
 COMMENT ON TABLE device_class IS
     'Classes that ran an agent, with counts of all that there ever was: what is removed for its age '
@@ -201,7 +218,8 @@ CREATE TABLE agent_session (
     created_at timestamptz NOT NULL DEFAULT now(),
     probe jsonb,
     application_id bigint REFERENCES application,
-    network text NOT NULL DEFAULT ''
+    network text NOT NULL DEFAULT '',
+    target text NOT NULL GENERATED ALWAYS AS (target_of(device_class)) STORED
 );
 COMMENT ON COLUMN agent_session.peak_gflops IS
     'Register-only limit as probed in the page: of one core for wasm, of the whole GPU for webgpu.';
@@ -302,6 +320,8 @@ CREATE TABLE ballot (
     filed_at timestamptz NOT NULL DEFAULT now(),
     rung_at timestamptz NOT NULL DEFAULT now(),
     tallied boolean NOT NULL DEFAULT false,
+    device_id text NOT NULL GENERATED ALWAYS AS (device_id_of(device_class)) STORED,
+    target text NOT NULL GENERATED ALWAYS AS (target_of(device_class)) STORED,
     PRIMARY KEY (identity_id, workload_key, device_class),
     CHECK (cardinality(candidate_ids) BETWEEN 1 AND 5),
     CHECK (cardinality(candidate_ids) = cardinality(relative_times))
@@ -328,6 +348,9 @@ CREATE TABLE zoo_entry (
     speaks boolean NOT NULL DEFAULT false,
     contenders text[] NOT NULL DEFAULT '{}',
     final boolean NOT NULL DEFAULT false,
+    device_id text NOT NULL GENERATED ALWAYS AS (device_id_of(device_class)) STORED,
+    rho text NOT NULL GENERATED ALWAYS AS (rho_of(device_class)) STORED,
+    target text NOT NULL GENERATED ALWAYS AS (target_of(device_class)) STORED,
     PRIMARY KEY (workload_key, device_class, version)
 );
 COMMENT ON TABLE zoo_entry IS 'The kernel dataset of nnJIT section 5.3, with its history.';
@@ -346,8 +369,7 @@ COMMENT ON COLUMN zoo_entry.final IS
 CREATE UNIQUE INDEX zoo_entry_live ON zoo_entry (workload_key, device_class)
     WHERE state <> 'retired';
 CREATE INDEX zoo_entry_unpooled ON zoo_entry (workload_key) WHERE NOT pooled;
-CREATE INDEX zoo_entry_device ON zoo_entry (split_part(device_class, ':', 1), workload_key)
-    WHERE state = 'confirmed';
+CREATE INDEX zoo_entry_device ON zoo_entry (device_id, workload_key) WHERE state = 'confirmed';
 CREATE INDEX zoo_entry_recent ON zoo_entry (published_at);
 
 CREATE TABLE denied (
@@ -359,6 +381,7 @@ CREATE TABLE denied (
     operated boolean NOT NULL,
     decided_at timestamptz NOT NULL DEFAULT now(),
     device_wide boolean NOT NULL DEFAULT false,
+    device_id text NOT NULL GENERATED ALWAYS AS (device_id_of(device_class)) STORED,
     PRIMARY KEY (artifact_sha256, device_class)
 );
 COMMENT ON TABLE denied IS
@@ -368,7 +391,7 @@ COMMENT ON COLUMN denied.operated IS 'Decided by the operator, not by failures t
 COMMENT ON COLUMN denied.device_wide IS
     'Whether other classes of the device get it as their default only where they have no other.';
 CREATE INDEX denied_class ON denied (device_class) WHERE denied;
-CREATE INDEX denied_device ON denied (split_part(device_class, ':', 1)) WHERE denied;
+CREATE INDEX denied_device ON denied (device_id) WHERE denied;
 
 CREATE TABLE publication (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -463,26 +486,24 @@ CREATE FUNCTION default_kernel(workload_key text, device_class text)
         SELECT c.candidate_id, c.state
         FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
         WHERE p.job_id = j.id AND c.state <> 'failed'
-          AND c.requires <@ string_to_array(split_part($2, ':', 3), '+')
+          AND c.requires <@ features_of($2)
           AND NOT EXISTS (
             SELECT FROM denied d
             WHERE d.artifact_sha256 = c.artifact_sha256 AND d.denied
               AND (d.device_class = $2 OR d.device_wide
-                   AND split_part(d.device_class, ':', 1) = split_part($2, ':', 1)))
+                   AND d.device_id = device_id_of($2)))
         ORDER BY p.ordinal LIMIT 1
     ) first ON true
     LEFT JOIN LATERAL (
         SELECT c.candidate_id, c.state
         FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
         WHERE first.candidate_id IS NULL AND p.job_id = j.id AND c.state <> 'failed'
-          AND c.requires <@ string_to_array(split_part($2, ':', 3), '+')
+          AND c.requires <@ features_of($2)
           AND NOT is_denied(c.candidate_id, $2)
         ORDER BY p.ordinal LIMIT 1
     ) last ON true
-    WHERE j.workload_key = $1 AND j.kind = split_part(split_part($2, ':', 3), '+', 1)
-      AND j.state = 'planned'
-      AND j.space IN ('any', space_of(split_part(split_part($2, ':', 3), '+', 1),
-                                      split_part($2, ':', 1)))
+    WHERE j.workload_key = $1 AND j.kind = target_of($2) AND j.state = 'planned'
+      AND j.space IN ('any', space_of(target_of($2), device_id_of($2)))
       AND coalesce(first.candidate_id, last.candidate_id) IS NOT NULL
     ORDER BY coalesce(first.state, last.state) <> 'compiled', j.space = 'any' LIMIT 1
 $$;
@@ -563,6 +584,7 @@ CREATE TABLE page_load (
     device_class text NOT NULL,
     loads bigint NOT NULL,
     last_at timestamptz NOT NULL DEFAULT now(),
+    target text NOT NULL GENERATED ALWAYS AS (target_of(device_class)) STORED,
     PRIMARY KEY (name, device_class)
 );
 COMMENT ON TABLE page_load IS
@@ -572,9 +594,9 @@ COMMENT ON COLUMN page_load.name IS 'A workload set or a workload''s key, as the
 CREATE VIEW coverage AS
     SELECT j.workload_key, c.device_class, coalesce(e.state, 'missing') AS state,
            coalesce(l.loads, 0) AS loads, e.relative_time, e.candidate_id
-    FROM (SELECT device_class FROM device_class UNION SELECT device_class FROM page_load) c
-    JOIN (SELECT DISTINCT workload_key, kind FROM tuning_job) j
-      ON j.kind = split_part(split_part(c.device_class, ':', 3), '+', 1)
+    FROM (SELECT device_class, target FROM device_class
+          UNION SELECT device_class, target FROM page_load) c
+    JOIN (SELECT DISTINCT workload_key, kind FROM tuning_job) j ON j.kind = c.target
     LEFT JOIN zoo_entry e ON e.workload_key = j.workload_key
         AND e.device_class = c.device_class AND e.state <> 'retired'
     LEFT JOIN LATERAL (
@@ -605,10 +627,10 @@ CREATE FUNCTION servable(workload_key text, device_class text, space text)
     RETURNS TABLE (candidate_id text, config jsonb) LANGUAGE sql STABLE AS $$
     SELECT c.candidate_id, c.config FROM candidate c
     WHERE c.state = 'compiled' AND NOT is_denied(c.candidate_id, $2)
-      AND c.requires <@ string_to_array(split_part($2, ':', 3), '+')
+      AND c.requires <@ features_of($2)
       AND c.candidate_id IN (
         SELECT p.candidate_id FROM tuning_job j JOIN space_point p ON p.job_id = j.id
-        WHERE j.workload_key = $1 AND j.kind = split_part(split_part($2, ':', 3), '+', 1)
+        WHERE j.workload_key = $1 AND j.kind = target_of($2)
           AND j.space IN ($3, 'any'))
 $$;
 COMMENT ON FUNCTION servable IS

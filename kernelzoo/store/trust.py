@@ -102,8 +102,7 @@ def class_rates(lease_id: int, *, proven: bool) -> Query[RatesRow]:
                             (s.probe->>'bandwidth_gbps')::float8, 0) AS written_gbps
             FROM lease l
             JOIN identity own ON own.id = l.identity_id
-            JOIN agent_session s ON s.device_id = split_part(l.device_class, ':', 1)
-                AND s.device_class = l.device_class
+            JOIN agent_session s ON s.device_class = l.device_class
             JOIN identity i ON i.id = s.identity_id
             WHERE l.id = %(lease_id)s AND i.failed_at IS NULL AND i.id <> own.id
               AND (i.operated OR i.network <> own.network AND (

@@ -204,22 +204,19 @@ def progress(
                    coalesce(sum(m.measurements), 0)::bigint AS measurements,
                    coalesce(max(m.agents), 0) AS agents,
                    (SELECT count(*) FROM ballot b WHERE b.workload_key = j.workload_key
-                       AND split_part(split_part(b.device_class, ':', 3), '+', 1) = j.kind
-                       AND space_of(j.kind, split_part(b.device_class, ':', 1)) = j.space)
+                       AND b.target = j.kind AND space_of(j.kind, b.device_id) = j.space)
                        AS ballots,
                    ARRAY(SELECT s FROM skipping(j.workload_key) s
-                         WHERE split_part(split_part(s, ':', 3), '+', 1) = j.kind
-                           AND space_of(j.kind, split_part(s, ':', 1)) = j.space) AS skipped_by,
+                         WHERE target_of(s) = j.kind
+                           AND space_of(j.kind, device_id_of(s)) = j.space) AS skipped_by,
                    min(m.best_ns) AS best_ns,
                    (SELECT count(*) FROM zoo_entry e
                     WHERE e.workload_key = j.workload_key AND e.state <> 'retired'
-                      AND split_part(split_part(e.device_class, ':', 3), '+', 1) = j.kind
-                      AND space_of(j.kind, split_part(e.device_class, ':', 1)) = j.space)
+                      AND e.target = j.kind AND space_of(j.kind, e.device_id) = j.space)
                        AS entries,
                    (SELECT count(*) FROM zoo_entry e
                     WHERE e.workload_key = j.workload_key AND e.state <> 'retired' AND e.final
-                      AND split_part(split_part(e.device_class, ':', 3), '+', 1) = j.kind
-                      AND space_of(j.kind, split_part(e.device_class, ':', 1)) = j.space)
+                      AND e.target = j.kind AND space_of(j.kind, e.device_id) = j.space)
                        AS final,
                    j.total
             FROM (

