@@ -3,7 +3,7 @@
     python -m bench.chain [--only WORLD ...] [--json FILE]
 
 Held out are each device class in turn, and each fifth of the shapes on all classes. Their votes are
-taken out of a real database that knows the rest, what classes have in common is pooled anew, and
+taken out of a real database that knows the rest, what classes share is aggregated anew, and
 the gateway's own query and rule answer. A regret is how much longer the served kernel takes on a
 class than the fastest of the space (`chain_regret`). Worlds (`chain_worlds`), reported apart: what
 settings of three engines measured on one machine (tests/recorded); cores of an analytic model that

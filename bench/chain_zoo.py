@@ -25,7 +25,7 @@ from services.tuner.cost_model.model import CostModel
 from services.tuner.cost_model.observation import Observation, ProbedDevice, Race
 from tests.database.conftest import compile_row, plan
 from tests.postgres import Postgres
-from workers.pooling import pool_winners
+from workers.families import aggregate_by_family
 
 QUORUM = 1
 """A measured time stands for the median of a crowd; no attackers are simulated here."""
@@ -203,8 +203,8 @@ def order(db: Database, races: Iterable[Race], model: CostModel) -> None:
 
 
 def _pool(db: Database) -> None:
-    while fetch_all(db, chain.unpooled(1)):
-        pool_winners(db, RULE)
+    while fetch_all(db, chain.unaggregated(1)):
+        aggregate_by_family(db, RULE)
 
 
 def workloads(world: World) -> list[str]:

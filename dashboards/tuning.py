@@ -174,7 +174,7 @@ TUNING = Dashboard(
         ),
         Panel(
             title="Tasks that failed",
-            text="After their retries. The ring sends work of which the row still waits again.",
+            text="After their retries. Work of which the row still waits is requeued.",
             unit="cps",
             ask=(
                 Metric(

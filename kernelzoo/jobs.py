@@ -1,7 +1,7 @@
 """Background jobs by name. PostgreSQL holds the work; a message only rings the bell.
 
 Send after the transaction that wrote the row has committed. A message that cannot be sent is
-logged and dropped: the periodic `ring` task finds the waiting row and sends it again.
+logged and dropped: the periodic task `requeue` finds the waiting row and sends it again.
 """
 
 import time
@@ -68,14 +68,14 @@ def tally(workload_key: str, device_class: str) -> Job:
     return Job(name="tally", queue=AGGREGATE_QUEUE, arguments=(workload_key, device_class))
 
 
-def pool_winners() -> Job:
+def aggregate_by_family() -> Job:
     """Bring what the classes of a workload have in common up to date."""
-    return Job(name="pool_winners", queue=AGGREGATE_QUEUE, arguments=())
+    return Job(name="aggregate_by_family", queue=AGGREGATE_QUEUE, arguments=())
 
 
-def ring() -> Job:
+def requeue() -> Job:
     """Send again the jobs of rows that have waited too long."""
-    return Job(name="ring", queue=AGGREGATE_QUEUE, arguments=())
+    return Job(name="requeue", queue=AGGREGATE_QUEUE, arguments=())
 
 
 def train_model(*, at_once: bool = False) -> Job:
@@ -144,6 +144,6 @@ def celery_sender(app: Celery) -> Sender:
             JOBS_SENT.labels(job.name).inc()
         except OperationalError as error:
             JOBS_LOST.labels(job.name).inc()
-            log.warning("broker away, job left to the ring", job=job.name, error=str(error))
+            log.warning("broker away, job left to be requeued", job=job.name, error=str(error))
 
     return send

@@ -74,7 +74,7 @@ MISSING = "missing"
 
 JOBS = (
     *("plan_space", "compile_batch", "verify_leases", "tally"),
-    *("pool_winners", "ring", "train_model", "order_spaces", "remove_old"),
+    *("aggregate_by_family", "requeue", "train_model", "order_spaces", "remove_old"),
 )
 QUEUES = ("compile", "aggregate")
 TABLES = (
@@ -171,7 +171,7 @@ CONNECTION_POOL_TIMEOUTS = Counter(
 
 JOBS_SENT = Counter("kernelzoo_jobs_sent", "Messages handed to the broker", ("task",))
 JOBS_LOST = Counter(
-    "kernelzoo_jobs_lost", "Messages that the broker did not take; the ring finds their rows",
+    "kernelzoo_jobs_lost", "Messages that the broker did not take; their rows are requeued",
     ("task",),
 )  # fmt: skip
 

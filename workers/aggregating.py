@@ -14,7 +14,16 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.metrics import PROMOTIONS, VERDICTS
 from kernelzoo.settings import WorkerSettings
-from kernelzoo.store import agents, ballots, denials, leases, measurements, trust, wake, zoo
+from kernelzoo.store import (
+    agents,
+    ballots,
+    denials,
+    leases,
+    measurements,
+    notifications,
+    trust,
+    zoo,
+)
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from kernelzoo.store.measurements import PendingRow
 from services.aggregator.denial import without
@@ -97,7 +106,7 @@ def verify_lease(
             execute(db, measurements.judge(lease_id, candidate_id, verdict, detail))
             VERDICTS.labels(verdict).inc()
         if not holder.operated:
-            execute(db, wake.lease_judged(lease_id))
+            execute(db, notifications.lease_judged(lease_id))
         execute(db, agents.count_judged(lease.device_class, len(found)))
     if fault:
         log.info(
@@ -135,7 +144,7 @@ def tally(db: Database, workload_key: str, device_class: str, rule: Rule) -> Non
         if Defence.DENIALS in rule.defences:
             changed = deny_failing(db, workload_key, device_class, rule)
             if roll_back(db, workload_key, device_class) or changed:
-                execute(db, wake.zoo_changed())
+                execute(db, notifications.zoo_changed())
         filed = fetch_all(db, ballots.countable(workload_key, device_class, rule.trust))
         denied = fetch_all(db, denials.denied_of(workload_key, device_class))
         live = fetch_one(db, zoo.live_entry(workload_key, device_class))
@@ -194,4 +203,4 @@ def _carry_out(db: Database, workload_key: str, device_class: str, decision: Dec
                 ballots=evidence.ballots,
                 reason=reason,
             )
-    execute(db, wake.zoo_changed())
+    execute(db, notifications.zoo_changed())

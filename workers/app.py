@@ -13,9 +13,9 @@ from workers import heartbeat, metering
 from workers.tasks import register
 
 EVERY_S = (
-    (jobs.ring(), 2.0),
+    (jobs.requeue(), 2.0),
     (jobs.order_spaces(), 15.0),
-    (jobs.pool_winners(), 15.0),
+    (jobs.aggregate_by_family(), 15.0),
     (jobs.train_model(), 300.0),
     (jobs.remove_old(), 3600.0),
 )

@@ -14,7 +14,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import KernelZooError
 from kernelzoo.metrics import CANDIDATES, COMPILE_DURATION, Compiled, CompileStage
-from kernelzoo.store import candidates, tuning, wake
+from kernelzoo.store import candidates, notifications, tuning
 from kernelzoo.store.blocking import Database, execute, fetch_one
 from services.tuner.compile import compile_candidate, pack_kernels
 from services.tuner.schedules.registry import lite_space
@@ -111,7 +111,7 @@ def _store(
             execute(db, candidates.store_artifact(each))
         elapsed_ns = time.perf_counter_ns() - start_ns
         execute(db, candidates.compiled(row.candidate_id, artifact, elapsed_ns))
-        execute(db, wake.candidates_compiled())
+        execute(db, notifications.candidates_compiled())
 
 
 def _give_up(db: Database, row: candidates.CandidateRow, detail: str, result: Compiled) -> None:
@@ -119,4 +119,4 @@ def _give_up(db: Database, row: candidates.CandidateRow, detail: str, result: Co
     log.warning("candidate failed to compile", candidate=row.candidate_id, detail=detail)
     with db.transaction():
         execute(db, candidates.failed(row.candidate_id, detail))
-        execute(db, wake.candidates_compiled())
+        execute(db, notifications.candidates_compiled())

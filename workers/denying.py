@@ -8,7 +8,7 @@ from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.trust import Defence
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.metrics import ROLLBACKS
-from kernelzoo.store import denials, rollbacks, zoo
+from kernelzoo.store import denials, zoo
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.aggregator.denial import Denial, Voice, denial, inhabited
 from services.aggregator.publishing import Rule
@@ -88,7 +88,7 @@ def roll_back(db: Database, workload_key: str, device_class: str) -> bool:
     """Takes a live entry back that is denied: to the latest version that was served and is not
     denied, else to the default kernel. Whether there was one.
     """
-    denied = fetch_one(db, rollbacks.denied_entry(workload_key, device_class))
+    denied = fetch_one(db, zoo.denied_entry(workload_key, device_class))
     if denied is None:
         return False
     execute(db, zoo.retire(workload_key, device_class))
@@ -100,14 +100,14 @@ def roll_back(db: Database, workload_key: str, device_class: str) -> bool:
 
 
 def _publish_earlier(
-    db: Database, workload_key: str, device_class: str, denied: rollbacks.DeniedEntry
+    db: Database, workload_key: str, device_class: str, denied: zoo.DeniedEntry
 ) -> None:
-    earlier = fetch_one(db, rollbacks.earlier(workload_key, device_class))
+    earlier = fetch_one(db, zoo.earlier(workload_key, device_class))
     default = fetch_one(db, zoo.default_of(workload_key, DeviceClass.parse(device_class)))
     if earlier is None and default is None:
         return
     candidate_id = earlier.candidate_id if earlier else default.candidate_id if default else ""
-    evidence = earlier.evidence if earlier else rollbacks.NO_EVIDENCE
+    evidence = earlier.evidence if earlier else zoo.NO_EVIDENCE
     state = EntryState.CONFIRMED
     reason = f"version {denied.version} is denied: {denied.reason}"
     execute(db, zoo.publish(workload_key, device_class, candidate_id, state, evidence, reason))

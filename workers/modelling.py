@@ -6,7 +6,7 @@ import structlog
 from kernelzoo.domain.device import DeviceClass, Engine, GpuProbeLevels, ProbeLevels
 from kernelzoo.domain.kinship import STRANGER
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.store import evidence, models, orders, wake
+from kernelzoo.store import evidence, models, notifications, orders
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.tuner.cost_model.learning import Lesson, learn
 from services.tuner.cost_model.model import CostModel
@@ -58,7 +58,7 @@ def order(db: Database, unordered: list[orders.UnorderedRow]) -> None:
                 ),
             )
             if model is not None:
-                execute(db, wake.zoo_changed())
+                execute(db, notifications.zoo_changed())
 
 
 def _ranked(db: Database, row: orders.UnorderedRow, model: CostModel | None) -> list[str]:

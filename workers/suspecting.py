@@ -12,9 +12,8 @@ from kernelzoo.store import measurements, trust
 from kernelzoo.store.blocking import Database, execute, fetch_all
 from kernelzoo.store.leases import LeaseRow
 from kernelzoo.store.measurements import PendingRow
-from services.aggregator.controls import PeerTime, known_time, off
 from services.aggregator.envelope import Device, Rates, impossible
-from services.aggregator.replays import Times, replayed, still
+from services.aggregator.reported_times import PeerTime, Times, known_time, off, replayed, still
 from services.aggregator.reputation import Finding, Settlement, settled
 
 

@@ -12,7 +12,7 @@ from psycopg_pool import ConnectionPool
 from kernelzoo import jobs
 from kernelzoo.settings import WorkerSettings
 
-# A restarted PostgreSQL is back within seconds; past these tries the ring takes over.
+# A restarted PostgreSQL is back within seconds; past these tries `requeue` finds the row.
 RETRY = {
     "autoretry_for": (OperationalError,),
     "retry_backoff": 1,
@@ -95,19 +95,19 @@ def _register_periodic(
     """What the clock calls."""
 
     @task
-    def pool_winners() -> None:
-        from workers import aggregating, pooling  # noqa: PLC0415 - like the others
+    def aggregate_by_family() -> None:
+        from workers import aggregating, families  # noqa: PLC0415 - like the others
 
         with database() as db:
-            pooling.pool_winners(db, aggregating.rule_of(settings))
+            families.aggregate_by_family(db, aggregating.rule_of(settings))
 
     @task
-    def ring() -> None:
-        from workers import ringing  # noqa: PLC0415 - like the others
+    def requeue() -> None:
+        from workers import maintenance  # noqa: PLC0415 - like the others
 
         with database() as db:
-            rung = ringing.stalled(db, settings.stalled_s, settings.compile_batch)
-        for job in rung:
+            stalled = maintenance.stalled(db, settings.stalled_s, settings.compile_batch)
+        for job in stalled:
             send(job)
 
     def train_model(at_once: int) -> None:
@@ -127,10 +127,10 @@ def _register_periodic(
 
     @task
     def remove_old(after_lease: int, after_session: int) -> None:
-        from workers import retaining  # noqa: PLC0415 - like the others
+        from workers import maintenance  # noqa: PLC0415 - like the others
 
         days, quorum = settings.retention_days, settings.quorum
         with database() as db:
-            after = retaining.remove_old(db, after_lease, after_session, days=days, quorum=quorum)
+            after = maintenance.remove_old(db, after_lease, after_session, days=days, quorum=quorum)
         if after is not None:
             send(jobs.remove_old(*after))

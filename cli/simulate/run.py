@@ -230,8 +230,8 @@ def _page(gateway: GatewayClient, workload: str, device: str) -> Page | None:
 def _unseen(db: Database, gateway: GatewayClient, crowd: Crowd) -> Unseen | None:
     """Over the relative of each family that nobody is."""
     until_s = time.monotonic() + SETTLE_S
-    while fetch_all(db, chain.unpooled(1)):
-        _wait(until_s, "classes are not pooled")
+    while fetch_all(db, chain.unaggregated(1)):
+        _wait(until_s, "classes are not aggregated")
     found = []
     for workload in crowd.scenario.workloads:
         keys = [key for key in crowd.keys.values() if key.workload == workload]

@@ -168,16 +168,16 @@ def unsettled() -> Query[UnsettledRow]:
     )
 
 
-def ring_waiting(stalled_s: float) -> Query[KeyRow]:
-    """Keys with ballots that wait too long to be counted; marks them as rung."""
+def requeue_waiting(stalled_s: float) -> Query[KeyRow]:
+    """Keys with ballots that wait too long to be counted; marks them as requeued."""
     return Query(
         sql="""
-            WITH rung AS (
+            WITH requeued AS (
                 UPDATE ballot SET rung_at = now()
                 WHERE NOT tallied AND rung_at < now() - make_interval(secs => %(stalled_s)s)
                 RETURNING workload_key, device_class
             )
-            SELECT DISTINCT workload_key, device_class FROM rung
+            SELECT DISTINCT workload_key, device_class FROM requeued
         """,
         parameters={"stalled_s": stalled_s},
         row=KeyRow,

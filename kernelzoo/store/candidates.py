@@ -160,8 +160,8 @@ def failed(candidate_id: str, detail: str) -> Statement:
     )
 
 
-def ring_waiting(stalled_s: float, limit: int) -> Query[WaitingRow]:
-    """Waiting candidates whose message seems lost, those of the oldest jobs; marks them as rung."""
+def requeue_waiting(stalled_s: float, limit: int) -> Query[WaitingRow]:
+    """Waiting candidates whose message seems lost, of the oldest jobs; marks them as requeued."""
     return Query(
         sql="""
             WITH stalled AS (

@@ -38,7 +38,7 @@ class TimedKernelRow(KernelRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnpooledRow:
+class UnaggregatedRow:
     workload_key: str
 
 
@@ -105,7 +105,7 @@ def offers(
                   ON fit.key = own.workload_key AND fit.candidate_id = own.candidate_id
                 WHERE own.device_class <> %(class)s AND own.speaks
                 ORDER BY fit.key, rho_distance, own.ballots DESC, own.device_class
-            ), pooled AS (
+            ), by_family AS (
                 SELECT DISTINCT ON (fit.key, k.scope)
                        fit.key, k.scope, fit.candidate_id, '',
                        rho_distance(k.rho, %(rho)s) AS rho_distance, k.relative_time, k.classes,
@@ -134,7 +134,7 @@ def offers(
                 WHERE j.workload_key = ANY (%(keys)s) AND j.space IN (%(space)s, 'any')
                 ORDER BY fit.key, o.device_class <> %(class)s, j.space = 'any', foretold.place
             )
-            SELECT * FROM device UNION ALL SELECT * FROM pooled
+            SELECT * FROM device UNION ALL SELECT * FROM by_family
             UNION ALL SELECT * FROM shape UNION ALL SELECT * FROM model
         """,
         parameters={
@@ -170,19 +170,19 @@ def kernels(candidate_ids: list[str], device_class: DeviceClass) -> Query[TimedK
     )
 
 
-def unpooled(limit: int) -> Query[UnpooledRow]:
+def unaggregated(limit: int) -> Query[UnaggregatedRow]:
     """Workloads of which some confirmed entry is new, has new evidence, or has gone."""
     return Query(
         sql="""
             SELECT DISTINCT workload_key FROM zoo_entry
-            WHERE NOT pooled AND state <> 'provisional' ORDER BY workload_key LIMIT %(limit)s
+            WHERE NOT aggregated AND state <> 'provisional' ORDER BY workload_key LIMIT %(limit)s
         """,
         parameters={"limit": limit},
-        row=UnpooledRow,
+        row=UnaggregatedRow,
     )
 
 
-def lock_pool(workload_key: str) -> Statement:
+def lock_aggregation(workload_key: str) -> Statement:
     """Poolings of one workload take turns until the transaction ends."""
     return Statement(
         sql="SELECT pg_advisory_xact_lock(hashtextextended(%(key)s, 3))",
@@ -190,14 +190,14 @@ def lock_pool(workload_key: str) -> Statement:
     )
 
 
-def pooled(workload_key: str) -> Statement:
-    """Marks the workload's entries as pooled. Run it before reading: what is published between
-    the two is then pooled twice rather than not at all.
+def mark_aggregated(workload_key: str) -> Statement:
+    """Marks the workload's entries as aggregated. Run it before reading: what is published between
+    the two is then aggregated twice rather than not at all.
     """
     return Statement(
         sql="""
-            UPDATE zoo_entry SET pooled = true
-            WHERE workload_key = %(key)s AND NOT pooled AND state <> 'provisional'
+            UPDATE zoo_entry SET aggregated = true
+            WHERE workload_key = %(key)s AND NOT aggregated AND state <> 'provisional'
         """,
         parameters={"key": workload_key},
     )

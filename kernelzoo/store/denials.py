@@ -349,16 +349,16 @@ def heard(workload_key: str, device_class: str) -> Statement:
     )
 
 
-def ring_waiting(stalled_s: float) -> Query[KeyRow]:
+def requeue_waiting(stalled_s: float) -> Query[KeyRow]:
     """Keys with failures of pages that nobody counted yet, and keys whose live entry is denied."""
     return Query(
         sql="""
-            WITH rung AS (
+            WITH requeued AS (
                 UPDATE page_failure SET rung_at = now()
                 WHERE NOT tallied AND rung_at < now() - make_interval(secs => %(stalled_s)s)
                 RETURNING workload_key, device_class
             )
-            SELECT workload_key, device_class FROM rung
+            SELECT workload_key, device_class FROM requeued
             UNION
             SELECT e.workload_key, e.device_class
             FROM denied d
@@ -369,4 +369,26 @@ def ring_waiting(stalled_s: float) -> Query[KeyRow]:
         """,
         parameters={"stalled_s": stalled_s},
         row=KeyRow,
+    )
+
+
+def device_lost(workload_key: str, device_class: str, why: str) -> Statement:
+    """Notes that a device was lost at a workload: after two of them their class skips it.
+
+    Nothing is stored of a workload that nobody registered.
+    """
+    return Statement(
+        sql="""
+            INSERT INTO lost_device (device_class, workload_key, why)
+            SELECT %(class)s, w.key, %(why)s FROM workload w WHERE w.key = %(key)s
+        """,
+        parameters={"class": device_class, "key": workload_key, "why": why},
+    )
+
+
+def forget_losses(workload_key: str, device_class: str) -> Statement:
+    """Forgets the losses of a class at a workload: the operator has mended what was wrong."""
+    return Statement(
+        sql="DELETE FROM lost_device WHERE workload_key = %(key)s AND device_class = %(class)s",
+        parameters={"class": device_class, "key": workload_key},
     )

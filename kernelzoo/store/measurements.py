@@ -268,19 +268,19 @@ def give_up(lease_id: int, reason: str) -> Query[CandidateIdRow]:
     )
 
 
-def ring_pending(stalled_s: float) -> Query[LeaseId]:
-    """Leases whose measurements wait for a verdict too long; marks them as rung. After each retry
-    they wait four times as long: what kills one worker shall not kill all of them all the time.
+def requeue_pending(stalled_s: float) -> Query[LeaseId]:
+    """Leases whose measurements wait for a verdict too long; marks them as requeued. After each
+    retry they wait four times as long: what kills one worker shall not kill them all, always.
     """
     return Query(
         sql="""
-            WITH rung AS (
+            WITH requeued AS (
                 UPDATE measurement SET rung_at = now()
                 WHERE verdict = 'pending'
                   AND rung_at < now() - make_interval(secs => %(stalled_s)s * 4 ^ retries)
                 RETURNING lease_id
             )
-            SELECT DISTINCT lease_id FROM rung
+            SELECT DISTINCT lease_id FROM requeued
         """,
         parameters={"stalled_s": stalled_s},
         row=LeaseId,

@@ -343,7 +343,7 @@ CREATE TABLE zoo_entry (
     published_at timestamptz NOT NULL DEFAULT now(),
     reason text NOT NULL DEFAULT '',
     served boolean NOT NULL DEFAULT false,
-    pooled boolean NOT NULL DEFAULT false,
+    aggregated boolean NOT NULL DEFAULT false,
     engines jsonb NOT NULL DEFAULT '[]',
     speaks boolean NOT NULL DEFAULT false,
     contenders text[] NOT NULL DEFAULT '{}',
@@ -357,18 +357,18 @@ COMMENT ON TABLE zoo_entry IS 'The kernel dataset of nnJIT section 5.3, with its
 COMMENT ON COLUMN zoo_entry.reason IS
     'Why this version replaced the one before, where that was more than a vote.';
 COMMENT ON COLUMN zoo_entry.served IS 'Published as confirmed: pages were served it, while it lived.';
-COMMENT ON COLUMN zoo_entry.pooled IS 'Whether common_kernel knows of this state of the entry.';
+COMMENT ON COLUMN zoo_entry.aggregated IS 'Whether common_kernel knows of this state of the entry.';
 COMMENT ON COLUMN zoo_entry.engines IS
     'Of the counted ballots: engines, their major versions, and how many ballots of each.';
 COMMENT ON COLUMN zoo_entry.speaks IS
-    'Whether other classes are told of it; see services.aggregator.speakers. Set where it is pooled.';
+    'Whether other classes are told of it; see services.aggregator.speakers. Set where it is aggregated.';
 COMMENT ON COLUMN zoo_entry.contenders IS
     'Measured faster than this by more than the noise, by too few to say so: they are lent to more.';
 COMMENT ON COLUMN zoo_entry.final IS
     'A quorum has voted, all that the class can run is measured, and nothing contends.';
 CREATE UNIQUE INDEX zoo_entry_live ON zoo_entry (workload_key, device_class)
     WHERE state <> 'retired';
-CREATE INDEX zoo_entry_unpooled ON zoo_entry (workload_key) WHERE NOT pooled;
+CREATE INDEX zoo_entry_unaggregated ON zoo_entry (workload_key) WHERE NOT aggregated;
 CREATE INDEX zoo_entry_device ON zoo_entry (device_id, workload_key) WHERE state = 'confirmed';
 CREATE INDEX zoo_entry_recent ON zoo_entry (published_at);
 

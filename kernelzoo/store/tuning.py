@@ -162,8 +162,8 @@ def job_failed(job_id: int, detail: str) -> Statement:
     )
 
 
-def ring_jobs(stalled_s: float) -> Query[JobId]:
-    """Jobs whose message seems lost; marks them as rung."""
+def requeue_jobs(stalled_s: float) -> Query[JobId]:
+    """Jobs whose message seems lost; marks them as requeued."""
     return Query(
         sql="""
             UPDATE tuning_job SET rung_at = now()

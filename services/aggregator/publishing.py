@@ -17,10 +17,8 @@ from kernelzoo.domain.lease import cover
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence, Trust
 from kernelzoo.domain.zoo import EntryState, Evidence
 from services.aggregator.challenge import MARGIN, Challenge, passes, preferences
-from services.aggregator.credibility import credible
-from services.aggregator.drift import electorate, engines
-from services.aggregator.finality import contenders, median_times
-from services.aggregator.vote import Standing, standings
+from services.aggregator.electorate import credible, electorate, engines
+from services.aggregator.vote import Standing, contenders, median_times, standings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

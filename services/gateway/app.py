@@ -16,16 +16,14 @@ from services.gateway.attestation.verifier import verifiers
 from services.gateway.builds import Builds
 from services.gateway.census import Census
 from services.gateway.client_files import ClientFiles
-from services.gateway.cors import Cors
-from services.gateway.doorbell import Doorbell
+from services.gateway.cors import Cors, Origins
 from services.gateway.manifests import ManifestCache
 from services.gateway.middleware import BodyLimit, Counted, StandardHeaders
-from services.gateway.origins import Origins
+from services.gateway.notifier import Notifier
 from services.gateway.page_loads import PageLoads
-from services.gateway.polls import Polls
 from services.gateway.pool import AGENTS, PAGES, measured_pool
 from services.gateway.proxies import ForwardedFor, Proxies
-from services.gateway.rates import Rates
+from services.gateway.rates import Polls, Rates
 from services.gateway.remembered import Remembered
 from services.gateway.routes import (
     applications,
@@ -33,7 +31,6 @@ from services.gateway.routes import (
     console,
     denials,
     identities,
-    keys,
     leases,
     models,
     pages,
@@ -79,7 +76,7 @@ def application(settings: Settings) -> FastAPI:
     problems.install(app)
     for module in (
         *(sessions, attestations, leases, job_routes, applications),
-        *(zoo, denials, identities, keys, results, models, console, pages),
+        *(zoo, denials, identities, results, models, console, pages),
     ):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
@@ -106,7 +103,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         builds = Builds()
         page_loads = PageLoads(pool)
         send = jobs.celery_sender(jobs.broker(settings.redis_url))
-        doorbell = Doorbell(send)
+        notifier = Notifier(send)
         metrics.begin_at_zero(metrics.GATEWAY)
         with exporting(settings, Census(settings.database_url)):
             async with (
@@ -115,7 +112,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                 builds.watching(),
                 wake.listening(),
                 page_loads.writing(),
-                doorbell.ringing(),
+                notifier.sending(),
             ):
                 app.state.kernelzoo = State(
                     settings=settings,
@@ -124,7 +121,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                     builds=builds,
                     admission=Admission(lambda: builds.late_s),
                     send=send,
-                    doorbell=doorbell,
+                    notifier=notifier,
                     tokens=Tokens(
                         secret=settings.token_secret.get_secret_value(),
                         session_s=settings.session_s,

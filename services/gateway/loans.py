@@ -1,4 +1,9 @@
-"""Carries out what `lending` plans."""
+"""Carries out what `lending` plans, and says how much a stranger is lent.
+
+Whoever is lent a kernel keeps it from others for a while. To take everything and answer nothing
+costs nothing but identities, of which a network has as many as it likes within days: so the next
+lease depends on how the network and the identity answered what they were lent before.
+"""
 
 import secrets
 from dataclasses import dataclass, replace
@@ -13,7 +18,7 @@ from kernelzoo.domain.trust import Defence, recheck_probability
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import agents, candidates, leases, measurements, prospects, rations
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
-from services.gateway.credit import credit
+from kernelzoo.store.leases import ConductRow
 from services.gateway.lending import Plan, Terms, plan
 from services.gateway.manifests import kernel_of
 from services.gateway.problems import Refusal
@@ -179,3 +184,16 @@ async def _described(
         unmeasured=loan.plan.unmeasured,
         complete=loan.plan.closing,
     )
+
+
+def credit(found: ConductRow, limit: int, per_network: int) -> int:
+    """Candidates of its next lease, at most `limit`; 0 while its network has enough of them.
+
+    A page that is closed leaves one lease unanswered, so that the next one is small and, once it is
+    answered, the one after it whole. A network of which more leases are left than are answered has
+    fewer at a time, down to one.
+    """
+    at_once = max(1, per_network - max(0, found.neglected - found.answered))
+    if found.open >= at_once:
+        return 0
+    return max(1, limit - found.unreported)

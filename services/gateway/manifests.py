@@ -12,13 +12,12 @@ from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.domain.zoo import EntryState, HitLevel
+from kernelzoo.domain.zoo import AdviceBasis, EntryState, HitLevel
 from kernelzoo.metrics import MISSING
 from kernelzoo.signing import Signer
 from kernelzoo.store.candidates import KernelRow
 from kernelzoo.store.chain import OfferRow
 from kernelzoo.store.zoo import ServedRow
-from services.gateway.advice import advise
 from services.gateway.chain import Answer
 from services.gateway.wake import Wake
 from services.gateway.wire.artifacts import (
@@ -29,6 +28,7 @@ from services.gateway.wire.artifacts import (
     TensorWire,
 )
 from services.gateway.wire.zoo import (
+    Advice,
     EngineVotesWire,
     EvidenceWire,
     GroundsWire,
@@ -273,3 +273,19 @@ def _evidence(row: ServedRow) -> EvidenceWire | None:
         relative_time=row.relative_time,
         engines=[EngineVotesWire.model_validate(votes) for votes in row.engines],
     )
+
+
+def advise(wasm: ServedKernel | None, webgpu: ServedKernel | None, *, quorum: int) -> Advice:
+    """At least one is given. `quorum`: identities whose times are believed."""
+    wasm_ns, webgpu_ns = _known_ns(wasm, quorum), _known_ns(webgpu, quorum)
+    if wasm_ns is not None and webgpu_ns is not None:
+        faster = TargetKind.WEBGPU if webgpu_ns < wasm_ns else TargetKind.WASM
+        return Advice(target=faster, basis=AdviceBasis.MEASURED)
+    usual = TargetKind.WASM if wasm is not None else TargetKind.WEBGPU
+    return Advice(target=usual, basis=AdviceBasis.NONE)
+
+
+def _known_ns(served: ServedKernel | None, quorum: int) -> float | None:
+    if served is None or served.timing is None or served.timing.identities < quorum:
+        return None
+    return served.timing.best_ns

@@ -1,13 +1,20 @@
-"""How often one network, agent or application may ask. Redis counts for all gateways together.
+"""How often one network, agent or application may ask, and how many of its polls may wait.
 
-Redis may be flushed or away at any time: then counting begins anew, or each process counts alone.
-Agents ask so often that a process takes a few requests at a time for each: Redis counts them as
-asked, whether or not the agent comes to ask them here.
+Redis counts requests for all gateways together. It may be flushed or away at any time: then
+counting begins anew, or each process counts alone. Agents ask so often that a process takes a few
+requests at a time for each: Redis counts them as asked, whether or not the agent comes to ask them
+here.
+
+A request for a lease that waits keeps a connection and is woken whenever anything changes, so that
+thousands of them take a core's whole time while they wait for nothing. Each process counts those of
+one agent, and of the strangers of one network.
 """
 
 import math
 import time
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -21,6 +28,7 @@ from redis.asyncio import ConnectionPool
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
 from services.gateway.problems import Refusal
+from services.gateway.tokens import Session
 
 log = structlog.get_logger(__name__)
 
@@ -147,3 +155,42 @@ def _rate(name: str, text: str) -> RateLimitItem | None:
         raise InvalidInput(
             f"KERNELZOO_{name.upper()} is {text[:40]!r}; write it as 60/minute, or '' for no limit"
         ) from error
+
+
+PER_IDENTITY = 8
+"""Two targets in each of two tabs, and as many again that were left and have not noticed."""
+RETRY_S = 5
+
+
+class Polls:
+    """Counts those of this process. The operator's agents are counted by identity alone."""
+
+    def __init__(self, per_network: int) -> None:
+        self._per_network = per_network
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def polling(self, session: Session) -> Iterator[None]:
+        """Raises Refusal (429) for one too many."""
+        identity = str(session.identity_id)
+        if self._open[identity] >= PER_IDENTITY:
+            raise _too_many("this agent", PER_IDENTITY)
+        if not session.operated and self._open[session.network] >= self._per_network:
+            raise _too_many("this network", self._per_network)
+        counted = [identity] if session.operated else [identity, session.network]
+        self._open.update(counted)
+        try:
+            yield
+        finally:
+            self._open.subtract(counted)
+            for each in counted:
+                if self._open[each] <= 0:
+                    del self._open[each]
+
+
+def _too_many(who: str, most: int) -> Refusal:
+    return Refusal(
+        HTTPStatus.TOO_MANY_REQUESTS,
+        f"{who} has {most} requests for a lease waiting; let one of them end, then ask again",
+        {"Retry-After": str(RETRY_S)},
+    )

@@ -17,18 +17,16 @@ from kernelzoo.store import applications
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import fetch_one
 from services.gateway.admission import Admission
-from services.gateway.application_keys import ApplicationKey
 from services.gateway.attestation.verifier import Kind, Verifier
 from services.gateway.builds import Builds
-from services.gateway.doorbell import Doorbell
+from services.gateway.cors import Origins
 from services.gateway.manifests import ManifestCache
-from services.gateway.origins import Origins
+from services.gateway.notifier import Notifier
 from services.gateway.page_loads import PageLoads
-from services.gateway.polls import Polls
 from services.gateway.problems import Refusal
-from services.gateway.rates import Rates
+from services.gateway.rates import Polls, Rates
 from services.gateway.remembered import Remembered
-from services.gateway.tokens import Session, Tokens, is_operator
+from services.gateway.tokens import ApplicationKey, Session, Tokens, is_operator
 from services.gateway.wake import Wake
 
 LOCAL = "127.0.0.1"
@@ -45,7 +43,7 @@ class State:
     builds: Builds
     admission: Admission
     send: Sender
-    doorbell: Doorbell
+    notifier: Notifier
     tokens: Tokens
     origins: Origins
     wake: Wake

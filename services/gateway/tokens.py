@@ -1,15 +1,21 @@
-"""Signed tokens: of a session for minutes, of an identity for weeks.
+"""What callers show: tokens of sessions and identities, applications' keys, the operator's key.
 
-A token is good where it was given: a session's in the network and at the origin that opened it, an
-identity's at its origin. So a page that makes a visitor's browser open a session can use neither
-from anywhere else.
+A token is signed: of a session for minutes, of an identity for weeks. It is good where it was
+given: a session's in the network and at the origin that opened it, an identity's at its origin. So
+a page that makes a visitor's browser open a session can use neither from anywhere else.
+
+An application's key is `kz-<its number>-<a random secret>`. The database has the secret's hash. The
+secret has 256 bits, so one round of SHA-256 keeps it: there is nothing to guess.
 """
 
+import re
+import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from hashlib import sha256
 from hmac import compare_digest
 from hmac import new as hmac
 from http import HTTPStatus
@@ -194,3 +200,41 @@ def unauthorized(detail: str) -> Refusal:
         f"{detail}; open a new session at /v1/sessions",
         {"WWW-Authenticate": "Bearer"},
     )
+
+
+_KEY = re.compile(r"kz-(?P<number>[0-9]{1,18})-(?P<secret>[A-Za-z0-9_-]{43})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """Of a new key. `text` is shown once."""
+
+    text: str = field(repr=False)
+
+    @property
+    def hash(self) -> str:
+        return sha256(self.text.encode()).hexdigest()
+
+    def key(self, number: int) -> str:
+        return f"kz-{number}-{self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationKey:
+    number: int
+    secret: Secret
+
+    @classmethod
+    def parse(cls, text: str) -> "ApplicationKey | None":
+        match = _KEY.fullmatch(text)
+        if match is None:
+            return None
+        return cls(number=int(match["number"]), secret=Secret(text=match["secret"]))
+
+    def opens(self, key_hash: str) -> bool:
+        """Takes as long for any wrong key."""
+        return compare_digest(self.secret.hash, key_hash)
+
+
+def new_secret() -> Secret:
+    return Secret(text=secrets.token_urlsafe(32))

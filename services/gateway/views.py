@@ -13,7 +13,6 @@ from kernelzoo.store.denials import DeniedRow
 from kernelzoo.store.keys import FoundKeyRow, VersionOfKeyRow, VotesRow
 from kernelzoo.store.measurements import TrialRow
 from kernelzoo.store.overview import CellRow, ClassRow, CoveredWorkloadRow, PublishedRow, TotalsRow
-from services.gateway.history import reason
 from services.gateway.wire.console import (
     CandidateStanding,
     ClassOfDevices,
@@ -26,6 +25,7 @@ from services.gateway.wire.console import (
     OutcomeCount,
     Overview,
     Promotion,
+    Reason,
     Version,
 )
 from services.gateway.wire.denials import Decision
@@ -267,3 +267,21 @@ def _hardware(row: _Device) -> HardwareWire:
         gpu_vendor=row.gpu_vendor,
         gpu_architecture=row.gpu_architecture,
     )
+
+
+def reason(kept: str, *, served: bool, served_before: bool | None) -> Reason:
+    """`kept`: the words. `served_before`: of the version before this one, none for the first."""
+    if kept:
+        return Reason.DECIDED
+    if served:
+        return Reason.CHALLENGE if served_before else Reason.QUORUM
+    return Reason.FIRST if served_before is None else Reason.LEAD
+
+
+def is_told(*, identities: int, strangers: int, quorum: int) -> bool:
+    """Whether what a class measured may be shown to anyone, or only how much it was.
+
+    A class of few devices is nearly a person. The operator's own devices are nobody's secret: a
+    class without `strangers` is shown from the first.
+    """
+    return strangers == 0 or identities >= quorum

@@ -8,7 +8,7 @@ import psycopg
 import structlog
 from psycopg.sql import SQL, Identifier
 
-from kernelzoo.store import wake
+from kernelzoo.store import notifications
 from services.gateway.background import running
 
 log = structlog.get_logger(__name__)
@@ -62,12 +62,12 @@ class Wake:
         ) as connection:
             # Raises where the schema is not there yet.
             await connection.execute("SELECT FROM workload LIMIT 1")
-            for channel in (wake.CANDIDATES, wake.LEASES, wake.ZOO):
+            for channel in (notifications.CANDIDATES, notifications.LEASES, notifications.ZOO):
                 await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
             self.connected = True
             self._announce()
             async for notice in connection.notifies():
-                self._announce(served=notice.channel != wake.LEASES)
+                self._announce(served=notice.channel != notifications.LEASES)
 
     def _announce(self, *, served: bool = True) -> None:
         """Wakes all who wait now; who waits later waits for the next one."""

@@ -17,7 +17,7 @@ from tests.database.conftest import WORKLOAD, Connection, make_candidate
 from tests.database.strangers import Crowd, answer
 from tests.database.test_chain import SIMD, on, open_job, served
 from workers.aggregating import tally
-from workers.pooling import pool_winners
+from workers.families import aggregate_by_family
 
 RULE = Rule(quorum=5, malicious_share=0.2, minimum=10)
 DEFAULT, FAST, SLOW, OTHER = (make_candidate(tile) for tile in range(4))
@@ -108,7 +108,7 @@ def test_classes_that_few_networks_invented_serve_nobody(
     for _ in range(RULE.quorum):
         visit(db, open_agent(http, **on()), HONEST, rule)
     invent(come, db, rule, networks=3, classes=2)
-    pool_winners(db, rule)
+    aggregate_by_family(db, rule)
     assert unknown(http) == ("architecture", served_kernel.candidate_id)
 
 
@@ -121,7 +121,7 @@ def test_invented_classes_alone_speak_for_no_other(
     device_class = db.execute("SELECT device_class FROM zoo_entry").fetchone()
     assert device_class is not None
     assert entry(db, device_class[0]) == (SLOW.candidate_id, "confirmed")
-    pool_winners(db, RULE)
+    aggregate_by_family(db, RULE)
     assert unknown(http) == ("default", DEFAULT.candidate_id)
     device_id = device_class[0].split(":")[0]
     other = served(http, f"{device_id}:r1-1:{SIMD}")
@@ -134,7 +134,7 @@ def test_attested_voters_of_their_own_let_a_class_speak(
     for network in range(10):
         visit(db, come(network, **on()), HONEST)
     db.execute("UPDATE identity SET attested = true")
-    pool_winners(db, RULE)
+    aggregate_by_family(db, RULE)
     assert unknown(http) == ("architecture", FAST.candidate_id)
 
 
@@ -157,7 +157,7 @@ def test_few_networks_confirm_what_a_class_of_the_operators_found(
 ) -> None:
     for _ in range(RULE.quorum):
         visit(db, open_agent(http, **on()), HONEST)
-    pool_winners(db, RULE)
+    aggregate_by_family(db, RULE)
     for network in range(RULE.quorum):
         stranger = come(network, **on(logical_cores=4))
         visit(db, stranger, HONEST)

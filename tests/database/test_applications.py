@@ -9,7 +9,7 @@ from httpx2 import Response
 
 from kernelzoo.store import applications
 from kernelzoo.store.blocking import connected, execute, fetch_one
-from services.gateway.application_keys import new_secret
+from services.gateway.tokens import new_secret
 from tests.database.client import OPERATOR, SESSION
 from tests.database.conftest import WORKLOAD, Connection
 

@@ -21,7 +21,7 @@ from tests.database.conftest import WORKLOAD, Connection, compile_row, make_cand
 from tests.reports import ok
 from tests.running import eventually
 from workers.aggregating import tally, verify_lease
-from workers.pooling import pool_winners
+from workers.families import aggregate_by_family
 
 RULE = Rule(quorum=1, malicious_share=0)
 NEVER_SEEN = "0123456789abcdef"
@@ -98,7 +98,7 @@ def test_another_class_of_the_same_device_is_asked_first_and_the_nearest_of_them
     near, far = (open_agent(http, **on(), rho=rho) for rho in ("r1-011", "r1-100"))
     vote(db, near, {SECOND: 1000.0})
     vote(db, far, {THIRD: 1000.0})
-    pool_winners(db, RULE)
+    aggregate_by_family(db, RULE)
     device_id = near.device_class.split(":")[0]
     entry = served(http, f"{device_id}:r1-111:{SIMD}")
     assert (entry["level"], entry["kernel"]["candidate"]) == ("device", SECOND.candidate_id)
@@ -121,7 +121,7 @@ def test_an_architecture_serves_what_loses_least_on_most_of_its_classes(
     for cores, times in ((2, {SECOND: 500.0, THIRD: 550.0}), (4, {SECOND: 1000.0, THIRD: 500.0})):
         vote(db, open_agent(http, **on(logical_cores=cores)), times)
     vote(db, open_agent(http, **on(cpu_architecture="arm")), {SECOND: 100.0})
-    pool_winners(db, RULE)
+    aggregate_by_family(db, RULE)
     hardware = Hardware(cpu_architecture="x86", logical_cores=8, gpu_vendor="", gpu_architecture="")
     unseen = f"{hardware.device_id}:r1-0:{SIMD}"
     entry = served(http, unseen, hardware=hardware)
@@ -138,7 +138,7 @@ def test_classes_with_the_nearest_primitive_vector_speak_for_their_family(
 ) -> None:
     for rho, winner in (("r1-00", SECOND), ("r1-11", THIRD)):
         vote(db, open_agent(http, **on(), rho=rho), {winner: 1000.0})
-    pool_winners(db, RULE)
+    aggregate_by_family(db, RULE)
     chosen = {rho: served(http, f"{NEVER_SEEN}:{rho}:{SIMD}") for rho in ("r1-00", "r1-11")}
     assert {rho: entry["kernel"]["candidate"] for rho, entry in chosen.items()} == {
         "r1-00": SECOND.candidate_id,
@@ -151,7 +151,7 @@ def test_a_kernel_that_a_page_cannot_run_is_not_served_to_it(
     http: TestClient, db: Connection
 ) -> None:
     vote(db, open_agent(http, **on()), {SECOND: 1000.0})
-    pool_winners(db, RULE)
+    aggregate_by_family(db, RULE)
     assert served(http, f"{NEVER_SEEN}:r1-0:{SIMD}")["level"] == "common"
     answer = http.get(f"/v1/zoo/{WORKLOAD.key}/{NEVER_SEEN}:r1-0:wasm").json()
     assert answer["missing"] == [WORKLOAD.key]
@@ -159,7 +159,7 @@ def test_a_kernel_that_a_page_cannot_run_is_not_served_to_it(
 
 def test_a_provisional_entry_is_nobodys_evidence(http: TestClient, db: Connection) -> None:
     vote(db, open_agent(http, **on()), {SECOND: 1000.0}, Rule(quorum=2, malicious_share=0))
-    pool_winners(db, RULE)
+    aggregate_by_family(db, RULE)
     assert served(http, f"{NEVER_SEEN}:r1-0:{SIMD}")["level"] == "default"
 
 
@@ -167,16 +167,16 @@ def test_an_entry_with_fewer_identities_than_the_quorum_of_today_says_nothing(
     http: TestClient, db: Connection
 ) -> None:
     vote(db, open_agent(http, **on()), {SECOND: 1000.0})
-    pool_winners(db, replace(RULE, quorum=2))
+    aggregate_by_family(db, replace(RULE, quorum=2))
     assert served(http, f"{NEVER_SEEN}:r1-0:{SIMD}")["level"] == "default"
 
 
 def test_what_a_retired_entry_said_is_forgotten(http: TestClient, db: Connection) -> None:
     agent = open_agent(http, **on())
     vote(db, agent, {SECOND: 1000.0})
-    pool_winners(db, RULE)
-    db.execute("UPDATE zoo_entry SET state = 'retired', pooled = false")
-    pool_winners(db, RULE)
+    aggregate_by_family(db, RULE)
+    db.execute("UPDATE zoo_entry SET state = 'retired', aggregated = false")
+    aggregate_by_family(db, RULE)
     assert db.execute("SELECT count(*) FROM common_kernel").fetchone() == (0,)
 
 
@@ -201,7 +201,7 @@ def test_a_gpu_asks_its_architecture_then_its_vendor_and_takes_no_kernel_of_anot
     plan(db, row[0], every)
     compile_row(db, every[2])
     vote(db, gpu_agent(http, "nvidia", "ampere"), {every[1]: 1000.0, every[2]: 500.0})
-    pool_winners(db, RULE)
+    aggregate_by_family(db, RULE)
 
     def asked_by(vendor: str, architecture: str) -> tuple[str, str]:
         hardware = Hardware(
@@ -218,7 +218,7 @@ def test_a_gpu_asks_its_architecture_then_its_vendor_and_takes_no_kernel_of_anot
     # Candidate 2 is of Ampere's space alone.
     assert asked_by("nvidia", "turing") == ("default", every[0].candidate_id)
     vote(db, gpu_agent(http, "nvidia", "ampere", 4), {every[1]: 500.0})
-    pool_winners(db, RULE)
+    aggregate_by_family(db, RULE)
     by_vendor = ("vendor", every[1].candidate_id)
     # The gateway forgets what it has answered when it hears of the change.
     eventually(lambda: asked_by("nvidia", "turing") == by_vendor, "its vendor's kernel")

@@ -13,7 +13,7 @@ from tests.database.conftest import Connection, compile_row, open_space
 from tests.database.strangers import Crowd, timed
 from tests.reports import failure
 from workers.aggregating import RETRIES, verify_lease, verify_leases
-from workers.ringing import stalled
+from workers.maintenance import stalled
 
 LONGEST = Workload.parse(f"avg_pool2d:f32:b1h520w520c4kh512kw{MAX_REDUCTION // 512}stride1pad0")
 
@@ -67,7 +67,7 @@ def unjudgeable(come: Crowd, db: Connection) -> int:
     return int(lease["lease"])
 
 
-def ring(db: Connection, after_s: float) -> tuple[jobs.Job, ...]:
+def requeue(db: Connection, after_s: float) -> tuple[jobs.Job, ...]:
     """The messages on leases that are sent again `after_s` seconds from now."""
     db.execute("UPDATE measurement SET rung_at = rung_at - make_interval(secs => %s)", (after_s,))
     return tuple(job for job in stalled(db, 5, 16) if job.name == "verify_leases")
@@ -81,8 +81,8 @@ def test_a_report_that_cannot_be_judged_is_tried_ever_later_and_then_given_up_wi
     with pytest.raises(ExceptionGroup, match="1 of 1 leases not judged"):
         list(verify_leases(db, [poisoned]))
     for retry, wait_s in enumerate((5, 20, 80), 1):
-        assert ring(db, wait_s - 1) == ()
-        assert ring(db, 2) == (jobs.verify_leases((poisoned,)),)
+        assert requeue(db, wait_s - 1) == ()
+        assert requeue(db, 2) == (jobs.verify_leases((poisoned,)),)
         if retry < RETRIES:
             with pytest.raises(ExceptionGroup):
                 list(verify_leases(db, [poisoned]))
@@ -90,7 +90,7 @@ def test_a_report_that_cannot_be_judged_is_tried_ever_later_and_then_given_up_wi
     (found,) = db.execute("SELECT verdict, detail FROM measurement").fetchall()
     assert found[0] == "unjudged"
     assert found[1].startswith("judging this failed: ValueError: min()")
-    assert ring(db, 1e6) == ()
+    assert requeue(db, 1e6) == ()
 
 
 @pytest.mark.usefixtures("job_id")
@@ -104,10 +104,10 @@ def test_a_report_that_kills_its_worker_is_given_up_too(
 
     monkeypatch.setattr("workers.aggregating.verify_lease", dies)
     for _ in range(RETRIES):
-        assert ring(db, 1000) == (jobs.verify_leases((poisoned,)),)
+        assert requeue(db, 1000) == (jobs.verify_leases((poisoned,)),)
         with pytest.raises(KeyboardInterrupt):
             list(verify_leases(db, [poisoned]))
-    assert ring(db, 1000) == (jobs.verify_leases((poisoned,)),)
+    assert requeue(db, 1000) == (jobs.verify_leases((poisoned,)),)
     assert list(verify_leases(db, [poisoned])) == []
     (found,) = db.execute("SELECT verdict, detail FROM measurement").fetchall()
     assert found == ("unjudged", "every worker that tried to judge this died")

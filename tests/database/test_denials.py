@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from kernelzoo.domain.device import DeviceClass, Hardware
 from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.settings import Settings
-from kernelzoo.store import wake, zoo
+from kernelzoo.store import notifications, zoo
 from kernelzoo.store.blocking import execute
 from services.aggregator.publishing import Rule
 from services.gateway.app import application
@@ -18,7 +18,7 @@ from tests.database.strangers import Crowd, timed
 from tests.reports import failure
 from tests.running import eventually
 from workers.aggregating import tally, verify_lease
-from workers.ringing import stalled
+from workers.maintenance import stalled
 
 pytestmark = pytest.mark.usefixtures("job_id")
 
@@ -44,7 +44,7 @@ def publish(db: Connection, *candidates: str, state: EntryState = EntryState.CON
     for candidate in candidates:
         execute(db, zoo.retire(WORKLOAD.key, str(CLASS)))
         execute(db, zoo.publish(WORKLOAD.key, str(CLASS), candidate, state, EVIDENCE))
-    execute(db, wake.zoo_changed())
+    execute(db, notifications.zoo_changed())
 
 
 def served(http: TestClient, device_class: str = str(CLASS)) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tests.database.sharing.space import SPACE
 from tests.database.strangers import Crowd, timed
 from tests.running import eventually
 from workers.aggregating import tally, verify_lease
-from workers.ringing import stalled
+from workers.maintenance import stalled
 
 NOBODYS = "r1-1"
 """A primitive vector that no device of this hardware has."""
@@ -72,7 +72,7 @@ def fail_everything(db: Connection, attackers: list[Agent], device_class: str) -
 
 
 def count(db: Connection) -> None:
-    """What the ring has workers do about failures."""
+    """What `requeue` has workers do about failures."""
     for job in stalled(db, 0, 64):
         if job.name == "tally":
             tally(db, str(job.arguments[0]), str(job.arguments[1]), RULE)

@@ -67,7 +67,7 @@ def test_nothing_of_a_cancelled_job_is_lent_or_compiled_and_what_is_held_may_be_
     assert cancel(http, job).json()["state"] == "cancelled"
     assert other.lease().status_code == 204
     assert fetch_one(db, candidates.claim(space[3].candidate_id)) is None
-    assert fetch_all(db, candidates.ring_waiting(-1, 10)) == []
+    assert fetch_all(db, candidates.requeue_waiting(-1, 10)) == []
     assert agent.report(lease, all_ok(lease)).status_code == 202
     assert agent.vote(WORKLOAD.key, [space[0].candidate_id]).status_code == 202
     assert agent.lease().status_code == 204
@@ -92,7 +92,7 @@ def test_a_cancelled_job_that_waits_for_its_space_is_not_planned(
     opened = http.post("/v1/jobs", json={"workload": WORKLOAD.key}, headers=OPERATOR).json()
     cancel(http, opened["job"])
     assert plan_space(db, opened["job"], 16) == ()
-    assert fetch_all(db, tuning.ring_jobs(-1)) == []
+    assert fetch_all(db, tuning.requeue_jobs(-1)) == []
     assert http.get("/v1/overview").json()["jobs_unplanned"] == 0
 
 

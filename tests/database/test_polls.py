@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from kernelzoo.settings import Settings
 from services.gateway.app import application
-from services.gateway.polls import PER_IDENTITY
+from services.gateway.rates import PER_IDENTITY
 from tests.database.client import SESSION, Agent, open_agent
 
 PER_NETWORK = 12

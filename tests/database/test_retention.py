@@ -15,7 +15,7 @@ from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidat
 from tests.database.crowd import paper_crowd
 from tests.database.test_zoo import manifest_entry, measure_and_vote
 from tests.reports import all_ok
-from workers import learning, retaining
+from workers import learning, maintenance
 from workers.aggregating import tally, verify_lease
 
 DAYS = 180
@@ -42,7 +42,7 @@ def age(db: Connection, days: int = DAYS + 1) -> None:
 def remove(db: Connection) -> int:
     """All batches of one run; how many there were."""
     after, batches = (0, 0), 0
-    while found := retaining.remove_old(db, *after, days=DAYS, quorum=0):
+    while found := maintenance.remove_old(db, *after, days=DAYS, quorum=0):
         after, batches = found, batches + 1
     return batches
 
@@ -137,7 +137,7 @@ class TestOfOneJob:
     def test_of_measurements_without_a_ballot_the_latest_of_each_kernel_stay(
         self, http: TestClient, db: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(retaining, "STANDING", 2)
+        monkeypatch.setattr(maintenance, "STANDING", 2)
         agents = [open_agent(http) for _ in range(6)]
         for agent in agents:
             measure(agent, db)
@@ -152,7 +152,7 @@ class TestOfOneJob:
     def test_old_ballots_go_once_enough_newer_ones_are_there_and_the_entry_is_served_on(
         self, http: TestClient, db: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(retaining, "STANDING", 4)
+        monkeypatch.setattr(maintenance, "STANDING", 4)
         agents = [open_agent(http) for _ in range(6)]
         for agent in agents:
             vote(agent, db)
@@ -188,7 +188,7 @@ class TestOfOneJob:
         for number in range(5):
             assert open_agent(http, rho=f"r1-{number:03b}").lease().status_code == 200
         age(db)
-        assert retaining.remove_old(db, 0, 0, days=DAYS, quorum=1) is not None
+        assert maintenance.remove_old(db, 0, 0, days=DAYS, quorum=1) is not None
         assert rows(db)["lease"] == 3
         assert remove(db) >= 2
         assert set(rows(db).values()) == {0}

@@ -11,10 +11,10 @@ from pydantic import SecretStr
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.settings import Settings
 from kernelzoo.signing import Sealed, Signer, new_seed
-from kernelzoo.store import denials, tuning, wake, zoo
+from kernelzoo.store import denials, notifications, tuning, zoo
 from kernelzoo.store.blocking import execute, fetch_one
 from kernelzoo.store.query import Statement
-from kernelzoo.store.rollbacks import NO_EVIDENCE
+from kernelzoo.store.zoo import NO_EVIDENCE
 from services.gateway.app import application
 from services.gateway.wire.zoo import Manifest
 from tests.database.conftest import WORKLOAD, Connection, make_candidate
@@ -84,7 +84,7 @@ def test_a_serial_grows_with_what_is_confirmed_retired_and_denied_and_with_nothi
 
     def after(change: Statement) -> int:
         execute(db, change)
-        execute(db, wake.zoo_changed())
+        execute(db, notifications.zoo_changed())
         serial = fetch_one(db, tuning.workloads_of(WORKLOAD.key))
         assert serial is not None
         eventually(lambda: http.get(PATH).json()["serial"] == serial.serial, "the new manifest")

@@ -216,7 +216,7 @@ def test_a_lost_device_a_hang_or_a_wrong_result_is_a_measurement_with_its_stage(
 
 
 @pytest.mark.usefixtures("any_job")
-def test_the_ring_names_a_stalled_candidate_of_two_spaces_once(
+def test_requeueing_names_a_stalled_candidate_of_two_spaces_once(
     http: TestClient, db: Connection
 ) -> None:
     assert open_gpu_agent(http).lease().status_code == 204
@@ -224,11 +224,11 @@ def test_the_ring_names_a_stalled_candidate_of_two_spaces_once(
     db.execute("UPDATE candidate SET state = 'waiting', artifact_sha256 = NULL, manifest = NULL")
     plan(db, job, [gpu_candidate(1), gpu_candidate(2)])
     db.execute("UPDATE candidate SET rung_at = now() - interval '1 minute'")
-    rung = fetch_all(db, candidates.ring_waiting(5, 10))
-    in_order = sorted(rung, key=lambda row: (row.job_id, row.ordinal))
+    requeued = fetch_all(db, candidates.requeue_waiting(5, 10))
+    in_order = sorted(requeued, key=lambda row: (row.job_id, row.ordinal))
     expected = [gpu_candidate(n).candidate_id for n in (0, 1, 2)]
     assert [row.candidate_id for row in in_order] == expected
-    assert fetch_all(db, candidates.ring_waiting(5, 10)) == []
+    assert fetch_all(db, candidates.requeue_waiting(5, 10)) == []
 
 
 def test_a_device_has_the_limits_of_its_core_and_of_its_gpu(http: TestClient) -> None:

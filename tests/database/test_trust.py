@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kernelzoo.domain.trust import RELEASING
-from services.aggregator.controls import CONTRADICTED_BY
 from services.aggregator.publishing import Rule
+from services.aggregator.reported_times import CONTRADICTED_BY
 from tests.database.client import Agent
 from tests.database.conftest import RELAXED, WORKLOAD, Connection, compile_row, make_candidate
 from tests.database.strangers import Crowd, answer, timed

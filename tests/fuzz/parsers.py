@@ -24,7 +24,7 @@ with atheris.instrument_imports(include=["kernelzoo", "services"]):
     from kernelzoo.formats.bundle import read_lock_head
     from kernelzoo.formats.kernel_tuner import read_cache, read_t4
     from kernelzoo.formats.wisdom import read_wisdom
-    from services.gateway.application_keys import ApplicationKey
+    from services.gateway.tokens import ApplicationKey
     from services.tuner.compile import compile_candidate
     from services.tuner.schedules.registry import lite_space
 

@@ -33,7 +33,7 @@ MODULES = {
         "workers.alive",
         "celery.__main__",
     ),
-    "aggregate": ("workers.app", "workers.aggregating", "workers.ringing", "workers.heartbeat"),
+    "aggregate": ("workers.app", "workers.aggregating", "workers.maintenance", "workers.heartbeat"),
     "fleet": ("workers.fleet.__main__", "workers.fleet.alive"),
 }
 # And what has no place in it.

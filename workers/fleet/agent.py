@@ -1,23 +1,28 @@
-"""One agent: a browser of its own with a profile that keeps its identity between runs."""
+"""One agent: a browser of its own with a profile that keeps its identity between runs.
+
+An agent whose browser was lost comes back soon, then ever later while it is lost again; the gateway
+is told at which workload that was, and is asked whether it answers before a browser is started.
+"""
 
 import asyncio
+import json
+import random
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from urllib.error import HTTPError
 from urllib.parse import urlencode
+from urllib.request import Request, urlopen
 
 import structlog
 
 from kernelzoo.domain.target import TargetKind
 from workers.fleet.browsers import BrowserKind, DeviceLost, Launch, Opener, PageLost, Tab
 from workers.fleet.host import OPEN_S, Talk, offer_host, within
-from workers.fleet.losses import tell_lost
-from workers.fleet.reachable import until_reachable
-from workers.fleet.restarts import Losses, restart_delay_s
 from workers.fleet.snapshot import Snapshot, advance
 from workers.fleet.status import AgentStatus
-from workers.fleet.turn import TimingTurn
+from workers.fleet.turns import TimingTurn
 
 log = structlog.get_logger(__name__)
 
@@ -122,3 +127,71 @@ def _insist_on_gpu(snapshot: Snapshot) -> None:
 def _log_events(snapshot: Snapshot, agent: str) -> None:
     for event in snapshot.events:
         log.info(event.type, agent=agent, **event.model_dump(exclude={"type"}, exclude_unset=True))
+
+
+TELL_S = 10
+
+
+def tell_lost(url: str, operator_key: str, status: AgentStatus) -> None:
+    """Nothing is told of a page that had no work yet. A gateway that is away hears of the next."""
+    if not (status.workload and status.device_class):
+        return
+    lost = {"workload": status.workload, "device_class": status.device_class}
+    request = Request(  # noqa: S310 # the operator's own address
+        f"{url}/v1/lost-devices",
+        data=json.dumps({**lost, "why": status.trouble[:500]}).encode(),
+        headers={"Content-Type": "application/json", "X-Kernelzoo-Operator": operator_key},
+    )
+    try:
+        with urlopen(request, timeout=TELL_S):  # noqa: S310 # the same
+            log.warning("device lost", agent=status.agent, **lost)
+    except (OSError, ValueError) as error:
+        log.warning("loss not told", agent=status.agent, why=str(error))
+
+
+FIRST_DELAY_S = 1.0
+LONGEST_DELAY_S = 60.0
+STEADY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """`in_a_row`: each after less than `STEADY_S` of work."""
+
+    in_a_row: int = 0
+
+    def after(self, lived_s: float) -> "Losses":
+        return Losses(1 if lived_s >= STEADY_S else self.in_a_row + 1)
+
+
+def longest_delay_s(in_a_row: int) -> float:
+    return min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(in_a_row - 1, 16))
+
+
+def restart_delay_s(in_a_row: int, share: float | None = None) -> float:
+    """A random half is taken off, so that agents do not come back in step. `share` is in [0, 1)."""
+    taken = random.random() if share is None else share  # noqa: S311 # no secret
+    return longest_delay_s(in_a_row) * (1 - taken / 2)
+
+
+ASK_S = 5
+
+
+async def until_reachable(url: str) -> AsyncIterator[str]:
+    """Yields why not, before each wait; ends when the gateway answers."""
+    refusals = 0
+    while (why := await asyncio.to_thread(_unreachable, url)) is not None:
+        refusals += 1
+        yield why
+        await asyncio.sleep(restart_delay_s(refusals))
+
+
+def _unreachable(url: str) -> str | None:
+    """What is wrong, or None. An answer of any kind that is no fault of the server will do."""
+    try:
+        with urlopen(f"{url}/healthz", timeout=ASK_S):  # noqa: S310 # the operator's own address
+            return None
+    except HTTPError as error:
+        return None if error.code < 500 else f"{url} answers {error.code}"
+    except (OSError, ValueError) as error:
+        return f"{url} does not answer: {error}"

@@ -5,6 +5,8 @@ page's wishes for the turn wait in the page until the driver asks for them, whic
 """
 
 import asyncio
+import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,9 +14,8 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, ValidationError
 
 from workers.fleet.browsers import PageLost, Tab
-from workers.fleet.notes import offered_notes, write_notes
 from workers.fleet.snapshot import Snapshot
-from workers.fleet.turn import TimingTurn
+from workers.fleet.turns import TimingTurn
 
 TALK_S = 0.5
 ANSWER_S = 20
@@ -139,3 +140,40 @@ async def within(limit_s: float, answer: Any) -> Any:
             return await answer
     except TimeoutError as error:
         raise PageLost(f"the page did not answer within {limit_s} s") from error
+
+
+MEASURED = ("kernelzoo:probe:", "kernelzoo:levels:", "kernelzoo:gpu-probe:")
+"""Beginnings of the keys under which a page keeps what it measured of its device. The rest of a key
+names the engine and its version (client/src/device/profile.ts, gpu-profile.ts)."""
+
+
+def offered_notes(profile: Path) -> dict[str, str]:
+    """The agent's own notes, and for what it has not measured itself the probes of the other agents
+    of the fleet. They run on one host, so they are one device: two agents whose probes were
+    disturbed differently would vote in two device classes, and neither class has a quorum then.
+    """
+    measured = {
+        key: note
+        for other in sorted(profile.parent.iterdir())
+        for key, note in _notes(other).items()
+        if key.startswith(MEASURED)
+    }
+    return measured | _notes(profile)
+
+
+def _notes(profile: Path) -> dict[str, str]:
+    """Empty where the agent has kept none yet."""
+    with suppress(OSError, ValueError):
+        return {str(key): str(note) for key, note in json.loads(_file(profile).read_text()).items()}
+    return {}
+
+
+def write_notes(profile: Path, text: str) -> None:
+    """`text` is JSON. Readers see either the old or the new file, never half of one."""
+    draft = _file(profile).with_suffix(".draft")
+    draft.write_text(text)
+    draft.rename(_file(profile))
+
+
+def _file(profile: Path) -> Path:
+    return profile / "notes.json"

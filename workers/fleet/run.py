@@ -28,10 +28,9 @@ from workers.fleet.chromium import chromium_tab
 from workers.fleet.firefox import start_firefox
 from workers.fleet.gpu import Gpu
 from workers.fleet.memory import FleetMemory
+from workers.fleet.process import threaded_tab
 from workers.fleet.status import AgentStatus, FleetStatus, write_status
-from workers.fleet.threaded import threaded_tab
-from workers.fleet.turn import TimingTurn
-from workers.fleet.turnstile import Turnstile
+from workers.fleet.turns import TimingTurn, Turnstile
 from workers.fleet.webkit import start_webkit
 
 log = structlog.get_logger(__name__)

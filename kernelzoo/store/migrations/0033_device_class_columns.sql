@@ -94,3 +94,9 @@ CREATE OR REPLACE VIEW coverage AS
               SELECT FROM workload_set s
               WHERE s.name = p.name AND s.workload_key = j.workload_key))
     ) l ON true;
+
+-- A pool is of connections; what classes have in common is aggregated by family.
+ALTER TABLE zoo_entry RENAME COLUMN pooled TO aggregated;
+ALTER INDEX zoo_entry_unpooled RENAME TO zoo_entry_unaggregated;
+COMMENT ON COLUMN zoo_entry.speaks IS
+    'Whether other classes are told of it; see services.aggregator.speakers. Set where it is aggregated.';

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Path
 
 from kernelzoo.store import applications
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
-from services.gateway.application_keys import new_secret
 from services.gateway.problems import Refusal, refuse_stranger
 from services.gateway.state import Operator, Shared
+from services.gateway.tokens import new_secret
 from services.gateway.wire.applications import (
     Application,
     ApplicationList,

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query
 
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.disclosure import is_told
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import curves, denials, keys, measurements, overview, tuning, zoo
@@ -19,6 +18,7 @@ from services.gateway import views
 from services.gateway.problems import Refusal
 from services.gateway.routes.jobs import described
 from services.gateway.state import Operator, Shared
+from services.gateway.views import is_told
 from services.gateway.wire.console import (
     Coverage,
     FoundKeys,

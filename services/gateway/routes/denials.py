@@ -11,7 +11,7 @@ from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.trust import Trust
 from kernelzoo.domain.workload import Workload
-from kernelzoo.store import denials, losses, wake
+from kernelzoo.store import denials, notifications
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.problems import Refusal, refuse_stranger
 from services.gateway.state import Network, Operator, Shared, State
@@ -60,7 +60,7 @@ async def decide(
         )
         if not decided:
             raise _unknown()
-        await execute(db, wake.zoo_changed())
+        await execute(db, notifications.zoo_changed())
         keys = await fetch_all(db, denials.keys_of(artifact, device_class))
         rows = await fetch_all(db, denials.decisions())
     for key in keys:
@@ -157,7 +157,7 @@ async def note_lost_device(body: LostDevice, state: Shared, operated: Operator) 
     refuse_stranger(operated=operated)
     key, device_class = Workload.parse(body.workload).key, str(DeviceClass.parse(body.device_class))
     async with state.pool.connection() as db:
-        await execute(db, losses.note(key, device_class, body.why))
+        await execute(db, denials.device_lost(key, device_class, body.why))
     return FailureNoted()
 
 
@@ -169,5 +169,5 @@ async def forget_lost_devices(
     refuse_stranger(operated=operated)
     key, named = Workload.parse(workload).key, str(DeviceClass.parse(device_class))
     async with state.pool.connection() as db:
-        await execute(db, losses.forget(key, named))
+        await execute(db, denials.forget_losses(key, named))
     return FailureNoted()

@@ -2,11 +2,14 @@
 
 import time
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, BackgroundTasks, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.routing import APIRoute
 
 from kernelzoo import jobs
 from kernelzoo.domain.ballot import Ballot, BallotLine
@@ -26,7 +29,6 @@ from kernelzoo.metrics import (
 )
 from kernelzoo.store import ballots, measurements, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
-from services.gateway.bodies import NumbersRoute
 from services.gateway.loans import try_to_lend
 from services.gateway.problems import Refusal
 from services.gateway.state import CurrentSession, Shared, State
@@ -40,6 +42,30 @@ from services.gateway.wire.leases import (
     Report,
     ReportAccepted,
 )
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class NumbersRequest(Request):
+    """Its JSON is decoded by msgspec, in a fifth of the time that Python's own decoder takes."""
+
+    async def json(self) -> Any:
+        try:
+            return msgspec.json.decode(await self.body())
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            # It refuses more than Python's; what both refuse is told in the same words everywhere.
+            return await super().json()
+
+
+class NumbersRoute(APIRoute):
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+
+        async def handle_numbers(request: Request) -> Response:
+            return await handle(NumbersRequest(request.scope, request.receive))
+
+        return handle_numbers
+
 
 router = APIRouter(tags=["agents"], route_class=NumbersRoute)
 
@@ -110,7 +136,7 @@ async def report(
         raise
     for outcome, measured in Counter(measurement.outcome for measurement in found).items():
         MEASUREMENTS_ACCEPTED.labels(outcome).inc(measured)
-    state.doorbell.press(int(lease))
+    state.notifier.notify(int(lease))
     return ReportAccepted(accepted=len(found))
 
 

@@ -46,7 +46,7 @@ async def alive() -> Response:
 async def ready(state: Shared) -> Response:
     """200 when the database has the schema and its notifications arrive, over a connection that no
     request uses: however much there is to do, a gateway that works is ready. The broker may be
-    away: what it would have carried is found by the ring.
+    away: what it would have carried is requeued.
     """
     if not state.wake.connected:
         return problem(

@@ -22,7 +22,7 @@ from kernelzoo.settings import Settings
 from kernelzoo.store import agents, applications
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import execute, fetch_one
-from services.gateway.origins import Origins
+from services.gateway.cors import Origins
 from services.gateway.problems import Refusal
 from services.gateway.state import Network, Operator, Shared, State
 from services.gateway.tokens import Claimed, Session, unauthorized

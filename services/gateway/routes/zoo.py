@@ -27,7 +27,9 @@ from services.gateway.wire.sessions import HardwareWire
 from services.gateway.wire.zoo import (
     Device,
     DeviceList,
+    KeyList,
     Manifest,
+    PublicKey,
     ZooEntry,
     ZooList,
 )
@@ -259,3 +261,11 @@ def _device(row: agents.DeviceRow) -> Device:
         measurements=row.measurements,
         last_seen_at=row.last_seen_at.isoformat(),
     )
+
+
+@router.get("/v1/signing-keys")
+async def list_keys(state: Shared) -> KeyList:
+    """What to compare a pin with. A page that trusted this answer would trust whoever gives it:
+    pin keys in the page, as `KernelZoo.open(url, { keys })` takes them.
+    """
+    return KeyList(keys=[PublicKey(kid=key, x=key) for key in state.signer.public_keys])

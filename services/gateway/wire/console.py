@@ -1,17 +1,30 @@
 """What the console shows. Nothing here is about a single identity."""
 
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from kernelzoo.domain.zoo import EntryState
-from services.gateway.history import Reason
 from services.gateway.wire.denials import Decision
 from services.gateway.wire.jobs import Job
 from services.gateway.wire.model import CandidateId, Sha256, WireModel, WorkloadKey
 from services.gateway.wire.results import SettingWire
 from services.gateway.wire.sessions import HardwareWire
 from services.gateway.wire.zoo import EvidenceWire
+
+
+class Reason(StrEnum):
+    """FIRST: the first ballots; LEAD: another leads before the quorum; QUORUM: it is there;
+    CHALLENGE: a challenger beat the champion, or the default kernel took its place again;
+    DECIDED: no vote alone, but what is kept in words.
+    """
+
+    FIRST = "first"
+    LEAD = "lead"
+    QUORUM = "quorum"
+    CHALLENGE = "challenge"
+    DECIDED = "decided"
 
 
 class Promotion(WireModel):

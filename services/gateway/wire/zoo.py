@@ -180,3 +180,17 @@ class DeviceList(WireModel):
 
     devices: list[Device]
     total: int
+
+
+class PublicKey(WireModel):
+    """`x` is the key in base64url; `kid` is the same, since a key is its own id here."""
+
+    kty: Literal["OKP"] = "OKP"
+    crv: Literal["Ed25519"] = "Ed25519"
+    use: Literal["sig"] = "sig"
+    kid: str
+    x: str
+
+
+class KeyList(WireModel):
+    keys: list[PublicKey]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cli.simulate.conduct import CLAIM, DISTURBED, LONGER
 from kernelzoo.domain.trust import PROVEN, RELEASING, recheck_probability
 from services.aggregator.challenge import Preferences, passes
-from services.aggregator.controls import (
+from services.aggregator.reported_times import (
     AGREEING,
     CONTRADICTED_BY,
     FASTER,

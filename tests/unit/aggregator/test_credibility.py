@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
-from services.aggregator.credibility import credible
+from services.aggregator.electorate import credible
 from tests.ballots import ballot, cast
 
 

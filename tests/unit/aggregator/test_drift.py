@@ -7,7 +7,7 @@ import pytest
 from kernelzoo.domain.ballot import CastBallot
 from kernelzoo.domain.device import Engine
 from kernelzoo.domain.zoo import EngineVotes, EntryState
-from services.aggregator.drift import electorate, engines
+from services.aggregator.electorate import electorate, engines
 from services.aggregator.publishing import Champion, Publish, Rule, decide
 from tests.ballots import ballot, cast
 

@@ -4,8 +4,8 @@ import pytest
 
 from kernelzoo.domain.ballot import CastBallot
 from kernelzoo.domain.zoo import EntryState, Evidence
-from services.aggregator.finality import contenders, median_times
 from services.aggregator.publishing import Champion, Keep, Publish, Rule, decide
+from services.aggregator.vote import contenders, median_times
 from tests.ballots import ballot, cast
 
 OWN = Rule(quorum=5, malicious_share=0)

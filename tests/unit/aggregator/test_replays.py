@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from services.aggregator.replays import REPLAYED, STILL, Times, replayed, still
+from services.aggregator.reported_times import REPLAYED, STILL, Times, replayed, still
 
 Pair = tuple[Times, Times]
 

@@ -26,7 +26,7 @@ def test_every_periodic_job_is_a_task_on_a_queue_that_is_served(app: Celery) -> 
     assert set(schedule) == {
         job.name
         for job in (
-            *(jobs.ring(), jobs.order_spaces(), jobs.pool_winners()),
+            *(jobs.requeue(), jobs.order_spaces(), jobs.aggregate_by_family()),
             *(jobs.train_model(), jobs.remove_old()),
         )
     }

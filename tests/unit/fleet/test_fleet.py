@@ -9,19 +9,19 @@ import pytest
 
 from kernelzoo.errors import InvalidInput, StackError
 from workers.fleet.__main__ import parse
-from workers.fleet.agent import AgentSpec
-from workers.fleet.browsers import BrowserKind, Share, parse_shares
-from workers.fleet.chromium import find_chromium, flags, own_flags
-from workers.fleet.gpu import Gpu, gpu_flags
-from workers.fleet.installed import insist_on
-from workers.fleet.notes import offered_notes, write_notes
-from workers.fleet.restarts import (
+from workers.fleet.agent import (
     LONGEST_DELAY_S,
     STEADY_S,
+    AgentSpec,
     Losses,
     longest_delay_s,
     restart_delay_s,
 )
+from workers.fleet.browsers import BrowserKind, Share, parse_shares
+from workers.fleet.chromium import find_chromium, flags, own_flags
+from workers.fleet.gpu import Gpu, gpu_flags
+from workers.fleet.host import offered_notes, write_notes
+from workers.fleet.installed import insist_on
 from workers.fleet.run import plan_agents
 from workers.fleet.snapshot import Snapshot, advance
 from workers.fleet.status import AgentStatus, FleetStatus, read_status, write_status

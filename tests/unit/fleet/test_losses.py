@@ -16,7 +16,7 @@ from kernelzoo.serving import serving
 from workers.fleet.agent import AgentSpec, run_agent
 from workers.fleet.browsers import BrowserKind, Launch, Tab
 from workers.fleet.host import TALK
-from workers.fleet.turn import TimingTurn
+from workers.fleet.turns import TimingTurn
 
 GPU, CPU = "0123456789abcdef:r102-1:webgpu", "0123456789abcdef:r3-1:wasm"
 ENGINE = {"name": "Chromium", "version": "156"}

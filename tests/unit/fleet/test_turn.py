@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.fleet.turn import TimingTurn
-from workers.fleet.turnstile import Turnstile
+from workers.fleet.turns import TimingTurn, Turnstile
 
 
 def test_the_turn_goes_round_in_the_order_of_asking() -> None:

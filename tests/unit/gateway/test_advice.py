@@ -4,7 +4,7 @@ import pytest
 
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import AdviceBasis, HitLevel
-from services.gateway.advice import advise
+from services.gateway.manifests import advise
 from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.zoo import ServedKernel, TimingWire
 

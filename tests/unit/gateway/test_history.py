@@ -2,7 +2,8 @@
 
 import pytest
 
-from services.gateway.history import Reason, reason
+from services.gateway.views import reason
+from services.gateway.wire.console import Reason
 
 
 @pytest.mark.parametrize(

@@ -101,12 +101,12 @@ def test_a_path_that_no_route_answers_is_no_label_of_its_own() -> None:
 COUNTING = """
 import os, sys
 from kernelzoo import metrics
-metrics.JOBS_SENT.labels("ring").inc(int(sys.argv[1]))
+metrics.JOBS_SENT.labels("requeue").inc(int(sys.argv[1]))
 metrics.POLLS_WAITING.inc()
 metrics.COMPILE_DURATION.labels("wasm", "kernel").observe(0.002)
 child = os.fork()
 if child == 0:
-    metrics.JOBS_SENT.labels("ring").inc(100)
+    metrics.JOBS_SENT.labels("requeue").inc(100)
     os._exit(0)
 os.waitpid(child, 0)
 print("counted", flush=True)
@@ -152,7 +152,7 @@ def test_processes_of_a_service_and_their_forks_are_added_up_and_the_dead_forgot
     directory = tmp_path / "made by the first of them"
     processes = [_count(directory, 3), _count(directory, 4)]
     both = _sum(directory)
-    assert both['kernelzoo_jobs_sent_total{task="ring"}'] == 3 + 100 + 4 + 100
+    assert both['kernelzoo_jobs_sent_total{task="requeue"}'] == 3 + 100 + 4 + 100
     assert both['kernelzoo_compile_duration_seconds_count{stage="kernel",target="wasm"}'] == 2
     assert both["kernelzoo_polls_waiting"] == 2
 
@@ -160,7 +160,7 @@ def test_processes_of_a_service_and_their_forks_are_added_up_and_the_dead_forgot
     processes[0].communicate()
     one = _sum(directory)
     assert one["kernelzoo_polls_waiting"] == 1, "a poll of a dead process waits no more"
-    assert one['kernelzoo_jobs_sent_total{task="ring"}'] == 3 + 100 + 4 + 100, "what was, was"
+    assert one['kernelzoo_jobs_sent_total{task="requeue"}'] == 3 + 100 + 4 + 100, "what was, was"
     processes[1].communicate("")
 
 

@@ -1,4 +1,4 @@
-"""The common best: of many classes the kernel that is expected to lose least on one more of them.
+"""Aggregates by family: of many classes the kernel that should lose least on one more of them.
 
 As CLBlast chooses for a device that nobody tuned, first of its architecture, then of its vendor,
 then of all devices, among the kernels that most of these classes have measured. Classes are parted
@@ -52,8 +52,8 @@ ANY_RHO = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Group:
-    """Classes that are pooled: of one family, with one primitive vector. With `ANY_RHO` it is all
-    classes of a kind of target, which are heard and served nothing: some vector is the nearest."""
+    """Classes that are aggregated: of one family, with one primitive vector. With `ANY_RHO` it is
+    all classes of a kind of target, which are heard and served nothing: some vector is nearest."""
 
     scope: HitLevel
     family: str

@@ -1,10 +1,41 @@
-"""Removes what is older than it is kept for, a batch at a time."""
+"""The periodic upkeep of rows: work whose message was lost is requeued, what is old is removed."""
 
 import structlog
 
+from kernelzoo import jobs
 from kernelzoo.metrics import ROWS_REMOVED, Removed
-from kernelzoo.store import rations, retention
+from kernelzoo.store import ballots, candidates, denials, measurements, rations, retention, tuning
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
+
+MAX_CANDIDATES = 1024
+
+
+def stalled(db: Database, stalled_s: float, batch: int) -> tuple[jobs.Job, ...]:
+    """Jobs of rows that nobody touched for `stalled_s`; marks the rows as requeued."""
+    with db.transaction():
+        waiting = sorted(
+            fetch_all(db, candidates.requeue_waiting(stalled_s, MAX_CANDIDATES)),
+            key=lambda row: (row.job_id, row.ordinal),
+        )
+        return (
+            *(jobs.plan_space(row.id) for row in fetch_all(db, tuning.requeue_jobs(stalled_s))),
+            *jobs.compile_batches([row.candidate_id for row in waiting], batch),
+            # One by one: where a lease cannot be verified, others need not wait with it.
+            *(
+                jobs.verify_leases((row.lease_id,))
+                for row in fetch_all(db, measurements.requeue_pending(stalled_s))
+            ),
+            *(
+                jobs.tally(row.workload_key, row.device_class)
+                for row in dict.fromkeys(
+                    (
+                        *fetch_all(db, ballots.requeue_waiting(stalled_s)),
+                        *fetch_all(db, denials.requeue_waiting(stalled_s)),
+                    )
+                )
+            ),
+        )
+
 
 log = structlog.get_logger(__name__)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelzoo.domain.disclosure import is_told
+from services.gateway.views import is_told
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import asyncio
 from itertools import chain
 
 from kernelzoo.jobs import Job
-from services.gateway.doorbell import AT_ONCE, Doorbell
+from services.gateway.notifier import AT_ONCE, Notifier
 
 
-def rung(*bursts: list[int]) -> list[list[int]]:
+def sent(*bursts: list[int]) -> list[list[int]]:
     """The leases of each message where leases are answered in bursts, and the gateway then ends."""
     sent: list[Job] = []
 
@@ -18,11 +18,11 @@ def rung(*bursts: list[int]) -> list[list[int]]:
             sent.append(job)
             loop.call_soon_threadsafe(told.set)
 
-        doorbell = Doorbell(send)
-        async with doorbell.ringing():
+        notifier = Notifier(send)
+        async with notifier.sending():
             for burst in bursts:
                 for lease_id in burst:
-                    doorbell.press(lease_id)
+                    notifier.notify(lease_id)
                 await told.wait()
 
     asyncio.run(gateway())
@@ -30,13 +30,13 @@ def rung(*bursts: list[int]) -> list[list[int]]:
 
 
 def test_the_first_is_told_at_once_and_those_that_follow_together() -> None:
-    assert rung([1], [2, 3], [4]) == [[1], [2, 3, 4]]
+    assert sent([1], [2, 3], [4]) == [[1], [2, 3, 4]]
 
 
 def test_a_lease_that_is_answered_in_parts_is_named_once() -> None:
-    assert rung([5, 5, 6]) == [[5, 6]]
+    assert sent([5, 5, 6]) == [[5, 6]]
 
 
 def test_messages_stay_short() -> None:
     many = list(range(AT_ONCE + 1))
-    assert rung(many) == [many[:-1], many[-1:]]
+    assert sent(many) == [many[:-1], many[-1:]]

@@ -1,7 +1,7 @@
 """Tells the aggregator which leases wait for a verdict, several in one message.
 
 A message takes longer to send than a report to store, so the first goes out at once and those that
-come within `PAUSE_S` share the next. What is lost in a crash is found by the ring.
+come within `PAUSE_S` share the next. What is lost in a crash is found by `requeue`.
 """
 
 import asyncio
@@ -18,35 +18,35 @@ AT_ONCE = 32
 """Leases in a message. To verify one takes milliseconds."""
 
 
-class Doorbell:
-    """Owns the leases that no message names yet. Use `ringing` to have them sent."""
+class Notifier:
+    """Owns the leases that no message names yet. Use `sending` to have them sent."""
 
     def __init__(self, send: jobs.Sender) -> None:
         self._send = send
         self._waiting: list[int] = []
-        self._pressed = asyncio.Event()
+        self._notified = asyncio.Event()
 
-    def press(self, lease_id: int) -> None:
+    def notify(self, lease_id: int) -> None:
         """Something was reported on this lease, and is committed."""
         self._waiting.append(lease_id)
-        self._pressed.set()
+        self._notified.set()
 
     @asynccontextmanager
-    async def ringing(self) -> AsyncIterator[None]:
+    async def sending(self) -> AsyncIterator[None]:
         try:
             async with running(self._run()):
                 yield
         finally:
-            await self._ring()
+            await self._send_waiting()
 
     async def _run(self) -> None:
         while True:
-            await self._pressed.wait()
-            await self._ring()
+            await self._notified.wait()
+            await self._send_waiting()
             await asyncio.sleep(PAUSE_S)
 
-    async def _ring(self) -> None:
-        self._pressed.clear()
+    async def _send_waiting(self) -> None:
+        self._notified.clear()
         while self._waiting:
             named, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
             # Sending may block for seconds where the broker is away.

@@ -1,15 +1,56 @@
-"""Whose ballots count when a browser has a new major version: docs/trust.md, "Drift".
+"""Whose ballots count, and what they are taken to say.
 
-A new version may compile a kernel to other code, so that what was true of the old one is history.
-Once enough identities have voted in the new one, no older ballots of this engine count.
+`credible` holds ballots against networks and measurements. `electorate` drops those that a new
+major version of a browser has replaced (docs/trust.md, "Drift"): it may compile a kernel to other
+code, so that what was true of the old one is history. Once enough identities have voted in the new
+one, no older ballots of this engine count.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kernelzoo.domain.ballot import CastBallot
+from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
+from kernelzoo.domain.trust import Defence
 from kernelzoo.domain.zoo import EngineVotes
+from services.aggregator.networks import capped
+from services.aggregator.reported_times import consistent
+
+WHOLE_LEASES = 1
+"""Valid ones before a ballot counts: as many as make sure that its author cannot choose what to
+answer. With more, ballots of visitors who leave early would be lost, and an attacker who is honest
+in what is checked would lose nothing (docs/trust.md)."""
+
+
+def credible(cast: tuple[CastBallot, ...], defences: frozenset[Defence]) -> tuple[CastBallot, ...]:
+    """`cast`: those of older identities first."""
+    proven = tuple(
+        each
+        for each in cast
+        if Defence.PROOF not in defences or each.valid_in_row >= WHOLE_LEASES or not each.network
+    )
+    counted = capped(proven) if Defence.NETWORKS in defences else proven
+    if Defence.CONTROLS not in defences:
+        return counted
+    return tuple(_as_measured(each) for each in counted)
+
+
+def _as_measured(cast: CastBallot) -> CastBallot:
+    """Lines that the identity's own measurements contradict say what was measured instead.
+
+    Controls judge measurements. Without this an attacker would be honest there, and lie in its
+    ballot.
+    """
+    measured = {line.candidate_id: line.relative_time for line in cast.measured}
+    lines = tuple(_line(line, measured.get(line.candidate_id)) for line in cast.ballot.lines)
+    return replace(cast, ballot=Ballot(identity=cast.ballot.identity, lines=lines))
+
+
+def _line(line: BallotLine, measured: float | None) -> BallotLine:
+    if measured is None or consistent(line.relative_time, measured):
+        return line
+    return replace(line, relative_time=measured)
+
 
 MOST_MALICIOUS = 0.45
 """As a share of voters; near one half a test would need hundreds of them."""

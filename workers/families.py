@@ -1,4 +1,4 @@
-"""Keeps what classes have in common up to date, for classes that have not voted."""
+"""Aggregates the winners of classes by family, for classes that have not voted."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,25 +7,25 @@ import structlog
 from kernelzoo.domain.device import DeviceClass, Hardware
 from kernelzoo.domain.kinship import families
 from kernelzoo.domain.trust import Defence
-from kernelzoo.store import chain, wake
+from kernelzoo.store import chain, notifications
 from kernelzoo.store.blocking import Database, execute, fetch_all
 from kernelzoo.store.query import Statement
-from services.aggregator.common import ClassTime, CommonKernel, common_kernels
+from services.aggregator.families import ClassTime, CommonKernel, common_kernels
 from services.aggregator.publishing import Rule
 from services.aggregator.speakers import Speaker, Voter, speakers
 
 log = structlog.get_logger(__name__)
 
 WORKLOADS = 32
-"""Pooled in one task at most; the rest waits for the next."""
+"""Aggregated in one task at most; the rest waits for the next."""
 
 
-def pool_winners(db: Database, rule: Rule) -> None:
-    """Pools each workload with news. A task that dies half way leaves the rest to the next."""
-    for row in fetch_all(db, chain.unpooled(WORKLOADS)):
+def aggregate_by_family(db: Database, rule: Rule) -> None:
+    """Aggregates each workload with news. A task that dies half way leaves the rest to the next."""
+    for row in fetch_all(db, chain.unaggregated(WORKLOADS)):
         with db.transaction():
-            execute(db, chain.lock_pool(row.workload_key))
-            execute(db, chain.pooled(row.workload_key))
+            execute(db, chain.lock_aggregation(row.workload_key))
+            execute(db, chain.mark_aggregated(row.workload_key))
             heard = _speakers(db, row.workload_key, rule)
             kernels = common_kernels(
                 _times(db, row.workload_key, heard, rule.quorum),
@@ -36,8 +36,8 @@ def pool_winners(db: Database, rule: Rule) -> None:
             execute(db, _put(row.workload_key, kernels))
             alone = [name for name, each in heard.items() if each.alone(rule.minimum)]
             execute(db, chain.speak(row.workload_key, alone))
-            execute(db, wake.zoo_changed())
-        log.info("pooled", workload=row.workload_key, kernels=len(kernels))
+            execute(db, notifications.zoo_changed())
+        log.info("aggregated by family", workload=row.workload_key, kernels=len(kernels))
 
 
 def _speakers(db: Database, workload_key: str, rule: Rule) -> Mapping[str, Speaker]:

@@ -13,7 +13,7 @@ from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.kinship import families
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import HitLevel
-from services.aggregator.common import ClassTime, CommonKernel, common_kernels, trimmed_mean
+from services.aggregator.families import ClassTime, CommonKernel, common_kernels, trimmed_mean
 
 
 def on_class(number: int, rho: str = "r1-0", **times: float) -> list[ClassTime]:
@@ -40,7 +40,7 @@ def weighing(voices: int, of_class: list[ClassTime]) -> list[ClassTime]:
 OTHERS = range(2, 7)
 
 
-def pooled(
+def aggregated(
     *classes: list[ClassTime], malicious_share: float = 0.0, minimum: int = 10
 ) -> tuple[CommonKernel, ...]:
     times = (time for of_class in classes for time in of_class)
@@ -48,11 +48,11 @@ def pooled(
 
 
 def best(*times: list[ClassTime], malicious_share: float = 0.0) -> CommonKernel:
-    return pooled(*times, malicious_share=malicious_share)[0]
+    return aggregated(*times, malicious_share=malicious_share)[0]
 
 
 def best_by_rho(*times: list[ClassTime]) -> dict[str, str]:
-    return {kernel.group.rho: kernel.candidate_id for kernel in reversed(pooled(*times))}
+    return {kernel.group.rho: kernel.candidate_id for kernel in reversed(aggregated(*times))}
 
 
 def test_the_least_mean_slowdown_wins_whatever_the_unit_of_each_class() -> None:
@@ -76,7 +76,7 @@ def of_family(
 
 
 def best_of(family: str, *times: list[ClassTime]) -> CommonKernel:
-    return next(kernel for kernel in pooled(*times) if kernel.group.family == family)
+    return next(kernel for kernel in aggregated(*times) if kernel.group.family == family)
 
 
 def test_a_family_of_one_class_hears_the_wider_one() -> None:
@@ -144,12 +144,12 @@ def test_a_kernel_that_few_classes_measured_is_not_common() -> None:
 def test_classes_of_another_primitive_vector_do_not_speak() -> None:
     first, second = on_class(1, a=1, b=2), on_class(2, "r1-1", a=2, b=1)
     assert best_by_rho(first, second) == {"r1-0": "a", "r1-1": "b"}
-    scopes = {kernel.group.scope for kernel in pooled(first, second)}
+    scopes = {kernel.group.scope for kernel in aggregated(first, second)}
     assert scopes == {HitLevel.COMMON}
 
 
 def test_nothing_comes_of_nothing() -> None:
-    assert pooled() == ()
+    assert aggregated() == ()
 
 
 def test_a_class_weighs_as_many_voices_as_it_has_so_that_inventing_classes_gains_nothing() -> None:
@@ -167,9 +167,9 @@ def test_a_kernel_is_common_where_most_voices_measured_it_whatever_the_number_of
 
 def test_few_voices_of_strangers_serve_nobody_and_are_heard_among_others() -> None:
     few = weighing(9, on_class(1, a=1, b=2))
-    assert pooled(few) == ()
-    assert pooled(few, weighing(1, on_class(2, a=1, b=2)))[0].candidate_id == "a"
-    assert pooled(few, on_class(2, a=1, b=2))[0].candidate_id == "a"
+    assert aggregated(few) == ()
+    assert aggregated(few, weighing(1, on_class(2, a=1, b=2)))[0].candidate_id == "a"
+    assert aggregated(few, on_class(2, a=1, b=2))[0].candidate_id == "a"
 
 
 def test_a_trimmed_mean_leaves_weight_out_at_both_ends() -> None:
