@@ -21,8 +21,8 @@ umask 077
 [ ! -e .env ] || cp .env .env.draft
 [ -e .env ] || : >.env.draft
 made=""
-for name in POSTGRES_PASSWORD POSTGRES_READER_PASSWORD REDIS_PASSWORD GRAFANA_PASSWORD \
-  KERNELZOO_OPERATOR_KEY KERNELZOO_TOKEN_SECRET; do
+for name in POSTGRES_PASSWORD POSTGRES_SERVICE_PASSWORD POSTGRES_READER_PASSWORD REDIS_PASSWORD \
+  GRAFANA_PASSWORD KERNELZOO_OPERATOR_KEY KERNELZOO_TOKEN_SECRET; do
   has "$name" || { echo "$name=$(key)" >>.env.draft && made="$made $name"; }
 done
 has KERNELZOO_SIGNING_KEY || {

@@ -16,6 +16,9 @@ READ: dict[str, type[WorkerSettings]] = {
 # These read their one variable by themselves.
 SINGLE = {"migrate": "KERNELZOO_DATABASE_URL", "fleet": "KERNELZOO_OPERATOR_KEY"}
 
+# What they may be given beside it.
+OPTIONAL = {"migrate": {"KERNELZOO_GRANT_PASSWORD"}}
+
 # Variables of the programs below us, and of nobody else.
 FOREIGN = {
     "CELERY_WORKER_CONCURRENCY": {"compile", "aggregate"},
@@ -23,7 +26,7 @@ FOREIGN = {
 
 SECRETS = {
     *("KERNELZOO_OPERATOR_KEY", "KERNELZOO_TOKEN_SECRET", "KERNELZOO_SIGNING_KEY"),
-    "KERNELZOO_DATABASE_URL",
+    *("KERNELZOO_DATABASE_URL", "KERNELZOO_GRANT_PASSWORD"),
 }
 
 
@@ -35,12 +38,16 @@ def _names(settings: type[WorkerSettings], *, required: bool) -> set[str]:
     }
 
 
+def _alone(process: str) -> set[str]:
+    return {SINGLE[process], *OPTIONAL.get(process, ())}
+
+
 def unknown(process: str, given: Iterable[str]) -> set[str]:
     """Variables that no program in the process reads.
 
     Settings of the gateway may be given to workers, too: one list of settings serves all.
     """
-    known = _names(Settings, required=False) if process in READ else {SINGLE[process]}
+    known = _names(Settings, required=False) if process in READ else _alone(process)
     foreign = {name for name, processes in FOREIGN.items() if process in processes}
     return set(given) - known - foreign
 
@@ -52,5 +59,5 @@ def missing(process: str, given: Iterable[str]) -> set[str]:
 
 def needless_secrets(process: str, given: Iterable[str]) -> set[str]:
     """Keys that the process does not read."""
-    read = _names(READ[process], required=False) if process in READ else {SINGLE[process]}
+    read = _names(READ[process], required=False) if process in READ else _alone(process)
     return (set(given) & SECRETS) - read

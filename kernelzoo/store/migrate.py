@@ -1,21 +1,27 @@
 """Brings a database to the current schema: `python -m kernelzoo.store.migrate`.
 
 Migrations are SQL files, applied once each in the order of their numbers, each in its own
-transaction. Processes that start together take turns through an advisory lock.
+transaction. Processes that start together take turns through an advisory lock. With
+`--grant-to ROLE` the role that gateway and workers connect as is then given its rights, also on
+what the migrations made.
 """
 
 import os
 import sys
+from argparse import ArgumentParser
 from pathlib import Path
 
 import psycopg
+
+from kernelzoo.errors import InvalidInput
+from kernelzoo.store.roles import grant
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK = 0x6B7A6F6F
 
 
-def migrate(database_url: str) -> tuple[str, ...]:
-    """Applies what is missing. Returns the names of the files applied."""
+def migrate(database_url: str, *, grant_to: str = "", password: str = "") -> tuple[str, ...]:
+    """Applies what is missing, and grants. Returns the names of the files applied."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         connection.execute(
@@ -28,15 +34,32 @@ def migrate(database_url: str) -> tuple[str, ...]:
             with connection.transaction():
                 connection.execute(path.read_bytes())
                 connection.execute("INSERT INTO migration (name) VALUES (%s)", (path.stem,))
+        if grant_to:
+            grant(connection, grant_to, password)
     return tuple(path.stem for path in missing)
 
 
 def main() -> int:
+    parser = ArgumentParser(prog="python -m kernelzoo.store.migrate", description=__doc__)
+    parser.add_argument(
+        "--grant-to",
+        metavar="ROLE",
+        default="",
+        help="the role that gateway and workers connect as; where KERNELZOO_GRANT_PASSWORD is set "
+        "it is made, or given that password",
+    )
+    options = parser.parse_args()
     url = os.environ.get("KERNELZOO_DATABASE_URL")
     if not url:
         print("set KERNELZOO_DATABASE_URL to the database to migrate", file=sys.stderr)
         return 2
-    for name in migrate(url):
+    password = os.environ.get("KERNELZOO_GRANT_PASSWORD", "")
+    try:
+        applied = migrate(url, grant_to=options.grant_to, password=password)
+    except InvalidInput as error:
+        print(f"migrate: {error}", file=sys.stderr)
+        return 2
+    for name in applied:
         print(f"applied {name}")
     return 0
 

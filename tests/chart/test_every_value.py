@@ -18,6 +18,7 @@ ATTESTED: Values = {
     "privateTokenIssuers": ["issuer.example=MIIB"],
 }
 EVERYTHING: Values = {
+    "database": {"ownerSecretName": "owner", "role": "service"},
     "attestation": ATTESTED,
     "gateway": {**PROXIED, "autoscaling": {"enabled": True}},
     **{name: {"autoscaling": {"kind": "keda", "minReplicas": 1}} for name in WORKERS},
@@ -28,7 +29,7 @@ EVERYTHING: Values = {
 }
 # As small as it renders, with all that can be on, scaled on CPU, scaled to nothing, and over http.
 SETS: tuple[Values, ...] = (
-    PLAIN,
+    {**PLAIN, "database": {"role": "service"}},
     EVERYTHING,
     {**EVERYTHING, **{name: {"autoscaling": {"kind": "cpu"}} for name in WORKERS}},
     {**EVERYTHING, "compile": {"autoscaling": {"kind": "keda", "minReplicas": 0}}},

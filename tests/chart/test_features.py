@@ -137,6 +137,19 @@ FEATURES = {
         },
         shows=lambda r: ATTESTING.items() <= environment(r.pods()["gateway"]).items(),
     ),
+    "migrations run as the owner of the schema, and grant to whom the others connect as": Feature(
+        on={"database": {"ownerSecretName": "owner", "ownerKey": "u", "role": "service"}},
+        shows=lambda r: (
+            container(r.pods()["migrate"])["command"][-2:] == ["--grant-to", "service"]
+            and variable(
+                "KERNELZOO_DATABASE_URL",
+                valueFrom={"secretKeyRef": {"name": "owner", "key": "u"}},
+            )
+            == environment(r.pods()["migrate"])
+            and "kernelzoo-database"
+            in str(environment(r.pods()["gateway"])["KERNELZOO_DATABASE_URL"])
+        ),
+    ),
     "a gateway reaches the platforms that it asks": Feature(
         on={
             "networkPolicy": {"enabled": True, **PEERS},

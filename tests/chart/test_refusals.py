@@ -50,6 +50,11 @@ REFUSALS: dict[str, tuple[Values, str, Values]] = {
         "gateway.trustedProxies names ::/0",
         {"gateway": {"trustedProxies": ["fd00::/64"]}},
     ),
+    "an owner of the schema without a role to grant to": (
+        {**PLAIN, "database": {"ownerSecretName": "owner"}},
+        "database.role is empty",
+        {"database": {"role": "kernelzoo_service"}},
+    ),
     "private tokens of nobody": (
         {**PLAIN, "attestation": {"kinds": ["private-token"]}},
         "attestation.privateTokenIssuers is empty",

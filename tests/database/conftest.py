@@ -19,6 +19,7 @@ from kernelzoo.store.blocking import execute, fetch_one
 from services.gateway.app import application
 from tests.database.client import OPERATOR_KEY
 from tests.database.strangers import Crowd, crowd_of
+from tests.postgres import as_service
 
 WORKLOAD = Workload.of("matmul", (2, 3, 4))
 RELAXED = ("relaxed-simd", "simd128")
@@ -29,7 +30,7 @@ Connection = psycopg.Connection[Any]
 @pytest.fixture
 def settings(database_url: str) -> Settings:
     return Settings(
-        database_url=database_url,
+        database_url=as_service(database_url),
         # Nothing listens there: every message of these tests is lost, as the design allows.
         redis_url="redis://127.0.0.1:1/0",
         operator_key=SecretStr(OPERATOR_KEY),
@@ -41,8 +42,16 @@ def settings(database_url: str) -> Settings:
 
 
 @pytest.fixture
-def db(database_url: str) -> Iterator[Connection]:
+def owner(database_url: str) -> Iterator[Connection]:
+    """As migrations connect."""
     with psycopg.connect(database_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Connection]:
+    """As workers connect: with no right to change the schema."""
+    with psycopg.connect(as_service(database_url), autocommit=True) as connection:
         yield connection
 
 

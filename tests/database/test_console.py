@@ -45,13 +45,13 @@ def voted(http: TestClient, db: Connection) -> Agent:
     return agents[0]
 
 
-def test_an_empty_zoo_says_so(http: TestClient, db: Connection) -> None:
+def test_an_empty_zoo_says_so(http: TestClient, owner: Connection) -> None:
     overview = get(http, "/v1/overview")
     assert (overview["workloads"], overview["device_classes"], overview["promotions"]) == (1, 0, [])
     assert get(http, "/v1/keys") == {"keys": [], "total": 0}
     coverage = get(http, "/v1/coverage")
     assert (coverage["classes"], coverage["total_classes"]) == ([], 0)
-    db.execute("TRUNCATE space_point, tuning_job, workload CASCADE")
+    owner.execute("TRUNCATE space_point, tuning_job, workload CASCADE")
     assert get(http, "/v1/coverage")["total_workloads"] == 0
 
 

@@ -44,13 +44,13 @@ def test_page_loads_and_readiness_do_not_wait_for_readers(
         assert {each.result().status_code for each in asked} == {200}
 
 
-def test_a_gateway_whose_database_is_gone_is_not_ready(http: TestClient, db: Connection) -> None:
+def test_a_gateway_whose_database_is_gone_is_not_ready(http: TestClient, owner: Connection) -> None:
     eventually(lambda: http.get("/readyz").status_code == 200, "it is ready")
-    db.execute("ALTER TABLE workload RENAME TO gone")
-    db.execute(
+    owner.execute("ALTER TABLE workload RENAME TO gone")
+    owner.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE query LIKE 'LISTEN%' AND datname = current_database()"
     )
     eventually(lambda: http.get("/readyz").status_code == 503, "it is not ready")
-    db.execute("ALTER TABLE gone RENAME TO workload")
+    owner.execute("ALTER TABLE gone RENAME TO workload")
     eventually(lambda: http.get("/readyz").status_code == 200, "it is ready again")

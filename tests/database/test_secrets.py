@@ -54,7 +54,7 @@ def root_logger() -> Iterator[None]:
 @pytest.mark.parametrize("as_json", [True, False])
 def test_no_secret_is_logged(
     settings: Settings,
-    db: Connection,
+    owner: Connection,
     capfd: pytest.CaptureFixture[str],
     *,
     as_json: bool,
@@ -64,7 +64,7 @@ def test_no_secret_is_logged(
     app = application(settings)
     with TestClient(app, client=("127.0.0.1", 1), raise_server_exceptions=False) as http:
         told = _use_every_secret(http)
-        db.execute("ALTER TABLE workload_set RENAME TO gone")
+        owner.execute("ALTER TABLE workload_set RENAME TO gone")
         broken = http.get("/v1/sets", headers={**OPERATOR, "X-Kernelzoo-Key": told["key"]})
         assert broken.status_code == 500
     captured = capfd.readouterr()

@@ -7,6 +7,9 @@
     {{- fail (printf "gateway.trustedProxies names %s: any visitor could count as many networks by a header; name the ingress controller's addresses or CIDRs, and in gateway.trustedHops how many proxies stand in a row" $proxy) -}}
   {{- end -}}
 {{- end -}}
+{{- if and .Values.database.ownerSecretName (not .Values.database.role) -}}
+  {{- fail "database.ownerSecretName is set, but database.role is empty, so migrations would grant nobody anything: set it to the role that database.secretName's address connects as" -}}
+{{- end -}}
 {{- with .Values.attestation -}}
   {{- if and (has "private-token" .kinds) (not .privateTokenIssuers) -}}
     {{- fail "attestation.kinds names private-token, but attestation.privateTokenIssuers is empty, so no token could be believed: write name=token-key of each issuer, as its directory shows the key" -}}

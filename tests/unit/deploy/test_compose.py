@@ -47,6 +47,17 @@ def test_every_process_is_told_what_it_reads_and_nothing_else(process: str) -> N
     assert needless_secrets(process, given) == set()
 
 
+def test_only_migrations_connect_as_the_owner_of_the_schema() -> None:
+    roles = {
+        process: re.findall(r"postgresql://(\w+):", str(SERVICES[process]["environment"]))
+        for process in OURS
+    }
+    assert roles.pop("migrate") == ["kernelzoo"]
+    assert roles.pop("fleet") == []
+    assert set(map(tuple, roles.values())) == {("kernelzoo_service",)}
+    assert SERVICES["migrate"]["command"][-2:] == ["--grant-to", "kernelzoo_service"]
+
+
 def test_secrets_are_asked_for_and_never_written_out() -> None:
     for name, service in SERVICES.items():
         for variable, value in service.get("environment", {}).items():
