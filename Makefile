@@ -14,7 +14,7 @@ BENCHES := compile kernels_wasm ablation manifest cold
 IMAGES := gateway compile aggregate fleet
 # Two files at a time, the longest first: those that start whole stacks and browsers.
 TESTS := tests/e2e tests/browser tests/images tests/chart tests/database tests/unit
-PYTHON_SOURCES := cli kernelzoo services workers dashboards helm scripts bench
+PYTHON_SOURCES := kernelzoo cli services workers dashboards helm scripts bench fixtures
 NJSSCAN_RULES := .venv/audit/bin/python -c \
 	'import njsscan, os; print(os.path.join(njsscan.__path__[0], "rules", "semantic_grep"))'
 # Seconds in all, seconds and MiB for one input.

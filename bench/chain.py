@@ -6,8 +6,8 @@ Held out are each device class in turn, and each fifth of the shapes on all clas
 taken out of a real database that knows the rest, what classes share is aggregated anew, and
 the gateway's own query and rule answer. A regret is how much longer the served kernel takes on a
 class than the fastest of the space (`chain_regret`). Worlds (`chain_worlds`), reported apart: what
-settings of three engines measured on one machine (tests/recorded); cores of an analytic model that
-differ in registers, cache and fused products (tests/unit/cost_model/analytic); and the device
+settings of three engines measured on one machine (fixtures/recorded); cores of an analytic model
+that differ in registers, cache and fused products (tests/unit/cost_model/analytic); and the device
 classes of `kernelzoo simulate`, of which four make a family.
 
 Columns: `of` so many classes or shapes; `from` and `to` bound the chain's mean with 95 %; `worst

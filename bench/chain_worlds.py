@@ -9,13 +9,13 @@ from bench.simulate import WORKLOADS
 from cli.simulate.members import session_of, visitor
 from cli.simulate.scenario import FAMILY, Attack, Scenario
 from cli.simulate.world import World as Simulated
+from fixtures.analytic import CORES, observed
+from fixtures.recorded import dataset
 from kernelzoo.domain.device import DeviceClass, Engine, PrimitiveVector
 from kernelzoo.domain.target import Target, TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.cost_model.observation import Observation, ProbedDevice, races
 from services.tuner.schedules.registry import lite_space
-from tests.recorded import dataset
-from tests.unit.cost_model.analytic import CORES, observed
 
 EVEN, ODD = slice(0, None, 2), slice(1, None, 2)
 CLASSES = 200

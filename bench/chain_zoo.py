@@ -11,6 +11,8 @@ from uuid import UUID
 import psycopg
 
 from bench.chain_regret import Truth, times
+from fixtures.postgres import Postgres
+from fixtures.rows import compile_row, plan
 from kernelzoo.domain.device import Hardware
 from kernelzoo.domain.lease import Role
 from kernelzoo.domain.measurement import Measurement, Outcome
@@ -23,8 +25,6 @@ from services.aggregator.challenge import MARGIN
 from services.aggregator.publishing import Rule
 from services.tuner.cost_model.model import CostModel
 from services.tuner.cost_model.observation import Observation, ProbedDevice, Race
-from tests.database.conftest import compile_row, plan
-from tests.postgres import Postgres
 from workers.families import aggregate_by_family
 
 QUORUM = 1

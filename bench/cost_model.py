@@ -2,8 +2,8 @@
 
     python -m bench.cost_model [--recipes] [--json FILE]
 
-The data set is that of tests/recorded: engines and flags of one machine. Each device in turn, and
-each fifth of the shapes, is kept from training and then foretold. `--recipes` compares ways of
+The data set is that of fixtures/recorded: engines and flags of one machine. Each device in turn,
+and each fifth of the shapes, is kept from training and then foretold. `--recipes` compares ways of
 training; the first is the one that is used.
 """
 
@@ -13,11 +13,11 @@ from statistics import fmean
 
 from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
+from fixtures.recorded import dataset
 from services.tuner.cost_model.evaluation import Score, score
 from services.tuner.cost_model.heldout import mark
 from services.tuner.cost_model.model import CostModel, Recipe, train
 from services.tuner.cost_model.observation import Race, races
-from tests.recorded import dataset
 
 RECIPES = (
     Recipe(),

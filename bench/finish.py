@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from math import ceil
 from uuid import UUID
 
 from kernelzoo.store.curves import ReportedRow
@@ -50,13 +49,6 @@ def finish(
         versions=len(confirmed),
         regret=served[-1][1] if served else float("nan"),
     )
-
-
-def floor(space: int, cover: int, agents: int, quorum: int) -> int:
-    """Measurements in a row that no way of sharing can do without: an equal part of all that is to
-    be made, the space as often as the zoo asks and the winner by its voters.
-    """
-    return ceil((space * min(cover, agents) + max(quorum - cover, 0)) / agents)
 
 
 def _covered_at(reported: Sequence[ReportedRow], cover: int) -> datetime:

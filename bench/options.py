@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench.report import CannotMeasure, Report, emit
 from cli.stack.signals import interruptible
+from kernelzoo.errors import StackError
 
 
 def parser(description: str) -> ArgumentParser:
@@ -41,7 +42,7 @@ def run(
             report = measure(options)
             if report is not None:
                 emit(replace(report, claims=()) if options.tiny else report, options.json)
-        except CannotMeasure as error:
+        except (CannotMeasure, StackError) as error:
             sys.exit(f"cannot measure: {error}")
         except KeyboardInterrupt:
             sys.exit("interrupted: nothing was measured")

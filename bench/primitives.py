@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.blank import BROWSERS, blank_site
 from bench.busy import Usage
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
+from fixtures.blank import BROWSERS, blank_site
 from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compilation

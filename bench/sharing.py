@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from bench.finish import Finish, finish, floor
+from bench.finish import Finish, finish
 from bench.fresh_stack import await_compiled, fresh_stack
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
@@ -26,6 +26,7 @@ from cli.simulate.world import World
 from cli.stack.plan import FleetPlan, plan_fleet
 from cli.stack.supervisor import Stack
 from cli.tune import winners_of
+from fixtures.sharing import floor
 from kernelzoo.domain.lease import cover
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload

@@ -29,7 +29,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     ),
     "cold": (*_SERVICES, *_COMPILER, "client/src"),
     "compile": _COMPILER,
-    "cost_model": ("services/tuner/cost_model", "tests/recorded"),
+    "cost_model": ("services/tuner/cost_model", "fixtures/recorded"),
     "kernels_wasm": (*_KERNELS, "client/src/probe", "client/src/threads", "bench/page/src"),
     "kernels_webgpu": (*_KERNELS, "client/src/gpu", "bench/page/src/webgpu", "bench/gpu_job.py"),
     "manifest": _SERVICES,

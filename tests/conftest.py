@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from psycopg import sql
 
-from tests.postgres import Postgres
+from fixtures.postgres import Postgres
 
 settings.register_profile("long", max_examples=1500)
 

@@ -2,7 +2,7 @@
 
 A kernel is as fast as the device allows, or slower by how badly it suits any device, those of this
 family, and this one. The slowdowns are spread as those of real spaces: of the 215 spaces of
-tests/recorded with ten kernels or more (34 workloads, seven settings of two engines) half have a
+fixtures/recorded with ten kernels or more (34 workloads, seven settings of two engines) half have a
 median kernel 16 % slower than the best, a worst one 79 % slower, and 6 % of their kernels within
 2 % of the best; 30 kernels of this model have 13 %, 76 % and 10 %.
 """
@@ -21,7 +21,7 @@ COMMON = 0.25
 FAMILY = 0.35
 """Shares of that number's variance that all devices and that relatives have in common; the rest is
 the device's own. Relatives so rank a space with a correlation of 0.6, others with 0.25, which is
-the median of tests/recorded; half of its pairs are between 0.03 and 0.52."""
+the median of fixtures/recorded; half of its pairs are between 0.03 and 0.52."""
 EQUALS = 0.003
 """Deviation among kernels at the limit."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bench.blank import BROWSERS, blank_site
+from fixtures.blank import BROWSERS, blank_site
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS

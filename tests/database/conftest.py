@@ -8,13 +8,13 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
+from fixtures.rows import compile_row, plan
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.trust import Trust
 from kernelzoo.domain.workload import Workload
 from kernelzoo.settings import Settings
-from kernelzoo.store import candidates, tuning
+from kernelzoo.store import tuning
 from kernelzoo.store.blocking import execute, fetch_one
 from services.gateway.app import application
 from tests.database.client import OPERATOR_KEY
@@ -74,31 +74,6 @@ def make_candidate(
     kind: TargetKind = TargetKind.WASM,
 ) -> Candidate:
     return Candidate(workload=WORKLOAD, kind=kind, config=(("tile", tile),), requires=requires)
-
-
-def compile_row(db: Connection, candidate: Candidate) -> None:
-    """What a compile worker stores, with a body that only its hash distinguishes."""
-    manifest = ArtifactManifest(
-        abi=ABI_VERSION,
-        kind=candidate.kind,
-        requires=candidate.requires,
-        tensors=WORKLOAD.tensors,
-        scratch_bytes=0,
-        range_extent=1,
-    )
-    artifact = Artifact.of(candidate.candidate_id.encode(), manifest)
-    execute(db, candidates.store_artifact(artifact))
-    execute(db, candidates.compiled(candidate.candidate_id, artifact, 3_000_000))
-
-
-def plan(db: Connection, job_id: int, space: list[Candidate]) -> list[str]:
-    """What a compile worker writes for a job; gives the candidates that are new."""
-    added = [
-        fetch_one(db, candidates.add(job_id, ordinal, candidate))
-        for ordinal, candidate in enumerate(space)
-    ]
-    execute(db, tuning.job_planned(job_id))
-    return [row.candidate_id for row in added if row is not None]
 
 
 def open_space(db: Connection, space: list[Candidate]) -> int:

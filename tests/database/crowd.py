@@ -1,5 +1,6 @@
 """Measurements of devices on paper, stored as honest agents of theirs would have them stored."""
 
+from fixtures.analytic import CORES, PaperCore
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.lease import Role
 from kernelzoo.domain.measurement import Measurement, Outcome, Verdict
@@ -9,7 +10,6 @@ from kernelzoo.store import agents, leases, measurements
 from kernelzoo.store.blocking import execute, fetch_one
 from services.tuner.schedules.registry import lite_space
 from tests.database.conftest import Connection, open_space
-from tests.unit.cost_model.analytic import CORES, PaperCore
 
 SHAPES = tuple(Workload.of("matmul", (m, 768, n)) for m in (32, 128) for n in (96, 768, 1024))
 FIRST = 12

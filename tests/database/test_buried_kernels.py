@@ -6,10 +6,11 @@ from time import sleep
 
 import pytest
 
+from fixtures.rows import compile_row
 from kernelzoo.domain.lease import LEADERS
 from services.aggregator.publishing import Rule
 from tests.database.client import Agent
-from tests.database.conftest import WORKLOAD, Connection, compile_row, open_space
+from tests.database.conftest import WORKLOAD, Connection, open_space
 from tests.database.sharing.space import IDS, SPACE, lent
 from tests.database.strangers import Crowd, timed
 from workers.aggregating import tally, verify_lease

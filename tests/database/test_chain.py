@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from fixtures.rows import compile_row, plan
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import Hardware
 from kernelzoo.domain.target import TargetKind
@@ -17,7 +18,7 @@ from kernelzoo.store import orders, tuning
 from kernelzoo.store.blocking import execute, fetch_one
 from services.aggregator.publishing import Rule
 from tests.database.client import GPU, SESSION, Agent, open_agent
-from tests.database.conftest import WORKLOAD, Connection, compile_row, make_candidate, plan
+from tests.database.conftest import WORKLOAD, Connection, make_candidate
 from tests.reports import ok
 from tests.running import eventually
 from workers.aggregating import tally, verify_lease

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from fixtures.rows import compile_row
 from tests.database.client import Agent
-from tests.database.conftest import Connection, compile_row, make_candidate
+from tests.database.conftest import Connection, make_candidate
 from tests.database.strangers import Crowd, timed
 from tests.reports import failure
 from workers.aggregating import verify_lease

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from fixtures.rows import compile_row
 from kernelzoo import jobs
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import MAX_REDUCTION, Workload
-from tests.database.conftest import Connection, compile_row, open_space
+from tests.database.conftest import Connection, open_space
 from tests.database.strangers import Crowd, timed
 from tests.reports import failure
 from workers.aggregating import RETRIES, verify_lease, verify_leases

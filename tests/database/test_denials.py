@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from fixtures.rows import compile_row
 from kernelzoo.domain.device import DeviceClass, Hardware
 from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.settings import Settings
@@ -13,7 +14,7 @@ from kernelzoo.store.blocking import execute
 from services.aggregator.publishing import Rule
 from services.gateway.app import application
 from tests.database.client import OPERATOR, SESSION, Agent, open_agent
-from tests.database.conftest import RELAXED, WORKLOAD, Connection, compile_row, make_candidate
+from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
 from tests.database.strangers import Crowd, timed
 from tests.reports import failure
 from tests.running import eventually

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from fixtures.rows import compile_row
 from services.aggregator.publishing import Rule
 from tests.database.client import Agent, open_agent
-from tests.database.conftest import WORKLOAD, Connection, compile_row, open_space
+from tests.database.conftest import WORKLOAD, Connection, open_space
 from tests.database.sharing.space import SPACE
 from tests.database.strangers import Crowd, timed
 from tests.running import eventually

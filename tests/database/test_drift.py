@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from fixtures.rows import compile_row
 from services.aggregator.publishing import Rule
 from tests.database.client import Agent, open_agent
-from tests.database.conftest import RELAXED, WORKLOAD, Connection, compile_row, make_candidate
+from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
 from tests.reports import ok
 from workers.aggregating import tally, verify_lease
 

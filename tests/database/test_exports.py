@@ -14,6 +14,7 @@ from cli.exports import (
     exported,
 )
 from cli.gateway_client import GatewayClient
+from fixtures.analytic import CORES
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState, Evidence
@@ -24,7 +25,6 @@ from kernelzoo.store.blocking import execute
 from tests.database.client import OPERATOR_KEY
 from tests.database.conftest import WORKLOAD, Connection, make_candidate
 from tests.database.crowd import FIRST, SHAPES, paper_crowd
-from tests.unit.cost_model.analytic import CORES
 
 KEY = SHAPES[1].key
 

@@ -9,9 +9,10 @@ from datetime import timedelta
 
 import pytest
 
+from fixtures.rows import compile_row
 from kernelzoo.settings import Settings
 from tests.database.client import Agent
-from tests.database.conftest import Connection, compile_row, make_candidate, open_space
+from tests.database.conftest import Connection, make_candidate, open_space
 from tests.database.strangers import Crowd, answer, crowd_of
 
 SPACE = 24

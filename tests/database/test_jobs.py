@@ -4,10 +4,11 @@ import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
 
+from fixtures.rows import compile_row
 from kernelzoo.store import candidates, tuning
 from kernelzoo.store.blocking import fetch_all, fetch_one
 from tests.database.client import OPERATOR, open_agent
-from tests.database.conftest import WORKLOAD, Connection, compile_row, make_candidate, open_space
+from tests.database.conftest import WORKLOAD, Connection, make_candidate, open_space
 from tests.reports import all_ok
 from workers.compiling import plan_space
 

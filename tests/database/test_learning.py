@@ -3,16 +3,17 @@
 import pytest
 from fastapi.testclient import TestClient
 
+from fixtures.analytic import CORES
+from fixtures.rows import compile_row, plan
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import GpuProbeLevels
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.store import models, orders
 from kernelzoo.store.blocking import fetch_all, fetch_one
 from tests.database.client import GPU, OPERATOR, Agent, open_agent
-from tests.database.conftest import WORKLOAD, Connection, compile_row, make_candidate, plan
+from tests.database.conftest import WORKLOAD, Connection, make_candidate
 from tests.database.crowd import REFERENCE_NS, SHAPES, paper_crowd
 from tests.reports import all_ok
-from tests.unit.cost_model.analytic import CORES
 from workers import learning, modelling
 
 

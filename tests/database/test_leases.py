@@ -10,10 +10,11 @@ import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
 
+from fixtures.rows import compile_row
 from kernelzoo.store.blocking import execute
 from kernelzoo.store.query import Statement
 from tests.database.client import Agent, open_agent
-from tests.database.conftest import RELAXED, WORKLOAD, Connection, compile_row, make_candidate
+from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
 from tests.reports import all_ok, failure, ok
 from tests.running import eventually
 

@@ -2,8 +2,9 @@
 
 from fastapi.testclient import TestClient
 
+from fixtures.rows import compile_row, plan
 from tests.database.client import OPERATOR, Agent, open_agent
-from tests.database.conftest import WORKLOAD, Connection, compile_row, make_candidate, plan
+from tests.database.conftest import WORKLOAD, Connection, make_candidate
 
 
 def opened(http: TestClient, db: Connection) -> int:

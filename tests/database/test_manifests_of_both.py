@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from fixtures.rows import compile_row, plan
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.settings import Settings
 from kernelzoo.store import tuning
 from kernelzoo.store.blocking import execute, fetch_one
 from services.aggregator.publishing import Rule
 from tests.database.client import GPU, Agent, open_agent
-from tests.database.conftest import WORKLOAD, Connection, compile_row, make_candidate, plan
+from tests.database.conftest import WORKLOAD, Connection, make_candidate
 from tests.reports import ok
 from workers.aggregating import tally, verify_lease
 

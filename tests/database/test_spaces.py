@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from fixtures.rows import compile_row, plan
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.store import candidates, tuning
 from kernelzoo.store.blocking import execute, fetch_all, fetch_one
 from services.aggregator.publishing import Rule
 from tests.database.client import GPU, OPERATOR, Agent, open_agent
-from tests.database.conftest import WORKLOAD, Connection, compile_row, make_candidate, plan
+from tests.database.conftest import WORKLOAD, Connection, make_candidate
 from tests.reports import all_ok, failure
 from tests.running import eventually
 from workers.aggregating import tally, verify_lease

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from fixtures.rows import compile_row
 from kernelzoo.domain.trust import RELEASING
 from services.aggregator.publishing import Rule
 from services.aggregator.reported_times import CONTRADICTED_BY
 from tests.database.client import Agent
-from tests.database.conftest import RELAXED, WORKLOAD, Connection, compile_row, make_candidate
+from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
 from tests.database.strangers import Crowd, answer, timed
 from workers.aggregating import tally, verify_lease
 

@@ -9,7 +9,7 @@ import type { KernelWire, Lease, SessionRequest } from "../../../client/src/wire
 
 type Times = Record<string, number>;
 
-/** As in `tests/recorded/answer.py`: what a session would be opened with, and relative times. */
+/** As in `fixtures/recorded/answer.py`: what a session would be opened with, and relative times. */
 interface RaceAnswer {
   readonly session: SessionRequest;
   readonly times: Times;

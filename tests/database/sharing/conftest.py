@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
+from fixtures.rows import compile_row
 from kernelzoo.settings import Settings
 from services.gateway.app import application
-from tests.database.conftest import Connection, compile_row, open_space
+from tests.database.conftest import Connection, open_space
 from tests.database.sharing.space import SPACE
 
 

@@ -5,7 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from bench.finish import Finish, finish, floor
+from bench.finish import Finish, finish
+from fixtures.sharing import floor
 from kernelzoo.store.curves import ReportedRow
 from kernelzoo.store.zoo import VersionRow
 

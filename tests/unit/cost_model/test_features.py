@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from fixtures.analytic import CORES
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass, Engine, GpuProbeLevels
 from kernelzoo.domain.target import TargetKind
@@ -13,7 +14,6 @@ from services.tuner.cost_model.observation import ProbedDevice
 from services.tuner.cost_model.usage import usage
 from services.tuner.schedules.base.rules import block_bytes, live_vectors, register_elements
 from services.tuner.schedules.registry import lite_space
-from tests.unit.cost_model.analytic import CORES
 
 EVERY_FAMILY = (
     "matmul:f32:m384k768n768",

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.analytic import CORES, WORKLOADS, observed
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
@@ -15,7 +16,6 @@ from services.tuner.cost_model.model import CostModel, Recipe, train
 from services.tuner.cost_model.observation import Observation, races
 from services.tuner.cost_model.order import evaluation_order
 from services.tuner.schedules.registry import lite_space
-from tests.unit.cost_model.analytic import CORES, WORKLOADS, observed
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,14 @@
-"""Learning from what browsers of two machines really measured (see tests/recorded)."""
+"""Learning from what browsers of two machines really measured (see fixtures/recorded)."""
 
 from collections.abc import Sequence
 
 import pytest
 
+from fixtures.recorded import dataset
 from services.tuner.cost_model.evaluation import Judged
 from services.tuner.cost_model.heldout import split
 from services.tuner.cost_model.learning import Lesson, learn
 from services.tuner.cost_model.observation import Observation, races
-from tests.recorded import dataset
 
 
 @pytest.fixture(scope="module")

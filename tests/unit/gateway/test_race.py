@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from bench.finish import floor
+from fixtures.sharing import floor
 from kernelzoo.domain.lease import cover
 from kernelzoo.store.prospects import ProspectRow
 from services.gateway.lending import Terms, plan

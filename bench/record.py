@@ -1,6 +1,6 @@
 """Records browsers of this machine.
 
-    python -m tests.recorded.record [--passes 3] [--only NAME ...]
+    python -m bench.record [--passes 3] [--only NAME ...]
 
 Each device is a browser with a fresh profile, whose page measures all spaces as an agent does, one
 device after the other, and all of them once more in each pass. Flags that take instructions or the
@@ -25,10 +25,10 @@ from queue import Empty, SimpleQueue
 import msgspec
 from playwright.sync_api import sync_playwright
 
+from bench.record_site import files, spaces
 from bench.report import CannotMeasure
 from bench.site import Site
-from tests.recorded.answer import Answer, take_in
-from tests.recorded.site import files, spaces
+from fixtures.recorded.answer import Answer, take_in
 from workers.fleet.browsers import BrowserKind, PageLost
 from workers.fleet.chromium import find_chromium, own_flags
 from workers.fleet.firefox import find_firefox

@@ -12,6 +12,7 @@ from bench import page_lease
 from bench.page_lease import Compiled, compiled, lease
 from bench.report import CannotMeasure
 from bench.site import PAGE
+from fixtures import recorded
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -19,7 +20,7 @@ from services.gateway.wire.leases import Lease
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.registry import lite_space
 
-WORKLOADS = Path(__file__).parent / "workloads.txt"
+WORKLOADS = Path(recorded.__file__).parent / "workloads.txt"
 FILES = ("race.html", "race.js")
 AT_ONCE = 8
 """Candidates of a lease, as an agent asks for them."""

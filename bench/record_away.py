@@ -1,7 +1,7 @@
 """Records a browser of another machine, which needs no more than that.
 
-    python -m tests.recorded.away export FOLDER
-    python -m tests.recorded.away import NAME MACHINE ANSWER ...
+    python -m bench.record_away export FOLDER
+    python -m bench.record_away import NAME MACHINE ANSWER ...
 
 The folder is to be served with cross-origin isolation there. What `run.js` evaluates to in
 `race.html`, as the body of an async function, is the answer of a pass; each is to have a fresh
@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from bench.gpu_site import write
-from tests.recorded.answer import Answer, take_in
-from tests.recorded.site import files, spaces
+from bench.record_site import files, spaces
+from fixtures.recorded.answer import Answer, take_in
 
 SCRIPT = b"return await kernelzooRace.run();\n"
 
