@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
+from fixtures.postgres import as_service
 from fixtures.rows import compile_row, plan
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
@@ -19,7 +20,6 @@ from kernelzoo.store.blocking import execute, fetch_one
 from services.gateway.app import application
 from tests.database.client import OPERATOR_KEY
 from tests.database.strangers import Crowd, crowd_of
-from tests.postgres import as_service
 
 WORKLOAD = Workload.of("matmul", (2, 3, 4))
 RELAXED = ("relaxed-simd", "simd128")

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from fixtures.postgres import SERVICE, Postgres, as_service
 from kernelzoo.errors import InvalidInput
 from kernelzoo.store.migrate import migrate
 from tests.database.conftest import Connection
-from tests.postgres import SERVICE, Postgres, as_service
 
 DATABASE = "kernelzoo_roles"
 OTHER = "kernelzoo_other_service"
