@@ -225,7 +225,7 @@ def _row(
 
 
 def _stored_bytes(stack: Stack) -> float:
-    """Of the whole database: tables, indexes, and what its leases took beforehand."""
+    """Bytes of the whole database: tables, indexes, and what its leases took beforehand."""
     with connected(stack.postgres.url) as db:
         return next(size.bytes for size in fetch_all(db, census.sizes()) if not size.name)
 

@@ -31,7 +31,8 @@ class Regret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """Of a race: `all` its passes, and two halves of them; none where nothing is noise."""
+    """The times of a race: `all` its passes, and two halves of them; none where nothing is
+    noise."""
 
     all: Times
     halves: tuple[Times, ...] = ()
@@ -42,7 +43,7 @@ class Truth:
         return frozenset(self.all).intersection(*self.halves)
 
     def regret(self, candidate_id: str) -> Regret:
-        """Of a known candidate."""
+        """The regret of a known candidate."""
         measured = _regret(self.all, self.all, candidate_id)
         if len(self.halves) < 2:
             return Regret(fresh=measured, measured=measured)
@@ -57,13 +58,13 @@ def _regret(choosing: Times, comparing: Times, candidate_id: str) -> float:
 
 
 def times(race: Race) -> Times:
-    """Of what one device measured of a workload."""
+    """Relative times of what one device measured of a workload."""
     return {each.candidate.candidate_id: each.relative_time for each in race.observations}
 
 
 def interval(clusters: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Of the mean, by bootstrap over `clusters`: what one device class, or one shape, was served is
-    alike, and counting its answers one by one would promise too much."""
+    """A 95 % interval of the mean, by bootstrap over `clusters`: what one device class, or one
+    shape, was served is alike, and counting its answers one by one would promise too much."""
     chance = Random(1)
     means = [_mean_of(chance.choices(clusters, k=len(clusters))) for _ in range(RESAMPLED)]
     cuts = quantiles(means, n=round(2 / (1 - CONFIDENCE)), method="inclusive")
@@ -76,7 +77,7 @@ def _mean_of(clusters: Sequence[Sequence[float]]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Of regrets."""
+    """How regrets are distributed."""
 
     mean: float
     median: float

@@ -33,7 +33,7 @@ RULE = Rule(quorum=QUORUM, malicious_share=0)
 UNIT_NS = 1e6
 
 Architectures = dict[str, str]
-"""Of processors, by the hardware name of a device."""
+"""Processor architectures by the hardware name of a device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def fill(db: Database, world: World) -> None:
 
 
 def _spaces(world: World) -> Iterable[tuple[Observation, ...]]:
-    """Of each workload the most that any device has measured, in the order of promise."""
+    """For each workload the largest space that any device has measured, in the order of promise."""
     widest: dict[str, tuple[Observation, ...]] = defaultdict(tuple)
     for race in world.races:
         widest[race.workload_key] = max(widest[race.workload_key], race.observations, key=len)

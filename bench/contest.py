@@ -16,7 +16,7 @@ from services.tuner.compile import compile_candidate
 from services.tuner.schedules.registry import lite_space
 
 FINALISTS = 3
-"""Of those that fuse, and of those that do not."""
+"""Kernels that go to the final, of those that fuse and of those that do not."""
 
 ROUNDS = Rounds(least=8, most=20)
 READING_PATH = "/reading.wasm"
@@ -104,7 +104,7 @@ def _timed(screened: Iterable[Screened]) -> dict[str, float]:
 
 
 def _reading(site: Site, case: Case) -> Reading | None:
-    """Of the weights, where one pass over them is all that a kernel does."""
+    """The bandwidth of reading the weights, where one pass over them is all that a kernel does."""
     if not case.reads_once:
         return None
     site.publish(READING_PATH, reading_module())

@@ -20,7 +20,7 @@ FILES = {
         for name in ("ort-wasm-simd-threaded.jspi.mjs", "ort-wasm-simd-threaded.jspi.wasm")
     },
 }
-"""Of onnxruntime-web's builds just the one that the page loads: it waits by JavaScript's promise
+"""The one build of onnxruntime-web that the page loads: it waits by JavaScript's promise
 integration, which makes it smaller and faster than the other one that has WebGPU."""
 
 

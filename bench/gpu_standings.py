@@ -41,7 +41,7 @@ class GpuStanding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSpaceFigures:
-    """Of the candidates that the adapter may run, in the order of the space.
+    """Figures of the candidates that the adapter may run, in the order of the space.
 
     `default_share` is the speed of the default kernel, which times are relative to, over that of
     the best; 0 where it failed as a candidate. It is not taken from its own time: what is measured

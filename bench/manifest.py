@@ -31,7 +31,7 @@ DEVICE_CLASSES = (
     "0123456789abcdef:r1-1:wasm+relaxed-simd+simd128",
     "0123456789abcdef:r101-101:webgpu+binding-256m+subgroups+workgroup-memory-32k",
 )
-"""Of one device, so that the manifest holds the kernels of both targets."""
+"""Two classes of one device, so that the manifest holds the kernels of both targets."""
 PER_SECOND = 1000
 SECONDS = 10.0
 FLAT_OUT_REQUESTS = 20_000

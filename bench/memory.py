@@ -36,7 +36,7 @@ class Resident:
 
 @contextmanager
 def watched(processes: tuple[psutil.Process, ...]) -> Iterator[Resident]:
-    """Of all of them together, for as long as the block lasts."""
+    """Watches the memory of all of them together for as long as the block lasts."""
     resident, ended = Resident(), Event()
 
     def sample() -> None:

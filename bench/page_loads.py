@@ -36,7 +36,7 @@ WITHIN_S = 300.0
 STEADY_S = 30.0
 WORKLOAD = "matmul:f32:m16k16n16"
 VOTERS = 10
-"""Of each class: as many as confirm alone."""
+"""Voters of each class: as many as confirm alone."""
 RETURNING = 0.3
 """Share of the visitors who have the manifest and ask whether it changed."""
 MAX_GROWTH = 0.05

@@ -52,7 +52,7 @@ class Space:
 
     @property
     def reference(self) -> Compiled:
-        """Of those that every browser can run the first."""
+        """The first candidate that every browser can run."""
         return next(each for each in self.compiled if each.kernel.requires == ["simd128"])
 
     @property

@@ -144,7 +144,7 @@ def _slowdowns(scenario: Scenario, key: Key) -> dict[str, float]:
 
 
 def _reported(stack: Stack, device_class: str) -> list[ReportedRow]:
-    """Of the only job that there is."""
+    """What was reported for the only job that there is."""
     with connected(stack.postgres.url) as db:
         return fetch_all(db, curves.reported(1, device_class))
 

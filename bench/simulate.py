@@ -172,7 +172,7 @@ def at_most(wrong: int, keys: int) -> float:
 
 
 def _probability(wrong: int, keys: int, rate: float) -> float:
-    """Of so many wrong ones or fewer."""
+    """The probability of so many wrong keys or fewer."""
     return sum(comb(keys, k) * rate**k * (1 - rate) ** (keys - k) for k in range(wrong + 1))
 
 

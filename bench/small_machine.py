@@ -147,7 +147,7 @@ def _watch(stack: Stack, seconds: float) -> None:
 
 
 def _row(gateway: GatewayClient, operator: Operator) -> dict[str, Cell]:
-    """Of the job of the model of GPU that asked, once one has."""
+    """The row of the newest job: that of the GPU model that asked, once one has."""
     jobs: tuple[Job, ...] = gateway.jobs(_workload(operator).key, TargetKind.WEBGPU)
     job = jobs[-1]
     return {

@@ -80,7 +80,7 @@ def benchmark_of(result: str) -> str:
 
 
 def ages(results: Path = RESULTS) -> Iterator[Age]:
-    """Of every result, by name; the text beside a JSON file is as old as that."""
+    """The age of every result, by name; the text beside a JSON file is as old as that."""
     for path in sorted(results.iterdir()):
         name = benchmark_of(path.name) if path.suffix in (".json", ".txt") else ""
         if not name or (path.suffix == ".txt" and path.with_suffix(".json").exists()):

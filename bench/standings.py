@@ -61,7 +61,7 @@ class Standings:
         return self._fastest(tuple(ALONE.values()))
 
     def share_of_limit(self, standing: Standing) -> float:
-        """Of what as many cores do."""
+        """The share of what as many cores reach at the register-only limit."""
         return standing.gflops / (self.limit_gflops * standing.threads)
 
     def _fastest(self, names: tuple[str, ...]) -> Standing:

@@ -26,7 +26,7 @@ SIEGE_IDENTITIES = 15
 """Twelve honest networks in each class and three of the attackers', the same in all."""
 CLASSES = 4
 IDENTITIES = 25
-"""Of which five are the attackers' networks: as many as the quorum."""
+"""Voters of a class; five networks are the attackers', as many as the quorum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ OF_LIMIT = {True: 0.92, False: 0.80}
 """Wanted share of the register-only limit, by whether a kernel may fuse products and sums."""
 
 TAIL_SHARE = 0.95
-"""Of K0's share of the limit, where no tile divides the extents."""
+"""Share of K0's share of the limit that is wanted where no tile divides the extents."""
 
 TWO_THREADS = 1.8
 """Times one thread, on two free cores."""

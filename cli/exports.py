@@ -50,7 +50,7 @@ class Wanted:
 
 
 MOST_CLAIMS = 16
-"""Of a workload and device: only a few of them can claim a place among the first."""
+"""Lines of a workload and device: only a few of them can claim a place among the first."""
 
 READERS: dict[ImportFormat, Callable[[str], tuple[Claim, ...]]] = {
     ImportFormat.T4: kernel_tuner.read_t4,

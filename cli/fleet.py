@@ -85,7 +85,7 @@ def fleet(
 
 
 def _free_number(place: Place) -> int:
-    """Of the first directory of profiles that no fleet runs on."""
+    """The number of the first directory of profiles that no fleet runs on."""
     return next(number for number in count(1) if not is_taken(place.fleet_of(number)))
 
 

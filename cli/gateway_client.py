@@ -106,7 +106,7 @@ class GatewayClient:
     def jobs(
         self, workload_key: str | None = None, kind: TargetKind | None = None
     ) -> tuple[Job, ...]:
-        """Of a workload and target, where they are given; oldest first. Of webgpu there is one for
+        """Jobs of a workload and target, where they are given; oldest first. webgpu has one for
         each model of GPU that has asked for work.
         """
         of = "" if workload_key is None else f"?workload={quote(workload_key)}"

@@ -53,7 +53,7 @@ def erase(
 
 
 def number_of(text: str) -> UUID:
-    """Of an identity's number or token. Raises InvalidInput for neither."""
+    """The identity's number, from its number or token. Raises InvalidInput for neither."""
     try:
         if text.count(".") != 2:
             return UUID(text)

@@ -6,7 +6,7 @@ from typing import Any
 COLUMNS = 24
 PROMETHEUS, POSTGRES = "${metrics}", "${database}"
 COLOURS = {"confirmed": "green", "provisional": "yellow", "missing": "red"}
-"""Of states of a zoo entry, wherever one is a cell of a table."""
+"""Colours of a zoo entry's states, wherever one is a cell of a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,7 @@ TABLES = (
 ENGINES = ("Chromium", "Firefox", "Safari", "WebKit")
 OTHER = "other"
 NO_ROUTE = "none"
-"""Of a request that no route answers."""
+"""The route of a request that no route answers."""
 
 LABEL_VALUES: Mapping[str, tuple[str, ...]] = {
     "target": tuple(TargetKind),

@@ -22,7 +22,7 @@ _MEMBER = b',"signatures":'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """Of `key`, a public one; both are base64url without padding."""
+    """A signature and the public `key` that checks it; both are base64url without padding."""
 
     key: str
     signature: str

@@ -11,7 +11,8 @@ log = structlog.get_logger(__name__)
 
 LINES = 60
 WITHIN_S = 60.0
-"""Of one event so many lines in so long: a task that fails again and again wrote 20 GB a day."""
+"""At most so many lines of one event in so long: a task that fails again and again wrote 20 GB a
+day."""
 MOST_EVENTS = 1024
 """Told apart. Ours are literals; a library may put what strangers sent into its own."""
 

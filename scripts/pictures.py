@@ -102,7 +102,7 @@ def console(browser: Browser, scratch: Path, folder: Path) -> None:
 
 
 def _shots(stack: Stack) -> tuple[Shot, ...]:
-    """Of a zoo in which one kernel was taken back."""
+    """The console of a zoo in which one kernel was taken back."""
     for key in (KEY, *OTHERS):
         _kernelzoo(stack, "tune", key)
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:

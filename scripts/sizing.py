@@ -18,7 +18,7 @@ BUSY = 0.5
 TUNING_SHARE = 0.001
 """Visitors whose page measures: agents ask for consent, and a class needs a few dozen of them."""
 MEASUREMENTS = 40
-"""Of a visitor that tunes: the candidates of one lite space."""
+"""Measurements of a visitor that tunes: the candidates of one lite space."""
 RETENTION_DAYS = 180
 UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6))
 LOADS_A_DAY = (10_000, 1_000_000, 100_000_000)

@@ -101,7 +101,7 @@ def _steps(
 
 
 def _tune(stack: Stack, fleet: FleetPlan, workloads: tuple[Workload, ...]) -> tuple[Sight, ...]:
-    """Of each workload, one after another, as the agents take them."""
+    """What was seen of each workload, one after another, as the agents take them."""
     (kind,) = fleet.targets
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         jobs = [gateway.register(workload, kind) for workload in workloads]

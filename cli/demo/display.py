@@ -20,7 +20,7 @@ from services.gateway.wire.jobs import Job
 from workers.fleet.status import FleetStatus
 
 FIRST_TIMED_REACH_MS = {TargetKind.WASM: 1500.0}
-"""Of webgpu there is none: the probe of a software adapter alone takes longer."""
+"""There is no limit for webgpu: the probe of a software adapter alone takes longer."""
 
 
 def plain(sight: Sight) -> str:
@@ -70,7 +70,7 @@ def _now(sight: Sight) -> str:
 
 
 def first_timed_ms(fleet: FleetStatus | None) -> float | None:
-    """Of the agent whose page opened first."""
+    """Milliseconds to the first timing of the agent whose page opened first."""
     agents = fleet.agents if fleet is not None else ()
     return agents[0].first_timed_ms if agents else None
 

@@ -134,7 +134,8 @@ class _Deadline:
 
 
 def _sights(stack: Stack, gateway: GatewayClient, job: Job) -> Iterator[Sight]:
-    """Of the newest job: that of the agents' GPU model, once one of them has asked for work.
+    """What is seen of the newest job: that of the agents' GPU model, once one of them has asked for
+    work.
 
     A gateway that is being restarted leaves the last view of it standing.
     """

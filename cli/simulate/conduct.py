@@ -50,7 +50,7 @@ class Condition:
         return NOISIER if self.load > 1 else 1.0
 
     def slowdown(self, candidate: str, measured: int) -> float:
-        """Of a kernel against its time on an idle, cool device, after so many measurements."""
+        """A kernel's time over that on an idle, cool device, after so many measurements."""
         own = Random(f"{self.member}/{candidate}")
         follows = 1 - UNALIKE * own.random()
         warm = 1 - exp(-measured * MEASURING_MIN / WARM_MIN)

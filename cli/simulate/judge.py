@@ -12,9 +12,10 @@ from kernelzoo.store.zoo import VersionRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """Of one key. `confirmed`: what is served has a quorum, be it the default. `unserved`: a page
-    is given no kernel at all. A regret is the slowdown of a kernel against the best one, as a
-    share; of the default where nothing is served. `fallback_regret`: of the default at the end.
+    """What became of one key. `confirmed`: what is served has a quorum, be it the default.
+    `unserved`: a page is given no kernel at all. A regret is the slowdown of a kernel against the
+    best one, as a share; of the default where nothing is served. `fallback_regret`: of the default
+    at the end.
     """
 
     confirmed: bool
@@ -44,7 +45,7 @@ class Unseen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Of the keys with honest visitors, as shares of them and as means over them."""
+    """Shares of, and means over, the keys with honest visitors."""
 
     keys: int
     confirmed: float
@@ -92,7 +93,7 @@ def verdict(fates: Sequence[Fate]) -> Verdict:
 
 
 def unseen(world: World, device: str, space: Iterable[str], page: Page) -> Unseen:
-    """Of one device."""
+    """The verdict on one device."""
     best_ns = min(world.call_ns(device, name) for name in space)
     return Unseen(
         served_regret=world.call_ns(device, page.served_id) / best_ns - 1,

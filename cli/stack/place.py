@@ -54,7 +54,7 @@ class Place:
         return self.root / "fleet"
 
     def fleet_of(self, number: int) -> Path:
-        """Of the first, the stack's own; further ones join it with profiles of their own."""
+        """Profiles of the first fleet, the stack's own, or of a further one that joins it."""
         return self.fleet if number == 1 else self.root / f"fleet-{number}"
 
     @property

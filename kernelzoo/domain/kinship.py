@@ -12,7 +12,8 @@ out."""
 
 
 def families(hardware: Hardware | None, kind: TargetKind) -> Families:
-    """Of a processor for wasm, of a GPU for webgpu. Text that the browser did not tell is no kin.
+    """The families of a processor for wasm, of a GPU for webgpu. Text that the browser did not tell
+    is no kin.
 
     Wasm has no vendor: no browser tells who made its processor.
     """

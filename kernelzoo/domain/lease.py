@@ -36,7 +36,7 @@ def cover(malicious_share: float) -> int:
 
 
 FINALISTS = 2
-"""Of which a whole quorum is to measure each; of twice as many half of it, and so on."""
+"""Leaders that a whole quorum measures; half a quorum measures twice as many, and so on."""
 
 
 def voters(rank: int, quorum: int) -> int:

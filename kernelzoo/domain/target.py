@@ -21,8 +21,9 @@ FEATURES = {
         *("workgroup-memory-32k", "workgroup-memory-48k", "workgroup-memory-64k"),
     ),
 }
-"""Of webgpu, limits above those that every adapter has are features in steps: bytes of a storage
-binding, invocations and bytes of memory of a workgroup. An adapter has each step that it reaches.
+"""The features of each target. For webgpu, limits above every adapter's are features in steps:
+bytes of a storage binding, invocations and bytes of memory of a workgroup. An adapter has each step
+that it reaches.
 """
 
 DTYPES = {TargetKind.WASM: (DType.F32,), TargetKind.WEBGPU: (DType.F32, DType.F16)}

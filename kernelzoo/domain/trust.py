@@ -62,7 +62,7 @@ def recheck_probability(valid_in_row: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Of an identity: whole leases that were valid since one failed; whether any ever did."""
+    """An identity's whole leases that were valid since one failed, and whether any ever did."""
 
     valid_in_row: int
     failed: bool

@@ -26,7 +26,7 @@ from kernelzoo.errors import InvalidInput
 
 MAX_EXTENT = 65_536
 MAX_ENTRIES = 1 << 26
-"""Of an operator with one axis, whose extent is all there is of a tensor."""
+"""The largest extent of an operator with one axis, which is all there is of a tensor."""
 MAX_TENSOR_BYTES = 1 << 28
 MAX_FLOPS = 1 << 40
 MAX_REDUCTION = 1 << 18
@@ -230,7 +230,7 @@ class Workload:
 
     @property
     def bytes_moved(self) -> int:
-        """Of all tensors, each counted once."""
+        """Bytes of all tensors, each counted once."""
         return sum(tensor.size_bytes for tensor in self.tensors)
 
     @property

@@ -94,7 +94,7 @@ def manifest_path(body: bytes) -> str:
 
 
 def index(set_name: str, manifests: Iterable[tuple[Classes, bytes]]) -> bytes:
-    """Of several for the same classes, browsers take the first."""
+    """The index document. Browsers take the first of several manifests for the same classes."""
     document = {
         "bundle": VERSION,
         "set": set_name,

@@ -47,7 +47,7 @@ def t4(results: Results) -> str:
 
 
 def cache(results: Results) -> str:
-    """Of one kind of config: see `Results.by_settings`."""
+    """A cache file for one kind of config: see `Results.by_settings`."""
     columns = tuple(zip(*(trial.config for trial in results.trials), strict=True))
     document = {
         "device_name": results.device_class,

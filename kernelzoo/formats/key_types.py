@@ -11,7 +11,7 @@ from kernelzoo.domain.operators import EPILOGUES, OPERATORS, EpilogueKind, Opera
 from kernelzoo.domain.workload import KEY_DTYPES
 
 _VIEWS = {"i32": "Int32Array", "i8": "Int8Array"}
-"""Of inputs with a dtype of their own; a page sees all others as float32."""
+"""Typed arrays of inputs with a dtype of their own; a page sees all others as float32."""
 
 
 def typescript() -> str:

@@ -34,7 +34,7 @@ class Trial:
 
     @property
     def median_ns(self) -> float:
-        """Of the identities; infinite for a failure."""
+        """The median over the identities; infinite for a failure."""
         ordered = sorted(self.times_ns)
         if not ordered:
             return float("inf")
@@ -62,7 +62,7 @@ class Results:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Of the first trial, which are those of all after `by_settings`."""
+        """The settings of the first trial, which are those of all after `by_settings`."""
         return tuple(name for name, _ in self.trials[0].config)
 
 

@@ -135,7 +135,7 @@ def change_origins(name: str, added: list[str], removed: list[str]) -> Query[App
 
 
 def origins() -> Query[OriginRow]:
-    """Of all applications that are not disabled."""
+    """Origins of all applications that are not disabled."""
     return Query(
         sql="SELECT DISTINCT unnest(origins) AS origin FROM application WHERE NOT disabled",
         row=OriginRow,

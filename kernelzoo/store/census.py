@@ -33,7 +33,8 @@ class SizeRow:
 
 
 def waiting() -> Query[WaitingRow]:
-    """Of each queue. A candidate is as old as the first job that brought it."""
+    """How many rows wait in each queue, and since when. A candidate is as old as the first job that
+    brought it."""
     return Query(
         sql="""
             SELECT queue, count(*) AS rows,
@@ -72,7 +73,7 @@ def agents_online() -> Query[EngineRow]:
 
 
 def sizes() -> Query[SizeRow]:
-    """Of each table with its indexes and what is stored out of line; '' is the whole database."""
+    """Bytes of each table with its indexes and out-of-line storage; '' is the whole database."""
     return Query(
         sql="""
             SELECT relname::text AS name, pg_total_relation_size(oid)::float8 AS bytes

@@ -74,7 +74,7 @@ def offers(
     families: Families,
     quorum: int,
 ) -> Query[OfferRow]:
-    """Of each workload the best kernel of each step that has any, and all that nearby shapes of
+    """For each workload the best kernel of each step that has any, and all that nearby shapes of
     this class would give it; in no order. Only of entries that `quorum` voters confirmed; those of
     other classes must speak.
     """
@@ -230,7 +230,8 @@ def voters(workload_key: str, quorum: int, trust: Trust) -> Query[VoterRow]:
 def class_times(
     workload_key: str, quorum: int, *, device_classes: list[str], identities: list[str]
 ) -> Query[ClassTimeRow]:
-    """Of the winners of these classes, on each of them, where a quorum of its voters measured them.
+    """Times of the winners of these classes, on each of them, where a quorum of its voters measured
+    them.
 
     `identities` are the voters, each beside its class.
     """
@@ -270,7 +271,7 @@ def class_times(
 
 
 def speak(workload_key: str, device_classes: list[str]) -> Statement:
-    """Of the workload's entries those of these classes speak for others, and no other."""
+    """Lets the workload's entries of these classes speak for others, and no other entry."""
     return Statement(
         sql="""
             UPDATE zoo_entry SET speaks = NOT speaks

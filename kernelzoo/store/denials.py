@@ -66,8 +66,8 @@ class NotedRow:
 
 
 def voices(workload_key: str, device_class: str) -> Query[VoiceRow]:
-    """Of every artifact of a key that failed somewhere on the class and is not decided yet; by
-    artifact, those of older identities first.
+    """What identities saw of every artifact of a key that failed somewhere on the class and is not
+    decided yet; by artifact, those of older identities first.
 
     A failure counts where the identity has timed another kernel of the class, so that its device
     works; what quarantine or a wrong output took out of the count does not.
@@ -132,7 +132,7 @@ def artifacts_named(prefix: str, limit: int) -> Query[ArtifactRow]:
 
 
 def device_voices(workload_key: str, device_class: str) -> Query[DeviceVoiceRow]:
-    """Of each artifact of a key that failures, not the operator, denied to a class of this device:
+    """For each artifact of a key that failures, not the operator, denied to a class of this device:
     what agents of all its classes last saw of it, and what pages of the class say. By artifact and
     class, those of older identities first.
     """

@@ -144,7 +144,7 @@ def versions(workload_key: str, device_class: str, limit: int) -> Query[VersionO
 
 
 def votes(workload_key: str, device_class: str) -> Query[VotesRow]:
-    """Of the latest ballot of each identity, as filed."""
+    """The lines of the latest ballot of each identity, as filed."""
     return Query(
         sql="""
             SELECT line.candidate_id,

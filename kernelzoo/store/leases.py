@@ -27,7 +27,7 @@ class LeaseRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConductRow:
-    """Of the leases of a network's strangers within the last hour, how many are `open`, expired
+    """How many leases of a network's strangers within the last hour are `open`, expired
     without a whole answer (`neglected`), and were `answered`. `unreported`: candidates of expired
     leases that one identity has not reported since it last answered a whole lease.
     """
@@ -144,7 +144,7 @@ def lease(lease_id: int) -> Query[LeaseRow]:
 
 
 def controlled(device_classes: list[str]) -> Query[ControlledRow]:
-    """Of all that was ever lent to these classes."""
+    """The share of controls in all that was ever lent to these classes."""
     return Query(
         sql="""
             SELECT coalesce(avg(EXISTS (

@@ -120,7 +120,7 @@ def timed(limit: int) -> Query[TimedRow]:
 
 
 def probes(device_class: str | None = None) -> Query[ProbeRow]:
-    """Of every device class and engine that opened a session, or of one class, the latest last."""
+    """Probes of every device class and engine, or of one class, the latest last."""
     return Query(
         sql="""
             SELECT device_class, engine_name, engine_version, peak_gflops, probe FROM (

@@ -24,7 +24,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """Of a session that was removed."""
+    """What a removed session may leave without any reference."""
 
     identity_id: str
     device_id: str
@@ -52,8 +52,8 @@ def leases_after(first: int, days: int) -> Query[Range]:
 
 
 def remove_ballots(first: int, last: int, days: int, standing: int) -> Statement:
-    """Of the holders of these leases: old ballots that `standing` newer ones of their key outdate,
-    and those whose measurements do not count.
+    """Removes, for the holders of these leases, old ballots that `standing` newer ones of their key
+    outdate, and those whose measurements do not count.
     """
     return Statement(
         sql="""
@@ -113,7 +113,7 @@ def remove_measurements(first: int, last: int, days: int, standing: int) -> Stat
 
 
 def remove_items(first: int, last: int) -> Statement:
-    """Of leases of which no measurement is left."""
+    """Removes the items of leases of which no measurement is left."""
     return Statement(
         sql="""
             DELETE FROM lease_item i

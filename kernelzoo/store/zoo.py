@@ -290,7 +290,7 @@ class EarlierEntry:
 
 
 NO_EVIDENCE = Evidence(ballots=0, weight=0, total_weight=0, relative_time=1.0)
-"""Of the default kernel, which nobody needs to vote for."""
+"""Evidence for the default kernel, which nobody needs to vote for."""
 
 
 def denied_entry(workload_key: str, device_class: str) -> Query[DeniedEntry]:

@@ -62,7 +62,7 @@ def places(name: str, *, everything: bool) -> Iterator[str]:
 
 
 def hashed(spellings: Spellings, *, everything: bool) -> tuple[Spaces, Hashes]:
-    """Of one workload: ids of the candidates of each space, and hashes of the compiled ones."""
+    """The candidates' ids of each space of one workload, and hashes of the compiled ones."""
     name = spellings[0]
     spaces: Spaces = {}
     hashes: Hashes = {}
@@ -80,7 +80,7 @@ def hashed(spellings: Spellings, *, everything: bool) -> tuple[Spaces, Hashes]:
 
 
 def artifact_hash(candidate: "Candidate") -> str:
-    """Of the bytes and the manifest apart from the names in them, then of those names."""
+    """A hash of the bytes and of the manifest without its names, then one of those names."""
     try:
         artifact = compile_candidate(candidate)
     except KernelZooError as error:

@@ -144,7 +144,7 @@ def final_targets(page: Page) -> list[str]:
 
 @pytest.fixture(scope="module")
 def page(gpu_browser: Browser) -> Iterator[Page]:
-    """Of another origin, and not isolated."""
+    """A page of another origin, not isolated."""
     with site({}) as address:
         opened = gpu_browser.new_page()
         opened.goto(address)

@@ -92,7 +92,7 @@ def regret(db: Connection) -> float:
 
 
 def quarantined(db: Connection, honest: int = HONEST) -> int:
-    """Of the latest identities, who are the honest ones."""
+    """How many of the latest identities, who are the honest ones, are in quarantine."""
     row = db.execute(
         "SELECT count(*) FROM identity WHERE failed_at IS NOT NULL AND id <> ALL (ARRAY("
         " SELECT id FROM identity ORDER BY created_at LIMIT"

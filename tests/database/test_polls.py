@@ -22,7 +22,7 @@ def stranger(http: TestClient) -> Agent:
 
 
 def statuses(agents: list[Agent]) -> list[int]:
-    """Of a poll by each at once, all of which wait."""
+    """The statuses of polls that all agents send at once, and all of which wait."""
     with ThreadPoolExecutor(len(agents)) as asking:
         answers = list(asking.map(lambda agent: agent.lease(wait_s=WAIT_S), agents))
     for answer in answers:

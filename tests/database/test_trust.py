@@ -39,7 +39,7 @@ def verdicts(db: Connection) -> dict[str, int]:
 
 
 def record(db: Connection) -> tuple[int, bool]:
-    """Of the latest identity."""
+    """The record of the latest identity."""
     row = db.execute(
         "SELECT valid_in_row, failed_at IS NOT NULL FROM identity ORDER BY created_at DESC LIMIT 1"
     ).fetchone()

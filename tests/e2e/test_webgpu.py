@@ -24,7 +24,7 @@ PATIENCE_S = 150
 
 @pytest.fixture
 def gateway(stack: Stack) -> Iterator[GatewayClient]:
-    """Of a stack with one agent that measures both targets."""
+    """A stack with one agent that measures both targets."""
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as client:
         for kind in BOTH:
             client.register(WORKLOAD, kind)

@@ -81,7 +81,7 @@ def test_a_winner_of_a_similar_device_comes_first_that_of_the_same_device_before
 def test_a_gpu_is_similar_to_those_of_its_vendor_and_architecture(
     http: TestClient, db: Connection
 ) -> None:
-    """Of WebAssembly only the processor counts, and one that tells nothing is similar to none."""
+    """For WebAssembly only the processor counts, and one that tells nothing is similar to none."""
     unknown = {**SESSION["hardware"], "cpu_architecture": ""}
     agent = open_agent(http, hardware=unknown)
     other = open_agent(http, hardware={**unknown, "logical_cores": 16})

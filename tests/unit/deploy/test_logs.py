@@ -28,7 +28,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def handler() -> Iterator[logging.StreamHandler[Any]]:
-    """Of a process of ours; afterwards logging is as it was."""
+    """The handler of a process of ours; afterwards logging is as it was."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     configure_logging(as_json=True)

@@ -23,7 +23,8 @@ def trial(config: Config, *times_ns: float, outcome: Outcome = Outcome.OK) -> Tr
 
 
 def results(workload: Workload = K0, device_class: str = CLASS) -> Results:
-    """Of the first candidates of the space: three that ran, then one failure of each kind."""
+    """Results of the first candidates of the space: three that ran, then one failure of each
+    kind."""
     space = [candidate.config for candidate in lite_space(workload, TargetKind.WASM)]
     failures = [outcome for outcome in Outcome if outcome is not Outcome.OK]
     ran = (

@@ -58,7 +58,8 @@ class Stack:
 
     @property
     def regret(self) -> float:
-        """Of what is served, against the best of the space that any agent measured right."""
+        """How much slower what is served is, against the best of the space that any agent measured
+        right."""
         assert self.live is not None
         return self.true[self.live.candidate_id] / min(map(self.found, self.true)) - 1
 

@@ -182,7 +182,7 @@ def test_a_control_is_any_whose_time_enough_others_know() -> None:
 def test_what_no_more_than_cover_a_kernel_called_slow_is_measured_again_in_a_controls_place() -> (
     None
 ):
-    """Of twenty the first twelve are slow, which is what one of two attackers may have said."""
+    """The first twelve of twenty are slow, which is what one of two attackers may have said."""
     space = [measured(place, KNOWN_BY - 1) for place in range(20)]
     always = replace(STRANGERS, recheck=1)
     plans = [plan(space, always, Random(seed)) for seed in range(200)]

@@ -25,7 +25,7 @@ from tests.scraping import scrape
 ROOT = Path(__file__).parents[3]
 ALL = {name: value for name, value in vars(metrics).items() if isinstance(value, MetricWrapperBase)}
 MOST_SERIES = 250
-"""Of one metric, before Prometheus adds an instance and a histogram its buckets."""
+"""Series of one metric, before Prometheus adds an instance and a histogram its buckets."""
 
 
 def _settings(port: int | None = None) -> Settings:

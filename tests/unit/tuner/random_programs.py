@@ -146,7 +146,7 @@ class Expressions:
         return Whole(tirx.Cast("int32", value) if name != "small" else value, *_RANGES[name])
 
     def _index(self, depth: int) -> Node:
-        """Of an entry of a flat input."""
+        """An index of an entry of a flat input."""
         i, j = self._axes["i"].node, self._axes["j"].node
         match self._draw(st.integers(0, 4 if depth else 2)):
             case 0:

@@ -73,7 +73,7 @@ def small(count: int) -> Floats:
 
 
 def sums_of(loop: TileLoop, data: Floats) -> Floats:
-    """Of each thread, over the rows of its tile: [threads, 4]."""
+    """Each thread's sums over the rows of its tile: float32[threads, 4]."""
     a = data[: BLOCK * loop.k].reshape(BLOCK, loop.k)
     b = data[BLOCK * loop.k :].reshape(loop.k, BLOCK)
     tiles = (a @ b).reshape(SIDE, ROWS, SIDE, 4).sum(axis=1)
