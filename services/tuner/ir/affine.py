@@ -1,4 +1,4 @@
-"""Affine forms of loop variables: every index and every guard of the loop IR is one."""
+"""Affine forms of loop variables. Every index and every guard of the loop IR is one."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -46,7 +46,7 @@ class Affine(Struct, frozen=True, kw_only=True, gc=False):
         )
 
     def divided(self, divisor: int) -> "Affine":
-        """Where all of it divides."""
+        """The quotient by a divisor of the constant and of all factors."""
         terms = tuple((var, factor // divisor) for var, factor in self.terms)
         return Affine(constant=self.constant // divisor, terms=terms)
 
@@ -58,7 +58,7 @@ class Affine(Struct, frozen=True, kw_only=True, gc=False):
         return rest.plus(value.times(factor))
 
     def bounds(self, ranges: Mapping[str, Range]) -> Range:
-        """Smallest and largest value where each variable stays in its range."""
+        """Smallest and largest value over all values of the variables in their ranges."""
         low = high = self.constant
         for var, c in self.terms:
             first, last = ranges[var]

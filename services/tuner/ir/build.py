@@ -1,4 +1,8 @@
-"""Short ways to write statements of the loop IR, for nests that no front end states."""
+"""Builders for IR that templates write by hand, without a TVM front end.
+
+`Frame` is the environment of a block: the ranges of the variables around it, and the Lets that the
+block needs. A template asks it for variables, then wraps the finished block by `enclose`.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -50,7 +54,7 @@ def loop(var: str, extent: int, kind: LoopKind, body: Iterable[Statement]) -> Lo
 
 
 def serial(var: str, extent: int, body: Block) -> Block:
-    """One iteration alone needs no loop."""
+    """A serial loop; a single iteration is the body with the variable 0."""
     if extent == 1:
         return substitute(body, var, ZERO)
     return (loop(var, extent, LoopKind.SERIAL, body),)
@@ -61,50 +65,53 @@ def unrolled(var: str, extent: int, *body: Statement) -> Loop:
 
 
 def vector(var: str, *body: Statement) -> Loop:
-    """Four lanes at once."""
+    """A loop whose four iterations are the lanes of vectors."""
     return loop(var, LANES, LoopKind.VECTOR, body)
 
 
 def under(bounds: Iterable[Bound], body: Block, otherwise: Block = ()) -> Block:
-    """The body where all bounds hold; as it is where there are none."""
+    """An If with these bounds; the body as it is where there are none."""
     kept = tuple(bounds)
     return (If(bounds=kept, body=body, otherwise=otherwise),) if kept else body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Variables that hold in one block: loops around it, and values that it names, in order."""
+    """Variables in scope in one block: of the loops around it, and of its Lets, in order."""
 
     ranges: dict[str, Range] = field(default_factory=dict)
     lets: list[Let] = field(default_factory=list)
 
-    def inside(self) -> "Frame":
+    def nested(self) -> "Frame":
         return Frame(ranges=dict(self.ranges))
 
     def variable(self, var: str, extent: int) -> Affine:
-        """A loop of that extent is around the block; the variable of one iteration is 0."""
+        """The variable of a loop around the block; 0 where the loop has one iteration."""
         self.ranges[var] = (0, extent - 1)
         return Affine.variable(var) if extent > 1 else ZERO
 
-    def most(self, index: Affine) -> int:
+    def upper_bound(self, index: Affine) -> int:
         return index.bounds(self.ranges)[1]
 
-    def open(self, bounds: Iterable[Bound]) -> tuple[Bound, ...]:
-        """Those that do not hold anyway."""
-        return tuple(bound for bound in bounds if self.most(bound.index) >= bound.limit)
+    def undecided(self, bounds: Iterable[Bound]) -> tuple[Bound, ...]:
+        """The bounds that may fail for some values of the variables."""
+        return tuple(bound for bound in bounds if self.upper_bound(bound.index) >= bound.limit)
 
-    def named(self, var: str, value: Expression, most: int) -> Affine:
-        """A value from 0 to `most`."""
+    def let(self, var: str, value: Expression, most: int) -> Affine:
+        """Binds `var` to a value from 0 to `most`."""
         self.lets.append(Let(var=var, value=value, low=0, high=most, body=()))
         self.ranges[var] = (0, most)
         return Affine.variable(var)
 
-    def digits(self, place: Affine, parts: Sequence[tuple[str, int]]) -> list[Affine]:
-        """A number taken apart into digits of several sizes, the highest first."""
+    def delinearize(self, place: Affine, parts: Sequence[tuple[str, int]]) -> list[Affine]:
+        """Splits a linear index into one index for each part, the outermost part first.
+
+        `parts` are names and sizes. This is MLIR's affine.delinearize_index.
+        """
         found = []
         for position, (name, size) in enumerate(parts):
             lower = prod(size for _, size in parts[position + 1 :])
-            fits = self.most(place) < lower * size
+            fits = self.upper_bound(place) < lower * size
             found.append(self._digit(name, place, lower, 0 if fits else size, size))
         return found
 
@@ -118,23 +125,23 @@ class Frame:
             value = binary(BinaryOp.FLOOR_DIV, value, whole(lower))
         if modulus:
             value = binary(BinaryOp.FLOOR_MOD, value, whole(modulus))
-        return self.named(name, value, min(size - 1, self.most(place) // lower))
+        return self.let(name, value, min(size - 1, self.upper_bound(place) // lower))
 
     def parity(self, name: str, index: Affine) -> Affine:
-        if not self.most(index):
+        if not self.upper_bound(index):
             return ZERO
-        return self.named(name, binary(BinaryOp.FLOOR_MOD, IndexValue(index=index), whole(2)), 1)
+        return self.let(name, binary(BinaryOp.FLOOR_MOD, IndexValue(index=index), whole(2)), 1)
 
     def clamped(self, name: str, index: Affine, extent: int, step: int) -> Affine:
-        """The index, or the last multiple of `step` below the extent where it leaves it."""
-        if self.most(index) + step <= extent:
+        """The index, or the last multiple of `step` below the extent where it exceeds that."""
+        if self.upper_bound(index) + step <= extent:
             return index
         last = extent // step - 1
         value = binary(BinaryOp.MIN, IndexValue(index=index.divided(step)), whole(last))
-        return self.named(name, value, last).times(step)
+        return self.let(name, value, last).times(step)
 
-    def around(self, body: Block) -> Block:
-        """The body with the named values before it."""
+    def enclose(self, body: Block) -> Block:
+        """The body inside the Lets."""
         for let in reversed(self.lets):
             body = (Let(var=let.var, value=let.value, low=let.low, high=let.high, body=body),)
         return body

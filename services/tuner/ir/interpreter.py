@@ -1,4 +1,4 @@
-"""Runs a program at any stage over NumPy buffers: slow, plain, the oracle of the other steps."""
+"""Reference interpreter: runs a program of any stage on NumPy arrays, as the oracle of tests."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -49,7 +49,7 @@ from services.tuner.ir.nodes import (
 )
 
 Value = NDArray[np.generic]
-"""The lanes of a value."""
+"""One element for each lane."""
 
 _TYPES: dict[DType, type[np.generic]] = {
     DType.F32: np.float32,
@@ -92,7 +92,7 @@ _IN_DOUBLE: dict[MathFunction, Callable[[NDArray[np.float64]], object]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Machine:
-    """The state of a run; its dictionaries change as the program runs."""
+    """The state of a run: the contents of buffers, variables and registers."""
 
     buffers: dict[str, Value]
     variables: dict[str, int] = field(default_factory=dict)
@@ -114,7 +114,7 @@ def interpret(
 
 
 def _block(block: Block, machine: _Machine) -> Iterator[None]:
-    """Pauses at every barrier."""
+    """Runs a block; yields at every barrier."""
     for statement in block:
         if isinstance(statement, Store | Assign):
             if isinstance(statement.value, SubgroupReduce):
@@ -125,14 +125,14 @@ def _block(block: Block, machine: _Machine) -> Iterator[None]:
 
 
 def _shared(reduced: SubgroupReduce, machine: _Machine) -> Iterator[None]:
-    """Every thread shows its value, then all are seen."""
+    """Stores the value of this thread in the shared buffer, then waits for the others."""
     thread = int(_value(reduced.thread, machine)[0])
     machine.buffers[reduced.shared.name][thread : thread + 1] = _value(reduced.value, machine)
     yield
 
 
 def _reduced(reduced: SubgroupReduce, machine: _Machine) -> Value:
-    """Halves upon halves, as a butterfly of exchanges does it."""
+    """Combines neighbours, then neighbouring pairs, …: the order of a butterfly reduction."""
     thread = int(_value(reduced.thread, machine)[0])
     first = thread - thread % reduced.threads
     values = machine.buffers[reduced.shared.name][first : first + reduced.threads]
@@ -199,7 +199,7 @@ def _thread(loop: Loop, count: int, machine: _Machine) -> _Machine:
 
 
 def _bound_value(value: Value, low: int, high: int) -> int:
-    """Raises IndexError where a program misjudged the range of a value."""
+    """Raises IndexError where the value is out of the range that the Let states."""
     number = int(value[0])
     if not low <= number <= high:
         raise IndexError(f"{number} is not from {low} to {high}")
@@ -211,7 +211,7 @@ def _at(index: Affine, machine: _Machine) -> int:
 
 
 def _span(buffer: Buffer, index: Affine, lanes: int, machine: _Machine) -> slice:
-    """Raises IndexError where the program leaves a buffer, which NumPy would cut short."""
+    """Raises IndexError for an access out of bounds, which NumPy would cut short."""
     start = _at(index, machine)
     if start < 0 or start + lanes > buffer.size:
         raise IndexError(f"{buffer.name}[{start}] of {lanes} lanes leaves its {buffer.size}")
@@ -264,7 +264,7 @@ def _value(expression: Expression, machine: _Machine) -> Value:
 
 
 def _converted(value: Value, dtype: DType) -> Value:
-    """A float that is no i32 becomes the nearest one, and NaN becomes 0."""
+    """Floats out of range become the nearest i32 and NaN becomes 0, as trunc_sat does."""
     if dtype is DType.I32 and value.dtype.kind == "f":
         smallest, largest = DType.I32.value_range
         value = np.clip(np.nan_to_num(value.astype(np.float64), nan=0.0), smallest, largest)
@@ -272,7 +272,7 @@ def _converted(value: Value, dtype: DType) -> Value:
 
 
 def _call(function: MathFunction, argument: Value) -> Value:
-    """In float64, rounded once."""
+    """The function in float64, rounded to float32."""
     with np.errstate(all="ignore"):
         return _lanes(_IN_DOUBLE[function](argument.astype(np.float64))).astype(np.float32)
 

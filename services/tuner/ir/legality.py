@@ -1,4 +1,8 @@
-"""What a program must keep at each stage: the executable specification of the loop IR."""
+"""What a program must keep at each stage of the passes: an executable specification of the loop IR.
+
+Tests check programs with it between passes. A fault names the rule that a pass broke, long before
+a wrong kernel would show it.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -10,6 +14,7 @@ from msgspec import structs
 from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine, Range
 from services.tuner.ir.nodes import (
+    LANES,
     Allocate,
     Assign,
     Barrier,
@@ -37,12 +42,12 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.ir.rewrite import operands
 
-LANES = (1, 4)
-"""Before expansion, too: a pass that turns squares around leaves four lanes for it."""
+LANE_COUNTS = (1, LANES)
+"""At every stage: blocked transposition makes vectors before unrolling does."""
 
 
 class Stage(StrEnum):
-    """Where a program stands between the passes."""
+    """How far the passes have come with a program."""
 
     SCHEDULED = "scheduled"
     PARTITIONED = "partitioned"
@@ -51,17 +56,21 @@ class Stage(StrEnum):
     STRENGTH_REDUCED = "strength-reduced"
 
 
-_BEFORE_EXPANSION = (Stage.SCHEDULED, Stage.PARTITIONED)
+_BEFORE_UNROLLING = (Stage.SCHEDULED, Stage.PARTITIONED)
 _WITH_REGISTERS = (Stage.SCALAR_REPLACED, Stage.STRENGTH_REDUCED)
 _SHIFTS = (BinaryOp.SHIFT_LEFT, BinaryOp.SHIFT_RIGHT)
-"""One count for all lanes."""
+"""Their right operand is one count for all lanes."""
 
-_EXPANDED_AWAY = (LoopKind.UNROLLED, LoopKind.VECTOR)
+_UNROLLED_AWAY = (LoopKind.UNROLLED, LoopKind.VECTOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scope:
-    """What is in sight of a statement. `assigned` grows in program order."""
+    """What is in scope at a statement.
+
+    `held` are bounds that are known to hold, `pointers` those of the loops around. `assigned` has
+    the registers assigned so far, in program order.
+    """
 
     stage: Stage
     ranges: dict[str, Range]
@@ -74,7 +83,7 @@ class _Scope:
 
 
 def faults(program: Program, stage: Stage) -> tuple[str, ...]:
-    """One sentence for each thing that the stage forbids; empty for a legal program."""
+    """A sentence for each violation of a rule of the stage; empty for a legal program."""
     scope = _Scope(
         stage=stage, ranges={}, buffers=frozenset(buffer.name for buffer in program.parameters)
     )
@@ -137,7 +146,7 @@ def _loop(loop: Loop, scope: _Scope) -> Iterator[str]:
         yield f"thread loop {loop.var} stands inside another"
     if loop.extent < 1 or loop.var in scope.ranges:
         yield f"loop {loop.var} of extent {loop.extent} is empty or hides another"
-    if loop.kind in _EXPANDED_AWAY and scope.stage not in _BEFORE_EXPANSION:
+    if loop.kind in _UNROLLED_AWAY and scope.stage not in _BEFORE_UNROLLING:
         yield f"{loop.kind} loop {loop.var} stands in a {scope.stage} program"
     if loop.pointers and scope.stage is not Stage.STRENGTH_REDUCED:
         yield f"loop {loop.var} has pointers in a {scope.stage} program"
@@ -184,7 +193,7 @@ def _condition(statement: If, scope: _Scope) -> Iterator[str]:
 
 
 def _narrowed(scope: _Scope, bounds: tuple[Bound, ...]) -> _Scope:
-    """The scope where bounds hold, as far as each names one variable alone."""
+    """The scope where the bounds hold: ranges shrink by bounds of one variable alone."""
     ranges = dict(scope.ranges)
     for bound in bounds:
         match bound.index.terms:
@@ -200,7 +209,7 @@ def _narrowed(scope: _Scope, bounds: tuple[Bound, ...]) -> _Scope:
 
 
 def _limits(index: Affine, scope: _Scope) -> Range:
-    """Smallest and largest value, also by the conditions that hold on sums of variables."""
+    """Smallest and largest value, given the ranges and the bounds on sums of variables."""
     return _limits_by(index, scope.held, scope.ranges)
 
 
@@ -222,14 +231,14 @@ def _limits_by(index: Affine, held: tuple[Bound, ...], ranges: dict[str, Range])
 
 
 def _largest(bound: Bound) -> int:
-    """Value of the index that keeps the bound: it moves in steps of what its factors share."""
+    """The largest value of the index below the limit, in steps of the gcd of its factors."""
     step = gcd(*(factor for _, factor in bound.index.terms))
     constant = bound.index.constant
     return constant + (bound.limit - 1 - constant) // step * step
 
 
 def _raised(scope: _Scope, bound: Bound) -> _Scope:
-    """The scope where a bound does not hold: where the opposite one does."""
+    """The scope where a bound does not hold, which is where the opposite bound does."""
     opposite = Bound(index=bound.index.times(-1), limit=1 - bound.limit)
     return _narrowed(scope, (opposite,))
 
@@ -245,7 +254,7 @@ def _value(value: Expression, scope: _Scope) -> Iterator[str]:
         case IndexValue(index=index) if not _bound_variables(index, scope):
             yield f"an index value names a variable that no loop binds: {index}"
     lanes = lanes_of(value)
-    if lanes not in LANES:
+    if lanes not in LANE_COUNTS:
         yield f"a value has {lanes} lanes in a {scope.stage} program"
     shift = isinstance(value, Binary) and value.op in _SHIFTS
     below = operands(value)[:1] if shift else operands(value)
@@ -262,10 +271,10 @@ def _access(buffer: Buffer, index: Affine, lanes: int, scope: _Scope) -> Iterato
         yield f"an index of {buffer.name} names a variable that no loop binds: {index}"
         return
     low, high = _limits(index, scope)
-    if scope.stage not in _BEFORE_EXPANSION and (low < 0 or high + lanes > buffer.size):
+    if scope.stage not in _BEFORE_UNROLLING and (low < 0 or high + lanes > buffer.size):
         yield f"{buffer.name}[{low} … {high + lanes - 1}] leaves its {buffer.size} elements"
-    hoisted = scope.stage is Stage.STRENGTH_REDUCED
-    if hoisted and index.terms and (buffer.name, index.terms) not in scope.pointers:
+    reduced = scope.stage is Stage.STRENGTH_REDUCED
+    if reduced and index.terms and (buffer.name, index.terms) not in scope.pointers:
         yield f"an index of {buffer.name} has no pointer: {index}"
 
 

@@ -1,17 +1,15 @@
-"""The kinds of things in the loop IR: elements, scopes, loops, operations, functions.
+"""The loop IR on one page: frozen values with affine indices; no node knows TVM or an operator.
 
-The loop IR on one page: frozen values, affine indices, nothing of TVM and nothing of matmul.
+    for k < 4 unrolled:                              Loop
+      c[4*j +4] = fma(a[k] x4, b[4*k +4], c[4*j +4])     Store, MultiplyAdd, Load, Broadcast
 
-A program is a nest of loops over flat buffers. Indices count elements. A value has 1 or 4 lanes of
-one element type. Which node may stand where at which stage is written down in `legality`.
+A program is a nest of loops over flat buffers. An index counts elements. `x[i +4]` are four
+elements from i on: a value has 1 or 4 lanes of one dtype, F32 or I32. A comparison is an I32: 0 or
+1 in one lane; in each of four lanes, no bits or all. `legality` says which node may stand where.
 
-Nodes are structs, as a pass makes thousands: one takes 0.06 µs, a frozen dataclass 0.57. They refer
-to older nodes alone, so the collector of cycles need not look at them.
-
-
-How many lanes a value has, and of which element.
-
-The one sentence for a node that a step of the compiler does not lower."""
+Nodes are structs, since a pass makes thousands: one takes 0.06 µs, a frozen dataclass 0.57. They
+refer only to older nodes, so that there are no cycles for the garbage collector to look for.
+"""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -23,11 +21,15 @@ from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine
 
 LANES = 4
-"""Of a vector: 128 bits of f32 or i32."""
+"""Lanes of a vector, which is 128 bits of f32 or i32."""
 
 
 class Scope(StrEnum):
-    """Who sees a buffer: the caller, this call, this thread, the threads of one workgroup."""
+    """Who shares a buffer, and for how long.
+
+    PARAMETER: the caller passes it. GLOBAL: one call of the kernel (scratch memory). LOCAL: one
+    thread. WORKGROUP: the threads of one workgroup.
+    """
 
     PARAMETER = "parameter"
     GLOBAL = "global"
@@ -36,11 +38,12 @@ class Scope(StrEnum):
 
 
 class LoopKind(StrEnum):
-    """RANGE is the outermost loop, whose bounds the caller gives (ABI 1: lo and hi).
+    """How a loop is executed.
 
-    UNROLLED and VECTOR loops are gone after expansion; iterations of a VECTOR loop do not depend
-    on one another. THREAD_INDEX runs over the threads of a workgroup, all at once; an iteration of
-    the range is a workgroup.
+    RANGE: the outermost loop; the caller gives its bounds (ABI 1: lo and hi), and on a GPU an
+    iteration is a workgroup. UNROLLED and VECTOR loops are removed by `passes/unrolling.py`;
+    iterations of a VECTOR loop are independent. THREAD_INDEX: iterations are the threads of a
+    workgroup, which run at once.
     """
 
     RANGE = "range"
@@ -86,7 +89,7 @@ class MathFunction(StrEnum):
 
 
 class Buffer(Struct, frozen=True, kw_only=True, gc=False):
-    """`size` counts elements. Buffers never overlap."""
+    """`size` elements in row-major order. Buffers never overlap."""
 
     name: str
     scope: Scope
@@ -95,7 +98,7 @@ class Buffer(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Register(Struct, frozen=True, kw_only=True, gc=False):
-    """A value that lives in the machine, not in a buffer."""
+    """A variable of 1 or 4 lanes: a local in WebAssembly, a `let` or `var` in WGSL."""
 
     name: str
     lanes: int
@@ -110,10 +113,11 @@ class Bound(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Pointer(Struct, frozen=True, kw_only=True, gc=False):
-    """The address of element `terms` of a buffer, kept in a register and stepped by its loop.
+    """The address of element `terms` of a buffer, in a register that a loop steps.
 
-    It starts at the pointer of the same buffer for `parent` and moves by `stride` elements. That of
-    a `Let` never moves: it stands `stride` times the value from its parent.
+    It starts at the pointer of the same buffer for the terms `parent`, and each iteration adds
+    `stride` elements. The pointer of a Let is not stepped: it is `stride` times the value of the
+    Let past its parent.
     """
 
     buffer: Buffer
@@ -129,7 +133,7 @@ class Const(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class IndexValue(Struct, frozen=True, kw_only=True, gc=False):
-    """An affine form of loop variables as an i32 value."""
+    """The value of an affine form, as an i32."""
 
     index: Affine
 
@@ -147,7 +151,7 @@ class Read(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Broadcast(Struct, frozen=True, kw_only=True, gc=False):
-    """One value in every lane."""
+    """One value in all lanes (a splat)."""
 
     value: "Expression"
     lanes: int
@@ -165,7 +169,7 @@ class ExtractLane(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Shuffle(Struct, frozen=True, kw_only=True, gc=False):
-    """Four lanes of two values: 0 to 3 are those of `left`, 4 to 7 those of `right`."""
+    """Picks four lanes: 0 to 3 are those of `left`, 4 to 7 those of `right`."""
 
     left: "Expression"
     right: "Expression"
@@ -179,7 +183,7 @@ class Binary(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MultiplyAdd(Struct, frozen=True, kw_only=True, gc=False):
-    """`left·right + addend`, rounded once or twice as the machine likes."""
+    """`left·right + addend`, rounded once or twice: targets may choose."""
 
     left: "Expression"
     right: "Expression"
@@ -193,7 +197,7 @@ class Compare(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Select(Struct, frozen=True, kw_only=True, gc=False):
-    """`relaxed`: the machine may have instructions that need every bit of a lane alike."""
+    """`relaxed`: each lane of the condition has equal bits, so relaxed instructions may be used."""
 
     condition: "Expression"
     then: "Expression"
@@ -207,7 +211,7 @@ class Cast(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Bitcast(Struct, frozen=True, kw_only=True, gc=False):
-    """The same bits, read as another element of the same size."""
+    """The same bits as another dtype of the same size."""
 
     value: "Expression"
     dtype: DType
@@ -219,11 +223,11 @@ class Call(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SubgroupReduce(Struct, frozen=True, kw_only=True, gc=False):
-    """The `op` of the values of all of the `threads` neighbours, a power of two, that a thread is
-    one of, by operations of the subgroups that they are in, of whatever size.
+    """Reduces `value` by `op` over each group of `threads` neighbouring threads, a power of two.
 
-    `thread` is the number of the thread in its workgroup, an IndexValue. It is a barrier, and alone
-    what a statement stores or assigns; `shared` has an element for each thread and no other use.
+    It uses subgroup operations, whatever size a subgroup has. `thread` is the number of the thread
+    in its workgroup, an IndexValue. `shared` is a workgroup buffer of one element a thread, for
+    this reduction alone. It is a barrier, and it must be the whole value of a Store or Assign.
     """
 
     op: BinaryOp
@@ -254,7 +258,7 @@ Expression = (
 
 
 class Store(Struct, frozen=True, kw_only=True, gc=False):
-    """Writes every lane of `value` from `index` on."""
+    """Writes the lanes of `value` to consecutive elements from `index` on."""
 
     buffer: Buffer
     index: Affine
@@ -267,7 +271,7 @@ class Assign(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Loop(Struct, frozen=True, kw_only=True, gc=False):
-    """`var` runs over 0 … extent-1; extent is at least 1. `pointers` step with it."""
+    """`var` runs from 0 to extent-1; extent is at least 1. Each iteration steps the `pointers`."""
 
     var: str
     extent: int
@@ -277,9 +281,9 @@ class Loop(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Let(Struct, frozen=True, kw_only=True, gc=False):
-    """`var` is `value`, an I32 from `low` to `high`, inside `body`: affine forms may name it.
+    """Binds `var` to `value`, an I32 from `low` to `high`, in `body`, where indices may name it.
 
-    This is how indices that are no affine form of loop variables come about.
+    Indices that are not affine in loop variables, such as gathered ones, are affine in Lets.
     """
 
     var: str
@@ -291,7 +295,7 @@ class Let(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class If(Struct, frozen=True, kw_only=True, gc=False):
-    """`body` where every bound holds, else `otherwise`."""
+    """Runs `body` where all bounds hold, else `otherwise`."""
 
     bounds: tuple[Bound, ...]
     body: "Block"
@@ -299,14 +303,14 @@ class If(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Allocate(Struct, frozen=True, kw_only=True, gc=False):
-    """`buffer` exists, with no particular contents, inside `body`."""
+    """Makes `buffer`, with undefined contents, for `body`."""
 
     buffer: Buffer
     body: "Block"
 
 
 class Barrier(Struct, frozen=True, kw_only=True, gc=False):
-    """Every thread of the workgroup has done what stands above; what it stored is seen by all."""
+    """All threads of the workgroup wait here, then see what the others have stored before."""
 
 
 Statement = Store | Assign | Loop | Let | If | Allocate | Barrier
@@ -314,9 +318,9 @@ Block = tuple[Statement, ...]
 
 
 class Program(Struct, frozen=True, kw_only=True, gc=False):
-    """`body` is the one outermost loop, of kind RANGE.
+    """`body` is the outermost loop, of kind RANGE.
 
-    Programs that run one after another share the buffers of scope GLOBAL among their parameters.
+    Programs that are dispatched one after another share parameters of scope GLOBAL.
     """
 
     parameters: tuple[Buffer, ...]
@@ -340,11 +344,11 @@ _LANES: dict[type[Expression], Callable[..., int]] = {
     Call: lambda e: lanes_of(e.argument),
     Select: lambda e: lanes_of(e.then),
 }
-"""A table, since passes ask it of every store."""
+"""A table, which is faster than a match statement: passes ask this of every store."""
 
 
 def dtype_of(expression: Expression) -> DType:
-    """F32 or I32."""
+    """F32 or I32: the dtype of each lane."""
     match expression:
         case MultiplyAdd() | Call():
             return DType.F32
@@ -364,7 +368,7 @@ def dtype_of(expression: Expression) -> DType:
             return DType.I32
         case Select(then=operand):
             return dtype_of(operand)
-    raise unsupported(expression, "element typing")
+    raise unsupported(expression, "dtype inference")
 
 
 def unsupported(node: object, step: str = "this step of the compiler") -> UnsupportedProgram:

@@ -1,4 +1,4 @@
-"""Walking and rebuilding expressions and blocks."""
+"""Traversal and rebuilding of expressions and blocks."""
 
 from collections.abc import Callable, Iterator
 
@@ -61,11 +61,11 @@ _OPERANDS: dict[type[Expression], Callable[..., tuple[Expression, ...]]] = {
     Call: lambda e: (e.argument,),
     SubgroupReduce: lambda e: (e.value, e.thread),
 }
-"""A table, since every pass asks for the operands of every node."""
+"""A table, which is faster than a match statement: every pass asks this of every node."""
 
 
 def with_operands(expression: Expression, rebuild: Rebuild) -> Expression:
-    """The same node over rebuilt operands; operands are rebuilt in evaluation order."""
+    """The same node with its operands rebuilt, in the order of their evaluation."""
     made = _REBUILT.get(type(expression))
     if made is None:
         raise unsupported(expression)
@@ -77,7 +77,7 @@ def _same(expression: Expression, _: Rebuild) -> Expression:
 
 
 _WITHOUT_BLOCKS = frozenset((Store, Assign))
-"""Asked of every statement; a union of types would be made anew each time."""
+"""A constant, as isinstance with a union would build the union for every statement."""
 
 _LEAVES = frozenset((Const, IndexValue, Load, Read))
 _REBUILT: dict[type[Expression], Callable[..., Expression]] = {
@@ -100,7 +100,7 @@ _REBUILT: dict[type[Expression], Callable[..., Expression]] = {
 
 
 def leaves(expression: Expression) -> Iterator[Expression]:
-    """In the order in which they are evaluated."""
+    """The leaves of an expression, in the order in which they are evaluated."""
     waiting = [expression]
     while waiting:
         part = waiting.pop()
@@ -122,7 +122,7 @@ def inner_blocks(statement: Statement) -> tuple[Block, ...]:
 
 
 def values(block: Block) -> Iterator[Expression]:
-    """Every value of a block, each after those that it is made of."""
+    """Every expression of a block, each after its operands."""
 
     def parts(expression: Expression) -> Iterator[Expression]:
         for operand in operands(expression):
@@ -135,7 +135,7 @@ def values(block: Block) -> Iterator[Expression]:
 
 
 def statements(block: Block) -> Iterator[Statement]:
-    """Every statement in program order, each before those inside it."""
+    """Every statement in program order, each before the statements inside it."""
     waiting = list(reversed(block))
     while waiting:
         statement = waiting.pop()
@@ -146,7 +146,7 @@ def statements(block: Block) -> Iterator[Statement]:
 
 
 def map_values(block: Block, rebuild: Rebuild) -> Block:
-    """Every stored and assigned value rebuilt; the structure stays."""
+    """The block with every stored, assigned and bound value rebuilt."""
     return tuple(_map_value(statement, rebuild) for statement in block)
 
 
@@ -170,7 +170,7 @@ def _map_value(statement: Statement, rebuild: Rebuild) -> Statement:
 
 
 def substitute(block: Block, var: str, value: Affine) -> Block:
-    """Every use of a loop variable replaced by an affine form."""
+    """The block with every use of a loop variable replaced by an affine form."""
     return tuple(_substitute(statement, var, value) for statement in block)
 
 

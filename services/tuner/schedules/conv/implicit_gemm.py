@@ -62,7 +62,7 @@ class Window:
     def pixel(self, frame: Frame, name: str, place: Affine) -> tuple[Affine, ...]:
         """Image, row and column of the output, of a row of a."""
         parts = ((f"{name}.b", self.batch), (f"{name}.y", self.high), (f"{name}.x", self.wide))
-        return tuple(frame.digits(place, parts))
+        return tuple(frame.delinearize(place, parts))
 
     @property
     def unit(self) -> int:
@@ -79,9 +79,9 @@ class Window:
             (f"{name}.c", self.channels // unit),
         )
         if unit == self.step:
-            *place, channel = frame.digits(start.divided(unit), parts)
+            *place, channel = frame.delinearize(start.divided(unit), parts)
             return (*place, channel.times(unit).plus(k))
-        *place, channel = frame.digits(start.plus(k).divided(unit), parts)
+        *place, channel = frame.delinearize(start.plus(k).divided(unit), parts)
         return (*place, channel.times(unit))
 
     def element(self, pixel: tuple[Affine, ...], tap: tuple[Affine, ...]) -> Affine:

@@ -55,7 +55,7 @@ def conv_programs(workload: Workload, config: WebgpuConvConfig) -> tuple[Program
     body = nest.body()
     for buffer in (nest.sums, nest.pixel):
         body = (Allocate(buffer=buffer, body=body),)
-    threads = loop("thread", config.threads, LoopKind.THREAD_INDEX, nest.frame.around(body))
+    threads = loop("thread", config.threads, LoopKind.THREAD_INDEX, nest.frame.enclose(body))
     groups = loop("group", nest.groups, LoopKind.RANGE, (threads,))
     return (Program(parameters=nest.parameters, body=groups),)
 
@@ -85,9 +85,9 @@ class _Nest:
         self.groups = -(-count // config.threads)
         group = self.frame.variable("group", self.groups)
         place = group.times(config.threads).plus(self.frame.variable("thread", config.threads))
-        self._exists = self.frame.open((Bound(index=place, limit=count),))
+        self._exists = self.frame.undecided((Bound(index=place, limit=count),))
         inside = self.frame.clamped("place", place, count, 1)
-        self._image, self._y, x, unit = self.frame.digits(inside, parts)
+        self._image, self._y, x, unit = self.frame.delinearize(inside, parts)
         self._x = x.times(self._tile)
         self._channel = unit.times(self._width).plus(CHANNEL)
 
@@ -125,7 +125,7 @@ class _Nest:
 
     def _inside(self, place: Affine, size: int) -> tuple[Bound, ...]:
         """Of the image."""
-        return self.frame.open(
+        return self.frame.undecided(
             (Bound(index=place, limit=size), Bound(index=place.times(-1), limit=1))
         )
 
@@ -188,5 +188,5 @@ class _Nest:
             if self._share != 1:
                 value = binary(BinaryOp.MUL, value, number(self._share))
             store = self._lanes(Store(buffer=self.parameters[-1], index=place, value=value))
-            found += under(self.frame.open((Bound(index=x, limit=e["x"]),)), (store,))
+            found += under(self.frame.undecided((Bound(index=x, limit=e["x"]),)), (store,))
         return tuple(found)

@@ -129,7 +129,7 @@ def matmul_programs(workload: Workload, config: WebgpuMatmulConfig) -> tuple[Pro
     body: Block = (zeros, *inner.body, *ending)
     for buffer in (kernel.sums, *inner.local):
         body = (Allocate(buffer=buffer, body=body),)
-    block: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.around(body)),)
+    block: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body)),)
     for buffer in dict.fromkeys((*inner.workgroup, *_shared_sums(config))):
         block = (Allocate(buffer=buffer, body=block),)
     main = Program(
@@ -239,7 +239,7 @@ def _tile_of(frame: Frame, extents: Extents, config: WebgpuMatmulConfig) -> _Til
     group = frame.variable("group", config.workgroups(extents))
     # Workgroups that run at the same time take `group_m` rows of blocks and read the same columns
     # of b, which the second-level cache holds.
-    batch, split, panel, column, row = frame.digits(
+    batch, split, panel, column, row = frame.delinearize(
         group,
         (
             ("batch", batches),
@@ -258,9 +258,9 @@ def _tile_of(frame: Frame, extents: Extents, config: WebgpuMatmulConfig) -> _Til
         (("y", config.thread_rows), ("x", config.thread_columns)),
     )
     if z_inner:
-        y, x, z = frame.digits(thread, (*tiles, slices))
+        y, x, z = frame.delinearize(thread, (*tiles, slices))
     else:
-        z, y, x = frame.digits(thread, (slices, *tiles))
+        z, y, x = frame.delinearize(thread, (slices, *tiles))
     in_fours = extents.a_turned if config.cache is Cache.NONE else config.cache is Cache.TRANSPOSED
     return _Tile(
         batch=batch,
@@ -364,7 +364,7 @@ def _read(kernel: _Kernel, read: _Read, start: Affine, *, tail: bool) -> Block:
             found, zero = (vector("lane", one) if lanes > 1 else one for one in stores)
             # k is a multiple of four where a vector lies along it, so a vector ends with k or
             # before it.
-            cut = tail and kernel.frame.most(k) >= quad.operand.k
+            cut = tail and kernel.frame.upper_bound(k) >= quad.operand.k
             limit = (Bound(index=k, limit=quad.operand.k),) if cut else ()
             body += under(limit, (found,), (zero,))
     return under(read.bounds, tuple(body))
@@ -389,7 +389,7 @@ def _loads(
 def _gathered(frame: Frame, window: Window, read: _Read, start: Affine, *, tail: bool) -> Block:
     """The same of an implicit GEMM: pixels outside of the image are zero. Quads at one k are at the
     same tap of their windows, which is named once."""
-    inside = frame.inside()
+    inside = frame.nested()
     taps: dict[Affine, tuple[Affine, ...]] = {}
     found: Block = ()
     for quad in read.quads:
@@ -400,13 +400,13 @@ def _gathered(frame: Frame, window: Window, read: _Read, start: Affine, *, tail:
                 name = f"{quad.operand.buffer.name}.tap{len(taps)}"
                 taps[k] = window.tap(inside, name, start, k)
             end = (Bound(index=start.plus(k), limit=quad.operand.k),) if tail else ()
-            bounds = inside.open((*end, *window.bounds(quad.places, taps[k])))
+            bounds = inside.undecided((*end, *window.bounds(quad.places, taps[k])))
             found += under(
                 bounds,
                 (_kept(window.element(quad.places, taps[k]), quad, lane, read.into),),
                 (_kept(None, quad, lane, read.into),) if bounds else (),
             )
-    return inside.around(found)
+    return inside.enclose(found)
 
 
 def _kept(element: Affine | None, quad: _Quad, lane: int, into: Buffer) -> Statement:
@@ -594,7 +594,7 @@ def _through_workgroup_memory(kernel: _Kernel) -> _Inner:
                 Barrier(),
             )
             ahead = (*first, *written(ZERO), Barrier())
-            body = (*ahead, *serial("block", count, inside.around(steps)))
+            body = (*ahead, *serial("block", count, inside.enclose(steps)))
     return _Inner(
         local=(own_a, staged_a.registers, staged_b.registers),
         workgroup=(staged_a.memory, staged_b.memory),
@@ -660,7 +660,7 @@ def _copies(kernel: _Kernel, staged: _Staged) -> tuple[_Copy, ...]:
         if count and not threads % steps:
             row = row.plus(_affine(threads // steps))
         else:
-            row, step = frame.digits(place, ((f"{name}.row", rows), (f"{name}.step", steps)))
+            row, step = frame.delinearize(place, ((f"{name}.row", rows), (f"{name}.step", steps)))
         copy = _transposed_copy if staged.transposes else _plain_copy
         quads, stores = copy(frame, staged, name, row, step.times(LANES), count)
         beyond = (count + 1) * threads > rows * steps
@@ -876,14 +876,14 @@ def _stores(kernel: _Kernel, product: Product, partial: tuple[Buffer, ...]) -> B
             else:
                 store = product.stored(at, value)
             columns += _columns_inside(frame, column, extents.n, store)
-        bounds = [Bound(index=row, limit=extents.m)] if frame.most(row) >= extents.m else []
+        bounds = [Bound(index=row, limit=extents.m)] if frame.upper_bound(row) >= extents.m else []
         found += under(bounds, tuple(columns))
     return tuple(found)
 
 
 def _columns_inside(frame: Frame, column: Affine, n: int, store: Store) -> Block:
     """Four neighbours of a row, as far as they are columns: all or none where n % 4 is 0."""
-    if frame.most(column) + LANES <= n:
+    if frame.upper_bound(column) + LANES <= n:
         return (vector("lane", store),)
     if n % LANES == 0:
         return under((Bound(index=column, limit=n),), (vector("lane", store),))

@@ -93,9 +93,11 @@ def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tup
     # all have to come to barriers, and store nothing.
     group = frame.variable("group", groups)
     thread = frame.variable("thread", config.threads)
-    own, lane = frame.digits(thread, (("own", config.block_m), ("lane", config.threads_per_row)))
+    own, lane = frame.delinearize(
+        thread, (("own", config.block_m), ("lane", config.threads_per_row))
+    )
     unclamped = group.times(config.block_m).plus(own)
-    exists = frame.open((Bound(index=unclamped, limit=m),))
+    exists = frame.undecided((Bound(index=unclamped, limit=m),))
     entries = _buffer("entries", config.vectors * width, Scope.LOCAL) if steps == 1 else None
     kernel = _Kernel(
         config=config,
@@ -124,7 +126,7 @@ def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tup
 
     for buffer in kernel.local:
         body = (Allocate(buffer=buffer, body=body),)
-    block: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.around(body)),)
+    block: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body)),)
     for buffer in kernel.shared:
         block = (Allocate(buffer=buffer, body=block),)
     nest = loop("group", groups, LoopKind.RANGE, block)

@@ -57,17 +57,17 @@ def transpose_program(workload: Workload, config: WebgpuTransposeConfig) -> Prog
 
     frame = Frame()
     group = frame.variable("group", down * across)
-    digits = frame.digits(group, (("down", down), ("across", across)))
+    digits = frame.delinearize(group, (("down", down), ("across", across)))
     top, left = (digit.times(tile) for digit in digits)
     thread = frame.variable("thread", config.threads)
-    own, lane = frame.digits(thread, (("own", config.rows), ("lane", tile)))
+    own, lane = frame.delinearize(thread, (("own", config.rows), ("lane", tile)))
     frame.variable("step", steps)
     row = own.plus(Affine.of(0, {"step": config.rows}))
 
     def each_step(store: Store, outer: Affine, inner: Affine, shape: tuple[int, int]) -> Block:
         """The store for every step, where [outer, inner] is inside of the shape."""
         limits = zip((outer, inner), shape, strict=True)
-        bounds = frame.open(Bound(index=index, limit=size) for index, size in limits)
+        bounds = frame.undecided(Bound(index=index, limit=size) for index, size in limits)
         return (unrolled("step", steps, *under(bounds, (store,))),)
 
     # 1. square[row][lane] = a[top + row, left + lane]
@@ -82,7 +82,7 @@ def transpose_program(workload: Workload, config: WebgpuTransposeConfig) -> Prog
         *each_step(store, left.plus(row), top.plus(lane), (n, m)),
     )
 
-    threads = loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.around(body))
+    threads = loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body))
     workgroup = (Allocate(buffer=memory, body=(threads,)),)
     nest = loop("group", down * across, LoopKind.RANGE, workgroup)
     return Program(parameters=(a, c), body=nest)
