@@ -1,10 +1,10 @@
 /** Times both settings of each primitive against each other, in one page. */
-import { Arena, align } from "../src/engine/arena.js";
+
+import { Arena } from "../src/engine/arena.js";
 import { fromBase64 } from "../src/engine/bytes.js";
-import { maxDifference } from "../src/engine/compare.js";
 import { addresses, instantiate } from "../src/engine/instance.js";
-import { planMemory } from "../src/engine/plan.js";
-import { fillSeeded } from "../src/engine/seeded.js";
+import { align, planMemory } from "../src/engine/tensors.js";
+import { fillSeeded, maxDifference } from "../src/engine/verification.js";
 import { startThreads, type Threads } from "../src/threads/threads.js";
 import { clockStepMs, now } from "../src/timing/clock.js";
 import { warmUp } from "../src/timing/warmup.js";

@@ -1,20 +1,19 @@
 /** What a visitor lends: how it is kept, counted, and shown as sent. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Allowance } from "../src/agent/allowance.js";
 import {
+  Allowance,
   DEFAULT_BUDGET,
   dayOf,
   leftMs,
   parseBudget,
   parseSpent,
-  UNLIMITED,
+  storedLending,
+  unlimitedLending,
 } from "../src/agent/budget.js";
-import { storedLending } from "../src/agent/lending.js";
-import { obstacles } from "../src/agent/obstacles.js";
-import { mainPause, type Pause } from "../src/agent/pauses.js";
+import { mainPause, obstacles, type Pause } from "../src/agent/conditions.js";
 import { NOTHING_SENT, withSent } from "../src/agent/sent.js";
-import { turns } from "../src/agent/turn.js";
+import { turns } from "../src/agent/turns.js";
 import { memoryNotebook } from "../src/device/notebook.js";
 
 test("a note that is none of ours is the default budget", () => {
@@ -34,7 +33,7 @@ test("what was spent yesterday counts no more", () => {
 test("a budget is never overdrawn, and a driven browser has no end of it", () => {
   const spent = { day: "d", ms: 10 * 3_600_000 };
   assert.equal(leftMs({ minutes: 15, intensity: "full" }, spent), 0);
-  assert.equal(leftMs(UNLIMITED, spent), Number.POSITIVE_INFINITY);
+  assert.equal(leftMs(unlimitedLending().budget, spent), Number.POSITIVE_INFINITY);
 });
 
 test("two tabs of a browser spend one budget", () => {

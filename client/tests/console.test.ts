@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { forTimes, fromZero } from "../src/console/chart.js";
 import { isLoopback } from "../src/console/invite.js";
 import { jobState } from "../src/console/jobs.js";
 import { offsetOf } from "../src/console/pager.js";
 import { deviceName } from "../src/console/pieces.js";
 import { fasterSettings, PRIMITIVES } from "../src/console/rho.js";
 import { address, parseRoute } from "../src/console/route.js";
-import { forTimes, fromZero } from "../src/console/scale.js";
 import { searchQuery } from "../src/console/search.js";
 import { ago, duration } from "../src/page/text.js";
 import { GPU_PRIMITIVES as gpuPrimitives } from "../src/probe/gpu-modules.js";
-import { GPU_SUITE } from "../src/probe/gpu-suite.js";
+import { GPU_SUITE } from "../src/probe/gpu-probe.js";
 import { SUITE, PRIMITIVES as wasmPrimitives } from "../src/probe/modules.js";
 import type { Job } from "../src/wire/types.js";
 

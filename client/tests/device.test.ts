@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { deviceClass, deviceId } from "../src/device/device-class.js";
-import { engineFromText } from "../src/device/engine.js";
-import { plainText } from "../src/device/hardware.js";
+import { deviceClass, deviceId, engineFromText, plainText } from "../src/device/hardware.js";
 import { memoryNotebook } from "../src/device/notebook.js";
 import { wasmFeatures } from "../src/engine/features.js";
 

@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { session } from "../src/agent/session.js";
-import { type Answer, ask } from "../src/gateway/answer.js";
-import { backoffMs, sleep } from "../src/gateway/backoff.js";
 import { httpGateway } from "../src/gateway/gateway.js";
-import { retried } from "../src/gateway/retry.js";
+import { type Answer, ask, backoffMs, retried, sleep } from "../src/gateway/request.js";
 
 const URL_OF_ZOO = new URL("http://zoo.test/x");
 

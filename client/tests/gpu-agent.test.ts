@@ -1,21 +1,20 @@
 /** An agent whose GPU driver does not compile what it is asked for, against a gateway of the test. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { AgentEvent } from "../src/agent/events.js";
-import { gate } from "../src/agent/gate.js";
+import { gate } from "../src/agent/conditions.js";
 import { gpuInstrument } from "../src/agent/gpu-instrument.js";
-import { type Keep, keptPromises } from "../src/agent/kept.js";
+import { type Keep, keptPromises } from "../src/agent/kernel-cache.js";
 import { runAgent } from "../src/agent/loop.js";
 import { referenceFailedOn } from "../src/agent/measurer.js";
+import type { AgentEvent } from "../src/agent/messages.js";
 import { session } from "../src/agent/session.js";
-import { turns } from "../src/agent/turn.js";
+import { turns } from "../src/agent/turns.js";
 import { KernelZooError } from "../src/engine/error.js";
 import { Failures } from "../src/gateway/failures.js";
 import { httpGateway } from "../src/gateway/gateway.js";
-import type { FinalAnswer } from "../src/gateway/retry.js";
+import type { FinalAnswer } from "../src/gateway/request.js";
 import { compiled } from "../src/gpu/compiling.js";
-import { OpenDevice } from "../src/gpu/device.js";
-import { DeviceOwner } from "../src/gpu/owner.js";
+import { DeviceOwner, OpenDevice } from "../src/gpu/device.js";
 import type { Program } from "../src/gpu/program.js";
 import type { FailureReport, KernelWire, Lease, Report } from "../src/wire/types.js";
 import { tinyKernel, tinyLease } from "./kernels.js";

@@ -1,14 +1,14 @@
 /** What of the WebGPU engine needs no GPU. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { AgentPorts } from "../src/agent/ports.js";
-import { Rota } from "../src/agent/rota.js";
+import { Rota } from "../src/agent/loop.js";
+import type { AgentPorts } from "../src/agent/work.js";
 import { gpuLevelsOf } from "../src/device/gpu-profile.js";
+import { type Launch, launches, planSlices } from "../src/gpu/bound-program.js";
 import { padded } from "../src/gpu/buffers.js";
+import { limiter } from "../src/gpu/compiling.js";
 import { deviceDescriptor, gpuFeatures } from "../src/gpu/features.js";
-import { limiter } from "../src/gpu/limiter.js";
 import { shapeOf } from "../src/gpu/sample.js";
-import { type Launch, launches, planSlices } from "../src/gpu/slices.js";
 import { quantumNs } from "../src/gpu/timer.js";
 import { GPU_PRIMITIVES, GPU_SETTINGS } from "../src/probe/gpu-modules.js";
 import { chooseTarget, type GpuSide } from "../src/sdk/backend.js";

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { floatsOf, halvesOf, roundedToHalf } from "../src/engine/half.js";
-import { stored, storedBytes, suitsHalf, viewOfStored } from "../src/gpu/stored.js";
+import { stored, storedBytes, suitsHalf, viewOfStored } from "../src/gpu/buffers.js";
 import type { TensorWire } from "../src/wire/types.js";
 
 const { halves: golden } = JSON.parse(readFileSync("../tests/golden/seeded.json", "utf8")) as {

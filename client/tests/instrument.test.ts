@@ -1,10 +1,11 @@
 /** Real kernels, measured in this process. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { type LeaseInstrument, wasmInstrument } from "../src/agent/instrument.js";
-import { cachedLoader } from "../src/agent/module-cache.js";
+import type { LeaseInstrument } from "../src/agent/instrument.js";
+import { cachedLoader } from "../src/agent/kernel-cache.js";
+import { wasmInstrument } from "../src/agent/wasm-instrument.js";
 import { loadModule } from "../src/engine/artifact.js";
-import { fillSeeded, sampledPositions } from "../src/engine/seeded.js";
+import { fillSeeded, sampledPositions } from "../src/engine/verification.js";
 import { clockStepMs } from "../src/timing/clock.js";
 import type { KernelWire, MeasurementWire } from "../src/wire/types.js";
 import { bytesOf, type Tiny, tinyKernel, tinyLease, tinyPackedKernel } from "./kernels.js";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Arena, firstFit } from "../src/engine/arena.js";
 import { addresses } from "../src/engine/instance.js";
-import { planMemory } from "../src/engine/plan.js";
+import { planMemory } from "../src/engine/tensors.js";
 import { tinyKernel } from "./kernels.js";
 
 const kernel = { ...tinyKernel("add", 5), scratch_bytes: 100 };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { wasmFeatures } from "../src/engine/features.js";
-import { bit, doubtful } from "../src/probe/bits.js";
+import { bit, doubtful } from "../src/probe/duel.js";
 import {
   doubleOctave,
   levelsOf,

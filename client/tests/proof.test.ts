@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
-import { solved } from "../src/agent/proof.js";
+import { solved } from "../src/agent/session.js";
 
 test("each of sixteen numbers has a hash that begins with the zeros that were asked for", async () => {
   const challenge = "12.1790000000.0123456789abcdef";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { failureOf } from "../src/agent/failure.js";
+import { failureOf } from "../src/agent/measurement.js";
 import { ballotLines, fastest, relativeTime, relativeTimes } from "../src/agent/ranking.js";
 import { KernelZooError } from "../src/engine/error.js";
 import type { MeasurementWire } from "../src/wire/types.js";

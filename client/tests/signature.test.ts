@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
 import { type TestContext, test } from "node:test";
-import { type Bundle, chooseManifest } from "../src/sdk/bundle.js";
+import { type Bundle, chooseManifest } from "../src/sdk/address.js";
 import { KernelZoo, type KernelZooError } from "../src/sdk/index.js";
 import { bytesOf, tinyKernel } from "./kernels.js";
 

@@ -3,7 +3,7 @@ import { after, test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { Arena } from "../src/engine/arena.js";
 import { addresses } from "../src/engine/instance.js";
-import { planMemory } from "../src/engine/plan.js";
+import { planMemory } from "../src/engine/tensors.js";
 import {
   CONTROL_WORDS,
   chunking,

@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { gate } from "../src/agent/gate.js";
-import { pageHost } from "../src/agent/host.js";
-import { remoteTurns } from "../src/agent/host-turns.js";
-import { Lru } from "../src/agent/lru.js";
-import { turns } from "../src/agent/turn.js";
+import { gate } from "../src/agent/conditions.js";
+import { Lru } from "../src/agent/kernel-cache.js";
+import { pageHost, remoteTurns, turns } from "../src/agent/turns.js";
 
 function recordingHost(log: string[]) {
   return {

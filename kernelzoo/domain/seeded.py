@@ -4,7 +4,7 @@ Element `i` of input tensor `t` under `seed` is made from `mix(seed + t·GOLDEN 
 24 bits scaled to [-0.5, 0.5), which is exact; for f16, that rounded to the nearest; for i8, its
 highest byte from -128 on; for an index, its remainder below the limit. `mix` is the 32-bit
 finaliser of MurmurHash3. The client implements
-the same in `client/src/engine/seeded.ts`; both are held to `tests/golden/seeded.json`.
+the same in `client/src/engine/verification.ts`; both are held to `tests/golden/seeded.json`.
 """
 
 from math import sqrt

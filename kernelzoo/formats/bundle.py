@@ -5,7 +5,7 @@
     v1/manifests/<sha256>.json      signed by the gateway, byte for byte as it served them
     v1/artifacts/<sha256>.<kind>    at the paths that manifests name
 
-The browser's part is client/src/sdk/bundle.ts.
+The browser's part is client/src/sdk/address.ts.
 """
 
 import json

@@ -1,16 +1,13 @@
 /** Our kernels, loaded, checked, warmed up and screened by the agent's own code. */
-import { Bench } from "../../../client/src/agent/bench.js";
-import { measure, type Reference, setReference } from "../../../client/src/agent/measure.js";
+import { measure, type Reference, setReference } from "../../../client/src/agent/wasm-instrument.js";
+import { bindToThreads, type ThreadPool } from "../../../client/src/threads/pool.js";
+import { maxDifference, fillSeeded } from "../../../client/src/engine/verification.js";
+import { planMemory, type Region } from "../../../client/src/engine/tensors.js";
+import { loadModule, loadWhole } from "../../../client/src/engine/artifact.js";
+import { Bench } from "../../../client/src/agent/wasm-bench.js";
 import { Arena } from "../../../client/src/engine/arena.js";
-import { loadModule } from "../../../client/src/engine/artifact.js";
-import { maxDifference } from "../../../client/src/engine/compare.js";
 import { sentence } from "../../../client/src/engine/error.js";
-import { loadWhole } from "../../../client/src/engine/loaded.js";
 import { loadPacks, writeInput } from "../../../client/src/engine/packing.js";
-import { planMemory, type Region } from "../../../client/src/engine/plan.js";
-import { fillSeeded } from "../../../client/src/engine/seeded.js";
-import { bindToThreads } from "../../../client/src/threads/bind.js";
-import type { ThreadPool } from "../../../client/src/threads/pool.js";
 import { startThreads } from "../../../client/src/threads/threads.js";
 import { callsPerSample } from "../../../client/src/timing/samples.js";
 import type { KernelWire, Lease } from "../../../client/src/wire/types.js";

@@ -1,6 +1,6 @@
 /** Has the gateway erase what it holds of this browser, then forgets it here. */
 import { forgetNotes, type Notebook } from "../device/notebook.js";
-import { ask } from "../gateway/answer.js";
+import { ask } from "../gateway/request.js";
 import { count } from "../page/text.js";
 import type { Held } from "../wire/types.js";
 

@@ -1,11 +1,17 @@
-import { zerosOf } from "../engine/plan.js";
-import { fillSeeded } from "../engine/seeded.js";
-import { BoundProgram } from "../gpu/bound.js";
-import { filledBuffer, storageBuffer, writeEntries } from "../gpu/buffers.js";
+import { zerosOf } from "../engine/tensors.js";
+import { fillSeeded } from "../engine/verification.js";
+import { BoundProgram } from "../gpu/bound-program.js";
+import {
+  filledBuffer,
+  readBuffer,
+  storageBuffer,
+  stored,
+  storedBytes,
+  viewOfStored,
+  writeEntries,
+} from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
 import type { Program } from "../gpu/program.js";
-import { readBuffer } from "../gpu/read.js";
-import { stored, storedBytes, viewOfStored } from "../gpu/stored.js";
 import type { KernelWire, Lease, TensorWire } from "../wire/types.js";
 
 /** Allocation and upload of the largest tensors take a slow machine a second. */

@@ -5,14 +5,14 @@ import { type DeviceProfile, peakOf, readLevels } from "../device/profile.js";
 import { KernelZooError } from "../engine/error.js";
 import type { Failures } from "../gateway/failures.js";
 import { compileOneByOne } from "../gpu/compiling.js";
-import { DeviceOwner } from "../gpu/owner.js";
+import { DeviceOwner } from "../gpu/device.js";
 import { quarterOctave } from "../probe/levels.js";
 import type { SessionRequest, TargetKind } from "../wire/types.js";
 import { gpuInstrument } from "./gpu-instrument.js";
-import { type Instrument, type ReferenceFailed, wasmInstrument } from "./instrument.js";
-import { cachedLoader } from "./module-cache.js";
-import { cachedPrograms } from "./program-cache.js";
-import type { WithTurn } from "./turn.js";
+import type { Instrument, ReferenceFailed } from "./instrument.js";
+import { cachedLoader, cachedPrograms } from "./kernel-cache.js";
+import type { WithTurn } from "./turns.js";
+import { wasmInstrument } from "./wasm-instrument.js";
 
 /** A page that is opened after a driver did not end asks it for one pipeline at a time. */
 const CAREFUL = "one-by-one";

@@ -1,9 +1,10 @@
 /** What the agent's page and its worker say to each other. */
-import type { TargetKind } from "../wire/types.js";
-import type { Allowed } from "./allowance.js";
-import type { AgentEvent } from "./events.js";
-import type { Pause } from "./pauses.js";
+import type { Engine } from "../device/hardware.js";
+import type { Outcome, TargetKind } from "../wire/types.js";
+import type { Allowed } from "./budget.js";
+import type { Pause } from "./conditions.js";
 import type { SentRequest } from "./sent.js";
+import type { TurnRequest } from "./turns.js";
 
 export interface StartOptions {
   readonly origin: string;
@@ -40,5 +41,78 @@ export type FromWorker =
   /** Time spent computing. */
   | { readonly type: "spent"; readonly ms: number }
   | { readonly type: "note"; readonly key: string; readonly value: string }
-  | { readonly type: "acquire-turn" }
-  | { readonly type: "release-turn" };
+  | TurnRequest;
+
+/**
+ * What an agent tells its page. Rates are GFLOP/s, of one thread for wasm; a relative time is the
+ * best sample of the candidate over the best of the reference, so less than 1 is faster.
+ */
+export type AgentEvent =
+  | {
+      readonly type: "session";
+      readonly target: TargetKind;
+      readonly deviceId: string;
+      readonly deviceClass: string;
+      readonly engine: Engine;
+      /** Register-only limit of one core, or of the whole GPU. */
+      readonly peakGflops: number;
+      readonly isolated: boolean;
+      /** Step of the page's clock. */
+      readonly clockStepMs: number;
+    }
+  /** What the first request is going to hold, as JSON; it waits until the visitor agrees. */
+  | { readonly type: "profile"; readonly body: string }
+  /** This browser cannot run the target; the agent measures the others. */
+  | { readonly type: "unavailable"; readonly target: TargetKind; readonly reason: string }
+  | {
+      readonly type: "lease";
+      readonly target: TargetKind;
+      readonly workload: string;
+      readonly candidates: number;
+      readonly unmeasured: number;
+    }
+  | {
+      readonly type: "measuring";
+      readonly target: TargetKind;
+      readonly workload: string;
+      readonly candidate: string;
+    }
+  | {
+      readonly type: "measured";
+      readonly target: TargetKind;
+      readonly workload: string;
+      readonly candidate: string;
+      readonly outcome: Outcome;
+      /** Null unless the outcome is ok. */
+      readonly gflops: number | null;
+      readonly relativeTime: number | null;
+      /** Of the reference kernel in the same rounds; null unless the outcome is ok. */
+      readonly referenceGflops: number | null;
+      /** Of all candidates of this workload so far; null before the first. */
+      readonly bestGflops: number | null;
+      readonly detail: string;
+    }
+  | {
+      readonly type: "ballot";
+      readonly target: TargetKind;
+      readonly workload: string;
+      readonly lines: readonly { readonly candidate: string; readonly relativeTime: number }[];
+      /** Filed once the agent's share is measured and the best were measured again. */
+      readonly final: boolean;
+    }
+  | { readonly type: "firstTimed"; readonly firstTimedMs: number }
+  | { readonly type: "idle" }
+  /** The GPU cannot be had any more; a new browser may have it again. */
+  | { readonly type: "stuck"; readonly target: TargetKind; readonly reason: string }
+  /** This browser can run nothing that it was asked for, and the agent has ended. */
+  | { readonly type: "refused"; readonly reason: string }
+  | { readonly type: "paused"; readonly why: Pause }
+  | { readonly type: "resumed" }
+  | {
+      readonly type: "error";
+      readonly message: string;
+      /** Null when the agent goes on at once. */
+      readonly retryInMs: number | null;
+    };
+
+export type Emit = (event: AgentEvent) => void;

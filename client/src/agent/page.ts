@@ -3,19 +3,21 @@ import { forgetNotes, storedNotebook, storedNotes } from "../device/notebook.js"
 import { sentence } from "../engine/error.js";
 import { byId, setText, show } from "../page/elements.js";
 import type { TargetKind } from "../wire/types.js";
-import { showBudget, watchBudgetForm } from "./budget-view.js";
-import type { AgentEvent } from "./events.js";
+import { isLimited, type Lending, storedLending, unlimitedLending } from "./budget.js";
+import {
+  mainPause,
+  obstacles,
+  type Pause,
+  pauses,
+  thisBrowser,
+  watchDevice,
+} from "./conditions.js";
 import { forget, identityNumber } from "./forgetting.js";
-import { type KernelzooHost, type PageHost, pageHost } from "./host.js";
-import { type Lending, storedLending, unlimitedLending } from "./lending.js";
-import type { FromWorker, ToWorker } from "./messages.js";
-import { obstacles, thisBrowser } from "./obstacles.js";
-import { mainPause, type Pause, pauses } from "./pauses.js";
-import { render } from "./render.js";
-import { NOTHING_SENT, type SentLog, withSent } from "./sent.js";
-import { renderSent } from "./sent-view.js";
+import type { AgentEvent, FromWorker, ToWorker } from "./messages.js";
+import { render, showBudget, watchBudgetForm } from "./render.js";
+import { NOTHING_SENT, renderSent, type SentLog, withSent } from "./sent.js";
 import { type AgentState, INITIAL_STATE, reduce } from "./state.js";
-import { watchStrain } from "./strain.js";
+import { type KernelzooHost, type PageHost, pageHost } from "./turns.js";
 
 declare global {
   /** What a driver or a test reads: every event so far, and the state that they make. */
@@ -166,7 +168,7 @@ function start(): void {
       openedAt: performance.timeOrigin,
       operatorKey: host.operatorKey,
       hostTurns: host.turns !== undefined,
-      approved: agreed() || lending === unlimitedLending,
+      approved: agreed() || !isLimited(lending),
       allowed: lending.allowed,
       notes: storedNotes(),
     },
@@ -181,7 +183,7 @@ function start(): void {
 
 /** For drivers, whose owner has agreed to everything. */
 function startDriven(): void {
-  if (!agreed()) lending = unlimitedLending;
+  if (!agreed()) lending = unlimitedLending();
   start();
 }
 
@@ -242,7 +244,7 @@ function listen(): void {
   document.addEventListener("visibilitychange", () => reasons.set("hidden", document.hidden));
   // Another tab was told to forget this browser, or its visitor has changed the budget there.
   addEventListener("storage", () => {
-    if (worker !== null && !agreed() && lending !== unlimitedLending && pastConsent()) stop();
+    if (worker !== null && !agreed() && isLimited(lending) && pastConsent()) stop();
     else lookAtBudget();
   });
   watchBudgetForm((budget) => {
@@ -272,4 +274,4 @@ const blocked = tellObstacles();
 globalThis.kernelzooStart = startDriven;
 if (automated && new URLSearchParams(location.search).get("start") === "1") startDriven();
 else if (agreed() && !blocked) start();
-if (!automated) watchStrain(reasons);
+if (!automated) watchDevice(reasons);

@@ -1,4 +1,5 @@
-import type { BallotLineWire, KernelWire, MeasurementWire } from "../wire/types.js";
+/** Results of one agent by workload, the ranking that they make, and its ballot. */
+import type { BallotLineWire, KernelWire, Lease, MeasurementWire } from "../wire/types.js";
 
 /** A candidate that this agent measured and the gateway accepted. */
 export interface Ranked {
@@ -44,4 +45,24 @@ export function ballotLines(ranked: readonly Ranked[]): BallotLineWire[] {
     candidate: kernel.candidate,
     relative_time,
   }));
+}
+
+/** What this agent measured of one workload, by candidate. Grows with each lease. */
+export interface WorkloadResults {
+  readonly ranked: Map<string, Ranked>;
+  bestGflops: number | null;
+}
+
+/** By workload; forgotten with the page. */
+export type Results = Map<string, WorkloadResults>;
+
+/** The results of the lease's workload, with what this browser reported before this page. */
+export function resultsOf(results: Results, { workload, measured }: Lease): WorkloadResults {
+  const found = results.get(workload) ?? { ranked: new Map(), bestGflops: null };
+  for (const { kernel, relative_time } of measured) {
+    if (found.ranked.has(kernel.candidate)) continue;
+    found.ranked.set(kernel.candidate, { kernel, relativeTime: relative_time });
+  }
+  results.set(workload, found);
+  return found;
 }

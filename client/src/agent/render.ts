@@ -1,8 +1,10 @@
+/** Draws the state of the agent in its page, and reads the form of the budget. */
 import { byId, element, setText, show } from "../page/elements.js";
-import { count, milliseconds, rate, short, speedup } from "../page/text.js";
+import { count, milliseconds, rate, short, span, speedup } from "../page/text.js";
 import type { TargetKind } from "../wire/types.js";
-import { PAUSES } from "./pauses.js";
-import { renderProfile } from "./sent-view.js";
+import { type Budget, budgetMs, type Intensity, isLimited, type Lending } from "./budget.js";
+import { PAUSES } from "./conditions.js";
+import { renderProfile } from "./sent.js";
 import type { AgentState, Bar, SessionEvent, WorkloadState } from "./state.js";
 
 const BARS_SHOWN = 96;
@@ -181,4 +183,35 @@ export function render(state: AgentState): void {
     workloadCard(each, sessionOf(state, each.target)?.peakGflops ?? 0),
   );
   byId("workloads").replaceChildren(...cards);
+}
+
+const chosen = (): Budget => ({
+  minutes: Number((byId("minutes") as HTMLSelectElement).value),
+  intensity: (byId("intensity") as HTMLSelectElement).value as Intensity,
+});
+
+/** Tells of each choice at once: there is nothing to save. */
+export function watchBudgetForm(told: (budget: Budget) => void): void {
+  for (const id of ["minutes", "intensity"]) {
+    byId(id).addEventListener("change", () => told(chosen()));
+  }
+}
+
+function select(id: string, value: string): void {
+  const field = byId(id) as HTMLSelectElement;
+  if (field.value !== value) field.value = value;
+}
+
+/** The bar, and the form as it was chosen in this browser. */
+export function showBudget(lending: Lending): void {
+  const { budget, spent } = lending;
+  const bar = byId("spent") as HTMLProgressElement;
+  const limited = isLimited(lending);
+  byId("budget").hidden = !limited;
+  if (!limited) return;
+  select("minutes", String(budget.minutes));
+  select("intensity", budget.intensity);
+  bar.max = budgetMs(budget);
+  bar.value = Math.min(spent.ms, bar.max);
+  setText("spent-text", `${span(spent.ms)} of ${span(bar.max)}`);
 }

@@ -1,11 +1,107 @@
-/** One lease, from its candidates to the ballot. */
+/** One lease, from its candidates through the reports to the ballot. */
+import type { Gateway } from "../gateway/gateway.js";
+import type { Answer, FinalAnswer } from "../gateway/request.js";
 import { now } from "../timing/clock.js";
-import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
-import type { LeaseInstrument, TimedWork } from "./instrument.js";
-import type { AgentPorts } from "./ports.js";
-import { ballotLines, fastest, type Ranked, relativeTime, relativeTimes } from "./ranking.js";
-import { ReportQueue } from "./reports.js";
-import { type Results, resultsOf, type WorkloadResults } from "./results.js";
+import type { KernelWire, Lease, MeasurementWire, TargetKind } from "../wire/types.js";
+import type { Gate } from "./conditions.js";
+import type { Instrument, LeaseInstrument, TimedWork } from "./instrument.js";
+import type { Emit } from "./messages.js";
+import {
+  ballotLines,
+  fastest,
+  type Ranked,
+  type Results,
+  relativeTime,
+  relativeTimes,
+  resultsOf,
+  type WorkloadResults,
+} from "./ranking.js";
+import type { Session } from "./session.js";
+import type { WithTurn } from "./turns.js";
+
+/** What the agent needs of the world around it to measure one target. */
+export interface AgentPorts {
+  readonly target: TargetKind;
+  readonly gateway: Gateway;
+  readonly session: Session;
+  readonly instrument: Instrument;
+  readonly withTurn: WithTurn;
+  readonly gate: Gate;
+  readonly emit: Emit;
+  /** Asks again while the gateway is unavailable. */
+  retried<T>(request: () => Promise<Answer<T>>): Promise<FinalAnswer<T>>;
+  /** Waits; rejects when the agent is stopped. */
+  sleep(ms: number): Promise<void>;
+  /** Milliseconds since the page was opened. */
+  sinceOpenMs(): number;
+}
+
+export interface ReportPorts {
+  send(batch: readonly MeasurementWire[]): Promise<FinalAnswer<unknown>>;
+  accepted(measurement: MeasurementWire): void;
+  refused(detail: string): void;
+}
+
+/** The most measurements that one report may hold. */
+const BATCH = 16;
+/** The lease is unknown or over; nothing more of it will be taken. */
+const LEASE_OVER = new Set([404, 410]);
+
+/**
+ * Sends measurements while the next are made: at once when nothing is on its way, else together
+ * with what follows. One queue for each lease.
+ */
+export class ReportQueue {
+  readonly #ports: ReportPorts;
+  #pending: readonly MeasurementWire[] = [];
+  #sending: Promise<void> | null = null;
+  #over = false;
+
+  constructor(ports: ReportPorts) {
+    this.#ports = ports;
+  }
+
+  /** True once the gateway has said that the lease is over. */
+  get over(): boolean {
+    return this.#over;
+  }
+
+  add(measurement: MeasurementWire): void {
+    this.#pending = [...this.#pending, measurement];
+    this.#sending ??= this.#drain();
+    // Whoever awaits `settled` sees the failure.
+    this.#sending.catch(() => undefined);
+  }
+
+  /** Resolves once everything is answered; rejects when sending was aborted. */
+  async settled(): Promise<void> {
+    await this.#sending;
+  }
+
+  async #drain(): Promise<void> {
+    while (this.#pending.length > 0 && !this.#over) {
+      const batch = this.#pending.slice(0, BATCH);
+      this.#pending = this.#pending.slice(BATCH);
+      this.#settle(batch, await this.#ports.send(batch));
+    }
+    this.#sending = null;
+  }
+
+  #settle(batch: readonly MeasurementWire[], answer: FinalAnswer<unknown>): void {
+    switch (answer.kind) {
+      case "ok":
+      case "empty":
+        for (const measurement of batch) this.#ports.accepted(measurement);
+        return;
+      case "refused":
+        this.#over = LEASE_OVER.has(answer.status);
+        this.#ports.refused(answer.detail);
+        return;
+      default:
+        answer satisfies never;
+    }
+  }
+}
 
 /** A turn covers as many candidates as fit in this time: passing it on costs a few ms. */
 const TURN_MS = 250;

@@ -2,24 +2,19 @@
 import { memoryNotebook, type Notebook } from "../device/notebook.js";
 import { readProfile } from "../device/profile.js";
 import { KernelZooError, sentence } from "../engine/error.js";
-import type { Answer } from "../gateway/answer.js";
-import { backoffMs, sleep } from "../gateway/backoff.js";
 import { Failures } from "../gateway/failures.js";
 import { type Gateway, httpGateway } from "../gateway/gateway.js";
-import { type RetryPorts, retried } from "../gateway/retry.js";
+import { type Answer, backoffMs, type RetryPorts, retried, sleep } from "../gateway/request.js";
 import { clockStepMs } from "../timing/clock.js";
 import type { SessionRequest, SessionResponse, TargetKind } from "../wire/types.js";
-import { Allowance } from "./allowance.js";
-import type { Emit } from "./events.js";
-import { gate } from "./gate.js";
-import { remoteTurns } from "./host-turns.js";
+import { Allowance } from "./budget.js";
+import { gate } from "./conditions.js";
 import { runAgent } from "./loop.js";
 import { MEASURERS, type Measurer, type Surroundings } from "./measurer.js";
-import type { FromWorker, StartOptions, ToWorker } from "./messages.js";
-import type { AgentPorts } from "./ports.js";
-import { solved } from "./proof.js";
-import { type Session, session } from "./session.js";
-import { turns, type WithTurn } from "./turn.js";
+import type { Emit, FromWorker, StartOptions, ToWorker } from "./messages.js";
+import { type Session, session, solved } from "./session.js";
+import { remoteTurns, turns, type WithTurn } from "./turns.js";
+import type { AgentPorts } from "./work.js";
 
 /** The worker's global scope, which TypeScript's DOM library does not describe. */
 interface WorkerScope {

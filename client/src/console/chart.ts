@@ -1,6 +1,68 @@
-/** The frame of a chart: axes with their names, and lines across it at round values. */
-import { svg, svgText } from "../page/svg.js";
-import { forTimes, fromZero, type Scale } from "./scale.js";
+/**
+ * Charts: axes with round values, the frame that they make, and the two pictures of the console, which
+ * are the best rate so far and the candidates of a key by rank.
+ */
+import { element, svg, svgText } from "../page/elements.js";
+import { count, duration, rate } from "../page/text.js";
+import type { CandidateStanding, Curve } from "../wire/types.js";
+import { classDetail, deviceName } from "./pieces.js";
+
+export interface Scale {
+  readonly at: (value: number) => number;
+  readonly ticks: readonly number[];
+}
+
+/**
+ * From 0 to `most`, or with `round` to the round value at or above it. `from` and `to` are places in
+ * the picture, `about` says how many ticks there are.
+ */
+export function fromZero(
+  most: number,
+  from: number,
+  to: number,
+  { about = 4, round = true } = {},
+): Scale {
+  const last = most > 0 ? most : 1;
+  const step = roundStep(last / about);
+  const steps = round ? Math.ceil(last / step - 1e-9) : Math.floor(last / step + 1e-9);
+  const end = round ? step * steps : last;
+  const ticks = Array.from({ length: steps + 1 }, (_, i) => Number((i * step).toPrecision(12)));
+  return { at: (value) => from + ((to - from) * value) / end, ticks };
+}
+
+/** How far apart values may lie before a linear axis presses most of them onto its end. */
+const FACTOR = 8;
+const DIGITS = [1, 2, 5] as const;
+
+/** From 0 where that shows the values apart, else by factors. Times are above zero. */
+export function forTimes(least: number, most: number, from: number, to: number): Scale {
+  return least > 0 && most > FACTOR * least
+    ? byFactors(least, most, from, to)
+    : fromZero(most, from, to);
+}
+
+/** The round values at or below `least` and at or above `most` are its ends. */
+function byFactors(least: number, most: number, from: number, to: number): Scale {
+  const decades = Math.log10(most / least);
+  const digits = decades > 2 ? DIGITS.slice(0, 1) : DIGITS;
+  const all = Array.from({ length: Math.ceil(decades) + 2 }, (_, i) =>
+    digits.map((digit) =>
+      Number((digit * 10 ** (Math.floor(Math.log10(least)) + i)).toPrecision(1)),
+    ),
+  ).flat();
+  const first = all.findLastIndex((each) => each <= least);
+  const last = all.findIndex((each) => each >= most);
+  const ticks = all.slice(first, last + 1);
+  const [low, high] = [Math.log(ticks[0] ?? least), Math.log(ticks.at(-1) ?? most)];
+  return { at: (value) => from + ((to - from) * (Math.log(value) - low)) / (high - low), ticks };
+}
+
+/** The least of 1, 2 and 5 times a power of ten that is not below `step`. */
+function roundStep(step: number): number {
+  const power = 10 ** Math.floor(Math.log10(step));
+  const digit = [1, 2, 5, 10].find((each) => each * power >= step * (1 - 1e-9)) ?? 10;
+  return digit * power;
+}
 
 /** With `least` its values are times, which may lie far apart. */
 export interface Axis {
@@ -83,4 +145,112 @@ export function legend(entries: readonly (readonly [string, string, string])[]):
     list.append(item);
   }
   return list;
+}
+
+export type Horizontal = "rounds" | "time";
+
+type Point = Curve["points"][number];
+
+const LOOKS = 4;
+
+export function curveChart(curves: readonly Curve[], across: Horizontal): HTMLElement {
+  const place = across === "time" ? byTime : byRound;
+  const end = across === "time" ? (each: Curve) => each.elapsed_s : rounds;
+  const best = Math.max(...curves.flatMap(({ points }) => points.map(({ gflops }) => gflops)));
+  const { picture, x, y } = frame(
+    `Best rate so far of ${count(curves.length, "device class", "device classes")}, ` +
+      `at the end ${rate(best)}.`,
+    {
+      title: across === "time" ? "Seconds since the first lease" : "Rounds: measurements so far",
+      most: Math.max(...curves.map(end)),
+      text: String,
+    },
+    { title: "GFLOP/s", most: best, text: String },
+  );
+  curves.forEach((curve, index) => {
+    const look = `line-${index % LOOKS}`;
+    const to = x.at(end(curve));
+    const steps = curve.points.map((point) => [x.at(place(point)), y.at(point.gflops)] as const);
+    picture.append(svg("path", { class: `step ${look}`, d: path(steps, to) }));
+    steps.forEach(([atX, atY], step) => {
+      const point = curve.points[step];
+      if (point === undefined) return;
+      const told = `${rate(point.gflops)} in round ${point.round} after ${point.elapsed_s.toFixed(1)} s`;
+      picture.append(mark(shape(index), atX, atY, `point ${look}`, told));
+    });
+  });
+  return element("div", "", picture, names(curves));
+}
+
+function names(curves: readonly Curve[]): HTMLElement {
+  return legend(
+    curves.map(({ device }, index) => [
+      shape(index),
+      `point line-${index % LOOKS}`,
+      `${deviceName(device)} (${classDetail(device.device_class)})`,
+    ]),
+  );
+}
+
+const byRound = ({ round }: Point): number => round;
+const byTime = ({ elapsed_s }: Point): number => elapsed_s;
+const rounds = ({ outcomes }: Curve): number =>
+  outcomes.reduce((sum, { measurements }) => sum + measurements, 0);
+
+/** A rate holds until a better one is found. */
+function path(steps: readonly (readonly [number, number])[], to: number): string {
+  const [first, ...rest] = steps;
+  if (first === undefined) return "";
+  const drawn = rest.map(([x, y]) => `H${x}V${y}`).join("");
+  return `M${first[0]} ${first[1]}${drawn}H${to}`;
+}
+
+interface Timed extends CandidateStanding {
+  readonly best_ns: number;
+}
+
+const isTimed = (standing: CandidateStanding): standing is Timed => standing.best_ns !== null;
+
+const MEANINGS = [
+  [DIAMOND, "served-mark", "served"],
+  [shape(0), "reference-mark", "reference"],
+  [CIRCLE, "plain-mark voted", "named in a ballot"],
+  [CIRCLE, "plain-mark", "measured"],
+] as const;
+
+/** `standings`: the fastest first. `served` and `reference` are candidates. */
+export function rankChart(
+  standings: readonly CandidateStanding[],
+  served: string,
+  reference: string,
+): HTMLElement {
+  const timed = standings.filter(isTimed);
+  const failed = standings.length - timed.length;
+  const fastest = timed[0]?.best_ns ?? 1;
+  const slowest = timed.at(-1)?.best_ns ?? 1;
+  const { picture, x, y } = frame(
+    `Time against rank of ${count(timed.length, "candidate")}: the fastest takes ` +
+      `${duration(fastest)}, the slowest ${duration(slowest)}.`,
+    { title: "Rank", most: timed.length, text: (value) => (value === 0 ? "" : String(value)) },
+    { title: "Time", least: fastest, most: slowest, text: (ns) => (ns === 0 ? "0" : duration(ns)) },
+  );
+  const draw = (standing: Timed, index: number): SVGElement => {
+    const [d, className] = look(standing, served, reference);
+    const told = `${index + 1}: ${duration(standing.best_ns)}, ${rate(standing.gflops)}`;
+    return mark(d, x.at(index + 1), y.at(standing.best_ns), className, told);
+  };
+  const marks = timed.map(draw);
+  const last = (each: SVGElement): boolean => !each.classList.contains("plain-mark");
+  picture.append(...marks.filter((each) => !last(each)), ...marks.filter(last));
+  const drawn = new Set(marks.map((each) => each.getAttribute("class")));
+  const meaning = legend(MEANINGS.filter(([, className]) => drawn.has(className)));
+  const note = failed === 0 ? "" : `${count(failed, "candidate")} failed and stand in the table.`;
+  return element("div", "", picture, meaning, element("p", "quiet", note));
+}
+
+function look(standing: Timed, served: string, reference: string): readonly [string, string] {
+  if (standing.candidate === served) return [DIAMOND, "served-mark"];
+  if (standing.candidate === reference) return [shape(0), "reference-mark"];
+  const voted = standing.votes.some((votes) => votes > 0);
+  return [CIRCLE, voted ? "plain-mark voted" : "plain-mark"];
 }

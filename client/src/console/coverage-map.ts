@@ -1,6 +1,5 @@
 /** The map itself: a cell for each class and workload, told by colour and mark, walked by arrows. */
-import { element } from "../page/elements.js";
-import { svg, svgText } from "../page/svg.js";
+import { element, svg, svgText } from "../page/elements.js";
 import type { Coverage } from "../wire/types.js";
 import { classDetail, deviceName } from "./pieces.js";
 import { address } from "./route.js";

@@ -1,7 +1,6 @@
 /** "Tune this device": the agent page for this browser, and a QR code for a phone. */
 import { encode } from "uqr";
-import { element } from "../page/elements.js";
-import { svg } from "../page/svg.js";
+import { element, svg } from "../page/elements.js";
 import { card, code, link } from "./pieces.js";
 
 const QUIET_ZONE = 4;

@@ -2,6 +2,7 @@
 import { element } from "../page/elements.js";
 import { ago, count, duration, integer, milliseconds, rate, speedup } from "../page/text.js";
 import type { CandidateStanding, Evidence, Key, Version } from "../wire/types.js";
+import { rankChart } from "./chart.js";
 import { decisions, deny, operated, rollBack } from "./denials.js";
 import { followed } from "./followed.js";
 import { keptBack } from "./operator.js";
@@ -18,7 +19,6 @@ import {
   table,
   why,
 } from "./pieces.js";
-import { rankChart } from "./rank-chart.js";
 import { rhoFacts } from "./rho.js";
 import { address, type Route } from "./route.js";
 

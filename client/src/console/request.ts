@@ -1,5 +1,5 @@
 /** Requests of the console: with the operator's key for as long as the tab is open, if one was given. */
-import { type Answer, ask } from "../gateway/answer.js";
+import { type Answer, ask } from "../gateway/request.js";
 
 const KEY = "kernelzoo.operator";
 const WRONG_KEY = 403;

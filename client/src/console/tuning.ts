@@ -2,7 +2,7 @@
 import { element } from "../page/elements.js";
 import { count, integer, milliseconds, rate } from "../page/text.js";
 import type { Curve, Job, JobList, OutcomeCount, Progress } from "../wire/types.js";
-import { curveChart, type Horizontal } from "./curve-chart.js";
+import { curveChart, type Horizontal } from "./chart.js";
 import { followed } from "./followed.js";
 import { compiledBar, jobState, jobTable, jobTarget } from "./jobs.js";
 import { keptBack } from "./operator.js";

@@ -1,9 +1,8 @@
-import type { DeviceOwner } from "../gpu/owner.js";
-import { type GpuProbeResult, probeGpu } from "../probe/gpu-probe.js";
-import { GPU_SUITE } from "../probe/gpu-suite.js";
+import type { DeviceOwner } from "../gpu/device.js";
+import { GPU_SUITE, type GpuProbeResult, probeGpu } from "../probe/gpu-probe.js";
 import { doubleOctave, octave } from "../probe/levels.js";
 import type { GpuProbeLevels } from "../wire/types.js";
-import { deviceClass } from "./device-class.js";
+import { deviceClass } from "./hardware.js";
 import type { Notebook } from "./notebook.js";
 import { type Alone, type DeviceProfile, engineKey, noted } from "./profile.js";
 

@@ -1,5 +1,55 @@
-import { requestAdapter } from "../gpu/adapter.js";
-import { userAgentData } from "./engine.js";
+/** What the browser tells of its engine and hardware, and the device id and class that follow. */
+import { sha256Hex } from "../engine/bytes.js";
+import { requestAdapter } from "../gpu/device.js";
+import type { TargetKind } from "../wire/types.js";
+
+/** Browser engine, recorded beside a measurement and never part of the device id. */
+export interface Engine {
+  readonly name: string;
+  readonly version: string;
+}
+
+interface Brand {
+  readonly brand: string;
+  readonly version: string;
+}
+
+/** The part of User-Agent Client Hints that is read here; TypeScript's DOM library lacks it. */
+export interface UserAgentData {
+  readonly brands: readonly Brand[];
+  getHighEntropyValues(hints: readonly string[]): Promise<{
+    readonly architecture?: string;
+    readonly bitness?: string;
+  }>;
+}
+
+/** Absent in Firefox and Safari, and in pages on plain http. */
+export function userAgentData(): UserAgentData | undefined {
+  return (navigator as { readonly userAgentData?: UserAgentData }).userAgentData;
+}
+
+/** In this order, since Chromium's text names Safari too. */
+const TOKENS = [
+  { name: "Firefox", pattern: /Firefox\/(\d+)/ },
+  { name: "Chromium", pattern: /Chrom(?:e|ium)\/(\d+)/ },
+  { name: "Safari", pattern: /Version\/([\d.]+).*Safari/ },
+  { name: "WebKit", pattern: /AppleWebKit\/([\d.]+)/ },
+] as const;
+
+/** Engine from a user-agent text, for the record alone: nothing depends on it. */
+export function engineFromText(text: string): Engine {
+  for (const { name, pattern } of TOKENS) {
+    const version = pattern.exec(text)?.[1];
+    if (version !== undefined) return { name, version };
+  }
+  return { name: "", version: "" };
+}
+
+export function readEngine(): Engine {
+  const chromium = userAgentData()?.brands.find(({ brand }) => brand === "Chromium");
+  if (chromium !== undefined) return { name: chromium.brand, version: chromium.version };
+  return engineFromText(navigator.userAgent);
+}
 
 /** The part of a profile that does not change with the browser; unknown text is ''. */
 export interface Hardware {
@@ -57,4 +107,21 @@ export async function readHardware(limitMs: number): Promise<HardwareReading> {
     gpu_architecture: plainText(gpu.architecture),
   };
   return { hardware, complete: cpu !== LATE && adapter !== LATE };
+}
+
+/** 16 hex digits: SHA-256 over the sorted fields, as in `kernelzoo/domain/device.py`. */
+export function deviceId(hardware: Hardware): string {
+  const { cpu_architecture, gpu_architecture, gpu_vendor, logical_cores } = hardware;
+  const text = JSON.stringify({ cpu_architecture, gpu_architecture, gpu_vendor, logical_cores });
+  return sha256Hex(new TextEncoder().encode(text)).slice(0, 16);
+}
+
+/** `<device id>:<ρ>:<target>`: devices of one class share kernels. */
+export function deviceClass(
+  id: string,
+  rho: string,
+  features: readonly string[],
+  target: TargetKind = "wasm",
+): string {
+  return `${id}:${rho}:${[target, ...[...features].sort()].join("+")}`;
 }

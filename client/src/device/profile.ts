@@ -3,9 +3,15 @@ import { levelsOf } from "../probe/levels.js";
 import { SUITE } from "../probe/modules.js";
 import { measureLines, measurePeaks, type Peaks, type ProbeResult, probe } from "../probe/probe.js";
 import type { ProbeLevels } from "../wire/types.js";
-import { deviceClass, deviceId } from "./device-class.js";
-import { type Engine, readEngine } from "./engine.js";
-import { type Hardware, type HardwareReading, readHardware } from "./hardware.js";
+import {
+  deviceClass,
+  deviceId,
+  type Engine,
+  type Hardware,
+  type HardwareReading,
+  readEngine,
+  readHardware,
+} from "./hardware.js";
 import type { Notebook } from "./notebook.js";
 
 /** What the browser tells and what the probe measured. */

@@ -1,17 +1,13 @@
 import type { TensorWire } from "../wire/types.js";
 import { KernelZooError } from "./error.js";
-import { type TensorView, viewOf } from "./views.js";
+import { ALIGNMENT, align, type TensorView, viewOf } from "./tensors.js";
 
 const PAGE_BYTES = 65_536;
-/** A cache line; kernels ask for 16. */
-export const ALIGNMENT = 64;
 /**
  * Upper limits to try, in pages. Kernels import memory with at most 65536; a shared memory
  * reserves its maximum as addresses, which phones and 32-bit engines may refuse.
  */
 const MAXIMUM_PAGES = [65_536, 16_384, 4_096] as const;
-
-export const align = (bytes: number): number => Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
 
 /** Bytes [start, end) of the memory. */
 export interface Block {

@@ -1,7 +1,9 @@
-import { gaveUp } from "../gateway/deadline.js";
-import type { ArtifactWire } from "../wire/types.js";
+/** Fetches kernels, holds them to their hashes, and compiles those of wasm. */
+import { gaveUp } from "../gateway/request.js";
+import type { ArtifactWire, KernelWire } from "../wire/types.js";
+import { sha256Hex } from "./bytes.js";
 import { KernelZooError, sentence } from "./error.js";
-import { sha256Hex } from "./sha256.js";
+import { loadPacks, type Packable } from "./packing.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -66,4 +68,23 @@ export async function loadModule(
   signal?: AbortSignal,
 ): Promise<WebAssembly.Module> {
   return compile(await fetchArtifact(origin, artifact, signal), artifact);
+}
+
+/** A kernel, and all that it takes to run it. */
+export interface LoadedKernel extends Packable {
+  readonly kernel: KernelWire;
+  readonly module: WebAssembly.Module;
+}
+
+/** Fetches, checks and compiles. Throws KernelZooError: network, artifact, validate, compile. */
+export async function loadWhole(
+  origin: URL,
+  kernel: KernelWire,
+  signal?: AbortSignal,
+): Promise<LoadedKernel> {
+  const [module, packs] = await Promise.all([
+    loadModule(origin, kernel, signal),
+    loadPacks([kernel], (pack) => loadModule(origin, pack, signal)),
+  ]);
+  return { kernel, module, packs };
 }

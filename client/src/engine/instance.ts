@@ -1,6 +1,6 @@
 import type { KernelWire } from "../wire/types.js";
 import { KernelZooError, sentence } from "./error.js";
-import type { MemoryPlan } from "./plan.js";
+import type { MemoryPlan } from "./tensors.js";
 
 /** A kernel bound to its tensors. A range is of the outermost loop, 0 ≤ lo ≤ hi ≤ extent. */
 export interface KernelInstance {

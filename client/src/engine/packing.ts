@@ -5,8 +5,7 @@
 import type { ArtifactWire, KernelWire, TensorWire } from "../wire/types.js";
 import type { Arena } from "./arena.js";
 import { addresses, instantiate, runInSlices } from "./instance.js";
-import { elementsOf, planMemory, type Region, tensorBytes } from "./plan.js";
-import type { TensorView } from "./views.js";
+import { elementsOf, planMemory, type Region, type TensorView, tensorBytes } from "./tensors.js";
 
 /** Compiled pack kernels by their hash. */
 export type PackModules = ReadonlyMap<string, WebAssembly.Module>;

@@ -8,7 +8,7 @@ import type {
   SessionRequest,
   SessionResponse,
 } from "../wire/types.js";
-import { type Answer, ask } from "./answer.js";
+import { type Answer, ask } from "./request.js";
 
 /** The requests of an agent, version 1. Each asks once. */
 export interface Gateway {

@@ -1,4 +1,42 @@
-import type { GpuEntries } from "./stored.js";
+/** Buffers of tensors: a tensor of f16 is stored as float16 there, while a page sees it as float32. */
+import { floatsOf, halvesOf } from "../engine/half.js";
+import { elementsOf, type TensorView, tensorBytes, viewOf } from "../engine/tensors.js";
+import type { TensorWire } from "../wire/types.js";
+import type { OpenDevice } from "./device.js";
+
+const HALF_BYTES = Uint16Array.BYTES_PER_ELEMENT;
+
+/** Halves as a page may have them already: their bits, or a `Float16Array`. */
+export interface HalfView extends ArrayBufferView<ArrayBuffer> {
+  readonly length: number;
+  readonly [Symbol.toStringTag]: "Uint16Array" | "Float16Array";
+}
+
+/** What a buffer may be written from. */
+export type GpuEntries = TensorView | HalfView;
+
+const HALVES: readonly string[] = ["Uint16Array", "Float16Array"];
+
+const areHalves = (entries: GpuEntries): entries is HalfView =>
+  HALVES.includes(entries[Symbol.toStringTag]);
+
+/** Without padding. */
+export const storedBytes = (tensor: TensorWire): number =>
+  tensor.dtype === "f16" ? HALF_BYTES * elementsOf(tensor) : tensorBytes(tensor);
+
+/** Whether a tensor of f16 may be written from it as it is. */
+export const suitsHalf = (tensor: TensorWire, entries: GpuEntries): boolean =>
+  tensor.dtype === "f16" && areHalves(entries);
+
+/** Entries as the buffer holds them; of a tensor of f16, float32 is rounded to the nearest. */
+export const stored = (tensor: TensorWire, entries: GpuEntries): GpuEntries =>
+  tensor.dtype === "f16" && entries instanceof Float32Array ? halvesOf(entries) : entries;
+
+/** What a buffer of a tensor holds, as a page sees it. */
+export const viewOfStored = (tensor: TensorWire, bytes: ArrayBuffer): TensorView =>
+  tensor.dtype === "f16"
+    ? floatsOf(new Uint16Array(bytes))
+    : viewOf(bytes, tensor.dtype, 0, elementsOf(tensor));
 
 /** Bindings may be of vec4: every buffer is padded to one. */
 const PADDING_BYTES = 16;
@@ -41,4 +79,24 @@ export function filledBuffer(
   fill(new Uint32Array(buffer.getMappedRange()));
   buffer.unmap();
   return buffer;
+}
+
+/** The first `bytes` of `source`, once all that was submitted before has run. */
+export async function readBuffer(
+  open: OpenDevice,
+  source: GPUBuffer,
+  bytes: number,
+  limitMs: number,
+): Promise<ArrayBuffer> {
+  const { device } = open;
+  const staging = stagingBuffer(device, bytes);
+  try {
+    const encoder = device.createCommandEncoder();
+    encoder.copyBufferToBuffer(source, 0, staging, 0, padded(bytes));
+    device.queue.submit([encoder.finish()]);
+    await open.settled(staging.mapAsync(GPUMapMode.READ), limitMs);
+    return staging.getMappedRange().slice(0, bytes);
+  } finally {
+    staging.destroy();
+  }
 }

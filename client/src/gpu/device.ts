@@ -1,6 +1,27 @@
+/** The adapter, a device of it, and the owner that opens another device after a loss. */
 import { KernelZooError, sentence } from "../engine/error.js";
-import { requestAdapter } from "./adapter.js";
 import { deviceDescriptor, gpuFeatures } from "./features.js";
+
+/** A first request starts the browser's GPU process; one that crashed may never answer. */
+const LIMIT_MS = 5_000;
+
+/**
+ * The adapter that kernels run on; the device id is made from this one too. An adapter makes one
+ * device, so each device needs a new one. Throws KernelZooError (profile) where there is none.
+ */
+export async function requestAdapter(limitMs = LIMIT_MS): Promise<GPUAdapter> {
+  const { gpu } = (globalThis.navigator ?? {}) as Partial<NavigatorGPU>;
+  if (gpu === undefined) {
+    throw new KernelZooError("profile", "This browser has no WebGPU, or not in this page.");
+  }
+  const late = new Promise<null>((resolve) => setTimeout(resolve, limitMs, null));
+  const request = gpu.requestAdapter({ powerPreference: "high-performance" });
+  const adapter = await Promise.race([request, late]);
+  if (adapter === null) {
+    throw new KernelZooError("profile", "WebGPU gives no adapter: the browser blocks this GPU.");
+  }
+  return adapter;
+}
 
 /** A rejection that comes with the loss of the device may come before the news of it. */
 const NEWS_MS = 100;
@@ -125,5 +146,42 @@ export async function openDevice(): Promise<OpenDevice> {
     return new OpenDevice(await adapter.requestDevice(deviceDescriptor(adapter)));
   } catch (cause) {
     throw new KernelZooError("profile", `WebGPU gives no device: ${sentence(cause)}`, cause);
+  }
+}
+
+/** Owns one device at a time; the one after a loss is another, with nothing on it. */
+export class DeviceOwner {
+  readonly #open: () => Promise<OpenDevice>;
+  #current: Promise<OpenDevice> | null = null;
+
+  constructor(open: () => Promise<OpenDevice> = openDevice) {
+    this.#open = open;
+  }
+
+  /** The device, opened now where there is none or it was lost. Rejects as `openDevice`. */
+  async device(): Promise<OpenDevice> {
+    this.#current ??= this.#opening();
+    const held = this.#current;
+    if ((await held).loss === null) return held;
+    // Another caller may have replaced it while this one waited.
+    if (this.#current === held) this.#current = this.#opening();
+    return this.#current;
+  }
+
+  /** Gives up the device and all that was made with it. */
+  dispose(): void {
+    this.#current?.then(
+      (open) => open.dispose(),
+      () => undefined,
+    );
+    this.#current = null;
+  }
+
+  #opening(): Promise<OpenDevice> {
+    const opening = this.#open();
+    opening.catch(() => {
+      if (this.#current === opening) this.#current = null;
+    });
+    return opening;
   }
 }

@@ -1,3 +1,5 @@
+/** A kernel as pipelines: fetched, checked and compiled. */
+import { fetchArtifact } from "../engine/artifact.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import type { KernelWire } from "../wire/types.js";
 import { compiled } from "./compiling.js";
@@ -125,4 +127,15 @@ export async function compileProgram(
   const firstWorkgroup = uniformLayout(open.device);
   const pipelines = await pipelinesOf(open, kernel, [tensors, firstWorkgroup], code, limitMs);
   return { open, kernel, pipelines, tensors, firstWorkgroup };
+}
+
+/** Fetches, checks and compiles. Rejects with KernelZooError. */
+export async function loadProgram(
+  open: OpenDevice,
+  origin: URL,
+  kernel: KernelWire,
+  signal?: AbortSignal,
+): Promise<Program> {
+  const bytes = await fetchArtifact(origin, kernel, signal);
+  return compileProgram(open, kernel, new TextDecoder().decode(bytes));
 }

@@ -1,7 +1,7 @@
 /** Samples of a bound program: many calls in one pass, or one call in several passes. */
 import { now } from "../timing/clock.js";
 import { callsPerSample } from "../timing/samples.js";
-import type { Sliced } from "./submit.js";
+import type { Sliced } from "./bound-program.js";
 import type { GpuTimer } from "./timer.js";
 
 /** A submission of a slow kernel lasts about this long: the page draws with this GPU. */

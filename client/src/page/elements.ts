@@ -1,5 +1,7 @@
-/** A few functions to build a page; text is always set as text, never as markup. */
-
+/**
+ * Elements of a page, of HTML and of SVG. Text is always set as text, never as markup; the look is in
+ * the stylesheet, as a content security policy forbids style attributes.
+ */
 type Child = Node | string;
 
 /** An element with a class and children. */
@@ -30,3 +32,19 @@ export function setText(id: string, text: string): void {
 export function show(id: string, visible: boolean): void {
   byId(id).hidden = !visible;
 }
+
+type Attributes = Readonly<Record<string, string | number>>;
+
+export function svg<K extends keyof SVGElementTagNameMap>(
+  tag: K,
+  attributes: Attributes,
+  ...children: readonly (Node | string)[]
+): SVGElementTagNameMap[K] {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
+  made.append(...children);
+  return made;
+}
+
+export const svgText = (x: number, y: number, className: string, text: string): SVGTextElement =>
+  svg("text", { x, y, class: className }, text);

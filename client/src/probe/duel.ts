@@ -1,11 +1,30 @@
 /**
- * Which of two settings is faster, by rounds in which both take part: the first to win five.
+ * Bits of ρ (docs/adr/0004, 0009): the ratio of two rates where it is clear, and a duel where it is in
+ * doubt.
  *
- * Neighbours in time are disturbed alike, and a round that is not costs one vote. A bit is then that
- * of the median round of nine, and most bits take five.
+ * A duel is rounds in which both settings take part; the first to win five is the faster. Neighbours in
+ * time are disturbed alike, and a round that is not costs one vote. A bit is then that of the median
+ * round of nine, and most bits take five rounds.
  */
 import { type Clock, now } from "../timing/clock.js";
 import { breather, type Entrant, filledMs } from "./race.js";
+
+/**
+ * A ratio this close to its margin may be on the other side of it: a neighbour that shares the core
+ * slows one setting more than the other. Farther away the best samples of a race are the surer
+ * witness: on a busy Xeon whose ratio of fma is 1.28, duels over a margin of 1.15 were lost.
+ */
+const DOUBTFUL_WITHIN = 1.07;
+
+/** '1' where the advanced setting is at least `margin` times as fast; 0 is a missing rate. */
+export function bit(base: number, advanced: number, margin: number): "0" | "1" {
+  return advanced > 0 && advanced >= margin * base ? "1" : "0";
+}
+
+/** Whether a bit would be what it is by little, from the ratio of advanced over base. */
+export function doubtful(ratio: number, margin: number): boolean {
+  return ratio >= margin / DOUBTFUL_WITHIN && ratio < margin * DOUBTFUL_WITHIN;
+}
 
 const VOTES = 5;
 

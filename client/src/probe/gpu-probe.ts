@@ -1,41 +1,33 @@
 /** ρ of a GPU, its limit, its memory and its dispatches, by a suite that is fetched when it runs. */
-import { BoundProgram } from "../gpu/bound.js";
+import { BoundProgram } from "../gpu/bound-program.js";
 import { storageBuffer } from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
 import { compileProgram } from "../gpu/program.js";
 import { TIMER_TOOLS } from "../gpu/timer-tools.js";
 import { faster } from "./duel.js";
-import { GPU_SUITE } from "./gpu-suite.js";
+import type { SuiteResult, Tools } from "./gpu-run.js";
 import { race } from "./race.js";
 
-/**
- * `rho` as `r<suite>-<bits>`, bit i for primitive i. Rates are of the whole GPU; 0 is unknown. A
- * probe that did not settle is worth repeating at the next visit.
- */
-export interface GpuProbeResult {
+/** Version of the suite in gpu-modules.ts, which gpu-run.ts runs. */
+export const GPU_SUITE = 102;
+
+/** `rho` is `r<suite>-<bits>`, bit i for primitive i. */
+export interface GpuProbeResult extends Omit<SuiteResult, "bits"> {
   readonly rho: string;
-  readonly peakGflops: number;
-  readonly bandwidthGbps: number;
-  readonly dispatchUs: number;
-  readonly settled: boolean;
 }
 
-/** What the suite shares with kernels: it is given them, as its file would fetch them again. */
-const TOOLS = {
+const TOOLS: Tools = {
   BoundProgram,
   compileProgram,
   faster,
   race,
   storageBuffer,
   ...TIMER_TOOLS,
-} as const;
-
-export type Tools = typeof TOOLS;
+};
 
 /**
- * Measures ρ and the levels of a GPU. Most of the time is compiling: under a second on a GPU. An
- * adapter that the browser falls back to is a processor, which has other work: its bits are all 0,
- * and its memory is what the probe of wasm has measured. Throws KernelZooError.
+ * Measures ρ and the levels of a GPU. Most of the time is compiling: under a second on a GPU.
+ * Throws KernelZooError.
  */
 export async function probeGpu(open: OpenDevice): Promise<GpuProbeResult> {
   // Most page loads do not need its thirty kilobytes of text.

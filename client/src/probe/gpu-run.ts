@@ -1,19 +1,39 @@
 /** The microbenchmark suite of GPUs. It imports nothing that a page has without it. */
-import type { BoundProgram } from "../gpu/bound.js";
+import type { BoundProgram } from "../gpu/bound-program.js";
+import type { storageBuffer } from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
-import type { Program } from "../gpu/program.js";
+import type { compileProgram, Program } from "../gpu/program.js";
 import { type GpuTimer, gpuTimer } from "../gpu/timer.js";
+import type { TimerTools } from "../gpu/timer-tools.js";
+import type { faster } from "./duel.js";
 import { GPU_PRIMITIVES, GPU_SETTINGS } from "./gpu-modules.js";
-import type { GpuProbeResult, Tools } from "./gpu-probe.js";
-import type { Entrant, RaceLimits } from "./race.js";
+import type { Entrant, RaceLimits, race } from "./race.js";
 
 type Name = keyof typeof GPU_SETTINGS;
 
-/** `bits` of ρ. */
-interface Found extends Omit<GpuProbeResult, "rho"> {
-  readonly bits: string;
+/**
+ * What the suite takes from the page instead of importing it: its own file would hold these modules a
+ * second time.
+ */
+export interface Tools extends TimerTools {
+  readonly BoundProgram: typeof BoundProgram;
+  readonly compileProgram: typeof compileProgram;
+  readonly faster: typeof faster;
+  readonly race: typeof race;
+  readonly storageBuffer: typeof storageBuffer;
 }
 
+/**
+ * Bits of ρ in the order of the primitives. Rates are of the whole GPU; 0 is unknown. A probe that did
+ * not settle is worth repeating at the next visit.
+ */
+export interface SuiteResult {
+  readonly bits: string;
+  readonly peakGflops: number;
+  readonly bandwidthGbps: number;
+  readonly dispatchUs: number;
+  readonly settled: boolean;
+}
 /** A driver that needs longer for one of these is of no use for kernels either. */
 const LIMIT_MS = 10_000;
 /** Timed as whole calls; of the others a sample may be any number of workgroups. */
@@ -194,8 +214,12 @@ async function bandwidthGbps(open: OpenDevice, tools: Tools): Promise<number> {
   }
 }
 
-/** What `probeGpu` promises. */
-export async function runSuite(open: OpenDevice, tools: Tools): Promise<Found> {
+/**
+ * Measures the bits and the rates. An adapter that the browser falls back to is a processor, which has
+ * other work: its bits are all 0, and the probe of wasm has measured its memory. Throws
+ * KernelZooError.
+ */
+export async function runSuite(open: OpenDevice, tools: Tools): Promise<SuiteResult> {
   const software = isSoftware(open.device);
   const none = { bits: GPU_PRIMITIVES.map(() => "0").join(""), settled: true };
   const { bits, settled } = software ? none : await bitsOf(open, tools);

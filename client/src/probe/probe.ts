@@ -1,8 +1,7 @@
 /** The microbenchmark suite of the page: ρ, the limit of one core, and what the caches give. */
 import { fromHex } from "../engine/bytes.js";
 import { clockStepMs } from "../timing/clock.js";
-import { bit, doubtful } from "./bits.js";
-import { type DuelLimits, faster } from "./duel.js";
+import { bit, type DuelLimits, doubtful, faster } from "./duel.js";
 import { WORKING_SETS } from "./levels.js";
 import { DATA_BYTES, PEAKS, PRIMITIVES, STREAM, SUITE } from "./modules.js";
 import { type Entrant, onClock, type RaceLimits, race, type Standing } from "./race.js";

@@ -1,4 +1,7 @@
-/** Where a zoo is. */
+/**
+ * Where a zoo is: a gateway, or the `bundle.json` of a static host, which says where the manifest of
+ * each class of devices is.
+ */
 import { KernelZooError } from "../engine/error.js";
 
 /** Whether the address is that of a bundle's index and not of a gateway. */
@@ -16,4 +19,47 @@ export function zooAddress(url: string | URL): URL {
   } catch (cause) {
     throw new KernelZooError("network", `${url} is no URL; write https://zoo.example`, cause);
   }
+}
+
+/** Written by `kernelzoo zoo bundle`. Signed by nobody: it leads to manifests, which are. */
+export interface Bundle {
+  readonly bundle: 1;
+  readonly set: string;
+  readonly manifests: readonly BundledManifest[];
+}
+
+/** Of one class, or of the wasm and the webgpu class of one device. */
+export interface BundledManifest {
+  readonly device_classes: readonly string[];
+  readonly url: string;
+}
+
+/** Instead of a device: the manifest is for all that have the features. */
+const ANY = "0".repeat(16);
+
+/** Whether what is for `offered` runs on `own`: the same class, or any with features of it. */
+function runsOn(offered: string, own: string): boolean {
+  const [id, , target = ""] = offered.split(":");
+  const features = own.split(":")[2]?.split("+");
+  const within = target.split("+").every((name) => features?.includes(name));
+  return offered === own || (id === ANY && within);
+}
+
+/** The manifest of these very classes, else one for any device; first of equals. */
+export function chooseManifest(
+  { manifests }: Bundle,
+  own: readonly string[],
+): BundledManifest | undefined {
+  const worth = ({ device_classes }: BundledManifest): number =>
+    3 * device_classes.filter((each) => own.includes(each)).length + device_classes.length;
+  return manifests
+    .filter(({ device_classes }) => device_classes.every((c) => own.some((o) => runsOn(c, o))))
+    .sort((a, b) => worth(b) - worth(a))[0];
+}
+
+/** Throws KernelZooError (manifest) for what is no bundle, or has nothing for these classes. */
+export function addressIn(bundle: Bundle, origin: URL, own: readonly string[]): URL {
+  const chosen = bundle.bundle === 1 ? chooseManifest(bundle, own) : undefined;
+  if (chosen !== undefined) return new URL(`.${chosen.url}`, origin);
+  throw new KernelZooError("manifest", `${origin} is no bundle of kernels for ${own.join()}.`);
 }

@@ -1,13 +1,47 @@
-/** Which target a zoo's kernels run on: what the page asks for, what there is, what is advised. */
-
-import { readEngine } from "../device/engine.js";
+/** The target that kernels run on: what the page asks for, what works here, and what is advised. */
 import { readGpuProfile } from "../device/gpu-profile.js";
+import { readEngine } from "../device/hardware.js";
 import { storedNotebook } from "../device/notebook.js";
-import { sentence } from "../engine/error.js";
-import { OpenDevice } from "../gpu/device.js";
-import { DeviceOwner } from "../gpu/owner.js";
+import { KernelZooError, sentence } from "../engine/error.js";
+import { CompileDeadline, SharedDeadline } from "../gpu/compiling.js";
+import { DeviceOwner, OpenDevice } from "../gpu/device.js";
 import type { ManifestEntry, TargetKind } from "../wire/types.js";
-import { gpuFailure, hung, watch } from "./gpu-health.js";
+
+/**
+ * A GPU that died, whose device was lost or whose driver did not answer, is not tried again in this tab:
+ * each try takes half a minute, or the memory of the machine. A reload would meet the same kernel in the same driver; a new tab
+ * may try again.
+ */
+const notes = storedNotebook(() => sessionStorage);
+const NOTE = "gpu-failure";
+
+/** Why WebAssembly runs in place of the GPU; null while the GPU lives. */
+export const gpuFailure = (): string | null => notes.read(NOTE);
+
+/** Gives the GPU up, and says so once. */
+export function giveUpGpu(why: string): void {
+  if (gpuFailure() !== null) return;
+  const reason = `${why} WebAssembly runs in its place until the page is opened in a new tab.`;
+  notes.write(NOTE, reason);
+  console.warn(`kernelzoo: ${reason}`);
+}
+
+/** Whether it was the GPU that did not answer; then it is given up. */
+export function hung(thrown: unknown): boolean {
+  const late =
+    thrown instanceof CompileDeadline ||
+    thrown instanceof SharedDeadline ||
+    (thrown instanceof KernelZooError && thrown.stage === "timeout");
+  if (late) giveUpGpu(thrown.message);
+  return late;
+}
+
+/** Gives the GPU up with its device, unless somebody destroyed that on purpose. */
+export function watch({ lost }: GPUDevice): void {
+  lost.then(({ reason, message }) => {
+    if (reason !== "destroyed") giveUpGpu(`The GPU device was lost: ${message || reason}`);
+  });
+}
 
 /** `auto` does what the zoo advises for each workload. */
 export type Backend = "auto" | TargetKind;

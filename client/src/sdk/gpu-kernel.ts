@@ -1,12 +1,19 @@
 import { KernelZooError } from "../engine/error.js";
-import { elementsOf } from "../engine/plan.js";
-import { isViewOf, type TensorView } from "../engine/views.js";
-import { BoundProgram } from "../gpu/bound.js";
-import { padded, stagingBuffer, storageBuffer, writeEntries } from "../gpu/buffers.js";
+import { elementsOf, isViewOf, type TensorView } from "../engine/tensors.js";
+import { BoundProgram, runInSlices } from "../gpu/bound-program.js";
+import {
+  type GpuEntries,
+  padded,
+  stagingBuffer,
+  storageBuffer,
+  stored,
+  storedBytes,
+  suitsHalf,
+  viewOfStored,
+  writeEntries,
+} from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
 import type { Program } from "../gpu/program.js";
-import { type GpuEntries, stored, storedBytes, suitsHalf, viewOfStored } from "../gpu/stored.js";
-import { runInSlices } from "../gpu/submit.js";
 import { now } from "../timing/clock.js";
 import type { TensorWire } from "../wire/types.js";
 

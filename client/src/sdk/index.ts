@@ -15,8 +15,8 @@
  */
 export { measurePeakGflops } from "../device/profile.js";
 export { KernelZooError, type Stage } from "../engine/error.js";
-export type { TensorView } from "../engine/views.js";
-export type { GpuEntries, HalfView } from "../gpu/stored.js";
+export type { TensorView } from "../engine/tensors.js";
+export type { GpuEntries, HalfView } from "../gpu/buffers.js";
 export type { ThreadCount } from "../threads/threads.js";
 export type { Backend } from "./backend.js";
 export { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";

@@ -1,19 +1,93 @@
-import { maxDifference } from "../engine/compare.js";
+/** A kernel as a page has it: its inputs, constants, runs and verification. */
+import type { Arena } from "../engine/arena.js";
+import { type LoadedKernel, loadWhole } from "../engine/artifact.js";
 import { KernelZooError, sentence } from "../engine/error.js";
-import { loadWhole } from "../engine/loaded.js";
 import { plainTensors } from "../engine/packing.js";
-import { elementsOf, type Region } from "../engine/plan.js";
-import type { TensorView } from "../engine/views.js";
-import { loadProgram } from "../gpu/load.js";
-import type { ServedKernel, TargetKind } from "../wire/types.js";
-import { Constants } from "./constants.js";
-import { gpuFailure, hung } from "./gpu-health.js";
-import type { GpuKernel } from "./gpu-kernel.js";
+import { elementsOf, type Region, type TensorView, zerosOf } from "../engine/tensors.js";
+import { fillSeeded, maxDifference } from "../engine/verification.js";
+import { loadProgram, type Program } from "../gpu/program.js";
+import type { KernelWire, ServedKernel, TargetKind } from "../wire/types.js";
+import { gpuFailure, hung } from "./backend.js";
+import { GpuKernel } from "./gpu-kernel.js";
 import { describe, type GpuPart, type KernelInfo, type KernelParts, type Loaded } from "./info.js";
 import type { InputViews } from "./names.js";
-import { type Placeable, Tensors } from "./tensors.js";
-import { gpuOutput, wasmOutput } from "./verify.js";
-import { WasmKernel } from "./wasm-kernel.js";
+import { type Placeable, Tensors, WasmKernel } from "./wasm-kernel.js";
+
+/** The constant inputs of a kernel, and which of them have no values yet. */
+export class Constants {
+  readonly names: readonly string[];
+  readonly #awaited: Set<string>;
+
+  constructor(names: readonly string[]) {
+    this.names = names;
+    this.#awaited = new Set(names);
+  }
+
+  given(name: string): void {
+    this.#awaited.delete(name);
+  }
+
+  /** Throws KernelZooError (run) for an input that is not constant. */
+  refuseOther(name: string): void {
+    if (this.names.includes(name)) return;
+    const known = this.names.join(", ") || "none";
+    throw new KernelZooError("run", `Input ${name} is not constant. Constant are: ${known}.`);
+  }
+
+  /** Throws KernelZooError (run) for an input of a run that is constant. */
+  refuseConstant(name: string): void {
+    if (!this.names.includes(name)) return;
+    throw new KernelZooError(
+      "run",
+      `Input ${name} is constant. Change it with setConstants, or open the kernel without ` +
+        "`constant` where each run has other values.",
+    );
+  }
+
+  /** Throws KernelZooError (run) until all have values. */
+  refuseAwaited(): void {
+    for (const name of this.#awaited) {
+      throw new KernelZooError(
+        "run",
+        `Input ${name} is constant and has no values. Give them once, with setConstants({ ${name} }).`,
+      );
+    }
+  }
+}
+
+const VERIFICATION_SEED = 1;
+
+/** In memory of its own. Throws KernelZooError: memory, compile, run. */
+export function wasmOutput(arena: Arena, made: LoadedKernel): Float32Array {
+  const tensors = new Tensors(arena, made);
+  try {
+    for (const [i, region] of tensors.plan.regions.slice(0, -1).entries()) {
+      tensors.write(region, (view) => fillSeeded(view, VERIFICATION_SEED, i, region.tensor));
+    }
+    tensors.output.fill(Number.NaN);
+    new WasmKernel(made, arena, tensors).run();
+    return tensors.output.slice();
+  } finally {
+    tensors.free();
+  }
+}
+
+/** In buffers of its own. Rejects with KernelZooError. */
+export async function gpuOutput(program: Program, used: KernelWire): Promise<Float32Array> {
+  const kernel = await GpuKernel.make(program);
+  try {
+    for (const [i, tensor] of used.tensors.entries()) {
+      const values = zerosOf(tensor);
+      if (tensor.role === "input") fillSeeded(values, VERIFICATION_SEED, i, tensor);
+      else values.fill(Number.NaN);
+      kernel.write(tensor.name, values);
+    }
+    await kernel.run();
+    return await kernel.read();
+  } finally {
+    kernel.dispose();
+  }
+}
 
 /** Of every output entry against the default kernel, on seeded inputs. */
 export interface Verification {

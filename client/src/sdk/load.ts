@@ -1,14 +1,13 @@
 import type { Arena } from "../engine/arena.js";
+import { type LoadedKernel, loadWhole } from "../engine/artifact.js";
 import { KernelZooError } from "../engine/error.js";
-import { type LoadedKernel, loadWhole } from "../engine/loaded.js";
-import type { Deadline } from "../gateway/deadline.js";
 import type { Failures } from "../gateway/failures.js";
-import { loadProgram } from "../gpu/load.js";
+import type { Deadline } from "../gateway/request.js";
+import { loadProgram } from "../gpu/program.js";
 import type { Threads } from "../threads/threads.js";
 import { now } from "../timing/clock.js";
 import type { KernelWire, ManifestEntry, ServedKernel } from "../wire/types.js";
-import { type Backend, chooseTarget, type Gpu, type GpuSide } from "./backend.js";
-import { gpuFailure, hung } from "./gpu-health.js";
+import { type Backend, chooseTarget, type Gpu, type GpuSide, gpuFailure, hung } from "./backend.js";
 import { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
 import type { GpuPart, KernelParts, Loaded } from "./info.js";
 import { Kernel } from "./kernel.js";

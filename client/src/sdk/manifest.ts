@@ -1,15 +1,12 @@
 import type { Hardware } from "../device/hardware.js";
+import { sha256Hex } from "../engine/bytes.js";
 import { KernelZooError } from "../engine/error.js";
-import { sha256Hex } from "../engine/sha256.js";
-import { type Answer, ask } from "../gateway/answer.js";
-import type { Deadline } from "../gateway/deadline.js";
+import { type Answer, ask, type Deadline } from "../gateway/request.js";
 import { now } from "../timing/clock.js";
 import type { Manifest, ManifestEntry } from "../wire/types.js";
-import { isBundle } from "./address.js";
-import { addressIn, type Bundle } from "./bundle.js";
-import { latest, refuseAged } from "./freshness.js";
+import { addressIn, type Bundle, isBundle } from "./address.js";
 import { registerCommand } from "./names.js";
-import { openManifest, type Pins, signatureError } from "./signature.js";
+import { latest, openManifest, type Pins, refuseAged, signatureError } from "./signature.js";
 
 /** A manifest and how long its request took. */
 export interface TimedManifest {

@@ -1,4 +1,4 @@
-import type { TensorView } from "../engine/views.js";
+import type { TensorView } from "../engine/tensors.js";
 import type {
   EpilogueInputs,
   KeyDType,

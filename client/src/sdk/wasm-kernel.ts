@@ -1,9 +1,57 @@
-import type { Arena } from "../engine/arena.js";
+/** A kernel's tensors in the memory of its zoo, and the module that runs on them. */
+import type { Arena, Block } from "../engine/arena.js";
+import type { LoadedKernel } from "../engine/artifact.js";
 import { addresses, instantiate, type KernelInstance, runInSlices } from "../engine/instance.js";
-import type { LoadedKernel } from "../engine/loaded.js";
-import { type BoundToThreads, bindToThreads } from "../threads/bind.js";
-import type { ThreadPool } from "../threads/pool.js";
-import type { Tensors } from "./tensors.js";
+import { type Packable, writeInput } from "../engine/packing.js";
+import { type MemoryPlan, planMemory, type Region, type TensorView } from "../engine/tensors.js";
+import { type BoundToThreads, bindToThreads, type ThreadPool } from "../threads/pool.js";
+import type { KernelWire } from "../wire/types.js";
+import type { InputViews } from "./names.js";
+
+/** What a kernel wants of memory. */
+export interface Placeable extends Packable {
+  readonly kernel: Pick<KernelWire, "tensors" | "layouts" | "scratch_bytes">;
+}
+
+/** A kernel's tensors and scratch in the memory of its zoo, as views by name. */
+export class Tensors {
+  readonly plan: MemoryPlan;
+  readonly block: Block;
+  /** All inputs that are not constant. */
+  readonly inputs: InputViews;
+  readonly output: Float32Array;
+  readonly #arena: Arena;
+  readonly #made: Placeable;
+
+  /** Throws KernelZooError (memory). */
+  constructor(arena: Arena, made: Placeable, constants: readonly string[] = []) {
+    this.#arena = arena;
+    this.#made = made;
+    this.plan = planMemory(made.kernel);
+    this.block = arena.allocate(this.plan.totalBytes);
+    const named = this.plan.regions.map((region) => [region.tensor, this.#view(region)] as const);
+    const inputs = named.slice(0, -1).filter(([{ name }]) => !constants.includes(name));
+    this.inputs = Object.fromEntries(inputs.map(([{ name }, view]) => [name, view]));
+    // The output of every operator is float32.
+    this.output = named.at(-1)?.[1] as Float32Array;
+  }
+
+  /**
+   * Has `fill` write an input row-major, then packs it where the kernel wants that.
+   * Throws KernelZooError: memory, compile, run.
+   */
+  write(region: Region, fill: (view: TensorView) => void): void {
+    writeInput(this.#arena, this.#made, region, this.block.start, fill);
+  }
+
+  free(): void {
+    this.#arena.free(this.block);
+  }
+
+  #view({ tensor, offset, elements }: Region): TensorView {
+    return this.#arena.view(this.block.start + offset, tensor, elements);
+  }
+}
 
 /** A module on its tensors. */
 export class WasmKernel {

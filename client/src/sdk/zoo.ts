@@ -4,14 +4,19 @@ import { peakOf, readProfile } from "../device/profile.js";
 import { Arena } from "../engine/arena.js";
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
 import { refuseForbidden } from "../engine/features.js";
-import { deadline, gaveUp } from "../gateway/deadline.js";
 import { Failures, postFailure } from "../gateway/failures.js";
+import { deadline, gaveUp } from "../gateway/request.js";
 import { startThreads, type ThreadCount, type Threads } from "../threads/threads.js";
 import type { ManifestEntry } from "../wire/types.js";
 import { isBundle, zooAddress } from "./address.js";
-import { type Backend, chooseTarget, type GpuSide, living, openGpu } from "./backend.js";
-import { MAX_AGE_MS } from "./freshness.js";
-import { gpuFailure } from "./gpu-health.js";
+import {
+  type Backend,
+  chooseTarget,
+  type GpuSide,
+  gpuFailure,
+  living,
+  openGpu,
+} from "./backend.js";
 import type { GpuBuffers } from "./gpu-kernel.js";
 import type { Kernel } from "./kernel.js";
 import { loadKernel } from "./load.js";
@@ -29,7 +34,7 @@ import {
   type InputViews,
   type WorkloadKey,
 } from "./names.js";
-import { pinsOf, signatureError } from "./signature.js";
+import { MAX_AGE_MS, pinsOf, signatureError } from "./signature.js";
 
 export interface OpenOptions {
   /**

@@ -96,3 +96,20 @@ export function finishChunk(control: Int32Array, count: number): boolean {
 export const fail = (control: Int32Array): number => Atomics.store(control, FAILED, 1);
 
 export const failed = (control: Int32Array): boolean => Atomics.load(control, FAILED) === 1;
+
+/** What the pool tells its threads. */
+export type ToThread =
+  | { readonly type: "start"; readonly memory: WebAssembly.Memory; readonly control: number }
+  | {
+      readonly type: "bind";
+      readonly kernel: number;
+      readonly module: WebAssembly.Module;
+      /** Addresses of tensors and of this thread's own scratch. */
+      readonly words: readonly number[];
+      readonly chunks: Chunking;
+    }
+  | { readonly type: "run"; readonly generation: number }
+  | { readonly type: "forget"; readonly kernel: number };
+
+/** What a thread tells its pool. `done` comes once for each run, from the thread that finished the last chunk. */
+export type FromThread = { readonly type: "ready" } | { readonly type: "done" };

@@ -1,7 +1,18 @@
-import { type Arena, align, type Block } from "../engine/arena.js";
+/** The threads of one arena, and kernels that are bound to them. */
+import type { Arena, Block } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
-import { CONTROL_WORDS, chunking, controlView, failed, openRun } from "./chunks.js";
-import type { FromThread, ToThread } from "./messages.js";
+import { addresses } from "../engine/instance.js";
+import { align, type MemoryPlan } from "../engine/tensors.js";
+import type { KernelWire } from "../wire/types.js";
+import {
+  CONTROL_WORDS,
+  chunking,
+  controlView,
+  type FromThread,
+  failed,
+  openRun,
+  type ToThread,
+} from "./chunks.js";
 
 /** What a pool needs of a worker. */
 export interface Thread {
@@ -134,4 +145,32 @@ export class ThreadPool {
     this.#waiting?.reject(this.#broken);
     this.#waiting = null;
   }
+}
+
+/** A kernel and where its tensors lie: `plan`, from `base` on. */
+export interface Placed {
+  readonly arena: Arena;
+  readonly kernel: Pick<KernelWire, "scratch_bytes" | "range_extent">;
+  readonly module: WebAssembly.Module;
+  readonly plan: MemoryPlan;
+  readonly base: number;
+}
+
+export interface BoundToThreads {
+  readonly kernel: ThreadedKernel;
+  readonly scratch: Block;
+}
+
+/** Threads share the tensors; each has scratch of its own. Throws KernelZooError (memory). */
+export function bindToThreads(
+  { arena, kernel, module, plan, base }: Placed,
+  pool: ThreadPool,
+): BoundToThreads {
+  const stride = align(kernel.scratch_bytes);
+  const scratch = arena.allocate(stride * pool.size);
+  const wordsOf = (thread: number): readonly number[] => {
+    const own = { ...plan, scratchOffset: scratch.start + thread * stride - base };
+    return addresses(kernel, own, base);
+  };
+  return { kernel: pool.bind({ module, extent: kernel.range_extent, wordsOf }), scratch };
 }

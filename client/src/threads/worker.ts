@@ -10,12 +10,13 @@ import {
   controlView,
   currentKernel,
   currentRun,
+  type FromThread,
   fail,
   finishChunk,
   rangeOf,
+  type ToThread,
   takeChunk,
 } from "./chunks.js";
-import type { FromThread, ToThread } from "./messages.js";
 
 /** The worker's global scope, which TypeScript's DOM library does not describe. */
 interface WorkerScope {

@@ -1,12 +1,10 @@
 /** Parts of the client on a real WebGPU, called by tests/browser/test_gpu.py. */
+
 import { gpuInstrument } from "../../src/agent/gpu-instrument.js";
-import { BoundProgram } from "../../src/gpu/bound.js";
-import { storageBuffer } from "../../src/gpu/buffers.js";
-import { OpenDevice } from "../../src/gpu/device.js";
-import { DeviceOwner } from "../../src/gpu/owner.js";
+import { BoundProgram, runInSlices, submitPass } from "../../src/gpu/bound-program.js";
+import { readBuffer, storageBuffer } from "../../src/gpu/buffers.js";
+import { DeviceOwner, OpenDevice } from "../../src/gpu/device.js";
 import { compileProgram } from "../../src/gpu/program.js";
-import { readBuffer } from "../../src/gpu/read.js";
-import { runInSlices, submitPass } from "../../src/gpu/submit.js";
 import { gpuTimer } from "../../src/gpu/timer.js";
 import { TIMER_TOOLS } from "../../src/gpu/timer-tools.js";
 import { probeGpu } from "../../src/probe/gpu-probe.js";

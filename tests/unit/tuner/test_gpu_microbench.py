@@ -35,7 +35,7 @@ def test_the_module_of_the_client_is_current() -> None:
 
 
 def test_the_client_knows_the_version_of_the_suite() -> None:
-    text = (CLIENT / "gpu-suite.ts").read_text()
+    text = (CLIENT / "gpu-probe.ts").read_text()
     assert re.findall(r"GPU_SUITE = (\d+);", text) == [str(SUITE)]
     assert SUITE > 100, "those below are of wasm"
 

@@ -1,7 +1,7 @@
 /** What an adapter can do: products and sums in registers alone, and reading alone. */
+import { type Sliced } from "../../../../client/src/gpu/bound-program.js";
 import { storageBuffer } from "../../../../client/src/gpu/buffers.js";
 import type { OpenDevice } from "../../../../client/src/gpu/device.js";
-import type { Sliced } from "../../../../client/src/gpu/submit.js";
 import type { GpuTimer } from "../../../../client/src/gpu/timer.js";
 import type { GpuEntrant } from "./entrant.js";
 

@@ -1,6 +1,6 @@
 /** A lease as peers see it, with the same inputs. */
-import { elementsOf } from "../../../../client/src/engine/plan.js";
-import { fillSeeded } from "../../../../client/src/engine/seeded.js";
+import { fillSeeded } from "../../../../client/src/engine/verification.js";
+import { elementsOf } from "../../../../client/src/engine/tensors.js";
 import type { Lease } from "../../../../client/src/wire/types.js";
 import { type PeerTensor, parsedKey, type Task } from "../peers/problem.js";
 

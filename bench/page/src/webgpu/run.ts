@@ -1,8 +1,6 @@
 /** All cases of a job, one after the other: what fails is said, and the rest goes on. */
+import { requestAdapter, type OpenDevice, DeviceOwner } from "../../../../client/src/gpu/device.js";
 import { sentence } from "../../../../client/src/engine/error.js";
-import { requestAdapter } from "../../../../client/src/gpu/adapter.js";
-import type { OpenDevice } from "../../../../client/src/gpu/device.js";
-import { DeviceOwner } from "../../../../client/src/gpu/owner.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import { factsOf } from "./adapter.js";
 import { hold } from "./field.js";

@@ -1,12 +1,14 @@
 /**
- * Seeded inputs, equal to those of `kernelzoo/domain/seeded.py` to the bit. Element `i` of input
- * tensor `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32, 24 bits scaled to
- * [-0.5, 0.5); for f16, that rounded to the nearest; for i8, the highest byte from -128 on; for an
- * index, the remainder below its limit.
+ * What outputs are verified with: seeded inputs, sampled positions and the largest difference.
+ *
+ * Seeded inputs equal those of `kernelzoo/domain/seeded.py` to the bit. Element `i` of input tensor `t`
+ * under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32, 24 bits scaled to [-0.5, 0.5); for
+ * f16, that rounded to the nearest; for i8, the highest byte from -128 on; for an index, the remainder
+ * below its limit.
  */
 import type { TensorWire } from "../wire/types.js";
 import { roundedToHalf } from "./half.js";
-import type { TensorView } from "./views.js";
+import type { TensorView } from "./tensors.js";
 
 const GOLDEN = 0x9e3779b9;
 const STEP = 0x85ebca77;
@@ -57,4 +59,18 @@ export function sampledPositions(seed: number, outputElements: number): readonly
     const hash = mix((seed + SAMPLE_SALT + Math.imul(i, STEP)) | 0) >>> 0;
     return hash % outputElements;
   });
+}
+
+/**
+ * Largest |a[i] - b[i]|; NaN as soon as one difference is not a number. Compare the answer with
+ * `<=`, so that NaN never passes.
+ */
+export function maxDifference(a: Float32Array, b: Float32Array): number {
+  let largest = 0;
+  for (let i = 0; i < a.length; i++) {
+    const difference = Math.abs((a[i] as number) - (b[i] as number));
+    if (difference > largest) largest = difference;
+    else if (Number.isNaN(difference)) return Number.NaN;
+  }
+  return largest;
 }

@@ -1,10 +1,9 @@
-/** What the measurements of both targets have in common: budgets, comparison, rounds. */
-import { maxDifference } from "../engine/compare.js";
-import { KernelZooError } from "../engine/error.js";
-import { sampledPositions } from "../engine/seeded.js";
+/** What the measurements of both targets have in common: time budgets, comparison, rounds, outcomes. */
+import { KernelZooError, type Stage, sentence } from "../engine/error.js";
+import { maxDifference, sampledPositions } from "../engine/verification.js";
 import { type Clock, now } from "../timing/clock.js";
 import { confirmed, interleave, type Sampler, sampleRound } from "../timing/samples.js";
-import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
+import type { KernelWire, Lease, MeasurementWire, Outcome } from "../wire/types.js";
 
 const ROUNDS = 3;
 /**
@@ -103,4 +102,36 @@ export async function rankAgain(
     (samples) => Math.min(...samples),
   );
   return rest.map((time) => time / best);
+}
+
+/** The outcome that a failure at a stage counts as; the network's failures are nobody's. */
+const OUTCOMES: Readonly<Partial<Record<Stage, Outcome>>> = {
+  artifact: "validate",
+  validate: "validate",
+  compile: "compile",
+  memory: "run",
+  run: "run",
+  compare: "compare",
+  timeout: "timeout",
+};
+
+/** Whether the browser refuses the kernel or its driver does not compile it, whatever else runs. */
+export const didNotCompile = (thrown: unknown): thrown is KernelZooError =>
+  thrown instanceof KernelZooError && (thrown.stage === "validate" || thrown.stage === "compile");
+
+const LONGEST_DETAIL = 500;
+
+/** What was thrown as a measurement of `kernel`; thrown again when it is not the kernel's fault. */
+export function failureOf(kernel: KernelWire, thrown: unknown): MeasurementWire {
+  const outcome = thrown instanceof KernelZooError ? OUTCOMES[thrown.stage] : undefined;
+  if (outcome === undefined) throw thrown;
+  return {
+    candidate: kernel.candidate,
+    outcome,
+    samples_ns: [],
+    reference_ns: [],
+    calls_per_sample: 1,
+    sampled_entries: [],
+    detail: sentence(thrown).slice(0, LONGEST_DETAIL),
+  };
 }

@@ -1,20 +1,30 @@
-/** Verify, warm up, time: what becomes of one wasm candidate inside a turn. */
+/** Measures wasm candidates: each is verified, warmed up and timed inside a turn. */
+import { Arena } from "../engine/arena.js";
 import type { KernelInstance } from "../engine/instance.js";
+import { loadPacks } from "../engine/packing.js";
 import { now } from "../timing/clock.js";
 import { callsPerSample, sampleNs, samplerOf } from "../timing/samples.js";
 import { warmUp } from "../timing/warmup.js";
 import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
-import type { Bench } from "./bench.js";
+import {
+  type Instrument,
+  type LeaseInstrument,
+  type ReferenceFailed,
+  tellReference,
+} from "./instrument.js";
+import type { LoadKernel } from "./kernel-cache.js";
 import {
   compare,
   deadlineMs,
+  failureOf,
   late,
   measurementOf,
   REFERENCE_BUDGET_MS,
   rankAgain,
   sampledEntries,
   screen,
-} from "./screen.js";
+} from "./measurement.js";
+import { Bench } from "./wasm-bench.js";
 
 /** An instance in its optimised tier, with the estimated time of one call. */
 export interface Warm {
@@ -98,4 +108,67 @@ export async function measureAgain(
   const sampler = (each: Warm) =>
     samplerOf({ calls: calibrated(each, stepMs), call: each.instance.runAll });
   return rankAgain(sampler(reference), ready.map(sampler));
+}
+
+function leaseInstrument(
+  lease: Lease,
+  bench: Bench,
+  referenceModule: WebAssembly.Module,
+  load: LoadKernel,
+  stepMs: number,
+): LeaseInstrument {
+  let known: Reference | undefined;
+  const reference = (): Reference => {
+    known ??= setReference(bench, lease.reference, referenceModule, stepMs);
+    return known;
+  };
+  const attempt = async (
+    kernel: KernelWire,
+    module: WebAssembly.Module,
+  ): Promise<MeasurementWire> => {
+    const against = reference();
+    try {
+      return await measure(bench, lease, against, kernel, module, stepMs);
+    } catch (thrown) {
+      bench.reset();
+      return failureOf(kernel, thrown);
+    }
+  };
+  return {
+    async candidate(kernel) {
+      try {
+        const module = await load(kernel);
+        return () => attempt(kernel, module);
+      } catch (thrown) {
+        return failureOf(kernel, thrown);
+      }
+    },
+    async again(kernels) {
+      const modules = await Promise.all(kernels.map(load));
+      const pairs = kernels.map((kernel, i) => [kernel, modules[i] as WebAssembly.Module] as const);
+      return () => measureAgain(bench, reference(), pairs, stepMs);
+    },
+    dispose: () => bench.dispose(),
+  };
+}
+
+/** Measures in this thread, in one shared memory that grows with the workloads. */
+export function wasmInstrument(
+  load: LoadKernel,
+  stepMs: number,
+  referenceFailed: ReferenceFailed = () => undefined,
+): Instrument {
+  const arena = new Arena();
+  return {
+    async open(lease, kernels) {
+      // All fetches begin at once; whoever needs a kernel sees its failure.
+      for (const kernel of kernels) load(kernel).catch(() => undefined);
+      const all = [lease.reference, ...kernels];
+      const reference = load(lease.reference);
+      reference.catch((thrown) => tellReference(lease, thrown, referenceFailed));
+      const [module, packs] = await Promise.all([reference, loadPacks(all, load)]);
+      const bench = new Bench(arena, lease, all, packs);
+      return leaseInstrument(lease, bench, module, load, stepMs);
+    },
+  };
 }

@@ -1,9 +1,14 @@
 import type { Arena, Block } from "../engine/arena.js";
 import { addresses, instantiate, type KernelInstance } from "../engine/instance.js";
 import { type PackModules, packTensors, plainTensors, runPack } from "../engine/packing.js";
-import { type MemoryPlan, planMemory, type Region, tensorBytes } from "../engine/plan.js";
-import { fillSeeded } from "../engine/seeded.js";
-import type { TensorView } from "../engine/views.js";
+import {
+  type MemoryPlan,
+  planMemory,
+  type Region,
+  type TensorView,
+  tensorBytes,
+} from "../engine/tensors.js";
+import { fillSeeded } from "../engine/verification.js";
 import type { KernelWire, Lease } from "../wire/types.js";
 
 type Layout = KernelWire["layouts"][number];

@@ -1,0 +1,75 @@
+/** Compiled kernels of both targets, by content: each is fetched and compiled once. */
+import { loadModule } from "../engine/artifact.js";
+import type { OpenDevice } from "../gpu/device.js";
+import { loadProgram, type Program } from "../gpu/program.js";
+import type { ArtifactWire, KernelWire } from "../wire/types.js";
+
+/** A map that keeps the `capacity` entries used last. */
+export class Lru<K, V> {
+  readonly #entries = new Map<K, V>();
+  readonly #capacity: number;
+
+  constructor(capacity: number) {
+    this.#capacity = capacity;
+  }
+
+  get(key: K): V | undefined {
+    const value = this.#entries.get(key);
+    if (value !== undefined) this.set(key, value);
+    return value;
+  }
+
+  set(key: K, value: V): void {
+    this.#entries.delete(key);
+    this.#entries.set(key, value);
+    for (const oldest of this.#entries.keys()) {
+      if (this.#entries.size <= this.#capacity) return;
+      this.#entries.delete(oldest);
+    }
+  }
+
+  delete(key: K): void {
+    this.#entries.delete(key);
+  }
+}
+
+/** Makes what a key stands for once, while it stays among the last used. */
+export type Keep<Value> = (key: string, make: () => Promise<Value>) => Promise<Value>;
+
+/** Keeps the last `most`; failures are not kept. */
+export function keptPromises<Value>(most: number): Keep<Value> {
+  const kept = new Lru<string, Promise<Value>>(most);
+  return (key, make) => {
+    const known = kept.get(key);
+    if (known !== undefined) return known;
+    const making = make();
+    kept.set(key, making);
+    making.catch(() => kept.delete(key));
+    return making;
+  };
+}
+
+/** Compiled kernels, and pack kernels, by content. */
+export type LoadKernel = (kernel: ArtifactWire) => Promise<WebAssembly.Module>;
+
+/** Enough for a lease of 16, its reference and the finalists. */
+export const KEPT = 32;
+
+/** Fetches and compiles each kernel once while it stays among the last used. */
+export function cachedLoader(origin: URL, signal: AbortSignal): LoadKernel {
+  const keep = keptPromises<WebAssembly.Module>(KEPT);
+  return (kernel) => keep(kernel.sha256, () => loadModule(origin, kernel, signal));
+}
+
+/** Compiled kernels of a device, by content. */
+export type LoadProgram = (open: OpenDevice, kernel: KernelWire) => Promise<Program>;
+
+/** Fetches and compiles each kernel once for a device. */
+export function cachedPrograms(origin: URL, signal: AbortSignal): LoadProgram {
+  const devices = new WeakMap<OpenDevice, Keep<Program>>();
+  return (open, kernel) => {
+    const keep = devices.get(open) ?? keptPromises<Program>(KEPT);
+    devices.set(open, keep);
+    return keep(kernel.sha256, () => loadProgram(open, origin, kernel, signal));
+  };
+}

@@ -1,2 +1,0 @@
-/** Version of the suite in gpu-modules.ts, which gpu-run.ts runs. */
-export const GPU_SUITE = 102;
