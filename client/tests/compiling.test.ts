@@ -41,6 +41,9 @@ function slow(): Slow {
   };
 }
 
+/** Resolves after all work that waits for no timer. */
+const everythingThatCanRun = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
 const thrownBy = async (work: Promise<unknown>): Promise<unknown> =>
   work.then(
     () => assert.fail("it was made"),
@@ -62,9 +65,12 @@ test("of several pipelines that do not come nobody is blamed, and each is then a
   const next = slow();
   next.end();
   const waiting = compiled(device(), next.make, LIMIT_MS);
-  await new Promise((resolve) => setTimeout(resolve, 2 * LIMIT_MS));
+  await everythingThatCanRun();
   assert.equal(next.begun, false, "nothing is asked of a driver that has not ended");
-  for (const driver of drivers) driver.end();
+  drivers[0]?.end();
+  await everythingThatCanRun();
+  assert.equal(next.begun, false, "nor while one of two pipelines is left");
+  drivers[1]?.end();
   assert.equal(await waiting, "made");
 });
 

@@ -21,7 +21,7 @@ test("a device class without features is one too", () => {
   assert.equal(deviceClass("0123456789abcdef", "r1-0", []), "0123456789abcdef:r1-0:wasm");
 });
 
-test("this engine has SIMD", () => {
+test("the features of this engine include 128-bit SIMD", () => {
   assert.ok(wasmFeatures().includes("simd128"));
 });
 

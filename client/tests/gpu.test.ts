@@ -1,7 +1,7 @@
 /** What of the WebGPU engine needs no GPU. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Rota } from "../src/agent/loop.js";
+import { TargetRotation } from "../src/agent/loop.js";
 import type { AgentPorts } from "../src/agent/work.js";
 import { gpuLevelsOf } from "../src/device/gpu-profile.js";
 import { type Launch, launches, planSlices } from "../src/gpu/bound-program.js";
@@ -175,7 +175,7 @@ test("as much work goes on at once as is allowed, failures included", async () =
   const work = async (): Promise<void> => {
     now += 1;
     most = Math.max(most, now);
-    await new Promise((resolve) => setTimeout(resolve, 1));
+    await new Promise((resolve) => setImmediate(resolve));
     now -= 1;
     throw new Error("failed");
   };
@@ -243,23 +243,23 @@ test("targets take turns, and one is set up when its turn comes", async () => {
     made.push(target);
     return ports(target);
   };
-  const rota = new Rota([setUp("wasm"), setUp("webgpu")]);
-  const next = async () => (await rota.current())?.ports.target;
+  const rotation = new TargetRotation([setUp("wasm"), setUp("webgpu")]);
+  const next = async () => (await rotation.current())?.ports.target;
   assert.equal(await next(), "wasm");
-  rota.worked();
+  rotation.worked();
   assert.equal(await next(), "wasm");
   assert.deepEqual(made, ["wasm"]);
-  rota.next();
+  rotation.next();
   assert.equal(await next(), "webgpu");
-  rota.next();
+  rotation.next();
   assert.equal(await next(), "wasm");
   assert.deepEqual(made, ["wasm", "webgpu"]);
 });
 
 test("a request waits long when there is one target or all are idle", async () => {
-  const alone = new Rota([async () => ports("wasm")]);
+  const alone = new TargetRotation([async () => ports("wasm")]);
   assert.equal(alone.waitS, 20);
-  const two = new Rota([async () => ports("wasm"), async () => ports("webgpu")]);
+  const two = new TargetRotation([async () => ports("wasm"), async () => ports("webgpu")]);
   assert.equal(two.waitS, 2);
   two.next();
   two.next();
@@ -269,8 +269,8 @@ test("a request waits long when there is one target or all are idle", async () =
 });
 
 test("a target that this browser lacks is left out", async () => {
-  const rota = new Rota([async () => null, async () => ports("webgpu")]);
-  assert.equal((await rota.current())?.ports.target, "webgpu");
-  assert.equal(rota.waitS, 20);
-  assert.equal(await new Rota([async () => null]).current(), undefined);
+  const rotation = new TargetRotation([async () => null, async () => ports("webgpu")]);
+  assert.equal((await rotation.current())?.ports.target, "webgpu");
+  assert.equal(rotation.waitS, 20);
+  assert.equal(await new TargetRotation([async () => null]).current(), undefined);
 });

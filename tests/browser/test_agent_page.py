@@ -60,7 +60,9 @@ def test_the_page_is_isolated_waits_for_consent_and_asks_nobody_else(
     page, complaints, asked = watched(context, f"{stack.url}/agent")
     assert page.evaluate("crossOriginIsolated") is True
     assert page.evaluate("typeof SharedArrayBuffer") == "function"
-    page.wait_for_timeout(500)
+    page.get_by_role("button", name="Start").wait_for()
+    with page.expect_response("**/healthz"):
+        page.evaluate("fetch('/healthz')")  # What the page asked before is told to the test before.
     assert page.evaluate("kernelzooAgent.state.phase") == "consent"
     assert complaints == []
     assert {url.split("/", 3)[2] for url in asked} == {stack.url.removeprefix("http://")}

@@ -54,6 +54,14 @@ def requests_of(page: Page) -> list[Request]:
     return asked
 
 
+def heard_all(page: Page) -> None:
+    """Returns when the test was told of every request that the page has made so far, as it is told
+    of one that the page makes now.
+    """
+    with page.expect_response("**/healthz"):
+        page.evaluate("fetch('/healthz')")
+
+
 def see_profile(page: Page) -> dict[str, Any]:
     page.get_by_role("button", name="Start").click()
     page.get_by_role("heading", name="This would be sent").wait_for()
@@ -82,7 +90,7 @@ def test_nothing_is_asked_of_the_gateway_before_the_visitor_agrees(
     ((before,),) = rows(stack, "SELECT count(*) FROM agent_session")
     assert notes(page) == {}
     shown = see_profile(page)
-    page.wait_for_timeout(500)
+    heard_all(page)
     assert phase(page) == "asking"
     assert asked == []
     assert rows(stack, "SELECT count(*) FROM agent_session") == [(before,)]
@@ -96,11 +104,13 @@ def test_a_visitor_who_declines_sends_nothing_and_is_asked_again(page: Page) -> 
     asked = requests_of(page)
     see_profile(page)
     page.get_by_role("button", name="No, stop").click()
-    page.wait_for_timeout(300)
+    page.get_by_role("button", name="Start").wait_for()
+    heard_all(page)
     assert phase(page) == "consent"
     assert asked == []
     page.reload()
-    page.wait_for_timeout(300)
+    page.get_by_role("button", name="Start").wait_for()
+    heard_all(page)
     assert phase(page) == "consent"
     assert asked == []
 
@@ -111,7 +121,8 @@ def test_a_link_that_starts_the_agent_is_no_consent(stack: Stack, context: Brows
     page = context.new_page()
     asked = requests_of(page)
     page.goto(f"{stack.url}/agent?start=1")
-    page.wait_for_timeout(500)
+    page.get_by_role("button", name="Start").wait_for()
+    heard_all(page)
     assert phase(page) == "consent"
     assert asked == []
 
@@ -190,12 +201,12 @@ def test_a_spent_budget_is_spent_after_a_reload_too(page: Page) -> None:
     eventually(lambda: measured(page) > 0, "a measurement")
     spend(page, 15 * 60_000)
     address = page.url
-    page.goto("about:blank")
-    page.wait_for_timeout(300)  # Until the test was told of what was on its way.
+    page.goto(f"{address.partition('/agent')[0]}/healthz")
+    heard_all(page)
     asked = requests_of(page)
     page.goto(address)
     eventually(lambda: page.evaluate("kernelzooAgent.state.pausedBy") == "budget", "the end")
-    page.wait_for_timeout(500)
+    heard_all(page)
     assert asked == []
 
 
@@ -208,9 +219,10 @@ def test_stop_and_forget_clears_everything_and_ends_the_agent(stack: Stack, page
     page.get_by_text("The gateway has erased").wait_for()
     named = "SELECT count(*) FROM measurement WHERE identity_id = '{}'"
     assert rows(stack, named.format(identity)) == [(0,)]
-    page.wait_for_timeout(300)  # Until the test was told of what was on its way.
+    heard_all(page)
     asked = requests_of(page)
-    page.wait_for_timeout(1_000)
+    heard_all(page)
+    assert page.workers == [], "the agent goes on"
     assert notes(page) == {}
     assert (phase(page), asked) == ("consent", [])
     identities = "SELECT count(DISTINCT identity_id) FROM agent_session"

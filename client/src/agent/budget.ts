@@ -112,7 +112,7 @@ export interface Allowed {
 
 export interface AllowancePorts {
   sleep(ms: number): Promise<void>;
-  /** Told after each turn, with what it took. */
+  /** Called after each turn with the time that it took. */
   spent(ms: number): void;
   readonly clock?: Clock;
 }

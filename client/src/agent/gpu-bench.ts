@@ -17,7 +17,7 @@ import type { KernelWire, Lease, TensorWire } from "../wire/types.js";
 /** Allocation and upload of the largest tensors take a slow machine a second. */
 const LIMIT_MS = 10_000;
 
-/** No number as float32, and none as two float16. */
+/** A word that is NaN as float32 and as two float16. */
 const NOT_A_NUMBER = 0xffff_ffff;
 
 /** What is copied over output and scratch before a kernel is verified. */
@@ -90,7 +90,7 @@ export class GpuBench {
     this.open.device.queue.submit([encoder.finish()]);
   }
 
-  /** Its entries; the output of every operator is of floats. */
+  /** The entries of the output, which every operator makes of floats. */
   async output(limitMs: number): Promise<Float32Array> {
     const { output } = this.#buffers;
     const bytes = await readBuffer(this.open, output, storedBytes(this.#made), limitMs);

@@ -137,15 +137,15 @@ export async function measureGpuAgain(
 /** Work that was given up may still run; after this long the device is given up with it. */
 const DRAIN_MS = 10_000;
 
-/** What one lease has on one device. */
-interface Stand {
+/** The tensors and the reference of one lease on one device. */
+interface LeaseOnDevice {
   readonly open: OpenDevice;
   readonly bench: GpuBench;
   readonly reference: GpuReference;
 }
 
 export interface GpuInstrumentPorts {
-  /** Told when pipelines are asked for one by one, since a driver did not end one. */
+  /** Called when pipelines are compiled one by one from now on, as a driver did not end one. */
   readonly careful?: () => void;
   readonly referenceFailed?: ReferenceFailed;
 }
@@ -156,7 +156,7 @@ class GpuLease implements LeaseInstrument {
   readonly #lease: Lease;
   readonly #kernels: readonly KernelWire[];
   readonly #ports: GpuInstrumentPorts;
-  #stand: Stand | null = null;
+  #current: LeaseOnDevice | null = null;
   /** Why nothing of this lease can be measured: its reference does not compile here. */
   #refused: unknown = null;
 
@@ -188,7 +188,7 @@ class GpuLease implements LeaseInstrument {
       await this.#load(open, kernel);
     } catch (thrown) {
       if (compilesOneByOne()) this.#ports.careful?.();
-      // Of several that compile at once it is not known who lost the device: again, and alone.
+      // Several compile at once, and any of them may have lost the device: each is tried again, alone.
       if (open.loss === null || thrown instanceof CompileDeadline) return failureOf(kernel, thrown);
     }
     return () => this.#attempt(kernel);
@@ -198,26 +198,26 @@ class GpuLease implements LeaseInstrument {
     const open = await this.#owner.device();
     await Promise.all(kernels.map((kernel) => this.#load(open, kernel)));
     return async () => {
-      const { open: ready, bench, reference } = await this.#ready();
+      const { open: ready, bench, reference } = await this.#setUp();
       const programs = await Promise.all(kernels.map((kernel) => this.#load(ready, kernel)));
       return measureGpuAgain(bench, reference, programs);
     };
   }
 
   dispose(): void {
-    this.#stand?.reference.bound.dispose();
-    this.#stand?.reference.timer.dispose();
-    this.#stand?.bench.dispose();
-    this.#stand = null;
+    this.#current?.reference.bound.dispose();
+    this.#current?.reference.timer.dispose();
+    this.#current?.bench.dispose();
+    this.#current = null;
   }
 
   async #attempt(kernel: KernelWire): Promise<MeasurementWire> {
-    const { open, bench, reference } = await this.#ready();
+    const { open, bench, reference } = await this.#setUp();
     try {
       return await measureGpu(bench, this.#lease, reference, await this.#load(open, kernel));
     } catch (thrown) {
       const failure = failureOf(kernel, thrown);
-      // Nobody's samples are to be taken beside what a failure has left on the GPU.
+      // No other kernel is timed while the GPU still runs what this one has left.
       await open.idle(DRAIN_MS).catch(() => {
         if (open.loss === null) open.dispose();
       });
@@ -225,15 +225,14 @@ class GpuLease implements LeaseInstrument {
     }
   }
 
-  /** The tensors and the reference on a device that lives, or on the next where another's kernel
-   * loses it meanwhile. */
-  async #ready(): Promise<Stand> {
+  /** Sets the lease up on the current device, or on the next where a kernel loses that meanwhile. */
+  async #setUp(): Promise<LeaseOnDevice> {
     const open = await this.#owner.device();
     try {
-      return await this.#standOn(open);
+      return await this.#setUpOn(open);
     } catch (thrown) {
       if (open.loss === null || thrown instanceof CompileDeadline) throw thrown;
-      return this.#standOn(await this.#owner.device());
+      return this.#setUpOn(await this.#owner.device());
     }
   }
 
@@ -249,17 +248,17 @@ class GpuLease implements LeaseInstrument {
     }
   }
 
-  async #standOn(open: OpenDevice): Promise<Stand> {
-    if (this.#stand?.open === open) return this.#stand;
+  async #setUpOn(open: OpenDevice): Promise<LeaseOnDevice> {
+    if (this.#current?.open === open) return this.#current;
     this.dispose();
     const program = await this.#reference(open);
     const bench = await GpuBench.make(open, this.#lease, this.#kernels);
-    this.#stand = { open, bench, reference: await gpuReference(bench, program) };
-    return this.#stand;
+    this.#current = { open, bench, reference: await gpuReference(bench, program) };
+    return this.#current;
   }
 }
 
-/** Measures on the owner's device. */
+/** Measures webgpu candidates on the device of `owner`. */
 export function gpuInstrument(
   owner: DeviceOwner,
   load: LoadProgram,

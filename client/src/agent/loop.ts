@@ -18,7 +18,7 @@ export type SetUp = () => Promise<AgentPorts | null>;
 const WAIT_S = { alone: 20, several: 2, idle: 10 } as const;
 
 /** Whose turn it is: each target until it has nothing to measure, then the next. */
-export class Rota {
+export class TargetRotation {
   readonly #toSetUp: SetUp[];
   readonly #targets: Measuring[] = [];
   #turn = 0;
@@ -88,13 +88,13 @@ async function step({ ports, results }: Measuring, waitS: number): Promise<boole
  * the agent. Resolves at once where this browser has none of the targets.
  */
 export async function runAgent(targets: readonly SetUp[], signal: AbortSignal): Promise<void> {
-  const rota = new Rota(targets);
+  const rotation = new TargetRotation(targets);
   for (let failures = 0; !signal.aborted; ) {
-    const current = await rota.current();
+    const current = await rotation.current();
     if (current === undefined) return;
     try {
-      if (await step(current, rota.waitS)) rota.worked();
-      else rota.next();
+      if (await step(current, rotation.waitS)) rotation.worked();
+      else rotation.next();
       failures = 0;
     } catch (thrown) {
       if (signal.aborted) return;
@@ -105,7 +105,7 @@ export async function runAgent(targets: readonly SetUp[], signal: AbortSignal): 
       }
       const retryInMs = backoffMs(failures++);
       current.ports.emit({ type: "error", message, retryInMs });
-      rota.next();
+      rotation.next();
       await current.ports.sleep(retryInMs).catch(() => undefined);
     }
   }

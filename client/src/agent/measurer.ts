@@ -1,4 +1,4 @@
-/** What an agent tells the gateway of each target, and what it measures it with. */
+/** For each target, the profile that an agent opens a session with and the instrument that measures. */
 import { readGpuProfile } from "../device/gpu-profile.js";
 import type { Notebook } from "../device/notebook.js";
 import { type DeviceProfile, peakOf, readLevels } from "../device/profile.js";
@@ -22,14 +22,14 @@ const NO_SIMD =
   "a newer browser has it.";
 
 /** Where an agent runs. */
-export interface Surroundings {
+export interface Environment {
   readonly origin: URL;
   readonly signal: AbortSignal;
   readonly notebook: Notebook;
   readonly withTurn: WithTurn;
   readonly failures: Failures;
   readonly profile: DeviceProfile;
-  /** Of the page's clock. */
+  /** The step of the page's clock. */
   readonly stepMs: number;
   readonly isolated: boolean;
 }
@@ -37,19 +37,19 @@ export interface Surroundings {
 export interface Measurer {
   /** The target's part of a request for a session: levels, and no rate as it was measured. */
   readonly request: Pick<SessionRequest, "target" | "features" | "rho" | "peak_gflops" | "probe">;
-  /** As it was measured, for the page. */
+  /** The rate as it was measured, for the page to show. */
   readonly peakGflops: number;
   readonly instrument: Instrument;
 }
 
 /** Reports the reference of a lease as a kernel that failed on `deviceClass`. */
 export const referenceFailedOn =
-  ({ failures }: Pick<Surroundings, "failures">, deviceClass: string): ReferenceFailed =>
+  ({ failures }: Pick<Environment, "failures">, deviceClass: string): ReferenceFailed =>
   ({ workload, reference }, thrown) =>
     failures.note({ workload, device_class: deviceClass, artifact: reference.sha256 }, thrown);
 
 /** Rejects with KernelZooError (profile) where there is no SIMD, which every kernel uses. */
-async function wasmMeasurer(around: Surroundings): Promise<Measurer> {
+async function wasmMeasurer(around: Environment): Promise<Measurer> {
   const { origin, signal, notebook, withTurn, profile, stepMs, isolated } = around;
   if (!profile.wasmFeatures.includes("simd128")) throw new KernelZooError("profile", NO_SIMD);
   // Without isolation the clock is too coarse for them.
@@ -73,7 +73,7 @@ async function wasmMeasurer(around: Surroundings): Promise<Measurer> {
 }
 
 /** Rejects with KernelZooError (profile) where there is no WebGPU. */
-async function gpuMeasurer(around: Surroundings): Promise<Measurer> {
+async function gpuMeasurer(around: Environment): Promise<Measurer> {
   const { origin, signal, notebook, withTurn, profile } = around;
   if (notebook.read(CAREFUL) !== null) compileOneByOne();
   const owner = new DeviceOwner();
@@ -94,5 +94,7 @@ async function gpuMeasurer(around: Surroundings): Promise<Measurer> {
   };
 }
 
-export const MEASURERS: Readonly<Record<TargetKind, (around: Surroundings) => Promise<Measurer>>> =
-  { wasm: wasmMeasurer, webgpu: gpuMeasurer };
+export const MEASURERS: Readonly<Record<TargetKind, (around: Environment) => Promise<Measurer>>> = {
+  wasm: wasmMeasurer,
+  webgpu: gpuMeasurer,
+};

@@ -29,7 +29,7 @@ export type ToWorker =
   /** The visitor has seen the profile and lets it be sent. */
   | { readonly type: "approve" }
   | { readonly type: "allow"; readonly allowed: Allowed }
-  /** Anew whenever the reason changes. */
+  /** Sent again whenever the reason changes. */
   | { readonly type: "pause"; readonly why: Pause }
   | { readonly type: "resume" }
   /** Answers acquire-turn; `error` where the host failed. */
@@ -86,9 +86,9 @@ export type AgentEvent =
       /** Null unless the outcome is ok. */
       readonly gflops: number | null;
       readonly relativeTime: number | null;
-      /** Of the reference kernel in the same rounds; null unless the outcome is ok. */
+      /** The rate of the reference kernel in the same rounds; null unless the outcome is ok. */
       readonly referenceGflops: number | null;
-      /** Of all candidates of this workload so far; null before the first. */
+      /** The best rate among all candidates of this workload so far; null before the first. */
       readonly bestGflops: number | null;
       readonly detail: string;
     }

@@ -24,7 +24,7 @@ declare global {
   var kernelzooAgent: { readonly events: readonly AgentEvent[]; readonly state: AgentState };
   /** What a driver lends to the page before it starts; absent in ordinary visits. */
   var kernelzooHost: KernelzooHost | undefined;
-  /** For drivers: starts without a click. */
+  /** Starts without a click; drivers call it. */
   var kernelzooStart: () => void;
 }
 
@@ -36,7 +36,7 @@ const DRAW_EVERY_MS = 150;
 const LOOK_AT_CLOCK_MS = 30_000;
 const CONSENT = "consent";
 
-/** In the order in which they are measured. */
+/** The targets, in the order in which they are measured. */
 const TARGETS: readonly TargetKind[] = ["wasm", "webgpu"];
 
 const notebook = storedNotebook();
@@ -146,7 +146,7 @@ function startWorker(): Worker {
   return started;
 }
 
-/** As `?target=webgpu` says; all of them unless it names one. */
+/** The targets that the address names, as in `?target=webgpu`; all of them where it names none. */
 function askedTargets(): readonly TargetKind[] {
   const asked = new URLSearchParams(location.search).getAll("target");
   const known = TARGETS.filter((target) => asked.includes(target));
@@ -181,7 +181,7 @@ function start(): void {
   pausedBy = main;
 }
 
-/** For drivers, whose owner has agreed to everything. */
+/** Starts for a driver, whose owner has agreed to everything. */
 function startDriven(): void {
   if (!agreed()) lending = unlimitedLending();
   start();

@@ -53,7 +53,7 @@ export interface WorkloadResults {
   bestGflops: number | null;
 }
 
-/** By workload; forgotten with the page. */
+/** Results by workload; they end with the page. */
 export type Results = Map<string, WorkloadResults>;
 
 /** The results of the lease's workload, with what this browser reported before this page. */

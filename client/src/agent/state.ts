@@ -45,7 +45,7 @@ export interface AgentState {
   readonly unavailable: readonly Extract<AgentEvent, { type: "unavailable" }>[];
   readonly firstTimedMs: number | null;
   readonly current: { readonly workload: string; readonly candidate: string } | null;
-  /** By target and key, in the order of the first lease. */
+  /** One for each target and key, in the order of the first lease. */
   readonly workloads: readonly WorkloadState[];
   readonly error: Extract<AgentEvent, { type: "error" }> | null;
 }

@@ -65,7 +65,7 @@ export class Bench {
     this.output.fill(Number.NaN);
   }
 
-  /** Of float32, as that of every operator. */
+  /** The output, which every operator makes of float32. */
   get output(): Float32Array {
     const { offset, elements } = this.#plan.regions.at(-1) as Region;
     return this.#arena.floats(this.#block.start + offset, elements);

@@ -10,7 +10,7 @@ import type { SessionRequest, SessionResponse, TargetKind } from "../wire/types.
 import { Allowance } from "./budget.js";
 import { gate } from "./conditions.js";
 import { runAgent } from "./loop.js";
-import { MEASURERS, type Measurer, type Surroundings } from "./measurer.js";
+import { type Environment, MEASURERS, type Measurer } from "./measurer.js";
 import type { Emit, FromWorker, StartOptions, ToWorker } from "./messages.js";
 import { type Session, session, solved } from "./session.js";
 import { remoteTurns, turns, type WithTurn } from "./turns.js";
@@ -72,7 +72,7 @@ function pageNotebook(notes: StartOptions["notes"]): Notebook {
 }
 
 /** What the targets of one agent share. */
-interface World extends Surroundings {
+interface World extends Environment {
   readonly openedAt: number;
   readonly application: string | null;
   readonly gateway: Gateway;

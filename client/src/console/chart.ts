@@ -34,7 +34,7 @@ export function fromZero(
 const FACTOR = 8;
 const DIGITS = [1, 2, 5] as const;
 
-/** From 0 where that shows the values apart, else by factors. Times are above zero. */
+/** A linear axis from 0 where that shows the values apart, else a logarithmic one. Times are above 0. */
 export function forTimes(least: number, most: number, from: number, to: number): Scale {
   return least > 0 && most > FACTOR * least
     ? byFactors(least, most, from, to)
@@ -64,7 +64,7 @@ function roundStep(step: number): number {
   return digit * power;
 }
 
-/** With `least` its values are times, which may lie far apart. */
+/** An axis; with `least` its values are times, which may lie far apart. */
 export interface Axis {
   readonly title: string;
   readonly least?: number;
@@ -87,7 +87,7 @@ const NARROWEST = 300;
 const WIDEST = 1280;
 const AROUND = 74;
 
-/** As wide as its card, so that text keeps its size. */
+/** The width of the card, so that text keeps its size. */
 const width = (): number => Math.min(Math.max(innerWidth - AROUND, NARROWEST), WIDEST);
 
 /** `summary` is what a screen reader says of the picture; a table tells the rest. */

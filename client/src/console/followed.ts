@@ -4,7 +4,7 @@ import { get } from "./request.js";
 
 export interface Followed<T> {
   readonly path: string;
-  /** Between an answer and the next request. */
+  /** The wait between an answer and the next request. */
   readonly everyMs: number;
   readonly draw: (value: T) => Node;
 }

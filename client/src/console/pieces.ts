@@ -13,7 +13,7 @@ export interface Column<Row> {
   readonly numeric?: true;
 }
 
-/** Its roles are said in so many words, as a phone shows it as a list of cards. */
+/** A table. Its roles are explicit, as a phone shows it as a list of cards. */
 export function table<Row>(
   caption: string,
   columns: readonly Column<Row>[],

@@ -27,7 +27,7 @@ export function fasterSettings(rho: string): readonly string[] | null {
   return names.filter((_, place) => bits[place] === "1");
 }
 
-/** Of one class: what its ρ says of it. */
+/** Tells what the ρ of one class says of it. */
 export function rhoFacts(deviceClass: string): HTMLElement {
   const [, rho = ""] = deviceClass.split(":");
   const faster = fasterSettings(rho);

@@ -28,7 +28,7 @@ export function userAgentData(): UserAgentData | undefined {
   return (navigator as { readonly userAgentData?: UserAgentData }).userAgentData;
 }
 
-/** In this order, since Chromium's text names Safari too. */
+/** The order matters, since Chromium's text names Safari too. */
 const TOKENS = [
   { name: "Firefox", pattern: /Firefox\/(\d+)/ },
   { name: "Chromium", pattern: /Chrom(?:e|ium)\/(\d+)/ },
@@ -64,7 +64,7 @@ export function plainText(text: string): string {
   return text.replace(/[^\x20-\x7e]/g, "").slice(0, 64);
 }
 
-/** As `x86-64` or `arm-64`; '' in Firefox, Safari and on plain http. */
+/** Answers as in `x86-64` or `arm-64`; '' in Firefox, Safari and on plain http. */
 async function cpuArchitecture(): Promise<string> {
   const hints = await userAgentData()?.getHighEntropyValues(["architecture", "bitness"]);
   return [hints?.architecture, hints?.bitness].filter(Boolean).join("-");

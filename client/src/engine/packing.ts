@@ -18,7 +18,7 @@ export interface Packable {
   readonly packs: PackModules;
 }
 
-/** Those that the kernels name, each once. Rejects as `load` does. */
+/** Loads the pack kernels that the kernels name, each once. Rejects as `load` does. */
 export async function loadPacks(
   kernels: readonly Layouts[],
   load: (pack: ArtifactWire) => Promise<WebAssembly.Module>,

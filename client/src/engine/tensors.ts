@@ -59,7 +59,7 @@ export function elementsOf(tensor: TensorWire): number {
   return tensor.shape.reduce((product, extent) => product * extent, 1);
 }
 
-/** Without padding. */
+/** Bytes of a tensor in the page's memory, without padding. */
 export function tensorBytes(tensor: TensorWire): number {
   return elementsOf(tensor) * bytesPerElement(tensor.dtype);
 }

@@ -7,7 +7,7 @@
  * below its limit.
  */
 import type { TensorWire } from "../wire/types.js";
-import { roundedToHalf } from "./half.js";
+import { roundedToFloat16 } from "./float16.js";
 import type { TensorView } from "./tensors.js";
 
 const GOLDEN = 0x9e3779b9;
@@ -46,7 +46,7 @@ export function fillSeeded(
 ): void {
   const values = {
     f32: fraction,
-    f16: (bits: number) => roundedToHalf(fraction(bits)),
+    f16: (bits: number) => roundedToFloat16(fraction(bits)),
     i8: (bits: number) => (bits >>> 24) - 128,
     i32: (bits: number) => (bits >>> 0) % limit,
   } satisfies Record<TensorWire["dtype"], (bits: number) => number>;

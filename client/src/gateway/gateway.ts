@@ -30,7 +30,7 @@ function json(method: string, body: string, headers: Record<string, string>): Re
   };
 }
 
-/** Told of each request with the JSON text that goes out. */
+/** Called for each request with the JSON text that goes out. */
 export type Sending = (method: string, path: string, body: string) => void;
 
 /** A gateway at `origin`. `operatorKey` is the fleet's, sent where there is no session's token. */

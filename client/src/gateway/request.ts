@@ -1,10 +1,10 @@
 /** One request: its deadline, its answer, and how it is repeated while the gateway is unavailable. */
 import { sentence } from "../engine/error.js";
 
-/** A signal for one request: of the page's, and of a time that ends. */
+/** Makes the signal of one request, which the page aborts, or the time that is allowed. */
 export type Deadline = (ms?: number) => AbortSignal;
 
-/** `ms` for each request unless told; browsers without `AbortSignal.any` follow `signal` alone. */
+/** Each request has `ms` unless told. Browsers without `AbortSignal.any` follow `signal` alone. */
 export function deadline(ms: number, signal: AbortSignal | undefined): Deadline {
   return (limitMs = ms) => {
     const late = AbortSignal.timeout(limitMs);
@@ -12,17 +12,17 @@ export function deadline(ms: number, signal: AbortSignal | undefined): Deadline 
   };
 }
 
-/** Whether the page gave up; that a deadline passed is the fault of who does not answer. */
+/** Whether the page aborted the request. A deadline that passed is a failure of the network. */
 export function gaveUp(signal: AbortSignal | null | undefined): boolean {
   return signal?.aborted === true && (signal.reason as Error | null)?.name !== "TimeoutError";
 }
 
-/** What came of one request: a value, or who said no and why. */
+/** The answer to one request: a value, nothing, or a refusal with its reason. */
 export type Answer<T> =
   | { readonly kind: "ok"; readonly value: T }
-  /** 204: there is nothing now. */
+  /** The gateway has nothing now (204). */
   | { readonly kind: "empty" }
-  /** Who is there said no: a gateway with its sentence in `detail`, or something else. */
+  /** Something answered that asking again does not change; `byGateway` where it was a gateway. */
   | {
       readonly kind: "refused";
       readonly status: number;
@@ -35,7 +35,7 @@ export type Answer<T> =
 const TRY_LATER = 429;
 const SERVER_FAULT = 500;
 
-/** A gateway's own sentence; null from whatever else answers there. */
+/** The sentence of a gateway; null where something else answers at its address. */
 async function problemDetail(response: Response): Promise<string | null> {
   const body: unknown = await response.json().catch(() => null);
   const detail = (body as { readonly detail?: unknown } | null)?.detail;
@@ -110,7 +110,7 @@ export type FinalAnswer<T> = Exclude<Answer<T>, { readonly kind: "unavailable" }
 
 export interface RetryPorts {
   sleep(ms: number): Promise<void>;
-  /** Told before each wait. */
+  /** Called before each wait. */
   waiting(detail: string, retryInMs: number): void;
 }
 

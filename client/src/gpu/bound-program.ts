@@ -128,7 +128,7 @@ export interface Sliced {
 
 /** A submission that takes longer is followed by a shorter one: the page draws with this GPU. */
 const LONGEST_MS = 32;
-/** Shorter than this, the answer takes longer than the work. */
+/** Below this, waiting for the answer takes longer than the work. */
 const SHORTEST_MS = 8;
 
 /**

@@ -1,50 +1,50 @@
 /** Buffers of tensors: a tensor of f16 is stored as float16 there, while a page sees it as float32. */
-import { floatsOf, halvesOf } from "../engine/half.js";
+import { fromFloat16, toFloat16 } from "../engine/float16.js";
 import { elementsOf, type TensorView, tensorBytes, viewOf } from "../engine/tensors.js";
 import type { TensorWire } from "../wire/types.js";
 import type { OpenDevice } from "./device.js";
 
-const HALF_BYTES = Uint16Array.BYTES_PER_ELEMENT;
+const FLOAT16_BYTES = Uint16Array.BYTES_PER_ELEMENT;
 
-/** Halves as a page may have them already: their bits, or a `Float16Array`. */
-export interface HalfView extends ArrayBufferView<ArrayBuffer> {
+/** Entries that are float16 already: their bits, or a `Float16Array`. */
+export interface Float16View extends ArrayBufferView<ArrayBuffer> {
   readonly length: number;
   readonly [Symbol.toStringTag]: "Uint16Array" | "Float16Array";
 }
 
 /** What a buffer may be written from. */
-export type GpuEntries = TensorView | HalfView;
+export type GpuEntries = TensorView | Float16View;
 
-const HALVES: readonly string[] = ["Uint16Array", "Float16Array"];
+const FLOAT16_VIEWS: readonly string[] = ["Uint16Array", "Float16Array"];
 
-const areHalves = (entries: GpuEntries): entries is HalfView =>
-  HALVES.includes(entries[Symbol.toStringTag]);
+const isFloat16View = (entries: GpuEntries): entries is Float16View =>
+  FLOAT16_VIEWS.includes(entries[Symbol.toStringTag]);
 
-/** Without padding. */
+/** Bytes of a tensor as a buffer holds it, without padding. */
 export const storedBytes = (tensor: TensorWire): number =>
-  tensor.dtype === "f16" ? HALF_BYTES * elementsOf(tensor) : tensorBytes(tensor);
+  tensor.dtype === "f16" ? FLOAT16_BYTES * elementsOf(tensor) : tensorBytes(tensor);
 
-/** Whether a tensor of f16 may be written from it as it is. */
-export const suitsHalf = (tensor: TensorWire, entries: GpuEntries): boolean =>
-  tensor.dtype === "f16" && areHalves(entries);
+/** Whether the tensor is of f16 and the entries need no rounding. */
+export const suitsFloat16 = (tensor: TensorWire, entries: GpuEntries): boolean =>
+  tensor.dtype === "f16" && isFloat16View(entries);
 
-/** Entries as the buffer holds them; of a tensor of f16, float32 is rounded to the nearest. */
+/** The entries as the buffer holds them: float32 is rounded to the nearest where the tensor is of f16. */
 export const stored = (tensor: TensorWire, entries: GpuEntries): GpuEntries =>
-  tensor.dtype === "f16" && entries instanceof Float32Array ? halvesOf(entries) : entries;
+  tensor.dtype === "f16" && entries instanceof Float32Array ? toFloat16(entries) : entries;
 
-/** What a buffer of a tensor holds, as a page sees it. */
+/** The page's view of what a buffer of the tensor holds. */
 export const viewOfStored = (tensor: TensorWire, bytes: ArrayBuffer): TensorView =>
   tensor.dtype === "f16"
-    ? floatsOf(new Uint16Array(bytes))
+    ? fromFloat16(new Uint16Array(bytes))
     : viewOf(bytes, tensor.dtype, 0, elementsOf(tensor));
 
-/** Bindings may be of vec4: every buffer is padded to one. */
+/** Every buffer is padded to a vec4, as bindings may be arrays of them. */
 const PADDING_BYTES = 16;
 
 export const padded = (bytes: number): number =>
   Math.max(Math.ceil(bytes / PADDING_BYTES), 1) * PADDING_BYTES;
 
-/** A buffer that kernels read or write and that can be copied from and to; zeros. */
+/** A buffer of zeros that kernels read or write and that can be copied from and to. */
 export function storageBuffer(device: GPUDevice, bytes: number): GPUBuffer {
   const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
   return device.createBuffer({ size: padded(bytes), usage });

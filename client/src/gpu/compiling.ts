@@ -2,7 +2,7 @@
  * Pipelines that a driver is asked for: a few at a time, each with a deadline.
  *
  * A driver that does not end cannot be stopped: destroying the device makes the browser's GPU
- * process wait for it, and with it every page. So the device is left alone, nothing more is asked of
+ * process wait for it, and with it every page. So the device is unfinished alone, nothing more is compilingNow of
  * the driver until it has ended, and where that takes too long there is no GPU in this browser.
  */
 import { KernelZooError } from "../engine/error.js";
@@ -32,21 +32,21 @@ export function limiter(most: () => number): <T>(work: () => Promise<T>) => Prom
   };
 }
 
-/** A driver takes 20 to 100 ms for one, that of a machine without a GPU up to two seconds. */
+/** A driver takes 20 to 100 ms for a pipeline, that of a machine without a GPU up to two seconds. */
 const LIMIT_MS = 10_000;
-/** After its deadline a slow driver may still end; others wait so long for it. */
+/** How long other pipelines wait for one that was given up to end after all. */
 const RETURN_MS = 20_000;
 /** Drivers compile on threads of their own. */
 const AT_ONCE = 4;
 
-/** A kernel whose pipeline alone was asked for, and did not come. */
+/** A kernel compiled alone and did not end in time. */
 export class CompileDeadline extends KernelZooError {
   constructor(limitMs: number) {
     super("compile", `The GPU's driver did not compile this kernel within ${limitMs / 1000} s.`);
   }
 }
 
-/** What every other kernel of the device meets then: whichever is at fault, it is not told of these. */
+/** The error of all other kernels on a device that was given up; it blames none of them. */
 export class SharedDeadline extends KernelZooError {
   constructor(limitMs: number) {
     super("run", `The GPU was given up: its driver did not answer within ${limitMs / 1000} s.`);
@@ -55,14 +55,14 @@ export class SharedDeadline extends KernelZooError {
 
 let atOnce = AT_ONCE;
 const begin = limiter(() => atOnce);
-/** What drivers are asked for now. */
-const asked = new Set<Promise<unknown>>();
-/** What a driver was asked for and has not ended, though its device was given up. */
-const left = new Set<Promise<unknown>>();
+/** Pipelines that drivers compile now. */
+const compilingNow = new Set<Promise<unknown>>();
+/** Pipelines that a driver still compiles, although their device was given up. */
+const unfinished = new Set<Promise<unknown>>();
 
 /**
- * From now on one pipeline at a time, so that it is known whose a deadline was. So it is after the
- * first one; a page that was closed because of it asks for it itself.
+ * Compiles one pipeline at a time from now on, so that a missed deadline names its kernel. The first
+ * missed deadline calls this; a page that follows one which ended that way calls it itself.
  */
 export function compileOneByOne(): void {
   atOnce = 1;
@@ -73,9 +73,10 @@ export const compilesOneByOne = (): boolean => atOnce === 1;
 const after = <T>(ms: number, value: T): Promise<T> =>
   new Promise((resolve) => setTimeout(resolve, ms, value));
 
+/** Waits for pipelines that were given up. Throws KernelZooError (profile) when they do not end. */
 async function driverReturned(): Promise<void> {
-  if (left.size === 0) return;
-  const returned = Promise.all(left).then(() => true);
+  if (unfinished.size === 0) return;
+  const returned = Promise.all(unfinished).then(() => true);
   if (await Promise.race([returned, after(RETURN_MS, false)])) return;
   throw new KernelZooError(
     "profile",
@@ -83,39 +84,46 @@ async function driverReturned(): Promise<void> {
   );
 }
 
-/** Gives the device up, and says of whom the deadline was: of the only one, or of nobody yet. */
-function missed(open: OpenDevice, limitMs: number): KernelZooError {
+/**
+ * Gives the device up and names the fault: a kernel that compiled alone missed the deadline, of several
+ * it is not known which one did.
+ */
+function deadlineError(open: OpenDevice, limitMs: number): KernelZooError {
   const shared = new SharedDeadline(limitMs);
-  const error = asked.size === 1 ? new CompileDeadline(limitMs) : shared;
+  const error = compilingNow.size === 1 ? new CompileDeadline(limitMs) : shared;
   compileOneByOne();
   open.abandon(shared);
-  for (const making of asked) leave(open, making);
+  for (const making of compilingNow) awaitEnd(open, making);
   return error;
 }
 
-function leave(open: OpenDevice, making: Promise<unknown>): void {
-  const forget = (): void => void left.delete(ended);
+function awaitEnd(open: OpenDevice, making: Promise<unknown>): void {
+  const forget = (): void => void unfinished.delete(ended);
   const ended: Promise<unknown> = Promise.race([making, open.device.lost]).then(forget, forget);
-  left.add(ended);
+  unfinished.add(ended);
 }
 
-async function inTime<T>(open: OpenDevice, make: () => Promise<T>, limitMs: number): Promise<T> {
+async function withinDeadline<T>(
+  open: OpenDevice,
+  make: () => Promise<T>,
+  limitMs: number,
+): Promise<T> {
   await driverReturned();
   if (open.loss !== null) throw open.loss;
   const making = make();
-  asked.add(making);
+  compilingNow.add(making);
   try {
     return await open.settled(making, limitMs);
   } catch (thrown) {
     const late = thrown instanceof KernelZooError && thrown.stage === "timeout";
-    throw late ? missed(open, limitMs) : thrown;
+    throw late ? deadlineError(open, limitMs) : thrown;
   } finally {
-    asked.delete(making);
+    compilingNow.delete(making);
   }
 }
 
 /**
- * What `make` asks the driver for. Throws what it throws, and KernelZooError: compile after the
+ * Has the driver make a pipeline, a few at a time. Throws what it throws, and KernelZooError: compile after the
  * deadline, run when the device is lost, profile when the driver is still at what was given up.
  */
 export function compiled<T>(
@@ -123,5 +131,5 @@ export function compiled<T>(
   make: () => Promise<T>,
   limitMs = LIMIT_MS,
 ): Promise<T> {
-  return begin(() => inTime(open, make, limitMs));
+  return begin(() => withinDeadline(open, make, limitMs));
 }

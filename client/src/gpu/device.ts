@@ -125,7 +125,7 @@ export class OpenDevice {
     this.device.destroy();
   }
 
-  /** As `dispose`, and asks nothing more of its driver, which does not answer. */
+  /** Gives up the device without destroying it, as that would wait for a driver that does not answer. */
   abandon(why: KernelZooError): void {
     this.#loss ??= why;
     this.#giveUp(this.#loss);

@@ -22,7 +22,7 @@ export interface Program {
 
 /** The browser reads the text; no driver sees it yet. */
 const LIMIT_MS = 30_000;
-/** Of the uniform that says where a slice begins: one vec4. */
+/** Size of the uniform that holds the first workgroup of a slice: one vec4. */
 export const UNIFORM_BYTES = 16;
 
 /** `GPUShaderStage.COMPUTE`, which is not defined where there is no WebGPU. */

@@ -10,7 +10,7 @@ export const PASS_MS = 50;
 const MOST_CALLS = 4_096;
 /** Calls grow this fast at the most, as the first ones run at the clock of an idle GPU. */
 const RAMP = 8;
-/** In a row that find a sample long enough. */
+/** Readings in a row that must find a sample long enough. */
 const READINGS = 2;
 
 /** `calls` in one pass, or one call in `passes`. */

@@ -36,7 +36,7 @@ export interface SuiteResult {
 }
 /** A driver that needs longer for one of these is of no use for kernels either. */
 const LIMIT_MS = 10_000;
-/** Timed as whole calls; of the others a sample may be any number of workgroups. */
+/** These settings are timed as whole calls; a sample of the others may be any number of workgroups. */
 const WHOLE: ReadonlySet<Name> = new Set(["whole", "split", "nothing"]);
 /** A comparison that takes longer has its bit by what was seen until then, and is not settled. */
 const DUEL_MS = 500;
@@ -184,7 +184,7 @@ async function bitsOf(
   }
 }
 
-/** For levels: whatever the memory and the driver's queue are asked to do beside it. */
+/** Limits for levels, which the traffic of others on the memory and in the queue disturbs. */
 const rough = (stepMs: number): RaceLimits => ({
   sampleMs: Math.max(0.5, STEPS * stepMs),
   sameWithin: 1.3,
@@ -192,7 +192,7 @@ const rough = (stepMs: number): RaceLimits => ({
   limitMs: 150,
 });
 
-/** For the limit of the GPU. */
+/** Limits for the peak rate of the GPU. */
 const fine = (stepMs: number): RaceLimits => ({
   sampleMs: Math.max(1, STEPS * stepMs),
   sameWithin: 1.1,
@@ -200,7 +200,7 @@ const fine = (stepMs: number): RaceLimits => ({
   limitMs: 500,
 });
 
-/** Browsers that do not tell have no such adapter. */
+/** A browser whose adapters have no `isFallbackAdapter` falls back to none. */
 const isSoftware = ({ adapterInfo }: Partial<GPUDevice>): boolean =>
   adapterInfo?.isFallbackAdapter ?? false;
 

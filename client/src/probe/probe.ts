@@ -33,23 +33,23 @@ const PAGE_BYTES = 65_536;
 /** Steps of the clock in the shortest sample, so that it is wrong by 10 % at the most. */
 const STEPS = 10;
 const COARSE_CLOCK_WITHIN = 1.15;
-/** For ρ: settings differ by 28 % and more, or not at all, and no margin is below a seventh. */
+/** Limits for ρ: settings differ by 28 % and more, or not at all, and no margin is below a seventh. */
 const COARSE: RaceLimits = {
   sampleMs: 1,
   sameWithin: 1.08,
   quietRounds: (rates) => (unlikely(rates) ? 12 : 3),
   limitMs: 800,
 };
-/** Of a bit that the race leaves in doubt. */
+/** The longest duel for a bit that the race leaves in doubt. */
 const DUEL_MS = 400;
-/** For a rate that people read. */
+/** Limits for a rate that people read. */
 const FINE: RaceLimits = {
   sampleMs: 2,
   sameWithin: 1.02,
   quietRounds: () => 4,
   limitMs: 200,
 };
-/** For octaves: what comes from memory depends on everyone's traffic and never comes to rest. */
+/** Limits for octaves: rates of memory depend on the traffic of others and never settle. */
 const ROUGH: RaceLimits = { sampleMs: 0.5, sameWithin: 1.3, quietRounds: () => 2, limitMs: 150 };
 /**
  * An advanced setting this much slower than its base may run baseline code still, and so may a base
@@ -59,7 +59,7 @@ const BASELINE_BELOW = 0.6;
 
 type Main = (bytes: number, lo: number, hi: number) => void;
 
-/** Longer samples where the clock is coarse, whose steps then make rates differ. */
+/** Samples are longer where the clock is coarse, as its steps would make rates differ. */
 function onThisClock(limits: RaceLimits): RaceLimits {
   const shortestMs = STEPS * clockStepMs();
   if (shortestMs <= limits.sampleMs / 2) return limits;
@@ -67,7 +67,7 @@ function onThisClock(limits: RaceLimits): RaceLimits {
   return { ...limits, sampleMs: 2 * shortestMs, sameWithin };
 }
 
-/** Zeros that are written, or reads would all find the one page that the system shares. */
+/** Writes the zeros, as reads of untouched memory would all find one page that the system shares. */
 function zeros(bytes: number): WebAssembly.Memory {
   const pages = Math.ceil(bytes / PAGE_BYTES) + 1;
   const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
@@ -80,7 +80,7 @@ function mainOf(body: string, memory: WebAssembly.Memory): Main {
   return new WebAssembly.Instance(module, { env: { memory } }).exports.main as Main;
 }
 
-/** Of each setting; null where its features are missing. */
+/** The entrant of each setting; null where its features are missing. */
 function entrantsOf(
   settings: readonly Setting[],
   features: readonly string[],

@@ -28,13 +28,13 @@ export interface Bundle {
   readonly manifests: readonly BundledManifest[];
 }
 
-/** Of one class, or of the wasm and the webgpu class of one device. */
+/** A manifest for one class, or for the wasm and the webgpu class of one device. */
 export interface BundledManifest {
   readonly device_classes: readonly string[];
   readonly url: string;
 }
 
-/** Instead of a device: the manifest is for all that have the features. */
+/** Stands in place of a device id: the manifest is for all devices that have the features. */
 const ANY = "0".repeat(16);
 
 /** Whether what is for `offered` runs on `own`: the same class, or any with features of it. */

@@ -27,7 +27,7 @@ export function giveUpGpu(why: string): void {
 }
 
 /** Whether it was the GPU that did not answer; then it is given up. */
-export function hung(thrown: unknown): boolean {
+export function noteHang(thrown: unknown): boolean {
   const late =
     thrown instanceof CompileDeadline ||
     thrown instanceof SharedDeadline ||
@@ -37,7 +37,7 @@ export function hung(thrown: unknown): boolean {
 }
 
 /** Gives the GPU up with its device, unless somebody destroyed that on purpose. */
-export function watch({ lost }: GPUDevice): void {
+export function watchForLoss({ lost }: GPUDevice): void {
   lost.then(({ reason, message }) => {
     if (reason !== "destroyed") giveUpGpu(`The GPU device was lost: ${message || reason}`);
   });
@@ -60,7 +60,7 @@ export interface Gpu {
 export type GpuSide = Gpu | { readonly kind: "none"; readonly reason: string | null };
 
 /** The GPU while it lives. */
-export function living(gpu: GpuSide): GpuSide {
+export function livingGpu(gpu: GpuSide): GpuSide {
   const reason = gpu.kind === "gpu" ? gpuFailure() : null;
   return reason === null ? gpu : { kind: "none", reason };
 }
@@ -80,13 +80,13 @@ export async function openGpu(
     if (own === undefined) owner.dispose();
   };
   try {
-    watch((await owner.device()).device);
+    watchForLoss((await owner.device()).device);
     const device = { engine: readEngine(), deviceId };
     const { deviceClass, peakGflops } = await readGpuProfile(storedNotebook(), device, owner);
     return { kind: "gpu", owner, deviceClass, peakGflops, close };
   } catch (thrown) {
     close();
-    hung(thrown);
+    noteHang(thrown);
     return { kind: "none", reason: gpuFailure() ?? sentence(thrown) };
   }
 }

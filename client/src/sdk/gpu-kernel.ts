@@ -8,7 +8,7 @@ import {
   storageBuffer,
   stored,
   storedBytes,
-  suitsHalf,
+  suitsFloat16,
   viewOfStored,
   writeEntries,
 } from "../gpu/buffers.js";
@@ -32,14 +32,14 @@ export type GpuBuffers = Readonly<Record<string, GPUBuffer>>;
  */
 export class GpuKernel {
   readonly device: GPUDevice;
-  /** Of every tensor, by name. An output may be another kernel's input: see `KernelOptions`. */
+  /** One for each tensor, by name. An output may be another kernel's input: see `KernelOptions`. */
   readonly buffers: GpuBuffers;
   readonly #open: OpenDevice;
   readonly #bound: BoundProgram;
   readonly #tensors: readonly TensorWire[];
   readonly #owned: readonly GPUBuffer[];
   readonly #staging = new Map<number, GPUBuffer[]>();
-  /** Of the last run in slices. */
+  /** What the last run in slices took. */
   #callMs = Number.POSITIVE_INFINITY;
 
   private constructor(
@@ -93,11 +93,11 @@ export class GpuKernel {
 
   /**
    * Copies entries to a tensor, in order with the runs that are submitted before and after. One of
-   * f16 takes a Float32Array, which is rounded, or halves: a Uint16Array of bits, a Float16Array.
+   * f16 takes a Float32Array, which is rounded, or float16: a Uint16Array of bits, a Float16Array.
    */
   write(name: string, entries: GpuEntries): void {
     const { buffer, tensor } = this.#tensor(name);
-    const suits = isViewOf(tensor.dtype, entries) || suitsHalf(tensor, entries);
+    const suits = isViewOf(tensor.dtype, entries) || suitsFloat16(tensor, entries);
     if (entries.length !== elementsOf(tensor) || !suits) {
       const wanted = `${elementsOf(tensor)} entries of ${tensor.dtype}`;
       throw new KernelZooError("run", `${name} has ${wanted}, not ${entries.length} of these.`);

@@ -16,7 +16,7 @@
 export { measurePeakGflops } from "../device/profile.js";
 export { KernelZooError, type Stage } from "../engine/error.js";
 export type { TensorView } from "../engine/tensors.js";
-export type { GpuEntries, HalfView } from "../gpu/buffers.js";
+export type { Float16View, GpuEntries } from "../gpu/buffers.js";
 export type { ThreadCount } from "../threads/threads.js";
 export type { Backend } from "./backend.js";
 export { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";

@@ -7,7 +7,7 @@ import { elementsOf, type Region, type TensorView, zerosOf } from "../engine/ten
 import { fillSeeded, maxDifference } from "../engine/verification.js";
 import { loadProgram, type Program } from "../gpu/program.js";
 import type { KernelWire, ServedKernel, TargetKind } from "../wire/types.js";
-import { gpuFailure, hung } from "./backend.js";
+import { gpuFailure, noteHang } from "./backend.js";
 import { GpuKernel } from "./gpu-kernel.js";
 import { describe, type GpuPart, type KernelInfo, type KernelParts, type Loaded } from "./info.js";
 import type { InputViews } from "./names.js";
@@ -57,7 +57,7 @@ export class Constants {
 
 const VERIFICATION_SEED = 1;
 
-/** In memory of its own. Throws KernelZooError: memory, compile, run. */
+/** Runs a wasm kernel on seeded inputs in memory of its own. Throws KernelZooError: memory, compile, run. */
 export function wasmOutput(arena: Arena, made: LoadedKernel): Float32Array {
   const tensors = new Tensors(arena, made);
   try {
@@ -72,7 +72,7 @@ export function wasmOutput(arena: Arena, made: LoadedKernel): Float32Array {
   }
 }
 
-/** In buffers of its own. Rejects with KernelZooError. */
+/** Runs a webgpu kernel on seeded inputs in buffers of its own. Rejects with KernelZooError. */
 export async function gpuOutput(program: Program, used: KernelWire): Promise<Float32Array> {
   const kernel = await GpuKernel.make(program);
   try {
@@ -89,7 +89,7 @@ export async function gpuOutput(program: Program, used: KernelWire): Promise<Flo
   }
 }
 
-/** Of every output entry against the default kernel, on seeded inputs. */
+/** The comparison of every output entry with the default kernel's, on seeded inputs. */
 export interface Verification {
   readonly ok: boolean;
   readonly maxError: number;
@@ -109,7 +109,7 @@ export class Kernel<Inputs = InputViews> {
   readonly #parts: KernelParts;
   readonly #shape: Placeable;
   readonly #constants: Constants;
-  /** Of every input, by name. */
+  /** Number of entries of every input, by name. */
   readonly #elements: ReadonlyMap<string, number>;
   #info: KernelInfo;
   #gpu: Loaded<GpuPart> | null;
@@ -305,7 +305,7 @@ export class Kernel<Inputs = InputViews> {
       await kernel.run();
       output.set(await kernel.read());
     } catch (thrown) {
-      const late = hung(thrown);
+      const late = noteHang(thrown);
       if (this.#parts.wasm === null || (kernel.loss === null && !late)) throw thrown;
       this.#note("webgpu", thrown);
       await this.#leaveGpu(gpuFailure() ?? sentence(thrown));
@@ -324,7 +324,7 @@ export class Kernel<Inputs = InputViews> {
     return wasm === null ? new Float32Array() : wasmOutput(arena, wasm.made);
   }
 
-  /** Of the default kernel: of WebAssembly where there is one, so that two engines agree. */
+  /** The output of the default kernel; of WebAssembly where there is one, so that two engines agree. */
   async #expected(): Promise<Float32Array> {
     const { origin, deadline, arena, entry } = this.#parts;
     if (entry.wasm !== null) {

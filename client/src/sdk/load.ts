@@ -7,7 +7,14 @@ import { loadProgram } from "../gpu/program.js";
 import type { Threads } from "../threads/threads.js";
 import { now } from "../timing/clock.js";
 import type { KernelWire, ManifestEntry, ServedKernel } from "../wire/types.js";
-import { type Backend, chooseTarget, type Gpu, type GpuSide, gpuFailure, hung } from "./backend.js";
+import {
+  type Backend,
+  chooseTarget,
+  type Gpu,
+  type GpuSide,
+  gpuFailure,
+  noteHang,
+} from "./backend.js";
 import { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
 import type { GpuPart, KernelParts, Loaded } from "./info.js";
 import { Kernel } from "./kernel.js";
@@ -53,7 +60,7 @@ async function bestOf<Made>(
       { workload: entry.workload, device_class: deviceClass, artifact: kernel.sha256 },
       thrown,
     );
-    const known = thrown instanceof KernelZooError && !hung(thrown);
+    const known = thrown instanceof KernelZooError && !noteHang(thrown);
     if (!known || kernel.sha256 === fallback.sha256) throw thrown;
     return loaded(fallback, thrown.message);
   }
@@ -90,7 +97,7 @@ async function chosenGpu(request: LoadRequest): Promise<GpuParts> {
   try {
     return { gpu: await loadGpu(request, entry.webgpu, gpu), backendReason: reason };
   } catch (thrown) {
-    hung(thrown);
+    noteHang(thrown);
     if (!(thrown instanceof KernelZooError) || entry.wasm === null) throw thrown;
     return { gpu: null, backendReason: gpuFailure() ?? thrown.message };
   }

@@ -14,7 +14,7 @@ import {
   chooseTarget,
   type GpuSide,
   gpuFailure,
-  living,
+  livingGpu,
   openGpu,
 } from "./backend.js";
 import type { GpuBuffers } from "./gpu-kernel.js";
@@ -164,14 +164,14 @@ function bestEntry(
   );
   if (constant === undefined) return entryOf(manifest, workload);
   const onGpu =
-    plain !== undefined && chooseTarget(backend, plain, living(gpu)).target === "webgpu";
+    plain !== undefined && chooseTarget(backend, plain, livingGpu(gpu)).target === "webgpu";
   return onGpu && constant.webgpu === null ? plain : constant;
 }
 
 /** Kernels of one zoo for this device, in one shared memory. */
 export class KernelZoo {
   readonly deviceClass: string;
-  /** Of its GPU; null where WebGPU is not used, for the reason that kernels tell. */
+  /** The class of its GPU; null where WebGPU is not used, for the reason that kernels tell. */
   readonly gpuDeviceClass: string | null;
   /** Register-only limit of one core in GFLOP/s; null when the device class was given. */
   readonly peakGflops: number | null;
@@ -296,7 +296,7 @@ export class KernelZoo {
   ): Promise<Kernel<Inputs>> {
     const constants = [...new Set([...promised, ...constantsOf(entry.workload)])];
     const request = { entry, constants, manifestMs: elapsedMs, use, buffers, verify };
-    const gpu = living(this.#parts.gpu);
+    const gpu = livingGpu(this.#parts.gpu);
     return loadKernel<Inputs>({ ...this.#parts, ...request, gpu });
   }
 }

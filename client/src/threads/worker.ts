@@ -30,7 +30,7 @@ interface Bound {
 }
 
 const scope = globalThis as unknown as WorkerScope;
-/** Longer than a page takes between two kernels of one model. */
+/** A thread waits longer than a page takes between two kernels of one model. */
 const LINGER_MS = 4;
 /** Messages are looked at this often even when runs follow each other closely. */
 const LONGEST_STRETCH_MS = 50;

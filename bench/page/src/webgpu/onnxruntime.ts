@@ -1,5 +1,5 @@
 import * as ort from "onnxruntime-web/jspi";
-import { floatsOf, halvesOf } from "../../../../client/src/engine/half.js";
+import { fromFloat16, toFloat16 } from "../../../../client/src/engine/float16.js";
 import { asOurs, laid, model } from "../peers/onnx-operators.js";
 import type { PeerTensor, Task } from "../peers/problem.js";
 import type { Peer } from "./peer.js";
@@ -27,7 +27,7 @@ function bufferOf(device: GPUDevice, data: Data): GPUBuffer {
 
 function tensorOn(device: GPUDevice, { data, shape }: PeerTensor, half: boolean): ort.Tensor {
   const dims = [...shape];
-  const buffer = bufferOf(device, half ? halvesOf(data) : (data as Float32Array<ArrayBuffer>));
+  const buffer = bufferOf(device, half ? toFloat16(data) : (data as Float32Array<ArrayBuffer>));
   return half
     ? ort.Tensor.fromGpuBuffer(buffer, { dataType: "float16", dims })
     : ort.Tensor.fromGpuBuffer(buffer, { dataType: "float32", dims });
@@ -35,7 +35,7 @@ function tensorOn(device: GPUDevice, { data, shape }: PeerTensor, half: boolean)
 
 /** Where a browser has `Float16Array`, halves come as one. */
 const floats = (data: unknown): Float32Array =>
-  data instanceof Uint16Array ? floatsOf(data) : Float32Array.from(data as ArrayLike<number>);
+  data instanceof Uint16Array ? fromFloat16(data) : Float32Array.from(data as ArrayLike<number>);
 
 const run = async (session: ort.InferenceSession, feeds: Feeds): Promise<ort.Tensor> =>
   Object.values(await session.run(feeds))[0] as ort.Tensor;

@@ -1,22 +1,22 @@
 /**
- * float16 as its 16 bits. A page keeps float32: of float16 are the buffers of a GPU alone. Browsers
- * that have `Float16Array` convert alike; this is for all of them.
+ * Conversion between float32 and the 16 bits of a float16. A page holds float32 alone; the buffers of a
+ * GPU hold float16. Not every browser has `Float16Array`, which converts alike.
  */
 const word = new Uint32Array(1);
 const float = new Float32Array(word.buffer);
 
 const INFINITE = 0x7c00;
 const NOT_A_NUMBER = 0x7e00;
-/** From here on, as the bits of a float32, values round to infinity: 65520. */
+/** The bits of the float32 65520, from which on values round to infinity. */
 const ROUNDS_TO_INFINITE = 0x477f_f000;
-/** 2⁻¹⁴, below which a float16 is a multiple of 2⁻²⁴. */
+/** The bits of the float32 2⁻¹⁴, below which a float16 is a multiple of 2⁻²⁴. */
 const NORMAL = 0x3880_0000;
-/** What the exponents of float32 and float16 differ by: 127 − 15. */
+/** The difference of the exponents' biases, 127 − 15, in its place among the bits. */
 const EXPONENTS = 112 << 23;
 const DROPPED_BITS = 13;
 const HALF_STEP = (1 << (DROPPED_BITS - 1)) - 1;
 
-/** The nearest float16; of two that are as near, the even one. Overflow is infinite. */
+/** Rounds to the nearest float16, ties to even. What overflows becomes infinite. */
 function bitsOfValue(value: number): number {
   float[0] = value;
   const bits = word[0] as number;
@@ -41,21 +41,21 @@ function valueOfBits(bits: number): number {
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-/** The value that a float16 would keep. */
-export const roundedToHalf = (value: number): number => valueOfBits(bitsOfValue(value));
+/** The value after it was stored as float16. */
+export const roundedToFloat16 = (value: number): number => valueOfBits(bitsOfValue(value));
 
-export function halvesOf(values: Float32Array): Uint16Array<ArrayBuffer> {
-  const halves = new Uint16Array(values.length);
-  for (let i = 0; i < values.length; i++) halves[i] = bitsOfValue(values[i] as number);
-  return halves;
+export function toFloat16(values: Float32Array): Uint16Array<ArrayBuffer> {
+  const bits = new Uint16Array(values.length);
+  for (let i = 0; i < values.length; i++) bits[i] = bitsOfValue(values[i] as number);
+  return bits;
 }
 
-/** The value of each of the 65,536: outputs have millions of entries. */
+/** The value of each of the 65,536 patterns, as outputs have millions of entries. */
 let decoded: Float32Array | null = null;
 
-export function floatsOf(halves: Uint16Array): Float32Array<ArrayBuffer> {
-  decoded ??= Float32Array.from({ length: 1 << 16 }, (_, bits) => valueOfBits(bits));
-  const values = new Float32Array(halves.length);
-  for (let i = 0; i < halves.length; i++) values[i] = decoded[halves[i] as number] as number;
+export function fromFloat16(bits: Uint16Array): Float32Array<ArrayBuffer> {
+  decoded ??= Float32Array.from({ length: 1 << 16 }, (_, pattern) => valueOfBits(pattern));
+  const values = new Float32Array(bits.length);
+  for (let i = 0; i < bits.length; i++) values[i] = decoded[bits[i] as number] as number;
   return values;
 }
