@@ -12,7 +12,7 @@ from tvm import ir, s_tir, tirx
 from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
 from kernelzoo.domain.candidate import Candidate
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.matmul.config import ContractionConfig
+from services.tuner.schedules.matmul.config import WasmMatmulConfig
 from services.tuner.schedules.matmul.wasm import scheduled
 
 Node = Any  # TVM ships no types.
@@ -62,7 +62,7 @@ def linker_found() -> bool:
 
 def llvm_artifact(candidate: Candidate) -> Artifact:
     """For shapes that the register tiles divide. Its range is the whole: no slices."""
-    config, extents = ContractionConfig.of(candidate), Extents.of(candidate.workload)
+    config, extents = WasmMatmulConfig.of(candidate), Extents.of(candidate.workload)
     module = scheduled(extents, config)
     for lower in _PIPELINE:
         module = lower(module)

@@ -9,7 +9,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from services.tuner.compile import compilation
 from services.tuner.passes.pipeline import PassSwitches
-from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
+from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
 from services.tuner.schedules.registry import lite_space
 
 Compile = Callable[[Candidate], Artifact]
@@ -51,7 +51,7 @@ def subjects(case: Case) -> tuple[Subject, ...]:
     )
 
 
-PLAIN = ContractionConfig(
+PLAIN = WasmMatmulConfig(
     tile_m=4,
     tile_n=8,
     unroll_k=1,

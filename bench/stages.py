@@ -9,7 +9,7 @@ from services.tuner.codegen.wgsl.module import print_module
 from services.tuner.passes.pipeline import ALL_PASSES, PassOptions, run_gpu_passes, run_passes
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.f16_storage import f16_storage_of
-from services.tuner.schedules.matmul.config import ContractionConfig
+from services.tuner.schedules.matmul.config import WasmMatmulConfig
 from services.tuner.schedules.matmul.wasm import scheduled
 from services.tuner.schedules.registry import scheduled as scheduled_candidate
 from services.tuner.tir.lowering import lowered, visited
@@ -23,7 +23,7 @@ GPU_STAGES = ("schedule", "passes", "print")
 
 def stage_times_ns(candidate: Candidate) -> tuple[int, ...]:
     """One compilation; times in the order of STAGES."""
-    config, extents = ContractionConfig.of(candidate), Extents.of(candidate.workload)
+    config, extents = WasmMatmulConfig.of(candidate), Extents.of(candidate.workload)
     at = [perf_counter_ns()]
     module = scheduled(extents, config)
     at.append(perf_counter_ns())

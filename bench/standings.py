@@ -6,7 +6,7 @@ from statistics import median
 from bench.contest import Contest, threaded
 from bench.native import native_samples_ns
 from kernelzoo.domain.candidate import FAMILY
-from services.tuner.schedules.matmul.config import ContractionConfig
+from services.tuner.schedules.matmul.config import WasmMatmulConfig
 
 LIMITS = ("limit-fma", "limit-base")
 PEERS = ("ort-input", "ort-constant", "tfjs")
@@ -129,7 +129,7 @@ def _short(config: dict[str, int | bool | str]) -> str:
 
     Configs of other families are named setting by setting.
     """
-    if config[FAMILY] != ContractionConfig.family:
+    if config[FAMILY] != WasmMatmulConfig.family:
         left_out = ("fma", FAMILY)
         return " ".join(f"{name}={value}" for name, value in config.items() if name not in left_out)
     return (

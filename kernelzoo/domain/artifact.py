@@ -31,7 +31,7 @@ ABI_VERSION = 1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """`tensor` lies as `layout` says. `panels8`: a matrix [k, n] as [⌈n/8⌉, k, 8], zeros behind n;
-    of a turned matrix [n, k] too."""
+    of a transposed matrix [n, k] too."""
 
     tensor: str
     layout: str

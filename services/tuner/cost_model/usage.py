@@ -13,11 +13,11 @@ from kernelzoo.errors import InvalidSchedule, UnsupportedProgram
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.rules import block_bytes, live_vectors, register_elements
-from services.tuner.schedules.conv.config import WindowConfig
-from services.tuner.schedules.elementwise.config import MapConfig
-from services.tuner.schedules.gemv.config import StreamConfig
-from services.tuner.schedules.matmul.config import ContractionConfig, Pack
-from services.tuner.schedules.reduction.config import RowsConfig
+from services.tuner.schedules.conv.config import WasmConvConfig
+from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
+from services.tuner.schedules.gemv.config import WasmGemvConfig
+from services.tuner.schedules.matmul.config import Pack, WasmMatmulConfig
+from services.tuner.schedules.reduction.config import WasmReductionConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def usage(candidate: Candidate) -> Usage | None:
 
 
 def _contraction(candidate: Candidate) -> Usage:
-    config, extents = ContractionConfig.of(candidate), Extents.of(candidate.workload)
+    config, extents = WasmMatmulConfig.of(candidate), Extents.of(candidate.workload)
     whole = config.rounded(extents)
     tile = config.tile_m * config.tile_n
     return Usage(
@@ -63,7 +63,7 @@ def _contraction(candidate: Candidate) -> Usage:
 
 
 def _stream(candidate: Candidate) -> Usage:
-    config, extents = StreamConfig.of(candidate), Extents.of(candidate.workload)
+    config, extents = WasmGemvConfig.of(candidate), Extents.of(candidate.workload)
     vectors = config.vectors * (extents.m + 1)
     return Usage(
         live_vectors=vectors,
@@ -76,7 +76,7 @@ def _stream(candidate: Candidate) -> Usage:
 
 def _window(candidate: Candidate) -> Usage:
     """Of a block: its rows of the image, the weights of its tile, its rows of the output."""
-    workload, config = candidate.workload, WindowConfig.of(candidate)
+    workload, config = candidate.workload, WasmConvConfig.of(candidate)
     extent = workload.extent
     channels = workload.operator.output[1][-1]
     whole = config.rounded(workload)
@@ -97,7 +97,7 @@ def _window(candidate: Candidate) -> Usage:
 
 
 def _rows(candidate: Candidate) -> Usage:
-    config, extent = RowsConfig.of(candidate), candidate.workload.extent
+    config, extent = WasmReductionConfig.of(candidate), candidate.workload.extent
     width = LANES * config.vectors
     return Usage(
         live_vectors=config.vectors,
@@ -109,7 +109,7 @@ def _rows(candidate: Candidate) -> Usage:
 
 
 def _map(candidate: Candidate) -> Usage:
-    config = MapConfig.of(candidate)
+    config = WasmElementwiseConfig.of(candidate)
     return Usage(
         live_vectors=config.vectors,
         register_elements=LANES * config.vectors,
@@ -122,9 +122,9 @@ Formulas = Callable[[Candidate], Usage]
 
 
 _TABLE: dict[tuple[TargetKind, str], Formulas] = {
-    (TargetKind.WASM, ContractionConfig.family): _contraction,
-    (TargetKind.WASM, StreamConfig.family): _stream,
-    (TargetKind.WASM, WindowConfig.family): _window,
-    (TargetKind.WASM, RowsConfig.family): _rows,
-    (TargetKind.WASM, MapConfig.family): _map,
+    (TargetKind.WASM, WasmMatmulConfig.family): _contraction,
+    (TargetKind.WASM, WasmGemvConfig.family): _stream,
+    (TargetKind.WASM, WasmConvConfig.family): _window,
+    (TargetKind.WASM, WasmReductionConfig.family): _rows,
+    (TargetKind.WASM, WasmElementwiseConfig.family): _map,
 }

@@ -10,8 +10,8 @@ from enum import StrEnum
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.passes.pipeline import ALL_PASSES, PassSwitches
-from services.tuner.schedules.gemv.config import StreamConfig
-from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
+from services.tuner.schedules.gemv.config import WasmGemvConfig
+from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
 
 WORKLOAD = "matmul:f32:m1024k1024n1024"
 """Beyond every second-level cache, rows of b 4 KiB apart, and 36 ms a run on one core of Zen 5."""
@@ -27,7 +27,7 @@ MARGIN = 1.1
 class Point:
     """One way to compile and to run the workload, in `slices` calls on each of `threads`."""
 
-    config: ContractionConfig | StreamConfig
+    config: WasmMatmulConfig | WasmGemvConfig
     switches: PassSwitches = ALL_PASSES
     slices: int = 1
     threads: int = 1
@@ -46,7 +46,7 @@ class Trial:
     workload: str = WORKLOAD
 
 
-REFERENCE = ContractionConfig(
+REFERENCE = WasmMatmulConfig(
     tile_m=4,
     tile_n=8,
     unroll_k=1,
@@ -59,7 +59,7 @@ REFERENCE = ContractionConfig(
 """Packed, so that the cache does not hide what the other primitives are worth."""
 
 
-STREAMED = StreamConfig(unroll_k=1, vectors=1, block_n=1024, fma=False)
+STREAMED = WasmGemvConfig(unroll_k=1, vectors=1, block_n=1024, fma=False)
 
 
 def plan() -> tuple[Trial, ...]:
@@ -86,7 +86,7 @@ def plan() -> tuple[Trial, ...]:
     )
 
 
-def _configs(primitive: str, base: ContractionConfig, advanced: ContractionConfig) -> Trial:
+def _configs(primitive: str, base: WasmMatmulConfig, advanced: WasmMatmulConfig) -> Trial:
     return Trial(primitive=primitive, base=Point(config=base), advanced=Point(config=advanced))
 
 

@@ -58,7 +58,7 @@ Its exp may be off by 3 + 2·|x| ulp. Its tanh may be any quotient of those, whi
 class PassOptions:
     """Options of a schedule, like a compiler's fast-math and vectoriser flags.
 
-    `fma` is_matrix_product a product and a sum into a multiply-add, which rounds once (clang's
+    `fma` contracts a product and a sum into a multiply-add, which rounds once (clang's
     `-ffp-contract=fast`). `vectors` is how many vectors of four lanes one iteration of an innermost
     loop computes; 0 turns auto-vectorisation off, for schedules that vectorise loops themselves.
     """

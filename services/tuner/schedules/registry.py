@@ -4,7 +4,8 @@
 goes by what a candidate's config says, its setting `family`.
 
 Listing a space must not import TVM, which takes a second. So this module imports no template: a
-family's `lower` is `lower` of the module that its row names, which the first call imports.
+family's `lower` is the function of that name in `schedules/NAME/TARGET.py`, which the first call
+imports.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,27 +14,36 @@ from importlib import import_module
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU, GpuModel
-from kernelzoo.domain.operators import Family
 from kernelzoo.domain.target import TargetKind, refuse_unsupported
 from kernelzoo.domain.workload import KEY_DTYPES, Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner.schedules.base.extents import Extents, is_pointwise
+from services.tuner.schedules.base.iteration import (
+    IterationSpace,
+    contraction,
+    has_windows,
+    implicit_gemm,
+    is_channelwise,
+    is_elementwise,
+    is_rowwise,
+    is_transposition,
+    iteration_space,
+)
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.base.settings import Config, FamilyName
-from services.tuner.schedules.conv.implicit_gemm import is_matrix_product
-from services.tuner.schedules.conv.space import window_configs
+from services.tuner.schedules.conv.space import wasm_conv_configs
 from services.tuner.schedules.conv.webgpu_space import conv_configs
-from services.tuner.schedules.elementwise.space import map_configs
+from services.tuner.schedules.elementwise.space import wasm_elementwise_configs
 from services.tuner.schedules.elementwise.webgpu_space import elementwise_configs
-from services.tuner.schedules.gemv.config import suits
-from services.tuner.schedules.gemv.space import streams_and_tiles
-from services.tuner.schedules.matmul.space import tiles_configs
+from services.tuner.schedules.gemv.config import MAX_M
+from services.tuner.schedules.gemv.space import wasm_gemv_configs
+from services.tuner.schedules.matmul.space import wasm_matmul_configs
 from services.tuner.schedules.matmul.webgpu_space import matmul_configs
-from services.tuner.schedules.reduction.space import rows_configs
+from services.tuner.schedules.reduction.space import wasm_reduction_configs
 from services.tuner.schedules.reduction.webgpu_space import reduction_configs
 from services.tuner.schedules.transpose.webgpu_space import transpose_configs
 from services.tuner.schedules.webgpu_space import WebgpuConfig, webgpu_space
 
+Matches = Callable[[IterationSpace], object]
 Lower = Callable[[Candidate], ScheduledProgram]
 
 
@@ -41,15 +51,15 @@ Lower = Callable[[Candidate], ScheduledProgram]
 class ScheduleFamily:
     """One way to schedule programs of one kind for one target.
 
-    `matches` tells whether it has schedules for a workload; `space` lists candidates for a model
-    of GPU (at which those for wasm do not look), the likely best first. Some of them may be of
-    another family that matches as well. `lower` raises InvalidSchedule and UnsupportedProgram as
-    `compile_candidate` does.
+    `matches` tells whether it has schedules for programs that iterate so; `space` lists candidates
+    for a model of GPU (at which those for wasm do not look), the likely best first. Some of them
+    may be of another family that matches as well. `lower` makes loop nests of a candidate; it
+    raises InvalidSchedule and UnsupportedProgram as `compile_candidate` does.
     """
 
     name: FamilyName
     target: TargetKind
-    matches: Callable[[Workload], bool]
+    matches: Matches
     space: Callable[[Workload, GpuModel], tuple[Candidate, ...]]
     lower: Lower
 
@@ -65,7 +75,8 @@ def lite_space(
     workload that the target has no kernels for.
     """
     refuse_unsupported(workload, kind)
-    family = next(each for each in FAMILIES if each.target is kind and each.matches(workload))
+    space = iteration_space(workload)
+    family = next(each for each in FAMILIES if each.target is kind and each.matches(space))
     return family.space(workload, gpu)
 
 
@@ -82,28 +93,41 @@ def scheduled(candidate: Candidate) -> ScheduledProgram:
             f"config setting family is {candidate.family[:40]!r} or missing; "
             f"use one of {known} for {target}"
         )
-    if not family.matches(candidate.workload):
+    if not family.matches(iteration_space(candidate.workload)):
         raise InvalidSchedule(f"family {family.name} has no schedule for {key} on {target}")
     return family.lower(candidate)
 
 
-def _template(path: str) -> Lower:
-    """`lower` of a module under `schedules`, which is imported when it is called."""
+def _template(name: FamilyName, target: TargetKind) -> Lower:
+    """`lower` of `schedules/NAME/TARGET.py`, which is imported when it is called."""
 
     def lower(candidate: Candidate) -> ScheduledProgram:
-        found: Lower = import_module(f"services.tuner.schedules.{path}").lower
+        found: Lower = import_module(f"services.tuner.schedules.{name}.{target}").lower
         return found(candidate)
 
     return lower
 
 
-def _is_contraction(workload: Workload) -> bool:
-    return workload.operator.family is Family.CONTRACTION or is_pointwise(workload)
+def _streams_b(space: IterationSpace) -> bool:
+    """A contraction of few rows, no batch and b as it is, which one pass over b computes."""
+    found = contraction(space)
+    return (
+        found is not None
+        and not found.batch
+        and not found.b_transposed
+        and (found.nest.size(found.m) <= MAX_M)
+    )
+
+
+def _reads_vectors(space: IterationSpace) -> bool:
+    """A product of matrices, stated as one or as a convolution, whose b is read as vectors."""
+    found = contraction(space) or implicit_gemm(space)
+    return found is not None and found.b.dtype in KEY_DTYPES
 
 
 def _wasm(
     name: FamilyName,
-    matches: Callable[[Workload], bool],
+    matches: Matches,
     configs: Callable[[Workload], Sequence[Config]],
 ) -> ScheduleFamily:
     def space(workload: Workload, _: GpuModel) -> tuple[Candidate, ...]:
@@ -114,15 +138,14 @@ def _wasm(
         target=TargetKind.WASM,
         matches=matches,
         space=space,
-        lower=_template(f"{name}.wasm"),
+        lower=_template(name, TargetKind.WASM),
     )
 
 
 def _webgpu(
     name: FamilyName,
-    matches: Callable[[Workload], bool],
+    matches: Matches,
     configs: Callable[[Workload, GpuModel], Sequence[WebgpuConfig]],
-    template: str = "",
 ) -> ScheduleFamily:
     def space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
         return webgpu_space(configs(workload, gpu), workload, gpu)
@@ -132,60 +155,23 @@ def _webgpu(
         target=TargetKind.WEBGPU,
         matches=matches,
         space=space,
-        lower=_template(template or f"{name}.webgpu"),
+        lower=_template(name, TargetKind.WEBGPU),
     )
 
 
 FAMILIES = (
-    _wasm(
-        FamilyName.GEMV,
-        lambda workload: _is_contraction(workload) and suits(Extents.of(workload)),
-        streams_and_tiles,
-    ),
-    _wasm(FamilyName.MATMUL, _is_contraction, tiles_configs),
-    _wasm(
-        FamilyName.CONV,
-        lambda workload: (
-            workload.operator.family is Family.CONVOLUTION and not is_pointwise(workload)
-        ),
-        window_configs,
-    ),
-    _wasm(
-        FamilyName.REDUCTION,
-        lambda workload: workload.operator.family is Family.ROWS,
-        rows_configs,
-    ),
-    _wasm(
-        FamilyName.ELEMENTWISE,
-        lambda workload: workload.operator.family is Family.MAP,
-        map_configs,
-    ),
-    _webgpu(
-        FamilyName.MATMUL,
-        # Tiles read b as vectors.
-        lambda workload: is_matrix_product(workload) and workload.tensors[1].dtype in KEY_DTYPES,
-        matmul_configs,
-    ),
-    _webgpu(
-        FamilyName.CONV,
-        lambda workload: (
-            workload.operator.family is Family.CONVOLUTION and not is_matrix_product(workload)
-        ),
-        conv_configs,
-    ),
-    _webgpu(
-        FamilyName.REDUCTION,
-        lambda workload: workload.operator.family is Family.ROWS,
-        reduction_configs,
-    ),
-    _webgpu(
-        FamilyName.TRANSPOSE,
-        lambda workload: workload.operator.name == "transpose",
-        transpose_configs,
-    ),
-    # A thread for each entry, as the operator is stated: any program.
+    _wasm(FamilyName.GEMV, _streams_b, wasm_gemv_configs),
+    _wasm(FamilyName.MATMUL, contraction, wasm_matmul_configs),
+    _wasm(FamilyName.CONV, has_windows, wasm_conv_configs),
+    _wasm(FamilyName.REDUCTION, is_rowwise, wasm_reduction_configs),
+    _wasm(FamilyName.ELEMENTWISE, is_elementwise, wasm_elementwise_configs),
+    _webgpu(FamilyName.MATMUL, _reads_vectors, matmul_configs),
+    _webgpu(FamilyName.CONV, is_channelwise, conv_configs),
+    _webgpu(FamilyName.REDUCTION, is_rowwise, reduction_configs),
+    _webgpu(FamilyName.TRANSPOSE, is_transposition, transpose_configs),
+    # A thread for each entry, as the program is stated: any program.
     _webgpu(FamilyName.ELEMENTWISE, lambda _: True, elementwise_configs),
 )
-"""The first of a target that matches a workload lists its space."""
+"""The first of a target that matches a program lists its space."""
 
 _BY_NAME = {(family.name.value, family.target): family for family in FAMILIES}

@@ -12,8 +12,8 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidSchedule, UnsupportedProgram
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.gemv.config import StreamConfig
-from services.tuner.schedules.matmul.config import ContractionConfig
+from services.tuner.schedules.gemv.config import WasmGemvConfig
+from services.tuner.schedules.matmul.config import WasmMatmulConfig
 from services.tuner.schedules.matmul.wasm import stated_and_scheduled
 from services.tuner.tir.tvm import IRModule, Node, Target, s_tir
 
@@ -52,9 +52,9 @@ def _scheduled(candidate: Candidate) -> tuple[Node, Node]:
     if candidate.kind is not TargetKind.WASM:
         raise UnsupportedProgram(f"a kernel of {candidate.kind} is not made by TVM's schedules")
     extents = Extents.of(candidate.workload)
-    if candidate.family == StreamConfig.family:
+    if candidate.family == WasmGemvConfig.family:
         raise UnsupportedProgram("a stream states its sum by steps, which is another workload")
-    config = ContractionConfig.of(candidate)
+    config = WasmMatmulConfig.of(candidate)
     if config.rounded(extents) != extents:
         raise UnsupportedProgram(f"{candidate.workload.key} is no whole number of tiles")
     return stated_and_scheduled(extents, config)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
+from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
 from services.tuner.schedules.registry import lite_space
 
 MODELS = tuple(
@@ -37,7 +37,7 @@ def schedule(
 ) -> Candidate:
     """A candidate with a tile of rows x columns; blocks are one tile unless said otherwise."""
     block_m, block_n = block or tile
-    return ContractionConfig(
+    return WasmMatmulConfig(
         tile_m=tile[0],
         tile_n=tile[1],
         unroll_k=unroll_k,

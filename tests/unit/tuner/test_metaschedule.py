@@ -11,7 +11,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.matmul.config import ContractionConfig
+from services.tuner.schedules.matmul.config import WasmMatmulConfig
 from services.tuner.schedules.matmul.wasm import scheduled
 from services.tuner.schedules.registry import lite_space
 from services.tuner.tir.metaschedule import database
@@ -28,7 +28,7 @@ def space(workload: Workload) -> tuple[Candidate, ...]:
 
 def whole(candidate: Candidate) -> bool:
     extents = Extents.of(candidate.workload)
-    return ContractionConfig.of(candidate).rounded(extents) == extents
+    return WasmMatmulConfig.of(candidate).rounded(extents) == extents
 
 
 def test_every_trace_replays_to_the_schedule_that_was_measured(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_every_trace_replays_to_the_schedule_that_was_measured(tmp_path: Path) -
     for candidate, record in zip(candidates, by_time, strict=True):
         replayed = Schedule(record.workload.mod)
         record.trace.apply_to_schedule(replayed, remove_postproc=False)
-        ours = scheduled(Extents.of(candidate.workload), ContractionConfig.of(candidate))
+        ours = scheduled(Extents.of(candidate.workload), WasmMatmulConfig.of(candidate))
         tvm.ir.assert_structural_equal(replayed.mod["main"], ours["main"])
 
 

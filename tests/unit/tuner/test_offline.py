@@ -20,7 +20,7 @@ from services.tuner.microbench.offline import (
 )
 from services.tuner.passes.pipeline import ALL_PASSES, PassSwitches
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.matmul.config import ContractionConfig
+from services.tuner.schedules.matmul.config import WasmMatmulConfig
 from tests.unit.tuner.execution import execute, expected, inputs_of
 
 SMALL = {
@@ -69,7 +69,7 @@ def test_the_tiles_of_the_plan_are_whole_in_its_workload() -> None:
     extents = Extents.of(Workload.parse(WORKLOAD))
     for trial in plan():
         for config in (trial.base.config, trial.advanced.config):
-            if isinstance(config, ContractionConfig):
+            if isinstance(config, WasmMatmulConfig):
                 assert config.rounded(extents) == extents
 
 

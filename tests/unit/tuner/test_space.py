@@ -9,43 +9,52 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kernelzoo.domain.candidate import Candidate, Setting
-from kernelzoo.domain.operators import OPERATORS, Family
+from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.target import Target, TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 from services.tuner.compile import compile_candidate
-from services.tuner.schedules.base.extents import Extents, is_pointwise
+from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.rules import (
     VECTOR_REGISTERS,
     block_bytes,
     live_vectors,
     register_elements,
 )
-from services.tuner.schedules.conv.config import WindowConfig
-from services.tuner.schedules.elementwise.config import MapConfig
-from services.tuner.schedules.gemv.config import StreamConfig
-from services.tuner.schedules.matmul.config import ContractionConfig, Pack
+from services.tuner.schedules.conv.config import WasmConvConfig
+from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
+from services.tuner.schedules.gemv.config import WasmGemvConfig
+from services.tuner.schedules.matmul.config import Pack, WasmMatmulConfig
 from services.tuner.schedules.matmul.space import naive_space_size
-from services.tuner.schedules.reduction.config import RowsConfig
+from services.tuner.schedules.reduction.config import WasmReductionConfig
 from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.candidates import MODELS, contraction
 
 EXTENTS = st.one_of(st.integers(1, 200), st.integers(1, 65_536), st.sampled_from([1, 2, 64, 4096]))
 
 
+CONFIGS: tuple[
+    type[
+        WasmMatmulConfig
+        | WasmGemvConfig
+        | WasmConvConfig
+        | WasmReductionConfig
+        | WasmElementwiseConfig
+    ],
+    ...,
+] = (
+    WasmMatmulConfig,
+    WasmGemvConfig,
+    WasmConvConfig,
+    WasmReductionConfig,
+    WasmElementwiseConfig,
+)
+
+
 def read_back(candidate: Candidate) -> Candidate:
     """The candidate of the config that its settings are read as."""
-    workload = candidate.workload
-    if candidate.family == StreamConfig.family:
-        return StreamConfig.of(candidate).candidate(workload)
-    if workload.operator.family is Family.CONTRACTION or is_pointwise(workload):
-        return ContractionConfig.of(candidate).candidate(workload)
-    match workload.operator.family:
-        case Family.CONVOLUTION:
-            return WindowConfig.of(candidate).candidate(workload)
-        case Family.ROWS:
-            return RowsConfig.of(candidate).candidate(workload)
-    return MapConfig.of(candidate).candidate(workload)
+    config = next(each for each in CONFIGS if each.family == candidate.family)
+    return config.of(candidate).candidate(candidate.workload)
 
 
 @given(operator=st.sampled_from(("matmul", "batch_matmul")), extents=st.tuples(*[EXTENTS] * 4))
@@ -65,9 +74,9 @@ def test_every_legal_workload_has_valid_candidates_none_twice(
     assert any(candidate.requires == ("simd128",) for candidate in space)
     for candidate in space:
         assert read_back(candidate) == candidate
-        if candidate.family == StreamConfig.family:
+        if candidate.family == WasmGemvConfig.family:
             continue
-        config = ContractionConfig.of(candidate)
+        config = WasmMatmulConfig.of(candidate)
         live = live_vectors(config.tile_m, config.tile_n, fma=config.fma)
         assert live <= VECTOR_REGISTERS
 
@@ -89,12 +98,12 @@ def test_the_first_points_use_fma_and_the_default_a_tile_that_fits_anywhere(
     assert relaxed.offers(space[0].requires)
     assert space[0].requires == ("relaxed-simd", "simd128")
     default = next(candidate for candidate in space if plain.offers(candidate.requires))
-    config = ContractionConfig.of(default)
+    config = WasmMatmulConfig.of(default)
     assert (config.tile_m, config.tile_n, config.fma) == (4, 8, False)
 
 
 def test_both_packings_and_both_roundings_are_offered_for_large_matrices() -> None:
-    configs = [ContractionConfig.of(c) for c in lite_space(MODELS[0], TargetKind.WASM)]
+    configs = [WasmMatmulConfig.of(c) for c in lite_space(MODELS[0], TargetKind.WASM)]
     assert {config.pack for config in configs} == {Pack.NONE, Pack.KERNEL}
     assert {config.fma for config in configs} == {True, False}
     assert configs[0].pack is Pack.KERNEL
@@ -102,22 +111,22 @@ def test_both_packings_and_both_roundings_are_offered_for_large_matrices() -> No
 
 def test_few_rows_are_not_worth_packing_for() -> None:
     space = lite_space(contraction(1, 768, 768), TargetKind.WASM)
-    tiles = [candidate for candidate in space if candidate.family != StreamConfig.family]
-    assert {ContractionConfig.of(candidate).pack for candidate in tiles} == {Pack.NONE}
+    tiles = [candidate for candidate in space if candidate.family != WasmGemvConfig.family]
+    assert {WasmMatmulConfig.of(candidate).pack for candidate in tiles} == {Pack.NONE}
 
 
 @pytest.mark.parametrize("columns", [5, 768, 3072, 50_257])
 def test_few_rows_stream_b_first(columns: int) -> None:
     space = lite_space(contraction(1, 768, columns), TargetKind.WASM)
-    assert space[0].family == StreamConfig.family
+    assert space[0].family == WasmGemvConfig.family
     default = next(candidate for candidate in space if candidate.requires == ("simd128",))
-    assert default.family == StreamConfig.family
+    assert default.family == WasmGemvConfig.family
     assert 10 <= len(space) <= 60
 
 
 def test_tiles_of_one_row_read_many_columns_at_a_time() -> None:
     space = lite_space(contraction(1, 768, 3072), TargetKind.WASM)
-    tiles = [ContractionConfig.of(c) for c in space if c.family != StreamConfig.family]
+    tiles = [WasmMatmulConfig.of(c) for c in space if c.family != WasmGemvConfig.family]
     assert {config.tile_m for config in tiles} == {1}
     assert tiles[0].tile_n == 48
 
@@ -137,8 +146,8 @@ def test_constant_weights_are_wanted_in_panels_first(key: str) -> None:
     space = lite_space(Workload.parse(key), TargetKind.WASM)
     assert 10 <= len(space) <= 60
     default = next(candidate for candidate in space if candidate.requires == ("simd128",))
-    assert ContractionConfig.of(space[0]).pack is Pack.BEFORE
-    assert ContractionConfig.of(default).pack is Pack.BEFORE
+    assert WasmMatmulConfig.of(space[0]).pack is Pack.BEFORE
+    assert WasmMatmulConfig.of(default).pack is Pack.BEFORE
     packs = {dict(candidate.config).get("pack") for candidate in space}
     assert Pack.KERNEL not in packs, "nothing is packed in every call that can be packed once"
     assert len(packs) > 1 or "nt" in key, "b as it is may still be read faster"
@@ -152,20 +161,20 @@ def test_weights_that_may_change_are_wanted_in_panels_by_no_kernel() -> None:
 
 def test_rows_that_share_a_cache_set_are_always_packed() -> None:
     space = lite_space(MODELS[1], TargetKind.WASM)
-    assert {ContractionConfig.of(candidate).pack for candidate in space} == {Pack.KERNEL}
+    assert {WasmMatmulConfig.of(candidate).pack for candidate in space} == {Pack.KERNEL}
 
 
 def test_a_matrix_that_fits_the_first_cache_is_read_in_place_first() -> None:
     small, larger = (lite_space(workload, TargetKind.WASM)[0] for workload in MODELS[:1:-1])
-    assert ContractionConfig.of(small).pack is Pack.NONE
-    assert ContractionConfig.of(larger).pack is Pack.KERNEL
+    assert WasmMatmulConfig.of(small).pack is Pack.NONE
+    assert WasmMatmulConfig.of(larger).pack is Pack.KERNEL
 
 
 def test_large_workloads_can_be_sliced() -> None:
     for workload in (*MODELS, contraction(2, 4096, 64, 8), contraction(50_000, 768, 8)):
         for candidate in lite_space(workload, TargetKind.WASM):
             extents = Extents.of(workload)
-            assert ContractionConfig.of(candidate).range_extent(extents) >= 4
+            assert WasmMatmulConfig.of(candidate).range_extent(extents) >= 4
 
 
 def test_the_naive_space_is_that_of_the_paper() -> None:

@@ -19,7 +19,7 @@ MAX_BLOCK_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowConfig:
+class WasmConvConfig:
     """A register tile of `tile_x` columns and `tile_c` channels of the output.
 
     Without packing the outermost loop takes `block_y` rows of the output. With it the outermost

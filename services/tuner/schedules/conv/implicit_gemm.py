@@ -5,31 +5,29 @@ thread reads of a row are neighbouring channels of one pixel of the image, or ze
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
-from kernelzoo.domain.operators import Family
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import Frame
 from services.tuner.ir.nodes import LANES, Bound
-from services.tuner.schedules.base.extents import Extents, is_pointwise
+from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.iteration import implicit_gemm, iteration_space
 
 
-def is_matrix_product(workload: Workload) -> bool:
-    """Whether the operator is a product of two matrices, stated as one or not."""
-    return workload.operator.family is Family.CONTRACTION or workload.operator.name == "conv2d"
-
-
+@lru_cache(maxsize=1024)
 def product_extents(workload: Workload) -> Extents:
     """Those of the product. Raises UnsupportedProgram for an operator that is none."""
-    if workload.operator.name != "conv2d" or is_pointwise(workload):
+    product = implicit_gemm(iteration_space(workload))
+    if product is None:
         return Extents.of(workload)
-    e = workload.extent
+    size = product.nest.size
     return Extents(
         batch=0,
-        m=e["b"] * e["y"] * e["x"],
-        k=e["kh"] * e["kw"] * e["c"],
-        n=e["o"],
-        b_dtype=workload.dtype,
+        m=size(product.m),
+        k=size(product.k),
+        n=size(product.n),
+        b_dtype=product.b.dtype,
         epilogue=workload.epilogue,
     )
 
@@ -107,9 +105,10 @@ class Window:
         return row, x.times(self.stride).plus(tap[1]).plus(before)
 
 
+@lru_cache(maxsize=1024)
 def window_of(workload: Workload, step: int) -> Window | None:
     """None where rows of a lie in memory as they are."""
-    if workload.operator.name != "conv2d" or is_pointwise(workload):
+    if implicit_gemm(iteration_space(workload)) is None:
         return None
     e = workload.extent
     return Window(

@@ -7,7 +7,6 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.rules import (
     ALIASING_BYTES,
-    ALIASING_ROWS,
     BASE_RANK,
     BASE_TILES,
     FEWEST_SLICES,
@@ -15,25 +14,33 @@ from services.tuner.schedules.base.rules import (
     SLICES_WANTED,
     UNROLL_K,
     VECTOR_REGISTERS,
-    WIDEST_TILE,
-    WINDOW_BLOCKS,
     live_vectors,
 )
-from services.tuner.schedules.conv.config import WindowConfig
+from services.tuner.schedules.conv.config import WasmConvConfig
 from services.tuner.schedules.matmul.config import Pack
 
+WIDEST_TILE = 16
+"""Channels in the widest register tile."""
 
-def window_configs(workload: Workload) -> tuple[WindowConfig, ...]:
+ALIASING_ROWS = 4
+"""Rows of weights that lie `ALIASING_BYTES` apart in steps of this many, or closer, share so few
+sets of the first cache that a tile of them does not stay there."""
+
+BLOCK_Y = (4, 2, 1, 8)
+"""Rows of a convolution's output to a block: more rows copy less padding, fewer slice finer."""
+
+
+def wasm_conv_configs(workload: Workload) -> tuple[WasmConvConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Pooling has no products to round."""
     multiplies = len(workload.operator.inputs) > 1
-    ranked: dict[WindowConfig, int] = {}
+    ranked: dict[WasmConvConfig, int] = {}
     for fma in (True, False) if multiplies else (False,):
         for (tile_rank, tile), (unroll_rank, unroll), (place_rank, (pack, block)) in product(
             enumerate(_tiles(workload, fma=fma)),
             enumerate(_unrolls(workload)),
             enumerate(_places(workload)),
         ):
-            config = WindowConfig(
+            config = WasmConvConfig(
                 tile_x=tile[0], tile_c=tile[1], unroll_c=unroll, block_y=block, pack=pack, fma=fma
             )
             rank = tile_rank + unroll_rank + place_rank + (0 if fma else BASE_RANK)
@@ -65,7 +72,7 @@ def _places(workload: Workload) -> list[tuple[Pack, int]]:
     Rows without packing leave slices enough; with it tiles of channels are the slices.
     """
     extent = workload.extent
-    rows = [block for block in WINDOW_BLOCKS if extent["y"] % block == 0]
+    rows = [block for block in BLOCK_Y if extent["y"] % block == 0]
     most = max(1, extent["y"] // SLICES_WANTED)
     plain = [(Pack.NONE, block) for block in rows if block <= most]
     if "c" not in workload.operator.summed or extent["o"] < WIDEST_TILE * FEWEST_SLICES:

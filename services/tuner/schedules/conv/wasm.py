@@ -18,7 +18,7 @@ from services.tuner.operators.lowering import finished
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Shape, epilogue_shapes
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.conv.config import WindowConfig
+from services.tuner.schedules.conv.config import WasmConvConfig
 from services.tuner.schedules.matmul.config import Pack
 from services.tuner.tir.lowering import scheduled_program
 from services.tuner.tir.schedules import vectorise_tile, write_back
@@ -29,7 +29,7 @@ Weights = tuple[Node, Callable[..., Node]]
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
-    config = WindowConfig.of(candidate)
+    config = WasmConvConfig.of(candidate)
     return ScheduledProgram(
         nests=(window_program(candidate.workload, config),),
         options=PassOptions(fma=config.fma, vectors=1),
@@ -37,7 +37,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     )
 
 
-def window_program(workload: Workload, config: WindowConfig) -> Program:
+def window_program(workload: Workload, config: WasmConvConfig) -> Program:
     """The scheduled loop nest; its parameters are those of the workload, flat."""
     extents = tuple(config.rounded(workload).items())
     function = _stated(workload.operator.name, workload.epilogue, extents, config.panels)
@@ -118,7 +118,7 @@ def _sums(
     return te.compute(shape, entry, name="sum" if finished else "c")
 
 
-def _scheduled(function: Node, workload: Workload, config: WindowConfig) -> Node:
+def _scheduled(function: Node, workload: Workload, config: WasmConvConfig) -> Node:
     """Tiles of channels outside of columns, so that their weights stay in the first cache."""
     finishes = bool(workload.epilogue) or workload.operator.name == "avg_pool2d"
     schedule = Schedule(function, debug_mask="none", enable_check=False)

@@ -12,7 +12,7 @@ CHUNKS = (64, 256, 1024, 4096)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MapConfig:
+class WasmElementwiseConfig:
     """The innermost loop takes `vectors` of four lanes; a lone loop is sliced by `chunk`."""
 
     family: ClassVar = FamilyName.ELEMENTWISE

@@ -5,20 +5,25 @@ from itertools import product
 from kernelzoo.domain.operators.elementwise import UNARY
 from kernelzoo.domain.workload import Workload
 from services.tuner.passes.vectorise import CHUNK
-from services.tuner.schedules.base.rules import MAP_CHUNKS, MAP_VECTORS
-from services.tuner.schedules.elementwise.config import MapConfig
+from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
+
+VECTORS = (2, 1, 4, 8)
+"""Vectors of an elementwise operator at once; functions keep their parts in registers."""
+
+CHUNKS = (256, 1024, 64, 4096)
+"""Entries of an elementwise operator to a slice of the range."""
 
 
-def map_configs(workload: Workload) -> tuple[MapConfig, ...]:
+def wasm_elementwise_configs(workload: Workload) -> tuple[WasmElementwiseConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Only functions have products to round,
     and only what runs over one axis is cut into chunks."""
     function = workload.operator.name in UNARY and workload.operator.name != "relu"
-    chunks = MAP_CHUNKS if len(workload.operator.axes) == 1 else (CHUNK,)
+    chunks = CHUNKS if len(workload.operator.axes) == 1 else (CHUNK,)
     roundings = (True, False) if function else (False,)
-    ranked: dict[MapConfig, int] = {}
+    ranked: dict[WasmElementwiseConfig, int] = {}
     for (fma_rank, fma), (chunk_rank, chunk), (rank, vectors) in product(
-        enumerate(roundings), enumerate(chunks), enumerate(MAP_VECTORS)
+        enumerate(roundings), enumerate(chunks), enumerate(VECTORS)
     ):
-        config = MapConfig(vectors=vectors, chunk=chunk, fma=fma)
+        config = WasmElementwiseConfig(vectors=vectors, chunk=chunk, fma=fma)
         ranked[config] = fma_rank + chunk_rank + rank
     return tuple(sorted(ranked, key=ranked.__getitem__))

@@ -7,12 +7,12 @@ from services.tuner.passes.blocked_transpose import transpose_in_blocks
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.passes.vectorise import slice_outer_loop
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.elementwise.config import MapConfig
+from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
 from services.tuner.tir.lowering import plain_program
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
-    config = MapConfig.of(candidate)
+    config = WasmElementwiseConfig.of(candidate)
     program = plain_program(stated(candidate.workload))
     program = transpose_in_blocks(program, LANES * config.vectors)
     return ScheduledProgram(

@@ -21,7 +21,7 @@ MAX_BLOCK_COLUMNS = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamConfig:
+class WasmGemvConfig:
     """`unroll_k` rows of b to a step, `vectors` of four columns at once, `block_n` columns to a
     slice."""
 
@@ -57,8 +57,6 @@ class StreamConfig:
 
     def fault(self, extents: Extents) -> str:
         """What makes the config unusable, or ''."""
-        if not suits(extents):
-            return f"streaming b needs one to {MAX_M} rows, no batch axis and b as it is"
         if not 1 <= self.unroll_k <= MAX_UNROLL_K or extents.k % self.unroll_k:
             return (
                 f"unroll_k={self.unroll_k} must divide {extents.k} and be from 1 to {MAX_UNROLL_K}"
@@ -71,8 +69,3 @@ class StreamConfig:
                 f"{MAX_BLOCK_COLUMNS}"
             )
         return ""
-
-
-def suits(extents: Extents) -> bool:
-    """Whether b can be streamed for these extents."""
-    return extents.m <= MAX_M and not extents.batch and not extents.b_turned

@@ -10,19 +10,19 @@ from services.tuner.operators.lowering import finished
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents, round_up
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.gemv.config import StreamConfig
+from services.tuner.schedules.gemv.config import WasmGemvConfig
 from services.tuner.schedules.matmul.wasm import placeholders_of
 from services.tuner.tir.lowering import scheduled_program
 from services.tuner.tir.tvm import Node, Schedule, te
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
-    config = StreamConfig.of(candidate)
+    config = WasmGemvConfig.of(candidate)
     program = stream_program(Extents.of(candidate.workload), config)
     return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma, vectors=1))
 
 
-def stream_program(extents: Extents, config: StreamConfig) -> Program:
+def stream_program(extents: Extents, config: WasmGemvConfig) -> Program:
     """The scheduled loop nest; its parameters are flat, with their true sizes."""
     whole = replace(extents, n=round_up(extents.n, config.block_n))
     schedule = _scheduled(_stated(whole, config.unroll_k), whole, config)
@@ -38,7 +38,7 @@ def _stated(extents: Extents, unroll_k: int) -> Node:
     def entry(m: Node, n: Node) -> Node:
         ks = [step * unroll_k + row for row in range(unroll_k)]
         products = [
-            (a[k, m] if extents.a_turned else a[m, k]) * b[k, n].astype("float32") for k in ks
+            (a[k, m] if extents.a_transposed else a[m, k]) * b[k, n].astype("float32") for k in ks
         ]
         return te.sum(reduce(add, products), axis=step)
 
@@ -49,7 +49,7 @@ def _stated(extents: Extents, unroll_k: int) -> Node:
     return te.create_prim_func([a, b, *extra, c])
 
 
-def _scheduled(function: Node, whole: Extents, config: StreamConfig) -> Node:
+def _scheduled(function: Node, whole: Extents, config: WasmGemvConfig) -> Node:
     schedule = Schedule(function, debug_mask="none", enable_check=False)
     block = schedule.get_sblock("sum" if whole.epilogue else "c")
     m, n, step = schedule.get_loops(block)

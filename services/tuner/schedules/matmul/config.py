@@ -39,7 +39,7 @@ class Outer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContractionConfig:
+class WasmMatmulConfig:
     """Tiles and blocks count elements. `fma` lets products and sums round once."""
 
     family: ClassVar = FamilyName.MATMUL
@@ -137,8 +137,8 @@ class ContractionConfig:
                 "" if extents.b_constant else "pack=before needs constant=b in the key; use kernel"
             )
         if self.pack is Pack.NONE:
-            if extents.b_turned:
-                return "pack=none reads a turned b one entry at a time; use kernel"
+            if extents.b_transposed:
+                return "pack=none reads a transposed b one entry at a time; use kernel"
             return ""
         if self.outer is Outer.ROWS:
             return "pack=kernel with outer=m would pack again for every block of rows; use b or n"

@@ -8,43 +8,63 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.rules import (
-    A_BLOCK_BYTES,
-    ACCUMULATORS_WANTED,
     ALIASING_BYTES,
-    B_BLOCK_BYTES,
     BASE_RANK,
     BASE_TILES,
-    BLOCK_COLUMNS,
     FEWEST_SLICES,
     FMA_TILES,
-    PACKING_ROWS,
     SLICES_WANTED,
-    SMALL_B_BYTES,
-    TALL_TILES,
     UNROLL_K,
     VECTOR_REGISTERS,
-    WIDE_TILES,
     live_vectors,
 )
-from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
+from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
+
+ACCUMULATORS_WANTED = 8
+"""Latency 4 times 2 units: fewer sums in flight leave a multiply-add unit idle."""
+
+TALL_TILES = ((12, 4), (10, 4), (8, 4))
+"""For at most four columns, where the accumulators have to come from rows."""
+
+WIDE_TILES = ((1, 48), (1, 32))
+"""For one row, where memory is the limit: 192 bytes of a row of b at a time instead of 64 took
+1x768x3072 from 33 to 73 of the 99 GB/s that a loop of loads reaches."""
+
+A_BLOCK_BYTES = 96 << 10
+"""Rows of a that stay in the cache while the panels of b pass: heuristic 3 with a relaxation of 3
+for an L1 of 32 KiB, since the second level feeds registers as fast."""
+
+B_BLOCK_BYTES = 256 << 10
+"""Columns of b that stay in the second-level cache."""
+
+BLOCK_COLUMNS = 96
+"""More columns at once cost 1 to 3 %; fewer than 32 cost 1 % in packing."""
+
+SMALL_B_BYTES = 32 << 10
+"""A matrix b that lies in the first cache as it is gains nothing from packing (64x64: 96 % without,
+93 % with); for 384x64 it gains 4 to 6 %."""
+
+PACKING_ROWS = 16
+"""Packing copies an entry of b once for its use in every row; below this it costs more."""
+
 
 ON_OR_OFF = 3
 """cache_read, cache_write and unroll, in the space without rules (nnJIT Table 6)."""
 
 
-def tiles_configs(workload: Workload) -> tuple[ContractionConfig, ...]:
-    return lite_configs(Extents.of(workload))
+def wasm_matmul_configs(workload: Workload) -> tuple[WasmMatmulConfig, ...]:
+    return tile_configs(Extents.of(workload))
 
 
-def lite_configs(extents: Extents) -> tuple[ContractionConfig, ...]:
+def tile_configs(extents: Extents) -> tuple[WasmMatmulConfig, ...]:
     """Ordered by the sum of the ranks of their settings, so that the first few differ."""
-    ranked: dict[ContractionConfig, int] = {}
+    ranked: dict[WasmMatmulConfig, int] = {}
     for config, rank in _points(extents):
         ranked[config] = min(rank, ranked.get(config, rank))
     return tuple(sorted(ranked, key=ranked.__getitem__))
 
 
-def _points(extents: Extents) -> Iterator[tuple[ContractionConfig, int]]:
+def _points(extents: Extents) -> Iterator[tuple[WasmMatmulConfig, int]]:
     packs = _packs(extents)
     for fma in (True, False):
         axes = (_tiles(extents, fma=fma), enumerate(packs), enumerate(_unrolls(extents)))
@@ -53,7 +73,7 @@ def _points(extents: Extents) -> Iterator[tuple[ContractionConfig, int]]:
                 continue
             config = _config(extents, tile, pack, unroll, fma=fma)
             few = config.range_extent(extents) < FEWEST_SLICES
-            if pack is Pack.KERNEL and few and not extents.b_turned:
+            if pack is Pack.KERNEL and few and not extents.b_transposed:
                 continue
             yield config, tile_rank + 2 * pack_rank + unroll_rank + (0 if fma else BASE_RANK)
 
@@ -81,7 +101,7 @@ def _packs(extents: Extents) -> tuple[Pack, ...]:
 
 
 def _packs_at_run(extents: Extents) -> tuple[Pack, ...]:
-    if extents.b_turned:
+    if extents.b_transposed:
         return (Pack.KERNEL,)
     if extents.m < PACKING_ROWS:
         return (Pack.NONE,)
@@ -100,12 +120,12 @@ def _unrolls(extents: Extents) -> tuple[int, ...]:
 
 def _config(
     extents: Extents, tile: tuple[int, int], pack: Pack, unroll_k: int, *, fma: bool
-) -> ContractionConfig:
+) -> WasmMatmulConfig:
     tile_m, tile_n = tile
     outer = _outer(extents, tile, pack)
     rows, columns = -(-extents.m // tile_m), -(-extents.n // tile_n)
     row_bytes = 4 * extents.k
-    return ContractionConfig(
+    return WasmMatmulConfig(
         tile_m=tile_m,
         tile_n=tile_n,
         unroll_k=unroll_k,

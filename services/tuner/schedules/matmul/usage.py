@@ -179,7 +179,9 @@ def _memory_bound_us(
     waves = max(1.0, groups / (gpu.cores * resident))
     products = config.unroll_k * config.tile_m * config.tile_n * PRODUCTS_US / 4
     waiting = waves * steps * (STEP_US + products)
-    columns = config.sliced_k if extents.b_turned else config.thread_columns * config.tile_n // 4
+    columns = (
+        config.sliced_k if extents.b_transposed else config.thread_columns * config.tile_n // 4
+    )
     narrow = 1 + NARROW_COST * max(0.0, SEGMENT_BYTES / (16 * columns) - 1)
     read = 4 * max(1, extents.batch) * extents.k * extents.n * config.blocks(extents)[1]
     moving = read * narrow / (BYTES_PER_CORE_US * gpu.cores)
@@ -220,8 +222,8 @@ def _reads(config: WebgpuMatmulConfig, workload: Workload) -> int:
     """Vectors of a and b, or their elements where vectors do not lie side by side; twice where k
     may end inside of a block, three times where zeros lie around an image."""
     extents, window = product_extents(workload), window_of(workload, LANES)
-    along_a = extents.m if extents.a_turned else extents.k
-    along_b = extents.k if extents.b_turned else extents.n
+    along_a = extents.m if extents.a_transposed else extents.k
+    along_b = extents.k if extents.b_transposed else extents.n
     if window is not None:
         along_a = window.channels
     ends = 2 if extents.k % config.block_k else 1

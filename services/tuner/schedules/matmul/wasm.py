@@ -20,32 +20,32 @@ from services.tuner.operators.lowering import DTYPES, finished
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents, panel_shape
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.matmul.config import ContractionConfig, Outer, Pack
+from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
 from services.tuner.tir.lowering import lowered, plain_program, visited
 from services.tuner.tir.schedules import vectorise_tile, write_back
 from services.tuner.tir.tvm import Node, Schedule, te, tirx
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
-    config = ContractionConfig.of(candidate)
+    config = WasmMatmulConfig.of(candidate)
     program = contraction_program(Extents.of(candidate.workload), config)
     return ScheduledProgram(
         nests=(program,), options=PassOptions(fma=config.fma), panels=config.panels
     )
 
 
-def contraction_program(extents: Extents, config: ContractionConfig) -> Program:
+def contraction_program(extents: Extents, config: WasmMatmulConfig) -> Program:
     """The scheduled loop nest; its parameters are a, b and c, flat, with their true sizes."""
     function = lowered(scheduled(extents, config))
     return visited(function, config.shapes(extents), config.range_extent(extents))
 
 
-def scheduled(extents: Extents, config: ContractionConfig) -> Node:
+def scheduled(extents: Extents, config: WasmMatmulConfig) -> Node:
     """TVM's module of one scheduled function, `main`, on the extents rounded up."""
     return _schedule(config.rounded(extents), config).mod
 
 
-def stated_and_scheduled(extents: Extents, config: ContractionConfig) -> tuple[Node, Node]:
+def stated_and_scheduled(extents: Extents, config: WasmMatmulConfig) -> tuple[Node, Node]:
     """The function before any primitive, and its schedule with the trace of them."""
     whole = config.rounded(extents)
     return contraction_function(whole, config.panels), _schedule(whole, config)
@@ -64,7 +64,7 @@ def _packing(extents: Extents, width: int) -> Node:
     def entry(*at: Node) -> Node:
         *outer, panel, k, lane = at
         n = panel * width + lane
-        value = b[(*outer, n, k)] if extents.b_turned else b[(*outer, k, n)]
+        value = b[(*outer, n, k)] if extents.b_transposed else b[(*outer, k, n)]
         return tirx.if_then_else(n < extents.n, value, zero) if extents.n % width else value
 
     batch = (extents.batch,) if extents.batch else ()
@@ -85,9 +85,17 @@ def contraction_function(extents: Extents, panels: int, *, widened: bool = False
     shape = extents.shapes[-1]
     k = te.reduce_axis((0, extents.k), name="k")
     name = "sum" if extents.epilogue else "c"
-    turned = {"a_turned": extents.a_turned, "b_turned": extents.b_turned}
     wide = te.compute(b.shape, lambda *at: b(*at).astype("float32"), "wide") if widened else b
-    c = _contracted(a, wide, shape, k, panels=panels, name=name, **turned)
+    c = _contracted(
+        a,
+        wide,
+        shape,
+        k,
+        a_transposed=extents.a_transposed,
+        b_transposed=extents.b_transposed,
+        panels=panels,
+        name=name,
+    )
     if extents.epilogue:
         c = finished(extents.epilogue, c, tuple(extra))
     return te.create_prim_func([a, b, *extra, c])
@@ -99,23 +107,24 @@ def _contracted(
     shape: tuple[int, ...],
     k: Node,
     *,
-    a_turned: bool,
-    b_turned: bool,
+    a_transposed: bool,
+    b_transposed: bool,
     panels: int = 0,
     name: str = "c",
 ) -> Node:
-    """c[…, m, n] = Σ a[…, m, k]·b[…, k, n]; a turned matrix has its last two axes the other way.
+    """c[…, m, n] = Σ a[…, m, k]·b[…, k, n]; a transposed matrix has its last two axes the
+    other way.
 
-    b may come in panels of so many columns, turned or not, and as another type than a.
+    b may come in panels of so many columns, transposed or not, and as another type than a.
     """
 
     def entry(*at: Node) -> Node:
         *outer, m, n = at
-        left = a[(*outer, k, m)] if a_turned else a[(*outer, m, k)]
+        left = a[(*outer, k, m)] if a_transposed else a[(*outer, m, k)]
         if panels:
             right = b[(*outer, n // panels, k, n % panels)]
         else:
-            right = b[(*outer, n, k)] if b_turned else b[(*outer, k, n)]
+            right = b[(*outer, n, k)] if b_transposed else b[(*outer, k, n)]
         return te.sum(left * right.astype("float32"), axis=k)
 
     return te.compute(shape, entry, name=name)
@@ -132,7 +141,7 @@ def placeholders_of(extents: Extents) -> tuple[Node, ...]:
     )
 
 
-def _schedule(whole: Extents, config: ContractionConfig) -> Node:
+def _schedule(whole: Extents, config: WasmMatmulConfig) -> Node:
     """Tiles, order, packing, vectors, unrolling and accumulators as schedule primitives.
 
     In the unrolled body rows stand outside columns: the reverse keeps one value of `a` alive for
@@ -164,7 +173,7 @@ def _schedule(whole: Extents, config: ContractionConfig) -> Node:
     return schedule
 
 
-def _pack(schedule: Node, block: Node, at: Node, config: ContractionConfig, whole: Extents) -> None:
+def _pack(schedule: Node, block: Node, at: Node, config: WasmMatmulConfig, whole: Extents) -> None:
     """Copies block_n columns of b as f32 into panels [k, tile_n], row by row of b, inside loop
     `at`."""
     width = config.tile_n
@@ -174,8 +183,8 @@ def _pack(schedule: Node, block: Node, at: Node, config: ContractionConfig, whol
         copy, name = schedule.get_sblock("wide"), "wide"
     schedule.compute_at(copy, at, preserve_unit_loops=True)
     rank = 3 if whole.batch else 2
-    if whole.b_turned:
-        schedule.transform_layout(block, name, _turned_panels(width, rank))
+    if whole.b_transposed:
+        schedule.transform_layout(block, name, _transposed_panels(width, rank))
         *_, column, row = schedule.get_loops(copy)
         panel, column = schedule.split(column, [None, width], preserve_unit_iters=True)
         schedule.reorder(panel, row, column)
@@ -201,7 +210,7 @@ def _panels(width: int, rank: int) -> Node:
 
 
 @lru_cache(maxsize=64)
-def _turned_panels(width: int, rank: int) -> Node:
+def _transposed_panels(width: int, rank: int) -> Node:
     """The map of indices [..., n, k] to [..., n // width, k, n % width]."""
     return tirx.IndexMap.from_func(
         lambda *at: (*at[:-2], at[-2] // width, at[-1], at[-2] % width),

@@ -107,14 +107,14 @@ def matmul_programs(workload: Workload, config: WebgpuMatmulConfig) -> tuple[Pro
             buffer=product.parameters[0],
             extent=extents.m,
             k=extents.k,
-            k_outer=extents.a_turned,
+            k_outer=extents.a_transposed,
             window=window_of(workload, LANES if config.cache is Cache.NONE else config.block_k),
         ),
         b=Operand(
             buffer=product.parameters[1],
             extent=extents.n,
             k=extents.k,
-            k_outer=not extents.b_turned,
+            k_outer=not extents.b_transposed,
         ),
         # 3. The thread's sums start at zero.
         sums=_local("sums", config.tile_m * config.tile_n),
@@ -252,7 +252,7 @@ def _tile_of(frame: Frame, extents: Extents, config: WebgpuMatmulConfig) -> _Til
     thread = frame.variable("thread", config.threads)
     # Threads side by side read neighbours of b in memory: columns, or k where b is transposed and
     # read from storage.
-    z_inner = extents.b_turned and config.cache is Cache.NONE
+    z_inner = extents.b_transposed and config.cache is Cache.NONE
     slices, tiles = (
         ("z", config.sliced_k),
         (("y", config.thread_rows), ("x", config.thread_columns)),
@@ -261,7 +261,9 @@ def _tile_of(frame: Frame, extents: Extents, config: WebgpuMatmulConfig) -> _Til
         y, x, z = frame.delinearize(thread, (*tiles, slices))
     else:
         z, y, x = frame.delinearize(thread, (slices, *tiles))
-    in_fours = extents.a_turned if config.cache is Cache.NONE else config.cache is Cache.TRANSPOSED
+    in_fours = (
+        extents.a_transposed if config.cache is Cache.NONE else config.cache is Cache.TRANSPOSED
+    )
     return _Tile(
         batch=batch,
         split=split,

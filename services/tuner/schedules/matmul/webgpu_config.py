@@ -212,9 +212,9 @@ class WebgpuMatmulConfig:
         return ""
 
     def _block_fault(self, extents: Extents) -> str:
-        if extents.a_turned and self.cache is Cache.ROWS:
+        if extents.a_transposed and self.cache is Cache.ROWS:
             return "a is stored transposed; use cache=transposed or none"
-        if extents.a_turned and self.tile_m % LANES:
+        if extents.a_transposed and self.tile_m % LANES:
             return f"a is stored transposed; use tile_m in multiples of {LANES}"
         if self.split_k > MAX_SPLIT or self.k_blocks(extents) % self.split_k:
             return (

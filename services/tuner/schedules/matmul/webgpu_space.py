@@ -163,7 +163,7 @@ def _cached_in(
     if not _sensible(extents, block) or block_k >= 2 * max(8, extents.k):
         return
     unroll_k = min(block_k // sliced_k, max(UNROLL_K, UNROLLED_PRODUCTS // prod(tile)))
-    caches = (Cache.TRANSPOSED,) if extents.a_turned else (Cache.ROWS, Cache.TRANSPOSED)
+    caches = (Cache.TRANSPOSED,) if extents.a_transposed else (Cache.ROWS, Cache.TRANSPOSED)
     for split in _splits(extents, gpu, block, block_k):
         for cache, prefetch in product(caches, Prefetch):
             config = _config(
@@ -209,18 +209,18 @@ def _direct(extents: Extents, gpu: GpuModel) -> Iterator[WebgpuMatmulConfig]:
     """Without workgroup memory: for small matrices, and where it is no faster than the rest."""
     for tile, grid, unroll in product(DIRECT_TILES, DIRECT_GRIDS, DIRECT_UNROLL):
         block = (tile[0] * grid[0], tile[1] * grid[1])
-        if extents.a_turned and tile[0] % LANES:
+        if extents.a_transposed and tile[0] % LANES:
             continue
         for split in _splits(extents, gpu, block, unroll):
             yield _config(extents, tile, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, split)
 
 
 def _processor(extents: Extents) -> Iterator[WebgpuMatmulConfig]:
-    if extents.m <= FEW_ROWS and not extents.a_turned:
+    if extents.m <= FEW_ROWS and not extents.a_transposed:
         yield from _processor_rows(extents)
         return
     for unroll, grid, tile in product(PROCESSOR_UNROLL, PROCESSOR_GRIDS, PROCESSOR_TILES):
-        rows = min(tile[0], extents.m) if not extents.a_turned else tile[0]
+        rows = min(tile[0], extents.m) if not extents.a_transposed else tile[0]
         block = (rows * grid[0], tile[1] * grid[1])
         fits = (rows, tile[1])
         yield _config(extents, fits, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, 1)

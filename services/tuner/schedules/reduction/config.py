@@ -13,7 +13,7 @@ MAX_BLOCK_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowsConfig:
+class WasmReductionConfig:
     """Each sum over a row is `vectors` of four lanes; the outermost loop takes `block_m` rows."""
 
     family: ClassVar = FamilyName.REDUCTION

@@ -4,22 +4,28 @@ from itertools import product
 
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
-from services.tuner.schedules.base.rules import ROW_BLOCKS, ROW_VECTORS, SLICES_WANTED
-from services.tuner.schedules.reduction.config import RowsConfig
+from services.tuner.schedules.base.rules import SLICES_WANTED
+from services.tuner.schedules.reduction.config import WasmReductionConfig
+
+VECTORS = (4, 2, 8, 1)
+"""Vectors summed at once: an addition takes three to four cycles, two start in each."""
+
+BLOCK_M = (1, 4, 16)
+"""Rows to a slice of the range."""
 
 
-def rows_configs(workload: Workload) -> tuple[RowsConfig, ...]:
+def wasm_reduction_configs(workload: Workload) -> tuple[WasmReductionConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Plain sums have no products to round."""
     extent = workload.extent
     multiplies = "n" in workload.operator.output[1]
-    vectors = [v for v in ROW_VECTORS if LANES * (v - 1) < extent["n"]]
+    vectors = [v for v in VECTORS if LANES * (v - 1) < extent["n"]]
     most = max(1, extent["m"] // SLICES_WANTED)
-    blocks = [b for b in ROW_BLOCKS if extent["m"] % b == 0 and b <= most]
+    blocks = [b for b in BLOCK_M if extent["m"] % b == 0 and b <= most]
     roundings = (True, False) if multiplies else (False,)
-    ranked: dict[RowsConfig, int] = {}
+    ranked: dict[WasmReductionConfig, int] = {}
     for (fma_rank, fma), (block_rank, block), (rank, count) in product(
         enumerate(roundings), enumerate(blocks), enumerate(vectors)
     ):
-        config = RowsConfig(vectors=count, block_m=block, fma=fma)
+        config = WasmReductionConfig(vectors=count, block_m=block, fma=fma)
         ranked[config] = fma_rank + block_rank + rank
     return tuple(sorted(ranked, key=ranked.__getitem__))

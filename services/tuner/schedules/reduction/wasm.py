@@ -16,18 +16,18 @@ from services.tuner.ir.nodes import LANES, Program
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import round_up
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.reduction.config import RowsConfig
+from services.tuner.schedules.reduction.config import WasmReductionConfig
 from services.tuner.tir.lowering import scheduled_program
 from services.tuner.tir.tvm import Node, Schedule, te, tirx
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
-    config = RowsConfig.of(candidate)
+    config = WasmReductionConfig.of(candidate)
     program = rows_program(candidate.workload, config)
     return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma, vectors=1))
 
 
-def rows_program(workload: Workload, config: RowsConfig) -> Program:
+def rows_program(workload: Workload, config: WasmReductionConfig) -> Program:
     """The scheduled loop nest; its parameters are those of the workload, flat."""
     extent = workload.extent
     stated = _stated(workload.operator.name, extent["m"], extent["n"], config.width)
@@ -187,7 +187,7 @@ def _stated(name: str, m: int, n: int, width: int) -> _Stated:
     )
 
 
-def _scheduled(stated: _Stated, config: RowsConfig) -> Node:
+def _scheduled(stated: _Stated, config: WasmReductionConfig) -> Node:
     """Every stage inside the loop over rows, the last first, as each follows its readers."""
     schedule = Schedule(stated.function, debug_mask="none", enable_check=False)
     rows, *columns = schedule.get_loops(schedule.get_sblock("c"))

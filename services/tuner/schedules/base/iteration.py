@@ -1,0 +1,274 @@
+"""The iteration space of a program: which axes its loop nests have, and what each of them indexes.
+
+Schedule families match on it and not on the name of an operator, as TVM's DLight does. So a program
+that has no name, such as one that a whole model was fused to, finds its schedule in the same way.
+What a family looks at, with spatial axes before the bar and reduced ones behind it:
+
+    contraction   c[i, j | k]           = Σ a[i, k] · b[k, j]
+    convolution   c[i, y, x, o | r, q, c] = Σ a[i, y·2 + r, x·2 + q, c] · b[r, q, c, o]
+    reduction     c[i | k]              = Σ a[i, k], in every nest that reduces
+    elementwise   c[i, j |]             = exp(a[i, j]), and no nest that reduces
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Binary,
+    BinaryOp,
+    Call,
+    Cast,
+    Choice,
+    Expression,
+    Integer,
+    Program,
+    Read,
+    Stage,
+    number,
+)
+from kernelzoo.domain.workload import Workload
+
+Terms = tuple[tuple[str, int], ...]
+"""Of an index that is a sum: axes and what each is multiplied by. A constant is left out."""
+
+Axes = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """A tensor that a nest reads. `indices` has the terms of the index into each of its axes; None
+    where that is no sum of axes, as the row that `gather` reads."""
+
+    tensor: str
+    dtype: DType
+    indices: tuple[Terms | None, ...]
+
+    @property
+    def axes(self) -> Axes:
+        return tuple(name for terms in self.indices for name, _ in terms or ())
+
+    @property
+    def plain(self) -> bool:
+        """Whether each index is one axis, or a constant, and no sum or multiple."""
+        return all(
+            terms is not None and len(terms) <= 1 and all(factor == 1 for _, factor in terms)
+            for terms in self.indices
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nest:
+    """One loop nest: an entry for each point of the `spatial` axes, from all points of `reduced`.
+    `extents` are those of all its axes. What is read twice in the same way is one access."""
+
+    spatial: Axes
+    reduced: Axes
+    extents: tuple[tuple[str, int], ...]
+    accesses: tuple[Access, ...]
+
+    def size(self, axes: Axes) -> int:
+        extents = dict(self.extents)
+        return prod(extents[name] for name in axes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationSpace:
+    """The nests of a program, in order; the last one makes the output."""
+
+    nests: tuple[Nest, ...]
+
+    @property
+    def reductions(self) -> tuple[Nest, ...]:
+        return tuple(nest for nest in self.nests if nest.reduced)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """A nest that reduces over two operands: its axes by the operands that they index.
+
+    `batch` and `k` are spatial and reduced axes of both, `m` spatial ones of a, `n` those of b.
+    """
+
+    nest: Nest
+    a: Access
+    b: Access
+    batch: Axes
+    m: Axes
+    k: Axes
+    n: Axes
+
+    @property
+    def a_transposed(self) -> bool | None:
+        """Whether a lies as [batch, k, m] in memory; None where neither so nor as [batch, m, k]."""
+        return _order(self.a.axes, (*self.batch, *self.m, *self.k), (*self.batch, *self.k, *self.m))
+
+    @property
+    def b_transposed(self) -> bool | None:
+        """Whether b lies as [batch, n, k] in memory; None where neither so nor as [batch, k, n]."""
+        return _order(self.b.axes, (*self.batch, *self.k, *self.n), (*self.batch, *self.n, *self.k))
+
+
+@lru_cache(maxsize=1024)
+def iteration_space(workload: Workload) -> IterationSpace:
+    return iteration_space_of(workload.program)
+
+
+def iteration_space_of(program: Program) -> IterationSpace:
+    """A nest for each stage of a program, which need not be that of an operator."""
+    dtypes = {each.name: DType(each.dtype) for each in program.inputs}
+    return IterationSpace(nests=tuple(_nest(stage, dtypes) for stage in program.stages))
+
+
+def contraction(space: IterationSpace) -> Product | None:
+    """The product of two matrices, or of a batch of them, which a program is besides nests that
+    reduce nothing; None for any other program."""
+    found = _product(space)
+    if found is None or not (found.a.plain and found.b.plain and found.m and found.k and found.n):
+        return None
+    known = found.a_transposed is not None and found.b_transposed is not None
+    return found if known else None
+
+
+def implicit_gemm(space: IterationSpace) -> Product | None:
+    """The product of windows of an image and a matrix of weights, [windows, k] · [k, channels],
+    which a convolution over all its input channels is; None for any other program."""
+    found = _product(space)
+    if found is None or found.batch or not (found.m and found.n and found.b.plain):
+        return None
+    return found if has_windows(space) and found.b_transposed is False else None
+
+
+def is_channelwise(space: IterationSpace) -> bool:
+    """Whether windows slide over each channel by itself: pooling, depthwise convolutions."""
+    return has_windows(space) and not implicit_gemm(space)
+
+
+def has_windows(space: IterationSpace) -> bool:
+    """Whether a nest reduces over windows: an index is the sum of a spatial and a reduced axis.
+    Windows of one pixel side by side are none: their product is a contraction."""
+    return not contraction(space) and any(
+        any(name in nest.spatial for name, _ in terms or ())
+        and any(name in nest.reduced for name, _ in terms or ())
+        for nest in space.reductions
+        for access in nest.accesses
+        for terms in access.indices
+    )
+
+
+def is_rowwise(space: IterationSpace) -> bool:
+    """Whether nests reduce, each of them the last axes of all that it reads."""
+    return bool(space.reductions) and all(
+        access.plain and access.axes == (*nest.spatial, *nest.reduced)
+        for nest in space.reductions
+        for access in nest.accesses
+    )
+
+
+def is_elementwise(space: IterationSpace) -> bool:
+    """Whether nothing is reduced: every entry is made of a few others."""
+    return not space.reductions
+
+
+def is_transposition(space: IterationSpace) -> bool:
+    """Whether one nest reads one matrix, and its axes the other way round."""
+    match space.nests:
+        case (Nest(reduced=(), accesses=(access,)) as nest,):
+            return access.plain and len(access.axes) == 2 and access.axes == nest.spatial[::-1]
+    return False
+
+
+def _product(space: IterationSpace) -> Product | None:
+    match space.reductions:
+        case (Nest(accesses=(first, second)) as nest,):
+            a, b = _without_single_taps(nest, first, second)
+        case _:
+            return None
+    if None in (*a.indices, *b.indices):
+        return None
+    both = set(a.axes) & set(b.axes)
+    return Product(
+        nest=nest,
+        a=a,
+        b=b,
+        batch=tuple(name for name in nest.spatial if name in both),
+        m=tuple(name for name in nest.spatial if name in a.axes and name not in both),
+        k=tuple(name for name in nest.reduced if name in both),
+        n=tuple(name for name in nest.spatial if name in b.axes and name not in both),
+    )
+
+
+def _without_single_taps(nest: Nest, *accesses: Access) -> Iterator[Access]:
+    """Without reduced axes of extent 1 that are added to another axis: windows of one pixel."""
+    sums = [terms for access in accesses for terms in access.indices if terms and len(terms) > 1]
+    single = {
+        name
+        for terms in sums
+        for name, _ in terms
+        if name in nest.reduced and nest.size((name,)) == 1
+    }
+    for access in accesses:
+        indices = (
+            terms and tuple(term for term in terms if term[0] not in single)
+            for terms in access.indices
+        )
+        yield replace(access, indices=tuple(indices))
+
+
+def _order(axes: Axes, plain: Axes, transposed: Axes) -> bool | None:
+    if axes == plain:
+        return False
+    return True if axes == transposed else None
+
+
+def _nest(stage: Stage, dtypes: dict[str, DType]) -> Nest:
+    axes = (*stage.axes, *stage.over)
+    accesses = (
+        Access(
+            tensor=each.tensor,
+            dtype=dtypes.get(each.tensor, DType.F32),
+            indices=tuple(map(_terms, each.at)),
+        )
+        for each in _reads(stage.value)
+    )
+    return Nest(
+        spatial=tuple(axis.name for axis in stage.axes),
+        reduced=tuple(axis.name for axis in stage.over),
+        extents=tuple((axis.name, number(axis.extent)) for axis in axes),
+        accesses=tuple(dict.fromkeys(accesses)),
+    )
+
+
+def _reads(expression: Expression) -> Iterator[Read]:
+    match expression:
+        case Read(at=places):
+            yield expression
+            for place in places:
+                yield from _reads(place)
+        case Binary(left=left, right=right):
+            yield from _reads(left)
+            yield from _reads(right)
+        case Call(argument=argument) | Cast(argument=argument):
+            yield from _reads(argument)
+        case Choice(then=then, otherwise=otherwise):
+            yield from _reads(then)
+            yield from _reads(otherwise)
+
+
+def _terms(index: Expression) -> Terms | None:
+    match index:
+        case Integer():
+            return ()
+        case Axis(name):
+            return ((name, 1),)
+        case Binary(BinaryOp.MUL, Axis(name), Integer(factor)):
+            return ((name, factor),)
+        case Binary(BinaryOp.ADD | BinaryOp.SUB, left, Integer()):
+            return _terms(left)
+        case Binary(BinaryOp.ADD, left, right):
+            terms = (_terms(left), _terms(right))
+            return None if terms[0] is None or terms[1] is None else terms[0] + terms[1]
+    return None
