@@ -7,7 +7,7 @@ taken out of a real database that knows the rest, what classes share is aggregat
 the gateway's own query and rule answer. A regret is how much longer the served kernel takes on a
 class than the fastest of the space (`chain_regret`). Worlds (`chain_worlds`), reported apart: what
 settings of three engines measured on one machine (fixtures/recorded); cores of an analytic model
-that differ in registers, cache and fused products (tests/unit/cost_model/analytic); and the device
+that differ in registers, cache and fused products (fixtures/analytic.py); and the device
 classes of `kernelzoo simulate`, of which four make a family.
 
 Columns: `of` so many classes or shapes; `from` and `to` bound the chain's mean with 95 %; `worst
@@ -36,9 +36,8 @@ from kernelzoo.domain.zoo import HitLevel
 from kernelzoo.store import chain
 from kernelzoo.store.blocking import Database, fetch_all
 from services.gateway.chain import choose
-from services.tuner.cost_model.heldout import mark
+from services.tuner.cost_model.dataset import Race, fingerprint
 from services.tuner.cost_model.model import CostModel, train
-from services.tuner.cost_model.observation import Race
 
 REGRET = 0.10
 FOLDS = 5
@@ -105,7 +104,7 @@ def by_shape_alone(db: Database, world: World) -> Iterator[Served]:
 
 def _by_shape(db: Database, world: World, *, foretold: bool) -> Iterator[Served]:
     for fold in range(FOLDS):
-        keys = {key for key in workloads(world) if int(mark(key), 16) % FOLDS == fold}
+        keys = {key for key in workloads(world) if int(fingerprint(key), 16) % FOLDS == fold}
         held_out = [race for race in world.races if race.workload_key in keys]
         if held_out:
             model = train([race for race in world.races if race.workload_key not in keys])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from statistics import fmean, median, quantiles
 
-from services.tuner.cost_model.observation import Race
+from services.tuner.cost_model.dataset import Race
 
 Times = Mapping[str, float]
 """By candidate id, in a unit that one race shares."""

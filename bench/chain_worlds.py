@@ -14,7 +14,7 @@ from fixtures.recorded import dataset
 from kernelzoo.domain.device import DeviceClass, Engine, PrimitiveVector
 from kernelzoo.domain.target import Target, TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.cost_model.observation import Observation, ProbedDevice, races
+from services.tuner.cost_model.dataset import Observation, ProbedDevice, races
 from services.tuner.schedules.registry import lite_space
 
 EVEN, ODD = slice(0, None, 2), slice(1, None, 2)

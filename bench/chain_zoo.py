@@ -23,8 +23,8 @@ from kernelzoo.store import agents, chain, leases, measurements, orders, tuning,
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.aggregator.challenge import MARGIN
 from services.aggregator.publishing import Rule
+from services.tuner.cost_model.dataset import Observation, ProbedDevice, Race
 from services.tuner.cost_model.model import CostModel
-from services.tuner.cost_model.observation import Observation, ProbedDevice, Race
 from workers.families import aggregate_by_family
 
 QUORUM = 1

@@ -14,16 +14,15 @@ from statistics import fmean
 from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
 from fixtures.recorded import dataset
+from services.tuner.cost_model.dataset import Race, fingerprint, races
 from services.tuner.cost_model.evaluation import Score, score
-from services.tuner.cost_model.heldout import mark
-from services.tuner.cost_model.model import CostModel, Recipe, train
-from services.tuner.cost_model.observation import Race, races
+from services.tuner.cost_model.model import CostModel, Hyperparameters, train
 
 RECIPES = (
-    Recipe(),
-    Recipe(depth=4),
-    Recipe(depth=8),
-    Recipe(objective="rank:pairwise", rounds=300, least_weight=1),
+    Hyperparameters(),
+    Hyperparameters(depth=4),
+    Hyperparameters(depth=8),
+    Hyperparameters(objective="rank:pairwise", rounds=300, least_weight=1),
 )
 REGRET = 0.10
 FOLDS = 5
@@ -31,11 +30,11 @@ FOLDS = 5
 Side = Callable[[Race], str]
 SIDES: dict[str, Side] = {
     "devices": lambda race: race.device.hardware,
-    "shapes": lambda race: str(int(mark(race.workload_key), 16) % FOLDS),
+    "shapes": lambda race: str(int(fingerprint(race.workload_key), 16) % FOLDS),
 }
 
 
-def foretold(every: Sequence[Race], side: Side, recipe: Recipe, most: int | None) -> Score:
+def foretold(every: Sequence[Race], side: Side, recipe: Hyperparameters, most: int | None) -> Score:
     """Over all parts, or so many, each foretold by a model that has not seen it."""
     parts = []
     for held_out in list(dict.fromkeys(map(side, every)))[:most]:

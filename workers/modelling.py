@@ -8,10 +8,9 @@ from kernelzoo.domain.kinship import STRANGER
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.store import evidence, models, notifications, orders
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
-from services.tuner.cost_model.learning import Lesson, learn
-from services.tuner.cost_model.model import CostModel
-from services.tuner.cost_model.observation import Observation, ProbedDevice
-from services.tuner.cost_model.order import evaluation_order
+from services.tuner.cost_model.dataset import Observation, ProbedDevice
+from services.tuner.cost_model.model import CostModel, evaluation_order
+from services.tuner.cost_model.training import TrainingResult, train_and_evaluate
 
 log = structlog.get_logger(__name__)
 
@@ -33,11 +32,11 @@ def train(db: Database, measurements: int) -> None:
     them for longer than it saves others.
     """
     served = fetch_one(db, models.served())
-    lesson = learn(observations(db), CostModel.read(served.body) if served else None)
-    if lesson is None:
+    result = train_and_evaluate(observations(db), CostModel.read(served.body) if served else None)
+    if result is None:
         log.info("too little to learn from", measurements=measurements)
         return
-    _store(db, lesson, measurements)
+    _store(db, result, measurements)
 
 
 def order(db: Database, unordered: list[orders.UnorderedRow]) -> None:
@@ -107,16 +106,16 @@ def _stranger(device_class: str) -> ProbedDevice:
     )
 
 
-def _store(db: Database, lesson: Lesson, measurements: int) -> None:
+def _store(db: Database, result: TrainingResult, measurements: int) -> None:
     execute(
         db,
         models.store(
-            sha256=lesson.model.version,
-            body=lesson.model.body,
-            published=lesson.published,
-            reason=lesson.reason,
-            evaluation=msgspec.json.encode(lesson.evaluation).decode(),
+            sha256=result.model.version,
+            body=result.model.body,
+            published=result.published,
+            reason=result.reason,
+            evaluation=msgspec.json.encode(result.evaluation).decode(),
             measurements=measurements,
         ),
     )
-    log.info("trained", published=lesson.published, reason=lesson.reason)
+    log.info("trained", published=result.published, reason=result.reason)

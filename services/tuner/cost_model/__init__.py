@@ -1,4 +1,6 @@
-"""Which candidates are worth measuring first, learned from what the crowd has measured.
+"""Predicts which candidates are fastest on a device, from what devices have measured.
 
-Observations in, the bytes of a model and its evaluation out; no clock, no chance, no I/O.
+`dataset` groups measurements and holds some out, `features` makes them numbers, `model` trains
+boosted trees and ranks candidates, `evaluation` scores a ranking on held-out devices and shapes,
+`training` decides whether a model is published. It is pure: no clock, no randomness, no I/O.
 """

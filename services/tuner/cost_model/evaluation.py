@@ -1,4 +1,4 @@
-"""How well an order of candidates foretells a race, by what it costs to trust it."""
+"""How well a model ranks: what it costs to trust its order instead of measuring everything."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from services.tuner.cost_model.dataset import Race
 from services.tuner.cost_model.model import CostModel
-from services.tuner.cost_model.observation import Race
 
 SHORTLIST = 5
 
@@ -17,8 +17,11 @@ Costs = Callable[[Race], Sequence[float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """Means over races. A regret is how much longer than the best measured the best of the first
-    one, or of the first five, takes: 0.1 is a tenth longer. `correlation` is Spearman's.
+    """Means over races.
+
+    `regret_top1` is by how much the first of the order is slower than the best of the race, and
+    `regret_top5` by how much the best of the first five is: 0.1 is a tenth slower. `correlation` is
+    Spearman's rank correlation.
     """
 
     races: int
@@ -28,13 +31,13 @@ class Score:
 
     @property
     def loss(self) -> float:
-        """Of serving the first unmeasured, and of measuring a shortlist, in equal parts."""
+        """The mean regret of serving the first unmeasured, and of measuring a shortlist of five."""
         return (self.regret_top1 + self.regret_top5) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A model beside the order of the lite space on the same races."""
+class Comparison:
+    """A model and its baseline, the order of the lite space (`promise`), on the same races."""
 
     model: Score
     promise: Score
@@ -42,45 +45,45 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """On devices never seen and on shapes never seen; None where there are none to judge on."""
+    """Scores on unseen devices and on unseen shapes; None where there are no such races."""
 
-    devices: Judged | None
-    shapes: Judged | None
+    devices: Comparison | None
+    shapes: Comparison | None
 
     @property
-    def judged(self) -> tuple[Judged, ...]:
+    def comparisons(self) -> tuple[Comparison, ...]:
         return tuple(each for each in (self.devices, self.shapes) if each is not None)
 
     @property
     def loss(self) -> float:
-        """Raises StatisticsError where nothing was judged."""
-        return fmean(each.model.loss for each in self.judged)
+        """Raises StatisticsError where there were no races to judge on."""
+        return fmean(each.model.loss for each in self.comparisons)
 
     @property
     def promise_loss(self) -> float:
-        """The same of the order of the lite space."""
-        return fmean(each.promise.loss for each in self.judged)
+        """The loss of the order of the lite space."""
+        return fmean(each.promise.loss for each in self.comparisons)
 
 
-def judge(model: CostModel, devices: Sequence[Race], shapes: Sequence[Race]) -> Evaluation:
-    """`devices` and `shapes` are races that the model has not seen by that name."""
+def evaluate(model: CostModel, devices: Sequence[Race], shapes: Sequence[Race]) -> Evaluation:
+    """`devices` are races on unseen devices, `shapes` races of unseen shapes."""
 
-    def judged(races: Sequence[Race]) -> Judged | None:
+    def compared(races: Sequence[Race]) -> Comparison | None:
         if not races:
             return None
-        return Judged(model=score(races, _costs_by(model)), promise=score(races, _promise))
+        return Comparison(model=score(races, _costs_by(model)), promise=score(races, _promise))
 
-    return Evaluation(devices=judged(devices), shapes=judged(shapes))
+    return Evaluation(devices=compared(devices), shapes=compared(shapes))
 
 
 def score(races: Sequence[Race], costs: Costs) -> Score:
-    """Of the order in which `costs` puts the candidates of each race, equals as they stand."""
-    figures = [_of_race(race, np.asarray(costs(race))) for race in races]
+    """Scores the order by `costs`, in which equal costs keep the order of the race."""
+    figures = [_figures(race, np.asarray(costs(race))) for race in races]
     correlation, top1, top5 = (fmean(column) for column in zip(*figures, strict=True))
     return Score(races=len(races), correlation=correlation, regret_top1=top1, regret_top5=top5)
 
 
-def _of_race(race: Race, costs: NDArray[np.float64]) -> tuple[float, float, float]:
+def _figures(race: Race, costs: NDArray[np.float64]) -> tuple[float, float, float]:
     times = np.asarray([each.relative_time for each in race.observations])
     ranked = times[np.argsort(costs, kind="stable")]
     best = times.min()
@@ -92,7 +95,7 @@ def _of_race(race: Race, costs: NDArray[np.float64]) -> tuple[float, float, floa
 
 
 def _spearman(costs: ArrayLike, times: ArrayLike) -> float:
-    """0 where all are equal: then an order says nothing."""
+    """Rank correlation; 0 where all values of one side are equal."""
     one, other = _ranks(costs), _ranks(times)
     if one.std() == 0 or other.std() == 0:
         return 0.0
@@ -100,7 +103,7 @@ def _spearman(costs: ArrayLike, times: ArrayLike) -> float:
 
 
 def _ranks(values: ArrayLike) -> NDArray[np.float64]:
-    """From 1; equals share the mean of their places."""
+    """Ranks from 1; equal values share the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places])
 

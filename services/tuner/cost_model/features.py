@@ -1,7 +1,7 @@
-"""An observation's candidate and device as named numbers.
+"""A candidate and a device as named numbers.
 
-No name of a setting, operator or feature is written here: what there is becomes a column, and what
-a candidate lacks stays a gap, which trees take as it is. Sizes are logarithms to base 2.
+Features are generic: each setting, axis and device feature that exists becomes a column, and what a
+candidate lacks is a missing value, which trees handle. Sizes are logarithms to base 2.
 """
 
 import math
@@ -17,35 +17,35 @@ from kernelzoo.domain.device import GpuProbeLevels, ProbeLevels
 from kernelzoo.domain.operators import Family
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.cost_model.observation import ProbedDevice
+from services.tuner.cost_model.dataset import ProbedDevice
 from services.tuner.cost_model.usage import Usage, usage
 
 Feature = tuple[str, float]
 Matrix = NDArray[np.float32]
 
 PAGE_BYTES = 4096
-"""Rows a multiple of it apart fall into one set of a first-level cache with 64 sets of 64 bytes."""
+"""Rows a multiple of it apart share a set of a first-level cache of 64 sets of 64 bytes."""
 
 
 def features(candidate: Candidate, device: ProbedDevice) -> dict[str, float]:
-    """By name: `workload.`, `config.`, `use.`, `device.` and `fit.`, which is of both."""
+    """By name, with a prefix: `workload.`, `config.`, `use.`, `device.`, or `fit.`, of several."""
     own, used = _of_candidate(candidate)
     return dict((*own, *_of_device(device), *_fit(candidate.workload, used, device)))
 
 
 def kind_column(kind: TargetKind) -> str:
-    """Its name. A model has it that has seen the target."""
+    """The column of a target. A model has it if it was trained on the target."""
     return f"device.{kind}"
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The names that a model was trained on, in order."""
+    """The columns of a model, in order."""
 
     names: tuple[str, ...]
 
     def matrix(self, rows: list[dict[str, float]]) -> Matrix:
-        """float32[row, column]; a gap is not a number."""
+        """float32[row, column]; NaN is a missing value."""
         gap = math.nan
         table = [[row.get(name, gap) for name in self.names] for row in rows]
         return np.asarray(table, dtype=np.float32).reshape(len(rows), len(self.names))
@@ -81,7 +81,7 @@ def _of_workload(workload: Workload) -> Iterator[Feature]:
 
 
 def _of_config(candidate: Candidate) -> Iterator[Feature]:
-    """Whole numbers as sizes, switches as 0 and 1, a choice as a column of its own."""
+    """Integers as sizes, booleans as 0 and 1, each choice as a column of its own (one-hot)."""
     for name, value in candidate.config:
         match value:
             case bool():
@@ -109,7 +109,7 @@ def _of_device(device: ProbedDevice) -> Iterator[Feature]:
 
 
 def _fit(workload: Workload, used: Usage | None, device: ProbedDevice) -> Iterator[Feature]:
-    """How a block lies in the first cache, and the work in the rate of the memory."""
+    """The block relative to the first-level cache; arithmetic intensity to the device's."""
     levels = dict(_levels(device.probe))
     if used is not None and "l1_kib" in levels:
         yield "fit.block_in_l1", _size(used.block_bytes) - _size(1024 * levels["l1_kib"])
@@ -120,7 +120,7 @@ def _fit(workload: Workload, used: Usage | None, device: ProbedDevice) -> Iterat
 
 
 def _levels(probe: ProbeLevels | GpuProbeLevels | None) -> Iterator[tuple[str, int]]:
-    """What is known of the probe; 0 is unknown."""
+    """Levels of the probe that are known; 0 is unknown."""
     if probe is not None:
         yield from ((name, level) for name, level in asdict(probe).items() if level)
 

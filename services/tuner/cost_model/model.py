@@ -1,7 +1,7 @@
-"""A trained model: boosted trees whose sum orders the candidates of one workload on one device."""
+"""The cost model: gradient-boosted trees (XGBoost) that rank candidates on one device."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Self
@@ -12,27 +12,27 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
+from services.tuner.cost_model.dataset import ProbedDevice, Race, Seen
 from services.tuner.cost_model.features import Columns, features, kind_column
-from services.tuner.cost_model.heldout import Seen
-from services.tuner.cost_model.observation import ProbedDevice, Race
 
 _SEEN = "kernelzoo.seen"
 OUTLIER = 2.0
-"""Four times slower or faster than the middle: what lies beyond was disturbed, or is hopeless."""
+"""In powers of two: labels are clipped at four times slower or faster than the median of a race.
+What lies beyond was disturbed, or is out of the question."""
 THREADS = 1
-"""Sums in another order round otherwise; the bytes of a model must not depend on the machine."""
+"""More threads would sum in another order, and the bytes of a model would depend on the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """What XGBoost is told. `python -m bench.cost_model` compares some on held-out races."""
+class Hyperparameters:
+    """Settings of XGBoost. `python -m bench.cost_model` compares some on held-out races."""
 
     objective: str = "reg:squarederror"
     rounds: int = 200
     depth: int = 6
     least_weight: int = 5
 
-    def parameters(self) -> dict[str, str | int | float]:
+    def xgboost(self) -> dict[str, str | int | float]:
         ranking: dict[str, str | int | float] = {
             "lambdarank_pair_method": "mean",
             "lambdarank_num_pair_per_sample": 8,
@@ -53,7 +53,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
-    """`body` is what is stored; `version` its hash."""
+    """`body` is the model as XGBoost serialises it (UBJSON), with what it was trained on."""
 
     body: bytes
     columns: Columns
@@ -62,7 +62,7 @@ class CostModel:
 
     @classmethod
     def read(cls, body: bytes) -> Self:
-        """Only bytes that `train` made: XGBoost trusts what it reads."""
+        """`body` must be made by `train`: XGBoost does not validate what it reads."""
         booster = xgboost.Booster({"nthread": THREADS}, model_file=bytearray(body))
         seen = json.loads(booster.attr(_SEEN) or "{}")
         return cls(
@@ -74,21 +74,21 @@ class CostModel:
 
     @property
     def version(self) -> str:
-        """64 hex digits."""
+        """SHA-256 of the body, 64 hex digits."""
         return sha256(self.body).hexdigest()
 
     def knows(self, kind: TargetKind) -> bool:
-        """Whether it has learned from devices of this target."""
+        """Whether it was trained on devices of this target."""
         return kind_column(kind) in self.columns.names
 
     def costs(self, candidates: Sequence[Candidate], device: ProbedDevice) -> tuple[float, ...]:
-        """Lower is better. Comparable for one workload on one device only."""
+        """Predicted costs; lower is better. Compare them for one workload on one device only."""
         matrix = self.columns.matrix([features(candidate, device) for candidate in candidates])
         merits = self._booster.inplace_predict(matrix)
         return tuple(-float(merit) for merit in merits)
 
     def order(self, candidates: Sequence[Candidate], device: ProbedDevice) -> tuple[Candidate, ...]:
-        """The likely fastest first; among equals, and for a target unknown, the order given."""
+        """The probably fastest first; equal costs, and an unknown target, keep the given order."""
         if not self.knows(device.kind):
             return tuple(candidates)
         costs = self.costs(candidates, device)
@@ -96,18 +96,18 @@ class CostModel:
         return tuple(candidates[position] for position in ranked)
 
 
-def train(races: Sequence[Race], recipe: Recipe = Recipe()) -> CostModel:
+def train(races: Sequence[Race], parameters: Hyperparameters = Hyperparameters()) -> CostModel:
     """The same races in the same order give the same bytes."""
     rows = [features(each.candidate, race.device) for race in races for each in race.observations]
     columns = Columns(tuple(sorted({name for row in rows for name in row})))
     matrix = xgboost.DMatrix(
         columns.matrix(rows),
-        label=np.concatenate([_merits(race) for race in races]),
+        label=np.concatenate([_labels(race) for race in races]),
         qid=np.repeat(np.arange(len(races)), [len(race.observations) for race in races]),
         feature_names=list(columns.names),
         nthread=THREADS,
     )
-    booster = xgboost.train(recipe.parameters(), matrix, num_boost_round=recipe.rounds)
+    booster = xgboost.train(parameters.xgboost(), matrix, num_boost_round=parameters.rounds)
     seen = Seen.of(races)
     booster.set_attr(
         **{_SEEN: json.dumps({"devices": sorted(seen.devices), "shapes": sorted(seen.shapes)})}
@@ -115,8 +115,30 @@ def train(races: Sequence[Race], recipe: Recipe = Recipe()) -> CostModel:
     return CostModel.read(bytes(booster.save_raw("ubj")))
 
 
-def _merits(race: Race) -> NDArray[np.float64]:
-    """Octaves by which each candidate beats the median of its race, from `-OUTLIER` to `OUTLIER`,
-    above 0 as ranking objectives want them. What race it is, is thereby nothing to learn."""
+def _labels(race: Race) -> NDArray[np.float64]:
+    """log2 of how much faster than the median of its race each candidate is, clipped.
+
+    Relative to the race, so that the model learns nothing about how fast races are as such. The
+    labels are shifted to start at 0, as ranking objectives of XGBoost want them.
+    """
     octaves = np.log2([each.relative_time for each in race.observations])
     return np.asarray(np.clip(np.median(octaves) - octaves, -OUTLIER, OUTLIER) + OUTLIER)
+
+
+OUTSIDERS = 3
+"""Places among the first eight, which are one lease, that claims of other tuners may take."""
+
+
+def evaluation_order(
+    ranked: Sequence[str], outside: Mapping[str, float], *, most: int = OUTSIDERS
+) -> tuple[str, ...]:
+    """Candidate ids in the order in which a device measures them.
+
+    `ranked` is the order of the model. `outside` are relative times that other tuners claim: the
+    `most` fastest of those candidates move to the second place and the places after it. Forged
+    claims can waste three measurements of a lease. They cannot keep a kernel from being measured,
+    nor have one served.
+    """
+    first, *rest = ranked
+    claimed = sorted((each for each in rest if each in outside), key=outside.__getitem__)[:most]
+    return (first, *claimed, *(each for each in rest if each not in claimed))

@@ -1,7 +1,7 @@
-"""What a candidate asks of a core: Table 1 of nnJIT, and what the space's own rules count.
+"""Resources that a candidate uses: Table 1 of nnJIT, and what the rules of the lite space count.
 
-A table from a schedule family to its formulas. A candidate of a family that is not in it has no
-usage, and the model goes by its settings alone.
+`_TABLE` has formulas for each schedule family. A candidate of another family has no usage, and the
+model has only its settings to go by.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,11 @@ from services.tuner.schedules.reduction.config import WasmReductionConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Of one block and its innermost tile. `loads_per_product` counts entries read by the loop body
-    for a multiply-add; `waste` is the share of computed entries that tails throw away; `slices`
-    are iterations of the outermost loop, `copied_bytes` those written to packed panels.
+    """Resources of one block and its innermost tile.
+
+    `loads_per_product` is how many entries the loop body reads for each multiply-add, `waste` the
+    share of computed entries that lie beyond the output (tails), `slices` the iterations of the
+    outermost loop, `copied_bytes` what is written to packed panels.
     """
 
     live_vectors: int

@@ -9,8 +9,8 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass, Engine, GpuProbeLevels
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from services.tuner.cost_model.dataset import ProbedDevice
 from services.tuner.cost_model.features import Columns, features
-from services.tuner.cost_model.observation import ProbedDevice
 from services.tuner.cost_model.usage import usage
 from services.tuner.schedules.base.rules import block_bytes, live_vectors, register_elements
 from services.tuner.schedules.registry import lite_space

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 from fixtures.recorded import dataset
-from services.tuner.cost_model.evaluation import Judged
-from services.tuner.cost_model.heldout import split
-from services.tuner.cost_model.learning import Lesson, learn
-from services.tuner.cost_model.observation import Observation, races
+from services.tuner.cost_model.dataset import Observation, races, split
+from services.tuner.cost_model.evaluation import Comparison
+from services.tuner.cost_model.training import TrainingResult, train_and_evaluate
 
 
 @pytest.fixture(scope="module")
@@ -17,8 +16,8 @@ def observations() -> Sequence[Observation]:
 
 
 @pytest.fixture(scope="module")
-def lesson(observations: Sequence[Observation]) -> Lesson:
-    learned = learn(observations, None)
+def lesson(observations: Sequence[Observation]) -> TrainingResult:
+    learned = train_and_evaluate(observations, None)
     assert learned is not None
     return learned
 
@@ -37,15 +36,15 @@ def test_the_data_set_holds_real_models_in_many_settings_of_three_engines(
 
 @pytest.mark.parametrize("held_out", ["devices", "shapes"])
 def test_a_model_beats_the_order_of_the_space_on_what_it_has_not_seen(
-    lesson: Lesson, held_out: str
+    lesson: TrainingResult, held_out: str
 ) -> None:
-    judged: Judged | None = getattr(lesson.evaluation, held_out)
+    judged: Comparison | None = getattr(lesson.evaluation, held_out)
     assert judged is not None
     assert judged.model.correlation > judged.promise.correlation
     assert judged.model.loss < judged.promise.loss
 
 
-def test_a_model_of_real_measurements_is_published(lesson: Lesson) -> None:
+def test_a_model_of_real_measurements_is_published(lesson: TrainingResult) -> None:
     assert lesson.published, lesson.reason
 
 

@@ -1,21 +1,20 @@
-"""From observations to a model that is published, or is not: the rule, without its storage."""
+"""From observations to a model, and the rule by which it is published or not."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kernelzoo.domain.target import TargetKind
-from services.tuner.cost_model.evaluation import Evaluation, judge
-from services.tuner.cost_model.heldout import Split, of_kind, split
+from services.tuner.cost_model.dataset import Observation, Split, on_targets, races, split
+from services.tuner.cost_model.evaluation import Evaluation, evaluate
 from services.tuner.cost_model.model import CostModel, train
-from services.tuner.cost_model.observation import Observation, races
 
 FEWEST_RACES = 12
-"""Below this a score is chance."""
+"""Fewer races, to train on or to judge on, give scores that are chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
-    """A model with its evaluation on all that was held out, and the decision with its reason."""
+class TrainingResult:
+    """A model, its evaluation on held-out races, and whether it is published, with the reason."""
 
     model: CostModel
     evaluation: Evaluation
@@ -23,24 +22,26 @@ class Lesson:
     reason: str
 
 
-def learn(observations: Iterable[Observation], previous: CostModel | None) -> Lesson | None:
-    """None where there is too little to learn from, or too little to judge by.
+def train_and_evaluate(
+    observations: Iterable[Observation], previous: CostModel | None
+) -> TrainingResult | None:
+    """None where there are too few races to train on, or to judge on.
 
-    A target whose spaces the model orders no better than they are is not taught: of it the model
-    knows nothing, and lets it be.
+    A target on which the model is no better than the order of the lite space is left out of the
+    training, and the model then keeps that order for it (`CostModel.knows`).
     """
     parts = split(races(observations))
-    if _too_little(parts):
+    if _too_few(parts):
         return None
     model = train(parts.training)
-    worthy = [kind for kind in TargetKind if _worthy(model, of_kind(parts, kind))]
+    worthy = [kind for kind in TargetKind if _beats_baseline(model, on_targets(parts, kind))]
     if worthy and any(race.device.kind not in worthy for race in parts.training):
-        parts = of_kind(parts, *worthy)
+        parts = on_targets(parts, *worthy)
         model = train(parts.training)
-    evaluation = judge(model, parts.devices, parts.shapes)
+    evaluation = evaluate(model, parts.devices, parts.shapes)
     reason = "" if worthy else "beats the order of the lite space on no target with enough races"
     reason = _objection(model, evaluation, previous, parts) or reason
-    return Lesson(
+    return TrainingResult(
         model=model,
         evaluation=evaluation,
         published=not reason,
@@ -48,23 +49,23 @@ def learn(observations: Iterable[Observation], previous: CostModel | None) -> Le
     )
 
 
-def _too_little(parts: Split) -> bool:
+def _too_few(parts: Split) -> bool:
     judged_by = len(parts.devices) + len(parts.shapes)
     return len(parts.training) < FEWEST_RACES or judged_by < FEWEST_RACES
 
 
-def _worthy(model: CostModel, parts: Split) -> bool:
-    """Whether the model beats the order of the space on enough held-out races of one target."""
-    if _too_little(parts):
+def _beats_baseline(model: CostModel, parts: Split) -> bool:
+    """Whether the model beats the order of the lite space on enough held-out races of a target."""
+    if _too_few(parts):
         return False
-    found = judge(model, parts.devices, parts.shapes)
+    found = evaluate(model, parts.devices, parts.shapes)
     return found.loss < found.promise_loss
 
 
 def _objection(
     model: CostModel, evaluation: Evaluation, previous: CostModel | None, parts: Split
 ) -> str:
-    """Why the model is not published, or ''."""
+    """Why the model must not be published, or ''."""
     if evaluation.loss >= evaluation.promise_loss:
         return (
             f"loses {evaluation.loss:.3f} where the order of the lite space loses "
@@ -78,7 +79,7 @@ def _objection(
     shapes = previous.seen.without_shapes(parts.shapes)
     if not devices and not shapes:
         return ""
-    ours, theirs = judge(model, devices, shapes).loss, judge(previous, devices, shapes).loss
+    ours, theirs = evaluate(model, devices, shapes).loss, evaluate(previous, devices, shapes).loss
     if ours > theirs:
         return f"loses {ours:.3f} where the previous model loses {theirs:.3f}"
     return ""

@@ -1,4 +1,4 @@
-"""The learning rule, on devices that exist on paper (see `analytic`)."""
+"""Training and publication of the cost model, on analytic devices (see `fixtures.analytic`)."""
 
 from dataclasses import replace
 
@@ -9,12 +9,10 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from services.tuner.cost_model.dataset import Observation, Seen, races, split
 from services.tuner.cost_model.evaluation import score
-from services.tuner.cost_model.heldout import Seen, split
-from services.tuner.cost_model.learning import Lesson, learn
-from services.tuner.cost_model.model import CostModel, Recipe, train
-from services.tuner.cost_model.observation import Observation, races
-from services.tuner.cost_model.order import evaluation_order
+from services.tuner.cost_model.model import CostModel, Hyperparameters, evaluation_order, train
+from services.tuner.cost_model.training import TrainingResult, train_and_evaluate
 from services.tuner.schedules.registry import lite_space
 
 
@@ -24,81 +22,85 @@ def crowd() -> tuple[Observation, ...]:
 
 
 @pytest.fixture(scope="module")
-def lesson(crowd: tuple[Observation, ...]) -> Lesson:
-    learned = learn(crowd, None)
+def trained(crowd: tuple[Observation, ...]) -> TrainingResult:
+    learned = train_and_evaluate(crowd, None)
     assert learned is not None
     return learned
 
 
 def worse(crowd: tuple[Observation, ...]) -> CostModel:
     """A model of hardly any trees."""
-    return train(split(races(crowd)).training, Recipe(rounds=1, depth=1))
+    return train(split(races(crowd)).training, Hyperparameters(rounds=1, depth=1))
 
 
-def test_a_model_foretells_devices_and_shapes_that_it_has_not_seen(lesson: Lesson) -> None:
-    assert lesson.published
-    for judged in lesson.evaluation.judged:
-        assert judged.model.correlation > 0.7
-        assert judged.model.regret_top5 < 0.02
-        assert judged.model.loss < judged.promise.loss
+def test_a_model_ranks_well_on_unseen_devices_and_on_unseen_shapes(trained: TrainingResult) -> None:
+    assert trained.published
+    for compared in trained.evaluation.comparisons:
+        assert compared.model.correlation > 0.7
+        assert compared.model.regret_top5 < 0.02
+        assert compared.model.loss < compared.promise.loss
 
 
 def test_the_same_observations_give_the_same_bytes(
-    crowd: tuple[Observation, ...], lesson: Lesson
+    crowd: tuple[Observation, ...], trained: TrainingResult
 ) -> None:
-    again = learn(crowd, None)
+    again = train_and_evaluate(crowd, None)
     assert again is not None
-    assert again.model.version == lesson.model.version
+    assert again.model.version == trained.model.version
 
 
 def test_a_model_is_read_back_from_its_bytes(
-    crowd: tuple[Observation, ...], lesson: Lesson
+    crowd: tuple[Observation, ...], trained: TrainingResult
 ) -> None:
     race = races(crowd)[0]
     candidates = [each.candidate for each in race.observations]
-    read = CostModel.read(lesson.model.body)
-    assert read.costs(candidates, race.device) == lesson.model.costs(candidates, race.device)
-    assert read.seen == lesson.model.seen
+    read = CostModel.read(trained.model.body)
+    assert read.costs(candidates, race.device) == trained.model.costs(candidates, race.device)
+    assert read.seen == trained.model.seen
 
 
-def test_nothing_held_out_is_trained_on(crowd: tuple[Observation, ...], lesson: Lesson) -> None:
+def test_held_out_devices_and_shapes_are_not_trained_on(
+    crowd: tuple[Observation, ...], trained: TrainingResult
+) -> None:
     parts = split(races(crowd))
     held_out = Seen.of((*parts.devices,)).devices - Seen.of(parts.training).devices
     assert len(held_out) == 3
-    assert lesson.model.seen.devices.isdisjoint(held_out)
+    assert trained.model.seen.devices.isdisjoint(held_out)
     unseen_shapes = Seen.of(parts.shapes).shapes
     assert len(unseen_shapes) == 2
-    assert lesson.model.seen.shapes.isdisjoint(unseen_shapes)
+    assert trained.model.seen.shapes.isdisjoint(unseen_shapes)
 
 
 def test_a_better_model_replaces_a_worse_one(crowd: tuple[Observation, ...]) -> None:
-    learned = learn(crowd, worse(crowd))
+    learned = train_and_evaluate(crowd, worse(crowd))
     assert learned is not None
     assert learned.published
 
 
 def test_a_model_worse_than_the_previous_is_not_published(
-    crowd: tuple[Observation, ...], lesson: Lesson
+    crowd: tuple[Observation, ...], trained: TrainingResult
 ) -> None:
     """Half of the crowd reports the time of another candidate, so there is less to learn."""
     parts = split(races(crowd))
     shuffled = []
     for race in parts.training:
         times = [each.relative_time for each in race.observations]
-        turned = times[len(times) // 3 :] + times[: len(times) // 3]
+        rotated = times[len(times) // 3 :] + times[: len(times) // 3]
         shuffled += [
             replace(each, relative_time=time)
-            for each, time in zip(race.observations, turned, strict=True)
+            for each, time in zip(race.observations, rotated, strict=True)
         ]
     judges = [each for race in (*parts.devices, *parts.shapes) for each in race.observations]
-    learned = learn((*shuffled, *judges), lesson.model)
+    learned = train_and_evaluate((*shuffled, *judges), trained.model)
     assert learned is not None
     assert not learned.published
     assert "loses" in learned.reason
 
 
-def test_a_model_is_not_published_twice(crowd: tuple[Observation, ...], lesson: Lesson) -> None:
-    again = learn(crowd, lesson.model)
+def test_a_model_is_not_published_twice(
+    crowd: tuple[Observation, ...], trained: TrainingResult
+) -> None:
+    again = train_and_evaluate(crowd, trained.model)
     assert again is not None
     assert (again.published, again.reason) == (False, "the same model is served already")
 
@@ -106,20 +108,20 @@ def test_a_model_is_not_published_twice(crowd: tuple[Observation, ...], lesson: 
 def test_a_previous_model_is_not_judged_on_what_it_has_seen(
     crowd: tuple[Observation, ...],
 ) -> None:
-    """It knows every answer by heart, which says nothing; so nothing stands against the new one."""
+    """It was trained on all of them, so its scores say nothing; the new model is published."""
     cheat = train(races(crowd))
-    learned = learn(crowd, cheat)
+    learned = train_and_evaluate(crowd, cheat)
     assert learned is not None
     assert learned.published
 
 
-def test_too_few_races_teach_nothing() -> None:
-    assert learn(observed(CORES[:2], WORKLOADS[:3]), None) is None
+def test_no_model_is_trained_on_too_few_races() -> None:
+    assert train_and_evaluate(observed(CORES[:2], WORKLOADS[:3]), None) is None
 
 
 def test_a_single_device_is_judged_on_shapes_alone() -> None:
     shapes = tuple(Workload.of("matmul", (16 * n, 128, 256)) for n in range(1, 61))
-    learned = learn(observed(CORES[:1], shapes), None)
+    learned = train_and_evaluate(observed(CORES[:1], shapes), None)
     assert learned is not None
     assert learned.evaluation.devices is None
     assert learned.evaluation.shapes is not None
@@ -144,7 +146,7 @@ def test_configs_of_an_unknown_target_are_learned_by_their_settings() -> None:
         for workload in WORKLOADS
         for warps in (1, 2, 4, 8, 16)
     ]
-    learned = learn(crowd, None)
+    learned = train_and_evaluate(crowd, None)
     assert learned is not None
     for core, best in ((CORES[0], 4), (CORES[1], 16)):
         space = [made(WORKLOADS[0], warps) for warps in (1, 2, 4, 8, 16)]
@@ -173,7 +175,7 @@ def test_a_target_whose_space_is_ordered_well_is_left_as_it_is(
         for workload in WORKLOADS
         for place, each in enumerate(space[workload])
     ]
-    learned = learn((*crowd, *measured), None)
+    learned = train_and_evaluate((*crowd, *measured), None)
     assert learned is not None
     assert learned.published
     assert (learned.model.knows(TargetKind.WASM), learned.model.knows(TargetKind.WEBGPU)) == (
