@@ -1,7 +1,7 @@
 """Expressions of TVM: indices as affine forms, values and conditions as those of the loop IR."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
@@ -24,11 +24,15 @@ from services.tuner.ir.nodes import (
     Select,
     unsupported,
 )
-from services.tuner.tir.bounds import below, fits, integer_bounds
-from services.tuner.tir.clip import Access
-from services.tuner.tir.floor import floor_divide, remainder
-from services.tuner.tir.intervals import combined
-from services.tuner.tir.symbols import Symbols
+from services.tuner.tir.integers import (
+    below,
+    combined,
+    fits,
+    floor_divide,
+    integer_bounds,
+    remainder,
+)
+from services.tuner.tir.symbols import Access, Symbols
 from services.tuner.tir.tvm import Node, ir, tirx
 
 Step = Access | Let
@@ -95,7 +99,7 @@ class Expressions:
         self._inside_names = 0
         self.read_by_name: set[Buffer] = set()
         self._steps: list[Step] = []
-        self._lets: dict[Node, Affine] = {}
+        self._lets: dict[Hashable, Affine] = {}
         self._decided: Mapping[Node, bool] = {}
         self._local_reads = 0
         self._inside_choices = 0
@@ -319,18 +323,40 @@ class Expressions:
         if op is BinaryOp.MUL and not (left.terms and right.terms):
             return left.times(right.constant) if left.terms else right.times(left.constant)
         if op in (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD) and not right.terms:
-            exact = floor_divide if op is BinaryOp.FLOOR_DIV else remainder
-            try:
-                return exact(left, right.constant, self._symbols.ranges)
-            except UnsupportedProgram:
-                divisor = Const(value=right.constant, dtype=DType.I32)
-                value = Binary(op=op, left=IndexValue(index=left), right=divisor)
-        else:
-            value = Binary(op=op, left=IndexValue(index=left), right=IndexValue(index=right))
+            if right.constant < 0:
+                return self._divided_by_negative(node, op, left, -right.constant)
+            return self._divided(node, op, left, right.constant)
+        return self._computed(node, op, left, right)
+
+    def _divided(self, node: Node, op: BinaryOp, left: Affine, divisor: int) -> Affine:
+        exact = floor_divide if op is BinaryOp.FLOOR_DIV else remainder
+        if divisor > 0:
+            with suppress(UnsupportedProgram):
+                return exact(left, divisor, self._symbols.ranges)
+        return self._computed(node, op, left, Affine(constant=divisor))
+
+    def _divided_by_negative(self, node: Node, op: BinaryOp, left: Affine, divisor: int) -> Affine:
+        """By -divisor, from quotient q and remainder r by `divisor`, as -left may be no i32:
+
+        left // -divisor = -(q + (r > 0)),  left % -divisor = r - divisor * (r > 0)
+        """
+        rest = self._divided((node, "rest"), BinaryOp.FLOOR_MOD, left, divisor)
+        over = self._computed((node, "over"), BinaryOp.MIN, rest, Affine(constant=1))
+        if op is BinaryOp.FLOOR_MOD:
+            return rest.plus(over.times(-divisor))
+        whole = self._divided((node, "whole"), BinaryOp.FLOOR_DIV, left, divisor)
+        return whole.plus(over).times(-1)
+
+    def _computed(self, node: Hashable, op: BinaryOp, left: Affine, right: Affine) -> Affine:
+        """The result as a variable of its own; a constant divisor stays a constant."""
+        operand: Expression = IndexValue(index=right)
+        if op in (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD) and not right.terms:
+            operand = Const(value=right.constant, dtype=DType.I32)
+        value = Binary(op=op, left=IndexValue(index=left), right=operand)
         ranges = (left.bounds(self._symbols.ranges), right.bounds(self._symbols.ranges))
         return self._let(node, value, combined(op, *ranges))
 
-    def _let(self, node: Node, value: Expression, limits: Range) -> Affine:
+    def _let(self, node: Hashable, value: Expression, limits: Range) -> Affine:
         self._local_reads += 1
         known = self._lets.get(node)
         if known is None:

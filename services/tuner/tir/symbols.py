@@ -1,12 +1,17 @@
-"""What the front end's variables and buffers are called in the loop IR."""
+"""Variables and buffers of a TVM program as those of the loop IR, and accesses to buffers.
 
-from collections.abc import Hashable
+A program may be stated on shapes that are rounded up. An access is flattened by the true shape, and
+guarded where an index may leave it.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.nodes import Buffer, Scope
-from services.tuner.tir.clip import Access, access, flat_size
+from services.tuner.ir.nodes import Block, Bound, Buffer, If, Scope
 
 Shape = tuple[int, ...]
 
@@ -16,6 +21,22 @@ DTYPES = {
     "int8": DType.I8,
     "int64": DType.I64,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """An element of a buffer, and what must hold for the element to exist."""
+
+    buffer: Buffer
+    index: Affine
+    bounds: tuple[Bound, ...]
+
+
+def guarded(block: Block, accesses: Sequence[Access], ranges: Mapping[str, Range]) -> Block:
+    """The block under every bound that its loops do not already keep."""
+    bounds = dict.fromkeys(bound for one in accesses for bound in one.bounds)
+    open_bounds = tuple(b for b in bounds if b.index.bounds(ranges)[1] >= b.limit)
+    return (If(bounds=open_bounds, body=block),) if open_bounds else block
 
 
 def dtype_named(name: str, dtype: str) -> DType:
@@ -62,16 +83,29 @@ class Symbols:
         stated: Shape,
     ) -> Buffer:
         """A buffer of `shape`, which the program was `stated` on as if it were larger."""
-        buffer = Buffer(name=self._fresh(name), scope=scope, dtype=dtype, size=flat_size(shape))
+        buffer = Buffer(name=self._fresh(name), scope=scope, dtype=dtype, size=prod(shape))
         self._buffers[key] = (buffer, shape, stated)
         return buffer
 
     def access(self, key: Hashable, at: tuple[Affine, ...]) -> Access:
         buffer, shape, stated = self._buffers[key]
-        return access(buffer, at, shape, stated)
+        return _access(buffer, at, shape, stated)
 
     def _fresh(self, name: str) -> str:
         """The front end repeats names, each for another thing."""
         seen = self._taken.get(name, 0)
         self._taken[name] = seen + 1
         return f"{name}.{seen}" if seen else name
+
+
+def _access(buffer: Buffer, at: tuple[Affine, ...], shape: Shape, stated: Shape) -> Access:
+    """Row-major flattening by the true `shape`; a bound for each axis `stated` larger than it."""
+    flat = Affine(constant=0)
+    for index, extent in zip(at, shape, strict=True):
+        flat = flat.times(extent).plus(index) if flat.terms or flat.constant else index
+    bounds = tuple(
+        Bound(index=index, limit=extent)
+        for index, extent, rounded in zip(at, shape, stated, strict=True)
+        if rounded > extent
+    )
+    return Access(buffer=buffer, index=flat, bounds=bounds)

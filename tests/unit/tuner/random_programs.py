@@ -190,15 +190,19 @@ class Expressions:
         return Whole(node, max(one.low, other.low), max(one.high, other.high))
 
     def _divisor(self) -> int:
-        return self._draw(st.sampled_from((1, 2, 3, 7, 8, 1000, (1 << 30) + 1, LARGEST)))
+        return self._draw(
+            st.sampled_from((1, 2, 3, 7, 8, 1000, (1 << 30) + 1, LARGEST, -2, -7, -8))
+        )
 
     def _quotient(self, depth: int) -> Whole:
         one, by = self.whole(depth), self._divisor()
-        return Whole(tirx.FloorDiv(one.node, whole(by).node), one.low // by, one.high // by)
+        low, high = sorted((one.low // by, one.high // by))
+        return Whole(tirx.FloorDiv(one.node, whole(by).node), low, high)
 
     def _remainder(self, depth: int) -> Whole:
         one, by = self.whole(depth), self._divisor()
-        return Whole(tirx.FloorMod(one.node, whole(by).node), 0, by - 1)
+        low, high = sorted((0, by - 1 if by > 0 else by + 1))
+        return Whole(tirx.FloorMod(one.node, whole(by).node), low, high)
 
     def _whole_select(self, depth: int) -> Whole:
         condition, (one, other) = self.condition(depth), self._pair(depth)

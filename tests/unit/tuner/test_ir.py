@@ -42,7 +42,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.ir.text import program_text
 from services.tuner.passes.pipeline import ALL_PASSES, PassOptions, PassSwitches, run_passes
-from services.tuner.tir.floor import floor_divide, remainder
+from services.tuner.tir.integers import floor_divide, remainder
 from tests.unit.tuner.execution import Floats, execute_program
 from tests.unit.tuner.programs import ALL, X, Y, at, binary, load, loop, number, program
 

@@ -108,6 +108,26 @@ def test_any_number_is_divided_rounding_down(by: int) -> None:
     assert np.array_equal(rests, EDGES.astype(np.int64) % by)
 
 
+@pytest.mark.parametrize("by", [-2, -3, -8, -1000, -((1 << 30) + 1), -LARGEST])
+def test_any_number_is_divided_by_a_negative_one_rounding_down(by: int) -> None:
+    quotients = ran(lambda x, i: tirx.floordiv(x[i], i32(by)), EDGES)
+    assert np.array_equal(quotients, EDGES.astype(np.int64) // by)
+    rests = ran(lambda x, i: tirx.floormod(x[i], i32(by)), EDGES)
+    assert np.array_equal(rests, EDGES.astype(np.int64) % by)
+
+
+@pytest.mark.parametrize("by", [-1, -4, -7])
+def test_a_place_is_divided_by_a_negative_number(by: int) -> None:
+    places = np.arange(COUNT)
+    got = ran(lambda _, i: tirx.floordiv(i, i32(by)) * 100 + tirx.floormod(i, i32(by)), EDGES)
+    assert np.array_equal(got, places // by * 100 + places % by)
+
+
+def test_a_divisor_of_either_sign_is_refused() -> None:
+    with pytest.raises(UnsupportedProgram, match="restate it with a positive divisor"):
+        ran(lambda x, i: tirx.floormod(x[i], x[COUNT - 1 - i]), EDGES)
+
+
 def test_a_cast_to_int8_keeps_the_low_byte() -> None:
     numbers = np.array([0, 127, 128, 255, 256, -128, -129, 300, SMALLEST], np.int32)
     wide = ran(lambda x, i: x[i].astype("int8").astype("int32"), numbers)

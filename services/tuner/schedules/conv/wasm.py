@@ -17,11 +17,11 @@ from services.tuner.ir.nodes import Program
 from services.tuner.operators.lowering import finished
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Shape, epilogue_shapes
+from services.tuner.schedules.base.register_tiles import vectorise_tile, write_back
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.config import WasmConvConfig
 from services.tuner.schedules.matmul.config import Pack
 from services.tuner.tir.lowering import scheduled_program
-from services.tuner.tir.schedules import vectorise_tile, write_back
 from services.tuner.tir.tvm import Node, Schedule, te, tirx
 
 Extents = tuple[tuple[str, int], ...]

@@ -3,7 +3,7 @@
 The contraction is stated on extents rounded up to whole register tiles, so that every split is
 perfect: with TVM 0.27 a packed 384x768x768 matmul takes 3 ms to schedule and lower that way, and 8
 to 16 ms when the schedule carries predicates. The visit gives each parameter its true shape back
-and guards every statement by the bounds of the parameters it touches (`clip`). What lies outside
+and guards every statement by the bounds of the parameters it touches (`guarded`). What lies outside
 does not exist, which is right for sums of products.
 
 Unrolled and vectorised loops stay: `passes.expand` takes them apart in a tenth of TVM's time.
@@ -19,10 +19,10 @@ from services.tuner.ir.nodes import Program
 from services.tuner.operators.lowering import DTYPES, finished
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents, panel_shape
+from services.tuner.schedules.base.register_tiles import vectorise_tile, write_back
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
 from services.tuner.tir.lowering import lowered, plain_program, visited
-from services.tuner.tir.schedules import vectorise_tile, write_back
 from services.tuner.tir.tvm import Node, Schedule, te, tirx
 
 

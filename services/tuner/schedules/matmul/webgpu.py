@@ -76,8 +76,8 @@ from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.implicit_gemm import Window, product_extents, window_of
+from services.tuner.schedules.matmul.product import Product, product_of
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
-from services.tuner.tir.products import Product, product_of
 
 SPLIT_K_THREADS = 64
 """Of a workgroup of the second dispatch, which adds partial sums."""

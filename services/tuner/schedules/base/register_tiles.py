@@ -1,4 +1,4 @@
-"""Steps that several schedules share."""
+"""Schedule steps of tiles that are summed in registers: where they are stored, and how."""
 
 from services.tuner.tir.tvm import Node
 
