@@ -1,13 +1,18 @@
 /** Our kernels, loaded, checked, warmed up and screened by the agent's own code. */
-import { measure, type Reference, setReference } from "../../../client/src/agent/wasm-instrument.js";
-import { bindToThreads, type ThreadPool } from "../../../client/src/threads/pool.js";
-import { maxDifference, fillSeeded } from "../../../client/src/engine/verification.js";
-import { planMemory, type Region } from "../../../client/src/engine/tensors.js";
-import { loadModule, loadWhole } from "../../../client/src/engine/artifact.js";
+
 import { Bench } from "../../../client/src/agent/wasm-bench.js";
+import {
+  measure,
+  type Reference,
+  setReference,
+} from "../../../client/src/agent/wasm-instrument.js";
 import { Arena } from "../../../client/src/engine/arena.js";
+import { loadModule, loadWhole } from "../../../client/src/engine/artifact.js";
 import { sentence } from "../../../client/src/engine/error.js";
 import { loadPacks, writeInput } from "../../../client/src/engine/packing.js";
+import { planMemory, type Region } from "../../../client/src/engine/tensors.js";
+import { fillSeeded, maxDifference } from "../../../client/src/engine/verification.js";
+import { bindToThreads, type ThreadPool } from "../../../client/src/threads/pool.js";
 import { startThreads } from "../../../client/src/threads/threads.js";
 import { callsPerSample } from "../../../client/src/timing/samples.js";
 import type { KernelWire, Lease } from "../../../client/src/wire/types.js";

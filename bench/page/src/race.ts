@@ -4,6 +4,7 @@ import { relativeTime } from "../../../client/src/agent/ranking.js";
 import { memoryNotebook } from "../../../client/src/device/notebook.js";
 import { readProfile } from "../../../client/src/device/profile.js";
 import { sentence } from "../../../client/src/engine/error.js";
+import { Failures } from "../../../client/src/gateway/failures.js";
 import { clockStepMs } from "../../../client/src/timing/clock.js";
 import type { KernelWire, Lease, SessionRequest } from "../../../client/src/wire/types.js";
 
@@ -43,6 +44,8 @@ async function run(): Promise<RaceAnswer> {
     signal: new AbortController().signal,
     notebook,
     withTurn: async (work) => work(),
+    // A reference that does not compile ends the race, so that nobody has to be told.
+    failures: new Failures(() => undefined),
     profile,
     stepMs: clockStepMs(),
     isolated: crossOriginIsolated,

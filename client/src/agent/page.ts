@@ -17,13 +17,11 @@ import type { AgentEvent, FromWorker, ToWorker } from "./messages.js";
 import { render, showBudget, watchBudgetForm } from "./render.js";
 import { NOTHING_SENT, renderSent, type SentLog, withSent } from "./sent.js";
 import { type AgentState, INITIAL_STATE, reduce } from "./state.js";
-import { type KernelzooHost, type PageHost, pageHost } from "./turns.js";
+import { type PageHost, pageHost } from "./turns.js";
 
 declare global {
   /** What a driver or a test reads: every event so far, and the state that they make. */
   var kernelzooAgent: { readonly events: readonly AgentEvent[]; readonly state: AgentState };
-  /** What a driver lends to the page before it starts; absent in ordinary visits. */
-  var kernelzooHost: KernelzooHost | undefined;
   /** Starts without a click; drivers call it. */
   var kernelzooStart: () => void;
 }

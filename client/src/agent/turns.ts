@@ -64,6 +64,11 @@ export function remoteTurns(post: (request: TurnRequest) => void): RemoteTurns {
   };
 }
 
+declare global {
+  /** What a driver lends to the page before it starts; absent in ordinary visits. */
+  var kernelzooHost: KernelzooHost | undefined;
+}
+
 /**
  * What a driver of browsers may define on `globalThis` before the page's scripts run. Turns are
  * taken through it when both functions are there.

@@ -31,7 +31,7 @@ export interface Graph {
   /** The release of ONNX's operators that has this one. */
   readonly operatorSet: number;
   /** Inputs and output are of float16; there are no constants then. */
-  readonly half: boolean;
+  readonly isF16: boolean;
   readonly node: Node;
   readonly inputs: readonly Value[];
   readonly constants: readonly Constant[];
@@ -88,9 +88,9 @@ const attributeOf = (attribute: Attribute): Bytes =>
   message(5, text(1, attribute.name), ...attributeValue(attribute));
 
 /** ValueInfoProto: a dense tensor of floats. */
-function valueInfo(field: number, { name, shape }: Value, half: boolean): Bytes {
+function valueInfo(field: number, { name, shape }: Value, isF16: boolean): Bytes {
   const extents = shape.map((extent) => message(1, whole(1, extent)));
-  const tensor = message(1, whole(1, half ? FLOAT16 : FLOAT), message(2, ...extents));
+  const tensor = message(1, whole(1, isF16 ? FLOAT16 : FLOAT), message(2, ...extents));
   return message(field, text(1, name), bytes(2, tensor));
 }
 
@@ -103,7 +103,7 @@ function initializer({ name, shape, data }: Constant): Bytes {
 }
 
 export function onnxModel(graph: Graph): Bytes {
-  const { node, inputs, constants, output, half, operatorSet } = graph;
+  const { node, inputs, constants, output, isF16, operatorSet } = graph;
   const operator = message(
     1,
     ...node.inputs.map((name) => text(1, name)),
@@ -116,8 +116,8 @@ export function onnxModel(graph: Graph): Bytes {
     operator,
     text(2, "bench"),
     ...constants.map(initializer),
-    ...inputs.map((value) => valueInfo(11, value, half)),
-    valueInfo(12, output, half),
+    ...inputs.map((value) => valueInfo(11, value, isF16)),
+    valueInfo(12, output, isF16),
   );
   return joined([whole(1, IR_VERSION), message(8, whole(2, operatorSet)), content]);
 }

@@ -1,7 +1,31 @@
-/** Workloads as ONNX models of one node. */
-import { permuted } from "./layouts.js";
+/** Workloads as ONNX models of one node, with their tensors in the order of axes that ONNX has. */
 import { type Attribute, onnxModel } from "./onnx-model.js";
 import { type PeerTensor, type Task, VARIANCE_FLOOR } from "./problem.js";
+
+interface Dense {
+  readonly shape: readonly number[];
+  readonly data: Float32Array;
+}
+
+/** Axis `i` of the answer is axis `order[i]` of the tensor. */
+function permuted({ shape, data }: Dense, order: readonly number[]): Dense {
+  const strides = shape.map((_, axis) => shape.slice(axis + 1).reduce((all, n) => all * n, 1));
+  const extents = order.map((axis) => shape[axis] as number);
+  const steps = order.map((axis) => strides[axis] as number);
+  const result = new Float32Array(data.length);
+  let at = 0;
+  const walk = (axis: number, from: number): void => {
+    if (axis === extents.length) {
+      result[at++] = data[from] as number;
+      return;
+    }
+    for (let i = 0; i < (extents[axis] as number); i++) {
+      walk(axis + 1, from + i * (steps[axis] as number));
+    }
+  };
+  walk(0, 0);
+  return { shape: extents, data: result };
+}
 
 type Given = Task["given"];
 
@@ -22,9 +46,9 @@ const product: Operator = { name: "MatMul", attributes: () => [] };
 /** Channels come first, and weights of an output channel together. */
 const convolution: Operator = {
   name: "Conv",
-  attributes: ({ s = 1, p = 0 }) => [
-    { name: "strides", wholes: [s, s] },
-    { name: "pads", wholes: [p, p, p, p] },
+  attributes: ({ stride = Number.NaN, pad = Number.NaN }) => [
+    { name: "strides", wholes: [stride, stride] },
+    { name: "pads", wholes: [pad, pad, pad, pad] },
   ],
   orders: {
     inputs: [
@@ -72,7 +96,7 @@ export function laid({ operator, inputs, output }: Task): Laid {
   };
 }
 
-/** With the last `constants` inputs held by the model. */
+/** The model of one node, which holds the last `constants` inputs. */
 export function model(problem: Task, { operator, inputs, outputShape }: Laid, constants: number) {
   const fed = inputs.slice(0, inputs.length - constants);
   const held = inputs.slice(inputs.length - constants);
@@ -83,11 +107,11 @@ export function model(problem: Task, { operator, inputs, outputShape }: Laid, co
     output: problem.output.name,
   };
   const output = { name: problem.output.name, shape: outputShape };
-  const graph = { node, inputs: fed, constants: held, output, half: problem.half };
+  const graph = { node, inputs: fed, constants: held, output, isF16: problem.isF16 };
   return { bytes: onnxModel({ ...graph, operatorSet: operator.since ?? OPERATOR_SET }), fed };
 }
 
-/** Its output with our order of axes. */
+/** The model's output with our order of axes. */
 export function asOurs(data: Float32Array, { operator, outputShape }: Laid): Float32Array {
   const order = operator.orders?.output;
   return order === undefined ? data : permuted({ shape: outputShape, data }, order).data;

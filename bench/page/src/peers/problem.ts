@@ -12,7 +12,7 @@ export interface Task {
   /** Extents and attributes by the letters of the key. */
   readonly given: Readonly<Record<string, number>>;
   /** Tensors are of float16; `data` has its values as float32. */
-  readonly half: boolean;
+  readonly isF16: boolean;
   readonly inputs: readonly PeerTensor[];
   readonly output: { readonly name: string; readonly shape: readonly number[] };
 }
@@ -27,8 +27,8 @@ export interface Problem extends Task {
 export const VARIANCE_FLOOR = 1e-5;
 
 /** Reads operator, dtype and extents of a key such as `conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1`. */
-export function parsedKey(key: string): Pick<Problem, "operator" | "given" | "half"> {
+export function parsedKey(key: string): Pick<Problem, "operator" | "given" | "isF16"> {
   const [operator = "", dtype, extents = ""] = key.split(":");
-  const pairs = [...extents.matchAll(/([a-z])(\d+)/g)].map(([, axis, n]) => [axis, Number(n)]);
-  return { operator, given: Object.fromEntries(pairs), half: dtype === "f16" };
+  const pairs = [...extents.matchAll(/([a-z]+)(\d+)/g)].map(([, axis, n]) => [axis, Number(n)]);
+  return { operator, given: Object.fromEntries(pairs), isF16: dtype === "f16" };
 }

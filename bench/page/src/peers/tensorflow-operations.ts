@@ -6,8 +6,8 @@ export type Operation = (inputs: readonly tf.Tensor[], given: Task["given"]) => 
 
 const product: Operation = ([a, b]) => tf.matMul(a as tf.Tensor, b as tf.Tensor);
 
-const convolution: Operation = ([image, weights], { s = 1, p = 0 }) =>
-  tf.conv2d(image as tf.Tensor4D, weights as tf.Tensor4D, s, p, "NHWC");
+const convolution: Operation = ([image, weights], { stride = Number.NaN, pad = Number.NaN }) =>
+  tf.conv2d(image as tf.Tensor4D, weights as tf.Tensor4D, stride, pad, "NHWC");
 
 /** It has no such kernel: layers are written like this, as its own library of layers does. */
 const layerNorm: Operation = ([a, gamma, beta]) =>

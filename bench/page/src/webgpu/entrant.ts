@@ -1,5 +1,5 @@
 /** Things to be timed on the GPU, and the rounds in which they take turns. */
-import { type Sliced } from "../../../../client/src/gpu/bound-program.js";
+import type { Sliced } from "../../../../client/src/gpu/bound-program.js";
 import { gpuSampleNs, shapeOf } from "../../../../client/src/gpu/sample.js";
 import type { GpuTimer } from "../../../../client/src/gpu/timer.js";
 import { now } from "../../../../client/src/timing/clock.js";

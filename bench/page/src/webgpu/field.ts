@@ -1,7 +1,8 @@
 /** Who takes part in one case: peers, our finalists, limits. What fails is said and left out. */
+
+import { sentence } from "../../../../client/src/engine/error.js";
 import { maxDifference } from "../../../../client/src/engine/verification.js";
 import { storedBytes } from "../../../../client/src/gpu/buffers.js";
-import { sentence } from "../../../../client/src/engine/error.js";
 import type { OpenDevice } from "../../../../client/src/gpu/device.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { Task } from "../peers/problem.js";
@@ -10,8 +11,7 @@ import { fmaLimit, memoryLimit } from "./limit.js";
 import { onnxRuntimePeer } from "./onnxruntime.js";
 import { fastest, type GpuStand, kernelEntrant, setUp, tearDown, tune } from "./ours.js";
 import { type Peer, peerEntrant } from "./peer.js";
-import { taskOf } from "./problem.js";
-import { sampledDifference } from "./reference.js";
+import { sampledDifference, taskOf } from "./reference.js";
 import type { GpuCase, GpuContest, GpuJob, GpuScreened } from "./request.js";
 import { tensorFlowPeer } from "./tensorflow.js";
 
@@ -47,7 +47,7 @@ function right({ case: { lease }, task }: Field, output: Float32Array): Float32A
 async function addPeer(field: Field, name: string): Promise<void> {
   const peer = await (PEERS[name] as (typeof PEERS)[string])(field.task);
   const output = await peer.output();
-  if (field.task.half) {
+  if (field.task.isF16) {
     const off = sampledDifference(field.task, output);
     if (!(off <= PEER_SLACK * field.case.lease.tolerance)) throw wrong(off);
     field.entrants.push(await peerEntrant(name, peer, field.case.lease.flops, null));

@@ -1,5 +1,5 @@
 /** What an adapter can do: products and sums in registers alone, and reading alone. */
-import { type Sliced } from "../../../../client/src/gpu/bound-program.js";
+import type { Sliced } from "../../../../client/src/gpu/bound-program.js";
 import { storageBuffer } from "../../../../client/src/gpu/buffers.js";
 import type { OpenDevice } from "../../../../client/src/gpu/device.js";
 import type { GpuTimer } from "../../../../client/src/gpu/timer.js";

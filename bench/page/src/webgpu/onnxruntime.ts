@@ -25,10 +25,10 @@ function bufferOf(device: GPUDevice, data: Data): GPUBuffer {
   return buffer;
 }
 
-function tensorOn(device: GPUDevice, { data, shape }: PeerTensor, half: boolean): ort.Tensor {
+function tensorOn(device: GPUDevice, { data, shape }: PeerTensor, isF16: boolean): ort.Tensor {
   const dims = [...shape];
-  const buffer = bufferOf(device, half ? toFloat16(data) : (data as Float32Array<ArrayBuffer>));
-  return half
+  const buffer = bufferOf(device, isF16 ? toFloat16(data) : (data as Float32Array<ArrayBuffer>));
+  return isF16
     ? ort.Tensor.fromGpuBuffer(buffer, { dataType: "float16", dims })
     : ort.Tensor.fromGpuBuffer(buffer, { dataType: "float32", dims });
 }
@@ -49,12 +49,12 @@ export async function onnxRuntimePeer(task: Task): Promise<Peer> {
     preferredOutputLocation: "gpu-buffer",
   });
   const device = (await ort.env.webgpu.device) as GPUDevice;
-  if (task.half && !device.features.has("shader-f16")) {
+  if (task.isF16 && !device.features.has("shader-f16")) {
     await session.release();
     throw new Error("onnxruntime-web computes in float16 by shader-f16, which this adapter lacks");
   }
   const feeds = Object.fromEntries(
-    fed.map((each) => [each.name, tensorOn(device, each, task.half)]),
+    fed.map((each) => [each.name, tensorOn(device, each, task.isF16)]),
   );
   return {
     device,

@@ -1,5 +1,5 @@
 /** A framework with one operator ready to run, its inputs on the GPU. */
-import { type Sliced } from "../../../../client/src/gpu/bound-program.js";
+import type { Sliced } from "../../../../client/src/gpu/bound-program.js";
 import { OpenDevice } from "../../../../client/src/gpu/device.js";
 import { type GpuTimer, gpuTimer } from "../../../../client/src/gpu/timer.js";
 import { TIMER_TOOLS } from "../../../../client/src/gpu/timer-tools.js";

@@ -3,7 +3,21 @@
  * it, spread over all, were found equal to those of double precision; of ours, equally held to
  * them, only where no peer has one.
  */
-import { type PeerTensor, type Task, VARIANCE_FLOOR } from "../peers/problem.js";
+
+import { elementsOf } from "../../../../client/src/engine/tensors.js";
+import { fillSeeded } from "../../../../client/src/engine/verification.js";
+import type { Lease } from "../../../../client/src/wire/types.js";
+import { type PeerTensor, parsedKey, type Task, VARIANCE_FLOOR } from "../peers/problem.js";
+
+/** A lease as peers see it, with the same inputs. */
+export function taskOf({ workload, seed, reference }: Lease): Task {
+  const inputs: PeerTensor[] = reference.tensors.slice(0, -1).map((tensor, i) => {
+    const data = new Float32Array(elementsOf(tensor));
+    fillSeeded(data, seed, i, tensor);
+    return { name: tensor.name, shape: tensor.shape, data };
+  });
+  return { ...parsedKey(workload), inputs, output: reference.tensors.at(-1) as Task["output"] };
+}
 
 const ENTRIES = 1024;
 /** A prime above most extents, so that entries fall into all rows and columns. */
@@ -61,7 +75,7 @@ const addEntry: Entry = (task, index) => {
   return (left.data[index] as number) + (right.data[index] as number);
 };
 
-/** By the series of erf, which seeded inputs of at most 1/2 need few terms of. */
+/** Sums the series of erf, of which seeded inputs of at most 1/2 need few terms. */
 const geluEntry: Entry = ({ inputs }, index) => {
   const x = (inputs[0] as PeerTensor).data[index] as number;
   const z = x * Math.SQRT1_2;
@@ -73,24 +87,24 @@ const geluEntry: Entry = ({ inputs }, index) => {
   return 0.5 * x * (1 + (2 / Math.sqrt(Math.PI)) * sum);
 };
 
-/** One entry of a convolution: image [b, h, w, c], weights [r, q, c, o], zeros around. */
+/** One entry of a convolution: image [b, h, w, c], weights [kh, kw, c, o], zeros around. */
 const convolutionEntry: Entry = (task, index) => {
   const [image, weights] = twoOf(task);
   const [, height = 1, width = 1, channels = 1] = image.shape;
   const [rows = 1, columns = 1, , outputs = 1] = weights.shape;
   const [, outHeight = 1, outWidth = 1] = task.output.shape;
-  const { s = 1, p = 0 } = task.given;
+  const { stride = Number.NaN, pad = Number.NaN } = task.given;
   const pixel = Math.floor(index / outputs);
-  const top = (Math.floor(pixel / outWidth) % outHeight) * s - p;
-  const left = (pixel % outWidth) * s - p;
+  const top = (Math.floor(pixel / outWidth) % outHeight) * stride - pad;
+  const left = (pixel % outWidth) * stride - pad;
   const batch = Math.floor(pixel / (outWidth * outHeight));
   let sum = 0;
-  for (let r = 0; r < rows; r++) {
-    for (let q = 0; q < columns; q++) {
-      const [y, x] = [top + r, left + q];
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      const [y, x] = [top + row, left + column];
       if (y < 0 || y >= height || x < 0 || x >= width) continue;
       const from = ((batch * height + y) * width + x) * channels;
-      const of = (r * columns + q) * channels * outputs + (index % outputs);
+      const of = (row * columns + column) * channels * outputs + (index % outputs);
       for (let c = 0; c < channels; c++) {
         sum += (image.data[from + c] as number) * (weights.data[of + c * outputs] as number);
       }

@@ -1,13 +1,35 @@
 /** All cases of a job, one after the other: what fails is said, and the rest goes on. */
-import { requestAdapter, type OpenDevice, DeviceOwner } from "../../../../client/src/gpu/device.js";
+
 import { sentence } from "../../../../client/src/engine/error.js";
+import { DeviceOwner, type OpenDevice, requestAdapter } from "../../../../client/src/gpu/device.js";
 import { now } from "../../../../client/src/timing/clock.js";
-import { factsOf } from "./adapter.js";
 import { hold } from "./field.js";
 import { onnxRuntimeVersion, setOnnxRuntime } from "./onnxruntime.js";
-import type { GpuAnswer, GpuCase, GpuContest, GpuJob } from "./request.js";
+import type { GpuAdapterFacts, GpuAnswer, GpuCase, GpuContest, GpuJob } from "./request.js";
 import { listen } from "./tape.js";
 import { setTensorFlow, tensorFlowVersion } from "./tensorflow.js";
+
+/** Limits are getters of the prototype, so they are enumerated, not spread. */
+function limitsOf(limits: GPUSupportedLimits): Record<string, number> {
+  const found: Record<string, number> = {};
+  for (const name in limits) {
+    const value: unknown = Reflect.get(limits, name);
+    if (typeof value === "number") found[name] = value;
+  }
+  return found;
+}
+
+/** The adapter, as a page sees it. */
+export function factsOf({ info, features, limits }: GPUAdapter): GpuAdapterFacts {
+  return {
+    vendor: info.vendor,
+    architecture: info.architecture,
+    subgroupMinSize: info.subgroupMinSize,
+    subgroupMaxSize: info.subgroupMaxSize,
+    features: [...features].sort(),
+    limits: limitsOf(limits),
+  };
+}
 
 async function attempted(open: OpenDevice, given: GpuCase, job: GpuJob): Promise<GpuContest> {
   try {

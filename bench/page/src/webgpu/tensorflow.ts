@@ -12,8 +12,8 @@ export async function setTensorFlow(): Promise<void> {
 }
 
 /** Its tensors are on the GPU from the first call on. */
-export async function tensorFlowPeer({ operator, given, half, inputs }: Task): Promise<Peer> {
-  if (half) throw new Error("TensorFlow.js has no float16");
+export async function tensorFlowPeer({ operator, given, isF16, inputs }: Task): Promise<Peer> {
+  if (isF16) throw new Error("TensorFlow.js has no float16");
   const operation = OPERATIONS[operator];
   if (operation === undefined) throw new Error(`TensorFlow.js has no ${operator} here`);
   const backend = tf.backend() as WebGPUBackend;
