@@ -1,6 +1,31 @@
-"""The loop nest of depthwise convolutions and pooling for GPUs: a thread makes a few neighbouring
-pixels, and reads each pixel of the image under them once for each row of the window."""
+"""Depthwise convolutions and pooling for WebGPU: windows that slide over each channel by itself.
 
+Shapes, named by the settings of `WebgpuConvConfig`, for images a[b, h, w, c], weights d[kh, kw, c]
+and an output of [b, y, x, c]:
+
+    dispatch    ⌈b · y · ⌈x / tile_x⌉ · (c / width) / threads⌉ workgroups
+    thread      tile_x neighbouring pixels of `width` channels of the output: a vector of four where
+                whole_vectors, else one
+
+Windows side by side share pixels of the image: a thread reads each pixel under its windows once for
+each row of the window, and adds it to the sums of all windows that it is in. The steps below are
+numbered in their order. What they make of depthwise_conv2d 3×3 with stride 1, pad 1 and tile_x=2:
+
+    let place = min(thread + group * …, …);        // 1  place → image, y, x and unit
+    sums_0 = vec4<f32>(0.0f); sums_4 = …           // 2  of both windows
+    if (…row is inside…) {                         // 3  for each of 3 rows of the window
+      if (…) { pixel_0 = a[…]; } else { pixel_0 = vec4<f32>(0.0f); }   // 4  4 pixels of the image
+      sums_0 = fma(pixel_0, b[…], sums_0);         //    column 0 of the window of pixel 0
+      pixel_0 = a[…];
+      sums_0 = fma(pixel_0, b[…], sums_0);         //    column 1 of it,
+      sums_4 = fma(pixel_0, b[…], sums_4);         //    and column 0 of the window of pixel 1
+      …
+    }
+    c[…] = sums_0; c[…] = sums_4;                  // 5  where they exist
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 
 from kernelzoo.domain.candidate import Candidate
@@ -8,16 +33,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.convolution import LOWEST
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    Frame,
-    binary,
-    loop,
-    number,
-    serial,
-    under,
-    unrolled,
-    vector,
-)
+from services.tuner.ir.build import Frame, binary, loop, number, serial, under, unrolled, vector
 from services.tuner.ir.nodes import (
     LANES,
     Allocate,
@@ -38,155 +54,181 @@ from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
 
 MAX_UNROLLED = 16
-"""Pixels of the image in one row under the tile of a thread; beyond it windows are a loop."""
+"""Pixels of one row of the image under the windows of a thread; with more, windows are a loop."""
 
 MAX_ROWS_UNROLLED = 5
 CHANNEL = Affine.variable("channel")
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
-    nests = conv_programs(candidate.workload, WebgpuConvConfig.of(candidate))
-    return ScheduledProgram(nests=nests)
+    program = conv_program(candidate.workload, WebgpuConvConfig.of(candidate))
+    return ScheduledProgram(nests=(program,))
 
 
-def conv_programs(workload: Workload, config: WebgpuConvConfig) -> tuple[Program, ...]:
+def conv_program(workload: Workload, config: WebgpuConvConfig) -> Program:
     """One dispatch; its parameters are those of the workload, flat."""
-    nest = _Nest(workload, config)
-    body = nest.body()
-    for buffer in (nest.sums, nest.pixel):
+    e, frame, operator = workload.extent, Frame(), workload.operator.name
+    width = LANES if config.whole_vectors else 1
+
+    # 1. Which pixels are the thread's. Threads beyond the last compute the same and store nothing.
+    parts = (
+        ("image", e["b"]),
+        ("y", e["y"]),
+        ("x", -(-e["x"] // config.tile_x)),
+        ("unit", e["c"] // width),
+    )
+    count = prod(size for _, size in parts)
+    groups = -(-count // config.threads)
+    group = frame.variable("group", groups)
+    place = group.times(config.threads).plus(frame.variable("thread", config.threads))
+    exists = frame.undecided((Bound(index=place, limit=count),))
+    image, y, x, unit = frame.delinearize(frame.clamped("place", place, count, 1), parts)
+
+    kernel = _Kernel(
+        parameters=parameters_of(workload),
+        extent=e,
+        frame=frame,
+        tile_x=config.tile_x,
+        width=width,
+        image=image,
+        y=y,
+        x=x.times(config.tile_x),
+        channel=unit.times(width).plus(CHANNEL),
+        op=BinaryOp.MAX if operator == "max_pool2d" else BinaryOp.ADD,
+        # What lies outside of the image, and what sums start with.
+        neutral=LOWEST if operator == "max_pool2d" else 0,
+        scale=1 / (e["kh"] * e["kw"]) if operator == "avg_pool2d" else 1,
+        sums=_local("sums", config.tile_x * width),
+        pixel=_local("pixel", width),
+    )
+    # 2. Sums start at the neutral element.
+    here = Affine.of(0, {"i": width, "channel": 1})
+    start = Store(buffer=kernel.sums, index=here, value=number(kernel.neutral))
+    starts = unrolled("i", config.tile_x, kernel.lanes(start))
+    # 3 to 5. Rows of windows, their pixels, the output.
+    body: Block = (starts, *_rows(kernel), *under(exists, _stores(kernel)))
+
+    for buffer in (kernel.sums, kernel.pixel):
         body = (Allocate(buffer=buffer, body=body),)
-    threads = loop("thread", config.threads, LoopKind.THREAD_INDEX, nest.frame.enclose(body))
-    groups = loop("group", nest.groups, LoopKind.RANGE, (threads,))
-    return (Program(parameters=nest.parameters, body=groups),)
+    threads = loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body))
+    nest = loop("group", groups, LoopKind.RANGE, (threads,))
+    return Program(parameters=kernel.parameters, body=nest)
 
 
-class _Nest:
-    def __init__(self, workload: Workload, config: WebgpuConvConfig) -> None:
-        self.parameters = parameters_of(workload)
-        self._e = e = workload.extent
-        self._tile = config.tile_x
-        self._largest = workload.operator.name == "max_pool2d"
-        self._share = 1 / (e["kh"] * e["kw"]) if workload.operator.name == "avg_pool2d" else 1
-        self._width = LANES if config.whole_vectors else 1
-        size = config.tile_x * self._width
-        self.sums = Buffer(name="sums", scope=Scope.LOCAL, dtype=DType.F32, size=size)
-        self.pixel = Buffer(name="pixel", scope=Scope.LOCAL, dtype=DType.F32, size=self._width)
-        self._places(config)
+def _local(name: str, size: int) -> Buffer:
+    return Buffer(name=name, scope=Scope.LOCAL, dtype=DType.F32, size=size)
 
-    def _places(self, config: WebgpuConvConfig) -> None:
-        e, self.frame = self._e, Frame()
-        parts = (
-            ("image", e["b"]),
-            ("y", e["y"]),
-            ("x", -(-e["x"] // self._tile)),
-            ("unit", e["c"] // self._width),
-        )
-        count = prod(size for _, size in parts)
-        self.groups = -(-count // config.threads)
-        group = self.frame.variable("group", self.groups)
-        place = group.times(config.threads).plus(self.frame.variable("thread", config.threads))
-        self._exists = self.frame.undecided((Bound(index=place, limit=count),))
-        inside = self.frame.clamped("place", place, count, 1)
-        self._image, self._y, x, unit = self.frame.delinearize(inside, parts)
-        self._x = x.times(self._tile)
-        self._channel = unit.times(self._width).plus(CHANNEL)
 
-    def body(self) -> Block:
-        here = Affine.of(0, {"i": self._width, "channel": 1})
-        start = Store(buffer=self.sums, index=here, value=self._outside())
-        first = unrolled("i", self._tile, self._lanes(start))
-        return (first, *self._rows(), *under(self._exists, self._stored()))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kernel:
+    """What all steps know. The thread's windows are those of pixels `x` to `x` + `tile_x` - 1 of
+    row `y`; `op` joins what is under a window, and `scale` multiplies the result."""
 
-    def _outside(self) -> Expression:
-        return number(LOWEST if self._largest else 0)
+    parameters: tuple[Buffer, ...]
+    extent: Mapping[str, int]
+    frame: Frame
+    tile_x: int
+    width: int
+    image: Affine
+    y: Affine
+    x: Affine
+    channel: Affine
+    op: BinaryOp
+    neutral: float
+    scale: float
+    sums: Buffer
+    pixel: Buffer
 
-    def _lanes(self, store: Store) -> Statement:
-        return vector("channel", store) if self._width == LANES else unrolled("channel", 1, store)
+    def lanes(self, store: Store) -> Statement:
+        """The store for the channels of a pixel, by "channel"."""
+        return vector("channel", store) if self.width == LANES else unrolled("channel", 1, store)
 
-    def _rows(self) -> Block:
-        """Rows of the window that lie in the image."""
-        e = self._e
-        self.frame.variable("r", e["kh"])
-        row = self._y.times(e["stride"]).plus(Affine.of(-e["pad"], {"r": 1}))
-        bounds = self._inside(row, e["h"])
-        body = under(bounds, self._row(row))
-        if e["kh"] <= MAX_ROWS_UNROLLED and not self._long:
-            return (unrolled("r", e["kh"], *body),)
-        return serial("r", e["kh"], body)
-
-    @property
-    def _span(self) -> int:
-        """Pixels in a row of the image under all windows of the thread."""
-        return (self._tile - 1) * self._e["stride"] + self._e["kw"]
-
-    @property
-    def _long(self) -> bool:
-        return self._span > MAX_UNROLLED
-
-    def _inside(self, place: Affine, size: int) -> tuple[Bound, ...]:
-        """Of the image."""
+    def inside(self, place: Affine, size: int) -> tuple[Bound, ...]:
+        """0 ≤ place < size, as far as that does not hold anyway."""
         return self.frame.undecided(
             (Bound(index=place, limit=size), Bound(index=place.times(-1), limit=1))
         )
 
-    def _row(self, row: Affine) -> Block:
-        if self._long:
-            q = self.frame.variable("q", self._e["kw"])
-            body = [
-                statement
-                for i in range(self._tile)
-                for statement in self._column(
-                    row, q.plus(Affine(constant=i * self._e["stride"])), [i]
-                )
-            ]
-            return serial("q", self._e["kw"], tuple(body))
-        found: list[Statement] = []
-        for j in range(self._span):
-            column = Affine(constant=j)
-            under_it = [
-                i for i in range(self._tile) if 0 <= j - i * self._e["stride"] < self._e["kw"]
-            ]
-            found += self._column(row, column, under_it) if under_it else ()
-        return tuple(found)
 
-    def _column(self, row: Affine, column: Affine, tiles: list[int]) -> Block:
-        """Pixel `column` under the windows of the thread, added to those of `tiles`."""
-        e = self._e
-        x = self._x.times(e["stride"]).plus(column).plus(Affine(constant=-e["pad"]))
-        line = self._image.times(e["h"]).plus(row)
-        place = line.times(e["w"]).plus(x).times(e["c"]).plus(self._channel)
-        load = Load(buffer=self.parameters[0], index=place)
-        bounds = self._inside(x, e["w"])
-        read, missing = (
-            self._lanes(Store(buffer=self.pixel, index=CHANNEL, value=value))
-            for value in (load, self._outside())
-        )
-        found: list[Statement] = [*under(bounds, (read,), (missing,) if bounds else ())]
-        return (*found, *(self._added(column, i) for i in tiles))
+# Step 3: rows of the window that lie in the image.
 
-    def _added(self, column: Affine, i: int) -> Statement:
-        here = Affine(constant=i * self._width).plus(CHANNEL)
-        value: Expression = Load(buffer=self.pixel, index=CHANNEL)
-        if len(self.parameters) > 2:
-            tap = Affine.of(0, {"r": self._e["kw"]}).plus(column)
-            tap = tap.plus(Affine(constant=-i * self._e["stride"])).times(self._e["c"])
-            weight = Load(buffer=self.parameters[1], index=tap.plus(self._channel))
+
+def _rows(kernel: _Kernel) -> Block:
+    e = kernel.extent
+    kernel.frame.variable("r", e["kh"])
+    row = kernel.y.times(e["stride"]).plus(Affine.of(-e["pad"], {"r": 1}))
+    # Pixels of a row of the image under all windows of the thread.
+    span = (kernel.tile_x - 1) * e["stride"] + e["kw"]
+    pixels = _pixels(kernel, row, span) if span <= MAX_UNROLLED else _pixels_in_loop(kernel, row)
+    body = under(kernel.inside(row, e["h"]), pixels)
+    if e["kh"] <= MAX_ROWS_UNROLLED and span <= MAX_UNROLLED:
+        return (unrolled("r", e["kh"], *body),)
+    return serial("r", e["kh"], body)
+
+
+# Step 4: each pixel of that row, added to the sums of all windows that it is in.
+
+
+def _pixels(kernel: _Kernel, row: Affine, span: int) -> Block:
+    """Pixel j is in column j - i·stride of window i."""
+    stride, kw = kernel.extent["stride"], kernel.extent["kw"]
+    found: list[Statement] = []
+    for j in range(span):
+        windows = [i for i in range(kernel.tile_x) if 0 <= j - i * stride < kw]
+        if windows:
+            found += _pixel(kernel, row, Affine(constant=j), windows)
+    return tuple(found)
+
+
+def _pixels_in_loop(kernel: _Kernel, row: Affine) -> Block:
+    """A loop over the columns of a window: each window reads its own pixel."""
+    stride, kw = kernel.extent["stride"], kernel.extent["kw"]
+    column = kernel.frame.variable("q", kw)
+    body: list[Statement] = []
+    for i in range(kernel.tile_x):
+        body += _pixel(kernel, row, column.plus(Affine(constant=i * stride)), [i])
+    return serial("q", kw, tuple(body))
+
+
+def _pixel(kernel: _Kernel, row: Affine, j: Affine, windows: list[int]) -> Block:
+    """Pixel j of the row under the thread's windows, read once and joined to those it is in."""
+    e = kernel.extent
+    x = kernel.x.times(e["stride"]).plus(j).plus(Affine(constant=-e["pad"]))
+    line = kernel.image.times(e["h"]).plus(row)
+    place = line.times(e["w"]).plus(x).times(e["c"]).plus(kernel.channel)
+    bounds = kernel.inside(x, e["w"])
+    read, missing = (
+        kernel.lanes(Store(buffer=kernel.pixel, index=CHANNEL, value=value))
+        for value in (Load(buffer=kernel.parameters[0], index=place), number(kernel.neutral))
+    )
+    found = [*under(bounds, (read,), (missing,) if bounds else ())]
+    for i in windows:
+        value: Expression = Load(buffer=kernel.pixel, index=CHANNEL)
+        if len(kernel.parameters) > 2:
+            column = j.plus(Affine(constant=-i * e["stride"]))
+            tap = Affine.of(0, {"r": e["kw"]}).plus(column).times(e["c"]).plus(kernel.channel)
+            weight = Load(buffer=kernel.parameters[1], index=tap)
             value = binary(BinaryOp.MUL, value, weight)
-        op = BinaryOp.MAX if self._largest else BinaryOp.ADD
-        whole = binary(op, Load(buffer=self.sums, index=here), value)
-        return self._lanes(Store(buffer=self.sums, index=here, value=whole))
+        here = Affine(constant=i * kernel.width).plus(CHANNEL)
+        joined = binary(kernel.op, Load(buffer=kernel.sums, index=here), value)
+        found.append(kernel.lanes(Store(buffer=kernel.sums, index=here, value=joined)))
+    return tuple(found)
 
-    def _stored(self) -> Block:
-        e = self._e
-        found: list[Statement] = []
-        for i in range(self._tile):
-            x = self._x.plus(Affine(constant=i))
-            line = self._image.times(e["y"]).plus(self._y)
-            place = line.times(e["x"]).plus(x).times(e["c"]).plus(self._channel)
-            held = Affine(constant=i * self._width).plus(CHANNEL)
-            value: Expression = Load(buffer=self.sums, index=held)
-            if self._share != 1:
-                value = binary(BinaryOp.MUL, value, number(self._share))
-            store = self._lanes(Store(buffer=self.parameters[-1], index=place, value=value))
-            found += under(self.frame.undecided((Bound(index=x, limit=e["x"]),)), (store,))
-        return tuple(found)
+
+# Step 5: the pixels of the output that exist.
+
+
+def _stores(kernel: _Kernel) -> Block:
+    e = kernel.extent
+    found: list[Statement] = []
+    for i in range(kernel.tile_x):
+        x = kernel.x.plus(Affine(constant=i))
+        line = kernel.image.times(e["y"]).plus(kernel.y)
+        place = line.times(e["x"]).plus(x).times(e["c"]).plus(kernel.channel)
+        held = Affine(constant=i * kernel.width).plus(CHANNEL)
+        value: Expression = Load(buffer=kernel.sums, index=held)
+        if kernel.scale != 1:
+            value = binary(BinaryOp.MUL, value, number(kernel.scale))
+        store = kernel.lanes(Store(buffer=kernel.parameters[-1], index=place, value=value))
+        found += under(kernel.frame.undecided((Bound(index=x, limit=e["x"]),)), (store,))
+    return tuple(found)
