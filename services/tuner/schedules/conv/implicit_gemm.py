@@ -1,7 +1,13 @@
-"""A convolution as the product of two matrices, the first of which is never written down.
+"""Implicit GEMM: a convolution as the product of two matrices, the first of which is gathered.
 
-Row (b, y, x) of a is the window of that pixel of the output, its columns are (r, q, c): what a
-thread reads of a row are neighbouring channels of one pixel of the image, or zeros outside of it.
+    a[(image, y, x), (r, q, channel)] =
+        images[image, y·stride + r - padding, x·stride + q - padding, channel]
+    b[(r, q, channel), o]  = the weights, as they lie
+    c[(image, y, x), o]    = the output, as it lies
+
+Row (image, y, x) of a is the window of that pixel of the output; its columns are the taps (r, q) of
+the window with their channels. What a thread reads of a row are neighbouring channels of one pixel
+of the images, or zeros outside of them.
 """
 
 from dataclasses import dataclass
@@ -17,7 +23,7 @@ from services.tuner.schedules.base.iteration import implicit_gemm, iteration_spa
 
 @lru_cache(maxsize=1024)
 def product_extents(workload: Workload) -> Extents:
-    """Those of the product. Raises UnsupportedProgram for an operator that is none."""
+    """The extents of the product. Raises UnsupportedProgram for an operator that is none."""
     product = implicit_gemm(iteration_space(workload))
     if product is None:
         return Extents.of(workload)
@@ -34,8 +40,8 @@ def product_extents(workload: Workload) -> Extents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Windows of `rows` x `columns` over images[`batch`, `height`, `width`, `channels`], with a
-    `stride` and `padding`: so many to a column (`high`) and to a row (`wide`) of an image.
+    """Windows of `kh` × `kw` over images[`batch`, `height`, `width`, `channels`], with a `stride`
+    and `padding`; the output has `out_height` × `out_width` of them.
 
     Columns of a are read from multiples of `step` on.
     """
@@ -44,36 +50,35 @@ class Window:
     height: int
     width: int
     channels: int
-    rows: int
-    columns: int
+    kh: int
+    kw: int
     stride: int
     padding: int
-    high: int
-    wide: int
+    out_height: int
+    out_width: int
     step: int
 
-    @property
-    def elements(self) -> int:
-        """Of all images."""
-        return self.batch * self.height * self.width * self.channels
-
     def pixel(self, frame: Frame, name: str, place: Affine) -> tuple[Affine, ...]:
-        """Image, row and column of the output, of a row of a."""
-        parts = ((f"{name}.b", self.batch), (f"{name}.y", self.high), (f"{name}.x", self.wide))
+        """Row number `place` of a as a pixel of the output: image, row and column."""
+        parts = (
+            (f"{name}.b", self.batch),
+            (f"{name}.y", self.out_height),
+            (f"{name}.x", self.out_width),
+        )
         return tuple(frame.delinearize(place, parts))
 
     @property
     def unit(self) -> int:
-        """Channels of a pixel that are read together: those of a step, or neighbours, or each."""
+        """Channels of a pixel that one tap covers: those of a whole step, or four, or one."""
         return next(size for size in (self.step, LANES, 1) if self.channels % size == 0)
 
     def tap(self, frame: Frame, name: str, start: Affine, k: Affine) -> tuple[Affine, ...]:
-        """Row and column of the window, and channel, of column `start + k` of a. Columns behind the
-        last are some of the first."""
+        """Column `start + k` of a as row and column of the window, and channel. Columns behind the
+        last wrap around to the first."""
         unit = self.unit
         parts = (
-            (f"{name}.r", self.rows),
-            (f"{name}.q", self.columns),
+            (f"{name}.r", self.kh),
+            (f"{name}.q", self.kw),
             (f"{name}.c", self.channels // unit),
         )
         if unit == self.step:
@@ -83,13 +88,13 @@ class Window:
         return (*place, channel.times(unit))
 
     def element(self, pixel: tuple[Affine, ...], tap: tuple[Affine, ...]) -> Affine:
-        """Of the images."""
+        """The index of a pixel's tap in the images."""
         row, column = self._place(pixel, tap)
         line = pixel[0].times(self.height).plus(row)
         return line.times(self.width).plus(column).times(self.channels).plus(tap[-1])
 
     def bounds(self, pixel: tuple[Affine, ...], tap: tuple[Affine, ...]) -> tuple[Bound, ...]:
-        """What holds inside of the image, and elsewhere does not."""
+        """What holds where the tap is inside of the image."""
         row, column = self._place(pixel, tap)
         found = []
         for place, size in ((row, self.height), (column, self.width)):
@@ -107,7 +112,7 @@ class Window:
 
 @lru_cache(maxsize=1024)
 def window_of(workload: Workload, step: int) -> Window | None:
-    """None where rows of a lie in memory as they are."""
+    """None where a lies in memory as a matrix."""
     if implicit_gemm(iteration_space(workload)) is None:
         return None
     e = workload.extent
@@ -116,11 +121,11 @@ def window_of(workload: Workload, step: int) -> Window | None:
         height=e["h"],
         width=e["w"],
         channels=e["c"],
-        rows=e["kh"],
-        columns=e["kw"],
+        kh=e["kh"],
+        kw=e["kw"],
         stride=e["stride"],
         padding=e["pad"],
-        high=e["y"],
-        wide=e["x"],
+        out_height=e["y"],
+        out_width=e["x"],
         step=step,
     )
