@@ -2,9 +2,7 @@
 
 import sys
 
-from services.tuner.microbench import typescript as wasm
-from services.tuner.microbench.gpu import typescript as webgpu
+from kernelzoo.domain.target import TargetKind
+from services.tuner.microbench.typescript import typescript
 
-_WRITERS = {"wasm": wasm.typescript, "webgpu": webgpu.typescript}
-
-sys.stdout.write(_WRITERS[sys.argv[1] if len(sys.argv) > 1 else "wasm"]())
+sys.stdout.write(typescript(TargetKind(sys.argv[1] if len(sys.argv) > 1 else TargetKind.WASM)))

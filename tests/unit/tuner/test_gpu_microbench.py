@@ -13,11 +13,29 @@ from kernelzoo.domain.workload import Role, Tensor
 from services.tuner.codegen.wgsl.module import print_module
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import Program
-from services.tuner.microbench.gpu import registers, splits, streams
-from services.tuner.microbench.gpu.nests import GROUPS, SINK, SOURCE
-from services.tuner.microbench.gpu.probes import SUITE, GpuProbe, settings, suite
-from services.tuner.microbench.gpu.tiles import BLOCK, ROWS, SIDE, THREADS, TileLoop
-from services.tuner.microbench.gpu.typescript import typescript
+from services.tuner.microbench import webgpu
+from services.tuner.microbench.probe import Probe
+from services.tuner.microbench.typescript import typescript
+from services.tuner.microbench.webgpu import (
+    BLOCK,
+    CHAINS,
+    GROUPS,
+    ROWS,
+    SIDE,
+    SINK,
+    SOURCE,
+    SPLIT_BLOCKS,
+    SPLIT_PARTS,
+    STEPS,
+    STREAM_BYTES,
+    STREAM_VECTORS,
+    SUITE,
+    THREADS,
+    WHOLE,
+    TileLoop,
+    settings,
+    suite,
+)
 from tests.unit.tuner.execution import Floats
 from tests.unit.tuner.gpu_execution import execute_gpu
 
@@ -31,7 +49,7 @@ TILES = (
 
 def test_the_module_of_the_client_is_current() -> None:
     """Its first line says which command writes it."""
-    assert (CLIENT / "gpu-modules.ts").read_text() == typescript()
+    assert (CLIENT / "gpu-modules.ts").read_text() == typescript(TargetKind.WEBGPU)
 
 
 def test_the_client_knows_the_version_of_the_suite() -> None:
@@ -41,7 +59,7 @@ def test_the_client_knows_the_version_of_the_suite() -> None:
 
 
 @pytest.mark.parametrize("probe", suite(), ids=lambda probe: probe.primitive)
-def test_both_settings_of_a_primitive_do_the_same_work_in_another_text(probe: GpuProbe) -> None:
+def test_both_settings_of_a_primitive_do_the_same_work_in_another_text(probe: Probe[str]) -> None:
     base, advanced = settings()[probe.base], settings()[probe.advanced]
     assert base.work == advanced.work
     assert base.text != advanced.text
@@ -90,33 +108,33 @@ def test_a_tile_loop_multiplies_its_matrices(loop: TileLoop) -> None:
 
 
 def test_a_split_contraction_adds_what_its_parts_sum() -> None:
-    data = small(splits.WHOLE.elements)
-    whole = execute_gpu(artifact(splits.whole()), [data])
-    assert np.array_equal(whole.reshape(-1, THREADS, 4)[0], sums_of(splits.WHOLE, data))
-    programs = splits.split()
+    data = small(WHOLE.elements)
+    whole = execute_gpu(artifact(webgpu.split_k_whole()), [data])
+    assert np.array_equal(whole.reshape(-1, THREADS, 4)[0], sums_of(WHOLE, data))
+    programs = webgpu.split_k_parts()
     assert all(faults(program, Stage.SCALAR_REPLACED) == () for program in programs)
-    part = TileLoop(k=splits.WHOLE.k // splits.PARTS)
+    part = TileLoop(k=WHOLE.k // SPLIT_PARTS)
     data = small(part.elements)
     split = execute_gpu(artifact(programs), [data])
-    wanted = splits.PARTS * sums_of(part, data)
-    assert np.array_equal(split.reshape(-1, THREADS, 4), [wanted] * splits.BLOCKS)
+    wanted = SPLIT_PARTS * sums_of(part, data)
+    assert np.array_equal(split.reshape(-1, THREADS, 4), [wanted] * SPLIT_BLOCKS)
 
 
 def test_the_limit_is_sums_of_products_in_registers() -> None:
-    program = registers.sums_of_products()
+    program = webgpu.sums_of_products()
     assert faults(program, Stage.SCALAR_REPLACED) == ()
     text = print_module((program,), (SOURCE, SINK)).text
-    assert text.count("fma(") == registers.CHAINS
+    assert text.count("fma(") == CHAINS
     body = text[text.index("for (") : text.index("sink[")]
     assert "source[" not in body
     work = settings()["peak"].work
-    assert work == 2 * 4 * registers.CHAINS * registers.STEPS * registers.THREADS * GROUPS
+    assert work == 2 * 4 * CHAINS * STEPS * THREADS * GROUPS
 
 
 def test_a_stream_reads_every_vector_of_its_source_once() -> None:
-    program = streams.stream()
+    program = webgpu.stream()
     text = print_module((program,), (SOURCE, SINK)).text
     places = [int(number) for number in re.findall(r"source\[[^\]]* \+ (\d+)u\]", text)]
-    stride = GROUPS * streams.THREADS
-    assert places == [stride * number for number in range(1, streams.VECTORS)]
-    assert stride * streams.VECTORS * 16 == streams.BYTES
+    stride = GROUPS * THREADS
+    assert places == [stride * number for number in range(1, STREAM_VECTORS)]
+    assert stride * STREAM_VECTORS * 16 == STREAM_BYTES

@@ -9,14 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelzoo.domain.target import TargetKind
 from services.tuner.codegen.wasm.instructions import memory, plain
 from services.tuner.ir.nodes import LANES
-from services.tuner.microbench.loops import DATA
-from services.tuner.microbench.probes import Probe, Setting, peaks, stream, suite
-from services.tuner.microbench.registers import CHAINS, ROUNDS
-from services.tuner.microbench.streams import LINE_BYTES
-from services.tuner.microbench.tiles import PADDING_BYTES, TileLoop
+from services.tuner.microbench.probe import Probe
 from services.tuner.microbench.typescript import typescript
+from services.tuner.microbench.wasm import (
+    CHAINS,
+    DATA,
+    LINE_BYTES,
+    PADDING_BYTES,
+    ROUNDS,
+    TileLoop,
+    WasmSetting,
+    peaks,
+    stream,
+    suite,
+)
 from tests.unit.tuner.execution import PAGE_BYTES, Kernel
 
 CLIENT = Path(__file__).parents[3] / "client" / "src" / "probe" / "modules.ts"
@@ -26,22 +35,27 @@ FIRST = DATA // 4
 
 def test_the_module_of_the_client_is_current() -> None:
     """Write it anew with `python -m services.tuner.microbench > client/src/probe/modules.ts`."""
-    assert CLIENT.read_text() == typescript()
+    assert CLIENT.read_text() == typescript(TargetKind.WASM)
 
 
 def test_the_client_gets_the_bytes_of_all_settings() -> None:
-    bodies = [bytes.fromhex(text) for text in re.findall(r'"([0-9a-f]{80,})"', typescript())]
+    bodies = [
+        bytes.fromhex(text)
+        for text in re.findall(r'"([0-9a-f]{80,})"', typescript(TargetKind.WASM))
+    ]
     pairs = [setting.body for probe in suite() for setting in (probe.base, probe.advanced)]
     assert bodies == [*pairs, *(setting.body for setting in peaks()), stream()]
 
 
 @pytest.mark.parametrize("probe", suite(), ids=lambda probe: probe.primitive)
-def test_both_settings_of_a_primitive_do_the_same_work_in_other_bytes(probe: Probe) -> None:
+def test_both_settings_of_a_primitive_do_the_same_work_in_other_bytes(
+    probe: Probe[WasmSetting],
+) -> None:
     assert probe.base.flops == probe.advanced.flops
     assert probe.base.body != probe.advanced.body
 
 
-def occurrences(setting: Setting, encoding: bytes) -> int:
+def occurrences(setting: WasmSetting, encoding: bytes) -> int:
     return setting.body.count(encoding)
 
 
@@ -57,7 +71,7 @@ def test_the_settings_differ_in_what_the_primitive_is_named_after() -> None:
 
 
 @pytest.mark.parametrize("setting", peaks(), ids=("apart", "fused"))
-def test_a_peak_runs_its_range_and_stores_the_sum_that_rounding_keeps(setting: Setting) -> None:
+def test_a_peak_runs_its_range_and_stores_the_sum_that_rounding_keeps(setting: WasmSetting) -> None:
     assert setting.flops == 2 * LANES * CHAINS * ROUNDS
     kernel = Kernel(setting.body, PAGE_BYTES)
     for lo, hi in ((5, 5), (10, 200_010)):
