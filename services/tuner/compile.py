@@ -1,8 +1,17 @@
-"""A candidate to its artifact: schedule, loop IR, passes, WebAssembly or WGSL.
+"""A candidate becomes an artifact here. This file knows all steps, and no other does.
 
-Of what is made only pack kernels are remembered, as many candidates of a workload name one.
+    1. schedule   the template of the candidate's family makes loop nests from its config: one for
+                  wasm, for webgpu one for each dispatch     schedules/registry.py
+    2. optimise   passes rewrite the nests for the target    passes/pipeline.py
+    3. generate   instructions of WebAssembly, or WGSL       codegen/wasm, codegen/wgsl
+    4. describe   the manifest: tensors, scratch memory, range or dispatches, layouts of weights
+
+The SHA-256 of the bytes is the artifact's name. Only kernels that pack weights are remembered: many
+candidates of a workload want the same one.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -76,22 +85,87 @@ def compile_candidate(candidate: Candidate) -> Artifact:
     return compilation(candidate, ALL_PASSES).artifact
 
 
+def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:
+    """As `compile_candidate` for wasm, with what the steps made, under the given switches."""
+    workload = candidate.workload
+    with _naming(workload.key):
+        # 1. Schedule.
+        schedule = scheduled(candidate)
+        (nest,) = schedule.nests
+        # 2. Optimise.
+        optimised = run_passes(nest, switches, schedule.options)
+        # 3. Generate.
+        module = lower(optimised, switches)
+    # 4. Describe. The outermost loop is the range that a caller may slice.
+    manifest = ArtifactManifest(
+        abi=ABI_VERSION,
+        kind=candidate.kind,
+        requires=candidate.requires,
+        tensors=_tensors(workload, schedule.panels),
+        scratch_bytes=module.scratch_bytes,
+        range_extent=nest.body.extent,
+        layouts=_layouts(workload, schedule.panels),
+    )
+    return Compilation(
+        scheduled=nest,
+        optimised=optimised,
+        function=module.function,
+        artifact=Artifact.of(assemble(module.function), manifest),
+    )
+
+
+def gpu_compilation(candidate: Candidate) -> GpuCompilation:
+    """As `compile_candidate` for webgpu, with what the steps made."""
+    workload = candidate.workload
+    with _naming(workload.key):
+        # 1. Schedule.
+        nests = scheduled(candidate).nests
+        # 2. Optimise.
+        optimised = tuple(map(run_gpu_passes, nests))
+        # 3. Generate. Bindings are called like the tensors.
+        names = tuple(tensor.name for tensor in workload.tensors)
+        module = print_module(optimised, names, f16_storage_of(candidate))
+    # 4. Describe. The range counts workgroups of all dispatches.
+    manifest = ArtifactManifest(
+        abi=ABI_VERSION,
+        kind=candidate.kind,
+        requires=candidate.requires,
+        tensors=workload.tensors,
+        scratch_bytes=module.scratch_bytes,
+        range_extent=sum(dispatch.workgroups for dispatch in module.dispatches),
+        dispatches=module.dispatches,
+    )
+    artifact = Artifact.of(module.text.encode(), manifest)
+    return GpuCompilation(scheduled=nests, optimised=optimised, artifact=artifact)
+
+
 def compile_program(function: Node, name: str, *, fma: bool = False) -> CompiledProgram:
-    """Any TIR PrimFunc, scheduled or not; `name` is what errors call it.
+    """Any TIR PrimFunc, scheduled or not, for wasm; `name` is what errors call it.
 
     Innermost loops over consecutive memory are vectorised, and the outermost loop becomes the
     caller's range where its iterations are independent. Raises UnsupportedProgram for a node that
     is not lowered.
     """
-    try:
+    with _naming(name):
         program = slice_outer_loop(plain_program(function), CHUNK)
         optimised = run_passes(program, ALL_PASSES, PassOptions(fma=fma, vectors=1))
-        lowered = lower(optimised, ALL_PASSES)
+        module = lower(optimised, ALL_PASSES)
+    return CompiledProgram(
+        program=optimised, body=assemble(module.function), scratch_bytes=module.scratch_bytes
+    )
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Says of what program it is that the compiler cannot lower it."""
+    try:
+        yield
     except UnsupportedProgram as error:
         raise UnsupportedProgram(f"{name}: {error}") from error
-    return CompiledProgram(
-        program=optimised, body=assemble(lowered.function), scratch_bytes=lowered.scratch_bytes
-    )
+
+
+# Weights that stay the same may be packed once, before the kernel runs: its manifest names a layout
+# of b, and the kernel that copies b into it.
 
 
 def pack_kernels(candidate: Candidate, manifest: ArtifactManifest) -> tuple[Artifact, ...]:
@@ -107,17 +181,17 @@ def compile_packing(workload: Workload, layout: str) -> Artifact:
     """
     width = _panel_width(layout)
     program = slice_outer_loop(packing_program(Extents.of_weights(workload), width), CHUNK)
-    lowered = lower(run_passes(program, ALL_PASSES, PassOptions(vectors=1)), ALL_PASSES)
+    module = lower(run_passes(program, ALL_PASSES, PassOptions(vectors=1)), ALL_PASSES)
     plain, packed = workload.tensors[1], _tensors(workload, width)[1]
     manifest = ArtifactManifest(
         abi=ABI_VERSION,
         kind=TargetKind.WASM,
         requires=BASE,
         tensors=(plain, replace(packed, name="packed", role=Role.OUTPUT)),
-        scratch_bytes=lowered.scratch_bytes,
+        scratch_bytes=module.scratch_bytes,
         range_extent=program.body.extent,
     )
-    return Artifact.of(assemble(lowered.function), manifest)
+    return Artifact.of(assemble(module.function), manifest)
 
 
 def layout_id(panels: int) -> str:
@@ -147,52 +221,3 @@ def _tensors(workload: Workload, panels: int) -> tuple[Tensor, ...]:
     extents = Extents.of_weights(workload)
     batch = (extents.batch,) if extents.batch else ()
     return a, replace(b, shape=(*batch, *panel_shape(extents, panels))), *rest
-
-
-def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:
-    """As `compile_candidate`, with what the steps made, under the given switches."""
-    try:
-        made = scheduled(candidate)
-        (program,) = made.nests
-        optimised = run_passes(program, switches, made.options)
-        lowered = lower(optimised, switches)
-    except UnsupportedProgram as error:
-        raise UnsupportedProgram(f"{candidate.workload.key}: {error}") from error
-    manifest = ArtifactManifest(
-        abi=ABI_VERSION,
-        kind=candidate.kind,
-        requires=candidate.requires,
-        tensors=_tensors(candidate.workload, made.panels),
-        scratch_bytes=lowered.scratch_bytes,
-        range_extent=program.body.extent,
-        layouts=_layouts(candidate.workload, made.panels),
-    )
-    return Compilation(
-        scheduled=program,
-        optimised=optimised,
-        function=lowered.function,
-        artifact=Artifact.of(assemble(lowered.function), manifest),
-    )
-
-
-def gpu_compilation(candidate: Candidate) -> GpuCompilation:
-    """As `compile_candidate` for webgpu, with what the steps made."""
-    tensors = candidate.workload.tensors
-    try:
-        nests = scheduled(candidate).nests
-        optimised = tuple(map(run_gpu_passes, nests))
-        names = tuple(tensor.name for tensor in tensors)
-        module = print_module(optimised, names, f16_storage_of(candidate))
-    except UnsupportedProgram as error:
-        raise UnsupportedProgram(f"{candidate.workload.key}: {error}") from error
-    manifest = ArtifactManifest(
-        abi=ABI_VERSION,
-        kind=candidate.kind,
-        requires=candidate.requires,
-        tensors=tensors,
-        scratch_bytes=module.scratch_bytes,
-        range_extent=sum(dispatch.workgroups for dispatch in module.dispatches),
-        dispatches=module.dispatches,
-    )
-    artifact = Artifact.of(module.text.encode(), manifest)
-    return GpuCompilation(scheduled=nests, optimised=optimised, artifact=artifact)

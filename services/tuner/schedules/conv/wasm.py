@@ -1,9 +1,34 @@
-"""Convolutions and pooling, stated with an optional copy of padded rows, and scheduled directly.
+"""Convolutions and pooling for wasm: register tiles of pixels and channels, a window at a time.
+
+Shapes, named by the settings of `WasmConvConfig`:
+
+    range         blocks of block_y rows of the output; with packing, tiles of tile_c channels
+    block         rows of the image that its windows touch, with padding, in scratch memory
+    tile          c[tile_x, tile_c], neighbouring pixels of a row, sums in registers
+    loop body     unroll_c input channels of one place in the window
+
+    pack=none     weights as they lie, [kh, kw, c, o]
+    pack=kernel   [kh, kw, c, tile_c], copied before the rows
+    pack=before   weights lie as [⌈o / tile_c⌉][kh · kw · c][tile_c]
+
+What it makes of conv2d:f32:b1h4w4c4o16kh3kw3stride1pad1 with tiles of 2x8, unroll_c=2, block_y=2:
+
+    for y2 < 2 range:
+      padded[4, 6, 4] = a[…] or 0                            4. what two rows of windows touch
+      for o1 < 2:                                            2. channels outside of columns
+        for y1 < 2:
+          for x1 < 2:
+            sums[16] = 0                                     7.
+            for r < 3:
+              for q < 3:
+                for c1 < 2:                                  c0 < 2 and x0 < 2 unrolled
+                  sums[8·x0 + o0] += padded[…] · b[…]        3. o0 < 8 vector
+            c[…] = sums[…]                                   6.
 
 Columns and channels of the output are stated rounded up to whole tiles, as for contractions: what
 lies outside of a parameter does not exist, which is right for sums and for the largest of values.
-Padding is a copy of the rows that a block needs, in scratch memory: the loops that compute have no
-condition, and a row is copied at most r / (s·block_y) + 1 times.
+Padding is a copy of the rows that a block needs: the loops that compute have no condition, and a
+row is copied at most kh / (stride · block_y) + 1 times.
 """
 
 from collections.abc import Callable
@@ -31,13 +56,13 @@ Weights = tuple[Node, Callable[..., Node]]
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmConvConfig.of(candidate)
     return ScheduledProgram(
-        nests=(window_program(candidate.workload, config),),
+        nests=(conv_program(candidate.workload, config),),
         options=PassOptions(fma=config.fma, vectors=1),
         panels=config.panels,
     )
 
 
-def window_program(workload: Workload, config: WasmConvConfig) -> Program:
+def conv_program(workload: Workload, config: WasmConvConfig) -> Program:
     """The scheduled loop nest; its parameters are those of the workload, flat."""
     extents = tuple(config.rounded(workload).items())
     function = _stated(workload.operator.name, workload.epilogue, extents, config.panels)
@@ -119,8 +144,8 @@ def _sums(
 
 
 def _scheduled(function: Node, workload: Workload, config: WasmConvConfig) -> Node:
-    """Tiles of channels outside of columns, so that their weights stay in the first cache."""
     finishes = bool(workload.epilogue) or workload.operator.name == "avg_pool2d"
+    # 1. Cut rows into blocks, columns and channels into tiles, input channels into bodies.
     schedule = Schedule(function, debug_mask="none", enable_check=False)
     block = schedule.get_sblock("sum" if finishes else "c")
     b, y, x, o, r, q, *channels = schedule.get_loops(block)
@@ -131,18 +156,24 @@ def _scheduled(function: Node, workload: Workload, config: WasmConvConfig) -> No
     for c in channels:
         c1, c0 = schedule.split(c, [None, config.unroll_c], preserve_unit_iters=True)
         channels, unrolled = [c1], [c0]
+    # 2. Tiles of channels stand outside of columns, so that their weights stay in the first cache.
     outer = (y2, b, o1) if config.pack is Pack.NONE else (o1, y2, b)
     schedule.reorder(*outer, y1, x1, r, q, *channels, *unrolled, x0, o0)
+    # 3. The body: vectors of channels, for each column and input channel of it.
     schedule.vectorize(o0)
     for loop in (x0, *unrolled):
         schedule.unroll(loop)
+    # 4. Padded rows are copied for each block.
     if workload.given["pad"]:
         copy = schedule.get_sblock("padded")
         schedule.compute_at(copy, b, preserve_unit_loops=True)
+    # 5. Weights of a tile of channels are copied next to one another.
     if config.pack is Pack.KERNEL:
         weights = schedule.cache_read(block, 1, "global")
         schedule.compute_at(weights, o1, preserve_unit_loops=True)
         schedule.vectorize(schedule.get_loops(weights)[-1])
+    # 6. Sums stay in registers until they are stored.
     write_back(schedule, block, x1, finished=finishes)
+    # 7. They are set to zero before the window.
     vectorise_tile(schedule, schedule.decompose_reduction(block, r))
     return schedule

@@ -1,4 +1,11 @@
-"""An operator that makes every entry from a few others, as it is stated, in vectors."""
+"""Programs for wasm that make every entry from a few others: loops as they are stated, in vectors.
+
+    range         blocks of `chunk` entries of a lone loop; else the outermost loop as it stands
+    loop body     `vectors` of four entries of the innermost loop
+
+Reads that jump from row to row, of a transposition, are taken in blocks of 4 · vectors columns, so
+that what a cache line holds is used before it goes.
+"""
 
 from kernelzoo.domain.candidate import Candidate
 from services.tuner.ir.nodes import LANES

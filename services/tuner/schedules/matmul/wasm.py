@@ -1,12 +1,36 @@
-"""States a contraction, schedules it, and has it visited.
+"""A contraction for wasm: register tiles over blocks, with b in place or copied into panels.
 
-The contraction is stated on extents rounded up to whole register tiles, so that every split is
-perfect: with TVM 0.27 a packed 384x768x768 matmul takes 3 ms to schedule and lower that way, and 8
-to 16 ms when the schedule carries predicates. The visit gives each parameter its true shape back
-and guards every statement by the bounds of the parameters it touches (`guarded`). What lies outside
-does not exist, which is right for sums of products.
+Shapes, named by the settings of `WasmMatmulConfig`:
 
-Unrolled and vectorised loops stay: `passes.expand` takes them apart in a tenth of TVM's time.
+    range         blocks of the axis `outer`: a batch, block_m rows, or block_n columns
+    block         c[block_m, block_n] += a[block_m, k] · b[k, block_n]
+    tile          c[tile_m, tile_n], sums in registers: tile_m · tile_n / 4 vectors
+    loop body     unroll_k of k: tile_m splats of a, tile_n / 4 vectors of b for each
+
+    pack=none     b as it lies
+    pack=kernel   b_global[block_n / tile_n][k][tile_n], copied for each block of columns
+    pack=before   b itself lies as [⌈n / tile_n⌉][k][tile_n]
+
+What it makes of matmul+bias:f32:m8k6n32 with tiles of 2x8, blocks of 4x16, unroll_k=2, pack=kernel
+and outer=n, without what is unrolled:
+
+    for n2 < 2 range:
+      for k < 6: b_global[…] = b[…]                          4. two panels of 8 columns
+      for m2 < 2:
+        for n1 < 2:
+          for m1 < 2:                                        2. tiles of one panel, down the rows
+            sums[16] = 0                                     6.
+            for k1 < 3:                                      3. two k at a time
+              sums[8·m0 + n0] += a[…] · b_global[…]          n0 < 8 vector, m0 < 2 unrolled
+            c[…] = sums[…] + bias[…]                         5. stored once
+
+The contraction is stated on extents rounded up to whole tiles, so that every split is perfect: with
+TVM 0.27 a packed 384x768x768 matmul takes 3 ms to schedule and lower that way, and 8 to 16 ms when
+the schedule carries predicates. The visit gives each parameter its true shape back and guards every
+statement by the bounds of the parameters it touches (`guarded`). What lies outside does not exist,
+which is right for sums of products.
+
+Unrolled and vectorised loops stay: the pass `unrolling` takes them apart in a tenth of TVM's time.
 Indices keep their axes (no FlattenBuffer), since flattening needs the true strides.
 """
 
@@ -28,13 +52,13 @@ from services.tuner.tir.tvm import Node, Schedule, te, tirx
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmMatmulConfig.of(candidate)
-    program = contraction_program(Extents.of(candidate.workload), config)
+    program = matmul_program(Extents.of(candidate.workload), config)
     return ScheduledProgram(
         nests=(program,), options=PassOptions(fma=config.fma), panels=config.panels
     )
 
 
-def contraction_program(extents: Extents, config: WasmMatmulConfig) -> Program:
+def matmul_program(extents: Extents, config: WasmMatmulConfig) -> Program:
     """The scheduled loop nest; its parameters are a, b and c, flat, with their true sizes."""
     function = lowered(scheduled(extents, config))
     return visited(function, config.shapes(extents), config.range_extent(extents))
@@ -142,11 +166,7 @@ def placeholders_of(extents: Extents) -> tuple[Node, ...]:
 
 
 def _schedule(whole: Extents, config: WasmMatmulConfig) -> Node:
-    """Tiles, order, packing, vectors, unrolling and accumulators as schedule primitives.
-
-    In the unrolled body rows stand outside columns: the reverse keeps one value of `a` alive for
-    every row and halves the speed of a 5x8 tile (measured in V8 15.6 on Zen 4).
-    """
+    # 1. State it, and cut rows and columns into blocks and tiles, k into bodies.
     widened = config.pack is Pack.KERNEL and whole.b_dtype is not DType.F32
     function = contraction_function(whole, config.panels, widened=widened)
     schedule = Schedule(function, debug_mask="none", enable_check=False)
@@ -156,19 +176,25 @@ def _schedule(whole: Extents, config: WasmMatmulConfig) -> Node:
     m2, m1, m0 = schedule.split(m, [None, rows, config.tile_m], preserve_unit_iters=True)
     n2, n1, n0 = schedule.split(n, [None, panels, config.tile_n], preserve_unit_iters=True)
     k1, k0 = schedule.split(k, [None, config.unroll_k], preserve_unit_iters=True)
+    # 2. Order the loops. What is packed is used by all tiles of a panel, down the rows.
     outer = {
         Outer.BATCH: (*batch, n2, m2),
         Outer.ROWS: (m2, *batch, n2),
         Outer.COLUMNS: (n2, *batch, m2),
     }[config.outer]
     inner = (m1, n1) if config.pack is Pack.NONE else (n1, m1)
+    # 3. In the unrolled body rows stand outside columns: the reverse keeps one value of `a` alive
+    #    for every row and halves the speed of a 5x8 tile (measured in V8 15.6 on Zen 4).
     schedule.reorder(*outer, *inner, k1, k0, m0, n0)
     schedule.vectorize(n0)
     schedule.unroll(m0)
     schedule.unroll(k0)
+    # 4. Copy the panels of a block of columns.
     if config.pack is Pack.KERNEL:
         _pack(schedule, block, outer[-2], config, whole)
+    # 5. Sums stay in registers until a tile is stored.
     write_back(schedule, block, inner[-1], finished=bool(whole.epilogue))
+    # 6. They are set to zero before k.
     vectorise_tile(schedule, schedule.decompose_reduction(block, k1))
     return schedule
 

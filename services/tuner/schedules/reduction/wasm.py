@@ -1,4 +1,24 @@
-"""Operators on rows: each stage of a row follows the one before while the row is in the cache.
+"""Operators on rows for wasm: each stage of a row follows the one before while it is in the cache.
+
+Shapes, named by the settings of `WasmReductionConfig`:
+
+    range         blocks of block_m rows
+    row           ⌈n / (4 · vectors)⌉ steps of 4 · vectors entries
+    sum           [4 · vectors] lane by lane, then [4], then one value
+
+What it makes of softmax:f32:m4n16 with vectors=2 and block_m=2:
+
+    for i2 < 2 range:
+      for i1 < 2:                                            1. all stages of one row
+        largest_lanes[8] = max(largest_lanes, a[i, 8·step …])     for step < 2: 4.
+        largest_vectors[4] = max(largest_lanes[0 …], largest_lanes[4 …])
+        largest = max of its four lanes                      5.
+        for step < 2:                                        3. kept and summed in one loop
+          power[8·step …] = exp(a[i, 8·step …] − largest)
+          total_lanes[8] += power[8·step …]
+        total_vectors[4], total = …
+        share = 1 / total
+        c[i, 8·step …] = power[8·step …] · share             2. vectors of the result
 
 Rows are stated rounded up to a whole number of steps. A stage that reads a parameter skips what
 lies outside; a stage that keeps entries in scratch memory keeps zeros there, which no later sum
@@ -23,11 +43,11 @@ from services.tuner.tir.tvm import Node, Schedule, te, tirx
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmReductionConfig.of(candidate)
-    program = rows_program(candidate.workload, config)
+    program = reduction_program(candidate.workload, config)
     return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma, vectors=1))
 
 
-def rows_program(workload: Workload, config: WasmReductionConfig) -> Program:
+def reduction_program(workload: Workload, config: WasmReductionConfig) -> Program:
     """The scheduled loop nest; its parameters are those of the workload, flat."""
     extent = workload.extent
     stated = _stated(workload.operator.name, extent["m"], extent["n"], config.width)
@@ -188,23 +208,27 @@ def _stated(name: str, m: int, n: int, width: int) -> _Stated:
 
 
 def _scheduled(stated: _Stated, config: WasmReductionConfig) -> Node:
-    """Every stage inside the loop over rows, the last first, as each follows its readers."""
     schedule = Schedule(stated.function, debug_mask="none", enable_check=False)
+    # 1. Blocks of rows; all stages of a row stand inside of its loop.
     rows, *columns = schedule.get_loops(schedule.get_sblock("c"))
     _, row = schedule.split(rows, [None, config.block_m], preserve_unit_iters=True)
+    # 2. Vectors of the result, where it has columns.
     for column in columns:
         _, lane = schedule.split(column, [None, config.width], preserve_unit_iters=True)
         schedule.vectorize(lane)
+    # The last stage first: each is placed before the stages that read it.
     for stage in reversed(stated.stages):
         block = schedule.get_sblock(stage)
         schedule.compute_at(block, row, preserve_unit_loops=True)
+    # 3 to 5. The loops of each stage.
     for stage in stated.stages:
         _place(schedule, stage, stated)
     return schedule
 
 
 def _place(schedule: Node, stage: str, stated: _Stated) -> None:
-    """The loops of a stage; one that keeps entries gets those of the sum that follows it."""
+    """3. A stage that keeps entries gets the loops of the sum that follows it; 4. sums are vectors
+    in registers; 5. whose lanes are added up at last."""
     kind = stage.rpartition("_")[2]
     if stage in stated.followers:
         _follow(schedule, stage, stated.followers[stage])
