@@ -5,7 +5,7 @@ from typing import Protocol
 
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.gateway import manifests
 from services.gateway.wire.artifacts import Kernel

@@ -18,7 +18,7 @@ from bench.busy import Usage
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from fixtures.blank import BROWSERS, blank_site
-from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compilation
 from services.tuner.microbench.offline import WORKLOAD, Faster, Point, Trial, faster, findings, plan

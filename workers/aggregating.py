@@ -8,7 +8,7 @@ from psycopg import OperationalError
 from kernelzoo import jobs
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome, Verdict
-from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState

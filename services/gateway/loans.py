@@ -13,7 +13,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from kernelzoo.domain.lease import LEADERS, cover
-from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.trust import Defence, recheck_probability
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import agents, candidates, leases, measurements, prospects, rations

@@ -9,8 +9,8 @@ from hashlib import sha256
 
 from kernelzoo.domain.artifact import ArtifactManifest
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import AdviceBasis, EntryState, HitLevel
 from kernelzoo.metrics import MISSING

@@ -11,8 +11,8 @@ from playwright.sync_api import Page
 
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.gpu import gpu_model
-from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.registry import lite_space

@@ -15,6 +15,7 @@ kernel (`services.tuner.operators`) and the right values of an output (`services
 ones.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -253,6 +254,25 @@ class Program:
     @property
     def output(self) -> Stage:
         return self.stages[-1]
+
+
+def parts(expression: Expression) -> Iterator[Expression]:
+    """The expression and all that it is made of."""
+    yield expression
+    match expression:
+        case Read(_, at):
+            inner = list(at)
+        case Binary(_, left, right):
+            inner = [left, right]
+        case Call(_, argument) | Cast(argument):
+            inner = [argument]
+        case Choice(conditions, then, otherwise):
+            inner = [side for each in conditions for side in (each.left, each.right)]
+            inner += [then, otherwise]
+        case _:
+            inner = []
+    for each in inner:
+        yield from parts(each)
 
 
 def read(tensor: str, *at: Operand) -> Read:

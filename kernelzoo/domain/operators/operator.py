@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kernelzoo.domain.operators.expressions import Expression, Stage
+from kernelzoo.domain.operators.expressions import Call, Expression, Function, Stage, parts
 
 Axes = tuple[str, ...]
 
@@ -63,6 +63,12 @@ class Operator:
         """Extents over which something is reduced, and of which the output has no axis."""
         over = dict.fromkeys(str(axis.extent) for stage in self.stages for axis in stage.over)
         return tuple(name for name in over if name not in self.output[1])
+
+    @property
+    def functions(self) -> frozenset[Function]:
+        """Those that its definition calls."""
+        used = (part for stage in self.stages for part in parts(stage.value))
+        return frozenset(part.function for part in used if isinstance(part, Call))
 
     @property
     def may_be_constant(self) -> Axes:

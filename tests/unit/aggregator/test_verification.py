@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from kernelzoo.domain.measurement import Verdict
-from kernelzoo.domain.seeded import comparison_tolerance, sampled_positions
+from kernelzoo.domain.seeded import sampled_positions
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import MAX_REDUCTION, Workload
 from services.aggregator.evaluation import Floats, Indices, entries
 from services.aggregator.verification import expected_entries, input_values, judge

@@ -1,18 +1,13 @@
 """Operators are defined in tensor expressions that name what exists, once, and as values."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from kernelzoo.domain.operators import OPERATORS, Operator
 from kernelzoo.domain.operators.binding import bound
 from kernelzoo.domain.operators.expressions import (
     Axis,
-    Binary,
-    Call,
     Cast,
     Choice,
-    Expression,
     Extent,
     Integer,
     Program,
@@ -20,28 +15,11 @@ from kernelzoo.domain.operators.expressions import (
     Real,
     Stage,
     largest,
+    parts,
     read,
 )
 from kernelzoo.domain.workload import Workload
 from tests.unit.tuner.reference import EXAMPLES
-
-
-def parts(expression: Expression) -> Iterator[Expression]:
-    yield expression
-    match expression:
-        case Read(_, at):
-            inner = list(at)
-        case Binary(_, left, right):
-            inner = [left, right]
-        case Call(_, argument) | Cast(argument):
-            inner = [argument]
-        case Choice(conditions, then, otherwise):
-            inner = [side for each in conditions for side in (each.left, each.right)]
-            inner += [then, otherwise]
-        case _:
-            inner = []
-    for each in inner:
-        yield from parts(each)
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))

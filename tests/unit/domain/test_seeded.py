@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.seeded import comparison_tolerance, input_value, sampled_positions
+from kernelzoo.domain.seeded import input_value, sampled_positions
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Role, Tensor, Workload
 from services.aggregator.verification import input_values
 

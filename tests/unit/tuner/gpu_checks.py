@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.tolerance import comparison_tolerance
 from services.tuner.compile import GpuCompilation, gpu_compilation
 from services.tuner.ir.legality import Stage, faults
 from tests.unit.tuner.execution import inputs_of

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate, Setting
-from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.codegen.wasm.function import type_faults

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.codegen.wasm.function import disassembly
 from services.tuner.compile import compilation

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kernelzoo.domain.candidate import Candidate, Setting
-from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.codegen.wgsl.module import print_module

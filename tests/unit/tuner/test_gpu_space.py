@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU, GPU_MODELS, GpuModel, gpu_model
 from kernelzoo.domain.operators import OPERATORS
-from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import FEATURES, TargetKind
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 from services.tuner.compile import compile_candidate

@@ -7,8 +7,8 @@ import pytest
 
 from kernelzoo.domain.candidate import Setting
 from kernelzoo.domain.gpu import ANY_GPU
-from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import compile_candidate

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from kernelzoo.domain.seeded import comparison_tolerance
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compilation
 from services.tuner.microbench.offline import (

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kernelzoo.domain.gpu import ANY_GPU
-from kernelzoo.domain.seeded import comparison_tolerance
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import gpu_compilation
 from services.tuner.ir.legality import Stage, faults

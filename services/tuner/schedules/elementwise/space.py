@@ -2,7 +2,6 @@
 
 from itertools import product
 
-from kernelzoo.domain.operators.elementwise import UNARY
 from kernelzoo.domain.workload import Workload
 from services.tuner.passes.vectorise import CHUNK
 from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
@@ -17,7 +16,7 @@ CHUNKS = (256, 1024, 64, 4096)
 def wasm_elementwise_configs(workload: Workload) -> tuple[WasmElementwiseConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Only functions have products to round,
     and only what runs over one axis is cut into chunks."""
-    function = workload.operator.name in UNARY and workload.operator.name != "relu"
+    function = bool(workload.operator.functions)
     chunks = CHUNKS if len(workload.operator.axes) == 1 else (CHUNK,)
     roundings = (True, False) if function else (False,)
     ranked: dict[WasmElementwiseConfig, int] = {}

@@ -1,0 +1,142 @@
+"""How far two right results of a workload may differ under seeded inputs.
+
+The bound follows from the operator's definition (its reductions and the functions that it calls),
+the workload's extents and dtypes, and the rounding of the target. Nothing here knows an operator by
+its name.
+"""
+
+from enum import Enum, auto
+from functools import lru_cache
+from math import prod, sqrt
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators import Operator
+from kernelzoo.domain.operators.expressions import Binary, BinaryOp, Function, Reducer, Stage
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+
+UNIT = {TargetKind.WASM: 2.0**-24, TargetKind.WEBGPU: 2.0**-23}
+"""Largest relative error of one rounding to float32. WebAssembly rounds to nearest; WGSL lets sums
+and products be rounded up or down (section 15.7.4), reassociated and fused (15.7.5)."""
+F16_UNIT, F16_STEP = 2.0**-10, 2.0**-24
+"""The same of a result that is stored as f16, which WGSL rounds in either direction (15.7.6), and
+the step of the smallest f16."""
+FUNCTION_ROUNDINGS = 16
+"""More units than any function of the compiler, or the arithmetic around it, takes. In WebAssembly
+all are polynomials, within 3 ulp. In WGSL exp is the device's, within 3 + 2·|x| ulp: 5 in softmax,
+whose exponents are in [-1, 0] under seeded inputs; below 6 in all that use it where |x| may be
+large, since e^-|x| falls faster than the error grows. A division takes 2.5 and inverseSqrt 2."""
+FEW_COLUMNS = 16
+I8_SCALE = 256
+"""Seeded i8 are that many times as large as seeded f32."""
+
+
+class Growth(Enum):
+    """How the rounding errors of an operator grow."""
+
+    ELEMENTWISE = auto()
+    PRODUCTS = auto()
+    SUM = auto()
+    MEAN = auto()
+    LARGEST = auto()
+    SHARE = auto()
+    NORM = auto()
+
+
+def comparison_tolerance(workload: Workload, kind: TargetKind = TargetKind.WASM) -> float:
+    """Largest absolute difference between two right results under seeded inputs.
+
+    Of f16 are inputs, which are exact, and the entry that is stored, which is rounded once.
+    """
+    tolerance = _of_computing(workload, UNIT[kind])
+    if workload.dtype is not DType.F16:
+        return tolerance
+    return tolerance + 2 * (F16_UNIT * _largest(workload) + F16_STEP)
+
+
+@lru_cache(maxsize=256)
+def growth_of(operator: Operator) -> Growth:
+    """A norm calls a root, and shares of a total are powers divided by their sum."""
+    reduced = [stage for stage in operator.stages if stage.reducer]
+    if not reduced:
+        return Growth.ELEMENTWISE
+    if Function.RSQRT in operator.functions:
+        return Growth.NORM
+    if Function.EXP in operator.functions:
+        return Growth.SHARE
+    if any(map(_multiplies, reduced)):
+        return Growth.PRODUCTS
+    if all(stage.reducer is Reducer.MAX for stage in reduced):
+        return Growth.LARGEST
+    return Growth.SUM if operator.stages[-1].reducer else Growth.MEAN
+
+
+def _multiplies(stage: Stage) -> bool:
+    return isinstance(stage.value, Binary) and stage.value.op is BinaryOp.MUL
+
+
+def _terms(workload: Workload) -> int:
+    """Those of the longest reduction."""
+    extent, stages = workload.extent, workload.operator.stages
+    return max(prod(extent[str(axis.extent)] for axis in stage.over) for stage in stages)
+
+
+def _of_computing(workload: Workload, unit: float) -> float:
+    """In float32. A sum of n terms in any order errs by at most n·unit times the sum of their
+    magnitudes, fused or not (Higham, Accuracy and Stability, section 3.1). Two results may err in
+    opposite directions.
+
+    The deviation of seeded inputs is near 0.29 from 16 columns on, by which a norm divides; the
+    variance floor of 1e-5 bounds what fewer columns may magnify. A share is at most e/n and at most
+    1. Inputs are at most 1/2.
+    """
+    n, growth = _terms(workload), growth_of(workload.operator)
+    roundings = 2 * (n + FUNCTION_ROUNDINGS) * unit
+    match growth:
+        case Growth.ELEMENTWISE | Growth.LARGEST:
+            return 2 * FUNCTION_ROUNDINGS * unit
+        case Growth.PRODUCTS:
+            return _of_products(workload, n, unit)
+        case Growth.NORM:
+            return roundings * (12 if n >= FEW_COLUMNS else 320)
+        case Growth.SHARE:
+            return roundings * min(1, 3 / n)
+        case Growth.SUM:
+            return roundings * n / 2
+        case Growth.MEAN:
+            return roundings
+
+
+def _of_products(workload: Workload, n: int, unit: float) -> float:
+    """Σ|a·b| of seeded inputs is n/16 with deviation below √n/8.
+
+    No part of an epilogue has a slope above 1.13; each rounds a few times more.
+    """
+    scale = _scale(workload)
+    magnitude = scale * (n / 16 + 6 * sqrt(n) / 8)
+    sums = 2 * (n + 1) * unit * magnitude
+    if not workload.epilogue:
+        return sums
+    largest = scale * 0.25 * n + len(workload.epilogue)
+    return 1.13 * sums + 2 * FUNCTION_ROUNDINGS * unit * min(largest, magnitude + 4)
+
+
+def _scale(workload: Workload) -> int:
+    return I8_SCALE if any(t.dtype is DType.I8 for t in workload.tensors) else 1
+
+
+def _largest(workload: Workload) -> float:
+    """No entry is larger under seeded inputs; a sum of products is six deviations, √n/12 each. An
+    entry of a norm is at most two deviations from its mean, or √n where a row has few columns.
+    """
+    n = _terms(workload)
+    match growth_of(workload.operator):
+        case Growth.PRODUCTS:
+            return _scale(workload) * min(n / 4, sqrt(n) / 2) + len(workload.epilogue)
+        case Growth.SHARE:
+            return min(1, 3 / n)
+        case Growth.SUM:
+            return min(n / 2, 2 * sqrt(n))
+        case Growth.NORM:
+            return 3.0
+    return 2.0
