@@ -95,7 +95,7 @@ def test_every_stage_of_a_model_workload_is_legal(workload: Workload) -> None:
     "off", ["offset_immediate", "load_splat", "scalar_replacement", "strength_reduction"]
 )
 @pytest.mark.parametrize("pack", [Pack.NONE, Pack.KERNEL])
-def test_a_kernel_is_right_without_any_one_pass(off: str, pack: Pack) -> None:
+def test_a_kernel_is_right_with_any_one_pass_switched_off(off: str, pack: Pack) -> None:
     switches = replace(PassSwitches(), **{off: False})
     candidate = schedule(
         ODD, (4, 8), block=(4, 24), unroll_k=2, pack=pack, fma=True, outer=Outer.COLUMNS

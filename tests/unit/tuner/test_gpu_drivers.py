@@ -160,14 +160,16 @@ def loop_of(program: Program) -> Loop:
     return inner
 
 
-def test_a_loop_of_few_decisions_stays_as_it_is() -> None:
+def test_if_conversion_leaves_a_loop_with_few_branches_as_it_is() -> None:
     program = looping(*(piece(n) for n in range(MAX_BRANCHES)))
     assert not too_many_branches(loop_of(program))
     assert convert_ifs(program) is program
 
 
 @pytest.mark.parametrize(("pieces", "bounds"), [(MAX_BRANCHES + 1, 1), (5, 4)])
-def test_in_a_loop_of_more_zeros_are_set_before_the_condition(pieces: int, bounds: int) -> None:
+def test_if_conversion_assigns_zeros_first_in_a_loop_with_many_branches(
+    pieces: int, bounds: int
+) -> None:
     program = looping(*(piece(n, bounds=bounds) for n in range(pieces)))
     assert too_many_branches(loop_of(program))
     made = loop_of(convert_ifs(program)).body
@@ -180,7 +182,7 @@ def without_else(block: Block) -> list[bool]:
     return [not one.otherwise for one in block if isinstance(one, If)]
 
 
-def test_an_arm_that_others_see_or_that_is_read_stays_an_arm() -> None:
+def test_an_else_branch_that_is_read_or_shared_is_not_converted() -> None:
     stored = If(
         bounds=(bound(3),),
         body=(Store(buffer=C, index=I, value=number(1)),),

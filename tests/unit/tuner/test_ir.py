@@ -62,7 +62,7 @@ def evaluate(index: Affine, values: dict[str, int]) -> int:
     factor=st.integers(-5, 5),
     values=st.fixed_dictionaries({name: st.integers(-9, 9) for name in "ijk"}),
 )
-def test_affine_arithmetic_is_arithmetic(
+def test_affine_forms_add_scale_and_substitute_as_numbers_do(
     one: Affine, other: Affine, factor: int, values: dict[str, int]
 ) -> None:
     value = evaluate(one, values)
@@ -107,7 +107,7 @@ def interpreted(one: Program) -> dict[str, Floats]:
 @pytest.mark.parametrize("build", ALL)
 @pytest.mark.parametrize("variable", [True, False])
 @pytest.mark.parametrize("hoisted", [True, False])
-def test_programs_that_are_no_matmul_compute_what_they_say(
+def test_hand_written_programs_compute_the_same_interpreted_and_compiled(
     build: Callable[[], Program], variable: bool, hoisted: bool
 ) -> None:
     switches = PassSwitches(scalar_replacement=variable, strength_reduction=hoisted)
@@ -156,7 +156,7 @@ REGISTER = Register(name="q", lanes=1)
         ),
     ],
 )
-def test_what_a_stage_forbids_is_named(
+def test_a_program_that_breaks_a_rule_of_its_stage_is_reported(
     block: tuple[Statement, ...], stage: Stage, sentence: str
 ) -> None:
     found = faults(program(5, block, X, Y), stage)
@@ -172,7 +172,9 @@ def test_what_a_stage_forbids_is_named(
         (binary(BinaryOp.FLOOR_MOD, IndexValue(index=at(r=1)), IndexValue(index=at(r=1))), "Bin"),
     ],
 )
-def test_a_value_that_wasm_does_not_have_is_named(value: Expression, name: str) -> None:
+def test_an_expression_that_wasm_does_not_have_is_refused_by_name(
+    value: Expression, name: str
+) -> None:
     with pytest.raises(UnsupportedProgram, match=f"^{name}.* is not lowered by the wasm printer"):
         lower(
             program(5, (replace(STORE, value=value),), X, Y), PassSwitches(strength_reduction=False)
@@ -193,12 +195,14 @@ def test_a_value_that_wasm_does_not_have_is_named(value: Expression, name: str) 
         ),
     ],
 )
-def test_a_statement_that_wasm_does_not_have_is_named(statement: Statement, name: str) -> None:
+def test_a_statement_that_wasm_does_not_have_is_refused_by_name(
+    statement: Statement, name: str
+) -> None:
     with pytest.raises(UnsupportedProgram, match=f"^{name} is not lowered by the wasm printer"):
         lower(program(5, (statement,), X, Y), ALL_PASSES)
 
 
-def test_the_interpreter_knows_every_function_and_comparison() -> None:
+def test_the_interpreter_evaluates_every_function_and_comparison() -> None:
     x = load(X, r=1)
     for function, wanted in (
         (MathFunction.EXP, np.exp),
@@ -215,6 +219,6 @@ def test_the_interpreter_knows_every_function_and_comparison() -> None:
         assert np.allclose(got, np.where(given_ <= 0.5, wanted(given_), 0), rtol=1e-6)
 
 
-def test_the_interpreter_stops_where_a_program_leaves_a_buffer() -> None:
+def test_the_interpreter_refuses_an_access_out_of_bounds() -> None:
     with pytest.raises(IndexError, match=r"y\[20\]"):
         interpreted(program(5, (replace(STORE, index=at(16, r=1)),), X, Y))

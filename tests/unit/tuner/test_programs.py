@@ -212,7 +212,7 @@ def test_what_is_not_lowered_is_named_with_its_workload(
     assert "\n" not in str(refusal.value)
 
 
-def test_a_lone_reduction_is_not_sliced() -> None:
+def test_a_reduction_to_one_entry_is_not_sliced() -> None:
     x = te.placeholder((400,), name="x")
     k = te.reduce_axis((0, 400), name="k")
     function = te.create_prim_func([x, te.compute((1,), lambda _: te.sum(x[k], axis=k), name="c")])
@@ -222,7 +222,7 @@ def test_a_lone_reduction_is_not_sliced() -> None:
     assert run_program(made, [values], 1)[0] == 400
 
 
-def test_unrolling_without_end_is_refused() -> None:
+def test_unrolling_to_too_many_stores_is_refused() -> None:
     x = te.placeholder((1 << 16,), name="x")
     function = te.create_prim_func([x, te.compute((1 << 16,), lambda i: x[i] + x[0], name="c")])
     schedule = s_tir.Schedule(function)
@@ -231,7 +231,7 @@ def test_unrolling_without_end_is_refused() -> None:
         compile_program(schedule.mod["main"], "wide")
 
 
-def test_scratch_without_end_is_refused() -> None:
+def test_too_much_scratch_memory_is_refused() -> None:
     x = te.placeholder((1 << 14,), name="x")
     shape = (1 << 14, 1 << 14)
     product = te.compute(shape, lambda i, j: x[i] * x[j], name="product")

@@ -39,12 +39,12 @@ def decoded(data: bytes, *, negative: bool) -> int:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_unsigned_integers_decode_to_themselves(value: int) -> None:
+def test_unsigned_leb128_decodes_to_the_same_number(value: int) -> None:
     assert decoded(unsigned_leb128(value), negative=False) == value
 
 
 @given(st.integers(-(2**31), 2**31 - 1))
-def test_signed_integers_decode_to_themselves(value: int) -> None:
+def test_signed_leb128_decodes_to_the_same_number(value: int) -> None:
     data = signed_leb128(value)
     assert decoded(data, negative=bool(data[-1] & 0x40)) == value
 
@@ -75,7 +75,7 @@ def _instruction_alone(opcode: Opcode) -> Function | None:
 
 
 @pytest.mark.parametrize("name", OPCODES)
-def test_the_table_and_an_engine_agree_on_every_instruction(name: str) -> None:
+def test_an_engine_accepts_every_instruction_with_the_types_of_the_table(name: str) -> None:
     function = _instruction_alone(OPCODES[name])
     if function is not None:
         assert type_faults(function) == ()
@@ -118,7 +118,7 @@ def test_control_flow_nests_and_reads_as_text() -> None:
         ((i32_const(1), local("local.set", 1)), "needs v128"),
     ],
 )
-def test_the_type_check_finds_what_an_engine_refuses(
+def test_the_type_check_refuses_the_functions_that_an_engine_refuses(
     body: tuple[Instruction, ...], sentence: str
 ) -> None:
     function = Function(parameters=("p",), locals=(ValueType.V128,), body=body)
@@ -133,7 +133,7 @@ def test_an_instruction_made_with_the_wrong_immediate_is_refused() -> None:
         plain("v128.load")
 
 
-def test_setting_and_getting_a_local_at_once_is_a_tee() -> None:
+def test_local_set_followed_by_local_get_becomes_local_tee() -> None:
     frame = FunctionBuilder(("p",))
     index = frame.fresh(ValueType.I32)
     frame.get(0)

@@ -58,7 +58,7 @@ def exact(function: MathFunction, x: Floats) -> NDArray[np.float64]:
 @pytest.mark.parametrize("kind", [LoopKind.VECTOR, LoopKind.SERIAL])
 @pytest.mark.parametrize("fma", [False, True])
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_function_is_as_exact_as_it_says(
+def test_the_error_of_a_math_function_is_within_its_bound(
     function: MathFunction, fma: bool, kind: LoopKind
 ) -> None:
     x = arguments(function)
@@ -78,7 +78,7 @@ def test_one_lane_and_four_give_the_same_bits(function: MathFunction) -> None:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_edges_are_those_of_the_function(function: MathFunction) -> None:
+def test_a_math_function_is_right_at_infinities_zeros_and_nan(function: MathFunction) -> None:
     got, wanted = compiled(function, EDGES, LoopKind.VECTOR, fma=False), exact(function, EDGES)
     numbers = np.isfinite(wanted)
     assert np.array_equal(np.isnan(got), np.isnan(wanted))
