@@ -137,7 +137,7 @@ def _case(space: GpuSpace) -> JobCase:
 
 
 def short_name(candidate: Candidate) -> str:
-    """'64x64x16/8x8 turned registers split4 unroll4': a block, a thread's tile of it, and what
+    """'64x64x16/8x8 transposed registers split4 unroll4': a block, a thread's tile of it, and what
     else is not left out. Configs of other families are named setting by setting.
     """
     config = dict(candidate.config)

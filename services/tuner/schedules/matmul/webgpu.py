@@ -80,7 +80,7 @@ from services.tuner.schedules.matmul.product import Product, product_of
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
 
 SPLIT_K_THREADS = 64
-"""Of a workgroup of the second dispatch, which adds partial sums."""
+"""Threads to a workgroup of the second dispatch, which adds partial sums."""
 
 LANE = Affine.variable("lane")
 BLOCK = Affine.variable("block")
@@ -103,14 +103,14 @@ def matmul_programs(workload: Workload, config: WebgpuMatmulConfig) -> tuple[Pro
         # 1. What the workgroup and the thread compute.
         tile=_tile_of(frame, extents, config),
         # 2. How a and b lie in storage.
-        a=Operand(
+        a=_Operand(
             buffer=product.parameters[0],
             extent=extents.m,
             k=extents.k,
             k_outer=extents.a_transposed,
             window=window_of(workload, LANES if config.cache is Cache.NONE else config.block_k),
         ),
-        b=Operand(
+        b=_Operand(
             buffer=product.parameters[1],
             extent=extents.n,
             k=extents.k,
@@ -147,8 +147,8 @@ class _Kernel:
     config: WebgpuMatmulConfig
     frame: Frame
     tile: "_Tile"
-    a: "Operand"
-    b: "Operand"
+    a: "_Operand"
+    b: "_Operand"
     sums: Buffer
 
     @property
@@ -284,7 +284,7 @@ def _tile_of(frame: Frame, extents: Extents, config: WebgpuMatmulConfig) -> _Til
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operand:
+class _Operand:
     """A matrix of `extent` rows or columns and k, for each of the batch.
 
     It lies as [k, extent] where `k_outer`, else as [extent, k]. Where there is a `window`, it is
@@ -320,13 +320,13 @@ class _Quad:
     `k` counts from the start of a block. They are kept from element `slot` of a local buffer on.
     In an implicit GEMM the places are image, row and column of one pixel of the output."""
 
-    operand: Operand
+    operand: _Operand
     places: tuple[Affine, ...]
     k: Affine
     slot: int
 
 
-def _quad(frame: Frame, name: str, operand: Operand, place: Affine, k: Affine, slot: int) -> _Quad:
+def _quad(frame: Frame, name: str, operand: _Operand, place: Affine, k: Affine, slot: int) -> _Quad:
     """Rows and columns outside of a matrix are computed and never stored: instead of a condition,
     the last one inside is read for them. `name` is for what the frame has to name."""
     places: tuple[Affine, ...]
@@ -482,7 +482,7 @@ def _from_storage(kernel: _Kernel) -> _Inner:
     return _Inner(local=(own_a, own_b), workgroup=(), body=serial("block", kernel.blocks, products))
 
 
-def _own_quads(frame: Frame, operand: Operand, places: list[Affine]) -> tuple[_Quad, ...]:
+def _own_quads(frame: Frame, operand: _Operand, places: list[Affine]) -> tuple[_Quad, ...]:
     """Four k of every row or column of the thread's tile, kept as `_own_index` says."""
     name = f"{operand.buffer.name}.own"
     if not operand.k_outer:
@@ -501,7 +501,7 @@ def _own_quads(frame: Frame, operand: Operand, places: list[Affine]) -> tuple[_Q
     )
 
 
-def _own_index(operand: Operand, element: Affine, count: int) -> Affine:
+def _own_index(operand: _Operand, element: Affine, count: int) -> Affine:
     """Of element `element` of the tile's `count` rows or columns at k = q."""
     if operand.k_outer:
         return element.plus(_affine(q=count))
@@ -520,7 +520,7 @@ class _Staged:
     Its `registers` are what a thread copies of it.
     """
 
-    operand: Operand
+    operand: _Operand
     first: Affine
     length: int
     k: int
@@ -554,8 +554,8 @@ class _Copy:
 
 
 def _through_workgroup_memory(kernel: _Kernel) -> _Inner:
-    """The order of the steps depends on `prefetch`; blocks of k that follow one another are read
-    into registers and written to workgroup memory by all threads, each its share."""
+    """All threads read a block of k into registers and write it to workgroup memory, each its
+    share. `prefetch` tells in which order that and the products follow one another."""
     config, count = kernel.config, kernel.blocks
     staged_a, staged_b = _staged_operands(kernel)
     shares = [(staged, _copies(kernel, staged)) for staged in (staged_a, staged_b)]
@@ -569,10 +569,13 @@ def _through_workgroup_memory(kernel: _Kernel) -> _Inner:
         return _products_of_block(kernel, staged_a, staged_b, half, own_a)
 
     def unless_last(body: Block) -> Block:
-        return under((Bound(index=BLOCK, limit=count - 1),), body) if count > 1 else ()
+        return under((Bound(index=BLOCK, limit=count - 1),), body)
 
-    first = _read_block(kernel, reads, ZERO, count)
-    following = _read_block(kernel, reads, BLOCK.plus(_affine(1)), max(1, count - 1))
+    def read_next() -> Block:
+        if count == 1:
+            return ()
+        return unless_last(_read_block(kernel, reads, BLOCK.plus(_affine(1)), count - 1))
+
     match config.prefetch:
         case Prefetch.NONE:
             # A barrier before workgroup memory is overwritten, and one before it is read.
@@ -582,7 +585,8 @@ def _through_workgroup_memory(kernel: _Kernel) -> _Inner:
         case Prefetch.REGISTERS:
             # The next block is on its way to registers while this one is multiplied.
             copied = (Barrier(), *written(ZERO), Barrier())
-            steps = (*copied, *unless_last(following), *products(ZERO))
+            steps = (*copied, *read_next(), *products(ZERO))
+            first = _read_block(kernel, reads, ZERO, count)
             body = (*first, *serial("block", count, steps))
         case Prefetch.BLOCKS:
             # Double buffering: what is written is not what is read, so one barrier is enough.
@@ -590,12 +594,12 @@ def _through_workgroup_memory(kernel: _Kernel) -> _Inner:
             this_half = inside.parity("this", BLOCK)
             other_half = inside.parity("other", BLOCK.plus(_affine(1)))
             steps = (
-                *unless_last(following),
+                *read_next(),
                 *products(this_half),
-                *unless_last(written(other_half)),
+                *(unless_last(written(other_half)) if count > 1 else ()),
                 Barrier(),
             )
-            ahead = (*first, *written(ZERO), Barrier())
+            ahead = (*_read_block(kernel, reads, ZERO, count), *written(ZERO), Barrier())
             body = (*ahead, *serial("block", count, inside.enclose(steps)))
     return _Inner(
         local=(own_a, staged_a.registers, staged_b.registers),
@@ -619,7 +623,7 @@ def _staged_operands(kernel: _Kernel) -> tuple[_Staged, _Staged]:
 
 def _staged(
     config: WebgpuMatmulConfig,
-    operand: Operand,
+    operand: _Operand,
     first: Affine,
     length: int,
     k_outer: bool,

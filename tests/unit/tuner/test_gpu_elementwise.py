@@ -1,4 +1,4 @@
-"""Maps on GPUs: several vectors to a thread, rows put side by side, squares turned."""
+"""Elementwise kernels and transpositions for WebGPU: vectors, strides and tiles of any size."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ VECTORS = (
     "pad:f32:m60n8pad4",
     "pad:f32:m60n9pad2",
 )
-SQUARES = ("transpose:f32:m11n70", "transpose:f32:m64n32", "transpose:f32:m1n5")
+TRANSPOSITIONS = ("transpose:f32:m11n70", "transpose:f32:m64n32", "transpose:f32:m1n5")
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -79,19 +79,19 @@ def test_every_point_of_a_map_is_another_kernel() -> None:
 
 
 @pytest.mark.parametrize(("tile", "threads"), [(8, 32), (16, 256), (32, 128), (64, 256)])
-@pytest.mark.parametrize("key", SQUARES)
-def test_squares_of_any_side_are_turned(key: str, side: int, threads: int) -> None:
-    right(WebgpuTransposeConfig(tile=side, threads=threads).candidate(Workload.parse(key)))
+@pytest.mark.parametrize("key", TRANSPOSITIONS)
+def test_tiles_of_any_size_are_transposed(key: str, tile: int, threads: int) -> None:
+    right(WebgpuTransposeConfig(tile=tile, threads=threads).candidate(Workload.parse(key)))
 
 
-def test_neighbours_in_a_column_of_a_square_are_in_different_banks() -> None:
+def test_neighbours_in_a_column_of_a_tile_are_in_different_banks() -> None:
     """A column of workgroup memory is read by threads side by side."""
-    for side in (8, 16, 32):
+    for tile in (8, 16, 32):
         places = {
-            row * (WebgpuTransposeConfig(tile=side, threads=64).elements // side)
-            for row in range(side)
+            row * (WebgpuTransposeConfig(tile=tile, threads=64).elements // tile)
+            for row in range(tile)
         }
-        assert len({place % 32 for place in places}) == side
+        assert len({place % 32 for place in places}) == tile
 
 
 def test_the_interpreter_agrees() -> None:

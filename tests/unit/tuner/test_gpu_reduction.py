@@ -1,4 +1,4 @@
-"""Rows on GPUs: teams of threads of any size, rows of any length, by memory and by subgroups."""
+"""Row-wise kernels for WebGPU: any threads per row, rows of any length, trees and subgroups."""
 
 from dataclasses import replace
 
@@ -37,25 +37,29 @@ KEYS = (
 )
 
 
-def team(
-    team: int, rows: int, vectors: int, fan: int = 1, *, subgroups: bool = False
+def reduction(
+    threads_per_row: int, block_m: int, vectors: int, radix: int = 1, *, subgroups: bool = False
 ) -> WebgpuReductionConfig:
     return WebgpuReductionConfig(
-        threads_per_row=team, block_m=rows, vectors=vectors, radix=fan, subgroups=subgroups
+        threads_per_row=threads_per_row,
+        block_m=block_m,
+        vectors=vectors,
+        radix=radix,
+        subgroups=subgroups,
     )
 
 
 CONFIGS = (
-    team(8, 4, 2, 2),
-    team(16, 2, 1, 8),
-    team(16, 2, 16, 16),
-    team(1, 5, 4),
-    team(16, 1, 3, subgroups=True),
-    team(4, 4, 1, subgroups=True),
+    reduction(8, 4, 2, 2),
+    reduction(16, 2, 1, 8),
+    reduction(16, 2, 16, 16),
+    reduction(1, 5, 4),
+    reduction(16, 1, 3, subgroups=True),
+    reduction(4, 4, 1, subgroups=True),
 )
 GOLDEN = {
-    "gpu-softmax": ("softmax:f32:m6n36", team(8, 4, 2, 4)),
-    "gpu-layer-norm-subgroups": ("layer_norm:f32:m5n30", team(16, 2, 1, subgroups=True)),
+    "gpu-softmax": ("softmax:f32:m6n36", reduction(8, 4, 2, 4)),
+    "gpu-layer-norm-subgroups": ("layer_norm:f32:m5n30", reduction(16, 2, 1, subgroups=True)),
 }
 
 
@@ -68,13 +72,15 @@ def test_rows_read_as_recorded_and_are_right(name: str, golden: Golden) -> None:
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 @pytest.mark.parametrize("key", KEYS)
-def test_every_operator_is_right_for_every_kind_of_team(
+def test_every_operator_is_right_for_every_way_to_share_rows(
     key: str, config: WebgpuReductionConfig
 ) -> None:
     right(config.candidate(Workload.parse(key)))
 
 
-@pytest.mark.parametrize("config", [team(4, 2, 3, 2), team(8, 2, 2, subgroups=True)], ids=str)
+@pytest.mark.parametrize(
+    "config", [reduction(4, 2, 3, 2), reduction(8, 2, 2, subgroups=True)], ids=str
+)
 def test_the_interpreter_agrees(config: WebgpuReductionConfig) -> None:
     workload = Workload.parse("layer_norm:f32:m3n20")
     steps = gpu_compilation(config.candidate(workload))
@@ -88,7 +94,7 @@ def test_the_interpreter_agrees(config: WebgpuReductionConfig) -> None:
 
 
 def test_a_reduction_by_subgroups_stands_where_every_thread_comes() -> None:
-    config = team(8, 2, 2, subgroups=True)
+    config = reduction(8, 2, 2, subgroups=True)
     (program,) = gpu_compilation(config.candidate(Workload.parse("row_sum:f32:m3n20"))).scheduled
     threads = next(s for s in statements(program.body.body) if isinstance(s, Loop))
     some = under((Bound(index=Affine.variable("thread"), limit=3),), threads.body)
@@ -121,14 +127,14 @@ def test_a_reduction_by_subgroups_stands_where_every_thread_comes() -> None:
     ],
 )
 def test_a_hostile_config_is_refused(changes: dict[str, Setting], message: str) -> None:
-    good = team(8, 2, 2, 4).candidate(Workload.parse("softmax:f32:m6n36"))
+    good = reduction(8, 2, 2, 4).candidate(Workload.parse("softmax:f32:m6n36"))
     config = tuple(sorted((dict(good.config) | changes).items()))
     with pytest.raises(InvalidSchedule, match=message):
         compile_candidate(replace(good, config=config))
 
 
 def test_a_kernel_that_uses_subgroups_says_so() -> None:
-    good = team(8, 2, 2, subgroups=True).candidate(Workload.parse("softmax:f32:m6n36"))
+    good = reduction(8, 2, 2, subgroups=True).candidate(Workload.parse("softmax:f32:m6n36"))
     assert good.requires == ("subgroups",)
     with pytest.raises(InvalidSchedule, match="it must say subgroups"):
         compile_candidate(replace(good, requires=()))

@@ -1,4 +1,4 @@
-"""Windows on GPUs: convolutions as products of matrices, and sliding over each channel."""
+"""Convolutions for WebGPU: implicit GEMM, and windows that slide over each channel."""
 
 from dataclasses import replace
 
@@ -62,10 +62,10 @@ CONVOLUTIONS = {
 WAYS = {
     "none": tiles(Cache.NONE),
     "rows": tiles(Cache.ROWS, Prefetch.REGISTERS),
-    "turned": tiles(Cache.TRANSPOSED, Prefetch.BLOCKS),
+    "transposed": tiles(Cache.TRANSPOSED, Prefetch.BLOCKS),
     "long": tiles(Cache.ROWS, block_k=16),
-    "layers": tiles(Cache.ROWS, Prefetch.REGISTERS, sliced_k=2),
-    "layers-turned": tiles(Cache.TRANSPOSED, Prefetch.BLOCKS, block_k=12, sliced_k=3),
+    "sliced": tiles(Cache.ROWS, Prefetch.REGISTERS, sliced_k=2),
+    "sliced-transposed": tiles(Cache.TRANSPOSED, Prefetch.BLOCKS, block_k=12, sliced_k=3),
 }
 SLIDING = (
     "depthwise_conv2d:f32:b2h7w9c8kh3kw3stride2pad1",
@@ -112,7 +112,7 @@ def test_pixels_side_by_side_are_right(key: str, tile_x: int) -> None:
 
 @pytest.mark.parametrize(
     ("key", "config"),
-    [(CONVOLUTIONS["single"], WAYS["turned"]), (SLIDING[0], pixels(2))],
+    [(CONVOLUTIONS["single"], WAYS["transposed"]), (SLIDING[0], pixels(2))],
 )
 def test_the_interpreter_agrees(key: str, config: WebgpuMatmulConfig | WebgpuConvConfig) -> None:
     workload = Workload.parse(key)

@@ -25,7 +25,7 @@ from tests.unit.tuner.reference import EXAMPLES, reference
 
 KEYS = tuple(key.replace(":f32:", ":f16:") for key in EXAMPLES if not key.endswith(":n7"))
 EACH = [F16Storage.PACKED, F16Storage.NATIVE]
-LAYERS = WebgpuMatmulConfig(
+SLICED = WebgpuMatmulConfig(
     block_m=16,
     block_n=32,
     block_k=16,
@@ -40,38 +40,38 @@ LAYERS = WebgpuMatmulConfig(
 )
 
 
-def held(candidate: Candidate, halves: F16Storage) -> Candidate:
+def held(candidate: Candidate, storage: F16Storage) -> Candidate:
     """Skips the test where the adapter lacks the type."""
-    if halves is F16Storage.PACKED:
+    if storage is F16Storage.PACKED:
         return candidate
     if "shader-f16" not in device().features:
         pytest.skip("this adapter has no shader-f16; llvmpipe has (mesa-vulkan-drivers)")
     return with_native_f16(candidate)
 
 
-@pytest.mark.parametrize("halves", EACH)
+@pytest.mark.parametrize("storage", EACH)
 @pytest.mark.parametrize("key", KEYS[::2])
-def test_operators_are_right_as_they_are_stated(key: str, halves: F16Storage) -> None:
-    config = WebgpuElementwiseConfig(threads=64, vectors=1, wide=halves is F16Storage.NATIVE)
-    right(held(config.candidate(Workload.parse(key)), halves))
+def test_operators_are_right_as_they_are_stated(key: str, storage: F16Storage) -> None:
+    config = WebgpuElementwiseConfig(threads=64, vectors=1, wide=storage is F16Storage.NATIVE)
+    right(held(config.candidate(Workload.parse(key)), storage))
 
 
 @pytest.mark.parametrize(
-    ("model", "halves"), [("nvidia", h) for h in EACH] + [("swiftshader", h) for h in EACH[:1]]
+    ("model", "storage"), [("nvidia", h) for h in EACH] + [("swiftshader", h) for h in EACH[:1]]
 )
 @pytest.mark.parametrize("key", KEYS)
-def test_the_best_of_every_space_is_right(key: str, model: str, halves: F16Storage) -> None:
+def test_the_best_of_every_space_is_right(key: str, model: str, storage: F16Storage) -> None:
     space = lite_space(Workload.parse(key), TargetKind.WEBGPU, GPU_MODELS[model])
-    right(held(space[0], halves))
+    right(held(space[0], storage))
 
 
-@pytest.mark.parametrize("halves", EACH)
-@pytest.mark.parametrize("config", [LAYERS, replace(LAYERS, cache=Cache.TRANSPOSED, split_k=2)])
+@pytest.mark.parametrize("storage", EACH)
+@pytest.mark.parametrize("config", [SLICED, replace(SLICED, cache=Cache.TRANSPOSED, split_k=2)])
 @pytest.mark.parametrize("key", ["matmul+bias:f16:m35k18n68", "batch_matmul_nt:f16:b2m9k32n7"])
-def test_threads_share_sums_of_halves(
-    key: str, config: WebgpuMatmulConfig, halves: F16Storage
+def test_threads_share_sums_of_f16(
+    key: str, config: WebgpuMatmulConfig, storage: F16Storage
 ) -> None:
-    right(held(config.candidate(Workload.parse(key)), halves))
+    right(held(config.candidate(Workload.parse(key)), storage))
 
 
 @pytest.mark.parametrize(
@@ -90,18 +90,18 @@ def test_the_interpreter_rounds_as_the_kernel_does(key: str) -> None:
 
 
 GOLDEN = {
-    "halves-matmul": "matmul+bias:f16:m6k4n8",
-    "halves-odd": "matmul:f16:m3k5n7",
-    "halves-softmax": "softmax:f16:m4n8",
+    "f16-matmul": "matmul+bias:f16:m6k4n8",
+    "f16-odd": "matmul:f16:m3k5n7",
+    "f16-softmax": "softmax:f16:m4n8",
 }
 
 
-@pytest.mark.parametrize("halves", EACH)
+@pytest.mark.parametrize("storage", EACH)
 @pytest.mark.parametrize("name", GOLDEN)
-def test_kernels_read_as_recorded(name: str, halves: F16Storage, golden: Golden) -> None:
+def test_kernels_read_as_recorded(name: str, storage: F16Storage, golden: Golden) -> None:
     config = WebgpuElementwiseConfig(threads=64, vectors=1, wide=True)
-    candidate = held(config.candidate(Workload.parse(GOLDEN[name])), halves)
-    golden(f"{name}-{halves}.wgsl", right(candidate).artifact.body.decode())
+    candidate = held(config.candidate(Workload.parse(GOLDEN[name])), storage)
+    golden(f"{name}-{storage}.wgsl", right(candidate).artifact.body.decode())
 
 
 @pytest.mark.parametrize("key", KEYS)
