@@ -3,7 +3,7 @@
     for i < 3:                          for i < 2:
       for k < 4:                          for k < 4: y[4*i + k] = 1
         if 4*i + k < 10:          →
-          y[4*i + k] = 1                for k < 2: y[8 + k] = 1
+          y[4*i + k] = 1                for k < 2: y[k + 8] = 1
 
 This is index-set splitting (TVM's LoopPartition, LLVM's loop peeling). Iterations of the tail are
 counted from 0 again, and a tail of one iteration is no loop: its variable becomes a constant, which

@@ -2,7 +2,7 @@
 
     y[i] = exp(x[i])              →     f0.0 := x[i]
                                         f0.1 := ((f0.0 * 1.4427) + 1.25829e+07)
-                                        … 3 more registers: n = round(x / ln 2), r = x - n·ln 2
+                                        … f0.2, which is n = round(x / ln 2), and f0.3 = x - n·ln 2
                                         y[i] = select(lt(f0.0, -87.3365), 0, … · 2ⁿ)
 
 WebAssembly has no such functions, and WGSL's tanh is inexact (`pipeline.NATIVE`). The same

@@ -4,7 +4,7 @@
       for i < 10:                         for j < 4:
         for j < 18:               →         for j.lane < 4 vector:
           y[18*i + j] = x[j]                  y[18*i + 4*j + j.lane] = x[4*j + j.lane]
-                                          y[18*i + 16] = x[16], y[18*i + 17] = x[17]
+                                          for j < 2: y[18*i + j + 16] = x[j + 16]
 
 Innermost parallel loops over consecutive memory are strip-mined by four lanes, or by several
 vectors of four. The outermost parallel loop becomes the range, which the caller cuts into slices
