@@ -13,7 +13,7 @@ import psycopg
 from bench.chain_regret import Truth, times
 from fixtures.postgres import Postgres
 from fixtures.rows import compile_row, plan
-from kernelzoo.domain.device import Hardware
+from kernelzoo.domain.device import DeviceClass, Hardware
 from kernelzoo.domain.lease import Role
 from kernelzoo.domain.measurement import Measurement, Outcome
 from kernelzoo.domain.target import TargetKind
@@ -123,7 +123,12 @@ def _vote(db: Database, world: World, race: Race, job_id: int) -> None:
         ballots=QUORUM, weight=1, total_weight=1, relative_time=told[winner] / told[default]
     )
     confirmed = EntryState.CONFIRMED
-    execute(db, zoo.publish(race.workload_key, device_class, winner, confirmed, evidence))
+    execute(
+        db,
+        zoo.publish(
+            race.workload_key, DeviceClass.parse(device_class), winner, confirmed, evidence
+        ),
+    )
 
 
 def _lease(
@@ -188,7 +193,7 @@ def without(db: Database, keys: Iterable[tuple[str, str]]) -> Iterator[None]:
     """The zoo as it would be had nobody voted on these workloads and device classes."""
     with db.transaction(force_rollback=True):
         for workload_key, device_class in keys:
-            execute(db, zoo.retire(workload_key, device_class))
+            execute(db, zoo.retire(workload_key, DeviceClass.parse(device_class)))
         _pool(db)
         yield
 
@@ -199,7 +204,7 @@ def order(db: Database, races: Iterable[Race], model: CostModel) -> None:
         (job,) = fetch_all(db, tuning.progress(workload_key=race.workload_key))
         space = model.order([each.candidate for each in race.observations], race.device)
         ids = [candidate.candidate_id for candidate in space]
-        execute(db, orders.put_order(job.id, str(race.device.device_class), 1, ids))
+        execute(db, orders.put_order(job.id, race.device.device_class, 1, ids))
 
 
 def _pool(db: Database) -> None:

@@ -27,6 +27,7 @@ from cli.stack.plan import FleetPlan, plan_fleet
 from cli.stack.supervisor import Stack
 from cli.tune import winners_of
 from fixtures.sharing import floor
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.lease import cover
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -107,7 +108,7 @@ def _simulated(case: Case, cost_s: float) -> dict[str, Cell]:
         )
         outcome = outcome_of(stack, case.rule, crowd)
         ends = [
-            _finish(stack, case, key.device_class, _slowdowns(scenario, key))
+            _finish(stack, case, DeviceClass.parse(key.device_class), _slowdowns(scenario, key))
             for key in crowd.keys.values()
         ]
     space = max(len(key.candidate_ids) for key in crowd.keys.values())
@@ -143,16 +144,16 @@ def _slowdowns(scenario: Scenario, key: Key) -> dict[str, float]:
     return {name: time_ns / min(times.values()) - 1 for name, time_ns in times.items()}
 
 
-def _reported(stack: Stack, device_class: str) -> list[ReportedRow]:
+def _reported(stack: Stack, device_class: DeviceClass) -> list[ReportedRow]:
     """What was reported for the only job that there is."""
     with connected(stack.postgres.url) as db:
-        return fetch_all(db, curves.reported(1, device_class))
+        return fetch_all(db, curves.reported(1, DeviceClass.parse(device_class)))
 
 
 def _finish(
     stack: Stack,
     case: Case,
-    device_class: str,
+    device_class: DeviceClass,
     slowdowns: Mapping[str, float],
 ) -> Finish:
     reported = _reported(stack, device_class)
@@ -172,8 +173,8 @@ def _in_browsers(case: Case) -> dict[str, Cell]:
         stack.launch(plan_fleet(stack.place, stack.keys, stack.url, fleet))
         device_class = _tuned(stack, gateway, case.agents)
         settle(stack)
-        reported = _reported(stack, device_class)
-        end = _finish(stack, case, device_class, _medians(reported))
+        reported = _reported(stack, DeviceClass.parse(device_class))
+        end = _finish(stack, case, DeviceClass.parse(device_class), _medians(reported))
     return _row(case, "browsers", job.candidates, len(reported), [end], 1.0)
 
 

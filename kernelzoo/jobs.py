@@ -13,6 +13,7 @@ import structlog
 from celery import Celery
 from kombu.exceptions import OperationalError
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.metrics import JOBS_LOST, JOBS_SENT
 
 log = structlog.get_logger(__name__)
@@ -63,9 +64,9 @@ def verify_leases(lease_ids: Sequence[int]) -> Job:
     return Job(name="verify_leases", queue=AGGREGATE_QUEUE, arguments=(list(lease_ids),))
 
 
-def tally(workload_key: str, device_class: str) -> Job:
+def tally(workload_key: str, device_class: DeviceClass) -> Job:
     """Count the ballots of a key and publish the winner."""
-    return Job(name="tally", queue=AGGREGATE_QUEUE, arguments=(workload_key, device_class))
+    return Job(name="tally", queue=AGGREGATE_QUEUE, arguments=(workload_key, str(device_class)))
 
 
 def aggregate_by_family() -> Job:

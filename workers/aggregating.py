@@ -123,7 +123,7 @@ def _outputs(lease: leases.LeaseRow, pending: list[PendingRow]) -> dict[str, Jud
     if not ran:
         return found
     workload = Workload.parse(lease.workload_key)
-    kind = DeviceClass.parse(lease.device_class).target.kind
+    kind = lease.device_class.target.kind
     tolerance = comparison_tolerance(workload, kind)
     expected = expected_entries(workload, lease.seed)
     judged = {row.candidate_id: judge(row.sampled_entries, expected, tolerance) for row in ran}
@@ -136,7 +136,7 @@ def _wrong(found: Mapping[str, Judgement]) -> Fault | None:
     return next((Fault(finding=Finding.FAILED, detail=each) for each in complaints), None)
 
 
-def tally(db: Database, workload_key: str, device_class: str, rule: Rule) -> None:
+def tally(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule) -> None:
     """Counts a key's ballots and brings its zoo entry up to date. Takes turns with its like."""
     with db.transaction():
         execute(db, ballots.lock_key(workload_key, device_class))
@@ -148,13 +148,11 @@ def tally(db: Database, workload_key: str, device_class: str, rule: Rule) -> Non
         filed = fetch_all(db, ballots.countable(workload_key, device_class, rule.trust))
         denied = fetch_all(db, denials.denied_of(workload_key, device_class))
         live = fetch_one(db, zoo.live_entry(workload_key, device_class))
-        default = fetch_one(db, zoo.default_of(workload_key, DeviceClass.parse(device_class)))
+        default = fetch_one(db, zoo.default_of(workload_key, device_class))
         if default is None:
             return
         elsewhere = fetch_all(db, zoo.confirmed_elsewhere(workload_key, device_class))
-        reported = fetch_all(
-            db, measurements.reported(workload_key, DeviceClass.parse(device_class))
-        )
+        reported = fetch_all(db, measurements.reported(workload_key, device_class))
         decision = decide(
             without([row.to_cast() for row in filed], frozenset(d.candidate_id for d in denied)),
             _champion(live),
@@ -182,7 +180,9 @@ def _champion(live: zoo.LiveEntry | None) -> Champion | None:
     return Champion(candidate_id=live.candidate_id, state=EntryState(live.state))
 
 
-def _carry_out(db: Database, workload_key: str, device_class: str, decision: Decision) -> None:
+def _carry_out(
+    db: Database, workload_key: str, device_class: DeviceClass, decision: Decision
+) -> None:
     match decision:
         case Nothing():
             return
@@ -197,7 +197,7 @@ def _carry_out(db: Database, workload_key: str, device_class: str, decision: Dec
             log.info(
                 "published",
                 workload=workload_key,
-                device_class=device_class,
+                device_class=str(device_class),
                 candidate=candidate_id,
                 state=state,
                 ballots=evidence.ballots,

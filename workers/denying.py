@@ -16,7 +16,7 @@ from services.aggregator.publishing import Rule
 log = structlog.get_logger(__name__)
 
 
-def deny_failing(db: Database, workload_key: str, device_class: str, rule: Rule) -> bool:
+def deny_failing(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule) -> bool:
     """Whether anything is denied that had not been, to the class or for its device."""
     witnessed = Defence.WITNESSES in rule.defences
     execute(db, denials.heard(workload_key, device_class))
@@ -39,20 +39,20 @@ def _voice(row: denials.VoiceRow) -> Voice:
     return Voice(network=row.network, stage=row.stage)
 
 
-def _may_deny(db: Database, sha256: str, device_class: str) -> bool:
+def _may_deny(db: Database, sha256: str, device_class: DeviceClass) -> bool:
     """Not for a class that nobody measures, and not the last kernel: the operator alone may."""
     measured = fetch_one(db, denials.measured_by(device_class))
     if measured is None or not inhabited(measured.networks, measured.operated):
         return False
     other = fetch_one(db, denials.replaceable(sha256, device_class))
     if other is None or not other.replaceable:
-        log.warning("not denied: no other kernel is left", artifact=sha256, of=device_class)
+        log.warning("not denied: no other kernel is left", artifact=sha256, of=str(device_class))
         return False
     return True
 
 
 def _weigh_on_device(
-    db: Database, workload_key: str, device_class: str, malicious_share: float
+    db: Database, workload_key: str, device_class: DeviceClass, malicious_share: float
 ) -> bool:
     """Whether what is denied to one class of a device begins or ceases to hold for the others."""
     rows = fetch_all(db, denials.device_voices(workload_key, device_class))
@@ -67,7 +67,7 @@ def _weigh_on_device(
     return changed
 
 
-def _deny(db: Database, sha256: str, device_class: str, found: Denial) -> None:
+def _deny(db: Database, sha256: str, device_class: DeviceClass, found: Denial) -> None:
     who = "operated agents" if found.operated else "networks"
     evidence = f"failed for {found.failed} of {found.failed + found.ran} {who}"
     execute(
@@ -81,10 +81,10 @@ def _deny(db: Database, sha256: str, device_class: str, found: Denial) -> None:
             operated=False,
         ),
     )
-    log.warning("denied", artifact=sha256, device_class=device_class, evidence=evidence)
+    log.warning("denied", artifact=sha256, device_class=str(device_class), evidence=evidence)
 
 
-def roll_back(db: Database, workload_key: str, device_class: str) -> bool:
+def roll_back(db: Database, workload_key: str, device_class: DeviceClass) -> bool:
     """Takes a live entry back that is denied: to the latest version that was served and is not
     denied, else to the default kernel. Whether there was one.
     """
@@ -95,15 +95,17 @@ def roll_back(db: Database, workload_key: str, device_class: str) -> bool:
     if denied.state == EntryState.CONFIRMED:
         _publish_earlier(db, workload_key, device_class, denied)
     ROLLBACKS.inc()
-    log.warning("rolled back", workload=workload_key, device_class=device_class, why=denied.reason)
+    log.warning(
+        "rolled back", workload=workload_key, device_class=str(device_class), why=denied.reason
+    )
     return True
 
 
 def _publish_earlier(
-    db: Database, workload_key: str, device_class: str, denied: zoo.DeniedEntry
+    db: Database, workload_key: str, device_class: DeviceClass, denied: zoo.DeniedEntry
 ) -> None:
     earlier = fetch_one(db, zoo.earlier(workload_key, device_class))
-    default = fetch_one(db, zoo.default_of(workload_key, DeviceClass.parse(device_class)))
+    default = fetch_one(db, zoo.default_of(workload_key, device_class))
     if earlier is None and default is None:
         return
     candidate_id = earlier.candidate_id if earlier else default.candidate_id if default else ""

@@ -40,7 +40,7 @@ def aggregate_by_family(db: Database, rule: Rule) -> None:
         log.info("aggregated by family", workload=row.workload_key, kernels=len(kernels))
 
 
-def _speakers(db: Database, workload_key: str, rule: Rule) -> Mapping[str, Speaker]:
+def _speakers(db: Database, workload_key: str, rule: Rule) -> Mapping[DeviceClass, Speaker]:
     voters = [
         Voter(
             device_class=row.device_class,
@@ -54,7 +54,7 @@ def _speakers(db: Database, workload_key: str, rule: Rule) -> Mapping[str, Speak
 
 
 def _times(
-    db: Database, workload_key: str, heard: Mapping[str, Speaker], quorum: int
+    db: Database, workload_key: str, heard: Mapping[DeviceClass, Speaker], quorum: int
 ) -> Iterator[ClassTime]:
     voters = [(name, identity) for name, each in heard.items() for identity in each.identities]
     rows = fetch_all(
@@ -70,7 +70,6 @@ def _times(
 
 
 def _class_time(row: chain.ClassTimeRow, speaker: Speaker) -> ClassTime:
-    device_class = DeviceClass.parse(row.device_class)
     hardware = Hardware(
         cpu_architecture=row.cpu_architecture,
         logical_cores=row.logical_cores,
@@ -78,8 +77,8 @@ def _class_time(row: chain.ClassTimeRow, speaker: Speaker) -> ClassTime:
         gpu_architecture=row.gpu_architecture,
     )
     return ClassTime(
-        device_class=device_class,
-        families=families(hardware, device_class.target.kind),
+        device_class=row.device_class,
+        families=families(hardware, row.device_class.target.kind),
         candidate_id=row.candidate_id,
         relative_time=row.relative_time,
         identities=row.identities,

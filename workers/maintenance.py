@@ -84,7 +84,9 @@ def _remove_sessions(db: Database, after: int) -> int | None:
         removed = fetch_all(db, retention.remove_sessions(after, last))
         identity_ids = sorted({row.identity_id for row in removed})
         identities = execute(db, retention.remove_identities(identity_ids))
-        execute(db, retention.remove_classes(sorted({row.device_class for row in removed})))
+        execute(
+            db, retention.remove_classes(sorted({row.device_class for row in removed}, key=str))
+        )
         execute(db, retention.remove_devices(sorted({row.device_id for row in removed})))
     _count(Removed.SESSION, len(removed))
     _count(Removed.IDENTITY, identities)

@@ -22,7 +22,7 @@ _PROBES: dict[TargetKind, type[ProbeLevels | GpuProbeLevels]] = {
     TargetKind.WEBGPU: GpuProbeLevels,
 }
 
-_Key = tuple[str, str, str]
+_Key = tuple[DeviceClass, str, str]
 
 
 def train(db: Database, measurements: int) -> None:
@@ -86,22 +86,21 @@ def observations(db: Database) -> list[Observation]:
 
 
 def _device(row: models.ProbeRow) -> ProbedDevice:
-    device_class = DeviceClass.parse(row.device_class)
-    levels = _PROBES[device_class.target.kind]
+    levels = _PROBES[row.device_class.target.kind]
     return ProbedDevice(
-        hardware=device_class.device_id,
-        device_class=device_class,
+        hardware=row.device_class.device_id,
+        device_class=row.device_class,
         engine=Engine(name=row.engine_name, version=row.engine_version),
         peak_gflops=row.peak_gflops,
         probe=None if row.probe is None else msgspec.convert(row.probe, levels),
     )
 
 
-def _stranger(device_class: str) -> ProbedDevice:
+def _stranger(device_class: DeviceClass) -> ProbedDevice:
     """Nothing is known but the features and the primitive vector."""
     return ProbedDevice(
         hardware=STRANGER,
-        device_class=DeviceClass.parse(device_class),
+        device_class=device_class,
         engine=Engine(name="", version=""),
     )
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from kernelzoo import jobs
-from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome, Verdict
 from kernelzoo.domain.trust import Defence
 from kernelzoo.domain.workload import Workload
@@ -83,7 +82,7 @@ def _envelope(
     believed = Defence.PEERS not in defences
     rates = fetch_all(db, trust.class_rates(lease.id, proven=not believed))
     device = Device(
-        kind=DeviceClass.parse(lease.device_class).target.kind,
+        kind=lease.device_class.target.kind,
         claimed=Rates(peak_gflops=holder.peak_gflops, written_gbps=holder.written_gbps),
         peers=[_rates(row) for row in rates if not row.operated],
         operated=[_rates(row) for row in rates if row.operated or believed],

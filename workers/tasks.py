@@ -10,6 +10,7 @@ from psycopg import Connection, OperationalError
 from psycopg_pool import ConnectionPool
 
 from kernelzoo import jobs
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.settings import WorkerSettings
 
 # A restarted PostgreSQL is back within seconds; past these tries `requeue` finds the row.
@@ -83,7 +84,9 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
         from workers import aggregating  # noqa: PLC0415 - imports NumPy
 
         with database() as db:
-            aggregating.tally(db, workload_key, device_class, aggregating.rule_of(settings))
+            aggregating.tally(
+                db, workload_key, DeviceClass.parse(device_class), aggregating.rule_of(settings)
+            )
 
 
 def _register_periodic(

@@ -21,6 +21,7 @@ from cli.stack.plan import StackOptions
 from cli.stack.ports import LOOPBACK, free_port
 from cli.stack.processes import Environment
 from cli.stack.supervisor import Stack, running
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.trust import Defence
 from kernelzoo.domain.workload import Workload
@@ -155,7 +156,12 @@ def outcome_of(stack: Stack, rule: Rule, crowd: Crowd) -> Outcome:
     ):
         fates = tuple(_fates(db, gateway, crowd.scenario, keys))
         failed = {str(row.id) for row in fetch_all(db, trust.ever_failed())}
-        controls = fetch_one(db, leases.controlled(sorted({place[0] for place in crowd.keys})))
+        controls = fetch_one(
+            db,
+            leases.controlled(
+                [DeviceClass.parse(text) for text in sorted({place[0] for place in crowd.keys})]
+            ),
+        )
         lent = fmean(_lent(gateway, key) for key in keys)
         found = _unseen(db, gateway, crowd) if _invents(crowd.scenario) else None
     return Outcome(
@@ -208,7 +214,7 @@ def _fates(
     db: Database, gateway: GatewayClient, scenario: Scenario, keys: Sequence[Key]
 ) -> Iterator[Fate]:
     for device_class in {key.device_class for key in keys}:
-        rows = fetch_all(db, zoo.versions(device_class))
+        rows = fetch_all(db, zoo.versions(DeviceClass.parse(device_class)))
         versions = {k: tuple(v) for k, v in groupby(rows, lambda row: row.workload_key)}
         for key in keys:
             if key.device_class == device_class:

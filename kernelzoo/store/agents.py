@@ -162,7 +162,7 @@ def claimed_classes(
         parameters={
             "identity": str(identity_id),
             "network": network,
-            "class": str(device_class),
+            "class": device_class,
         },
         row=ClaimedRow,
     )
@@ -222,7 +222,7 @@ def open_session(
             "identity": str(identity_id),
             "network": network,
             "device_id": device_class.device_id,
-            "device_class": str(device_class),
+            "device_class": device_class,
             "engine": engine.name,
             "version": engine.version,
             "seen": f"{engine.name} {engine.version.partition('.')[0]}".strip(),
@@ -243,7 +243,7 @@ def attest(identity_id: UUID) -> Statement:
     )
 
 
-def count_judged(device_class: str, measurements: int) -> Statement:
+def count_judged(device_class: DeviceClass, measurements: int) -> Statement:
     """The last statement of its transaction: verdicts of one class wait for each other here."""
     return Statement(
         sql="""

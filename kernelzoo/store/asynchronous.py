@@ -3,25 +3,24 @@
 from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
-from psycopg.rows import class_row
 
-from kernelzoo.store.query import Query, Statement
+from kernelzoo.store.query import Query, Statement, bound, rows_of
 
 Row = TypeVar("Row")
 
 
 async def fetch_all(connection: AsyncConnection[Any], query: Query[Row]) -> list[Row]:
-    async with connection.cursor(row_factory=class_row(query.row)) as cursor:
-        await cursor.execute(query.sql, query.parameters)
+    async with connection.cursor(row_factory=rows_of(query)) as cursor:
+        await cursor.execute(query.sql, bound(query))
         return await cursor.fetchall()
 
 
 async def fetch_one(connection: AsyncConnection[Any], query: Query[Row]) -> Row | None:
-    async with connection.cursor(row_factory=class_row(query.row)) as cursor:
-        await cursor.execute(query.sql, query.parameters)
+    async with connection.cursor(row_factory=rows_of(query)) as cursor:
+        await cursor.execute(query.sql, bound(query))
         return await cursor.fetchone()
 
 
 async def execute(connection: AsyncConnection[Any], statement: Statement) -> int:
-    cursor = await connection.execute(statement.sql, statement.parameters)
+    cursor = await connection.execute(statement.sql, bound(statement))
     return cursor.rowcount

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
-from kernelzoo.domain.device import Engine
+from kernelzoo.domain.device import DeviceClass, Engine
 from kernelzoo.domain.trust import Trust
 from kernelzoo.store.query import Query, Statement
 
@@ -12,7 +12,7 @@ from kernelzoo.store.query import Query, Statement
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRow:
     workload_key: str
-    device_class: str
+    device_class: DeviceClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def _lines(candidate_ids: list[str], relative_times: list[float]) -> tuple[Ballo
     return tuple(BallotLine(candidate_id=c, relative_time=t) for c, t in pairs)
 
 
-def file(workload_key: str, device_class: str, ballot: Ballot) -> Statement:
+def file(workload_key: str, device_class: DeviceClass, ballot: Ballot) -> Statement:
     """Replaces the identity's earlier ballot for the key."""
     return Statement(
         sql="""
@@ -72,7 +72,7 @@ def file(workload_key: str, device_class: str, ballot: Ballot) -> Statement:
     )
 
 
-def lock_key(workload_key: str, device_class: str) -> Statement:
+def lock_key(workload_key: str, device_class: DeviceClass) -> Statement:
     """Tallies of one key take turns until the transaction ends."""
     return Statement(
         sql="SELECT pg_advisory_xact_lock(hashtextextended(%(key)s || ' ' || %(class)s, 0))",
@@ -80,7 +80,7 @@ def lock_key(workload_key: str, device_class: str) -> Statement:
     )
 
 
-def countable(workload_key: str, device_class: str, trust: Trust) -> Query[BallotRow]:
+def countable(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[BallotRow]:
     """Ballots of a key by those whom the zoo trusts now, those of older identities first; lines not
     verified are left out, and so are measurements in another major version of the engine than the
     ballot was cast in.
@@ -142,7 +142,7 @@ def countable(workload_key: str, device_class: str, trust: Trust) -> Query[Ballo
     )
 
 
-def tallied(workload_key: str, device_class: str) -> Statement:
+def tallied(workload_key: str, device_class: DeviceClass) -> Statement:
     """Marks the ballots of a key as counted. Run it before reading them: what is filed between
     the two is then counted, and counted again by its own job, rather than not at all.
     """

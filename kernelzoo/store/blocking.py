@@ -5,9 +5,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from psycopg import Connection
-from psycopg.rows import class_row
 
-from kernelzoo.store.query import Query, Statement
+from kernelzoo.store.query import Query, Statement, bound, rows_of
 
 Row = TypeVar("Row")
 Database = Connection[Any]
@@ -21,14 +20,14 @@ def connected(url: str) -> Iterator[Database]:
 
 
 def fetch_all(connection: Database, query: Query[Row]) -> list[Row]:
-    with connection.cursor(row_factory=class_row(query.row)) as cursor:
-        return cursor.execute(query.sql, query.parameters).fetchall()
+    with connection.cursor(row_factory=rows_of(query)) as cursor:
+        return cursor.execute(query.sql, bound(query)).fetchall()
 
 
 def fetch_one(connection: Database, query: Query[Row]) -> Row | None:
-    with connection.cursor(row_factory=class_row(query.row)) as cursor:
-        return cursor.execute(query.sql, query.parameters).fetchone()
+    with connection.cursor(row_factory=rows_of(query)) as cursor:
+        return cursor.execute(query.sql, bound(query)).fetchone()
 
 
 def execute(connection: Database, statement: Statement) -> int:
-    return connection.execute(statement.sql, statement.parameters).rowcount
+    return connection.execute(statement.sql, bound(statement)).rowcount

@@ -46,7 +46,7 @@ class UnaggregatedRow:
 class VoterRow:
     """Who measured the winner of a class; `network` is '' for the operator's agents."""
 
-    device_class: str
+    device_class: DeviceClass
     identity_id: UUID
     network: str
     attested: bool
@@ -56,7 +56,7 @@ class VoterRow:
 class ClassTimeRow:
     """A kernel on a class: the median over `identities` of its time over the reference's."""
 
-    device_class: str
+    device_class: DeviceClass
     cpu_architecture: str
     logical_cores: int
     gpu_vendor: str
@@ -139,7 +139,7 @@ def offers(
         """,
         parameters={
             "keys": workload_keys,
-            "class": str(device_class),
+            "class": device_class,
             "stranger": stranger_of(device_class),
             "device_id": device_class.device_id,
             "rho": str(device_class.rho),
@@ -165,7 +165,7 @@ def kernels(candidate_ids: list[str], device_class: DeviceClass) -> Query[TimedK
             FROM kernel CROSS JOIN LATERAL kernel_time(kernel.candidate_id, %(class)s) t
             WHERE kernel.candidate_id = ANY (%(ids)s)
         """,
-        parameters={"ids": candidate_ids, "class": str(device_class)},
+        parameters={"ids": candidate_ids, "class": device_class},
         row=TimedKernelRow,
     )
 
@@ -228,7 +228,7 @@ def voters(workload_key: str, quorum: int, trust: Trust) -> Query[VoterRow]:
 
 
 def class_times(
-    workload_key: str, quorum: int, *, device_classes: list[str], identities: list[str]
+    workload_key: str, quorum: int, *, device_classes: list[DeviceClass], identities: list[str]
 ) -> Query[ClassTimeRow]:
     """Times of the winners of these classes, on each of them, where a quorum of its voters measured
     them.
@@ -270,7 +270,7 @@ def class_times(
     )
 
 
-def speak(workload_key: str, device_classes: list[str]) -> Statement:
+def speak(workload_key: str, device_classes: list[DeviceClass]) -> Statement:
     """Lets the workload's entries of these classes speak for others, and no other entry."""
     return Statement(
         sql="""

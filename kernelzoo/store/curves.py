@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store.query import Query
 
 
@@ -13,7 +14,7 @@ class ProgressOfClassRow:
     from the first lease to the last measurement.
     """
 
-    device_class: str
+    device_class: DeviceClass
     cpu_architecture: str
     logical_cores: int
     gpu_vendor: str
@@ -37,7 +38,7 @@ class ProgressOfClassRow:
 class ImprovementRow:
     """`round`: how many measurements the class had made; `elapsed_s`: since its first lease."""
 
-    device_class: str
+    device_class: DeviceClass
     round: int
     elapsed_s: float
     best_ns: float
@@ -95,7 +96,7 @@ def by_class(job_id: int, limit: int) -> Query[ProgressOfClassRow]:
     )
 
 
-def improvements(job_id: int, device_classes: list[str]) -> Query[ImprovementRow]:
+def improvements(job_id: int, device_classes: list[DeviceClass]) -> Query[ImprovementRow]:
     """Each measurement that was faster than all before it on its class, and not refused."""
     return Query(
         sql="""
@@ -124,7 +125,7 @@ def improvements(job_id: int, device_classes: list[str]) -> Query[ImprovementRow
     )
 
 
-def reported(job_id: int, device_class: str) -> Query[ReportedRow]:
+def reported(job_id: int, device_class: DeviceClass) -> Query[ReportedRow]:
     """Every measurement that was not refused, in the order of time."""
     return Query(
         sql="""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.store.ballots import KeyRow
 from kernelzoo.store.candidates import CandidateIdRow
@@ -27,7 +28,7 @@ class VoiceRow:
 class DeviceVoiceRow(VoiceRow):
     """As heard on all classes of a device, about what is denied on `device_class`."""
 
-    device_class: str
+    device_class: DeviceClass
     device_wide: bool
 
 
@@ -47,7 +48,7 @@ class ReplaceableRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeniedRow:
     sha256: str
-    device_class: str
+    device_class: DeviceClass
     denied: bool
     stage: str
     evidence: str
@@ -65,7 +66,7 @@ class NotedRow:
     allowed: bool
 
 
-def voices(workload_key: str, device_class: str) -> Query[VoiceRow]:
+def voices(workload_key: str, device_class: DeviceClass) -> Query[VoiceRow]:
     """What identities saw of every artifact of a key that failed somewhere on the class and is not
     decided yet; by artifact, those of older identities first.
 
@@ -131,7 +132,7 @@ def artifacts_named(prefix: str, limit: int) -> Query[ArtifactRow]:
     )
 
 
-def device_voices(workload_key: str, device_class: str) -> Query[DeviceVoiceRow]:
+def device_voices(workload_key: str, device_class: DeviceClass) -> Query[DeviceVoiceRow]:
     """For each artifact of a key that failures, not the operator, denied to a class of this device:
     what agents of all its classes last saw of it, and what pages of the class say. By artifact and
     class, those of older identities first.
@@ -178,7 +179,7 @@ def device_voices(workload_key: str, device_class: str) -> Query[DeviceVoiceRow]
     )
 
 
-def set_device_wide(sha256: str, device_class: str, *, device_wide: bool) -> Statement:
+def set_device_wide(sha256: str, device_class: DeviceClass, *, device_wide: bool) -> Statement:
     return Statement(
         sql="""
             UPDATE denied SET device_wide = %(device_wide)s
@@ -188,7 +189,7 @@ def set_device_wide(sha256: str, device_class: str, *, device_wide: bool) -> Sta
     )
 
 
-def measured_by(device_class: str) -> Query[MeasuredByRow]:
+def measured_by(device_class: DeviceClass) -> Query[MeasuredByRow]:
     """Among the identities of the first thousand sessions of the class."""
     return Query(
         sql="""
@@ -210,7 +211,7 @@ def measured_by(device_class: str) -> Query[MeasuredByRow]:
     )
 
 
-def replaceable(sha256: str, device_class: str) -> Query[ReplaceableRow]:
+def replaceable(sha256: str, device_class: DeviceClass) -> Query[ReplaceableRow]:
     """Whether the class can be given another kernel for every workload of the artifact."""
     return Query(
         sql="""
@@ -228,7 +229,13 @@ def replaceable(sha256: str, device_class: str) -> Query[ReplaceableRow]:
 
 
 def decide(
-    sha256: str, device_class: str, *, denied: bool, stage: str, evidence: str, operated: bool
+    sha256: str,
+    device_class: DeviceClass,
+    *,
+    denied: bool,
+    stage: str,
+    evidence: str,
+    operated: bool,
 ) -> Statement:
     """The operator's decision replaces any; the crowd's stands only where there is none."""
     return Statement(
@@ -254,7 +261,9 @@ def decide(
     )
 
 
-def decisions(workload_key: str | None = None, device_class: str | None = None) -> Query[DeniedRow]:
+def decisions(
+    workload_key: str | None = None, device_class: DeviceClass | None = None
+) -> Query[DeniedRow]:
     """What is denied, and what the operator allowed; the latest first. Of a key, or of all."""
     return Query(
         sql="""
@@ -273,7 +282,7 @@ def decisions(workload_key: str | None = None, device_class: str | None = None) 
     )
 
 
-def denied_of(workload_key: str, device_class: str) -> Query[CandidateIdRow]:
+def denied_of(workload_key: str, device_class: DeviceClass) -> Query[CandidateIdRow]:
     return Query(
         sql="""
             SELECT c.candidate_id FROM denied d
@@ -285,7 +294,7 @@ def denied_of(workload_key: str, device_class: str) -> Query[CandidateIdRow]:
     )
 
 
-def keys_of(sha256: str, device_class: str) -> Query[KeyRow]:
+def keys_of(sha256: str, device_class: DeviceClass) -> Query[KeyRow]:
     """Keys of the class to whose workloads the artifact belongs, live or not."""
     return Query(
         sql="""
@@ -299,7 +308,7 @@ def keys_of(sha256: str, device_class: str) -> Query[KeyRow]:
 
 def note_failure(
     workload_key: str,
-    device_class: str,
+    device_class: DeviceClass,
     sha256: str,
     network: str,
     stage: Outcome,
@@ -338,7 +347,7 @@ def note_failure(
     )
 
 
-def heard(workload_key: str, device_class: str) -> Statement:
+def heard(workload_key: str, device_class: DeviceClass) -> Statement:
     """Marks the pages' failures of a key as counted; run it before `voices`."""
     return Statement(
         sql="""
@@ -372,7 +381,7 @@ def requeue_waiting(stalled_s: float) -> Query[KeyRow]:
     )
 
 
-def device_lost(workload_key: str, device_class: str, why: str) -> Statement:
+def device_lost(workload_key: str, device_class: DeviceClass, why: str) -> Statement:
     """Notes that a device was lost at a workload: after two of them their class skips it.
 
     Nothing is stored of a workload that nobody registered.
@@ -386,7 +395,7 @@ def device_lost(workload_key: str, device_class: str, why: str) -> Statement:
     )
 
 
-def forget_losses(workload_key: str, device_class: str) -> Statement:
+def forget_losses(workload_key: str, device_class: DeviceClass) -> Statement:
     """Forgets the losses of a class at a workload: the operator has mended what was wrong."""
     return Statement(
         sql="DELETE FROM lost_device WHERE workload_key = %(key)s AND device_class = %(class)s",

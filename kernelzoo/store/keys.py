@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store.query import Query
 
 
@@ -11,7 +12,7 @@ class FoundKeyRow:
     """`total` counts what was found without the limit."""
 
     workload_key: str
-    device_class: str
+    device_class: DeviceClass
     cpu_architecture: str
     logical_cores: int
     gpu_vendor: str
@@ -106,7 +107,7 @@ def search(
     )
 
 
-def crowd(workload_key: str, device_class: str) -> Query[CrowdRow]:
+def crowd(workload_key: str, device_class: DeviceClass) -> Query[CrowdRow]:
     """No row for an unknown workload, or for a class that never opened a session."""
     return Query(
         sql="""
@@ -126,7 +127,7 @@ def crowd(workload_key: str, device_class: str) -> Query[CrowdRow]:
     )
 
 
-def versions(workload_key: str, device_class: str, limit: int) -> Query[VersionOfKeyRow]:
+def versions(workload_key: str, device_class: DeviceClass, limit: int) -> Query[VersionOfKeyRow]:
     """The latest first."""
     return Query(
         sql="""
@@ -143,7 +144,7 @@ def versions(workload_key: str, device_class: str, limit: int) -> Query[VersionO
     )
 
 
-def votes(workload_key: str, device_class: str) -> Query[VotesRow]:
+def votes(workload_key: str, device_class: DeviceClass) -> Query[VotesRow]:
     """The lines of the latest ballot of each identity, as filed."""
     return Query(
         sql="""

@@ -18,7 +18,7 @@ class NewLease:
 class LeaseRow:
     id: int
     identity_id: UUID
-    device_class: str
+    device_class: DeviceClass
     workload_key: str
     seed: int
     candidate_ids: list[str]
@@ -112,7 +112,7 @@ def grant(
         parameters={
             "session_id": session_id,
             "identity": str(identity_id),
-            "device_class": str(device_class),
+            "device_class": device_class,
             "job_id": job_id,
             "reference": reference_id,
             "candidates": list(items),
@@ -143,7 +143,7 @@ def lease(lease_id: int) -> Query[LeaseRow]:
     )
 
 
-def controlled(device_classes: list[str]) -> Query[ControlledRow]:
+def controlled(device_classes: list[DeviceClass]) -> Query[ControlledRow]:
     """The share of controls in all that was ever lent to these classes."""
     return Query(
         sql="""

@@ -70,7 +70,7 @@ class TrialRow:
     `relative_times` their best over the reference, both ascending.
     """
 
-    device_class: str
+    device_class: DeviceClass
     candidate_id: str
     sha256: str
     config: dict[str, Setting]
@@ -82,7 +82,7 @@ class TrialRow:
     measured_at: datetime
 
 
-def trials(workload_key: str, device_class: str | None) -> Query[TrialRow]:
+def trials(workload_key: str, device_class: DeviceClass | None) -> Query[TrialRow]:
     """By device class, then in the order of promise in the space that it was lent from. A candidate
     that any identity has run is ok; else its outcome is the latest failure.
     """
@@ -121,7 +121,9 @@ def trials(workload_key: str, device_class: str | None) -> Query[TrialRow]:
     )
 
 
-def fastest(job_id: int, identity_id: UUID, device_class: str, limit: int) -> Query[RankedRow]:
+def fastest(
+    job_id: int, identity_id: UUID, device_class: DeviceClass, limit: int
+) -> Query[RankedRow]:
     """An identity's fastest candidates of a job, fastest first, each by its best measurement.
 
     Whatever the verdict: what an agent is told of its own must not tell whether it is believed.
@@ -288,7 +290,7 @@ def requeue_pending(stalled_s: float) -> Query[LeaseId]:
 
 
 def measured(
-    identity_id: UUID, workload_key: str, device_class: str, candidate_ids: list[str]
+    identity_id: UUID, workload_key: str, device_class: DeviceClass, candidate_ids: list[str]
 ) -> Query[CandidateIdRow]:
     """Those of the candidates, of this workload, that the identity has timed; whatever the verdict,
     as in `fastest`.
@@ -332,7 +334,7 @@ def reported(workload_key: str, device_class: DeviceClass) -> Query[ReportedRow]
         """,
         parameters={
             "key": workload_key,
-            "class": str(device_class),
+            "class": device_class,
             "kind": device_class.target.kind,
             "device_id": device_class.device_id,
             "features": list(device_class.target.features),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store.candidates import Configured
 from kernelzoo.store.query import Query, Statement
 
@@ -13,7 +14,7 @@ class TimedRow(Configured):
     each relative to the best that this identity's reference took for the workload.
     """
 
-    device_class: str
+    device_class: DeviceClass
     engine_name: str
     engine_version: str
     relative_time: float
@@ -23,7 +24,7 @@ class TimedRow(Configured):
 class ProbeRow:
     """The latest session of a device class in one engine."""
 
-    device_class: str
+    device_class: DeviceClass
     engine_name: str
     engine_version: str
     peak_gflops: float
@@ -119,7 +120,7 @@ def timed(limit: int) -> Query[TimedRow]:
     )
 
 
-def probes(device_class: str | None = None) -> Query[ProbeRow]:
+def probes(device_class: DeviceClass | None = None) -> Query[ProbeRow]:
     """Probes of every device class and engine, or of one class, the latest last."""
     return Query(
         sql="""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.kinship import STRANGER
 from kernelzoo.store.candidates import Configured
 from kernelzoo.store.query import Query, Statement
@@ -10,7 +11,7 @@ from kernelzoo.store.query import Query, Statement
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnorderedRow:
     job_id: int
-    device_class: str
+    device_class: DeviceClass
 
 
 def unordered(limit: int) -> Query[UnorderedRow]:
@@ -67,7 +68,7 @@ def orderable(job_id: int) -> Query[Configured]:
 
 
 def put_order(
-    job_id: int, device_class: str, model_version: int, candidate_ids: list[str]
+    job_id: int, device_class: DeviceClass, model_version: int, candidate_ids: list[str]
 ) -> Statement:
     """`model_version` 0: by the promise of the space and outside evidence alone."""
     return Statement(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store.query import Query
 
 
@@ -25,7 +26,7 @@ class PublishedRow:
     """A version of a key, with the one before it where there is one."""
 
     workload_key: str
-    device_class: str
+    device_class: DeviceClass
     version: int
     state: str
     reason: str
@@ -40,7 +41,7 @@ class PublishedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassRow:
-    device_class: str
+    device_class: DeviceClass
     cpu_architecture: str
     logical_cores: int
     gpu_vendor: str
@@ -62,7 +63,7 @@ class CoveredWorkloadRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRow:
     workload_key: str
-    device_class: str
+    device_class: DeviceClass
     state: str
 
 
@@ -140,7 +141,7 @@ def covered_workloads(workload: str, limit: int) -> Query[CoveredWorkloadRow]:
     )
 
 
-def cells(workload_keys: list[str], device_classes: list[str]) -> Query[CellRow]:
+def cells(workload_keys: list[str], device_classes: list[DeviceClass]) -> Query[CellRow]:
     """Live entries of these workloads on these classes."""
     return Query(
         sql="""

@@ -75,7 +75,7 @@ def lock_class(device_class: DeviceClass) -> Statement:
     """
     return Statement(
         sql="SELECT pg_advisory_xact_lock(hashtextextended(%(class)s, 1))",
-        parameters={"class": str(device_class)},
+        parameters={"class": device_class},
     )
 
 
@@ -96,7 +96,7 @@ def borrower(identity_id: UUID, device_class: DeviceClass, session_s: int) -> Qu
         """,
         parameters={
             "identity": str(identity_id),
-            "class": str(device_class),
+            "class": device_class,
             "session_s": session_s,
             "present": PRESENT,
         },
@@ -337,7 +337,7 @@ def prospects(
 def _of(identity_id: UUID, device_class: DeviceClass) -> dict[str, Parameter]:
     return {
         "identity": str(identity_id),
-        "class": str(device_class),
+        "class": device_class,
         "kind": device_class.target.kind,
         "device_id": device_class.device_id,
         "features": list(device_class.target.features),

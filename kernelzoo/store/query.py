@@ -1,11 +1,32 @@
-"""A query as a value: its SQL, its parameters and the type of its rows."""
+"""A query as a value: its SQL, its parameters and the type of its rows.
+
+A device class is text in a row and a value in Python: it is written as text where it is a
+parameter, and parsed where a field of the row's type is one.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Generic, LiteralString, TypeVar
+from dataclasses import dataclass, field, fields
+from functools import cache, lru_cache
+from typing import Any, Generic, LiteralString, TypeVar, get_type_hints
+
+from psycopg.rows import BaseRowFactory, class_row, kwargs_row
+
+from kernelzoo.domain.device import DeviceClass
 
 Row = TypeVar("Row")
-Parameter = str | bytes | int | float | bool | None | list[str] | list[int] | list[float]
+Parameter = (
+    str
+    | bytes
+    | int
+    | float
+    | bool
+    | DeviceClass
+    | None
+    | list[str]
+    | list[int]
+    | list[float]
+    | list[DeviceClass]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,3 +44,38 @@ class Statement:
 
     sql: LiteralString
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+
+
+def bound(asked: Query[Any] | Statement) -> dict[str, object]:
+    """The parameters as psycopg takes them."""
+    return {name: _bound(value) for name, value in asked.parameters.items()}
+
+
+def _bound(value: Parameter) -> object:
+    if isinstance(value, DeviceClass):
+        return str(value)
+    return [_bound(each) for each in value] if isinstance(value, list) else value
+
+
+def rows_of(query: Query[Row]) -> BaseRowFactory[Row]:
+    """Builds the rows of the query's type. Raises InvalidInput for a malformed device class."""
+    built: Any = query.row
+    parsed = _parsed_fields(built)
+    if not parsed:
+        return class_row(query.row)
+
+    def row(**columns: Any) -> Row:
+        for name in parsed:
+            columns[name] = _device_class(columns[name])
+        return query.row(**columns)
+
+    return kwargs_row(row)
+
+
+@cache
+def _parsed_fields(row: Any) -> tuple[str, ...]:
+    types = get_type_hints(row)
+    return tuple(each.name for each in fields(row) if types[each.name] is DeviceClass)
+
+
+_device_class = lru_cache(maxsize=1 << 12)(DeviceClass.parse)

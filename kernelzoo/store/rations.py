@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store.query import Query, Statement
 
 
@@ -14,7 +15,7 @@ class TakenRow:
     key: int
 
 
-def taken(network: str, device_class: str, workload_key: str) -> Query[TakenRow]:
+def taken(network: str, device_class: DeviceClass, workload_key: str) -> Query[TakenRow]:
     return Query(
         sql="""
             SELECT coalesce(sum(candidates) FILTER (WHERE scope = 'network'), 0)::integer
@@ -35,7 +36,7 @@ def taken(network: str, device_class: str, workload_key: str) -> Query[TakenRow]
     )
 
 
-def take(network: str, device_class: str, workload_key: str, candidates: int) -> Statement:
+def take(network: str, device_class: DeviceClass, workload_key: str, candidates: int) -> Statement:
     """Under the lock of the class, so that only the network's row is anybody else's too."""
     return Statement(
         sql="""

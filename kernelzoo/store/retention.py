@@ -6,6 +6,7 @@ looks at a few hundred rows by their keys, however many there are, and its trans
 
 from dataclasses import dataclass
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store.query import Query, Statement
 
 LEASES = 250
@@ -28,7 +29,7 @@ class Leftover:
 
     identity_id: str
     device_id: str
-    device_class: str
+    device_class: DeviceClass
 
 
 def take_turns() -> Statement:
@@ -184,7 +185,7 @@ def remove_identities(identity_ids: list[str]) -> Statement:
     )
 
 
-def remove_classes(device_classes: list[str]) -> Statement:
+def remove_classes(device_classes: list[DeviceClass]) -> Statement:
     """Those of them on which nothing was ever measured: anyone may name classes."""
     return Statement(
         sql="""

@@ -67,7 +67,7 @@ class ServedRow:
 class EntryRow:
     workload_key: str
     flops: int
-    device_class: str
+    device_class: DeviceClass
     version: int
     state: str
     published_at: datetime
@@ -90,7 +90,7 @@ class EntryRow:
         return msgspec.convert(self.manifest, ArtifactManifest)
 
 
-def live_entry(workload_key: str, device_class: str) -> Query[LiveEntry]:
+def live_entry(workload_key: str, device_class: DeviceClass) -> Query[LiveEntry]:
     return Query(
         sql="""
             SELECT version, candidate_id, state FROM zoo_entry
@@ -101,7 +101,7 @@ def live_entry(workload_key: str, device_class: str) -> Query[LiveEntry]:
     )
 
 
-def confirmed_elsewhere(workload_key: str, device_class: str) -> Query[CandidateIdRow]:
+def confirmed_elsewhere(workload_key: str, device_class: DeviceClass) -> Query[CandidateIdRow]:
     """What other classes that speak for this one serve."""
     return Query(
         sql="""
@@ -121,12 +121,12 @@ def default_of(workload_key: str, device_class: DeviceClass) -> Query[CandidateI
             SELECT candidate_id
             FROM default_kernel(%(key)s, %(class)s)
         """,
-        parameters={"key": workload_key, "class": str(device_class)},
+        parameters={"key": workload_key, "class": device_class},
         row=CandidateIdRow,
     )
 
 
-def retire(workload_key: str, device_class: str) -> Statement:
+def retire(workload_key: str, device_class: DeviceClass) -> Statement:
     return Statement(
         sql="""
             UPDATE zoo_entry SET state = 'retired', aggregated = false
@@ -138,7 +138,7 @@ def retire(workload_key: str, device_class: str) -> Statement:
 
 def publish(
     workload_key: str,
-    device_class: str,
+    device_class: DeviceClass,
     candidate_id: str,
     state: EntryState,
     evidence: Evidence,
@@ -169,7 +169,7 @@ def publish(
     )
 
 
-def update_evidence(workload_key: str, device_class: str, evidence: Evidence) -> Statement:
+def update_evidence(workload_key: str, device_class: DeviceClass, evidence: Evidence) -> Statement:
     return Statement(
         sql="""
             UPDATE zoo_entry SET ballots = %(ballots)s, weight = %(weight)s,
@@ -224,12 +224,12 @@ def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedR
                 kernel_time(coalesce(e.candidate_id, f.candidate_id), %(class)s) t
             ORDER BY asked.position
         """,
-        parameters={"keys": workload_keys, "class": str(device_class)},
+        parameters={"keys": workload_keys, "class": device_class},
         row=ServedRow,
     )
 
 
-def versions(device_class: str) -> Query[VersionRow]:
+def versions(device_class: DeviceClass) -> Query[VersionRow]:
     """Every entry that there ever was for the keys of a class, in order."""
     return Query(
         sql="""
@@ -293,7 +293,7 @@ NO_EVIDENCE = Evidence(ballots=0, weight=0, total_weight=0, relative_time=1.0)
 """Evidence for the default kernel, which nobody needs to vote for."""
 
 
-def denied_entry(workload_key: str, device_class: str) -> Query[DeniedEntry]:
+def denied_entry(workload_key: str, device_class: DeviceClass) -> Query[DeniedEntry]:
     """The live entry of a key, if it is denied."""
     return Query(
         sql="""
@@ -310,7 +310,7 @@ def denied_entry(workload_key: str, device_class: str) -> Query[DeniedEntry]:
     )
 
 
-def earlier(workload_key: str, device_class: str) -> Query[EarlierEntry]:
+def earlier(workload_key: str, device_class: DeviceClass) -> Query[EarlierEntry]:
     """The latest version of a key that pages were served and that is not denied."""
     return Query(
         sql="""

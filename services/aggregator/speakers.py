@@ -20,7 +20,7 @@ from services.aggregator.networks import capped
 class Voter:
     """An identity that measured the winner of a class. `network`: '' for the operator's agents."""
 
-    device_class: str
+    device_class: DeviceClass
     identity: str
     network: str
     attested: bool
@@ -47,11 +47,11 @@ class Speaker:
 
 def speakers(
     voters: Sequence[Voter], quorum: int, defences: frozenset[Defence]
-) -> Mapping[str, Speaker]:
+) -> Mapping[DeviceClass, Speaker]:
     """By device class. `voters`: in the order in which each first measured for its class."""
     if Defence.SPEAKERS in defences:
         return _of_their_own(voters, quorum)
-    by_class: dict[str, list[str]] = defaultdict(list)
+    by_class: dict[DeviceClass, list[str]] = defaultdict(list)
     for voter in voters:
         by_class[voter.device_class].append(voter.identity)
     return {
@@ -60,14 +60,14 @@ def speakers(
     }
 
 
-def _of_their_own(voters: Sequence[Voter], quorum: int) -> Mapping[str, Speaker]:
+def _of_their_own(voters: Sequence[Voter], quorum: int) -> Mapping[DeviceClass, Speaker]:
     """Classes of wasm and of webgpu have no kernel in common, and a visitor's browser is of both,
     so that it speaks once for each.
     """
     by_kind: dict[TargetKind, list[Voter]] = defaultdict(list)
     for voter in voters:
-        by_kind[DeviceClass.parse(voter.device_class).target.kind].append(voter)
-    by_class: dict[str, list[Voter]] = defaultdict(list)
+        by_kind[voter.device_class.target.kind].append(voter)
+    by_class: dict[DeviceClass, list[Voter]] = defaultdict(list)
     for of_kind in by_kind.values():
         for voter in capped(of_kind):
             by_class[voter.device_class].append(voter)

@@ -135,7 +135,7 @@ async def _rationed(
     """
     if not planned.items:
         return True
-    settings, place = state.settings, (session.network, str(session.device_class), job.workload_key)
+    settings, place = state.settings, (session.network, session.device_class, job.workload_key)
     taken = await fetch_one(db, rations.taken(*place))
     assert taken is not None, "sums are one row"
     if taken.network >= settings.lent_per_network_per_day:
@@ -160,7 +160,7 @@ async def _described(
     """As the agent is told of it: without roles."""
     ranked = await fetch_all(
         db,
-        measurements.fastest(job.job_id, session.identity_id, str(session.device_class), LEADERS),
+        measurements.fastest(job.job_id, session.identity_id, session.device_class, LEADERS),
     )
     lent = [candidate_id for candidate_id, _ in loan.plan.items]
     named = [job.reference_id, *lent, *(row.candidate_id for row in ranked)]

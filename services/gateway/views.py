@@ -83,7 +83,7 @@ def evidence(row: _Counted) -> EvidenceWire:
 def decision(row: DeniedRow) -> Decision:
     return Decision(
         artifact=row.sha256,
-        device_class=row.device_class,
+        device_class=str(row.device_class),
         denied=row.denied,
         stage=row.stage,
         evidence=row.evidence,
@@ -94,9 +94,9 @@ def decision(row: DeniedRow) -> Decision:
     )
 
 
-def class_of(device_class: str, row: _Crowd) -> ClassOfDevices:
+def class_of(device_class: DeviceClass, row: _Crowd) -> ClassOfDevices:
     return ClassOfDevices(
-        device_class=device_class,
+        device_class=str(device_class),
         hardware=_hardware(row),
         engines=row.engines,
         identities=row.identities,
@@ -124,7 +124,7 @@ def overview(
 def promotion(row: PublishedRow) -> Promotion:
     return Promotion(
         workload=row.workload_key,
-        device_class=row.device_class,
+        device_class=str(row.device_class),
         version=row.version,
         state=EntryState(row.state),
         reason=reason(row.reason, served=row.served, served_before=row.previous_served),
@@ -155,9 +155,12 @@ def coverage(
     )
 
 
-def _mark(column: CoveredWorkloadRow, device_class: str, states: dict[tuple[str, str], str]) -> str:
-    kind = DeviceClass.parse(device_class).target.kind
-    missing = "m" if kind in column.kinds else "-"
+def _mark(
+    column: CoveredWorkloadRow,
+    device_class: DeviceClass,
+    states: dict[tuple[str, DeviceClass], str],
+) -> str:
+    missing = "m" if device_class.target.kind in column.kinds else "-"
     return states.get((column.workload_key, device_class), missing)
 
 
@@ -166,7 +169,7 @@ def found_keys(rows: Sequence[FoundKeyRow]) -> FoundKeys:
         keys=[
             FoundKey(
                 workload=row.workload_key,
-                device_class=row.device_class,
+                device_class=str(row.device_class),
                 hardware=_hardware(row),
                 engines=row.engines,
                 version=row.version,
@@ -225,11 +228,11 @@ def history(rows: Sequence[VersionOfKeyRow]) -> list[Version]:
 
 def curves(
     measured: Sequence[ProgressOfClassRow],
-    told: AbstractSet[str],
+    told: AbstractSet[DeviceClass],
     points: Sequence[ImprovementRow],
     flops: int,
 ) -> list[Curve]:
-    by_class: defaultdict[str, list[Improvement]] = defaultdict(list)
+    by_class: defaultdict[DeviceClass, list[Improvement]] = defaultdict(list)
     for point in points:
         by_class[point.device_class].append(
             Improvement(round=point.round, elapsed_s=point.elapsed_s, gflops=flops / point.best_ns)

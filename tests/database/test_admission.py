@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.device import Hardware
+from kernelzoo.domain.device import DeviceClass, Hardware
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.settings import Settings
 from services.aggregator.publishing import Rule
@@ -54,7 +54,7 @@ def visit(
         lines = [{"candidate": each, "relative_time": told[each] / 2000} for each in ranking]
         ballot = {"workload": WORKLOAD.key, "lines": lines}
         assert agent.http.put("/v1/ballots", json=ballot, headers=agent.bearer).status_code == 202
-        tally(db, WORKLOAD.key, agent.device_class, rule)
+        tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), rule)
 
 
 def entry(db: Connection, device_class: str) -> tuple[str, str] | None:

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from cli import bundle
 from cli.gateway_client import GatewayClient
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
@@ -49,7 +50,12 @@ def voted(http: TestClient, db: Connection, gateway: GatewayClient) -> str:  # n
     """A class of devices with a confirmed kernel."""
     device_class = open_agent(http).device_class
     winner = make_candidate(1).candidate_id
-    execute(db, zoo.publish(WORKLOAD.key, device_class, winner, EntryState.CONFIRMED, EVIDENCE))
+    execute(
+        db,
+        zoo.publish(
+            WORKLOAD.key, DeviceClass.parse(device_class), winner, EntryState.CONFIRMED, EVIDENCE
+        ),
+    )
     return device_class
 
 

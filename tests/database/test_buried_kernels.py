@@ -7,6 +7,7 @@ from time import sleep
 import pytest
 
 from fixtures.rows import compile_row
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.lease import LEADERS
 from services.aggregator.publishing import Rule
 from tests.database.client import Agent
@@ -81,7 +82,7 @@ def all_work(agents: list[Agent], db: Connection, *, lie: str = "") -> None:
         working = max([one_lease(agent, db, own, lie=lie) for agent, own in pairs])
     for agent, own in zip(agents, told, strict=True):
         vote(agent, own)
-    tally(db, WORKLOAD.key, agents[0].device_class, RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(agents[0].device_class), RULE)
 
 
 def regret(db: Connection) -> float:

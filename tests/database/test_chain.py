@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from fixtures.rows import compile_row, plan
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.device import Hardware
+from kernelzoo.domain.device import DeviceClass, Hardware
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.settings import Settings
@@ -74,7 +74,7 @@ def vote(
     ranking = sorted(times_ns, key=lambda each: times_ns[each])
     workload = ranking[0].workload.key
     assert agent.vote(workload, [each.candidate_id for each in ranking]).status_code == 202
-    tally(db, workload, agent.device_class, rule)
+    tally(db, workload, DeviceClass.parse(agent.device_class), rule)
 
 
 def served(
@@ -261,8 +261,8 @@ def test_before_anybody_has_voted_the_cost_model_is_asked(
 ) -> None:
     by_claims, by_model = (f"{NEVER_SEEN}:{rho}:{SIMD}" for rho in ("r1-0", "r1-1"))
     ranked = [each.candidate_id for each in (THIRD, SECOND, FIRST)]
-    execute(db, orders.put_order(job_id, by_claims, 0, ranked))
-    execute(db, orders.put_order(job_id, by_model, 1, ranked))
+    execute(db, orders.put_order(job_id, DeviceClass.parse(by_claims), 0, ranked))
+    execute(db, orders.put_order(job_id, DeviceClass.parse(by_model), 1, ranked))
     assert served(http, by_claims)["level"] == "default"
     entry = served(http, by_model)
     assert (entry["level"], entry["kernel"]["candidate"]) == ("model", THIRD.candidate_id)
@@ -273,7 +273,7 @@ def test_a_device_never_seen_has_the_order_of_strangers_with_its_primitive_vecto
     http: TestClient, db: Connection, job_id: int
 ) -> None:
     stranger = f"{'0' * 16}:r1-1:{SIMD}"
-    execute(db, orders.put_order(job_id, stranger, 1, [SECOND.candidate_id]))
+    execute(db, orders.put_order(job_id, DeviceClass.parse(stranger), 1, [SECOND.candidate_id]))
     assert served(http, f"{NEVER_SEEN}:r1-1:{SIMD}")["level"] == "model"
     assert served(http, f"{NEVER_SEEN}:r1-0:{SIMD}")["level"] == "default"
 

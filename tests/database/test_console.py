@@ -6,6 +6,7 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
+from kernelzoo.domain.device import DeviceClass
 from services.aggregator.publishing import Rule
 from tests.database.client import OPERATOR, Agent, open_agent
 from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
@@ -115,7 +116,9 @@ def test_a_key_shows_what_is_denied_to_its_class_and_why_a_version_was_taken_bac
         asked = body | {"artifact": artifact, "device_class": device_class}
         assert http.put("/v1/denied", json=asked, headers=OPERATOR).status_code == 200
     # Two votes promote nothing among strangers, so that what was decided stands.
-    tally(db, WORKLOAD.key, voted.device_class, Rule(quorum=2, malicious_share=0.2))
+    tally(
+        db, WORKLOAD.key, DeviceClass.parse(voted.device_class), Rule(quorum=2, malicious_share=0.2)
+    )
     key = get(http, key_path(voted.device_class))
     (decision,) = key["decisions"]
     assert (decision["denied"], decision["evidence"]) == (True, "it crashed a phone")

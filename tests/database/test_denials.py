@@ -43,8 +43,10 @@ def artifact_of(db: Connection, candidate_id: str) -> str:
 
 def publish(db: Connection, *candidates: str, state: EntryState = EntryState.CONFIRMED) -> None:
     for candidate in candidates:
-        execute(db, zoo.retire(WORKLOAD.key, str(CLASS)))
-        execute(db, zoo.publish(WORKLOAD.key, str(CLASS), candidate, state, EVIDENCE))
+        execute(db, zoo.retire(WORKLOAD.key, DeviceClass.parse(str(CLASS))))
+        execute(
+            db, zoo.publish(WORKLOAD.key, DeviceClass.parse(str(CLASS)), candidate, state, EVIDENCE)
+        )
     execute(db, notifications.zoo_changed())
 
 
@@ -81,7 +83,7 @@ def test_a_denied_entry_gives_way_to_the_version_that_was_served_before(
     eventually(lambda: served(http)["kernel"]["candidate"] == DEFAULT, "the default")
     (job,) = [job for job in stalled(db, 0, 16) if job.name == "tally"]
     assert job.arguments == (WORKLOAD.key, str(CLASS))
-    tally(db, WORKLOAD.key, str(CLASS), RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(str(CLASS)), RULE)
     eventually(lambda: served(http)["kernel"]["candidate"] == SECOND, "the version before")
     assert served(http)["version"] == 3
     assert history(db)[-1] == (
@@ -96,7 +98,7 @@ def test_what_was_never_served_is_not_rolled_back_to(http: TestClient, db: Conne
     publish(db, SECOND, state=EntryState.PROVISIONAL)
     publish(db, THIRD)
     decide(http, artifact_of(db, THIRD), denied=True)
-    tally(db, WORKLOAD.key, str(CLASS), RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(str(CLASS)), RULE)
     assert [(kernel, state) for kernel, state, _ in history(db)][-1] == (DEFAULT, "confirmed")
 
 
@@ -104,7 +106,7 @@ def test_two_denied_versions_are_stepped_over(http: TestClient, db: Connection) 
     publish(db, DEFAULT, SECOND, THIRD)
     decide(http, artifact_of(db, SECOND), denied=True)
     decide(http, artifact_of(db, THIRD), denied=True)
-    tally(db, WORKLOAD.key, str(CLASS), RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(str(CLASS)), RULE)
     assert history(db)[-1][0] == DEFAULT
 
 
@@ -148,7 +150,7 @@ def fail(agent: Agent, db: Connection, candidate: str) -> None:
         if report:
             assert agent.report(lease, report).status_code == 202
             verify_lease(db, salt)
-    tally(db, WORKLOAD.key, agent.device_class, RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), RULE)
 
 
 def denied(db: Connection) -> list[tuple[str, str, str]]:
@@ -185,7 +187,7 @@ def test_a_device_on_which_nothing_works_says_nothing(http: TestClient, db: Conn
     lease = agent.lease().json()
     agent.report(lease, [failure(each["candidate"], "run") for each in lease["candidates"]])
     verify_lease(db, int(lease["lease"]))
-    tally(db, WORKLOAD.key, agent.device_class, RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), RULE)
     assert denied(db) == []
 
 
@@ -228,10 +230,10 @@ def test_pages_of_many_networks_take_a_served_kernel_back(
     for network in (1, 1, 1, 2, 3, 4):
         assert page_failure(settings, network, artifact) == (202, {"noted": True})
         if any(job.name == "tally" for job in stalled(db, 0, 16)):
-            tally(db, WORKLOAD.key, str(CLASS), RULE)
+            tally(db, WORKLOAD.key, DeviceClass.parse(str(CLASS)), RULE)
     assert denied(db) == []
     page_failure(settings, 5, artifact)
-    tally(db, WORKLOAD.key, str(CLASS), RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(str(CLASS)), RULE)
     assert denied(db) == [(artifact, "run", "failed for 5 of 5 networks")]
     assert history(db)[-1][0] == DEFAULT
 

@@ -6,6 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from fixtures.rows import compile_row
+from kernelzoo.domain.device import DeviceClass
 from services.aggregator.publishing import Rule
 from tests.database.client import Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection, open_space
@@ -76,7 +77,7 @@ def count(db: Connection) -> None:
     """What `requeue` has workers do about failures."""
     for job in stalled(db, 0, 64):
         if job.name == "tally":
-            tally(db, str(job.arguments[0]), str(job.arguments[1]), RULE)
+            tally(db, str(job.arguments[0]), DeviceClass.parse(str(job.arguments[1])), RULE)
 
 
 def served(http: TestClient, device_class: str) -> str | None:
@@ -133,7 +134,7 @@ def test_a_device_that_nobody_measured_keeps_a_kernel_and_its_first_visitor_brin
     assert served(http, first.device_class) not in (None, DEFAULT)
     work(first, db)
     work(second, db)
-    tally(db, WORKLOAD.key, first.device_class, RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(first.device_class), RULE)
     eventually(lambda: served(http, first.device_class) == DEFAULT, "the default")
 
 

@@ -6,6 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from fixtures.rows import compile_row
+from kernelzoo.domain.device import DeviceClass
 from services.aggregator.publishing import Rule
 from tests.database.client import Agent, open_agent
 from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
@@ -43,7 +44,7 @@ def measure(db: Connection, agent: Agent, times_ns: dict[str, float]) -> list[st
 
 def vote(db: Connection, agent: Agent, *ranking: str) -> None:
     assert agent.vote(WORKLOAD.key, list(ranking)).status_code == 202
-    tally(db, WORKLOAD.key, agent.device_class, RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), RULE)
 
 
 def entry(http: TestClient) -> dict[str, Any]:

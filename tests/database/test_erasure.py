@@ -4,6 +4,7 @@ import pytest
 from fastapi.testclient import TestClient
 from psycopg import sql
 
+from kernelzoo.domain.device import DeviceClass
 from services.aggregator.publishing import Rule
 from tests.database.client import OPERATOR, SESSION, Agent, open_agent
 from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
@@ -70,7 +71,9 @@ def test_erasing_leaves_no_row_of_an_identity_and_what_it_voted_for_is_served_on
     assert set(rows_naming(db, identity).values()) == {0}
     assert http.get(path, headers=OPERATOR).status_code == 404
     assert http.delete(path, headers=OPERATOR).status_code == 404
-    tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=2, malicious_share=0))
+    tally(
+        db, WORKLOAD.key, DeviceClass.parse(agent.device_class), Rule(quorum=2, malicious_share=0)
+    )
     after = manifest_entry(http, agent.device_class)
     assert after["kernel"] == served["kernel"]
     assert (after["state"], after["version"]) == ("confirmed", served["version"])

@@ -16,6 +16,7 @@ from cli.exports import (
 from cli.gateway_client import GatewayClient
 from fixtures.analytic import CORES
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.errors import InvalidInput
@@ -76,7 +77,13 @@ def test_the_zoo_becomes_a_table_by_vendor(
     )
     execute(
         db,
-        zoo.publish(WORKLOAD.key, str(device_class), winner, EntryState.CONFIRMED, evidence),
+        zoo.publish(
+            WORKLOAD.key,
+            DeviceClass.parse(str(device_class)),
+            winner,
+            EntryState.CONFIRMED,
+            evidence,
+        ),
     )
     (file,) = exported(gateway, form, Wanted(workload=WORKLOAD.key))
     assert file.text.count(f'"{WORKLOAD.key}"') == 2

@@ -199,7 +199,7 @@ def test_a_gpu_measures_its_own_space_in_its_own_order(
         ],
     }
     assert http.post("/v1/evidence", json=body, headers=OPERATOR).json()["accepted"] == 1
-    waiting = {(row.job_id, row.device_class) for row in fetch_all(db, orders.unordered(9))}
+    waiting = {(row.job_id, str(row.device_class)) for row in fetch_all(db, orders.unordered(9))}
     assert waiting == {(gpu_jobs["swiftshader"], agent.device_class)}
     learning.order_spaces(db)
     assert fetch_all(db, orders.unordered(9)) == []

@@ -6,6 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from fixtures.rows import compile_row, plan
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.settings import Settings
 from kernelzoo.store import tuning
@@ -92,7 +93,12 @@ def test_the_faster_target_is_advised_with_its_evidence_once_a_quorum_has_timed_
         for agent, best_ns in zip(agents, times_ns, strict=True):
             measure(db, agent, best_ns)
             assert agent.vote(WORKLOAD.key, [ballot_line(agent)]).status_code == 202
-            tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=QUORUM, malicious_share=0))
+            tally(
+                db,
+                WORKLOAD.key,
+                DeviceClass.parse(agent.device_class),
+                Rule(quorum=QUORUM, malicious_share=0),
+            )
     entry = entry_of_both(http, *first)
     assert entry["advice"] == {"target": "webgpu", "basis": "measured"}
     assert entry["wasm"]["timing"] == {"best_ns": 1000.0, "identities": 2}

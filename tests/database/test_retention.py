@@ -7,6 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from psycopg import sql
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store import models, retention
 from kernelzoo.store.blocking import fetch_all, fetch_one
 from services.aggregator.publishing import Rule
@@ -65,7 +66,9 @@ def vote(agent: Agent, db: Connection) -> None:
     ).fetchall()
     ranking = [candidate for candidate in RANKING if (candidate,) in rows]
     assert agent.vote(WORKLOAD.key, ranking).status_code == 202
-    tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=2, malicious_share=0))
+    tally(
+        db, WORKLOAD.key, DeviceClass.parse(agent.device_class), Rule(quorum=2, malicious_share=0)
+    )
 
 
 def measured(db: Connection) -> dict[str, list[int]]:
@@ -109,7 +112,12 @@ class TestOfOneJob:
         assert served["state"] == "confirmed"
         remove(db)
         assert rows(db) == before
-        tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=2, malicious_share=0))
+        tally(
+            db,
+            WORKLOAD.key,
+            DeviceClass.parse(agent.device_class),
+            Rule(quorum=2, malicious_share=0),
+        )
         assert manifest_entry(http, agent.device_class) == served
 
     def test_leases_that_nobody_answered_go_with_their_sessions_and_identities(
@@ -161,7 +169,12 @@ class TestOfOneJob:
         age(db)
         remove(db)
         assert rows(db)["ballot"] == 4
-        tally(db, WORKLOAD.key, agents[0].device_class, Rule(quorum=2, malicious_share=0))
+        tally(
+            db,
+            WORKLOAD.key,
+            DeviceClass.parse(agents[0].device_class),
+            Rule(quorum=2, malicious_share=0),
+        )
         after = manifest_entry(http, agents[0].device_class)
         assert (after["state"], after["version"]) == (served["state"], served["version"])
         assert after["kernel"] == served["kernel"]

@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.settings import Settings
 from kernelzoo.signing import Sealed, Signer, new_seed
@@ -91,7 +92,7 @@ def test_a_serial_grows_with_what_is_confirmed_retired_and_denied_and_with_nothi
         seen.append(serial.serial)
         return serial.serial - seen[-2]
 
-    key = (WORKLOAD.key, device_class)
+    key = (WORKLOAD.key, DeviceClass.parse(device_class))
     entry = (*key, candidate.candidate_id)
     assert after(zoo.publish(*entry, EntryState.PROVISIONAL, NO_EVIDENCE)) == 0
     assert after(zoo.update_evidence(*key, NO_EVIDENCE)) == 0
@@ -100,7 +101,12 @@ def test_a_serial_grows_with_what_is_confirmed_retired_and_denied_and_with_nothi
     assert after(zoo.update_evidence(*key, NO_EVIDENCE)) == 0
     artifact = http.get(PATH).json()["entries"][0]["wasm"]["kernel"]["sha256"]
     denied = denials.decide(
-        artifact, device_class, denied=True, stage="run", evidence="it traps", operated=False
+        artifact,
+        DeviceClass.parse(device_class),
+        denied=True,
+        stage="run",
+        evidence="it traps",
+        operated=False,
     )
     assert after(denied) > 0
     assert after(zoo.retire(*key)) > 0

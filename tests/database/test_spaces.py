@@ -7,6 +7,7 @@ from fastapi.testclient import TestClient
 
 from fixtures.rows import compile_row, plan
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.store import candidates, tuning
 from kernelzoo.store.blocking import execute, fetch_all, fetch_one
@@ -196,7 +197,9 @@ def test_a_ballot_of_a_model_is_tallied_against_the_default_of_its_space(
     agent.report(lease, all_ok(lease))
     agent.vote(WORKLOAD.key, [gpu_candidate(2).candidate_id])
     verify_lease(db, int(lease["lease"]))
-    tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=1, malicious_share=0))
+    tally(
+        db, WORKLOAD.key, DeviceClass.parse(agent.device_class), Rule(quorum=1, malicious_share=0)
+    )
     (listed,) = http.get("/v1/zoo").json()["entries"]
     assert (listed["kind"], listed["state"]) == ("webgpu", "confirmed")
     assert listed["candidate"] == gpu_candidate(2).candidate_id

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from fixtures.rows import compile_row
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.trust import RELEASING
 from services.aggregator.publishing import Rule
 from services.aggregator.reported_times import CONTRADICTED_BY
@@ -177,7 +178,7 @@ def test_who_replays_another_lease_is_not_counted(come: Crowd, db: Connection) -
 
 
 def ballots_counted(db: Connection, device_class: str) -> int:
-    tally(db, WORKLOAD.key, device_class, Rule(quorum=1, malicious_share=0))
+    tally(db, WORKLOAD.key, DeviceClass.parse(device_class), Rule(quorum=1, malicious_share=0))
     row = db.execute("SELECT ballots FROM zoo_entry WHERE state <> 'retired'").fetchone()
     return row[0] if row else 0
 
@@ -205,7 +206,9 @@ def told(agent: Agent, db: Connection, best_ns: float) -> list[tuple[int, bytes,
     answers = [agent.report(first, report)]
     verify_lease(db, int(first["lease"]))
     answers.append(agent.vote(WORKLOAD.key, lent))
-    tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=5, malicious_share=0.2))
+    tally(
+        db, WORKLOAD.key, DeviceClass.parse(agent.device_class), Rule(quorum=5, malicious_share=0.2)
+    )
     second = agent.lease()
     names = [each["kernel"]["candidate"] for each in second.json()["measured"]]
     answers.append(agent.report(first, report))

@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.trust import Trust
 from kernelzoo.settings import Settings
 from services.aggregator.publishing import Rule
@@ -109,7 +110,7 @@ def test_what_was_cast_under_a_wider_trust_counts_no_more_under_a_narrower_one(
     assert agent.vote(WORKLOAD.key, lent).status_code == 202
     rule = Rule(quorum=1, malicious_share=0)
     for trust in (Trust.OPERATOR, Trust.APPLICATIONS, Trust.CROWD):
-        tally(db, WORKLOAD.key, agent.device_class, replace(rule, trust=trust))
+        tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), replace(rule, trust=trust))
         found = db.execute("SELECT count(*) FROM zoo_entry").fetchone()
         assert found == (1 if trust is Trust.CROWD else 0,)
     assert db.execute(

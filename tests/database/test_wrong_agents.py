@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from kernelzoo.domain.device import DeviceClass
 from services.aggregator.publishing import Rule
 from tests.database.client import OPERATOR, SESSION, Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection
@@ -167,7 +168,9 @@ def test_wrong_agents_break_nothing_for_one_that_is_right(http: TestClient, db: 
     # All were reported within the margin of each other: the ballot alone tells which is fastest.
     ranking = measured[::-1]
     assert honest.vote(WORKLOAD.key, ranking).status_code == 202
-    tally(db, WORKLOAD.key, honest.device_class, Rule(quorum=1, malicious_share=0))
+    tally(
+        db, WORKLOAD.key, DeviceClass.parse(honest.device_class), Rule(quorum=1, malicious_share=0)
+    )
     (served,) = http.get(f"/v1/zoo/{WORKLOAD.key}/{honest.device_class}").json()["entries"]
     assert served["wasm"]["level"] == "exact"
     assert served["wasm"]["kernel"]["candidate"] == ranking[0]

@@ -6,6 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import candidates, tuning
@@ -33,7 +34,7 @@ def measure_and_vote(agent: Agent, db: Connection, ranking: list[str]) -> None:
     for lease in leases:
         (job,) = verify_lease(db, int(lease["lease"]))
         assert job.arguments == (WORKLOAD.key, agent.device_class)
-    tally(db, WORKLOAD.key, agent.device_class, RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), RULE)
 
 
 def manifest_entry(http: TestClient, device_class: str) -> dict[str, Any]:
@@ -95,7 +96,7 @@ def test_tallying_again_changes_nothing_but_the_evidence(
     agent = open_agent(http)
     measure_and_vote(agent, db, ranking)
     before = db.execute("SELECT * FROM zoo_entry").fetchall()
-    tally(db, WORKLOAD.key, agent.device_class, RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), RULE)
     assert db.execute("SELECT * FROM zoo_entry").fetchall() == before
 
 
@@ -105,7 +106,7 @@ def test_a_second_ballot_of_an_identity_replaces_its_first(
     agent = open_agent(http)
     measure_and_vote(agent, db, ranking)
     agent.vote(WORKLOAD.key, ranking[::-1])
-    tally(db, WORKLOAD.key, agent.device_class, RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), RULE)
     (listed,) = http.get("/v1/zoo").json()["entries"]
     assert listed["candidate"] == ranking[-1]
     assert listed["evidence"]["ballots"] == 1
@@ -122,7 +123,7 @@ def test_a_kernel_that_computes_wrongly_cannot_win(
     agent.report(lease, report)
     agent.vote(WORKLOAD.key, ranking)
     verify_lease(db, int(lease["lease"]))
-    tally(db, WORKLOAD.key, agent.device_class, RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), RULE)
     (listed,) = http.get("/v1/zoo").json()["entries"]
     assert listed["candidate"] == ranking[1]
     row = db.execute("SELECT detail FROM measurement WHERE verdict = 'rejected'").fetchone()
@@ -137,7 +138,7 @@ def test_ballots_are_not_counted_before_their_measurements_are_verified(
     lease = agent.lease().json()
     agent.report(lease, all_ok(lease))
     agent.vote(WORKLOAD.key, ranking)
-    tally(db, WORKLOAD.key, agent.device_class, RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), RULE)
     assert http.get("/v1/zoo").json()["entries"] == []
 
 

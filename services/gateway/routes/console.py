@@ -115,16 +115,16 @@ async def get_key(
     key, of = Workload.parse(workload).key, DeviceClass.parse(device_class)
     quorum = state.settings.quorum
     async with state.pool.connection() as db:
-        crowd = await fetch_one(db, keys.crowd(key, str(of)))
+        crowd = await fetch_one(db, keys.crowd(key, of))
         if crowd is None:
             raise Refusal(
                 HTTPStatus.NOT_FOUND,
                 f"no agent of class {of} has met {key}; GET /v1/keys lists the keys there are",
             )
-        trials = await fetch_all(db, measurements.trials(key, str(of)))
-        votes = await fetch_all(db, keys.votes(key, str(of)))
-        versions = await fetch_all(db, keys.versions(key, str(of), MOST_VERSIONS))
-        decisions = await fetch_all(db, denials.decisions(key, str(of)))
+        trials = await fetch_all(db, measurements.trials(key, of))
+        votes = await fetch_all(db, keys.votes(key, of))
+        versions = await fetch_all(db, keys.versions(key, of, MOST_VERSIONS))
+        decisions = await fetch_all(db, denials.decisions(key, of))
         reference = await fetch_one(db, zoo.default_of(key, of))
     told = operated or is_told(
         identities=crowd.identities, strangers=crowd.strangers, quorum=quorum
@@ -132,7 +132,7 @@ async def get_key(
     return Key(
         workload=key,
         device_class=str(of),
-        device=views.class_of(str(of), crowd),
+        device=views.class_of(of, crowd),
         flops=crowd.flops,
         quorum=quorum,
         told=told,

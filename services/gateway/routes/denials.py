@@ -44,7 +44,7 @@ async def decide(
 ) -> Decision:
     """Deny an artifact to a class, or allow it. What is served of it is rolled back at once."""
     refuse_stranger(operated=operated)
-    device_class = str(DeviceClass.parse(body.device_class))
+    device_class = DeviceClass.parse(body.device_class)
     async with state.pool.connection() as db, db.transaction():
         artifact = await _artifact(db, body.artifact)
         decided = await execute(
@@ -96,7 +96,7 @@ async def report_failure(
     """
     if not operated:
         await _refuse_untrusted(state, request)
-    key, device_class = Workload.parse(body.workload).key, str(DeviceClass.parse(body.device_class))
+    key, device_class = Workload.parse(body.workload).key, DeviceClass.parse(body.device_class)
     cap = state.settings.failures_per_network_per_day
     async with state.pool.connection() as db:
         noted = await fetch_one(
@@ -155,7 +155,7 @@ async def note_lost_device(body: LostDevice, state: Shared, operated: Operator) 
     nothing more of it.
     """
     refuse_stranger(operated=operated)
-    key, device_class = Workload.parse(body.workload).key, str(DeviceClass.parse(body.device_class))
+    key, device_class = Workload.parse(body.workload).key, DeviceClass.parse(body.device_class)
     async with state.pool.connection() as db:
         await execute(db, denials.device_lost(key, device_class, body.why))
     return FailureNoted()
@@ -167,7 +167,7 @@ async def forget_lost_devices(
 ) -> FailureNoted:
     """Lend a workload to a class again that has lost devices at it."""
     refuse_stranger(operated=operated)
-    key, named = Workload.parse(workload).key, str(DeviceClass.parse(device_class))
+    key, named = Workload.parse(workload).key, DeviceClass.parse(device_class)
     async with state.pool.connection() as db:
         await execute(db, denials.forget_losses(key, named))
     return FailureNoted()

@@ -213,7 +213,7 @@ async def vote(
             for line in body.lines
         ),
     )
-    device_class = str(session.device_class)
+    device_class = session.device_class
     named = [line.candidate_id for line in ballot.lines]
     if len(set(named)) < len(named):
         raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "a candidate stands twice on the ballot")

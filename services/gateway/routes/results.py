@@ -7,6 +7,7 @@ from fastapi import APIRouter, BackgroundTasks, Query
 
 from kernelzoo import jobs
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import evidence, measurements
@@ -39,14 +40,15 @@ async def list_results(
     """
     refuse_stranger(operated=operated)
     key = Workload.parse(workload).key
+    of = None if device_class is None else DeviceClass.parse(device_class)
     async with state.pool.connection() as db:
-        rows = await fetch_all(db, measurements.trials(key, device_class))
-    by_class: dict[str, list[Trial]] = {}
+        rows = await fetch_all(db, measurements.trials(key, of))
+    by_class: dict[DeviceClass, list[Trial]] = {}
     for row in rows:
         by_class.setdefault(row.device_class, []).append(_trial(row))
     return ResultsList(
         results=[
-            Results(workload=key, device_class=name, trials=trials)
+            Results(workload=key, device_class=str(name), trials=trials)
             for name, trials in by_class.items()
         ]
     )

@@ -228,7 +228,7 @@ async def list_devices(
 def _entry(row: zoo.EntryRow) -> ZooEntry:
     return ZooEntry(
         workload=row.workload_key,
-        device_class=row.device_class,
+        device_class=str(row.device_class),
         version=row.version,
         state=EntryState(row.state),
         published_at=row.published_at.isoformat(),

@@ -2,6 +2,7 @@
 
 from fastapi.testclient import TestClient
 
+from kernelzoo.domain.device import DeviceClass
 from services.aggregator.publishing import Rule
 from tests.database.client import Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection
@@ -71,6 +72,8 @@ def test_a_vote_of_ones_own_agents_is_final_once_what_contends_is_measured_by_a_
 
 
 def count(http: TestClient, db: Connection, agent: Agent) -> tuple[str, list[str], bool]:
-    tally(db, WORKLOAD.key, agent.device_class, Rule(quorum=5, malicious_share=0))
+    tally(
+        db, WORKLOAD.key, DeviceClass.parse(agent.device_class), Rule(quorum=5, malicious_share=0)
+    )
     (entry,) = http.get("/v1/zoo").json()["entries"]
     return entry["candidate"], entry["contenders"], entry["final"]

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from fastapi.testclient import TestClient
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store import orders
 from kernelzoo.store.blocking import execute
 from services.aggregator.publishing import Rule
@@ -65,7 +66,7 @@ def test_candidates_come_in_the_order_of_evaluation_of_the_class(
     http: TestClient, db: Connection, job: int
 ) -> None:
     agent = open_agent(http)
-    execute(db, orders.put_order(job, agent.device_class, 0, list(IDS[::-1])))
+    execute(db, orders.put_order(job, DeviceClass.parse(agent.device_class), 0, list(IDS[::-1])))
     assert lent(take(agent)) == list(IDS[: SIZE - 9 : -1])
 
 
@@ -159,6 +160,11 @@ def test_a_shared_space_still_confirms_the_fastest(http: TestClient, db: Connect
             work(agent, db, 4)
     for agent in agents:
         agent.vote(WORKLOAD.key, list(IDS[:-3:-1]))
-    tally(db, WORKLOAD.key, agents[0].device_class, Rule(quorum=5, malicious_share=0.2))
+    tally(
+        db,
+        WORKLOAD.key,
+        DeviceClass.parse(agents[0].device_class),
+        Rule(quorum=5, malicious_share=0.2),
+    )
     (entry,) = http.get("/v1/zoo").json()["entries"]
     assert (entry["state"], entry["candidate"]) == ("confirmed", IDS[-1])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from services.aggregator.speakers import Speaker, Voter, speakers
 
@@ -14,11 +15,16 @@ def wasm(number: int) -> str:
 
 def voter(device_class: str, network: str, *, attested: bool = True) -> Voter:
     identity = f"{network or 'operator'} on {device_class}"
-    return Voter(device_class=device_class, identity=identity, network=network, attested=attested)
+    return Voter(
+        device_class=DeviceClass.parse(device_class),
+        identity=identity,
+        network=network,
+        attested=attested,
+    )
 
 
 def heard(*voters: Voter) -> dict[str, Speaker]:
-    return dict(speakers(voters, QUORUM, ALL_DEFENCES))
+    return {str(name): each for name, each in speakers(voters, QUORUM, ALL_DEFENCES).items()}
 
 
 def test_a_network_speaks_in_the_class_that_it_measured_first() -> None:
