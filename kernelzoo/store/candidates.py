@@ -64,10 +64,7 @@ class KernelRow:
     candidate_id: str
     sha256: str
     size_bytes: int
-    manifest: dict[str, object]
-
-    def artifact_manifest(self) -> ArtifactManifest:
-        return msgspec.convert(self.manifest, ArtifactManifest)
+    manifest: ArtifactManifest
 
 
 def add(job_id: int, ordinal: int, candidate: Candidate) -> Query[CandidateIdRow]:

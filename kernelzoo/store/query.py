@@ -1,16 +1,19 @@
 """A query as a value: its SQL, its parameters and the type of its rows.
 
-A device class is text in a row and a value in Python: it is written as text where it is a
-parameter, and parsed where a field of the row's type is one.
+A device class is text in a row and an artifact's manifest is JSON; in Python both are values of the
+domain. They are read where a field of the row's type is one, and a device class is written as text
+where it is a parameter.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
 from typing import Any, Generic, LiteralString, TypeVar, get_type_hints
 
+import msgspec
 from psycopg.rows import BaseRowFactory, class_row, kwargs_row
 
+from kernelzoo.domain.artifact import ArtifactManifest
 from kernelzoo.domain.device import DeviceClass
 
 Row = TypeVar("Row")
@@ -60,22 +63,31 @@ def _bound(value: Parameter) -> object:
 def rows_of(query: Query[Row]) -> BaseRowFactory[Row]:
     """Builds the rows of the query's type. Raises InvalidInput for a malformed device class."""
     built: Any = query.row
-    parsed = _parsed_fields(built)
-    if not parsed:
+    readers = _readers(built)
+    if not readers:
         return class_row(query.row)
 
     def row(**columns: Any) -> Row:
-        for name in parsed:
-            columns[name] = _device_class(columns[name])
+        for name, read in readers:
+            columns[name] = read(columns[name])
         return query.row(**columns)
 
     return kwargs_row(row)
 
 
+def _read_manifest(stored: dict[str, object]) -> ArtifactManifest:
+    return msgspec.convert(stored, ArtifactManifest)
+
+
+_READ: Mapping[Any, Callable[[Any], object]] = {
+    DeviceClass: lru_cache(maxsize=1 << 12)(DeviceClass.parse),
+    ArtifactManifest: _read_manifest,
+}
+
+
 @cache
-def _parsed_fields(row: Any) -> tuple[str, ...]:
+def _readers(row: Any) -> tuple[tuple[str, Callable[[Any], object]], ...]:
     types = get_type_hints(row)
-    return tuple(each.name for each in fields(row) if types[each.name] is DeviceClass)
-
-
-_device_class = lru_cache(maxsize=1 << 12)(DeviceClass.parse)
+    return tuple(
+        (each.name, _READ[types[each.name]]) for each in fields(row) if types[each.name] in _READ
+    )

@@ -75,7 +75,7 @@ class EntryRow:
     kind: str
     config: dict[str, Setting]
     sha256: str
-    manifest: dict[str, object]
+    manifest: ArtifactManifest
     ballots: int
     weight: int
     total_weight: int
@@ -85,9 +85,6 @@ class EntryRow:
     contenders: list[str]
     final: bool
     best_ns: float | None
-
-    def artifact_manifest(self) -> ArtifactManifest:
-        return msgspec.convert(self.manifest, ArtifactManifest)
 
 
 def live_entry(workload_key: str, device_class: DeviceClass) -> Query[LiveEntry]:

@@ -22,10 +22,8 @@ from services.gateway.chain import Answer
 from services.gateway.wake import Wake
 from services.gateway.wire.artifacts import (
     ArtifactWire,
-    DispatchWire,
     Kernel,
     LayoutWire,
-    TensorWire,
 )
 from services.gateway.wire.zoo import (
     Advice,
@@ -114,41 +112,32 @@ class ManifestCache:
 
 
 def kernel(candidate_id: str, sha256_hex: str, size_bytes: int, made: ArtifactManifest) -> Kernel:
-    artifact = _artifact(sha256_hex, size_bytes, made)
-    layouts = [
-        LayoutWire(
-            tensor=each.tensor,
-            layout=each.layout,
-            pack=_artifact(each.pack.sha256, each.pack.size_bytes, each.pack.manifest),
-        )
-        for each in made.layouts
-    ]
-    return Kernel(**dict(artifact), candidate=candidate_id, layouts=layouts)
-
-
-def _artifact(sha256_hex: str, size_bytes: int, made: ArtifactManifest) -> ArtifactWire:
-    return ArtifactWire(
-        sha256=sha256_hex,
-        url=f"/v1/artifacts/{sha256_hex}.{made.kind}",
-        size_bytes=size_bytes,
-        abi=1,
-        kind=made.kind,
-        requires=list(made.requires),
-        tensors=[
-            TensorWire(name=t.name, role=t.role, dtype=t.dtype, shape=list(t.shape), limit=t.limit)
-            for t in made.tensors
-        ],
-        scratch_bytes=made.scratch_bytes,
-        range_extent=made.range_extent,
-        dispatches=[
-            DispatchWire(entry=each.entry, workgroups=each.workgroups, threads=each.threads)
-            for each in made.dispatches
+    return Kernel.of(
+        made,
+        candidate=candidate_id,
+        **_addressed(sha256_hex, size_bytes, made),
+        layouts=[
+            LayoutWire(
+                tensor=each.tensor,
+                layout=each.layout,
+                pack=ArtifactWire.of(
+                    each.pack.manifest,
+                    **_addressed(each.pack.sha256, each.pack.size_bytes, each.pack.manifest),
+                ),
+            )
+            for each in made.layouts
         ],
     )
 
 
+def _addressed(sha256_hex: str, size_bytes: int, made: ArtifactManifest) -> dict[str, object]:
+    """What a page is told of an artifact beside its manifest."""
+    url = f"/v1/artifacts/{sha256_hex}.{made.kind}"
+    return {"sha256": sha256_hex, "url": url, "size_bytes": size_bytes}
+
+
 def kernel_of(row: KernelRow) -> Kernel:
-    return kernel(row.candidate_id, row.sha256, row.size_bytes, row.artifact_manifest())
+    return kernel(row.candidate_id, row.sha256, row.size_bytes, row.manifest)
 
 
 def manifest(
@@ -240,11 +229,8 @@ def _timing(best_ns: float | None, identities: int) -> TimingWire | None:
 
 
 def _borrowed_grounds(offer: OfferRow) -> GroundsWire:
-    return GroundsWire(
-        identities=offer.identities,
-        classes=offer.classes,
-        relative_time=offer.relative_time,
-        rho_distance=offer.rho_distance,
+    return GroundsWire.of(
+        offer,
         neighbour=offer.neighbour or None,
     )
 
@@ -266,11 +252,8 @@ def _evidence(row: ServedRow) -> EvidenceWire | None:
         or row.engines is None
     ):
         return None
-    return EvidenceWire(
-        ballots=row.ballots,
-        weight=row.weight,
-        total_weight=row.total_weight,
-        relative_time=row.relative_time,
+    return EvidenceWire.of(
+        row,
         engines=[EngineVotesWire.model_validate(votes) for votes in row.engines],
     )
 

@@ -71,23 +71,17 @@ class _Counted(Protocol):
 
 
 def evidence(row: _Counted) -> EvidenceWire:
-    return EvidenceWire(
-        ballots=row.ballots,
-        weight=row.weight,
-        total_weight=row.total_weight,
-        relative_time=row.relative_time,
+    return EvidenceWire.of(
+        row,
         engines=[EngineVotesWire.model_validate(votes) for votes in row.engines],
     )
 
 
 def decision(row: DeniedRow) -> Decision:
-    return Decision(
+    return Decision.of(
+        row,
         artifact=row.sha256,
         device_class=str(row.device_class),
-        denied=row.denied,
-        stage=row.stage,
-        evidence=row.evidence,
-        operated=row.operated,
         decided_at=row.decided_at.isoformat(),
         candidates=row.candidate_ids,
         workloads=row.workload_keys,
@@ -106,33 +100,23 @@ def class_of(device_class: DeviceClass, row: _Crowd) -> ClassOfDevices:
 def overview(
     totals: TotalsRow, latest: Sequence[PublishedRow], *, recent_s: int, quorum: int
 ) -> Overview:
-    return Overview(
-        workloads=totals.workloads,
-        device_classes=totals.device_classes,
-        devices=totals.devices,
-        agents_recent=totals.agents_recent,
+    return Overview.of(
+        totals,
         recent_s=recent_s,
-        confirmed=totals.confirmed,
-        provisional=totals.provisional,
-        jobs_unplanned=totals.jobs_unplanned,
-        candidates_waiting=totals.candidates_waiting,
         quorum=quorum,
         promotions=[promotion(row) for row in latest],
     )
 
 
 def promotion(row: PublishedRow) -> Promotion:
-    return Promotion(
+    return Promotion.of(
+        row,
         workload=row.workload_key,
         device_class=str(row.device_class),
-        version=row.version,
-        state=EntryState(row.state),
         reason=reason(row.reason, served=row.served, served_before=row.previous_served),
         detail=row.reason,
         candidate=row.candidate_id,
         previous=row.previous_candidate_id,
-        ballots=row.ballots,
-        relative_time=row.relative_time,
         published_at=row.published_at.isoformat(),
     )
 
@@ -167,15 +151,11 @@ def _mark(
 def found_keys(rows: Sequence[FoundKeyRow]) -> FoundKeys:
     return FoundKeys(
         keys=[
-            FoundKey(
+            FoundKey.of(
+                row,
                 workload=row.workload_key,
                 device_class=str(row.device_class),
                 hardware=_hardware(row),
-                engines=row.engines,
-                version=row.version,
-                state=EntryState(row.state),
-                ballots=row.ballots,
-                relative_time=row.relative_time,
                 published_at=row.published_at.isoformat(),
             )
             for row in rows
@@ -264,12 +244,7 @@ def _outcomes(row: ProgressOfClassRow) -> list[OutcomeCount]:
 
 
 def _hardware(row: _Device) -> HardwareWire:
-    return HardwareWire(
-        cpu_architecture=row.cpu_architecture,
-        logical_cores=row.logical_cores,
-        gpu_vendor=row.gpu_vendor,
-        gpu_architecture=row.gpu_architecture,
-    )
+    return HardwareWire.of(row)
 
 
 def reason(kept: str, *, served: bool, served_before: bool | None) -> Reason:

@@ -209,7 +209,7 @@ def test_candidates_of_the_same_bytes_keep_their_own_manifests(
     execute(db, candidates.compiled(candidate.candidate_id, same_bytes, 1))
     rows = fetch_all(db, candidates.kernels([first["candidate"], candidate.candidate_id]))
     assert [row.sha256 for row in rows] == [first["sha256"], first["sha256"]]
-    assert [row.artifact_manifest().range_extent for row in rows] == [1, 7]
+    assert [row.manifest.range_extent for row in rows] == [1, 7]
 
 
 def test_artifacts_are_immutable_and_readable_from_any_origin(

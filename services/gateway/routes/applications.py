@@ -94,14 +94,11 @@ def _unknown(name: str) -> Refusal:
 
 
 def _application(row: applications.UsageRow) -> Application:
-    return Application(
-        name=row.name,
-        origins=row.origins,
+    return Application.of(
+        row,
         quota=QuotaWire(
             jobs_per_day=row.jobs_per_day, sets=row.sets, workloads_per_set=row.workloads_per_set
         ),
         sets=row.own_sets,
-        jobs_today=row.jobs_today,
-        disabled=row.disabled,
         created_at=row.created_at.isoformat(),
     )

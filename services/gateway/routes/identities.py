@@ -89,13 +89,7 @@ async def _erase(
 
 
 def _held(row: erasure.HeldRow) -> Held:
-    return Held(
-        sessions=row.sessions,
-        leases=row.leases,
-        measurements=row.measurements,
-        ballots=row.ballots,
-        entries=row.entries,
-    )
+    return Held.of(row)
 
 
 def _unknown(identity: UUID) -> Refusal:

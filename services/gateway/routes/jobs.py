@@ -152,12 +152,7 @@ async def list_sets(state: Shared, operated: Operator, application: Application)
     refuse_keyless(keyed=operated or application is not None)
     async with state.pool.connection() as db:
         rows = await fetch_all(db, applications.sets(application.id if application else None))
-    return SetList(
-        sets=[
-            OwnedSet(name=row.name, application=row.application, workloads=row.workloads)
-            for row in rows
-        ]
-    )
+    return SetList(sets=[OwnedSet.of(row) for row in rows])
 
 
 async def _charge(db: AsyncConnection[Any], application: ApplicationRow, job_id: int) -> None:
@@ -213,26 +208,12 @@ async def _register_new(
 
 
 def described(row: tuning.JobProgress) -> Job:
-    return Job(
+    return Job.of(
+        row,
         job=row.id,
         workload=row.workload_key,
-        kind=TargetKind(row.kind),
-        space=row.space,
-        state=row.state,
-        flops=row.flops,
-        candidates=row.candidates,
-        compiled=row.compiled,
-        failed=row.failed,
         compile_ms_median=_ms(row.compile_ns_median),
         compile_ms_last=_ms(row.compile_ns_last),
-        measurements=row.measurements,
-        agents=row.agents,
-        ballots=row.ballots,
-        best_ns=row.best_ns,
-        entries=row.entries,
-        final=row.final,
-        skipped_by=row.skipped_by,
-        detail=row.detail,
     )
 
 

@@ -41,12 +41,8 @@ async def train(state: Shared, operated: Operator, after: BackgroundTasks) -> Tr
 
 
 def _model(row: models.ModelRow) -> CostModelWire:
-    return CostModelWire(
-        version=row.version,
-        sha256=row.sha256,
-        published=row.published,
-        reason=row.reason,
+    return CostModelWire.of(
+        row,
         evaluation=EvaluationWire.model_validate(row.evaluation),
-        measurements=row.measurements,
         trained_at=row.trained_at.isoformat(),
     )

@@ -94,13 +94,10 @@ def _fastest(claims: list[ClaimWire]) -> dict[tuple[str, str], float]:
 
 
 def _trial(row: measurements.TrialRow) -> Trial:
-    return Trial(
+    return Trial.of(
+        row,
         candidate=row.candidate_id,
         config=dict(row.config),
-        requires=row.requires,
         outcome=Outcome(row.outcome),
-        times_ns=row.times_ns,
-        relative_times=row.relative_times,
-        compile_ns=row.compile_ns,
         measured_at=row.measured_at.isoformat(),
     )

@@ -13,7 +13,6 @@ from kernelzoo.domain.device import DeviceClass, Hardware
 from kernelzoo.domain.gpu import space_of
 from kernelzoo.domain.kinship import families
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.zoo import EntryState
 from kernelzoo.metrics import ARTIFACT_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS, CacheResult
 from kernelzoo.store import agents, candidates, chain, tuning, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
@@ -226,39 +225,22 @@ async def list_devices(
 
 
 def _entry(row: zoo.EntryRow) -> ZooEntry:
-    return ZooEntry(
+    return ZooEntry.of(
+        row,
         workload=row.workload_key,
         device_class=str(row.device_class),
-        version=row.version,
-        state=EntryState(row.state),
         published_at=row.published_at.isoformat(),
         candidate=row.candidate_id,
-        kind=TargetKind(row.kind),
-        config=row.config,
-        requires=list(row.artifact_manifest().requires),
+        requires=list(row.manifest.requires),
         artifact=row.sha256,
         evidence=evidence(row),
-        reason=row.reason,
-        contenders=row.contenders,
-        final=row.final,
-        best_ns=row.best_ns,
         gflops=row.flops / row.best_ns if row.best_ns else None,
     )
 
 
 def _device(row: agents.DeviceRow) -> Device:
-    return Device(
-        device_id=row.device_id,
-        cpu_architecture=row.cpu_architecture,
-        logical_cores=row.logical_cores,
-        gpu_vendor=row.gpu_vendor,
-        gpu_architecture=row.gpu_architecture,
-        gpu_model=row.gpu_model,
-        engines=row.engines,
-        core_gflops=row.core_gflops,
-        gpu_gflops=row.gpu_gflops,
-        agents=row.agents,
-        measurements=row.measurements,
+    return Device.of(
+        row,
         last_seen_at=row.last_seen_at.isoformat(),
     )
 

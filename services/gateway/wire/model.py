@@ -1,6 +1,6 @@
 """Base model and the field types that several resources share."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -25,9 +25,23 @@ ApplicationName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{
 
 
 class WireModel(BaseModel):
-    """Unknown fields are an error, values are not coerced, instances do not change."""
+    """Unknown fields are an error, values are not coerced, instances do not change.
+
+    A wire model is a type of its own for what the interface promises: bounds of what a stranger may
+    send, and names that pages rely on. Where its fields have the names of a row or of a value of
+    the domain, `of` takes them over, and nothing is written twice; where it must not follow the
+    table, because it renames, joins or withholds, a function says so field by field.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @classmethod
+    def of(cls, source: object, **others: object) -> Self:
+        """The fields of `source` that have the same names, and `others`. Values that JSON does not
+        tell apart are converted: tuples to lists, text to enumerations.
+        """
+        taken = {name: getattr(source, name) for name in cls.model_fields if name not in others}
+        return cls.model_validate(taken | others, strict=False, from_attributes=True)
 
 
 class Problem(WireModel):
