@@ -25,7 +25,7 @@ from cli.simulate.members import session_of, visitor
 from cli.simulate.stranger import stranger
 from cli.stack.supervisor import Stack, tended
 from cli.terminal import note
-from kernelzoo.domain.lease import Role
+from kernelzoo.domain.lease import LentRole
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -150,7 +150,7 @@ def _sent(db: Database, server: Server, tokens: Tokens, agent: Agent, lent: list
             device_class=session.device_class,
             job_id=agent.job_id,
             reference_id=agent.lease.reference.candidate,
-            items=dict.fromkeys(lent, Role.EXPLORE),
+            items=dict.fromkeys(lent, LentRole.EXPLORE),
             closing=False,
             seed=SEED,
             nonce=NONCE,

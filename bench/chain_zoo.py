@@ -14,7 +14,7 @@ from bench.chain_regret import Truth, times
 from fixtures.postgres import Postgres
 from fixtures.rows import compile_row, plan
 from kernelzoo.domain.device import DeviceClass, Hardware
-from kernelzoo.domain.lease import Role
+from kernelzoo.domain.lease import LentRole
 from kernelzoo.domain.measurement import Measurement, Outcome
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -165,7 +165,7 @@ def _lease(
             device_class=device.device_class,
             job_id=job_id,
             reference_id=candidate_ids[0],
-            items=dict.fromkeys(candidate_ids, Role.EXPLORE),
+            items=dict.fromkeys(candidate_ids, LentRole.EXPLORE),
             closing=False,
             seed=1,
             nonce="",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from kernelzoo.store.curves import ReportedRow
+from kernelzoo.store.curves import ReportedTimeRow
 from kernelzoo.store.zoo import VersionRow
 
 WITHIN = 0.02
@@ -29,7 +29,7 @@ class Finish:
 
 
 def finish(
-    reported: Sequence[ReportedRow],
+    reported: Sequence[ReportedTimeRow],
     versions: Sequence[VersionRow],
     slowdowns: Mapping[str, float],
     *,
@@ -51,7 +51,7 @@ def finish(
     )
 
 
-def _covered_at(reported: Sequence[ReportedRow], cover: int) -> datetime:
+def _covered_at(reported: Sequence[ReportedTimeRow], cover: int) -> datetime:
     """When the last kernel was reported by so many identities."""
     times: dict[str, dict[UUID, datetime]] = defaultdict(dict)
     for row in reported:
@@ -70,7 +70,7 @@ def _good_at(served: Sequence[tuple[datetime, float]]) -> datetime | None:
     return since
 
 
-def _most(reported: Sequence[ReportedRow], until: datetime) -> int:
+def _most(reported: Sequence[ReportedTimeRow], until: datetime) -> int:
     counts: dict[UUID, int] = defaultdict(int)
     for row in reported:
         counts[row.identity_id] += row.reported_at <= until

@@ -19,7 +19,7 @@ from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.workloads import PAPER
 from cli.gateway_client import GatewayClient
-from cli.simulate.crowd import Crowd, Key
+from cli.simulate.crowd import Crowd, SimulatedKey
 from cli.simulate.run import compile_spaces, environment_of, outcome_of, settle
 from cli.simulate.scenario import Attack, Scenario
 from cli.simulate.world import World
@@ -33,7 +33,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import curves, zoo
 from kernelzoo.store.blocking import connected, fetch_all
-from kernelzoo.store.curves import ReportedRow
+from kernelzoo.store.curves import ReportedTimeRow
 from services.aggregator.publishing import Rule
 from workers.fleet.status import read_status
 
@@ -137,17 +137,17 @@ def _row(
     }
 
 
-def _slowdowns(scenario: Scenario, key: Key) -> dict[str, float]:
+def _slowdowns(scenario: Scenario, key: SimulatedKey) -> dict[str, float]:
     """The truth."""
     world = World(seed=scenario.seed, flops=Workload.parse(key.workload).flops)
     times = {name: world.call_ns(key.device, name) for name in key.candidate_ids}
     return {name: time_ns / min(times.values()) - 1 for name, time_ns in times.items()}
 
 
-def _reported(stack: Stack, device_class: DeviceClass) -> list[ReportedRow]:
+def _reported(stack: Stack, device_class: DeviceClass) -> list[ReportedTimeRow]:
     """What was reported for the only job that there is."""
     with connected(stack.postgres.url) as db:
-        return fetch_all(db, curves.reported(1, DeviceClass.parse(device_class)))
+        return fetch_all(db, curves.reported(1, device_class))
 
 
 def _finish(
@@ -178,7 +178,7 @@ def _in_browsers(case: Case) -> dict[str, Cell]:
     return _row(case, "browsers", job.candidates, len(reported), [end], 1.0)
 
 
-def _medians(reported: Iterable[ReportedRow]) -> dict[str, float]:
+def _medians(reported: Iterable[ReportedTimeRow]) -> dict[str, float]:
     """Over the fastest, as shares."""
     times: dict[str, list[float]] = {}
     for row in reported:

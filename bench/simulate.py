@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
-from cli.simulate.run import Outcome, simulated
+from cli.simulate.run import ScenarioOutcome, simulated
 from cli.simulate.scenario import Attack, Scenario
 from cli.stack.place import Place
 from cli.terminal import note
@@ -128,7 +128,7 @@ def part(name: str, defences: frozenset[Defence], *scenarios: Scenario) -> Part:
     return Part(name=name, without=without, defences=defences, scenarios=scenarios)
 
 
-def outcomes(part: Part) -> Iterator[Outcome]:
+def outcomes(part: Part) -> Iterator[ScenarioOutcome]:
     rule = Rule(quorum=QUORUM, malicious_share=PROMISED, minimum=MINIMUM, defences=part.defences)
     with TemporaryDirectory(prefix="kernelzoo-simulate-") as directory:
         for outcome in simulated(Place.at(Path(directory)), rule, part.scenarios):
@@ -136,7 +136,7 @@ def outcomes(part: Part) -> Iterator[Outcome]:
             yield outcome
 
 
-def row(without: str, outcome: Outcome) -> dict[str, Cell]:
+def row(without: str, outcome: ScenarioOutcome) -> dict[str, Cell]:
     found = outcome.verdict
     return {
         "attack": outcome.scenario.attack,
@@ -176,7 +176,7 @@ def _probability(wrong: int, keys: int, rate: float) -> float:
     return sum(comb(keys, k) * rate**k * (1 - rate) ** (keys - k) for k in range(wrong + 1))
 
 
-def _claims(outcome: Outcome) -> list[Claim]:
+def _claims(outcome: ScenarioOutcome) -> list[Claim]:
     found = outcome.verdict
     keys = f"{found.keys} keys"
     if not outcome.defences:

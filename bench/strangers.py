@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from bench.options import parser, run
 from bench.report import Claim, Report, machine
 from bench.simulate import PROMISED, REGRET, WORKLOADS, WRONG, Part, outcomes, part, row
-from cli.simulate.run import Outcome
+from cli.simulate.run import ScenarioOutcome
 from cli.simulate.scenario import Attack, Scenario
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 
@@ -39,36 +39,36 @@ class Case:
     attack: Attack
     without: frozenset[Defence]
     what: str
-    effect: Callable[[Outcome], float]
+    effect: Callable[[ScenarioOutcome], float]
     harmless: float
     harmful: float
 
 
-def wrong(outcome: Outcome) -> float:
+def wrong(outcome: ScenarioOutcome) -> float:
     return outcome.verdict.wrongly_promoted
 
 
-def unseen(outcome: Outcome) -> float:
+def unseen(outcome: ScenarioOutcome) -> float:
     """By how much more devices that nobody measured lose than by their default kernel."""
     found = outcome.unseen
     return found.served_regret - found.default_regret if found else 0.0
 
 
-def replaced(outcome: Outcome) -> float:
+def replaced(outcome: ScenarioOutcome) -> float:
     """By how much more the default that pages have at the end loses than that of the beginning."""
     return outcome.verdict.fallback_regret - outcome.verdict.default_regret
 
 
-def wronged(outcome: Outcome) -> float:
+def wronged(outcome: ScenarioOutcome) -> float:
     return outcome.wronged
 
 
-def withheld(outcome: Outcome) -> float:
+def withheld(outcome: ScenarioOutcome) -> float:
     """Share of the space that the first honest visitor of a class was not lent."""
     return 1 - outcome.lent
 
 
-def regret(outcome: Outcome) -> float:
+def regret(outcome: ScenarioOutcome) -> float:
     return outcome.verdict.served_regret
 
 
@@ -189,7 +189,7 @@ def parts(seed: int, classes: int, identities: int) -> tuple[Part, ...]:
     )
 
 
-def _claims(outcome: Outcome) -> list[Claim]:
+def _claims(outcome: ScenarioOutcome) -> list[Claim]:
     if outcome.scenario.attack is Attack.SIEGE:
         return _promises(outcome)
     case = next(case for case in CASES if case.attack is outcome.scenario.attack)
@@ -200,7 +200,7 @@ def _claims(outcome: Outcome) -> list[Claim]:
     return [Claim.at_least(f"{case.attack} without {out}: {case.what}", value, "", case.harmful)]
 
 
-def _promises(outcome: Outcome) -> list[Claim]:
+def _promises(outcome: ScenarioOutcome) -> list[Claim]:
     found, keys = outcome.verdict, f"{outcome.verdict.keys} keys"
     return [
         Claim.at_most(f"siege: wrong promotions, {keys}", found.wrongly_promoted, "", WRONG),

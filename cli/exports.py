@@ -11,7 +11,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats import kernel_tuner, tables, wisdom
-from kernelzoo.formats.results import Claim, File, Results, TableRow, Trial, fastest
+from kernelzoo.formats.results import CandidateTrial, Claim, ClassResults, File, TableRow, fastest
 from services.gateway.wire import results as wire
 from services.gateway.wire.zoo import Device, ZooEntry
 
@@ -124,12 +124,12 @@ def _kind(claim: Claim, otherwise: TargetKind) -> TargetKind:
         return otherwise
 
 
-def _results(gateway: GatewayClient, wanted: Wanted) -> tuple[Results, ...]:
+def _results(gateway: GatewayClient, wanted: Wanted) -> tuple[ClassResults, ...]:
     keys = dict.fromkeys(entry.workload for entry in gateway.entries())
     named = keys if wanted.workload is None else (Workload.parse(wanted.workload).key,)
     found = (each for key in named for each in gateway.results(key) if each.trials)
     return tuple(
-        Results(
+        ClassResults(
             workload=Workload.parse(each.workload),
             device_class=each.device_class,
             trials=tuple(_trial(trial) for trial in each.trials),
@@ -139,8 +139,8 @@ def _results(gateway: GatewayClient, wanted: Wanted) -> tuple[Results, ...]:
     )
 
 
-def _trial(trial: wire.Trial) -> Trial:
-    return Trial(
+def _trial(trial: wire.Trial) -> CandidateTrial:
+    return CandidateTrial(
         config=tuple(sorted(trial.config.items())),
         requires=tuple(trial.requires),
         outcome=trial.outcome,
@@ -150,14 +150,14 @@ def _trial(trial: wire.Trial) -> Trial:
     )
 
 
-def _file(results: Results, form: str, text: str) -> File:
+def _file(results: ClassResults, form: str, text: str) -> File:
     """One for each workload, device class and kind of config, by a name that file systems take."""
     first = results.parameters[0]
     stem = f"{results.workload.key}-{results.device_class}-{first}".replace(":", "_")
     return File(name=f"{stem}.{form}.json", text=text)
 
 
-def _metaschedule(every: tuple[Results, ...]) -> tuple[File, ...]:
+def _metaschedule(every: tuple[ClassResults, ...]) -> tuple[File, ...]:
     # TVM takes a second to load, which the other formats need not wait for.
     from services.tuner.tir.metaschedule import database
 
@@ -168,7 +168,7 @@ def _metaschedule(every: tuple[Results, ...]) -> tuple[File, ...]:
     )
 
 
-def _timed(every: tuple[Results, ...]) -> Iterator[tuple[Candidate, float]]:
+def _timed(every: tuple[ClassResults, ...]) -> Iterator[tuple[Candidate, float]]:
     """Candidates that ran, with their seconds."""
     for results in every:
         kind = DeviceClass.parse(results.device_class).target.kind

@@ -22,13 +22,13 @@ class Speedup(BaseModel):
     agents: int
 
 
-class Kernel(BaseModel):
+class FoundKernel(BaseModel):
     candidate: str
     gflops: float | None
     speedup: Speedup | None
 
 
-class Finding(BaseModel):
+class KernelFinding(BaseModel):
     """`fastest`: by the median of first measurements; null where the gateway tells nobody of them.
     `why`: the served kernel is another; '' where it is the same.
     """
@@ -38,23 +38,23 @@ class Finding(BaseModel):
     state: str
     final: bool
     votes: str
-    served: Kernel
-    fastest: Kernel | None
+    served: FoundKernel
+    fastest: FoundKernel | None
     why: str
 
 
-def finding(entry: ZooEntry, trials: Sequence[Trial], flops: int) -> Finding:
+def finding(entry: ZooEntry, trials: Sequence[Trial], flops: int) -> KernelFinding:
     """`trials`: of the class; none where they are not told."""
     by_id = {trial.candidate: trial for trial in trials if trial.relative_times}
     served = by_id.get(entry.candidate)
     fastest = min(by_id.values(), key=lambda trial: median(trial.relative_times), default=None)
-    return Finding(
+    return KernelFinding(
         workload=entry.workload,
         device_class=entry.device_class,
         state=entry.state,
         final=entry.final,
         votes=share(entry),
-        served=Kernel(
+        served=FoundKernel(
             candidate=entry.candidate,
             gflops=entry.gflops,
             speedup=_speedup(served.relative_times) if served else _told(entry),
@@ -64,7 +64,7 @@ def finding(entry: ZooEntry, trials: Sequence[Trial], flops: int) -> Finding:
     )
 
 
-def sentences(found: Finding) -> tuple[str, ...]:
+def sentences(found: KernelFinding) -> tuple[str, ...]:
     """For people."""
     served = f"{_standing(found)} for {found.device_class}: {_kernel_words(found.served)}"
     if found.fastest is None or not found.why:
@@ -73,12 +73,12 @@ def sentences(found: Finding) -> tuple[str, ...]:
     return f"{served}, {found.votes}", f"{fastest}; it is not served, since {found.why}"
 
 
-def _kernel_words(kernel: Kernel) -> str:
+def _kernel_words(kernel: FoundKernel) -> str:
     rate = number(kernel.gflops, "GFLOP/s")
     return f"{kernel.candidate[:12]}, {rate}, {_times(kernel.speedup)}"
 
 
-def _standing(found: Finding) -> str:
+def _standing(found: KernelFinding) -> str:
     return "final" if found.final else found.state
 
 
@@ -90,8 +90,8 @@ def _times(speedup: Speedup | None) -> str:
     return f"{speedup.median:.2f}× the default ({spread}{of})"
 
 
-def _kernel(trial: Trial, flops: int) -> Kernel:
-    return Kernel(
+def _kernel(trial: Trial, flops: int) -> FoundKernel:
+    return FoundKernel(
         candidate=trial.candidate,
         gflops=flops / median(trial.times_ns),
         speedup=_speedup(trial.relative_times),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.figures import progress
-from cli.finding import Finding, finding, sentences
+from cli.finding import KernelFinding, finding, sentences
 from cli.gateway_client import GatewayClient, reach
 from cli.listing import print_json
 from cli.options import (
@@ -43,7 +43,7 @@ class Until(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class WaitLimits:
     """What to wait for, how long in all, and for the next sign of progress."""
 
     until: Until = Until.FINAL
@@ -77,7 +77,7 @@ def tune(
             return
         try:
             with interruptible():
-                patience = Patience(until=until, timeout_s=timeout)
+                patience = WaitLimits(until=until, timeout_s=timeout)
                 winners = follow(gateway, workload.key, kinds, patience)
         except KeyboardInterrupt:
             note(_goes_on(jobs))
@@ -90,7 +90,7 @@ def _goes_on(jobs: list[Job]) -> str:
     return f"the job goes on without this command; {stop} stops it, `kernelzoo zoo list` shows it"
 
 
-def _tell(found: list[Finding], *, as_json: bool) -> None:
+def _tell(found: list[KernelFinding], *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
@@ -99,7 +99,9 @@ def _tell(found: list[Finding], *, as_json: bool) -> None:
             out.print(sentence)
 
 
-def findings(gateway: GatewayClient, winners: tuple[ZooEntry, ...], flops: int) -> list[Finding]:
+def findings(
+    gateway: GatewayClient, winners: tuple[ZooEntry, ...], flops: int
+) -> list[KernelFinding]:
     """With what was measured, where this gateway tells it us: the operator alone."""
     keys = {winner.workload for winner in winners} if gateway.operator_key else set()
     measured = {
@@ -109,7 +111,7 @@ def findings(gateway: GatewayClient, winners: tuple[ZooEntry, ...], flops: int) 
 
 
 def follow(
-    gateway: GatewayClient, workload_key: str, kinds: tuple[TargetKind, ...], patience: Patience
+    gateway: GatewayClient, workload_key: str, kinds: tuple[TargetKind, ...], patience: WaitLimits
 ) -> tuple[ZooEntry, ...]:
     """The winners, of each target one at least that is what `patience` waits for. Raises StackError
     when they are not there in time.

@@ -33,7 +33,7 @@ SENT_S = "sent_s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Message:
     """`arguments` are ids of rows, never the rows."""
 
     name: str
@@ -41,17 +41,17 @@ class Job:
     arguments: tuple[int | str | list[str] | list[int], ...]
 
 
-def plan_space(job_id: int) -> Job:
+def plan_space(job_id: int) -> Message:
     """Enumerate the lite space of a tuning job into candidate rows."""
-    return Job(name="plan_space", queue=COMPILE_QUEUE, arguments=(job_id,))
+    return Message(name="plan_space", queue=COMPILE_QUEUE, arguments=(job_id,))
 
 
-def compile_batch(candidate_ids: tuple[str, ...]) -> Job:
+def compile_batch(candidate_ids: tuple[str, ...]) -> Message:
     """Compile these candidates and store their artifacts."""
-    return Job(name="compile_batch", queue=COMPILE_QUEUE, arguments=(list(candidate_ids),))
+    return Message(name="compile_batch", queue=COMPILE_QUEUE, arguments=(list(candidate_ids),))
 
 
-def compile_batches(candidate_ids: Sequence[str], size: int) -> tuple[Job, ...]:
+def compile_batches(candidate_ids: Sequence[str], size: int) -> tuple[Message, ...]:
     """`compile_batch` for all of them, in their order, `size` at a time."""
     return tuple(
         compile_batch(tuple(candidate_ids[start : start + size]))
@@ -59,45 +59,45 @@ def compile_batches(candidate_ids: Sequence[str], size: int) -> tuple[Job, ...]:
     )
 
 
-def verify_leases(lease_ids: Sequence[int]) -> Job:
+def verify_leases(lease_ids: Sequence[int]) -> Message:
     """Recompute the sampled entries of these leases' measurements, then tally their keys."""
-    return Job(name="verify_leases", queue=AGGREGATE_QUEUE, arguments=(list(lease_ids),))
+    return Message(name="verify_leases", queue=AGGREGATE_QUEUE, arguments=(list(lease_ids),))
 
 
-def tally(workload_key: str, device_class: DeviceClass) -> Job:
+def tally(workload_key: str, device_class: DeviceClass) -> Message:
     """Count the ballots of a key and publish the winner."""
-    return Job(name="tally", queue=AGGREGATE_QUEUE, arguments=(workload_key, str(device_class)))
+    return Message(name="tally", queue=AGGREGATE_QUEUE, arguments=(workload_key, str(device_class)))
 
 
-def aggregate_by_family() -> Job:
+def aggregate_by_family() -> Message:
     """Bring what the classes of a workload have in common up to date."""
-    return Job(name="aggregate_by_family", queue=AGGREGATE_QUEUE, arguments=())
+    return Message(name="aggregate_by_family", queue=AGGREGATE_QUEUE, arguments=())
 
 
-def requeue() -> Job:
+def requeue() -> Message:
     """Send again the jobs of rows that have waited too long."""
-    return Job(name="requeue", queue=AGGREGATE_QUEUE, arguments=())
+    return Message(name="requeue", queue=AGGREGATE_QUEUE, arguments=())
 
 
-def train_model(*, at_once: bool = False) -> Job:
+def train_model(*, at_once: bool = False) -> Message:
     """Train the cost model if the crowd has measured enough since the last time, or in any case."""
-    return Job(name="train_model", queue=COMPILE_QUEUE, arguments=(int(at_once),))
+    return Message(name="train_model", queue=COMPILE_QUEUE, arguments=(int(at_once),))
 
 
-def order_spaces() -> Job:
+def order_spaces() -> Message:
     """Say in which order devices at work measure their spaces."""
-    return Job(name="order_spaces", queue=COMPILE_QUEUE, arguments=())
+    return Message(name="order_spaces", queue=COMPILE_QUEUE, arguments=())
 
 
-def remove_old(after_lease: int = 0, after_session: int = 0) -> Job:
+def remove_old(after_lease: int = 0, after_session: int = 0) -> Message:
     """Remove a batch of what is older than it is kept for, beyond these numbers; then the next."""
-    return Job(name="remove_old", queue=AGGREGATE_QUEUE, arguments=(after_lease, after_session))
+    return Message(name="remove_old", queue=AGGREGATE_QUEUE, arguments=(after_lease, after_session))
 
 
 class Sender(Protocol):
     """What enqueues a job. Never raises for a broker that is away."""
 
-    def __call__(self, job: Job) -> None: ...
+    def __call__(self, job: Message) -> None: ...
 
 
 def broker(redis_url: str) -> Celery:
@@ -133,7 +133,7 @@ def broker(redis_url: str) -> Celery:
 def celery_sender(app: Celery) -> Sender:
     """A sender that publishes to the broker, and logs when the broker is away."""
 
-    def send(job: Job) -> None:
+    def send(job: Message) -> None:
         try:
             app.send_task(
                 job.name,

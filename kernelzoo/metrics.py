@@ -214,7 +214,7 @@ ROWS_REMOVED = Counter(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class DatabaseGauge:
     """A gauge that is asked of PostgreSQL when the gateway is scraped; all gateways say the same,
     so take the `max` over them.
     """
@@ -224,27 +224,31 @@ class Asked:
     label: str = ""
 
 
-QUEUE_DEPTH = Asked(name="kernelzoo_queue_depth", help="Rows that wait for a worker", label="queue")
-QUEUE_OLDEST_AGE = Asked(
+QUEUE_DEPTH = DatabaseGauge(
+    name="kernelzoo_queue_depth", help="Rows that wait for a worker", label="queue"
+)
+QUEUE_OLDEST_AGE = DatabaseGauge(
     name="kernelzoo_queue_oldest_age_seconds",
     help="Age of the oldest row that waits for a worker",
     label="queue",
 )
-AGENTS_ONLINE = Asked(
+AGENTS_ONLINE = DatabaseGauge(
     name="kernelzoo_agents_online",
     help="Identities that opened a session or were lent candidates within ten minutes",
     label="engine",
 )
-ZOO_ENTRIES = Asked(name="kernelzoo_zoo_entries", help="Versions of zoo entries", label="state")
-DATABASE_SIZE = Asked(
+ZOO_ENTRIES = DatabaseGauge(
+    name="kernelzoo_zoo_entries", help="Versions of zoo entries", label="state"
+)
+DATABASE_SIZE = DatabaseGauge(
     name="kernelzoo_database_size_bytes", help="Size of the database on disk, with everything in it"
 )
-TABLE_SIZE = Asked(
+TABLE_SIZE = DatabaseGauge(
     name="kernelzoo_table_size_bytes",
     help="Size of a table with its indexes, on disk",
     label="table",
 )
-DATABASE_UP = Asked(
+DATABASE_UP = DatabaseGauge(
     name="kernelzoo_database_up", help="1 where PostgreSQL answers the gateway, else 0"
 )
 

@@ -41,7 +41,7 @@ RETRIES = 3
 
 def verify_leases(
     db: Database, lease_ids: Sequence[int], defences: frozenset[Defence] = ALL_DEFENCES
-) -> Iterator[jobs.Job]:
+) -> Iterator[jobs.Message]:
     """`verify_lease` of each. One that cannot be judged holds up no other: what went wrong is
     raised at the end.
     """
@@ -59,7 +59,7 @@ def verify_leases(
 
 def _try_to_verify(
     db: Database, lease_id: int, defences: frozenset[Defence]
-) -> tuple[jobs.Job, ...]:
+) -> tuple[jobs.Message, ...]:
     """Gives a report up after `RETRIES`; until then its error is raised. A database that is away is
     no fault of the report.
     """
@@ -87,7 +87,7 @@ def _give_up(db: Database, lease_id: int, reason: str) -> None:
 
 def verify_lease(
     db: Database, lease_id: int, defences: frozenset[Defence] = ALL_DEFENCES
-) -> tuple[jobs.Job, ...]:
+) -> tuple[jobs.Message, ...]:
     """Judges a lease's pending measurements, and who made them. Returns the tally of its key, if
     any was judged, and those of other keys where its author is believed no more, or again.
     """

@@ -30,7 +30,7 @@ def warm_up() -> None:
         compile_candidate(lite_space(Workload.of("matmul", (8, 8, 8)), kind)[0])
 
 
-def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Job, ...]:
+def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Message, ...]:
     """Writes a waiting job's space. Doing it again changes nothing.
 
     Returns messages for the candidates that no other space had, the most promising batch first.

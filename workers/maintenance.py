@@ -10,7 +10,7 @@ from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 MAX_CANDIDATES = 1024
 
 
-def stalled(db: Database, stalled_s: float, batch: int) -> tuple[jobs.Job, ...]:
+def stalled(db: Database, stalled_s: float, batch: int) -> tuple[jobs.Message, ...]:
     """Jobs of rows that nobody touched for `stalled_s`; marks the rows as requeued."""
     with db.transaction():
         waiting = sorted(

@@ -11,7 +11,7 @@ from kernelzoo.store import measurements, trust
 from kernelzoo.store.blocking import Database, execute, fetch_all
 from kernelzoo.store.leases import LeaseRow
 from kernelzoo.store.measurements import PendingRow
-from services.aggregator.envelope import Device, Rates, impossible
+from services.aggregator.envelope import ClaimedDevice, DeviceRates, impossible
 from services.aggregator.reported_times import PeerTime, Times, known_time, off, replayed, still
 from services.aggregator.reputation import Finding, Settlement, settled
 
@@ -26,7 +26,7 @@ class Fault:
 
 def settle(
     db: Database, holder: trust.HolderRow, fault: Fault | None, defences: frozenset[Defence]
-) -> tuple[Settlement, tuple[jobs.Job, ...]]:
+) -> tuple[Settlement, tuple[jobs.Message, ...]]:
     """Brings the record of an identity up to date with a lease that has a `fault`, or none.
 
     Answers the tallies that what it measured elsewhere calls for.
@@ -81,9 +81,9 @@ def _envelope(
 ) -> str:
     believed = Defence.PEERS not in defences
     rates = fetch_all(db, trust.class_rates(lease.id, proven=not believed))
-    device = Device(
+    device = ClaimedDevice(
         kind=lease.device_class.target.kind,
-        claimed=Rates(peak_gflops=holder.peak_gflops, written_gbps=holder.written_gbps),
+        claimed=DeviceRates(peak_gflops=holder.peak_gflops, written_gbps=holder.written_gbps),
         peers=[_rates(row) for row in rates if not row.operated],
         operated=[_rates(row) for row in rates if row.operated or believed],
         reference_ns=[row.best_ns for row in fetch_all(db, trust.class_reference(lease.id))],
@@ -95,8 +95,8 @@ def _envelope(
     return next((f"envelope: {fault}" for fault in found if fault), "")
 
 
-def _rates(row: trust.RatesRow) -> Rates:
-    return Rates(peak_gflops=row.peak_gflops, written_gbps=row.written_gbps)
+def _rates(row: trust.RatesRow) -> DeviceRates:
+    return DeviceRates(peak_gflops=row.peak_gflops, written_gbps=row.written_gbps)
 
 
 def _controls(db: Database, lease: LeaseRow, timed: list[PendingRow]) -> str:

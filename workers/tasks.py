@@ -70,7 +70,7 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
         from workers import aggregating  # noqa: PLC0415 - imports NumPy
 
         # A key that several of them measured is tallied once, after the last.
-        tallies: dict[jobs.Job, None] = {}
+        tallies: dict[jobs.Message, None] = {}
         try:
             with database() as db:
                 for job in aggregating.verify_leases(db, lease_ids, settings.defences):

@@ -11,7 +11,7 @@ import typer
 
 from cli.demo.display import panel, plain, summary
 from cli.demo.examples import FRAMEWORKS, frameworks_are_built, served_examples
-from cli.demo.page import PageFailed, PageResult, Visit, visit
+from cli.demo.page import PageFailed, PageResult, PageVisit, visit
 from cli.demo.watch import PAGE, START, STEPS, DemoFailed, Sight, Step, outstanding, watch
 from cli.gateway_client import GatewayClient
 from cli.options import GpuOption, TargetOption
@@ -139,7 +139,7 @@ def _open_page(
     if frameworks_are_built():
         asked.append(("frameworks", FRAMEWORKS))
     with served_examples() as origin:
-        plan = Visit(
+        plan = PageVisit(
             address=f"{origin}/kernels/index.html?{urlencode(asked)}",
             gpu=fleet.gpu if kind is TargetKind.WEBGPU else None,
             console=f"{stack.url}/console",

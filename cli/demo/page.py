@@ -59,7 +59,7 @@ _RESULTS = TypeAdapter(tuple[PageResult, ...])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class PageVisit:
     """`profile` is a directory that does not exist yet. The console is on the gateway.
 
     What the page writes to its developer console goes to `log`.
@@ -73,7 +73,7 @@ class Visit:
     screenshot: Path | None
 
 
-def visit(plan: Visit) -> tuple[PageResult, ...]:
+def visit(plan: PageVisit) -> tuple[PageResult, ...]:
     """A result for each workload.
 
     Raises PageFailed when the page fails, stays silent or shows something wrong.
@@ -107,7 +107,7 @@ def accept(result: PageResult) -> PageResult:
     return result
 
 
-def _read(page: Page, plan: Visit) -> tuple[PageResult, ...]:
+def _read(page: Page, plan: PageVisit) -> tuple[PageResult, ...]:
     _keep_log(page, plan.log)
     page.goto(plan.address)
     try:

@@ -9,7 +9,7 @@ import typer
 from cli.figures import ABSENT
 from cli.listing import Column, Listing
 from cli.options import JsonOption
-from cli.simulate.run import Outcome, simulated
+from cli.simulate.run import ScenarioOutcome, simulated
 from cli.simulate.scenario import Attack, Scenario
 from cli.stack.place import Place
 from cli.stack.signals import interruptible
@@ -64,7 +64,7 @@ def simulate(
         output.touch()
     place = Place.at(state)
     empty(place, "simulation")
-    outcomes: list[Outcome] = []
+    outcomes: list[ScenarioOutcome] = []
     with interruptible():
         for outcome in simulated(place, rule, scenarios):
             note(_progress(outcome, len(scenarios), len(outcomes) + 1))
@@ -79,7 +79,7 @@ def simulate(
     Listing(columns=COLUMNS, rows=tuple(map(_row, outcomes))).show()
 
 
-def _progress(outcome: Outcome, scenarios: int, number: int) -> str:
+def _progress(outcome: ScenarioOutcome, scenarios: int, number: int) -> str:
     rate = outcome.measurements / outcome.elapsed_s
     return (
         f"{number}/{scenarios}: {outcome.scenario.attack}, "
@@ -105,7 +105,7 @@ COLUMNS = (
 )
 
 
-def _row(outcome: Outcome) -> tuple[str, ...]:
+def _row(outcome: ScenarioOutcome) -> tuple[str, ...]:
     found = outcome.verdict
     return (
         outcome.scenario.attack,

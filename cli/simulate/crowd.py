@@ -43,7 +43,7 @@ PATIENCE = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class SimulatedKey:
     """A key as its voters saw it. `artifacts`: hashes of the bytes, by candidate. `honest_ids`:
     what honest ones were lent.
     """
@@ -58,7 +58,7 @@ class Key:
 
 
 @dataclass(slots=True, kw_only=True)
-class Visit:
+class MemberVisit:
     """What one member has said of one workload: the relative times that it reported."""
 
     chance: Random
@@ -84,7 +84,7 @@ class Crowd:
     together: bool = False
     greet: Callable[[str], None] | None = None
     patient: bool = True
-    keys: dict[tuple[str, str], Key] = field(default_factory=dict)
+    keys: dict[tuple[str, str], SimulatedKey] = field(default_factory=dict)
     turned_away: int = 0
     honest: set[str] = field(default_factory=set)
     malicious: set[str] = field(default_factory=set)
@@ -136,7 +136,7 @@ class Crowd:
             if one is None:
                 return
             visits = {
-                workload: Visit(
+                workload: MemberVisit(
                     chance=Random(f"{self.scenario.seed}/{member.name}/{workload}"),
                     condition=condition(self.scenario.seed, member.name),
                 )
@@ -148,7 +148,7 @@ class Crowd:
                 await self._answer(member, one, lease, visits[lease.workload], measured)
 
     async def _answer(
-        self, member: Member, one: Stranger, lease: Lease, visit: Visit, measured: int
+        self, member: Member, one: Stranger, lease: Lease, visit: MemberVisit, measured: int
     ) -> None:
         """Reports what was lent, whatever for: nobody is told. Votes after each lease, and again
         when its best are measured against each other, as the agent of a browser does.
@@ -187,7 +187,7 @@ class Crowd:
         member: Member,
         candidate: str,
         claims: dict[str, float],
-        visit: Visit,
+        visit: MemberVisit,
         call_ns: float,
         reference_ns: float,
     ) -> Timing:
@@ -199,7 +199,7 @@ class Crowd:
             return claimed_timing(visit.chance, claims[candidate], reference_ns)
         return measured
 
-    def see(self, member: Member, one: Stranger, lease: Lease) -> Key:
+    def see(self, member: Member, one: Stranger, lease: Lease) -> SimulatedKey:
         """The key of a lease; a second lease of it adds its candidates."""
         place = (one.device_class, lease.workload)
         known = self.keys.get(place)
@@ -208,7 +208,7 @@ class Crowd:
         candidate_ids = (*(known.candidate_ids if known else ()), *lent)
         artifacts = {kernel.candidate: kernel.sha256 for kernel in kernels}
         found = frozenset() if member.lies else frozenset(lent)
-        self.keys[place] = Key(
+        self.keys[place] = SimulatedKey(
             device=member.device,
             device_class=one.device_class,
             workload=lease.workload,
@@ -220,7 +220,12 @@ class Crowd:
         return self.keys[place]
 
     def _claims(
-        self, member: Member, key: Key, times: dict[str, float], visit: Visit, lent: list[str]
+        self,
+        member: Member,
+        key: SimulatedKey,
+        times: dict[str, float],
+        visit: MemberVisit,
+        lent: list[str],
     ) -> dict[str, float]:
         """Relative times that an attacker makes up of what it was lent, and who knows the true
         `times` of the key; none of who reports what was measured.
@@ -260,7 +265,7 @@ class Crowd:
 
 
 async def _leases(
-    one: Stranger, visits: Mapping[str, Visit], patience_s: float
+    one: Stranger, visits: Mapping[str, MemberVisit], patience_s: float
 ) -> AsyncIterator[Lease]:
     """Until it has done its share of every workload and nothing new is served.
 

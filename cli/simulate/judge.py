@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from cli.simulate.crowd import Key
+from cli.simulate.crowd import SimulatedKey
 from cli.simulate.world import World
 from kernelzoo.store.zoo import VersionRow
 
@@ -44,7 +44,7 @@ class Unseen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ScenarioVerdict:
     """Shares of, and means over, the keys with honest visitors."""
 
     keys: int
@@ -57,7 +57,9 @@ class Verdict:
     fallback_regret: float
 
 
-def fate(world: World, key: Key, versions: Sequence[VersionRow], page: Page | None) -> Fate:
+def fate(
+    world: World, key: SimulatedKey, versions: Sequence[VersionRow], page: Page | None
+) -> Fate:
     """`versions`: those of the key, in order; `page`: what a page is given at the end, None for
     nothing. A promotion is wrong where it makes a page slower, at any time.
     """
@@ -79,8 +81,8 @@ def fate(world: World, key: Key, versions: Sequence[VersionRow], page: Page | No
     )
 
 
-def verdict(fates: Sequence[Fate]) -> Verdict:
-    return Verdict(
+def verdict(fates: Sequence[Fate]) -> ScenarioVerdict:
+    return ScenarioVerdict(
         keys=len(fates),
         confirmed=fmean(fate.confirmed for fate in fates),
         promoted=fmean(fate.promoted for fate in fates),

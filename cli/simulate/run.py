@@ -11,8 +11,8 @@ from statistics import fmean
 from uuid import UUID
 
 from cli.gateway_client import GatewayClient
-from cli.simulate.crowd import AFTER, BEFORE, Crowd, Key, raid
-from cli.simulate.judge import Fate, Page, Unseen, Verdict, fate, over, unseen, verdict
+from cli.simulate.crowd import AFTER, BEFORE, Crowd, SimulatedKey, raid
+from cli.simulate.judge import Fate, Page, ScenarioVerdict, Unseen, fate, over, unseen, verdict
 from cli.simulate.members import UNSEEN, Member, class_of, hardware_of, phases_of
 from cli.simulate.scenario import Raid, Scenario
 from cli.simulate.world import World
@@ -40,7 +40,7 @@ UNBOUNDED = "1000000000"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ScenarioOutcome:
     """What a scenario came to under the given defences. `caught`: share of the attackers that ever
     failed a check, `wronged`: of the honest. `controls`: share of the leases that carried one.
     `lent`: share of the space that the honest visitors of a key were lent. `unseen`: what devices
@@ -49,7 +49,7 @@ class Outcome:
 
     scenario: Scenario
     defences: frozenset[Defence]
-    verdict: Verdict
+    verdict: ScenarioVerdict
     unseen: Unseen | None
     measurements: int
     turned_away: int
@@ -66,7 +66,7 @@ class Outcome:
         return self.measurements / confirmed if confirmed else None
 
 
-def simulated(place: Place, rule: Rule, scenarios: Iterable[Scenario]) -> Iterator[Outcome]:
+def simulated(place: Place, rule: Rule, scenarios: Iterable[Scenario]) -> Iterator[ScenarioOutcome]:
     """Raises StackError where a service fails or does not come to an end."""
     options = StackOptions(
         host=LOOPBACK,
@@ -137,7 +137,7 @@ def compile_spaces(stack: Stack, scenario: Scenario) -> None:
                 job = gateway.job(job.job)
 
 
-def outcome_of(stack: Stack, rule: Rule, crowd: Crowd) -> Outcome:
+def outcome_of(stack: Stack, rule: Rule, crowd: Crowd) -> ScenarioOutcome:
     """Lets the crowd vote, and waits until all of it is counted."""
     started_s = time.monotonic()
     asyncio.run(raid(crowd, BEFORE))
@@ -164,7 +164,7 @@ def outcome_of(stack: Stack, rule: Rule, crowd: Crowd) -> Outcome:
         )
         lent = fmean(_lent(gateway, key) for key in keys)
         found = _unseen(db, gateway, crowd) if _invents(crowd.scenario) else None
-    return Outcome(
+    return ScenarioOutcome(
         scenario=crowd.scenario,
         defences=rule.defences,
         verdict=verdict(fates),
@@ -205,13 +205,13 @@ def _share(members: set[str], failed: set[str]) -> float:
     return len(members & failed) / len(members) if members else 0.0
 
 
-def _lent(gateway: GatewayClient, key: Key) -> float:
+def _lent(gateway: GatewayClient, key: SimulatedKey) -> float:
     job = gateway.register(Workload.parse(key.workload), TargetKind.WASM)
     return len(key.honest_ids) / job.candidates
 
 
 def _fates(
-    db: Database, gateway: GatewayClient, scenario: Scenario, keys: Sequence[Key]
+    db: Database, gateway: GatewayClient, scenario: Scenario, keys: Sequence[SimulatedKey]
 ) -> Iterator[Fate]:
     for device_class in {key.device_class for key in keys}:
         rows = fetch_all(db, zoo.versions(DeviceClass.parse(device_class)))

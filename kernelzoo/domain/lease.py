@@ -4,7 +4,7 @@ from enum import StrEnum
 from math import ceil
 
 
-class Role(StrEnum):
+class LentRole(StrEnum):
     """No agent is told.
 
     EXPLORE: too few of its device class have measured it. LEADER: one of the fastest of the class,

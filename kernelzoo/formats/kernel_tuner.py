@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.formats import reading
-from kernelzoo.formats.results import Claim, Results, Trial
+from kernelzoo.formats.results import CandidateTrial, Claim, ClassResults
 
 T4_VERSION = "1.0.0"
 
@@ -33,7 +33,7 @@ _ERROR = {
 _MS = 1e-6
 
 
-def t4(results: Results) -> str:
+def t4(results: ClassResults) -> str:
     document = {
         "schema_version": T4_VERSION,
         "metadata": {
@@ -46,8 +46,8 @@ def t4(results: Results) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def cache(results: Results) -> str:
-    """A cache file for one kind of config: see `Results.by_settings`."""
+def cache(results: ClassResults) -> str:
+    """A cache file for one kind of config: see `ClassResults.by_settings`."""
     columns = tuple(zip(*(trial.config for trial in results.trials), strict=True))
     document = {
         "device_name": results.device_class,
@@ -98,7 +98,7 @@ def read_cache(text: str) -> tuple[Claim, ...]:
     )
 
 
-def _t4_trial(trial: Trial) -> dict[str, object]:
+def _t4_trial(trial: CandidateTrial) -> dict[str, object]:
     measured = trial.outcome is Outcome.OK
     return {
         "timestamp": trial.measured_at,
@@ -131,11 +131,11 @@ def _t4_times(document: dict[str, object]) -> Iterator[tuple[dict[str, object], 
                 yield reading.table(trial.get("configuration"), "configuration"), time
 
 
-def _cache_key(trial: Trial) -> str:
+def _cache_key(trial: CandidateTrial) -> str:
     return ",".join(str(value) for _, value in trial.config)
 
 
-def _cache_trial(trial: Trial) -> dict[str, object]:
+def _cache_trial(trial: CandidateTrial) -> dict[str, object]:
     """The simulator wants every one of these times; what we do not know is 0."""
     times_ms = [time_ns * _MS for time_ns in trial.times_ns]
     return {

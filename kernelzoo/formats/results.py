@@ -20,7 +20,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class CandidateTrial:
     """One candidate on one device class. `times_ns`: the best sample of each identity; empty for a
     failure. `measured_at` is ISO 8601.
     """
@@ -43,20 +43,22 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
+class ClassResults:
     """Every candidate of a workload that a device class has measured."""
 
     workload: Workload
     device_class: str
-    trials: tuple[Trial, ...]
+    trials: tuple[CandidateTrial, ...]
 
-    def by_settings(self) -> tuple["Results", ...]:
+    def by_settings(self) -> tuple["ClassResults", ...]:
         """One for each kind of config: the formats of others know one list of parameters a file."""
-        kinds: dict[tuple[str, ...], list[Trial]] = {}
+        kinds: dict[tuple[str, ...], list[CandidateTrial]] = {}
         for trial in self.trials:
             kinds.setdefault(tuple(name for name, _ in trial.config), []).append(trial)
         return tuple(
-            Results(workload=self.workload, device_class=self.device_class, trials=tuple(trials))
+            ClassResults(
+                workload=self.workload, device_class=self.device_class, trials=tuple(trials)
+            )
             for trials in kinds.values()
         )
 

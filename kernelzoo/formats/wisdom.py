@@ -12,14 +12,14 @@ from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats import reading
-from kernelzoo.formats.results import Claim, File, Results
+from kernelzoo.formats.results import Claim, ClassResults, File
 
 VERSION = "1.0"
 AXES = 3
 """A problem size has at most three; an operator with more has its whole key in the tuning key."""
 
 
-def wisdom(every: tuple[Results, ...]) -> tuple[File, ...]:
+def wisdom(every: tuple[ClassResults, ...]) -> tuple[File, ...]:
     """One file for each tuning key, with the measured candidates of all shapes and devices."""
     lines: dict[str, list[str]] = {}
     for results in (kind for each in every for kind in each.by_settings()):
@@ -61,7 +61,7 @@ def _header(key: str, parameters: tuple[str, ...]) -> str:
     )
 
 
-def _lines(results: Results) -> list[str]:
+def _lines(results: ClassResults) -> list[str]:
     """Those that were measured, the fastest last: a reader without a clock keeps the last."""
     extents = results.workload.extents
     measured = [trial for trial in results.trials if trial.times_ns]

@@ -48,7 +48,7 @@ class OriginRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestedJobRow:
     job_id: int
 
 
@@ -188,7 +188,7 @@ def lock(application_id: int) -> Statement:
     )
 
 
-def ask_for_job(application_id: int, job_id: int, jobs_per_day: int) -> Query[Asked]:
+def ask_for_job(application_id: int, job_id: int, jobs_per_day: int) -> Query[RequestedJobRow]:
     """No row where this is one job too many within 24 hours; asking again is free. Lock before."""
     return Query(
         sql="""
@@ -209,7 +209,7 @@ def ask_for_job(application_id: int, job_id: int, jobs_per_day: int) -> Query[As
             "job": job_id,
             "jobs_per_day": jobs_per_day,
         },
-        row=Asked,
+        row=RequestedJobRow,
     )
 
 

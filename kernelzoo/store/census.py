@@ -6,7 +6,7 @@ from kernelzoo.store.query import Query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingRow:
+class QueueRow:
     """`oldest_s`: age of the oldest row; 0 without any."""
 
     queue: str
@@ -32,7 +32,7 @@ class SizeRow:
     bytes: float
 
 
-def waiting() -> Query[WaitingRow]:
+def waiting() -> Query[QueueRow]:
     """How many rows wait in each queue, and since when. A candidate is as old as the first job that
     brought it."""
     return Query(
@@ -53,7 +53,7 @@ def waiting() -> Query[WaitingRow]:
                 SELECT 'aggregate', filed_at FROM ballot WHERE NOT tallied
             ) AS rows GROUP BY queue
         """,
-        row=WaitingRow,
+        row=QueueRow,
     )
 
 

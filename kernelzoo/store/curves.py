@@ -45,7 +45,7 @@ class ImprovementRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedRow:
+class ReportedTimeRow:
     """A measurement: by whom and of what."""
 
     identity_id: UUID
@@ -125,7 +125,7 @@ def improvements(job_id: int, device_classes: list[DeviceClass]) -> Query[Improv
     )
 
 
-def reported(job_id: int, device_class: DeviceClass) -> Query[ReportedRow]:
+def reported(job_id: int, device_class: DeviceClass) -> Query[ReportedTimeRow]:
     """Every measurement that was not refused, in the order of time."""
     return Query(
         sql="""
@@ -136,5 +136,5 @@ def reported(job_id: int, device_class: DeviceClass) -> Query[ReportedRow]:
             ORDER BY m.created_at, m.candidate_id
         """,
         parameters={"job": job_id, "class": device_class},
-        row=ReportedRow,
+        row=ReportedTimeRow,
     )

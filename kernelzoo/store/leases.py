@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.lease import Role
+from kernelzoo.domain.lease import LentRole
 from kernelzoo.store.query import Query
 
 
@@ -81,7 +81,7 @@ def grant(
     device_class: DeviceClass,
     job_id: int,
     reference_id: str,
-    items: Mapping[str, Role],
+    items: Mapping[str, LentRole],
     closing: bool,
     seed: int,
     nonce: str,

@@ -9,7 +9,7 @@ from kernelzoo.store.query import Query, Statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedRow(Configured):
+class RaceRow(Configured):
     """A candidate on a device class in one engine: the median over identities of their times,
     each relative to the best that this identity's reference took for the workload.
     """
@@ -74,7 +74,7 @@ def growth() -> Query[GrowthRow]:
     )
 
 
-def timed(limit: int) -> Query[TimedRow]:
+def timed(limit: int) -> Query[RaceRow]:
     """Verified measurements of the `limit` latest races, in an order that depends on them alone.
 
     The race of an identity is one workload on one device class in one engine. Its reference is
@@ -116,7 +116,7 @@ def timed(limit: int) -> Query[TimedRow]:
                      min(p.ordinal), c.candidate_id
         """,
         parameters={"limit": limit},
-        row=TimedRow,
+        row=RaceRow,
     )
 
 

@@ -28,7 +28,7 @@ class BorrowerRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow:
+class LendableJobRow:
     """`reference_id` is the default kernel of the job for this agent's target. `closed`: the agent
     has done its share before; only what is served since then is left."""
 
@@ -106,7 +106,7 @@ def borrower(identity_id: UUID, device_class: DeviceClass, session_s: int) -> Qu
 
 def next_job(
     identity_id: UUID, device_class: DeviceClass, after_id: int, application_id: int | None = None
-) -> Query[JobRow]:
+) -> Query[LendableJobRow]:
     """The oldest job after `after_id`, of the space of its device, in which an identity may have
     anything to do: its share, or what is served since it did that or contends with it. A share is
     done with a ballot, where there is anything to vote for: a page that was closed before its own
@@ -162,7 +162,7 @@ def next_job(
             "after": after_id,
             "application": application_id,
         },
-        row=JobRow,
+        row=LendableJobRow,
     )
 
 

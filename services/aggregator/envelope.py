@@ -50,7 +50,7 @@ again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class DeviceRates:
     """GFLOP/s of registers and GB/s of writing, as levels of a probe; 0 where not known."""
 
     peak_gflops: float
@@ -58,7 +58,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class ClaimedDevice:
     """Who measured: its own claim, and what others claim of this class: `peers` each of the other
     networks whose agents are proven, `operated` each agent of the operator.
 
@@ -66,9 +66,9 @@ class Device:
     """
 
     kind: TargetKind
-    claimed: Rates
-    peers: Sequence[Rates]
-    operated: Sequence[Rates]
+    claimed: DeviceRates
+    peers: Sequence[DeviceRates]
+    operated: Sequence[DeviceRates]
     reference_ns: Sequence[float]
 
 
@@ -89,7 +89,7 @@ def _usual(rates: Sequence[float]) -> float:
     return median(known) if len(known) >= PEERS else 0.0
 
 
-def fastest_ns(workload: Workload, device: Device) -> float:
+def fastest_ns(workload: Workload, device: ClaimedDevice) -> float:
     """No honest time of one call is below this."""
     ceiling = CEILING_GFLOPS[device.kind]
     peers = [each.peak_gflops for each in device.peers]
@@ -99,7 +99,7 @@ def fastest_ns(workload: Workload, device: Device) -> float:
     return max(workload.flops / gflops, _writing_ns(workload, device)) / SLACK
 
 
-def _writing_ns(workload: Workload, device: Device) -> float:
+def _writing_ns(workload: Workload, device: ClaimedDevice) -> float:
     """Of the output alone: an operator need not read all of its inputs."""
     written = workload.output.size_bytes
     peers = [each.written_gbps for each in device.peers]
@@ -111,7 +111,9 @@ def _writing_ns(workload: Workload, device: Device) -> float:
     return written / (rate * LEVEL_STEP)
 
 
-def impossible(workload: Workload, device: Device, best_ns: float, reference_ns: float) -> str:
+def impossible(
+    workload: Workload, device: ClaimedDevice, best_ns: float, reference_ns: float
+) -> str:
     """Why these best times of a candidate and the reference beside it cannot be; '' if they can."""
     limit_ns = fastest_ns(workload, device)
     if min(best_ns, reference_ns) < limit_ns:

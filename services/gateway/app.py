@@ -16,14 +16,14 @@ from services.gateway.attestation.verifier import verifiers
 from services.gateway.builds import Builds
 from services.gateway.census import Census
 from services.gateway.client_files import ClientFiles
-from services.gateway.cors import Cors, Origins
+from services.gateway.cors import AllowedOrigins, Cors
 from services.gateway.manifests import ManifestCache
 from services.gateway.middleware import BodyLimit, Counted, StandardHeaders
 from services.gateway.notifier import Notifier
 from services.gateway.page_loads import PageLoads
 from services.gateway.pool import AGENTS, PAGES, measured_pool
 from services.gateway.proxies import ForwardedFor, Proxies
-from services.gateway.rates import Polls, Rates
+from services.gateway.rates import Polls, RateLimits
 from services.gateway.remembered import Remembered
 from services.gateway.routes import (
     applications,
@@ -96,7 +96,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         # First, so that a malformed key ends the process at once.
         signer = Signer.of(settings.signing_key.get_secret_value())
         chosen = verifiers(settings)
-        rates = Rates(settings)
+        rates = RateLimits(settings)
         wake = Wake(settings.database_url)
         pool = measured_pool(settings.database_url, AGENTS)
         pages = measured_pool(settings.database_url, PAGES)
@@ -126,7 +126,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                         secret=settings.token_secret.get_secret_value(),
                         session_s=settings.session_s,
                     ),
-                    origins=Origins(pool, settings.origins),
+                    origins=AllowedOrigins(pool, settings.origins),
                     wake=wake,
                     manifests=ManifestCache(wake),
                     page_loads=page_loads,

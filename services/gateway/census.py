@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from psycopg import OperationalError
 
 from kernelzoo import metrics
-from kernelzoo.metrics import LABEL_VALUES, Asked, engine_label
+from kernelzoo.metrics import LABEL_VALUES, DatabaseGauge, engine_label
 from kernelzoo.store import census
 from kernelzoo.store.blocking import connected, fetch_all
 
@@ -55,11 +55,11 @@ class Census(Collector):
         ]
 
 
-def _gauge(asked: Asked) -> GaugeMetricFamily:
+def _gauge(asked: DatabaseGauge) -> GaugeMetricFamily:
     return GaugeMetricFamily(asked.name, asked.help, labels=[asked.label] if asked.label else [])
 
 
-def _family(asked: Asked, found: dict[str, float] | dict[str, int]) -> Metric:
+def _family(asked: DatabaseGauge, found: dict[str, float] | dict[str, int]) -> Metric:
     """Every value of the label, 0 for those of which there are none."""
     family = _gauge(asked)
     for value in LABEL_VALUES[asked.label]:
@@ -67,7 +67,7 @@ def _family(asked: Asked, found: dict[str, float] | dict[str, int]) -> Metric:
     return family
 
 
-def _one(asked: Asked, value: float) -> Metric:
+def _one(asked: DatabaseGauge, value: float) -> Metric:
     family = _gauge(asked)
     family.add_metric([], value)
     return family

@@ -114,7 +114,7 @@ KNOWN_FOR_S = 5.0
 """How long an origin that was registered or taken away may go unnoticed."""
 
 
-class Origins:
+class AllowedOrigins:
     """Remembers what applications registered. `own`: the zoo's origins, separated by commas; where
     it is empty, the zoo's own pages are those whose origin names the host that was asked.
     """

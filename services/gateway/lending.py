@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 from random import Random
 
-from kernelzoo.domain.lease import FINALISTS, LEADERS, Role, voters
+from kernelzoo.domain.lease import FINALISTS, LEADERS, LentRole, voters
 from kernelzoo.store.prospects import ProspectRow
 
 KNOWN_BY = 3
@@ -56,12 +56,12 @@ class Plan:
     this agent or to whoever asks first. `closing`: with these its share is done.
     """
 
-    items: tuple[tuple[str, Role], ...]
+    items: tuple[tuple[str, LentRole], ...]
     unmeasured: int
     closing: bool
 
 
-Item = tuple[ProspectRow, Role]
+Item = tuple[ProspectRow, LentRole]
 
 
 def plan(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> Plan | None:
@@ -106,8 +106,8 @@ def _explored(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
     first = similar[: ceil(EXPLOITED * terms.limit)]
     others = (p for p in found if p.candidate_id not in {one.candidate_id for one in first})
     rest = sorted(others, key=lambda p: p.answered + p.lent)
-    share = [*((p, Role.VALIDATE) for p in first), *((p, Role.EXPLORE) for p in rest)]
-    return [*((p, Role.EXPLORE) for p in again), *share[:size]]
+    share = [*((p, LentRole.VALIDATE) for p in first), *((p, LentRole.EXPLORE) for p in rest)]
+    return [*((p, LentRole.EXPLORE) for p in again), *share[:size]]
 
 
 def _raced(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
@@ -115,7 +115,7 @@ def _raced(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
     lacking = [(p, lack) for p, lack in _leaders(prospects, terms) if lack > 0]
     slots = sum(lack for _, lack in lacking)
     free = _free([p for p, _ in lacking])
-    return [(p, Role.LEADER) for p in free[: min(ceil(slots / terms.sharers), terms.limit)]]
+    return [(p, LentRole.LEADER) for p in free[: min(ceil(slots / terms.sharers), terms.limit)]]
 
 
 def _contested(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
@@ -125,7 +125,7 @@ def _contested(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
     free = _free(prospects)
     lacking = [p for p in free if p.contender and p.answered + p.lent < terms.quorum]
     champion = [p for p in free if p.champion and p.candidate_id != terms.reference_id]
-    pair = (*((p, Role.LEADER) for p in lacking), *((p, Role.CHAMPION) for p in champion))
+    pair = (*((p, LentRole.LEADER) for p in lacking), *((p, LentRole.CHAMPION) for p in champion))
     return _once(pair)[: terms.limit] if lacking else []
 
 
@@ -173,7 +173,7 @@ def _has_all(prospects: Sequence[ProspectRow], share: list[Item]) -> bool:
 def _helped(waiting: list[ProspectRow]) -> list[Item]:
     """Who has nothing else to do measures what another was lent last and nobody has reported."""
     held = [p for p in _free(waiting) if p.lent == 1 and not p.answered]
-    return [(p, Role.EXPLORE) for p in held[-1:]]
+    return [(p, LentRole.EXPLORE) for p in held[-1:]]
 
 
 def _to_close(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
@@ -181,7 +181,7 @@ def _to_close(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
     least measured: of one's own agents from those that have explored none.
     """
     champion = [
-        (p, Role.CHAMPION)
+        (p, LentRole.CHAMPION)
         for p in _free(prospects)
         if p.champion and p.candidate_id != terms.reference_id
     ]
@@ -197,8 +197,8 @@ def _to_close(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
     return _once(
         (
             *champion,
-            *((p, Role.LEADER) for p in _free(leaders)),
-            *((p, Role.EXPLORE) for p in least),
+            *((p, LentRole.LEADER) for p in _free(leaders)),
+            *((p, LentRole.EXPLORE) for p in least),
         )
     )
 
@@ -238,10 +238,10 @@ def _called_slow(prospects: Sequence[ProspectRow], terms: Terms) -> list[Prospec
 
 def _with_control(
     wanted: list[Item], control: ProspectRow | None, limit: int, chance: Random
-) -> tuple[tuple[str, Role], ...]:
+) -> tuple[tuple[str, LentRole], ...]:
     """At most `limit`. The control is at any place, whatever else it would have been lent for."""
     if control is None:
         return tuple((p.candidate_id, role) for p, role in wanted[:limit])
     lent = [(p.candidate_id, role) for p, role in wanted if p != control][: limit - 1]
-    lent.insert(chance.randrange(len(lent) + 1), (control.candidate_id, Role.CONTROL))
+    lent.insert(chance.randrange(len(lent) + 1), (control.candidate_id, LentRole.CONTROL))
     return tuple(lent)

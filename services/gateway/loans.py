@@ -76,7 +76,7 @@ class _Loan:
 
 
 async def _borrowed(
-    db: Connection, state: State, session: Session, job: prospects.JobRow, terms: Terms
+    db: Connection, state: State, session: Session, job: prospects.LendableJobRow, terms: Terms
 ) -> _Loan | None:
     """While it runs nobody else of the class is lent anything, so it does no more than it must."""
     seed, nonce = secrets.randbits(32), secrets.token_urlsafe(16)
@@ -128,7 +128,7 @@ async def _credit(db: Connection, state: State, session: Session, limit: int) ->
 
 
 async def _rationed(
-    db: Connection, state: State, session: Session, job: prospects.JobRow, planned: Plan
+    db: Connection, state: State, session: Session, job: prospects.LendableJobRow, planned: Plan
 ) -> bool:
     """Whether a stranger may be lent this today. What a class or key was lent in plenty teaches the
     zoo nothing more, and its agents wait; a network that had its share is told.
@@ -155,7 +155,7 @@ async def _rationed(
 
 
 async def _described(
-    db: Connection, state: State, session: Session, job: prospects.JobRow, loan: _Loan
+    db: Connection, state: State, session: Session, job: prospects.LendableJobRow, loan: _Loan
 ) -> Lease:
     """As the agent is told of it: without roles."""
     ranked = await fetch_all(

@@ -57,7 +57,7 @@ class _Taken:
         return True
 
 
-class Rates:
+class RateLimits:
     """`close` ends the connections to Redis."""
 
     def __init__(self, settings: Settings) -> None:

@@ -19,12 +19,12 @@ from kernelzoo.store.asynchronous import fetch_one
 from services.gateway.admission import Admission
 from services.gateway.attestation.verifier import Kind, Verifier
 from services.gateway.builds import Builds
-from services.gateway.cors import Origins
+from services.gateway.cors import AllowedOrigins
 from services.gateway.manifests import ManifestCache
 from services.gateway.notifier import Notifier
 from services.gateway.page_loads import PageLoads
 from services.gateway.problems import Refusal
-from services.gateway.rates import Polls, Rates
+from services.gateway.rates import Polls, RateLimits
 from services.gateway.remembered import Remembered
 from services.gateway.tokens import ApplicationKey, Session, Tokens, is_operator
 from services.gateway.wake import Wake
@@ -45,12 +45,12 @@ class State:
     send: Sender
     notifier: Notifier
     tokens: Tokens
-    origins: Origins
+    origins: AllowedOrigins
     wake: Wake
     manifests: ManifestCache
     page_loads: PageLoads
     signer: Signer
-    rates: Rates
+    rates: RateLimits
     polls: Polls
     verifiers: Mapping[Kind, Verifier]
     remembered: Remembered

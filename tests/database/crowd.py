@@ -2,7 +2,7 @@
 
 from fixtures.analytic import CORES, PaperCore
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.lease import Role
+from kernelzoo.domain.lease import LentRole
 from kernelzoo.domain.measurement import Measurement, Outcome, Verdict
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -54,7 +54,7 @@ def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate
             device_class=device_class,
             job_id=job_id,
             reference_id=ids[0],
-            items=dict.fromkeys(ids, Role.EXPLORE),
+            items=dict.fromkeys(ids, LentRole.EXPLORE),
             closing=False,
             seed=1,
             nonce="",

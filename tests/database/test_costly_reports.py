@@ -68,7 +68,7 @@ def unjudgeable(come: Crowd, db: Connection) -> int:
     return int(lease["lease"])
 
 
-def requeue(db: Connection, after_s: float) -> tuple[jobs.Job, ...]:
+def requeue(db: Connection, after_s: float) -> tuple[jobs.Message, ...]:
     """The messages on leases that are sent again `after_s` seconds from now."""
     db.execute("UPDATE measurement SET rung_at = rung_at - make_interval(secs => %s)", (after_s,))
     return tuple(job for job in stalled(db, 5, 16) if job.name == "verify_leases")
@@ -100,7 +100,7 @@ def test_a_report_that_kills_its_worker_is_given_up_too(
 ) -> None:
     poisoned = unjudgeable(come, db)
 
-    def dies(*_: Any) -> tuple[jobs.Job, ...]:
+    def dies(*_: Any) -> tuple[jobs.Message, ...]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("workers.aggregating.verify_lease", dies)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.simulate.run import Outcome, simulated
+from cli.simulate.run import ScenarioOutcome, simulated
 from cli.simulate.scenario import Attack, Scenario
 from cli.stack.place import Place
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
@@ -24,7 +24,7 @@ COLLUDING = Scenario(
 """With this seed three of the first six of each class lie, so that they lead where they can."""
 
 
-def found(directory: Path, defences: frozenset[Defence]) -> Outcome:
+def found(directory: Path, defences: frozenset[Defence]) -> ScenarioOutcome:
     rule = Rule(quorum=5, malicious_share=0.2, defences=defences)
     (outcome,) = simulated(Place.at(directory), rule, [COLLUDING])
     assert outcome.turned_away == 0
@@ -42,7 +42,7 @@ def test_a_fifth_of_attackers_makes_no_page_slower(tmp_path: Path) -> None:
     assert verdict.served_regret < 0.03 < verdict.default_regret
 
 
-def first(directory: Path, defences: frozenset[Defence]) -> Outcome:
+def first(directory: Path, defences: frozenset[Defence]) -> ScenarioOutcome:
     """Five networks are there before anybody honest, with an identity each."""
     rule = Rule(quorum=5, malicious_share=0.2, minimum=10, defences=defences)
     cold = replace(COLLUDING, attack=Attack.COLD, classes=1, identities=25, seed=1)

@@ -22,7 +22,7 @@ from kernelzoo.settings import Settings
 from kernelzoo.store import agents, applications
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import execute, fetch_one
-from services.gateway.cors import Origins
+from services.gateway.cors import AllowedOrigins
 from services.gateway.problems import Refusal
 from services.gateway.state import Network, Operator, Shared, State
 from services.gateway.tokens import Claimed, Session, unauthorized
@@ -153,7 +153,7 @@ def _refuse_more_classes(settings: Settings, found: agents.ClaimedRow | None) ->
 
 
 def _refuse_other_origin(
-    origins: Origins, application: ApplicationRow | None, request: Request
+    origins: AllowedOrigins, application: ApplicationRow | None, request: Request
 ) -> None:
     """Browsers say Origin and pages cannot change it: pages measure in the name of the application
     that registered them, and the zoo's own pages in nobody's too.

@@ -14,8 +14,8 @@ from services.aggregator.envelope import (
     REFERENCE_SLOWER,
     SLACK,
     SPREAD,
-    Device,
-    Rates,
+    ClaimedDevice,
+    DeviceRates,
     fastest_ns,
     impossible,
 )
@@ -32,11 +32,11 @@ def device(
     operated: tuple[float, ...] = (),
     reference_ns: tuple[float, ...] = (),
     written_gbps: float = 0,
-) -> Device:
-    def rates(gflops: float) -> Rates:
-        return Rates(peak_gflops=gflops, written_gbps=written_gbps)
+) -> ClaimedDevice:
+    def rates(gflops: float) -> DeviceRates:
+        return DeviceRates(peak_gflops=gflops, written_gbps=written_gbps)
 
-    return Device(
+    return ClaimedDevice(
         kind=kind,
         claimed=rates(claimed),
         peers=[rates(peer) for peer in peers],

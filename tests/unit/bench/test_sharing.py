@@ -7,15 +7,15 @@ import pytest
 
 from bench.finish import Finish, finish
 from fixtures.sharing import floor
-from kernelzoo.store.curves import ReportedRow
+from kernelzoo.store.curves import ReportedTimeRow
 from kernelzoo.store.zoo import VersionRow
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 SLOWDOWNS = {"best": 0.0, "near": 0.019, "slow": 0.3}
 
 
-def reported(after_s: float, candidate: str, by: int) -> ReportedRow:
-    return ReportedRow(
+def reported(after_s: float, candidate: str, by: int) -> ReportedTimeRow:
+    return ReportedTimeRow(
         identity_id=UUID(int=by),
         candidate_id=candidate,
         relative_time=0.5,

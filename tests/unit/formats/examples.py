@@ -3,7 +3,7 @@
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.formats.results import Config, Results, Trial
+from kernelzoo.formats.results import CandidateTrial, ClassResults, Config
 from services.tuner.schedules.registry import lite_space
 
 K0 = Workload.of("matmul", (384, 768, 768))
@@ -11,8 +11,8 @@ CLASS = "0123456789abcdef:r2-011:wasm+relaxed-simd+simd128"
 AT = "2026-11-20T13:40:14+00:00"
 
 
-def trial(config: Config, *times_ns: float, outcome: Outcome = Outcome.OK) -> Trial:
-    return Trial(
+def trial(config: Config, *times_ns: float, outcome: Outcome = Outcome.OK) -> CandidateTrial:
+    return CandidateTrial(
         config=config,
         requires=("simd128",),
         outcome=outcome,
@@ -22,7 +22,7 @@ def trial(config: Config, *times_ns: float, outcome: Outcome = Outcome.OK) -> Tr
     )
 
 
-def results(workload: Workload = K0, device_class: str = CLASS) -> Results:
+def results(workload: Workload = K0, device_class: str = CLASS) -> ClassResults:
     """Results of the first candidates of the space: three that ran, then one failure of each
     kind."""
     space = [candidate.config for candidate in lite_space(workload, TargetKind.WASM)]
@@ -35,4 +35,4 @@ def results(workload: Workload = K0, device_class: str = CLASS) -> Results:
     failed = (
         trial(config, outcome=outcome) for config, outcome in zip(space[3:], failures, strict=False)
     )
-    return Results(workload=workload, device_class=device_class, trials=(*ran, *failed))
+    return ClassResults(workload=workload, device_class=device_class, trials=(*ran, *failed))

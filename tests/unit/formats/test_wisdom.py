@@ -8,7 +8,7 @@ import pytest
 
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
-from kernelzoo.formats.results import Results
+from kernelzoo.formats.results import ClassResults
 from kernelzoo.formats.wisdom import read_wisdom, wisdom
 from tests.unit.formats.examples import CLASS, K0, results
 
@@ -64,7 +64,9 @@ def test_configs_of_other_settings_are_in_a_file_of_their_own() -> None:
     stream = Workload.of("matmul", (1, 768, 3072))
     mixed = results(stream)
     other = replace(mixed.trials[0], config=(("rows", 8), ("vectors", 4)))
-    files = wisdom((Results(workload=stream, device_class=CLASS, trials=(*mixed.trials, other)),))
+    files = wisdom(
+        (ClassResults(workload=stream, device_class=CLASS, trials=(*mixed.trials, other)),)
+    )
     assert len({file.name for file in files}) == len(files) == 2
 
 

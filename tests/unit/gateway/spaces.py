@@ -3,7 +3,7 @@
 from dataclasses import replace
 from random import Random
 
-from kernelzoo.domain.lease import Role
+from kernelzoo.domain.lease import LentRole
 from kernelzoo.store.prospects import ProspectRow
 from services.gateway.lending import Plan, Terms, plan
 
@@ -52,5 +52,5 @@ def planned(space: list[ProspectRow], terms: Terms) -> Plan:
     return found
 
 
-def names(found: Plan, role: Role) -> list[str]:
+def names(found: Plan, role: LentRole) -> list[str]:
     return [name for name, given in found.items if given is role]

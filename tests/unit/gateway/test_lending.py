@@ -3,7 +3,7 @@
 from dataclasses import replace
 from random import Random
 
-from kernelzoo.domain.lease import FINALISTS, LEADERS, Role, voters
+from kernelzoo.domain.lease import FINALISTS, LEADERS, LentRole, voters
 from services.gateway.lending import KNOWN_BY, Plan, plan
 from tests.unit.gateway.spaces import (
     ALONE,
@@ -20,7 +20,7 @@ from tests.unit.gateway.spaces import (
 
 def test_who_is_alone_is_lent_the_first_of_the_space() -> None:
     found = planned(SPACE, ALONE)
-    assert names(found, Role.EXPLORE) == [f"k{place:02}" for place in range(8)]
+    assert names(found, LentRole.EXPLORE) == [f"k{place:02}" for place in range(8)]
     assert (found.unmeasured, found.closing) == (12, False)
 
 
@@ -33,7 +33,7 @@ def test_who_shares_is_lent_half_of_an_equal_part() -> None:
 def test_what_the_fewest_have_comes_first_and_what_enough_have_not_at_all() -> None:
     first, second, *rest = SPACE[:5]
     space = [replace(first, lent=1), replace(second, answered=1, lent=1), *rest]
-    assert names(planned(space, STRANGERS), Role.EXPLORE) == ["k02", "k03", "k04", "k00"]
+    assert names(planned(space, STRANGERS), LentRole.EXPLORE) == ["k02", "k03", "k04", "k00"]
 
 
 def test_what_a_newer_browser_measures_again_is_lent_though_it_is_covered_and_leads_nothing() -> (
@@ -41,7 +41,7 @@ def test_what_a_newer_browser_measures_again_is_lent_though_it_is_covered_and_le
 ):
     first, *rest = [measured(place, 5, mine=True) for place in range(20)]
     found = planned([replace(first, mine=False, again=True), *rest], STRANGERS)
-    assert found.items == (("k00", Role.EXPLORE),)
+    assert found.items == (("k00", LentRole.EXPLORE),)
     assert found.closing
 
 
@@ -50,13 +50,13 @@ def test_who_finds_all_in_the_hands_of_others_helps_with_what_was_lent_last_and_
 ):
     held = [replace(each, lent=1) for each in SPACE]
     found = planned(held, ALONE)
-    assert (found.items, found.closing) == ((("k19", Role.EXPLORE),), False)
+    assert (found.items, found.closing) == ((("k19", LentRole.EXPLORE),), False)
     assert plan([replace(each, lent=2) for each in SPACE], ALONE, Random(1)) is None
 
 
 def test_an_expired_share_of_another_is_lent_again() -> None:
     space = [*COVERED[:19], SPACE[19]]
-    assert names(planned(space, ALONE), Role.EXPLORE) == ["k19"]
+    assert names(planned(space, ALONE), LentRole.EXPLORE) == ["k19"]
 
 
 def test_the_leaders_wait_for_what_is_still_compiled() -> None:
@@ -74,10 +74,10 @@ def test_once_all_is_measured_the_fastest_are_lent_to_as_many_as_are_still_to_me
     None
 ):
     found = planned(COVERED, FIVE)
-    assert names(found, Role.LEADER) == ["k19", "k18", "k17", "k16"], "a fifth of 18"
+    assert names(found, LentRole.LEADER) == ["k19", "k18", "k17", "k16"], "a fifth of 18"
     assert not found.closing
     space = [*COVERED[:18], measured(18, 5), replace(measured(19), lent=4)]
-    assert names(planned(space, FIVE), Role.LEADER) == ["k17", "k16"]
+    assert names(planned(space, FIVE), LentRole.LEADER) == ["k17", "k16"]
 
 
 def test_what_is_far_behind_the_first_is_not_measured_by_more() -> None:
@@ -95,17 +95,17 @@ def test_who_is_left_waits_for_what_may_still_change_the_winner() -> None:
 
 def test_who_closes_measures_the_finalists_and_one_that_does_not_lead() -> None:
     found = planned(COVERED, ALONE)
-    assert names(found, Role.LEADER) == ["k19", "k18"]
-    assert len(names(found, Role.LEADER)) == FINALISTS
-    assert names(found, Role.EXPLORE) == ["k00"]
+    assert names(found, LentRole.LEADER) == ["k19", "k18"]
+    assert len(names(found, LentRole.LEADER)) == FINALISTS
+    assert names(found, LentRole.EXPLORE) == ["k00"]
     assert (found.unmeasured, found.closing) == (0, True)
 
 
 def test_a_stranger_closes_with_all_leaders() -> None:
     found = planned([replace(each, answered=2) for each in COVERED], replace(STRANGERS, limit=16))
-    assert names(found, Role.LEADER) == [f"k{place}" for place in range(19, 11, -1)]
-    assert len(names(found, Role.LEADER)) == LEADERS
-    assert names(found, Role.EXPLORE) == ["k00"]
+    assert names(found, LentRole.LEADER) == [f"k{place}" for place in range(19, 11, -1)]
+    assert len(names(found, LentRole.LEADER)) == LEADERS
+    assert names(found, LentRole.EXPLORE) == ["k00"]
 
 
 def test_leaders_that_do_not_fit_come_with_the_next_lease_which_closes() -> None:
@@ -116,7 +116,7 @@ def test_leaders_that_do_not_fit_come_with_the_next_lease_which_closes() -> None
 def test_who_has_explored_measures_the_finalists_alone() -> None:
     space = [measured(0, mine=True), *COVERED[1:]]
     found = planned(space, ALONE)
-    assert [role for _, role in found.items] == [Role.LEADER] * FINALISTS
+    assert [role for _, role in found.items] == [LentRole.LEADER] * FINALISTS
     assert found.closing
 
 
@@ -125,7 +125,7 @@ def test_the_last_part_of_the_space_closes_for_who_has_measured_the_rest() -> No
     assert planned(space, ALONE).closing
     space[1] = replace(space[1], mine=False)
     found = planned(space, ALONE)
-    assert found.items == (("k00", Role.EXPLORE),)
+    assert found.items == (("k00", LentRole.EXPLORE),)
     assert not found.closing, "it may lead, and the other be a finalist"
 
 
@@ -142,7 +142,7 @@ def test_who_measured_what_nobody_else_can_closes_although_one_more_was_wanted()
 def test_the_champion_is_lent_to_who_has_not_measured_it_even_after_its_share() -> None:
     space = [replace(COVERED[0], champion=True), *COVERED[1:]]
     closed = replace(ALONE, closed=True)
-    assert planned(space, closed).items == (("k00", Role.CHAMPION),)
+    assert planned(space, closed).items == (("k00", LentRole.CHAMPION),)
     assert planned(space, closed).closing
     space[0] = replace(space[0], mine=True)
     assert plan(space, closed, Random(1)) is None
@@ -151,30 +151,30 @@ def test_the_champion_is_lent_to_who_has_not_measured_it_even_after_its_share() 
 def test_a_champion_that_is_not_the_default_is_lent_once_the_space_is_explored() -> None:
     first, *rest = SPACE
     known = replace(first, champion=True, answered=KNOWN_BY, known_by=KNOWN_BY)
-    assert names(planned([known, *rest], ALONE), Role.CHAMPION) == []
+    assert names(planned([known, *rest], ALONE), LentRole.CHAMPION) == []
     space = [replace(COVERED[3], champion=True), *COVERED[:3], *COVERED[4:]]
-    assert names(planned(space, ALONE), Role.CHAMPION) == ["k03"]
+    assert names(planned(space, ALONE), LentRole.CHAMPION) == ["k03"]
     beside = replace(ALONE, reference_id="k03")
-    assert names(planned(space, beside), Role.CHAMPION) == []
+    assert names(planned(space, beside), LentRole.CHAMPION) == []
     assert plan(space, replace(beside, closed=True), Random(1)) is None
 
 
 def test_a_tenth_of_a_lease_are_winners_of_similar_devices_the_most_similar_first() -> None:
     space = [*SPACE[:17], *(replace(new(17 + place), similar=1 - place // 2) for place in range(3))]
     found = planned(space, ALONE)
-    assert names(found, Role.VALIDATE) == ["k19"]
-    assert found.items[0] == ("k19", Role.VALIDATE)
-    assert len(names(planned(space, replace(ALONE, limit=16)), Role.VALIDATE)) == 2
+    assert names(found, LentRole.VALIDATE) == ["k19"]
+    assert found.items[0] == ("k19", LentRole.VALIDATE)
+    assert len(names(planned(space, replace(ALONE, limit=16)), LentRole.VALIDATE)) == 2
 
 
 def test_a_control_is_any_whose_time_enough_others_know() -> None:
     space = [*(measured(place, KNOWN_BY) for place in range(10)), *SPACE[10:]]
     always = replace(ALONE, recheck=1)
     plans = [plan(space, always, Random(seed)) for seed in range(200)]
-    drawn = [names(each, Role.CONTROL) for each in plans if each is not None]
+    drawn = [names(each, LentRole.CONTROL) for each in plans if each is not None]
     assert all(len(each) == 1 for each in drawn)
     assert {name for (name,) in drawn} == {f"k{place:02}" for place in range(10)}
-    at = {[role for _, role in each.items].index(Role.CONTROL) for each in plans if each}
+    at = {[role for _, role in each.items].index(LentRole.CONTROL) for each in plans if each}
     assert at == set(range(8)), "a control is found by its place"
     assert all(len(each.items) == 8 for each in plans if each)
 
@@ -186,7 +186,7 @@ def test_what_no_more_than_cover_a_kernel_called_slow_is_measured_again_in_a_con
     space = [measured(place, KNOWN_BY - 1) for place in range(20)]
     always = replace(STRANGERS, recheck=1)
     plans = [plan(space, always, Random(seed)) for seed in range(200)]
-    drawn = {name for each in plans if each for name in names(each, Role.CONTROL)}
+    drawn = {name for each in plans if each for name in names(each, LentRole.CONTROL)}
     assert drawn == {f"k{place:02}" for place in range(20 - LEADERS)}
 
 
@@ -195,28 +195,28 @@ def test_a_quarter_of_the_controls_are_known_to_enough_where_others_are_called_s
     space = [*slow, *(measured(place, KNOWN_BY) for place in range(12, 20))]
     always = replace(STRANGERS, recheck=1)
     plans = [plan(space, always, Random(seed)) for seed in range(400)]
-    drawn = [name for each in plans if each for name in names(each, Role.CONTROL)]
+    drawn = [name for each in plans if each for name in names(each, LentRole.CONTROL)]
     assert 60 < sum(name >= "k12" for name in drawn) < 140
 
 
 def test_what_one_alone_called_slow_is_no_control() -> None:
     space = [*(measured(place, 1) for place in range(10)), *SPACE[10:]]
-    assert names(planned(space, replace(STRANGERS, recheck=1)), Role.CONTROL) == []
+    assert names(planned(space, replace(STRANGERS, recheck=1)), LentRole.CONTROL) == []
 
 
 def test_a_control_is_one_that_was_measured_before_only_where_no_other_is_known() -> None:
     mine = [measured(place, KNOWN_BY, mine=True) for place in range(10)]
     always = replace(ALONE, recheck=1)
-    (again,) = names(planned([*mine, *SPACE[10:]], always), Role.CONTROL)
+    (again,) = names(planned([*mine, *SPACE[10:]], always), LentRole.CONTROL)
     assert again < "k10"
     space = [*mine, measured(10, KNOWN_BY), *SPACE[11:]]
-    assert names(planned(space, always), Role.CONTROL) == ["k10"]
+    assert names(planned(space, always), LentRole.CONTROL) == ["k10"]
 
 
 def test_controls_are_drawn_as_often_as_they_are_asked_for() -> None:
     space = [*(measured(place, KNOWN_BY) for place in range(10)), *SPACE[10:]]
     plans = [plan(space, replace(ALONE, recheck=0.1), Random(seed)) for seed in range(400)]
-    drawn = sum(bool(each and names(each, Role.CONTROL)) for each in plans)
+    drawn = sum(bool(each and names(each, LentRole.CONTROL)) for each in plans)
     assert 15 < drawn < 80
 
 

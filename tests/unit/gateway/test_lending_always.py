@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelzoo.domain.lease import FINALISTS, LEADERS, Role
+from kernelzoo.domain.lease import FINALISTS, LEADERS, LentRole
 from kernelzoo.store.prospects import ProspectRow
 from services.gateway.lending import KNOWN_BY, Terms, plan
 from tests.unit.gateway.spaces import ALONE, names, new
@@ -52,14 +52,14 @@ def test_a_plan_lends_what_can_be_lent_once_within_the_limit_and_closes_when_not
     rows = {each.candidate_id: each for each in space}
     lent = [name for name, _ in found.items]
     assert len(set(lent)) == len(lent) <= terms.limit
-    assert len(names(found, Role.CONTROL)) <= 1
+    assert len(names(found, LentRole.CONTROL)) <= 1
     for name, role in found.items:
         row = rows[name]
         assert row.compiled
         assert not row.held
-        assert not row.mine or role is Role.CONTROL
-        assert role is not Role.CHAMPION or row.champion
-        assert role is not Role.CONTROL or row.known_by >= min(terms.cover, KNOWN_BY)
+        assert not row.mine or role is LentRole.CONTROL
+        assert role is not LentRole.CHAMPION or row.champion
+        assert role is not LentRole.CONTROL or row.known_by >= min(terms.cover, KNOWN_BY)
     assert not (found.closing and found.unmeasured)
     if found.closing and not terms.closed:
         after = [row for row in space if not row.mine and row.candidate_id not in lent]

@@ -3,18 +3,18 @@
 import asyncio
 from itertools import chain
 
-from kernelzoo.jobs import Job
+from kernelzoo.jobs import Message
 from services.gateway.notifier import AT_ONCE, Notifier
 
 
 def sent(*bursts: list[int]) -> list[list[int]]:
     """The leases of each message where leases are answered in bursts, and the gateway then ends."""
-    sent: list[Job] = []
+    sent: list[Message] = []
 
     async def gateway() -> None:
         loop, told = asyncio.get_running_loop(), asyncio.Event()
 
-        def send(job: Job) -> None:
+        def send(job: Message) -> None:
             sent.append(job)
             loop.call_soon_threadsafe(told.set)
 

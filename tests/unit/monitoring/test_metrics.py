@@ -83,7 +83,7 @@ def test_every_job_has_its_label() -> None:
     named = {
         name
         for name, function in inspect.getmembers(jobs, inspect.isfunction)
-        if inspect.signature(function).return_annotation is jobs.Job
+        if inspect.signature(function).return_annotation is jobs.Message
     }
     assert named == set(LABEL_VALUES["task"])
 
