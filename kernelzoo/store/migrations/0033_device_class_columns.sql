@@ -98,5 +98,14 @@ CREATE OR REPLACE VIEW coverage AS
 -- A pool is of connections; what classes have in common is aggregated by family.
 ALTER TABLE zoo_entry RENAME COLUMN pooled TO aggregated;
 ALTER INDEX zoo_entry_unpooled RENAME TO zoo_entry_unaggregated;
+DO $$
+BEGIN
+    -- Since PostgreSQL 18 a NOT NULL is a constraint with a name.
+    IF EXISTS (SELECT FROM pg_constraint WHERE conname = 'zoo_entry_pooled_not_null') THEN
+        ALTER TABLE zoo_entry
+            RENAME CONSTRAINT zoo_entry_pooled_not_null TO zoo_entry_aggregated_not_null;
+    END IF;
+END
+$$;
 COMMENT ON COLUMN zoo_entry.speaks IS
     'Whether other classes are told of it; see services.aggregator.speakers. Set where it is aggregated.';
