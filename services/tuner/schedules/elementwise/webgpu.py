@@ -9,7 +9,6 @@ from services.tuner.ir.nodes import LANES
 from services.tuner.operators.lowering import stated
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads, split_nests
 from services.tuner.schedules.base.extents import round_up
-from services.tuner.schedules.base.parameters import DTYPES
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
 from services.tuner.tir.lowering import plain_program
@@ -21,7 +20,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
         count=entries.threads, vectors=entries.vectors, wide=entries.wide, stride=entries.stride
     )
     workload = _padded(candidate.workload)
-    held = tuple(DTYPES[tensor.dtype] for tensor in workload.tensors)
+    held = tuple(tensor.dtype for tensor in workload.tensors)
     plain = plain_program(stated(workload), held)
     return ScheduledProgram(
         nests=tuple(bind_threads(program, threads) for program in split_nests(plain))
