@@ -1,6 +1,6 @@
 /**
- * The daily budget: what a visitor lends, what is left of it today, and the time that the worker spends
- * of it. The page keeps both in this browser; the worker counts and tells.
+ * The daily budget: what a visitor lends, what is left of it today, and the time that the worker
+ * spends of it. The page keeps both in this browser; the worker counts and tells.
  */
 import type { Notebook } from "../device/notebook.js";
 import { type Clock, now } from "../timing/clock.js";
@@ -17,7 +17,7 @@ export interface Budget {
 }
 
 export interface Spent {
-  /** `2026-11-21`, where the device is. */
+  /** The date where the device is, as in `2026-11-21`. */
   readonly day: string;
   readonly ms: number;
 }
@@ -37,7 +37,7 @@ function parsed(note: string | null): Readonly<Record<string, unknown>> {
   }
 }
 
-/** The default where the note is none of ours. */
+/** Reads a note; answers the default where it is malformed. */
 export function parseBudget(note: string | null): Budget {
   const { minutes, intensity } = parsed(note);
   const known = typeof minutes === "number" && minutes > 0 && minutes <= LONGEST_MINUTES;
@@ -52,7 +52,7 @@ export function dayOf(date: Date): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
 }
 
-/** What was spent on `day`: nothing, when the note is of another day. */
+/** What was spent on `day`: nothing where the note names another day. */
 export function parseSpent(note: string | null, day: string): Spent {
   const { day: noted, ms } = parsed(note);
   return { day, ms: noted === day && typeof ms === "number" && ms > 0 ? ms : 0 };
@@ -119,7 +119,7 @@ export interface AllowancePorts {
 
 /**
  * Counts the time spent in turns, that is computing, and rests after each so that the share is
- * kept. Who takes turns asks `isLeft` before: a turn that has begun is finished.
+ * kept. The caller asks `isLeft` before each turn; a turn that has begun is finished.
  */
 export class Allowance {
   #allowed: Allowed;

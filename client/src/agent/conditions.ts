@@ -1,6 +1,6 @@
 /**
- * The conditions under which an agent measures: obstacles of the browser, reasons to pause that come and
- * go by themselves, and the gate that holds the work while there is one.
+ * The conditions under which an agent measures: obstacles of the browser, reasons to pause that
+ * come and go by themselves, and the gate that holds the work while there is one.
  */
 import { wasmFeatures } from "../engine/features.js";
 
@@ -23,7 +23,7 @@ export const thisBrowser = (): Browser => ({
   isolated: crossOriginIsolated,
 });
 
-/** Each is a notice of the page, by its id. */
+/** The obstacles of a browser; the page has a notice for each id. */
 export function obstacles({ simd, secure, isolated }: Browser): readonly Obstacle[] {
   if (!simd) return [{ id: "no-simd", blocks: true }];
   if (!secure) return [{ id: "insecure", blocks: false }];
@@ -59,7 +59,10 @@ export function pauses(changed: () => void): Pauses {
   };
 }
 
-/** The first that holds, in the order of the table: what a visitor can do something about. */
+/**
+ * The first reason that holds, in the order of `PAUSES`, which begins with what a visitor can
+ * change.
+ */
 export const mainPause = (because: ReadonlySet<Pause>): Pause | null =>
   (Object.keys(PAUSES) as Pause[]).find((reason) => because.has(reason)) ?? null;
 

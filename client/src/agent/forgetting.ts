@@ -13,8 +13,8 @@ export interface Forgotten {
 }
 
 /**
- * Where the gateway cannot be reached all is forgotten but the identity, without which what it holds
- * can never be erased: then the visitor may try again.
+ * Where the gateway cannot be reached, everything is forgotten except the identity: it is needed to
+ * have the gateway erase what it holds, when the visitor tries again.
  */
 export async function forget(notebook: Notebook, origin: URL): Promise<Forgotten> {
   const identity = notebook.read(IDENTITY);

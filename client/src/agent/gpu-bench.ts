@@ -80,7 +80,9 @@ export class GpuBench {
     return this.open.scoped(() => new BoundProgram(program, [...inputs, output, ...own]), LIMIT_MS);
   }
 
-  /** Makes entries that a kernel does not write, and scratch that it does not, fail. */
+  /**
+   * Fills output and scratch with NaN, so that what a kernel does not write fails the comparison.
+   */
   clearOutput(): void {
     const encoder = this.open.device.createCommandEncoder();
     const { output, scratch, poison } = this.#buffers;

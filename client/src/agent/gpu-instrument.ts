@@ -1,6 +1,6 @@
 /**
- * Measures webgpu candidates: each is verified, its samples are sized, and it is timed inside a turn. A
- * device that is lost costs one candidate; the next has another device.
+ * Measures webgpu candidates: each is verified, its samples are sized, and it is timed inside a
+ * turn. A device that is lost costs one candidate; the next has another device.
  */
 import { type BoundProgram, runInSlices, type Sliced } from "../gpu/bound-program.js";
 import { CompileDeadline, compilesOneByOne } from "../gpu/compiling.js";
@@ -42,8 +42,8 @@ export interface GpuReference {
 }
 
 /**
- * Runs once, and again where that took long: the first run may have compiled in the driver, or
- * waited for kernels that others compile, which says nothing of how a sample is to be cut.
+ * Runs once, and again where that took long: the driver may have compiled during the first run, or
+ * other kernels may have held it up, so that its time would size samples wrongly.
  */
 async function ranMs(open: OpenDevice, work: Sliced, untilMs: number): Promise<number> {
   const firstMs = await runInSlices(open, work, untilMs);
@@ -68,7 +68,10 @@ interface Sized {
   readonly sampler: Sampler;
 }
 
-/** Each has a size of its own: a reference that is far slower would hold the GPU for long. */
+/**
+ * Each kernel has its own number of calls, as that of a fast one would hold the GPU for long with a
+ * slow one.
+ */
 async function sized(
   timer: GpuTimer,
   work: BoundProgram,
@@ -188,7 +191,7 @@ class GpuLease implements LeaseInstrument {
       await this.#load(open, kernel);
     } catch (thrown) {
       if (compilesOneByOne()) this.#ports.careful?.();
-      // Several compile at once, and any of them may have lost the device: each is tried again, alone.
+      // Several compile at once, and any of them may have lost the device: each is tried alone.
       if (open.loss === null || thrown instanceof CompileDeadline) return failureOf(kernel, thrown);
     }
     return () => this.#attempt(kernel);
@@ -225,7 +228,9 @@ class GpuLease implements LeaseInstrument {
     }
   }
 
-  /** Sets the lease up on the current device, or on the next where a kernel loses that meanwhile. */
+  /**
+   * Sets the lease up on the current device, or on the next where a kernel loses that meanwhile.
+   */
   async #setUp(): Promise<LeaseOnDevice> {
     const open = await this.#owner.device();
     try {
@@ -236,7 +241,7 @@ class GpuLease implements LeaseInstrument {
     }
   }
 
-  /** A reference that did not compile is told once, and no driver is asked for it again. */
+  /** Reports a reference that does not compile, once, and does not compile it again. */
   async #reference(open: OpenDevice): Promise<Program> {
     if (this.#refused !== null) throw this.#refused;
     try {

@@ -3,14 +3,14 @@ import type { KernelZooError } from "../engine/error.js";
 import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
 import { didNotCompile } from "./measurement.js";
 
-/** Work that is to run inside a turn; of wasm it holds its thread until it is done. */
+/** Work that runs inside a turn. That of wasm holds its thread until it is done. */
 export type TimedWork<T> = () => T | Promise<T>;
 
 /** Measures the candidates of one lease. */
 export interface LeaseInstrument {
   /**
-   * Fetches and compiles; the work verifies and times. What does not compile is a failure at once.
-   * Rejects only when the network fails, or the GPU for good.
+   * Fetches and compiles, and answers the work that verifies and times, or the failure to compile.
+   * Rejects only when the network fails or the GPU cannot be had any more.
    */
   candidate(kernel: KernelWire): Promise<MeasurementWire | TimedWork<MeasurementWire>>;
   /** Relative times of `kernels`, in order, measured against each other. */
@@ -19,8 +19,8 @@ export interface LeaseInstrument {
 }
 
 /**
- * Told when the reference of a lease does not compile here. Nothing of such a lease can be measured,
- * and no measurement says why unless the reference is a candidate of the lease as well.
+ * Called when the reference of a lease does not compile here. Nothing of such a lease can be
+ * measured, and no measurement says why unless the reference is a candidate of the lease as well.
  */
 export type ReferenceFailed = (lease: Lease, thrown: KernelZooError) => void;
 

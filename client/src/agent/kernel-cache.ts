@@ -33,10 +33,10 @@ export class Lru<K, V> {
   }
 }
 
-/** Makes what a key stands for once, while it stays among the last used. */
+/** Answers the value of a key, and makes it first where the cache does not hold it. */
 export type Keep<Value> = (key: string, make: () => Promise<Value>) => Promise<Value>;
 
-/** Keeps the last `most`; failures are not kept. */
+/** A cache of the `most` values used last; a value that fails to be made is not kept. */
 export function keptPromises<Value>(most: number): Keep<Value> {
   const kept = new Lru<string, Promise<Value>>(most);
   return (key, make) => {

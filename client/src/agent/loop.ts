@@ -1,4 +1,6 @@
-/** The agent: it leases, measures in turns, reports and votes, for each target, until it is stopped. */
+/**
+ * The agent: it leases, measures in turns, reports and votes, for each target, until it is stopped.
+ */
 import { KernelZooError, sentence } from "../engine/error.js";
 import { backoffMs, type FinalAnswer } from "../gateway/request.js";
 import type { Lease } from "../wire/types.js";
@@ -11,13 +13,18 @@ export interface Measuring {
   readonly results: Results;
 }
 
-/** Sets a target up when its turn comes for the first time; null where this browser has it not. */
+/**
+ * Sets a target up when its turn comes for the first time; null where this browser cannot run it.
+ */
 export type SetUp = () => Promise<AgentPorts | null>;
 
-/** Seconds that a request may wait for a candidate: of one target, of several, of idle ones. */
+/**
+ * Seconds that a request may wait for a candidate: with one target, with several, and when all are
+ * idle.
+ */
 const WAIT_S = { alone: 20, several: 2, idle: 10 } as const;
 
-/** Whose turn it is: each target until it has nothing to measure, then the next. */
+/** Goes round the targets: each is measured until it has no candidate left, then the next. */
 export class TargetRotation {
   readonly #toSetUp: SetUp[];
   readonly #targets: Measuring[] = [];

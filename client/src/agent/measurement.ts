@@ -1,4 +1,6 @@
-/** What the measurements of both targets have in common: time budgets, comparison, rounds, outcomes. */
+/**
+ * What the measurements of both targets have in common: time budgets, comparison, rounds, outcomes.
+ */
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
 import { maxDifference, sampledPositions } from "../engine/verification.js";
 import { type Clock, now } from "../timing/clock.js";
@@ -18,8 +20,9 @@ const BUDGET_MS = 2_000;
 const BUDGET_CALLS = 12;
 export const REFERENCE_BUDGET_MS = 60_000;
 /**
- * Slower than this against the reference in two rounds: a third tells nothing new. One round is
- * not enough, as a sample of a millisecond that loses the processor once takes four times as long.
+ * A candidate that is this many times slower than the reference in two rounds is not timed in a
+ * third. One round is not enough, as a sample of a millisecond that loses the processor once takes
+ * four times as long.
  */
 const HOPELESS = 2;
 const ROUNDS_TO_GIVE_UP = 2;
@@ -27,7 +30,7 @@ const ROUNDS_TO_GIVE_UP = 2;
 export const late = (): KernelZooError =>
   new KernelZooError("timeout", "The candidate took longer than its time budget.");
 
-/** When a candidate is given up whose reference takes `callMs`. */
+/** The time at which a candidate is given up whose reference takes `callMs`. */
 export const deadlineMs = (callMs: number): number =>
   now() + Math.max(BUDGET_MS, BUDGET_CALLS * callMs);
 
@@ -104,7 +107,7 @@ export async function rankAgain(
   return rest.map((time) => time / best);
 }
 
-/** The outcome that a failure at a stage counts as; the network's failures are nobody's. */
+/** The outcome of a failure at each stage. A stage without one is not the kernel's fault. */
 const OUTCOMES: Readonly<Partial<Record<Stage, Outcome>>> = {
   artifact: "validate",
   validate: "validate",
@@ -121,7 +124,7 @@ export const didNotCompile = (thrown: unknown): thrown is KernelZooError =>
 
 const LONGEST_DETAIL = 500;
 
-/** What was thrown as a measurement of `kernel`; thrown again when it is not the kernel's fault. */
+/** The failed measurement of `kernel`. Throws `thrown` again when the kernel is not at fault. */
 export function failureOf(kernel: KernelWire, thrown: unknown): MeasurementWire {
   const outcome = thrown instanceof KernelZooError ? OUTCOMES[thrown.stage] : undefined;
   if (outcome === undefined) throw thrown;

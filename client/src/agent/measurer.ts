@@ -1,4 +1,6 @@
-/** For each target, the profile that an agent opens a session with and the instrument that measures. */
+/**
+ * For each target, the profile that an agent opens a session with and the instrument that measures.
+ */
 import { readGpuProfile } from "../device/gpu-profile.js";
 import type { Notebook } from "../device/notebook.js";
 import { type DeviceProfile, peakOf, readLevels } from "../device/profile.js";
@@ -14,14 +16,14 @@ import { cachedLoader, cachedPrograms } from "./kernel-cache.js";
 import type { WithTurn } from "./turns.js";
 import { wasmInstrument } from "./wasm-instrument.js";
 
-/** A page that is opened after a driver did not end asks it for one pipeline at a time. */
+/** Noted when a driver did not end a pipeline: the next page compiles one at a time. */
 const CAREFUL = "one-by-one";
 
 const NO_SIMD =
   "The WebAssembly of this browser has no 128-bit SIMD (simd128), which every kernel uses; " +
   "a newer browser has it.";
 
-/** Where an agent runs. */
+/** What the targets of one agent share. */
 export interface Environment {
   readonly origin: URL;
   readonly signal: AbortSignal;
@@ -35,7 +37,7 @@ export interface Environment {
 }
 
 export interface Measurer {
-  /** The target's part of a request for a session: levels, and no rate as it was measured. */
+  /** The target's part of the request for a session. Rates in it are rounded to levels. */
   readonly request: Pick<SessionRequest, "target" | "features" | "rho" | "peak_gflops" | "probe">;
   /** The rate as it was measured, for the page to show. */
   readonly peakGflops: number;
@@ -52,7 +54,7 @@ export const referenceFailedOn =
 async function wasmMeasurer(around: Environment): Promise<Measurer> {
   const { origin, signal, notebook, withTurn, profile, stepMs, isolated } = around;
   if (!profile.wasmFeatures.includes("simd128")) throw new KernelZooError("profile", NO_SIMD);
-  // Without isolation the clock is too coarse for them.
+  // Without isolation the clock is too coarse to measure levels.
   const probe = isolated ? await readLevels(notebook, profile, withTurn) : null;
   const peakGflops = peakOf(profile.peaks);
   return {

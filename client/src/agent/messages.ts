@@ -10,7 +10,7 @@ export interface StartOptions {
   readonly origin: string;
   /** What to measure, in this order. */
   readonly targets: readonly TargetKind[];
-  /** Whose workloads alone it measures; null for those of all. */
+  /** The application whose workloads alone are measured; null for all workloads. */
   readonly application: string | null;
   /** `performance.timeOrigin` of the page: when it began to open. */
   readonly openedAt: number;
@@ -102,7 +102,7 @@ export type AgentEvent =
     }
   | { readonly type: "firstTimed"; readonly firstTimedMs: number }
   | { readonly type: "idle" }
-  /** The GPU cannot be had any more; a new browser may have it again. */
+  /** The GPU's driver does not answer any more; only a new browser can have it again. */
   | { readonly type: "stuck"; readonly target: TargetKind; readonly reason: string }
   /** This browser can run nothing that it was asked for, and the agent has ended. */
   | { readonly type: "refused"; readonly reason: string }

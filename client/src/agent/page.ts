@@ -38,7 +38,7 @@ const CONSENT = "consent";
 const TARGETS: readonly TargetKind[] = ["wasm", "webgpu"];
 
 const notebook = storedNotebook();
-/** A link to `?start=1` is no consent; who drives the browser has given it. */
+/** A link to `?start=1` is not a consent; the owner of an automated browser has consented. */
 const automated = navigator.webdriver;
 const agreed = (): boolean => notebook.read(CONSENT) !== null;
 
@@ -151,7 +151,7 @@ function askedTargets(): readonly TargetKind[] {
   return known.length > 0 ? known : TARGETS;
 }
 
-/** Nothing was asked of the gateway and nothing was measured before. */
+/** Starts the worker. No request was made and nothing was measured before. */
 function start(): void {
   if (worker !== null) return;
   worker = startWorker();
@@ -196,7 +196,7 @@ function approve(): void {
 /** Ends the agent, and with it the session, whose token nobody else has. */
 function stop(): void {
   if (worker !== null) {
-    // What it has posted would still be heard, and a note kept that was to be forgotten.
+    // Otherwise messages on their way would write notes that were just erased.
     worker.onmessage = null;
     worker.terminate();
   }
@@ -240,7 +240,7 @@ function listen(): void {
     reasons.set("hand", !reasons.because.has("hand"));
   });
   document.addEventListener("visibilitychange", () => reasons.set("hidden", document.hidden));
-  // Another tab was told to forget this browser, or its visitor has changed the budget there.
+  // The visitor has erased the notes or changed the budget in another tab.
   addEventListener("storage", () => {
     if (worker !== null && !agreed() && isLimited(lending) && pastConsent()) stop();
     else lookAtBudget();

@@ -10,7 +10,7 @@ export interface SentRequest {
   readonly body: string;
 }
 
-/** The last of them, newest first, and how much all of them were. */
+/** The last requests, newest first, with the number and the size of all. */
 export interface SentLog {
   readonly requests: readonly (SentRequest & { readonly number: number; readonly at: Date })[];
   readonly count: number;
@@ -70,7 +70,7 @@ function entry(request: SentLog["requests"][number]): HTMLElement {
   const summary = element("summary", "", title, " ", element("span", "quiet", size));
   const details = element("details", "sent", summary);
   details.dataset.number = String(number);
-  // Filled when it is opened: most never are.
+  // Filled when the visitor opens it, as most are never opened.
   details.addEventListener("toggle", () => {
     if (!details.open || details.childElementCount > 1) return;
     const text = element("pre", "payload", readable(body));

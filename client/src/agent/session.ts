@@ -34,10 +34,16 @@ export async function solved(challenge: string, pause: () => Promise<void>): Pro
 const zeros = (hex: string): number => Math.clz32(Number.parseInt(hex.slice(0, 8), 16));
 
 const UNAUTHORISED = 401;
-/** Share of a session's time after which the next one is opened, so that no request meets its end. */
+/**
+ * The next session is opened after this share of one's time, so that no request carries a token
+ * that ends.
+ */
 const RENEWED_AT = 0.75;
 
-/** Requests that carry a token. One that was refused with it is asked once more with the next. */
+/**
+ * Makes requests with a token. A request that is refused for its token is repeated once with a new
+ * one.
+ */
 export interface Session {
   call<T>(request: (token: string) => Promise<FinalAnswer<T>>): Promise<FinalAnswer<T>>;
 }
@@ -78,8 +84,8 @@ export function session(
       const used = held();
       const answer = await request((await used.opened).token);
       if (answer.kind !== "refused" || answer.status !== UNAUTHORISED) return answer;
-      // It ended while the device slept, or belongs to the network that the device was in before.
-      // Another request may have replaced it already.
+      // The session ended while the device slept, or the device has changed its network. Another
+      // request may have replaced it already.
       if (current === used) current = null;
       return request((await held().opened).token);
     },

@@ -121,7 +121,7 @@ function measured(
   };
 }
 
-/** A paused agent may still say what it did before; only `resumed` ends the pause. */
+/** Changes the phase, except while paused: events of the work before may still arrive then. */
 function inPhase(state: AgentState, phase: AgentState["phase"]): AgentState {
   return state.phase === "paused" ? state : { ...state, phase };
 }

@@ -1,4 +1,5 @@
 /** Turns among the agents of one host: two that time at once would measure one another. */
+
 /** Runs `work` while no other agent that shares a lock is in its turn. */
 export type WithTurn = <T>(work: () => T | Promise<T>) => Promise<T>;
 

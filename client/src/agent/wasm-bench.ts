@@ -21,7 +21,8 @@ interface Packed {
 
 /**
  * The tensors of one lease in memory, and one scratch that its kernels use in turn. An input is
- * packed once for each layout, when the first kernel that wants it is bound: no timing sees it.
+ * packed once for each layout, when the first kernel that wants it is bound, so that no timing
+ * includes it.
  */
 export class Bench {
   readonly #arena: Arena;
@@ -51,7 +52,7 @@ export class Bench {
     return instantiate(module, this.#arena.memory, words, kernel.range_extent);
   }
 
-  /** Inputs from the seed again: a kernel that fails may have written anywhere. */
+  /** Writes all inputs anew, as a kernel that failed may have written anywhere. */
   reset(): void {
     for (const [i, region] of this.#plan.regions.entries()) {
       const { tensor } = region;

@@ -158,8 +158,8 @@ interface Prepared {
 }
 
 /**
- * Fetches and compiles, so that nobody's turn is spent on it. What fails is told at once, whatever
- * becomes of the others. Rejects when one could neither be prepared nor be blamed.
+ * Fetches and compiles before a turn is taken. Each failure is reported at once. Rejects when one
+ * could not be prepared for a reason that is not the kernel's.
  */
 async function prepare(
   instrument: LeaseInstrument,
@@ -297,10 +297,10 @@ async function measureLease(ports: AgentPorts, lease: Lease, results: Results): 
 }
 
 /**
- * Measures what the lease lends, reports each measurement, and files a ballot. Once its class has
- * measured the whole space and this agent the fastest of it, which the last lease may find done,
- * its own fastest take part in one more comparison, which makes the final ballot.
- * Rejects when the network or the memory fails.
+ * Measures what the lease lends, reports each measurement, and files a ballot. The last lease comes
+ * once the class has measured the whole space and this agent the fastest of it; then the agent
+ * compares its own fastest once more and files its final ballot. Rejects when the network or the
+ * memory fails.
  */
 export async function workLease(ports: AgentPorts, lease: Lease, results: Results): Promise<void> {
   const { workload, unmeasured, complete } = lease;

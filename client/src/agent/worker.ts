@@ -59,7 +59,7 @@ async function approved(request: SessionRequest): Promise<void> {
   await approval.pass();
 }
 
-/** Notes of the page, kept there: what is written here is posted back. */
+/** The notes that the page keeps: what the worker writes is posted to the page. */
 function pageNotebook(notes: StartOptions["notes"]): Notebook {
   const kept = memoryNotebook(notes);
   return {
@@ -99,7 +99,7 @@ async function openSession(
   const known = notebook.read("identity");
   await approved(as(known));
   let answer = await openAs(known);
-  // The gateway does not take what it once gave: its secret was changed. Come as somebody new.
+  // The gateway's secret was changed, so that it refuses identities from before: ask for a new one.
   if (known !== null && isUnauthorized(answer)) answer = await openAs(null);
   if (answer.kind !== "ok") {
     const detail = answer.kind === "refused" ? answer.detail : "It gave no session.";
@@ -109,7 +109,10 @@ async function openSession(
   return answer.value;
 }
 
-/** What the zoo asks of an identity once. A gateway that does not take it lends as before. */
+/**
+ * Answers the gateway's demand for a proof of work. Where the proof is refused, leases go on as
+ * before.
+ */
 async function attest(world: World, opened: SessionResponse): Promise<void> {
   const asked = opened.attestation.find(({ kind }) => kind === PROOF_OF_WORK);
   if (asked === undefined) return;
@@ -140,7 +143,7 @@ function sessionOf(world: World, measurer: Measurer): Session {
 /** Why targets are not measured here. */
 const unavailable: string[] = [];
 
-/** Null, and told, where this browser has not what the target needs, or it fails the probe. */
+/** Sets a target up; answers null, and tells the page why, where this browser cannot run it. */
 async function setUp(world: World, target: TargetKind): Promise<AgentPorts | null> {
   try {
     const measurer = await MEASURERS[target](world);
@@ -196,7 +199,7 @@ async function start(options: StartOptions): Promise<void> {
   emit({ type: "refused", reason: unavailable.join(" ") });
 }
 
-/** Starts again until the device could be described; then the agent takes care of itself. */
+/** Tries again until the device could be described; from then on `runAgent` handles errors. */
 async function startUntilRunning(options: StartOptions): Promise<void> {
   allowance.allow(options.allowed);
   openOrClose();

@@ -1,6 +1,6 @@
 /**
- * Charts: axes with round values, the frame that they make, and the two pictures of the console, which
- * are the best rate so far and the candidates of a key by rank.
+ * Charts: axes with round values, the frame that they make, and the two pictures of the console,
+ * which are the best rate so far and the candidates of a key by rank.
  */
 import { element, svg, svgText } from "../page/elements.js";
 import { count, duration, rate } from "../page/text.js";
@@ -13,8 +13,8 @@ export interface Scale {
 }
 
 /**
- * From 0 to `most`, or with `round` to the round value at or above it. `from` and `to` are places in
- * the picture, `about` says how many ticks there are.
+ * From 0 to `most`, or with `round` to the round value at or above it. `from` and `to` are places
+ * in the picture, `about` says how many ticks there are.
  */
 export function fromZero(
   most: number,
@@ -34,7 +34,10 @@ export function fromZero(
 const FACTOR = 8;
 const DIGITS = [1, 2, 5] as const;
 
-/** A linear axis from 0 where that shows the values apart, else a logarithmic one. Times are above 0. */
+/**
+ * A linear axis from 0 where that shows the values apart, else a logarithmic one. Times are above
+ * 0.
+ */
 export function forTimes(least: number, most: number, from: number, to: number): Scale {
   return least > 0 && most > FACTOR * least
     ? byFactors(least, most, from, to)

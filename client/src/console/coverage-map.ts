@@ -1,4 +1,6 @@
-/** The map itself: a cell for each class and workload, told by colour and mark, walked by arrows. */
+/**
+ * The map itself: a cell for each class and workload, told by colour and mark, walked by arrows.
+ */
 import { element, svg, svgText } from "../page/elements.js";
 import type { Coverage } from "../wire/types.js";
 import { classDetail, deviceName } from "./pieces.js";

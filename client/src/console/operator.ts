@@ -2,7 +2,7 @@
 import { element } from "../page/elements.js";
 import { keepOperatorKey, operatorKey } from "./request.js";
 
-/** Where the operator's key is given, and taken back by an empty one. */
+/** The form for the operator's key; an empty one removes it. */
 export function keyForm(action: string): HTMLFormElement {
   const input = element("input", "");
   input.type = "password";
@@ -21,7 +21,10 @@ export function keyForm(action: string): HTMLFormElement {
   return form;
 }
 
-/** `counted`: what is told all the same, as in `12 candidates`. */
+/**
+ * The notice of a class that is not shown to strangers; `counted` says what there is, as in `12
+ * candidates`.
+ */
 export function keptBack(identities: number, quorum: number, counted: string): HTMLElement {
   const who = identities === 1 ? "1 identity has" : `${identities} identities have`;
   return element(

@@ -1,4 +1,7 @@
-/** Requests of the console: with the operator's key for as long as the tab is open, if one was given. */
+/**
+ * Requests of the console: with the operator's key for as long as the tab is open, if one was
+ * given.
+ */
 import { type Answer, ask } from "../gateway/request.js";
 
 const KEY = "kernelzoo.operator";

@@ -16,7 +16,7 @@ export interface GpuProfile {
   readonly deviceClass: string;
 }
 
-/** What leaves the page. A dispatch of less than a microsecond is one of a microsecond. */
+/** The levels that leave the page. A dispatch counts as at least one microsecond. */
 export function gpuLevelsOf(probe: GpuProbeResult): GpuProbeLevels {
   return {
     peak_gflops: octave(probe.peakGflops),

@@ -16,8 +16,8 @@ export function memoryNotebook(notes: Readonly<Record<string, string>> = {}): No
 }
 
 /**
- * Keeps notes in localStorage, or another storage; where the browser denies it or it is full, for as
- * long as the page lives.
+ * Keeps notes in localStorage, or another storage; where the browser denies it or it is full, for
+ * as long as the page lives.
  */
 export function storedNotebook(storage = () => localStorage): Notebook {
   const fallback = memoryNotebook();

@@ -1,4 +1,5 @@
 /** Bytes from hexadecimal and base64 text, and their SHA-256. */
+
 /** Hexadecimal text to bytes. */
 export function fromHex(text: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(text.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));

@@ -1,6 +1,6 @@
 /**
- * Conversion between float32 and the 16 bits of a float16. A page holds float32 alone; the buffers of a
- * GPU hold float16. Not every browser has `Float16Array`, which converts alike.
+ * Conversion between float32 and the 16 bits of a float16. A page holds float32 alone; the buffers
+ * of a GPU hold float16. Not every browser has `Float16Array`, which converts alike.
  */
 const word = new Uint32Array(1);
 const float = new Float32Array(word.buffer);

@@ -37,7 +37,9 @@ export function addresses(
   return kernel.scratch_bytes > 0 ? [...tensors, base + plan.scratchOffset] : tensors;
 }
 
-/** The first run of a kernel goes in this many slices, so that optimised code takes over within it. */
+/**
+ * The first run of a kernel goes in this many slices, so that optimised code takes over within it.
+ */
 const FIRST_RUN_SLICES = 32;
 
 /** The whole range, in slices. */

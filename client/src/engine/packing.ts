@@ -46,7 +46,9 @@ export function plainTensors({
   });
 }
 
-/** Packs the tensor at address `from` to address `to`. Throws KernelZooError: memory, compile, run. */
+/**
+ * Packs the tensor at address `from` to address `to`. Throws KernelZooError: memory, compile, run.
+ */
 export function runPack(
   arena: Arena,
   pack: ArtifactWire,

@@ -1,10 +1,10 @@
 /**
  * What outputs are verified with: seeded inputs, sampled positions and the largest difference.
  *
- * Seeded inputs equal those of `kernelzoo/domain/seeded.py` to the bit. Element `i` of input tensor `t`
- * under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32, 24 bits scaled to [-0.5, 0.5); for
- * f16, that rounded to the nearest; for i8, the highest byte from -128 on; for an index, the remainder
- * below its limit.
+ * Seeded inputs equal those of `kernelzoo/domain/seeded.py` to the bit. Element `i` of input tensor
+ * `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32, 24 bits scaled to [-0.5,
+ * 0.5); for f16, that rounded to the nearest; for i8, the highest byte from -128 on; for an index,
+ * the remainder below its limit.
  */
 import type { TensorWire } from "../wire/types.js";
 import { roundedToFloat16 } from "./float16.js";

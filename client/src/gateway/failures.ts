@@ -36,7 +36,9 @@ export class Failures {
     return this.#reasons.get(sha256) ?? null;
   }
 
-  /** Reports what a kernel has thrown, unless the fault is not the kernel's or is reported already. */
+  /**
+   * Reports what a kernel has thrown, unless the fault is not the kernel's or is reported already.
+   */
   note(kernel: FailedKernel, thrown: unknown): void {
     if (!(thrown instanceof KernelZooError) || !KERNEL_STAGES.includes(thrown.stage)) return;
     // Several kernels were compiling, and any of them may be at fault.

@@ -1,4 +1,6 @@
-/** One request: its deadline, its answer, and how it is repeated while the gateway is unavailable. */
+/**
+ * One request: its deadline, its answer, and how it is repeated while the gateway is unavailable.
+ */
 import { sentence } from "../engine/error.js";
 
 /** Makes the signal of one request, which the page aborts, or the time that is allowed. */

@@ -1,7 +1,7 @@
 /**
- * A program bound to its tensors, as one range of slices over all its dispatches, so that a submission
- * may hold any part of it. All slices are of `unit` workgroups; the last one of a dispatch may be
- * smaller.
+ * A program bound to its tensors, as one range of slices over all its dispatches, so that a
+ * submission may hold any part of it. All slices are of `unit` workgroups; the last one of a
+ * dispatch may be smaller.
  */
 import { type Clock, now } from "../timing/clock.js";
 import { filledBuffer } from "./buffers.js";

@@ -1,4 +1,6 @@
-/** Buffers of tensors: a tensor of f16 is stored as float16 there, while a page sees it as float32. */
+/**
+ * Buffers of tensors: a tensor of f16 is stored as float16 there, while a page sees it as float32.
+ */
 import { fromFloat16, toFloat16 } from "../engine/float16.js";
 import { elementsOf, type TensorView, tensorBytes, viewOf } from "../engine/tensors.js";
 import type { TensorWire } from "../wire/types.js";
@@ -28,7 +30,10 @@ export const storedBytes = (tensor: TensorWire): number =>
 export const suitsFloat16 = (tensor: TensorWire, entries: GpuEntries): boolean =>
   tensor.dtype === "f16" && isFloat16View(entries);
 
-/** The entries as the buffer holds them: float32 is rounded to the nearest where the tensor is of f16. */
+/**
+ * The entries as the buffer holds them: float32 is rounded to the nearest where the tensor is of
+ * f16.
+ */
 export const stored = (tensor: TensorWire, entries: GpuEntries): GpuEntries =>
   tensor.dtype === "f16" && entries instanceof Float32Array ? toFloat16(entries) : entries;
 

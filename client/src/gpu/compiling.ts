@@ -2,8 +2,9 @@
  * Pipelines that a driver is asked for: a few at a time, each with a deadline.
  *
  * A driver that does not end cannot be stopped: destroying the device makes the browser's GPU
- * process wait for it, and with it every page. So the device is unfinished alone, nothing more is compilingNow of
- * the driver until it has ended, and where that takes too long there is no GPU in this browser.
+ * process wait for it, and with it every page. So the device is unfinished alone, nothing more is
+ * compilingNow of the driver until it has ended, and where that takes too long there is no GPU in
+ * this browser.
  */
 import { KernelZooError } from "../engine/error.js";
 import type { OpenDevice } from "./device.js";
@@ -32,7 +33,9 @@ export function limiter(most: () => number): <T>(work: () => Promise<T>) => Prom
   };
 }
 
-/** A driver takes 20 to 100 ms for a pipeline, that of a machine without a GPU up to two seconds. */
+/**
+ * A driver takes 20 to 100 ms for a pipeline, that of a machine without a GPU up to two seconds.
+ */
 const LIMIT_MS = 10_000;
 /** How long other pipelines wait for one that was given up to end after all. */
 const RETURN_MS = 20_000;
@@ -61,8 +64,8 @@ const compilingNow = new Set<Promise<unknown>>();
 const unfinished = new Set<Promise<unknown>>();
 
 /**
- * Compiles one pipeline at a time from now on, so that a missed deadline names its kernel. The first
- * missed deadline calls this; a page that follows one which ended that way calls it itself.
+ * Compiles one pipeline at a time from now on, so that a missed deadline names its kernel. The
+ * first missed deadline calls this; a page that follows one which ended that way calls it itself.
  */
 export function compileOneByOne(): void {
   atOnce = 1;
@@ -85,8 +88,8 @@ async function driverReturned(): Promise<void> {
 }
 
 /**
- * Gives the device up and names the fault: a kernel that compiled alone missed the deadline, of several
- * it is not known which one did.
+ * Gives the device up and names the fault: a kernel that compiled alone missed the deadline, of
+ * several it is not known which one did.
  */
 function deadlineError(open: OpenDevice, limitMs: number): KernelZooError {
   const shared = new SharedDeadline(limitMs);
@@ -123,8 +126,9 @@ async function withinDeadline<T>(
 }
 
 /**
- * Has the driver make a pipeline, a few at a time. Throws what it throws, and KernelZooError: compile after the
- * deadline, run when the device is lost, profile when the driver is still at what was given up.
+ * Has the driver make a pipeline, a few at a time. Throws what it throws, and KernelZooError:
+ * compile after the deadline, run when the device is lost, profile when the driver is still at what
+ * was given up.
  */
 export function compiled<T>(
   open: OpenDevice,

@@ -23,7 +23,10 @@ export async function requestAdapter(limitMs = LIMIT_MS): Promise<GPUAdapter> {
   return adapter;
 }
 
-/** A rejection that comes with the loss of the device may come before the news of it. */
+/**
+ * A promise may be rejected because of a lost device before `device.lost` says so; wait so long for
+ * it.
+ */
 const NEWS_MS = 100;
 const SCOPES = ["out-of-memory", "internal", "validation"] as const;
 
@@ -37,7 +40,10 @@ function scopeError(error: GPUError): KernelZooError {
   return new KernelZooError(stage, `WebGPU refuses this: ${message}`, error);
 }
 
-/** What `work` gives, or throws what it threw: a mapped buffer that is too large is a RangeError. */
+/**
+ * Runs `work` and answers its value or error later; a mapped buffer that is too large is a
+ * RangeError.
+ */
 function attempted<T>(work: () => T): () => T {
   try {
     const value = work();
@@ -125,7 +131,10 @@ export class OpenDevice {
     this.device.destroy();
   }
 
-  /** Gives up the device without destroying it, as that would wait for a driver that does not answer. */
+  /**
+   * Gives up the device without destroying it, as that would wait for a driver that does not
+   * answer.
+   */
   abandon(why: KernelZooError): void {
     this.#loss ??= why;
     this.#giveUp(this.#loss);

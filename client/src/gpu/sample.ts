@@ -40,11 +40,11 @@ export async function gpuSampleNs(
 }
 
 /**
- * Calls or passes of one sample. A kernel of `callMs` that is slow takes twice the passes that it
- * needs, as that is of a GPU that had been idle. Calls are enough when two readings in a row say
- * so: a first one may take many times as long, where the clock of the GPU rises or its driver is
- * compiling, and what is sized by it alone is one dispatch to a pass, which is mostly overhead in
- * every later sample.
+ * Calls or passes of one sample. A slow kernel may be given twice the passes that it needs, as
+ * `callMs` was measured on a GPU that had been idle. Otherwise calls grow until two readings in a
+ * row are long enough: the first reading may take many times as long while the GPU raises its clock
+ * or its driver compiles, and calls sized by it alone would be too few, so that overhead would fill
+ * every sample.
  */
 export async function shapeOf(
   timer: GpuTimer,

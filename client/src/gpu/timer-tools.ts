@@ -1,4 +1,7 @@
-/** What `timer.ts` takes from the page: it is part of a file that a page without probes never fetches. */
+/**
+ * What `timer.ts` is given instead of importing it: the timer is bundled with the probe, in a file
+ * that most page loads do not fetch and that would hold these modules a second time.
+ */
 import { KernelZooError } from "../engine/error.js";
 import { now } from "../timing/clock.js";
 import { submitPass } from "./bound-program.js";

@@ -14,7 +14,7 @@ export interface GpuTimer {
 }
 
 const BYTES_PER_STAMP = 8;
-/** Passes of which at least one ran forwards. */
+/** A pass whose timestamps run backwards is repeated this often. */
 const ATTEMPTS = 8;
 /** Passes of one reading of the quantum, each of twice as many calls until enough ticks differ. */
 const QUANTUM_PASSES = 16;
@@ -98,7 +98,10 @@ async function measuredQuantumNs(
   }
 }
 
-/** However fine the timestamps are: a GPU that was idle takes milliseconds to reach its clock. */
+/**
+ * Samples are sized for no finer step than this, as an idle GPU takes milliseconds to raise its
+ * clock.
+ */
 const FINEST_STEP_MS = 0.05;
 
 function timestampTimer(stamps: Stamps, stepNs: number, { KernelZooError }: TimerTools): GpuTimer {
@@ -117,7 +120,7 @@ function timestampTimer(stamps: Stamps, stepNs: number, { KernelZooError }: Time
   };
 }
 
-/** The answer comes when the browser next looks at the GPU: 50 ms of work for one percent. */
+/** The browser polls the GPU: 50 ms of work keep the error below one percent. */
 const WALL_STEP_MS = 0.5;
 const EMPTY_PASSES = 3;
 

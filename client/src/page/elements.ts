@@ -1,7 +1,8 @@
 /**
- * Elements of a page, of HTML and of SVG. Text is always set as text, never as markup; the look is in
- * the stylesheet, as a content security policy forbids style attributes.
+ * Elements of a page, of HTML and of SVG. Text is always set as text, never as markup; the look is
+ * in the stylesheet, as a content security policy forbids style attributes.
  */
+
 type Child = Node | string;
 
 /** An element with a class and children. */

@@ -1,10 +1,10 @@
 /**
- * Bits of ρ (docs/adr/0004, 0009): the ratio of two rates where it is clear, and a duel where it is in
- * doubt.
+ * Bits of ρ (docs/adr/0004, 0009): the ratio of two rates where it is clear, and a duel where it is
+ * in doubt.
  *
- * A duel is rounds in which both settings take part; the first to win five is the faster. Neighbours in
- * time are disturbed alike, and a round that is not costs one vote. A bit is then that of the median
- * round of nine, and most bits take five rounds.
+ * A duel is rounds in which both settings take part; the first to win five is the faster.
+ * Neighbours in time are disturbed alike, and a round that is not costs one vote. A bit is then
+ * that of the median round of nine, and most bits take five rounds.
  */
 import { type Clock, now } from "../timing/clock.js";
 import { breather, type Entrant, filledMs } from "./race.js";
@@ -21,7 +21,9 @@ export function bit(base: number, advanced: number, margin: number): "0" | "1" {
   return advanced > 0 && advanced >= margin * base ? "1" : "0";
 }
 
-/** Whether a bit would be what it is by little, from the ratio of advanced over base. */
+/**
+ * Whether the ratio of advanced over base is so close to the margin that noise may turn the bit.
+ */
 export function doubtful(ratio: number, margin: number): boolean {
   return ratio >= margin / DOUBTFUL_WITHIN && ratio < margin * DOUBTFUL_WITHIN;
 }
@@ -34,7 +36,9 @@ export interface DuelLimits {
   readonly limitMs: number;
 }
 
-/** A duel that ran out of time is not settled, and is as its rounds so far say. */
+/**
+ * The answer of a duel; one that ran out of time answers by its rounds so far and is not settled.
+ */
 export interface Verdict {
   readonly faster: boolean;
   readonly settled: boolean;

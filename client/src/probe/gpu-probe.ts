@@ -1,4 +1,6 @@
-/** ρ of a GPU, its limit, its memory and its dispatches, by a suite that is fetched when it runs. */
+/**
+ * ρ of a GPU, its limit, its memory and its dispatches, by a suite that is fetched when it runs.
+ */
 import { BoundProgram } from "../gpu/bound-program.js";
 import { storageBuffer } from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";

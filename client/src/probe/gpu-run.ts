@@ -12,8 +12,8 @@ import type { Entrant, RaceLimits, race } from "./race.js";
 type Name = keyof typeof GPU_SETTINGS;
 
 /**
- * What the suite takes from the page instead of importing it: its own file would hold these modules a
- * second time.
+ * What the suite takes from the page instead of importing it: its own file would hold these modules
+ * a second time.
  */
 export interface Tools extends TimerTools {
   readonly BoundProgram: typeof BoundProgram;
@@ -24,8 +24,8 @@ export interface Tools extends TimerTools {
 }
 
 /**
- * Bits of ρ in the order of the primitives. Rates are of the whole GPU; 0 is unknown. A probe that did
- * not settle is worth repeating at the next visit.
+ * Bits of ρ in the order of the primitives. Rates are of the whole GPU; 0 is unknown. A probe that
+ * did not settle is worth repeating at the next visit.
  */
 export interface SuiteResult {
   readonly bits: string;
@@ -36,9 +36,11 @@ export interface SuiteResult {
 }
 /** A driver that needs longer for one of these is of no use for kernels either. */
 const LIMIT_MS = 10_000;
-/** These settings are timed as whole calls; a sample of the others may be any number of workgroups. */
+/**
+ * These settings are timed as whole calls; a sample of the others may be any number of workgroups.
+ */
 const WHOLE: ReadonlySet<Name> = new Set(["whole", "split", "nothing"]);
-/** A comparison that takes longer has its bit by what was seen until then, and is not settled. */
+/** A duel that takes longer is decided by its rounds so far, and is not settled. */
 const DUEL_MS = 500;
 /** Steps of the timer in a sample, so that its shortest is wrong by 5 %. */
 const STEPS = 40;
@@ -215,8 +217,8 @@ async function bandwidthGbps(open: OpenDevice, tools: Tools): Promise<number> {
 }
 
 /**
- * Measures the bits and the rates. An adapter that the browser falls back to is a processor, which has
- * other work: its bits are all 0, and the probe of wasm has measured its memory. Throws
+ * Measures the bits and the rates. An adapter that the browser falls back to is a processor, which
+ * has other work: its bits are all 0, and the probe of wasm has measured its memory. Throws
  * KernelZooError.
  */
 export async function runSuite(open: OpenDevice, tools: Tools): Promise<SuiteResult> {

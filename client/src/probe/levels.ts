@@ -24,7 +24,7 @@ function power(base: number, value: number): number {
 
 export const octave = (value: number): number => power(2, value);
 
-/** What others leave of the memory's bandwidth varies by half. */
+/** The nearest power of four: the bandwidth of memory that others leave varies by half. */
 export const doubleOctave = (value: number): number => power(4, value);
 
 /** The nearest quarter octave, to two digits. */

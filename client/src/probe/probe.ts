@@ -33,7 +33,9 @@ const PAGE_BYTES = 65_536;
 /** Steps of the clock in the shortest sample, so that it is wrong by 10 % at the most. */
 const STEPS = 10;
 const COARSE_CLOCK_WITHIN = 1.15;
-/** Limits for ρ: settings differ by 28 % and more, or not at all, and no margin is below a seventh. */
+/**
+ * Limits for ρ: settings differ by 28 % and more, or not at all, and no margin is below a seventh.
+ */
 const COARSE: RaceLimits = {
   sampleMs: 1,
   sameWithin: 1.08,
@@ -67,7 +69,9 @@ function onThisClock(limits: RaceLimits): RaceLimits {
   return { ...limits, sampleMs: 2 * shortestMs, sameWithin };
 }
 
-/** Writes the zeros, as reads of untouched memory would all find one page that the system shares. */
+/**
+ * Writes the zeros, as reads of untouched memory would all find one page that the system shares.
+ */
 function zeros(bytes: number): WebAssembly.Memory {
   const pages = Math.ceil(bytes / PAGE_BYTES) + 1;
   const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });

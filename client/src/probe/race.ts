@@ -39,12 +39,12 @@ export interface Standing {
   readonly settled: boolean;
 }
 
-/** Beyond the longest wait of a page between frames, let it run. */
+/** The page gets to run after this long. */
 const LONGEST_STRETCH_MS = 8;
 /** One iteration may read all of memory's working set. */
 const FIRST_COUNT = 1;
 const MOST_ITERATIONS = 2 ** 31;
-/** A disturbed first sample may be of a single iteration, and say nothing. */
+/** One round is not enough: a disturbed first sample may hold a single iteration. */
 const LEAST_ROUNDS = 2;
 
 /** A sample of `count` iterations, or of twice as many as long as it is too short. */
@@ -88,7 +88,7 @@ class Runner {
   }
 }
 
-/** A task of its own, at once: a timer that timers have set waits for 4 ms. */
+/** Resolves in the next task; a nested timer would wait for 4 ms. */
 function nextTask(): Promise<void> {
   return new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();

@@ -1,6 +1,6 @@
 /**
- * Where a zoo is: a gateway, or the `bundle.json` of a static host, which says where the manifest of
- * each class of devices is.
+ * Where a zoo is: a gateway, or the `bundle.json` of a static host, which says where the manifest
+ * of each class of devices is.
  */
 import { KernelZooError } from "../engine/error.js";
 
@@ -8,8 +8,8 @@ import { KernelZooError } from "../engine/error.js";
 export const isBundle = (address: URL): boolean => address.pathname.endsWith(".json");
 
 /**
- * The address that others are relative to: of a bundle's index, or of a gateway, which may be behind
- * a path. A page may give it relative to itself. Throws KernelZooError (network).
+ * The address that others are relative to: of a bundle's index, or of a gateway, which may be
+ * behind a path. A page may give it relative to itself. Throws KernelZooError (network).
  */
 export function zooAddress(url: string | URL): URL {
   try {
@@ -21,7 +21,7 @@ export function zooAddress(url: string | URL): URL {
   }
 }
 
-/** Written by `kernelzoo zoo bundle`. Signed by nobody: it leads to manifests, which are. */
+/** Written by `kernelzoo zoo bundle`. It is not signed; the manifests that it names are. */
 export interface Bundle {
   readonly bundle: 1;
   readonly set: string;

@@ -8,9 +8,9 @@ import { DeviceOwner, OpenDevice } from "../gpu/device.js";
 import type { ManifestEntry, TargetKind } from "../wire/types.js";
 
 /**
- * A GPU that died, whose device was lost or whose driver did not answer, is not tried again in this tab:
- * each try takes half a minute, or the memory of the machine. A reload would meet the same kernel in the same driver; a new tab
- * may try again.
+ * A GPU that died, whose device was lost or whose driver did not answer, is not tried again in this
+ * tab: each try takes half a minute, or the memory of the machine. A reload would meet the same
+ * kernel in the same driver; a new tab may try again.
  */
 const notes = storedNotebook(() => sessionStorage);
 const NOTE = "gpu-failure";
@@ -26,7 +26,7 @@ export function giveUpGpu(why: string): void {
   console.warn(`kernelzoo: ${reason}`);
 }
 
-/** Whether it was the GPU that did not answer; then it is given up. */
+/** Gives the GPU up where the error says that it did not answer; answers whether it did so. */
 export function noteHang(thrown: unknown): boolean {
   const late =
     thrown instanceof CompileDeadline ||

@@ -57,7 +57,10 @@ export class Constants {
 
 const VERIFICATION_SEED = 1;
 
-/** Runs a wasm kernel on seeded inputs in memory of its own. Throws KernelZooError: memory, compile, run. */
+/**
+ * Runs a wasm kernel on seeded inputs in memory of its own. Throws KernelZooError: memory, compile,
+ * run.
+ */
 export function wasmOutput(arena: Arena, made: LoadedKernel): Float32Array {
   const tensors = new Tensors(arena, made);
   try {
@@ -324,7 +327,9 @@ export class Kernel<Inputs = InputViews> {
     return wasm === null ? new Float32Array() : wasmOutput(arena, wasm.made);
   }
 
-  /** The output of the default kernel; of WebAssembly where there is one, so that two engines agree. */
+  /**
+   * The output of the default kernel; of WebAssembly where there is one, so that two engines agree.
+   */
   async #expected(): Promise<Float32Array> {
     const { origin, deadline, arena, entry } = this.#parts;
     if (entry.wasm !== null) {

@@ -103,7 +103,10 @@ async function chosenGpu(request: LoadRequest): Promise<GpuParts> {
   }
 }
 
-/** A kernel that cannot be bound to its memory is replaced by the default, as one that fails to load. */
+/**
+ * A kernel that cannot be bound to its memory is replaced by the default, as one that fails to
+ * load.
+ */
 async function bound<Inputs>(request: LoadRequest, parts: KernelParts): Promise<Kernel<Inputs>> {
   try {
     return new Kernel<Inputs>(parts);

@@ -25,7 +25,7 @@ function notFound(name: string, detail: string): KernelZooError {
   return new KernelZooError("manifest", `The zoo does not know ${name}. ${remedy} (${detail})`);
 }
 
-/** The browser's own copy is there at once, or not at all. */
+/** Reading the browser's own copy takes at most this long. */
 const KEPT_MS = 1_000;
 
 /**
@@ -40,7 +40,10 @@ async function fresh(url: URL, deadline: Deadline): Promise<Answer<string>> {
   return kept.kind === "ok" ? kept : answer;
 }
 
-/** What is at `url`, as text; `name` is '' for parts of a bundle. Throws KernelZooError: network, manifest. */
+/**
+ * What is at `url`, as text; `name` is '' for parts of a bundle. Throws KernelZooError: network,
+ * manifest.
+ */
 async function read(url: URL, name: string, deadline: Deadline): Promise<string> {
   const answer = await fresh(url, deadline);
   switch (answer.kind) {
@@ -65,17 +68,19 @@ async function read(url: URL, name: string, deadline: Deadline): Promise<string>
 /** Whose kernels are asked for: the classes of one device, wasm's first. */
 export interface Asker {
   readonly deviceClasses: readonly string[];
-  /** What the device id is made from, so that unknown devices get what their like found. */
+  /**
+   * The hardware behind the device id, so that an unknown device is served what similar ones found.
+   */
   readonly hardware: Hardware | null;
 }
 
-/** A zoo, and what the page believes of it. */
+/** A zoo, and what the page requires of its manifests. */
 export interface Source {
   readonly origin: URL;
   readonly pins: Pins;
-  /** Null where age is no matter. */
+  /** Null where a manifest may be of any age. */
   readonly maxAgeMs: number | null;
-  /** SHA-256 of the one `bundle.json` that is believed. */
+  /** SHA-256 of the one `bundle.json` that is accepted. */
   readonly bundle: string | undefined;
   readonly deadline: Deadline;
 }

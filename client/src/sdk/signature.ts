@@ -1,7 +1,7 @@
 /**
  * What a page that pins keys believes: manifests that one of the keys has signed, by the platform's
- * Ed25519; none that is too old; and none that precedes one which this browser saw, as whoever holds the
- * way to the zoo may replay it to bring back kernels that were denied since.
+ * Ed25519; none that is too old; and none that precedes one which this browser saw, as whoever
+ * holds the way to the zoo may replay it to bring back kernels that were denied since.
  */
 import { storedNotebook } from "../device/notebook.js";
 import { fromBase64 } from "../engine/bytes.js";
@@ -77,7 +77,10 @@ export const MAX_AGE_MS = 7 * 86_400_000;
 
 const notes = storedNotebook();
 
-/** Throws KernelZooError (signature) for what was signed more than `maxAgeMs` ago, or says not when. */
+/**
+ * Throws KernelZooError (signature) for a manifest that was signed more than `maxAgeMs` ago or has
+ * no date.
+ */
 export function refuseAged({ issued_at: issued }: Manifest, maxAgeMs: number): void {
   if (Date.now() - Date.parse(issued) <= maxAgeMs) return;
   const days = maxAgeMs / 86_400_000;
@@ -88,8 +91,8 @@ export function refuseAged({ issued_at: issued }: Manifest, maxAgeMs: number): v
 }
 
 /**
- * What `read` gives, unless this browser has seen a later one of `url`: then it is asked for once more
- * past all caches, and refused if it still is of before. Throws KernelZooError (signature).
+ * Reads the manifest. Where this browser has seen a later one of `url`, it is requested once more
+ * past all caches, and refused if it is still an earlier one. Throws KernelZooError (signature).
  */
 export async function latest(url: URL, read: (url: URL) => Promise<Manifest>): Promise<Manifest> {
   const note = `serial:${url.origin}${url.pathname}`;

@@ -38,8 +38,8 @@ import { MAX_AGE_MS, pinsOf, signatureError } from "./signature.js";
 
 export interface OpenOptions {
   /**
-   * The zoo's public keys, as its `/v1/signing-keys` has them: then a manifest that none of these has
-   * signed is refused, and nothing runs that it does not name. Give the next one before the zoo
+   * The zoo's public keys, as its `/v1/signing-keys` has them: then a manifest that none of these
+   * has signed is refused, and nothing runs that it does not name. Give the next one before the zoo
    * changes it. Without any, artifacts are held to their hashes, and the manifest is believed.
    */
   readonly keys?: readonly string[];
@@ -48,7 +48,9 @@ export interface OpenOptions {
    * bundle are as old as it is, and any age unless told.
    */
   readonly maxAgeMs?: number;
-  /** The `index` of a bundle's zoo.lock: then this bundle alone is read, and no older or newer one. */
+  /**
+   * The `index` of a bundle's zoo.lock: then this bundle alone is read, and no older or newer one.
+   */
   readonly bundle?: string;
   /** Skips the description and the probe of the device. */
   readonly deviceClass?: string;
@@ -180,7 +182,7 @@ export class KernelZoo {
   readonly #parts: ZooParts;
   readonly #manifests = new Map<string, Promise<TimedManifest>>();
 
-  /** Why this tab uses its GPU no more, which died; null while it lives. */
+  /** Why this tab does not use its GPU any more; null while the GPU works. */
   get gpuFailure(): string | null {
     return gpuFailure();
   }
@@ -194,12 +196,12 @@ export class KernelZoo {
   }
 
   /**
-   * Describes this device: 100 to 250 ms at the first visit, and up to a second more where there
-   * is WebGPU; later little. Makes no request. `url` is a gateway's, with or without a path, or that
-   * of the `bundle.json` of a bundle; it may be relative to the page.
-   * Throws KernelZooError: network for what is no address, signature for keys that are none, compile
-   * where the page may not run WebAssembly, memory where the browser has no shared WebAssembly memory,
-   * run for a senseless number of threads.
+   * Describes this device: 100 to 250 ms at the first visit, and up to a second more where there is
+   * WebGPU; later little. Makes no request. `url` is a gateway's, with or without a path, or that
+   * of the `bundle.json` of a bundle; it may be relative to the page. Throws KernelZooError:
+   * network for what is no address, signature for keys that are none, compile where the page may
+   * not run WebAssembly, memory where the browser has no shared WebAssembly memory, run for a
+   * senseless number of threads.
    */
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
     const source = sourceOf(url, options);

@@ -111,5 +111,8 @@ export type ToThread =
   | { readonly type: "run"; readonly generation: number }
   | { readonly type: "forget"; readonly kernel: number };
 
-/** What a thread tells its pool. `done` comes once for each run, from the thread that finished the last chunk. */
+/**
+ * What a thread tells its pool. `done` comes once for each run, from the thread that finished the
+ * last chunk.
+ */
 export type FromThread = { readonly type: "ready" } | { readonly type: "done" };

@@ -61,7 +61,9 @@ export class ThreadPool {
     this.#control.fill(0);
   }
 
-  /** Resolves when every thread has answered. Throws KernelZooError (run) when one does not start. */
+  /**
+   * Resolves when every thread has answered. Throws KernelZooError (run) when one does not start.
+   */
   static async start(arena: Arena, count: number, spawn: () => Thread): Promise<ThreadPool> {
     const threads: Thread[] = [];
     try {

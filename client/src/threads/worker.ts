@@ -54,7 +54,10 @@ function work(control: Int32Array, kernels: ReadonlyMap<number, Bound>): void {
   }
 }
 
-/** A kernel that is not known here is in a message that waits. */
+/**
+ * Runs chunks until no new run comes. A kernel that this thread does not know arrives with a later
+ * message.
+ */
 function serve(control: Int32Array, kernels: ReadonlyMap<number, Bound>): void {
   const until = performance.now() + LONGEST_STRETCH_MS;
   for (let awake = true; awake && performance.now() < until; ) {

@@ -2,7 +2,7 @@ import { type Clock, now } from "./clock.js";
 
 /** A sample lasts this many steps of the clock: 1 % of quantisation. */
 const STEPS_PER_SAMPLE = 100;
-/** And this long where the clock is fine, as short samples are all the more disturbed. */
+/** A sample lasts at least this long, as a disturbance changes a short one more. */
 const SHORTEST_SAMPLE_MS = 1;
 const MOST_CALLS = 1_000_000;
 
