@@ -14,8 +14,8 @@ const DEFINITIONS = {
     return sum;
   },
 
-  /** Image [batch, height, width, channels], weights [rows, columns, channels, outputs]. */
-  conv2d({ a, b }, shapes, { s: stride, p: pad }, at) {
+  /** Image [batch, height, width, channels], weights [kh, kw, channels, outputs]. */
+  conv2d({ a, b }, shapes, { stride, pad }, at) {
     const [, height, width, channels] = shapes.a;
     const [rows, columns, , outputs] = shapes.b;
     const [, outHeight, outWidth] = shapes.c;
@@ -38,14 +38,14 @@ const DEFINITIONS = {
   },
 };
 
-/** Letters and numbers of a workload's key: `m384k768n768` is { m: 384, k: 768, n: 768 }. */
+/** Names and numbers of a workload's key: `m384k768n768` is { m: 384, k: 768, n: 768 }. */
 const extentsOf = (key) =>
   Object.fromEntries(
-    [...key.split(":")[2].matchAll(/([a-z])(\d+)/g)].map(([, axis, n]) => [axis, Number(n)]),
+    [...key.split(":")[2].matchAll(/([a-z]+)(\d+)/g)].map(([, axis, n]) => [axis, Number(n)]),
   );
 
 /** Products that one entry of the output adds up. */
-const lengthOf = { matmul: ({ k }) => k, conv2d: ({ r, q, c }) => r * q * c };
+const lengthOf = { matmul: ({ k }) => k, conv2d: ({ kh, kw, c }) => kh * kw * c };
 
 /** Compares randomly chosen entries of the output with plain JavaScript in float64. */
 export function check(key, { inputs, shapes }, output, entries) {

@@ -77,7 +77,7 @@ declare global {
 export interface KernelzooHost {
   readonly acquireTurn?: () => Promise<void>;
   readonly releaseTurn?: () => Promise<void>;
-  /** Sent when a session is opened, so that caps for strangers do not apply. */
+  /** Sent with sessions and failures, so that caps for strangers do not apply. */
   readonly operatorKey?: string;
 }
 
