@@ -115,6 +115,8 @@ class Settings(WorkerSettings):
     lent_per_network_per_day: int = Field(default=5_000, ge=1)
     lent_per_class_per_day: int = Field(default=20_000, ge=1)
     lent_per_key_per_day: int = Field(default=2_000, ge=1)
+    # The part of the latter two that one network may have, of what other networks left of them.
+    lent_share: float = Field(default=0.1, gt=0, le=1)
     # As `limits` writes them; '' is no limit. The operator's own requests are not counted.
     sessions_rate: str = "120/minute"
     agent_rate: str = "1200/minute"

@@ -5,7 +5,7 @@ from itertools import groupby
 import structlog
 
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.trust import Defence
+from kernelzoo.domain.trust import Defence, Trust
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.metrics import ROLLBACKS
 from kernelzoo.store import denials, zoo
@@ -20,11 +20,11 @@ def deny_failing(db: Database, workload_key: str, device_class: DeviceClass, rul
     """Whether anything is denied that had not been, to the class or for its device."""
     witnessed = Defence.WITNESSES in rule.defences
     execute(db, denials.heard(workload_key, device_class))
-    rows = fetch_all(db, denials.voices(workload_key, device_class))
+    rows = fetch_all(db, denials.voices(workload_key, device_class, rule.trust))
     found = False
     for sha256, voices in groupby(rows, lambda row: row.sha256):
         decided = denial([_voice(row) for row in voices], rule.malicious_share)
-        if decided is None or (witnessed and not _may_deny(db, sha256, device_class)):
+        if decided is None or (witnessed and not _may_deny(db, sha256, device_class, rule.trust)):
             continue
         _deny(db, sha256, device_class, decided)
         if not witnessed:
@@ -32,16 +32,16 @@ def deny_failing(db: Database, workload_key: str, device_class: DeviceClass, rul
         found = True
     if not witnessed:
         return found
-    return _weigh_on_device(db, workload_key, device_class, rule.malicious_share) or found
+    return _weigh_on_device(db, workload_key, device_class, rule) or found
 
 
 def _voice(row: denials.VoiceRow) -> Voice:
     return Voice(network=row.network, stage=row.stage)
 
 
-def _may_deny(db: Database, sha256: str, device_class: DeviceClass) -> bool:
+def _may_deny(db: Database, sha256: str, device_class: DeviceClass, trust: Trust) -> bool:
     """Not for a class that nobody measures, and not the last kernel: the operator alone may."""
-    measured = fetch_one(db, denials.measured_by(device_class))
+    measured = fetch_one(db, denials.measured_by(device_class, trust))
     if measured is None or not inhabited(measured.networks, measured.operated):
         return False
     other = fetch_one(db, denials.replaceable(sha256, device_class))
@@ -51,16 +51,14 @@ def _may_deny(db: Database, sha256: str, device_class: DeviceClass) -> bool:
     return True
 
 
-def _weigh_on_device(
-    db: Database, workload_key: str, device_class: DeviceClass, malicious_share: float
-) -> bool:
+def _weigh_on_device(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule) -> bool:
     """Whether what is denied to one class of a device begins or ceases to hold for the others."""
-    rows = fetch_all(db, denials.device_voices(workload_key, device_class))
+    rows = fetch_all(db, denials.device_voices(workload_key, device_class, rule.trust))
     changed = False
     for (sha256, denied_to, before), voices in groupby(
         rows, lambda row: (row.sha256, row.device_class, row.device_wide)
     ):
-        after = denial([_voice(row) for row in voices], malicious_share) is not None
+        after = denial([_voice(row) for row in voices], rule.malicious_share) is not None
         if after != before:
             execute(db, denials.set_device_wide(sha256, denied_to, device_wide=after))
             changed = True

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome
+from kernelzoo.domain.trust import Trust
 from kernelzoo.store.ballots import KeyRow
 from kernelzoo.store.candidates import CandidateIdRow
 from kernelzoo.store.query import Query, Statement
@@ -66,9 +67,9 @@ class NotedRow:
     allowed: bool
 
 
-def voices(workload_key: str, device_class: DeviceClass) -> Query[VoiceRow]:
-    """What identities saw of every artifact of a key that failed somewhere on the class and is not
-    decided yet; by artifact, those of older identities first.
+def voices(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[VoiceRow]:
+    """What identities that the zoo trusts saw of every artifact of a key that failed somewhere on the
+    class and is not decided yet; by artifact, those of older identities first.
 
     A failure counts where the identity has timed another kernel of the class, so that its device
     works; what quarantine or a wrong output took out of the count does not.
@@ -100,6 +101,9 @@ def voices(workload_key: str, device_class: DeviceClass) -> Query[VoiceRow]:
                 JOIN measurement m ON m.candidate_id = c.candidate_id
                     AND m.device_class = %(class)s AND m.verdict = 'verified'
                 JOIN identity i ON i.id = m.identity_id
+                JOIN lease l ON l.id = m.lease_id
+                JOIN agent_session s ON s.id = l.session_id
+                 AND is_trusted(%(trust)s, i.operated, s.application_id)
                 WHERE (i.operated OR i.valid_in_row > 0)
                   AND EXISTS (SELECT FROM measurement w
                               WHERE w.identity_id = i.id AND w.device_class = %(class)s
@@ -109,12 +113,13 @@ def voices(workload_key: str, device_class: DeviceClass) -> Query[VoiceRow]:
                 SELECT u.sha256, f.network, f.stage, f.reported_at AS since
                 FROM undecided u JOIN page_failure f
                   ON f.artifact_sha256 = u.sha256 AND f.device_class = %(class)s
+                 AND trust_covers(%(trust)s, f.trust)
             )
             SELECT sha256, network, stage
             FROM (SELECT * FROM agents UNION ALL SELECT * FROM pages) voice
             ORDER BY sha256, since
         """,
-        parameters={"key": workload_key, "class": device_class},
+        parameters={"key": workload_key, "class": device_class, "trust": trust},
         row=VoiceRow,
     )
 
@@ -132,10 +137,10 @@ def artifacts_named(prefix: str, limit: int) -> Query[ArtifactRow]:
     )
 
 
-def device_voices(workload_key: str, device_class: DeviceClass) -> Query[DeviceVoiceRow]:
+def device_voices(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[DeviceVoiceRow]:
     """For each artifact of a key that failures, not the operator, denied to a class of this device:
-    what agents of all its classes last saw of it, and what pages of the class say. By artifact and
-    class, those of older identities first.
+    what agents of all its classes that the zoo trusts last saw of it, and what pages of the class
+    say. By artifact and class, those of older identities first.
     """
     return Query(
         sql="""
@@ -159,6 +164,9 @@ def device_voices(workload_key: str, device_class: DeviceClass) -> Query[DeviceV
                 JOIN measurement m ON m.candidate_id = c.candidate_id
                  AND m.device_class = k.device_class AND m.verdict = 'verified'
                 JOIN identity i ON i.id = m.identity_id
+                JOIN lease l ON l.id = m.lease_id
+                JOIN agent_session s ON s.id = l.session_id
+                 AND is_trusted(%(trust)s, i.operated, s.application_id)
                 WHERE (i.operated OR i.valid_in_row > 0)
                   AND EXISTS (SELECT FROM measurement w
                               WHERE w.identity_id = i.id AND w.device_class = m.device_class
@@ -169,12 +177,13 @@ def device_voices(workload_key: str, device_class: DeviceClass) -> Query[DeviceV
                        f.reported_at AS since
                 FROM counted u JOIN page_failure f
                   ON f.artifact_sha256 = u.sha256 AND f.device_class = u.device_class
+                 AND trust_covers(%(trust)s, f.trust)
             )
             SELECT sha256, network, stage, device_class, device_wide
             FROM (SELECT * FROM agents UNION ALL SELECT * FROM pages) voice
             ORDER BY sha256, device_class, since
         """,
-        parameters={"key": workload_key, "class": device_class},
+        parameters={"key": workload_key, "class": device_class, "trust": trust},
         row=DeviceVoiceRow,
     )
 
@@ -189,14 +198,17 @@ def set_device_wide(sha256: str, device_class: DeviceClass, *, device_wide: bool
     )
 
 
-def measured_by(device_class: DeviceClass) -> Query[MeasuredByRow]:
-    """Among the identities of the first thousand sessions of the class."""
+def measured_by(device_class: DeviceClass, trust: Trust) -> Query[MeasuredByRow]:
+    """Counts whom the zoo trusts, among the identities of the first thousand sessions of the class."""
     return Query(
         sql="""
             WITH came AS (
                 SELECT DISTINCT identity_id FROM (
-                    SELECT identity_id FROM agent_session WHERE device_class = %(class)s
-                    ORDER BY created_at LIMIT 1000) session
+                    SELECT s.identity_id
+                    FROM agent_session s JOIN identity i ON i.id = s.identity_id
+                    WHERE s.device_class = %(class)s
+                      AND is_trusted(%(trust)s, i.operated, s.application_id)
+                    ORDER BY s.created_at LIMIT 1000) session
             )
             SELECT count(DISTINCT i.network) FILTER (WHERE NOT i.operated) AS networks,
                    count(*) FILTER (WHERE i.operated) AS operated
@@ -206,7 +218,7 @@ def measured_by(device_class: DeviceClass) -> Query[MeasuredByRow]:
                           WHERE m.identity_id = i.id AND m.device_class = %(class)s
                             AND m.outcome = 'ok' AND m.verdict = 'verified')
         """,
-        parameters={"class": device_class},
+        parameters={"class": device_class, "trust": trust},
         row=MeasuredByRow,
     )
 
@@ -314,9 +326,12 @@ def note_failure(
     stage: Outcome,
     detail: str,
     *,
+    trust: Trust,
     daily_cap: int,
 ) -> Query[NotedRow]:
-    """What a page says; told again, it says the same."""
+    """What a page says, taken under `trust`; told again, it says the same, and counts anew where it
+    was taken under a wider one before.
+    """
     return Query(
         sql="""
             WITH known AS (
@@ -326,11 +341,14 @@ def note_failure(
                 SELECT count(*) >= %(daily_cap)s AS full FROM page_failure
                 WHERE network = %(network)s AND reported_at > now() - interval '1 day'
             ), noted AS (
-                INSERT INTO page_failure
-                    (artifact_sha256, device_class, network, workload_key, stage, detail)
-                SELECT artifact_sha256, %(class)s, %(network)s, %(key)s, %(stage)s, %(detail)s
+                INSERT INTO page_failure AS f
+                    (artifact_sha256, device_class, network, workload_key, stage, detail, trust)
+                SELECT artifact_sha256, %(class)s, %(network)s, %(key)s, %(stage)s, %(detail)s,
+                       %(trust)s
                 FROM known, capped WHERE NOT capped.full
-                ON CONFLICT DO NOTHING
+                ON CONFLICT (artifact_sha256, device_class, network) DO UPDATE SET
+                    trust = EXCLUDED.trust, tallied = false
+                WHERE NOT trust_covers(EXCLUDED.trust, f.trust)
             )
             SELECT EXISTS (SELECT FROM known) AS known, NOT capped.full AS allowed FROM capped
         """,
@@ -341,6 +359,7 @@ def note_failure(
             "network": network,
             "stage": stage,
             "detail": detail,
+            "trust": trust,
             "daily_cap": daily_cap,
         },
         row=NotedRow,

@@ -8,11 +8,15 @@ from kernelzoo.store.query import Query, Statement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenRow:
-    """Candidates lent today in the network, on the class, and of the workload on the class."""
+    """Candidates lent today in the network, on the class, and of the workload on the class; and how
+    many of the latter two in the network.
+    """
 
     network: int
     device_class: int
     key: int
+    own_of_class: int
+    own_of_key: int
 
 
 def taken(network: str, device_class: DeviceClass, workload_key: str) -> Query[TakenRow]:
@@ -22,10 +26,16 @@ def taken(network: str, device_class: DeviceClass, workload_key: str) -> Query[T
                        AS network,
                    coalesce(sum(candidates) FILTER (WHERE scope = 'class'), 0)::integer
                        AS device_class,
-                   coalesce(sum(candidates) FILTER (WHERE scope = 'key'), 0)::integer AS key
+                   coalesce(sum(candidates) FILTER (WHERE scope = 'key'), 0)::integer AS key,
+                   coalesce(sum(candidates) FILTER (WHERE scope = 'network on class'), 0)::integer
+                       AS own_of_class,
+                   coalesce(sum(candidates) FILTER (WHERE scope = 'network on key'), 0)::integer
+                       AS own_of_key
             FROM ration
             WHERE day = (now() AT TIME ZONE 'UTC')::date AND (scope, name) IN (
-                ('network', %(network)s), ('class', %(class)s), ('key', %(key)s))
+                ('network', %(network)s), ('class', %(class)s), ('key', %(key)s),
+                ('network on class', %(network)s || ' ' || %(class)s),
+                ('network on key', %(network)s || ' ' || %(key)s))
         """,
         parameters={
             "network": network,
@@ -42,7 +52,9 @@ def take(network: str, device_class: DeviceClass, workload_key: str, candidates:
         sql="""
             INSERT INTO ration AS r (day, scope, name, candidates)
             SELECT (now() AT TIME ZONE 'UTC')::date, asked.scope, asked.name, %(candidates)s
-            FROM (VALUES ('class', %(class)s), ('key', %(key)s), ('network', %(network)s))
+            FROM (VALUES ('class', %(class)s), ('key', %(key)s), ('network', %(network)s),
+                         ('network on class', %(network)s || ' ' || %(class)s),
+                         ('network on key', %(network)s || ' ' || %(key)s))
                 AS asked (scope, name)
             ON CONFLICT (day, scope, name) DO UPDATE SET
                 candidates = r.candidates + EXCLUDED.candidates

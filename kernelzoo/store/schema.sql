@@ -267,14 +267,15 @@ COMMENT ON COLUMN lease_item.role IS 'Why it was lent; see kernelzoo.domain.leas
 
 CREATE TABLE ration (
     day date NOT NULL,
-    scope text NOT NULL CHECK (scope IN ('class', 'key', 'network')),
+    scope text NOT NULL CHECK
+        (scope IN ('class', 'key', 'network', 'network on class', 'network on key')),
     name text NOT NULL,
     candidates integer NOT NULL,
     PRIMARY KEY (day, scope, name)
 );
 COMMENT ON TABLE ration IS
-    'Candidates that strangers were lent on a day (UTC) in a network, on a device class, and of a '
-    'workload on a class: each is a measurement to store.';
+    'Candidates that strangers were lent on a day (UTC) in a network, on a device class, of a '
+    'workload on a class, and of the latter two in a network: each is a measurement to store.';
 
 CREATE TABLE measurement (
     lease_id bigint NOT NULL,
@@ -429,6 +430,7 @@ CREATE TABLE page_failure (
     reported_at timestamptz NOT NULL DEFAULT now(),
     rung_at timestamptz NOT NULL DEFAULT now(),
     tallied boolean NOT NULL DEFAULT false,
+    trust text NOT NULL DEFAULT 'crowd' CHECK (trust IN ('operator', 'applications', 'crowd')),
     PRIMARY KEY (artifact_sha256, device_class, network)
 );
 COMMENT ON TABLE page_failure IS
@@ -463,6 +465,13 @@ $$;
 COMMENT ON FUNCTION is_trusted IS
     'Whether a zoo with this KERNELZOO_TRUST counts what an identity measured in a session of this '
     'application, or of none.';
+
+CREATE FUNCTION trust_covers(trust text, taken_under text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT array_position(ARRAY['operator', 'applications', 'crowd'], $2)
+        <= array_position(ARRAY['operator', 'applications', 'crowd'], $1)
+$$;
+COMMENT ON FUNCTION trust_covers IS
+    'Whether a zoo with this KERNELZOO_TRUST counts what was taken under that one.';
 
 CREATE FUNCTION is_denied(candidate_id text, device_class text)
     RETURNS boolean LANGUAGE sql STABLE AS $$

@@ -145,13 +145,19 @@ async def _rationed(
             "measure; come back tomorrow, after midnight UTC",
             {"Retry-After": "3600"},
         )
-    full = (
-        taken.device_class >= settings.lent_per_class_per_day
-        or taken.key >= settings.lent_per_key_per_day
-    )
+    full = is_used_up(
+        settings.lent_per_class_per_day, taken.device_class, taken.own_of_class, settings.lent_share
+    ) or is_used_up(settings.lent_per_key_per_day, taken.key, taken.own_of_key, settings.lent_share)
     if not full:
         await execute(db, rations.take(*place, len(planned.items)))
     return not full
+
+
+def is_used_up(ration: int, taken: int, own: int, share: float) -> bool:
+    """Whether a network had its part of a ration, `share` of what the others left of it: each that
+    comes has less, and it takes dozens to leave nothing to whoever comes next.
+    """
+    return taken >= ration or own >= max(1.0, share * (ration - (taken - own)))
 
 
 async def _described(

@@ -1,5 +1,6 @@
 """Kernels that fail on a class: claimed by strangers and pages, decided, taken back."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from fastapi.testclient import TestClient
 
 from fixtures.rows import compile_row
 from kernelzoo.domain.device import DeviceClass, Hardware
+from kernelzoo.domain.trust import Trust
 from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.settings import Settings
 from kernelzoo.store import notifications, zoo
@@ -136,7 +138,7 @@ def test_a_denied_kernel_is_not_lent_and_an_allowed_one_is_again(
         assert [kernel["candidate"] for kernel in lease["candidates"]] == lent
 
 
-def fail(agent: Agent, db: Connection, candidate: str) -> None:
+def fail(agent: Agent, db: Connection, candidate: str, rule: Rule = RULE) -> None:
     """Does its whole share; everything else of it works."""
     while (found := agent.lease()).status_code == 200:
         lease = found.json()
@@ -150,7 +152,7 @@ def fail(agent: Agent, db: Connection, candidate: str) -> None:
         if report:
             assert agent.report(lease, report).status_code == 202
             verify_lease(db, salt)
-    tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), RULE)
+    tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), rule)
 
 
 def denied(db: Connection) -> list[tuple[str, str, str]]:
@@ -168,6 +170,26 @@ def test_strangers_deny_a_kernel_that_fails_for_all_of_them_and_one_does_not(
         assert denied(db) == []
         fail(come(network), db, THIRD)
     assert denied(db) == [(artifact_of(db, THIRD), "run", "failed for 5 of 5 networks")]
+
+
+@pytest.mark.parametrize("trust", [Trust.OPERATOR, Trust.APPLICATIONS])
+def test_strangers_who_were_let_in_before_deny_nothing_under_a_narrower_trust(
+    come: Crowd, db: Connection, trust: Trust
+) -> None:
+    compile_row(db, make_candidate(3))
+    narrow = replace(RULE, trust=trust)
+    for network in range(5):
+        fail(come(network), db, THIRD, narrow)
+    assert denied(db) == []
+    # An application's, since then.
+    made = db.execute(
+        "INSERT INTO application (name, key_hash, origins, jobs_per_day, sets, workloads_per_set)"
+        " VALUES ('shop', repeat('0', 64), '{}', 1, 1, 1) RETURNING id"
+    ).fetchone()
+    assert made is not None
+    db.execute("UPDATE agent_session SET application_id = %s", made)
+    tally(db, WORKLOAD.key, CLASS, narrow)
+    assert len(denied(db)) == (1 if trust is Trust.APPLICATIONS else 0)
 
 
 def test_many_of_one_network_deny_nothing(come: Crowd, db: Connection) -> None:
@@ -205,7 +227,9 @@ def test_what_the_operator_allowed_no_crowd_denies(http: TestClient, db: Connect
     assert (listed["denied"], listed["operated"]) == (False, True)
 
 
-def page_failure(settings: Settings, network: int, sha256: str, **changes: Any) -> tuple[int, Any]:
+def page_failure(
+    settings: Settings, network: int, sha256: str, *, origin: str = "", **changes: Any
+) -> tuple[int, Any]:
     body = {
         "workload": WORKLOAD.key,
         "device_class": str(CLASS),
@@ -214,7 +238,8 @@ def page_failure(settings: Settings, network: int, sha256: str, **changes: Any) 
         "detail": "RuntimeError: unreachable",
     }
     with TestClient(application(settings), client=(f"10.1.{network}.1", 5000)) as http:
-        answer = http.post("/v1/failures", json={**body, **changes})
+        headers = {"Origin": origin} if origin else {}
+        answer = http.post("/v1/failures", json={**body, **changes}, headers=headers)
         return answer.status_code, answer.json()
 
 
@@ -236,6 +261,26 @@ def test_pages_of_many_networks_take_a_served_kernel_back(
     tally(db, WORKLOAD.key, DeviceClass.parse(str(CLASS)), RULE)
     assert denied(db) == [(artifact, "run", "failed for 5 of 5 networks")]
     assert history(db)[-1][0] == DEFAULT
+
+
+@pytest.mark.parametrize("narrow", [Trust.OPERATOR, Trust.APPLICATIONS])
+def test_pages_that_were_heard_before_deny_nothing_under_a_narrower_trust_until_they_say_it_again(
+    settings: Settings, http: TestClient, db: Connection, narrow: Trust
+) -> None:
+    lease = (agent := open_agent(http)).lease(limit=1).json()
+    agent.report(lease, [timed(lease, DEFAULT, 1000.0, 1)])
+    verify_lease(db, int(lease["lease"]))
+    artifact = artifact_of(db, SECOND)
+    for network in range(5):
+        assert page_failure(settings, network, artifact)[0] == 202
+    rule = replace(RULE, trust=narrow)
+    tally(db, WORKLOAD.key, CLASS, rule)
+    assert denied(db) == []
+    own = settings.model_copy(update={"trust": narrow, "origins": "https://zoo.example"})
+    for network in range(5):
+        page_failure(own, network, artifact, origin="https://zoo.example")
+    tally(db, WORKLOAD.key, CLASS, rule)
+    assert len(denied(db)) == (1 if narrow is Trust.APPLICATIONS else 0)
 
 
 def test_a_network_that_reports_without_end_is_told_to_wait(

@@ -5,6 +5,7 @@ import pytest
 from kernelzoo.settings import Settings
 from kernelzoo.store import rations
 from kernelzoo.store.blocking import execute
+from services.gateway.loans import is_used_up
 from tests.database.client import Agent, open_agent
 from tests.database.conftest import Connection
 from tests.database.strangers import Crowd, answer, more
@@ -123,3 +124,53 @@ def test_days_that_are_over_are_forgotten(come: Crowd, db: Connection) -> None:
     db.execute("UPDATE ration SET day = day - 2")
     execute(db, rations.forget_earlier_days())
     assert db.execute("SELECT count(*) FROM ration").fetchone() == (0,)
+
+
+class TestSharesOfNetworks:
+    """Attack by few networks: what a class may be lent in a day is used up before others come."""
+
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return settings.model_copy(
+            update={
+                "lent_per_network_per_day": 1000,
+                "lent_per_class_per_day": 60,
+                "lent_per_key_per_day": 30,
+                "lent_share": 0.2,
+            }
+        )
+
+    def hoard(self, come: Crowd, db: Connection, network: int) -> int:
+        """All that identities of one network are lent of the key."""
+        agent = come(network)
+        for _ in range(20):
+            # What does not count is to be measured again, without end.
+            db.execute("UPDATE measurement SET verdict = 'rejected'")
+            measure(agent, db, network)
+            agent = more(agent)
+        row = db.execute(
+            "SELECT coalesce(sum(candidates), 0) FROM ration WHERE scope = 'network on key'"
+            " AND name LIKE (SELECT network FROM identity ORDER BY created_at DESC LIMIT 1) || '%'"
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def test_a_few_networks_leave_most_of_it_to_those_that_come_later(
+        self, come: Crowd, db: Connection
+    ) -> None:
+        lent = [self.hoard(come, db, network) for network in range(6)]
+        assert all(0 < each <= 0.2 * 30 + LEASED - 1 for each in lent), lent
+        assert lent == sorted(lent, reverse=True), "each has a part of what others left"
+        assert come(9).lease().status_code == 200, "and who comes now is lent something"
+
+
+def test_it_takes_dozens_of_networks_to_use_a_ration_up() -> None:
+    taken: list[int] = []
+    while sum(taken) < 2000:
+        own = 0
+        while not is_used_up(2000, sum(taken) + own, own, 0.1):
+            own += 1
+        taken.append(own)
+    assert (taken[0], taken[9], taken[29]) == (200, 78, 9)
+    assert len(taken) > 40
+    assert sum(taken) == 2000

@@ -108,6 +108,7 @@ async def report_failure(
                 network,
                 Outcome(body.stage),
                 body.detail,
+                trust=Trust.OPERATOR if operated else state.settings.trust,
                 daily_cap=cap,
             ),
         )
