@@ -22,6 +22,7 @@ from cli.stack.plan import FleetPlan, plan_fleet
 from cli.stack.supervisor import Stack
 from cli.terminal import note
 from kernelzoo.domain.operators import OPERATORS, Operator
+from kernelzoo.domain.operators.examples import example_extents
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.gateway.wire.jobs import Job
@@ -33,10 +34,6 @@ LIMIT_MIB = 4096
 MINUTES = 10.0
 AGENTS = 2
 LOOK_S = 2.0
-EXTENTS = {
-    "b": 1, "m": 64, "k": 96, "n": 128, "h": 17, "w": 19, "c": 5, "o": 7,
-    "kh": 3, "kw": 3, "stride": 2, "pad": 1, "start": 2, "size": 96,
-}  # fmt: skip
 V1 = Path("/sys/fs/cgroup/memory")
 V2 = Path("/sys/fs/cgroup")
 
@@ -135,7 +132,7 @@ def _group() -> Cgroup:
 
 
 def _workload(operator: Operator) -> Workload:
-    return Workload.of(operator.name, tuple(EXTENTS[axis] for axis in operator.axes))
+    return Workload.of(operator.name, example_extents(operator))
 
 
 def _watch(stack: Stack, seconds: float) -> None:

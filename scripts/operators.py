@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS, EpilogueKind, Operator
+from kernelzoo.domain.operators.examples import example_extents
 from kernelzoo.domain.workload import Workload
 
 PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
@@ -55,11 +56,6 @@ Contractions and `conv2d` take it.
 
 _INPUT = re.compile(r"\ba\b")
 
-EXTENTS = {
-    "b": 1, "m": 6, "k": 5, "n": 4, "h": 9, "w": 8, "c": 3, "o": 2,
-    "kh": 3, "kw": 3, "stride": 1, "pad": 1, "start": 1, "size": 5,
-}  # fmt: skip
-
 
 def page() -> str:
     return HEAD + "\n".join(_sections()) + EPILOGUE_HEAD + "\n".join(_epilogues()) + "\n" + CONSTANT
@@ -80,8 +76,7 @@ def _sections() -> Iterator[str]:
 
 
 def _row(operator: Operator) -> str:
-    extents = tuple(EXTENTS[axis] for axis in operator.axes)
-    key = Workload.of(operator.name, extents).key
+    key = Workload.of(operator.name, example_extents(operator)).key
     dtypes = dict(operator.dtypes)
     inputs = "<br>".join(
         f"`{name}[{', '.join(axes)}]`{f' {dtypes[name]}' if name in dtypes else ''}"

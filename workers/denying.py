@@ -51,7 +51,9 @@ def _may_deny(db: Database, sha256: str, device_class: DeviceClass, trust: Trust
     return True
 
 
-def _weigh_on_device(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule) -> bool:
+def _weigh_on_device(
+    db: Database, workload_key: str, device_class: DeviceClass, rule: Rule
+) -> bool:
     """Whether what is denied to one class of a device begins or ceases to hold for the others."""
     rows = fetch_all(db, denials.device_voices(workload_key, device_class, rule.trust))
     changed = False

@@ -1,5 +1,6 @@
 """The demo as a command: five steps, each of which happens in its time or ends it."""
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,7 +13,17 @@ import typer
 from cli.demo.display import panel, plain, summary
 from cli.demo.examples import FRAMEWORKS, frameworks_are_built, served_examples
 from cli.demo.page import PageFailed, PageResult, PageVisit, visit
-from cli.demo.watch import PAGE, START, STEPS, DemoFailed, Sight, Step, outstanding, watch
+from cli.demo.watch import (
+    PAGE,
+    START,
+    STEPS,
+    DemoFailed,
+    Registered,
+    Sight,
+    Step,
+    outstanding,
+    watch,
+)
 from cli.gateway_client import GatewayClient
 from cli.options import GpuOption, TargetOption
 from cli.stack.place import Place
@@ -104,7 +115,10 @@ def _tune(stack: Stack, fleet: FleetPlan, workloads: tuple[Workload, ...]) -> tu
     """What was seen of each workload, one after another, as the agents take them."""
     (kind,) = fleet.targets
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-        jobs = [gateway.register(workload, kind) for workload in workloads]
+        jobs = [
+            Registered(job=gateway.register(workload, kind), at_s=time.monotonic())
+            for workload in workloads
+        ]
         stack.launch(plan_fleet(stack.place, stack.keys, stack.url, fleet))
         with live_display() as show:
             tell = _telling(show)

@@ -24,7 +24,7 @@ FIRST_TIMED_REACH_MS = {TargetKind.WASM: 1500.0}
 
 
 def plain(sight: Sight) -> str:
-    return f"{sight.elapsed_s:5.1f} s · {progress(sight.job)}"
+    return f"{sight.job.workload}, {sight.elapsed_s:5.1f} s · {progress(sight.job)}"
 
 
 def panel(sight: Sight) -> RenderableType:
@@ -44,7 +44,9 @@ def panel(sight: Sight) -> RenderableType:
     )
     best = number(gflops(job.flops, job.best_ns), "GFLOP/s")
     table.add_row("votes", _bar(job.ballots, _agents(sight.fleet)), f"{job.ballots}, best {best}")
-    return Group(table, Text(f"{sight.elapsed_s:.1f} s · {_now(sight)}", style="dim"))
+    return Group(
+        table, Text(f"{sight.job.workload}, {sight.elapsed_s:.1f} s · {_now(sight)}", style="dim")
+    )
 
 
 def shared_work(candidates: int, agents: int) -> int:

@@ -91,7 +91,7 @@ SETTLE_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What is known at one moment. `elapsed_s` counts from the start of the watch."""
+    """What is known at one moment. `elapsed_s` counts from when the workload was registered."""
 
     job: Job
     fleet: FleetStatus | None
@@ -104,11 +104,21 @@ class Sight:
         return bool(self.winners) and all(winner.final for winner in self.winners)
 
 
-def watch(stack: Stack, gateway: GatewayClient, job: Job, show: Callable[[Sight], None]) -> Sight:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """A job, and the monotonic time at which its workload was registered."""
+
+    job: Job
+    at_s: float
+
+
+def watch(
+    stack: Stack, gateway: GatewayClient, registered: Registered, show: Callable[[Sight], None]
+) -> Sight:
     """Returns with a confirmed winner. Raises DemoFailed at the step that does not happen."""
     confirmed_s: float | None = None
     deadline = _Deadline()
-    for sight in _sights(stack, gateway, job):
+    for sight in _sights(stack, gateway, registered):
         show(sight)
         if sight.winners:
             confirmed_s = sight.elapsed_s if confirmed_s is None else confirmed_s
@@ -133,13 +143,13 @@ class _Deadline:
         return too_late(step) if elapsed_s - began_s > step.limit_s else None
 
 
-def _sights(stack: Stack, gateway: GatewayClient, job: Job) -> Iterator[Sight]:
+def _sights(stack: Stack, gateway: GatewayClient, registered: Registered) -> Iterator[Sight]:
     """What is seen of the newest job: that of the agents' GPU model, once one of them has asked for
     work.
 
     A gateway that is being restarted leaves the last view of it standing.
     """
-    started_s = time.monotonic()
+    job = registered.job
     winners: tuple[ZooEntry, ...] = ()
     while True:
         for sentence in stack.tend():
@@ -152,6 +162,6 @@ def _sights(stack: Stack, gateway: GatewayClient, job: Job) -> Iterator[Sight]:
             job=job,
             fleet=read_status(stack.place.fleet),
             winners=winners,
-            elapsed_s=time.monotonic() - started_s,
+            elapsed_s=time.monotonic() - registered.at_s,
         )
         time.sleep(POLL_S)

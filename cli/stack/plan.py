@@ -1,5 +1,6 @@
 """What a stack consists of, as a value. `supervisor` carries it out."""
 
+import os
 import sys
 from dataclasses import dataclass
 from typing import Self
@@ -80,7 +81,7 @@ def plan_fleet(
     place: Place, keys: Keys, url: str, fleet: FleetPlan, number: int = 1
 ) -> ProcessSpec:
     """The operator's key travels in the environment, never on the command line. `number`: of the
-    fleets of one directory, which take turns to time.
+    fleets of one directory, which take turns to time. It ends with this process.
     """
     directory = place.fleet_of(number)
     return ProcessSpec(
@@ -93,6 +94,7 @@ def plan_fleet(
             *(word for target in fleet.targets for word in ("--target", target.value)),
             *("--gpu", fleet.gpu.value),
             *(("--fresh",) if fleet.fresh else ()),
+            *("--parent", str(os.getpid())),
         ),
         env=(("KERNELZOO_OPERATOR_KEY", keys.operator),),
         log=place.log(directory.name),

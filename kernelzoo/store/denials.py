@@ -68,8 +68,8 @@ class NotedRow:
 
 
 def voices(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[VoiceRow]:
-    """What identities that the zoo trusts saw of every artifact of a key that failed somewhere on the
-    class and is not decided yet; by artifact, those of older identities first.
+    """What identities that the zoo trusts saw of every artifact of a key that failed somewhere on
+    the class and is not decided yet; by artifact, those of older identities first.
 
     A failure counts where the identity has timed another kernel of the class, so that its device
     works; what quarantine or a wrong output took out of the count does not.
@@ -137,7 +137,9 @@ def artifacts_named(prefix: str, limit: int) -> Query[ArtifactRow]:
     )
 
 
-def device_voices(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[DeviceVoiceRow]:
+def device_voices(
+    workload_key: str, device_class: DeviceClass, trust: Trust
+) -> Query[DeviceVoiceRow]:
     """For each artifact of a key that failures, not the operator, denied to a class of this device:
     what agents of all its classes that the zoo trusts last saw of it, and what pages of the class
     say. By artifact and class, those of older identities first.
@@ -199,7 +201,7 @@ def set_device_wide(sha256: str, device_class: DeviceClass, *, device_wide: bool
 
 
 def measured_by(device_class: DeviceClass, trust: Trust) -> Query[MeasuredByRow]:
-    """Counts whom the zoo trusts, among the identities of the first thousand sessions of the class."""
+    """Counts those whom the zoo trusts, by the first thousand of their sessions of the class."""
     return Query(
         sql="""
             WITH came AS (

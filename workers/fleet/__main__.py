@@ -38,6 +38,9 @@ def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
     )
     parser.add_argument("--fresh", action="store_true", help="take profiles of this run alone")
     parser.add_argument(
+        "--parent", type=int, help="end when this process, which has started it, ends"
+    )
+    parser.add_argument(
         "--without-sandbox",
         action="store_true",
         help="rely on the container: engines forbid the user namespaces of Chromium's sandbox",
@@ -66,6 +69,7 @@ def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
         operator_key=operator_key,
         sandbox=not values.without_sandbox,
         fresh=values.fresh,
+        parent=values.parent,
         memory_mib=values.memory_mib,
     )
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import psutil
 import structlog
@@ -26,19 +26,36 @@ BROWSER_MIB = 2048
 """A browser that measures takes 300 to 900 MiB, tensors of the largest layers included."""
 
 SETTING = "KERNELZOO_FLEET_MEMORY_MIB"
-_CGROUP_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
+V1, V2 = "memory.limit_in_bytes", "memory.max"
 
 
-def machine_bytes(limits: Iterable[Path] = _CGROUP_LIMITS) -> int:
-    """Of the machine, or of the container that this runs in."""
+def machine_bytes(root: Path = Path("/")) -> int:
+    """Of the machine, or the least that a cgroup of this process's leaves it: its own, or one above
+    it, as of its container, its service or its user.
+    """
     sizes = [psutil.virtual_memory().total]
-    for file in limits:
+    for file in cgroup_limits(root):
+        # A cgroup without a limit says `max`, and above a container's own there is no file.
         with suppress(OSError, ValueError):
             sizes.append(int(file.read_text()))
     return min(sizes)
+
+
+def cgroup_limits(root: Path = Path("/")) -> Iterator[Path]:
+    """Files that hold them, from the process's own cgroup up, in both versions of the interface.
+
+    A line of /proc/self/cgroup is `number:controllers:path`; in version 2 the number is 0, and
+    no controller is named (cgroups(7)).
+    """
+    with suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            mount = root / ("sys/fs/cgroup/memory" if controllers else "sys/fs/cgroup")
+            own = PurePosixPath(path)
+            for each in (own, *own.parents):
+                yield mount / each.relative_to("/") / (V1 if controllers else V2)
 
 
 def default_fleet_mib(machine: int) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import os
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -36,13 +37,16 @@ from workers.fleet.webkit import start_webkit
 log = structlog.get_logger(__name__)
 
 OPENING_S = 20
+LOOK_S = 0.5
+"""How often it looks whether its parent is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
     """`directory` holds the browser profiles and the status file, `turns` the locks by which fleets
     of this host take turns. With `fresh`, profiles of this run alone take the place of those that
-    are kept. All browsers together may take `memory_mib`; None is half of the machine's memory.
+    are kept. It ends when process number `parent` does, which has started it, however that ended.
+    All browsers together may take `memory_mib`; None is half of the machine's memory.
     """
 
     url: str
@@ -54,6 +58,7 @@ class FleetOptions:
     operator_key: str = field(repr=False)
     sandbox: bool
     fresh: bool = False
+    parent: int | None = None
     memory_mib: int | None = None
 
 
@@ -84,10 +89,20 @@ async def run_fleet(options: FleetOptions) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if options.parent is not None:
+        watching = asyncio.create_task(_until_orphaned(options.parent))
+        watching.add_done_callback(lambda _: stop.set())
     with _only_fleet(options.directory), _profiles(options) as profiles:
         plan = plan_agents(options, profiles)
         async with _openers(options.shares) as openers:
             await _run_until(stop, options, plan, openers)
+
+
+async def _until_orphaned(parent: int) -> None:
+    """A process whose parent has ended gets another one, be that ended by SIGKILL."""
+    while os.getppid() == parent:  # noqa: ASYNC110 - the system tells nobody
+        await asyncio.sleep(LOOK_S)
+    log.warning("whoever started this fleet has ended, and so does it", parent=parent)
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """When the demo fails, at which step, and what it says then."""
 
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from cli.demo.command import LAST_STAGE
-from cli.demo.display import _speed_up, shared_work, summary
+from cli.demo.display import _speed_up, plain, shared_work, summary
 from cli.demo.page import (
     FrameworkResult,
     PageFailed,
@@ -22,9 +23,11 @@ from cli.demo.watch import (
     STEPS,
     VOTE,
     DemoFailed,
+    Registered,
     Sight,
     Step,
     _Deadline,
+    _sights,
     hopeless,
     outstanding,
     too_late,
@@ -139,6 +142,28 @@ def test_a_page_must_get_a_hit_with_right_output() -> None:
         accept(_result(correct=False, max_error=0.5))
 
 
+class _Answering:
+    """A gateway that has one job."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def jobs(self, _: str, __: TargetKind) -> tuple[Job, ...]:
+        return (self._job,)
+
+    def entries(self) -> tuple[()]:
+        return ()
+
+
+class _Quiet:
+    """A stack of which there is nothing to say."""
+
+    place = Place.at(Path("nowhere"))
+
+    def tend(self) -> tuple[()]:
+        return ()
+
+
 def _text_of_summary(*results: PageResult, first_timed_ms: float = 900, job: Job) -> str:
     agent = AgentStatus(agent="agent-1", state="idle", first_timed_ms=first_timed_ms)
     fleet = FleetStatus(url="http://h", agents=(agent,))
@@ -148,6 +173,14 @@ def _text_of_summary(*results: PageResult, first_timed_ms: float = 900, job: Job
     with console.capture() as told:
         console.print(summary([sight, last][: len(results)], results))
     return told.get()
+
+
+def test_seconds_are_told_of_a_workload_from_when_it_was_registered() -> None:
+    gateway = _Answering(_job(workload=LAST_STAGE.key))
+    registered = Registered(job=_job(workload=LAST_STAGE.key), at_s=time.monotonic() - 40)
+    sight = next(_sights(_Quiet(), gateway, registered))  # type: ignore[arg-type]
+    assert 40 <= sight.elapsed_s < 80
+    assert plain(sight).startswith(f"{LAST_STAGE.key}, ")
 
 
 def test_a_late_first_candidate_is_told_and_does_not_fail_the_demo() -> None:

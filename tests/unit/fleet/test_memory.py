@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kernelzoo.errors import StackError
@@ -52,13 +53,64 @@ def test_of_browsers_that_take_too_much_together_the_largest_is_ended() -> None:
     assert memory.peak_bytes == 1101 * MIB
 
 
-def test_browsers_may_take_half_of_the_machine_or_of_its_container(tmp_path: Path) -> None:
-    limit = tmp_path / "memory.max"
-    limit.write_text(f"{4096 * MIB}\n")
-    assert machine_bytes([limit]) == 4096 * MIB
+def cgroups(root: Path, own: str, limits: dict[str, str]) -> Path:
+    """A machine's files: `own` as /proc/self/cgroup has it, limits by path."""
+    for path, text in {"proc/self/cgroup": own, **limits}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(f"{text}\n")
+    return root
+
+
+V1_LINES = "12:pids:/x\n5:cpu,memory:/docker/abc/job\n0::/init.scope"
+
+
+@pytest.mark.parametrize(
+    ("own", "limits", "mib"),
+    [
+        # Version 2: a service of a user's session, whose limits stand above it.
+        ("0::/user.slice/app.slice/zoo.service", {}, None),
+        (
+            "0::/user.slice/app.slice/zoo.service",
+            {
+                "sys/fs/cgroup/user.slice/app.slice/zoo.service/memory.max": "max",
+                "sys/fs/cgroup/user.slice/app.slice/memory.max": str(300 * MIB),
+                "sys/fs/cgroup/user.slice/memory.max": str(400 * MIB),
+            },
+            300,
+        ),
+        (
+            "0::/user.slice/zoo.service",
+            {
+                "sys/fs/cgroup/user.slice/zoo.service/memory.max": str(500 * MIB),
+                "sys/fs/cgroup/user.slice/memory.max": str(200 * MIB),
+                # Of somebody else.
+                "sys/fs/cgroup/other.slice/memory.max": str(100 * MIB),
+            },
+            200,
+        ),
+        # In a container with a namespace of its own, the root is the container's.
+        ("0::/", {"sys/fs/cgroup/memory.max": str(400 * MIB)}, 400),
+        # Version 1, with a namespace and without one: above the mount there is nothing to read.
+        (
+            V1_LINES,
+            {"sys/fs/cgroup/memory/docker/abc/job/memory.limit_in_bytes": str(250 * MIB)},
+            250,
+        ),
+        (V1_LINES, {"sys/fs/cgroup/memory/memory.limit_in_bytes": str(350 * MIB)}, 350),
+        # What version 1 says where there is no limit.
+        (V1_LINES, {"sys/fs/cgroup/memory/memory.limit_in_bytes": str((1 << 63) - 4096)}, None),
+    ],
+)
+def test_the_machine_has_what_the_least_of_its_cgroups_leaves_it(
+    tmp_path: Path, own: str, limits: dict[str, str], mib: int | None
+) -> None:
+    whole = psutil.virtual_memory().total
+    assert machine_bytes(cgroups(tmp_path, own, limits)) == (whole if mib is None else mib * MIB)
+
+
+def test_browsers_may_take_half_of_the_machine_which_may_have_no_cgroups(tmp_path: Path) -> None:
     assert default_fleet_mib(4096 * MIB) == 2048
-    limit.write_text("max\n")
-    assert machine_bytes([limit, tmp_path / "none"]) > 4096
+    assert machine_bytes(tmp_path) == psutil.virtual_memory().total
 
 
 @asynccontextmanager

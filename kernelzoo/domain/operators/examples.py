@@ -1,0 +1,13 @@
+"""A small workload of each operator, by which it is shown and tried."""
+
+from kernelzoo.domain.operators.operator import Operator
+
+EXTENTS = {
+    "b": 1, "m": 64, "k": 96, "n": 128, "h": 17, "w": 19, "c": 5, "o": 7,
+    "kh": 3, "kw": 3, "stride": 2, "pad": 1, "start": 2, "size": 96,
+}  # fmt: skip
+
+
+def example_extents(operator: Operator) -> tuple[int, ...]:
+    """Of its axes, in the order of a key."""
+    return tuple(EXTENTS[axis] for axis in operator.axes)
