@@ -18,9 +18,9 @@ from typing import Self
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.former_keys import respelled
-from kernelzoo.domain.operators import EPILOGUES, OPERATORS, EpilogueKind, Operator
+from kernelzoo.domain.operators import EPILOGUES, OPERATORS, Operator
 from kernelzoo.domain.operators.binding import bound, extent_of
-from kernelzoo.domain.operators.epilogues import with_epilogue
+from kernelzoo.domain.operators.epilogues import epilogue_inputs, with_epilogue
 from kernelzoo.domain.operators.expressions import Input, Program
 from kernelzoo.errors import InvalidInput
 
@@ -246,7 +246,7 @@ class Workload:
         name, axes = self.operator.output
         output = tuple(extent[a] for a in axes)
         shapes = [(n, tuple(extent[a] for a in axes)) for n, axes in self.operator.inputs]
-        shapes += _epilogue_inputs(self.epilogue, output)
+        shapes += epilogue_inputs(self.epilogue, output)
         inputs = (self._input(name, shape) for name, shape in shapes)
         return (*inputs, Tensor(name=name, role=Role.OUTPUT, dtype=self.dtype, shape=output))
 
@@ -303,16 +303,3 @@ def _refuse_constant(operator: Operator, constant: tuple[str, ...]) -> None:
             f"operator {operator.name} gains nothing from constant {'+'.join(constant)[:40]!r}; "
             + (f"write constant={'+'.join(known)}" if known else "leave constant= out")
         )
-
-
-def _epilogue_inputs(
-    epilogue: tuple[str, ...], output: tuple[int, ...]
-) -> list[tuple[str, tuple[int, ...]]]:
-    shapes = {
-        EpilogueKind.COLUMN: output[-1:],
-        EpilogueKind.ENTRY: output,
-        EpilogueKind.FACTOR: output[-1:],
-        EpilogueKind.SCALAR: (1,),
-    }
-    kinds = [(name, EPILOGUES[name]) for name in epilogue]
-    return [(name, shapes[kind]) for name, kind in kinds if kind is not EpilogueKind.UNARY]

@@ -35,6 +35,20 @@ UNFINISHED = "sum"
 """The stage of the entries that an epilogue finishes."""
 
 
+def epilogue_inputs(
+    epilogue: tuple[str, ...], output: tuple[int, ...]
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Name and shape of each tensor that an epilogue reads, in order."""
+    shapes = {
+        EpilogueKind.COLUMN: output[-1:],
+        EpilogueKind.ENTRY: output,
+        EpilogueKind.FACTOR: output[-1:],
+        EpilogueKind.SCALAR: (1,),
+    }
+    kinds = ((name, EPILOGUES[name]) for name in epilogue)
+    return tuple((name, shapes[kind]) for name, kind in kinds if kind in shapes)
+
+
 def finished(
     epilogue: tuple[str, ...], value: Expression, at: tuple[Expression, ...]
 ) -> Expression:

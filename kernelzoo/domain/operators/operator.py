@@ -9,12 +9,13 @@ Axes = tuple[str, ...]
 
 
 class Family(StrEnum):
-    """Operators that are computed, scheduled and checked alike."""
+    """What operators are called together, in docs and in features of the cost model. Schedules look
+    at the axes of a program instead."""
 
     CONTRACTION = "contraction"
     CONVOLUTION = "convolution"
-    ROWS = "rows"
-    MAP = "map"
+    REDUCTION = "reduction"
+    ELEMENTWISE = "elementwise"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

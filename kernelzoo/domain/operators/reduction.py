@@ -76,7 +76,7 @@ def _operator(
         name=name,
         sentence=sentence,
         stages=stages,
-        family=Family.ROWS,
+        family=Family.REDUCTION,
         axes=("m", "n"),
         inputs=(("a", ("m", "n")), *((parameter, ("n",)) for parameter in parameters)),
         flops_per_point=flops_per_point,

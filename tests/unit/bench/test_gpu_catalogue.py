@@ -39,7 +39,7 @@ LAYERS = (
         f"{name}:f32:n{entries}"
         for name, operator in OPERATORS.items()
         for entries in (768, 802_816)
-        if operator.family is Family.MAP and len(operator.axes) == 1
+        if operator.family is Family.ELEMENTWISE and len(operator.axes) == 1
     ),
 )
 REPEATED = ("K1", "4096", "stem", "K0-f16", "K1-f16", "K2-f16", "K3-f16", "4096-f16", "logits-f16")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
+from kernelzoo.domain.operators.epilogues import epilogue_inputs
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.schedules.base.iteration import contraction, implicit_gemm, iteration_space
@@ -52,7 +52,8 @@ class Extents:
         a = (self.k, self.m) if self.a_transposed else (self.m, self.k)
         b = (self.n, self.k) if self.b_transposed else (self.k, self.n)
         c = (*batch, self.m, self.n)
-        return (*batch, *a), (*batch, *b), *epilogue_shapes(self.epilogue, c), c
+        extra = (shape for _, shape in epilogue_inputs(self.epilogue, c))
+        return (*batch, *a), (*batch, *b), *extra, c
 
 
 @lru_cache(maxsize=1024)
@@ -75,16 +76,6 @@ def _extents(workload: Workload) -> Extents:
         b_constant=product.b.tensor in workload.constant,
         epilogue=workload.epilogue,
     )
-
-
-def epilogue_shapes(epilogue: tuple[str, ...], output: Shape) -> tuple[Shape, ...]:
-    shapes = {
-        EpilogueKind.COLUMN: output[-1:],
-        EpilogueKind.ENTRY: output,
-        EpilogueKind.FACTOR: output[-1:],
-        EpilogueKind.SCALAR: (1,),
-    }
-    return tuple(shapes[EPILOGUES[name]] for name in epilogue if EPILOGUES[name] in shapes)
 
 
 def panel_shape(extents: Extents, width: int) -> Shape:

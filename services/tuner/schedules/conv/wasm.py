@@ -35,13 +35,13 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
 from kernelzoo.domain.operators.convolution import LOWEST
+from kernelzoo.domain.operators.epilogues import epilogue_inputs
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import Program
 from services.tuner.operators.lowering import finished
 from services.tuner.passes.pipeline import PassOptions
-from services.tuner.schedules.base.extents import Shape, epilogue_shapes
+from services.tuner.schedules.base.extents import Shape
 from services.tuner.schedules.base.register_tiles import vectorise_tile, write_back
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.config import WasmConvConfig
@@ -120,9 +120,7 @@ def _weights(name: str, e: dict[str, int], panels: int) -> list[Weights]:
 
 
 def _extra(epilogue: tuple[str, ...], shape: Shape) -> tuple[Node, ...]:
-    names = [name for name in epilogue if EPILOGUES[name] is not EpilogueKind.UNARY]
-    shapes = epilogue_shapes(epilogue, shape)
-    return tuple(te.placeholder(s, name=n) for s, n in zip(shapes, names, strict=True))
+    return tuple(te.placeholder(s, name=name) for name, s in epilogue_inputs(epilogue, shape))
 
 
 def _sums(

@@ -30,7 +30,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 def _padded(workload: Workload) -> Workload:
     """A function of single entries on whole vectors, since buffers are padded to 16 bytes."""
     operator = workload.operator
-    if operator.family is not Family.MAP or len(operator.axes) > 1:
+    if operator.family is not Family.ELEMENTWISE or len(operator.axes) > 1:
         return workload
     (entries,) = workload.extents
     return replace(workload, extents=(round_up(entries, LANES),))

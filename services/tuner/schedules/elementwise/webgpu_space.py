@@ -46,5 +46,5 @@ def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuElementwi
 def _widths(workload: Workload) -> tuple[bool, ...]:
     """Single entries too where four are certain to be possible: elsewhere both may be the same."""
     operator = workload.operator
-    alone = operator.family is Family.MAP and len(operator.axes) == 1
+    alone = operator.family is Family.ELEMENTWISE and len(operator.axes) == 1
     return (True, False) if alone else (True,)

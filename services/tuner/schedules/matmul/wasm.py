@@ -38,7 +38,7 @@ from functools import lru_cache
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators import EPILOGUES, EpilogueKind
+from kernelzoo.domain.operators.epilogues import epilogue_inputs
 from services.tuner.ir.nodes import Program
 from services.tuner.operators.lowering import DTYPES, finished
 from services.tuner.passes.pipeline import PassOptions
@@ -156,8 +156,8 @@ def _contracted(
 
 def placeholders_of(extents: Extents) -> tuple[Node, ...]:
     """a, b and the inputs of the epilogue."""
-    epilogue = [name for name in extents.epilogue if EPILOGUES[name] is not EpilogueKind.UNARY]
-    names = ("a", "b", *epilogue)
+    extra = epilogue_inputs(extents.epilogue, extents.shapes[-1])
+    names = ("a", "b", *(name for name, _ in extra))
     dtypes = {"b": DTYPES[extents.b_dtype]}
     return tuple(
         te.placeholder(shape, name=name, dtype=dtypes.get(name, "float32"))
