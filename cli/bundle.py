@@ -114,7 +114,9 @@ def refuse_older(found: Verified, oldest: datetime) -> None:
 
 
 def write(files: Files, output: Path) -> None:
-    """A folder that is new or empty, or a zip file. The same files make the same bytes."""
+    """A folder that is new or empty, or a zip file. The same files make the same bytes. Raises
+    InvalidInput for a folder that holds anything.
+    """
     if output.suffix == ZIP:
         with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(files):
@@ -148,7 +150,9 @@ def read(place: Path) -> dict[str, bytes]:
 
 
 def parse_classes(texts: Iterable[str]) -> tuple[Classes, ...]:
-    """Each a wasm class, or a wasm and a webgpu class of one device with a slash between them."""
+    """Each a wasm class, or a wasm and a webgpu class of one device with a slash between them.
+    Raises InvalidInput for anything else.
+    """
     given = tuple(tuple(text.split("/")) for text in texts)
     for classes in given:
         if not set(bundle.paired(classes)) >= {classes}:

@@ -60,7 +60,7 @@ READERS: dict[ImportFormat, Callable[[str], tuple[Claim, ...]]] = {
 
 
 def exported(gateway: GatewayClient, form: ExportFormat, wanted: Wanted) -> tuple[File, ...]:
-    """The files of a format."""
+    """The files of a format. Raises InvalidInput for one that this command does not write."""
     match form:
         case ExportFormat.T4:
             every = _results(gateway, wanted)

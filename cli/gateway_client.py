@@ -122,8 +122,8 @@ class GatewayClient:
     def manifest(
         self, workload_key: str, *device_classes: str, hardware: Hardware | None = None
     ) -> Manifest:
-        """Of one class, or of the wasm and the webgpu class of one device; `hardware` is for one
-        that the zoo has never seen.
+        """The manifest of one class, or of the wasm and the webgpu class of one device; `hardware`
+        is for one that the zoo has never seen.
         """
         path = _manifest_path(workload_key, device_classes)
         told = f"?hardware={quote(json.dumps(asdict(hardware)))}" if hardware else ""

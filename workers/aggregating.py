@@ -36,7 +36,8 @@ from workers.suspecting import Fault, settle, times_fault, verdict_of
 log = structlog.get_logger(__name__)
 
 RETRIES = 3
-"""Of judging a report, after 5, 20 and 80 seconds with the default `stalled_s`."""
+"""How often judging a report is tried again, after 5, 20 and 80 seconds with the default
+`stalled_s`."""
 
 
 def verify_leases(

@@ -189,7 +189,9 @@ def refuse_running(place: Place) -> None:
 
 
 def take_lock(place: Place) -> TextIOWrapper:
-    """Hold the returned file open for as long as the stack runs; the kernel frees a dead one's."""
+    """Hold the returned file open for as long as the stack runs; the kernel frees a dead one's.
+    Raises StackError when another process holds it.
+    """
     handle = place.lock.open("a")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -35,7 +35,9 @@ class Postgres:
 
 
 def start_postgres(place: Place) -> Postgres:
-    """Makes the cluster at the first start; adopts a server that outlived its supervisor."""
+    """Makes the cluster at the first start; adopts a server that outlived its supervisor.
+    Raises StackError where it does not start.
+    """
     _refuse_other_version(place.postgres)
     _drop_stale_pid_file(place.postgres)
     try:

@@ -76,7 +76,9 @@ class Child:
 
 
 def spawn(spec: ProcessSpec) -> Child:
-    """Standard output and error are appended to its log, which the owner alone can read."""
+    """Standard output and error are appended to its log, which the owner alone can read.
+    Raises StackError where the program cannot be started.
+    """
     descriptor = os.open(spec.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(descriptor, "ab") as log:
         os.fchmod(descriptor, 0o600)

@@ -20,7 +20,9 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Puts a signal that arrives inside the block off until its end."""
+    """Puts a signal that arrives inside the block off until its end: then it raises
+    KeyboardInterrupt.
+    """
     noted: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:

@@ -56,6 +56,7 @@ class PrimitiveVector:
 
     @classmethod
     def parse(cls, text: str) -> Self:
+        """Raises InvalidInput for text that is no primitive vector."""
         match = _RHO.fullmatch(text)
         if match is None:
             raise InvalidInput(
@@ -105,6 +106,7 @@ class DeviceClass:
 
     @classmethod
     def parse(cls, text: str) -> Self:
+        """Raises InvalidInput for text that is no device class."""
         parts = text.split(":")
         if len(parts) != 3 or not _ID.fullmatch(parts[0]):
             raise InvalidInput(

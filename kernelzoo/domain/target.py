@@ -57,6 +57,7 @@ class Target:
 
     @classmethod
     def of(cls, kind: TargetKind, features: tuple[str, ...]) -> Self:
+        """Raises InvalidInput for a feature that the target does not know."""
         unknown = sorted(set(features) - set(FEATURES[kind]))
         if unknown:
             raise InvalidInput(

@@ -30,12 +30,14 @@ def parse(text: str, what: str) -> Json:
 
 
 def table(value: object, what: str) -> dict[str, object]:
+    """Raises InvalidInput for anything but an object."""
     if not isinstance(value, dict):
         raise InvalidInput(f"{what} must be an object with named fields")
     return value
 
 
 def row(value: object, what: str) -> list[object]:
+    """Raises InvalidInput for anything but a list of at most `MAX_TRIALS` entries."""
     if not isinstance(value, list):
         raise InvalidInput(f"{what} must be a list")
     if len(value) > MAX_TRIALS:
@@ -44,6 +46,7 @@ def row(value: object, what: str) -> list[object]:
 
 
 def text(value: object, what: str) -> str:
+    """Raises InvalidInput for anything but short printable text."""
     if not isinstance(value, str) or len(value) > _TEXT or not value.isprintable():
         raise InvalidInput(f"{what} must be text of at most {_TEXT} printable characters")
     return value

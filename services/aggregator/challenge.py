@@ -19,7 +19,8 @@ MISTAKES = 0.05
 """Share of honest devices that prefer, by more than the margin, what is not faster."""
 
 ERROR = 0.005
-"""Of one challenge. A key has a handful of challengers, so that its own rate stays near 1 %."""
+"""The error rate of one challenge. A key has a handful of challengers, so that its own rate stays
+near 1 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Preferences:
 
 
 def preferences(voters: Sequence[Mapping[str, float]], challenge: Challenge) -> Preferences:
-    """Of those who measured both; each voter's relative times, by candidate."""
+    """Counts preferences of those who measured both. A voter has relative times by candidate."""
     told = [preferred for each in voters if (preferred := _prefers(each, challenge)) is not None]
     return Preferences(challenger=sum(told), champion=len(told) - sum(told))
 

@@ -27,7 +27,7 @@ agents one."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voice:
-    """Of one identity, or of one network's pages, its latest on an artifact. `stage` is '' where
+    """What one identity, or one network's pages, said last of an artifact. `stage` is '' where
     the kernel ran; `network` is '' for the operator's agents."""
 
     network: str

@@ -100,7 +100,7 @@ def fastest_ns(workload: Workload, device: ClaimedDevice) -> float:
 
 
 def _writing_ns(workload: Workload, device: ClaimedDevice) -> float:
-    """Of the output alone: an operator need not read all of its inputs."""
+    """Judges the output alone: an operator need not read all of its inputs."""
     written = workload.output.size_bytes
     peers = [each.written_gbps for each in device.peers]
     operated = [each.written_gbps for each in device.operated]

@@ -83,7 +83,7 @@ ByGroup = Mapping[Group, list[OfClass]]
 def common_kernels(
     times: Iterable[ClassTime], *, malicious_share: float, minimum: int
 ) -> tuple[CommonKernel, ...]:
-    """Of each group the kernels that most of its voices have measured, the best first.
+    """For each group the kernels that most of its voices have measured, the best first.
 
     `malicious_share`: the largest share of voices that may collude. `minimum`: voices of a group
     without a class of the operator's, before devices are served by it.
@@ -152,7 +152,7 @@ def _kernels(group: Group, measured: Measured, losses: Losses) -> list[CommonKer
 def _losses(
     by_group: ByGroup, measured: Mapping[Group, Measured], malicious_share: float
 ) -> Mapping[Group, Losses]:
-    """Of every group; those that others count on first."""
+    """The losses in every group; those that others count on first."""
     losses: dict[Group, Losses] = {}
     for group in sorted(by_group, key=lambda each: len(by_group[each]), reverse=True):
         wider = _wider(group, by_group)
@@ -172,7 +172,7 @@ def _loss(found: list[ClassTime], wider: float | None, malicious_share: float) -
 
 
 def trimmed_mean(weighted: Iterable[tuple[float, float]], share: float) -> float:
-    """Of values with weights, without `share` of the weight at each end (below one half)."""
+    """The mean of weighted values, without `share` of the weight at each end (below one half)."""
     ordered = sorted(weighted)
     total = sum(weight for _, weight in ordered)
     low, high = share * total, (1 - share) * total

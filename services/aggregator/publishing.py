@@ -128,7 +128,7 @@ def decide(
 
 
 Times = Mapping[str, float]
-"""Of one voter: relative times by candidate."""
+"""The relative times of one voter, by candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,11 @@ from kernelzoo.domain.trust import Defence, Record
 
 
 class Finding(StrEnum):
-    """Of a lease. VALID: every candidate was answered, and every control ran and was right.
-    OPEN: nothing speaks against it, but it does not prove anything yet. IMPOSSIBLE: its times lie
-    outside the envelope, which says nothing of what was measured before. FAILED: another check
-    failed."""
+    """What a lease says of its author. VALID: every candidate was answered, and every control ran
+    and was right. OPEN: nothing speaks against it, but it does not prove anything yet. IMPOSSIBLE:
+    its times lie outside the envelope, which says nothing of what was measured before. FAILED:
+    another check failed.
+    """
 
     VALID = "valid"
     OPEN = "open"

@@ -56,7 +56,7 @@ do so by chance, and what is served changes while they are measured."""
 
 
 def median_times(voters: Sequence[Mapping[str, float]], default_id: str) -> dict[str, float]:
-    """Of each kernel that any has measured, over those who have; 1 of the default by definition."""
+    """The median of each kernel that any has measured, over those who have; 1 for the default."""
     told: defaultdict[str, list[float]] = defaultdict(list)
     for times in voters:
         for candidate_id, relative_time in times.items():

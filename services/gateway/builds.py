@@ -13,7 +13,7 @@ from services.gateway.background import running
 from services.gateway.manifests import ServedManifest
 
 AT_ONCE = 2
-"""Of classes that are known to have voted, and as many of all others."""
+"""Manifests built at one time for classes that are known to have voted, and as many for others."""
 LOOKED_EVERY_S = 0.02
 
 

@@ -226,8 +226,8 @@ def _control(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> 
 
 
 def _called_slow(prospects: Sequence[ProspectRow], terms: Terms) -> list[ProspectRow]:
-    """Of what enough have measured and this identity has not, what does not lead: those that the
-    fewest have measured.
+    """What enough have measured, this identity has not, and does not lead: those that the fewest
+    have measured.
     """
     leaders = {p.candidate_id for p in _ranked(prospects)[:LEADERS]}
     told = [p for p in _free(prospects) if p.known_by >= terms.cover]

@@ -36,7 +36,11 @@ Connection = AsyncConnection[Any]
 
 
 async def try_to_lend(state: State, session: Session, limit: int) -> Lease | None:
-    """Of the oldest job that has anything for this agent. None where no job has."""
+    """Lends of the oldest job that has anything for this agent; None where no job has.
+
+    Raises Refusal (401) for an identity that was erased, and (429) for a network that had its
+    share.
+    """
     identity, device_class = session.identity_id, session.device_class
     async with state.pool.connection() as db:
         borrower = await fetch_one(

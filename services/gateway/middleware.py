@@ -75,7 +75,7 @@ def _count(scope: Scope, status: int, seconds: float) -> None:
 
 
 def route_template(scope: Scope) -> str:
-    """Of the route that answered; of mounted files, where they are mounted."""
+    """The template of the route that answered; for mounted files, where they are mounted."""
     if route := scope.get("route"):
         template: str = route.path
         return template

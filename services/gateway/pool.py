@@ -25,9 +25,10 @@ class PoolPlan:
 
 
 AGENTS = PoolPlan(connections=12, wait_s=10.0, queue=0, statement_s=5.0)
-"""Of agents, the console and the operator. Long polls wake together: their queue has no end (0)."""
+"""Connections of agents, the console and the operator. Long polls wake together: their
+queue has no end (0)."""
 PAGES = PoolPlan(connections=4, wait_s=0.5, queue=64, statement_s=1.0)
-"""Of page loads, which others do not hold up, and which do not hold up others."""
+"""Connections of page loads, which others do not hold up, and which do not hold up others."""
 
 
 class MeasuredPool(AsyncConnectionPool[AsyncConnection[Any]]):

@@ -88,7 +88,9 @@ class ForwardedFor:
 
 
 def _address(entry: str) -> str | None:
-    """Of `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`."""
+    """The address in `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or
+    `[2001:db8::1]:80`; None where there is none.
+    """
     if entry.startswith("["):
         host = entry[1:].partition("]")[0]
     elif entry.count(":") == 1:

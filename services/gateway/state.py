@@ -66,7 +66,7 @@ Shared = Annotated[State, Depends(_state)]
 
 
 def network_of(request: Request, tokens: Tokens) -> str:
-    """Of the visitor who asks, as `proxies` found its address."""
+    """The network of the visitor who asks, as `proxies` found its address."""
     return tokens.network(request.client.host if request.client else LOCAL)
 
 

@@ -207,7 +207,7 @@ _KEY = re.compile(r"kz-(?P<number>[0-9]{1,18})-(?P<secret>[A-Za-z0-9_-]{43})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """Of a new key. `text` is shown once."""
+    """The random part of a key. `text` is shown once."""
 
     text: str = field(repr=False)
 

@@ -25,7 +25,7 @@ class Wake:
         self.connected = False
         self.generation = 0
         self.served_generation = 0
-        """Of what manifests are made from, which leases are no part of."""
+        """The generation of what manifests are made from, which leases are no part of."""
 
     async def wait(self, since: int, timeout_s: float) -> None:
         """Until there is a notification after the generation `since`, or for `timeout_s`.

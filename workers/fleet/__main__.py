@@ -24,6 +24,7 @@ LEAST_MIB = 512
 
 
 def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
+    """Raises StackError for options that no fleet can run with."""
     parser = argparse.ArgumentParser(prog="python -m workers.fleet", description=__doc__)
     parser.add_argument("--url", required=True, help="origin of the gateway")
     parser.add_argument(

@@ -38,7 +38,7 @@ class AgentSpec:
 
     @property
     def address(self) -> str:
-        """Of the agent page, told what to measure."""
+        """The address of the agent page, which tells it what to measure."""
         return f"{self.url}/agent?{urlencode([('target', target) for target in self.targets])}"
 
 

@@ -88,6 +88,7 @@ class ChromiumTab:
     page: Page
 
     async def goto(self, url: str) -> None:
+        """Raises PageLost where the page cannot be loaded."""
         try:
             response = await self.page.goto(url, wait_until="commit")
         except Error as error:
@@ -96,6 +97,7 @@ class ChromiumTab:
             raise PageLost(f"{url} answered {response.status if response else 'nothing'}")
 
     async def evaluate(self, function: str, argument: object) -> Any:
+        """Raises PageLost where the page or its browser is gone."""
         try:
             return await self.page.evaluate(function, argument)
         except Error as error:
@@ -104,7 +106,7 @@ class ChromiumTab:
 
 @asynccontextmanager
 async def chromium_tab(browser: BrowserType, launch: Launch) -> AsyncIterator[Tab]:
-    """Through Playwright, whose driver runs already."""
+    """Opens a page through Playwright's driver, which runs. Raises PageLost if it cannot."""
     own = own_flags(launch.gpu, sandbox=launch.sandbox)
     try:
         context = await browser.launch_persistent_context(

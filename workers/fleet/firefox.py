@@ -74,7 +74,9 @@ class Firefox:
         self._call("browsingContext.navigate", target)
 
     def evaluate(self, function: str, argument: object = None) -> Any:
-        """Answers pass as JSON text, so that they are plain values."""
+        """Answers pass as JSON text, so that they are plain values. Raises PageLost with what the
+        page threw.
+        """
         expression = f"({function})({json.dumps(argument)}).then(JSON.stringify)"
         target = {"context": self._tab}
         answer = self._call(
@@ -123,6 +125,7 @@ class Firefox:
 
 
 def start_firefox(launch: Launch) -> Firefox:
+    """Raises PageLost where there is no Firefox."""
     program = find_firefox()
     if program is None:
         raise PageLost(f"there is no Firefox any more; install the package {PACKAGE}")

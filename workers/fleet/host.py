@@ -135,6 +135,7 @@ def _parse(answer: Any) -> Words:
 
 
 async def within(limit_s: float, answer: Any) -> Any:
+    """Raises PageLost when the page does not answer within `limit_s`."""
     try:
         async with asyncio.timeout(limit_s):
             return await answer

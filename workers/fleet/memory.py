@@ -65,7 +65,9 @@ def default_fleet_mib(machine: int) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class FleetMemory:
-    """Of all browsers of a fleet, by profile. `peak_bytes` is the most that they had together."""
+    """The memory of all browsers of a fleet, by profile. `peak_bytes` is the most that they had
+    together.
+    """
 
     fleet_bytes: int
     browser_bytes: int = BROWSER_MIB * MIB
@@ -97,7 +99,7 @@ class FleetMemory:
 
     @asynccontextmanager
     async def limited(self, opener: Opener, launch: Launch) -> AsyncIterator[Tab]:
-        """The browser, until it is ended for its memory: then DeviceLost says so."""
+        """The browser, until it is ended for its memory. Raises DeviceLost then."""
         watching = asyncio.create_task(self._watch(launch.profile))
         try:
             async with opener(launch) as tab:

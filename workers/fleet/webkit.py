@@ -75,6 +75,7 @@ class WebKit:
         self._in_session("POST", "/url", {"url": url})
 
     def evaluate(self, function: str, argument: object = None) -> Any:
+        """Raises PageLost with what the page threw."""
         script = {"script": _CALL.replace("FUNCTION", function), "args": [argument]}
         answer = self._in_session("POST", "/execute/async", script)
         if "error" in answer:
@@ -111,6 +112,7 @@ class WebKit:
 
 
 def start_webkit(launch: Launch) -> WebKit:
+    """Raises PageLost where WebKitGTK cannot be driven."""
     if (package := missing_for_webkit()) is not None:
         raise PageLost(f"WebKitGTK cannot be driven any more; install the package {package}")
     return WebKit(launch.profile)

@@ -40,6 +40,7 @@ class SiteVerify:
         return ""
 
     async def verify(self, session: Session, response: str, address: str) -> bool:  # noqa: ARG002 - as Verifier
+        """Raises Refusal (503) where the platform does not answer."""
         form = urlencode({"secret": self.secret, "response": response, "remoteip": address})
         try:
             answer = await run_in_threadpool(self._ask, form.encode())

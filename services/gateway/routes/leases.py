@@ -157,7 +157,7 @@ async def _accept(
 
 
 def _refusal(told: measurements.ReportRow) -> Refusal:
-    """Of a report that does not answer this agent's open lease for the first time."""
+    """The refusal of a report that does not answer this agent's open lease for the first time."""
     match told.fault:
         case Refused.NO_LEASE:
             detail = "this agent holds no such lease; ask for a new one"
