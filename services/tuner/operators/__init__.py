@@ -1,1 +1,1 @@
-"""The operators as tensor expressions."""
+"""Tensor programs of operators as programs of TVM."""
