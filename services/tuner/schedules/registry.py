@@ -29,7 +29,7 @@ from services.tuner.schedules.base.iteration import (
     iteration_space,
 )
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.base.settings import Config, FamilyName
+from services.tuner.schedules.base.settings import Config
 from services.tuner.schedules.conv.space import wasm_conv_configs
 from services.tuner.schedules.conv.webgpu_space import conv_configs
 from services.tuner.schedules.elementwise.space import wasm_elementwise_configs
@@ -57,7 +57,7 @@ class ScheduleFamily:
     raises InvalidSchedule and UnsupportedProgram as `compile_candidate` does.
     """
 
-    name: FamilyName
+    name: str
     target: TargetKind
     matches: Matches
     space: Callable[[Workload, GpuModel], tuple[Candidate, ...]]
@@ -98,7 +98,7 @@ def scheduled(candidate: Candidate) -> ScheduledProgram:
     return family.lower(candidate)
 
 
-def _template(name: FamilyName, target: TargetKind) -> Lower:
+def _template(name: str, target: TargetKind) -> Lower:
     """`lower` of `schedules/NAME/TARGET.py`, which is imported when it is called."""
 
     def lower(candidate: Candidate) -> ScheduledProgram:
@@ -126,7 +126,7 @@ def _reads_vectors(space: IterationSpace) -> bool:
 
 
 def _wasm(
-    name: FamilyName,
+    name: str,
     matches: Matches,
     configs: Callable[[Workload], Sequence[Config]],
 ) -> ScheduleFamily:
@@ -143,7 +143,7 @@ def _wasm(
 
 
 def _webgpu(
-    name: FamilyName,
+    name: str,
     matches: Matches,
     configs: Callable[[Workload, GpuModel], Sequence[WebgpuConfig]],
 ) -> ScheduleFamily:
@@ -160,18 +160,18 @@ def _webgpu(
 
 
 FAMILIES = (
-    _wasm(FamilyName.GEMV, _streams_b, wasm_gemv_configs),
-    _wasm(FamilyName.MATMUL, contraction, wasm_matmul_configs),
-    _wasm(FamilyName.CONV, has_windows, wasm_conv_configs),
-    _wasm(FamilyName.REDUCTION, is_rowwise, wasm_reduction_configs),
-    _wasm(FamilyName.ELEMENTWISE, is_elementwise, wasm_elementwise_configs),
-    _webgpu(FamilyName.MATMUL, _reads_vectors, matmul_configs),
-    _webgpu(FamilyName.CONV, is_channelwise, conv_configs),
-    _webgpu(FamilyName.REDUCTION, is_rowwise, reduction_configs),
-    _webgpu(FamilyName.TRANSPOSE, is_transposition, transpose_configs),
+    _wasm("gemv", _streams_b, wasm_gemv_configs),
+    _wasm("matmul", contraction, wasm_matmul_configs),
+    _wasm("conv", has_windows, wasm_conv_configs),
+    _wasm("reduction", is_rowwise, wasm_reduction_configs),
+    _wasm("elementwise", is_elementwise, wasm_elementwise_configs),
+    _webgpu("matmul", _reads_vectors, matmul_configs),
+    _webgpu("conv", is_channelwise, conv_configs),
+    _webgpu("reduction", is_rowwise, reduction_configs),
+    _webgpu("transpose", is_transposition, transpose_configs),
     # A thread for each entry, as the program is stated: any program.
-    _webgpu(FamilyName.ELEMENTWISE, lambda _: True, elementwise_configs),
+    _webgpu("elementwise", lambda _: True, elementwise_configs),
 )
 """The first of a target that matches a program lists its space."""
 
-_BY_NAME = {(family.name.value, family.target): family for family in FAMILIES}
+_BY_NAME = {(family.name, family.target): family for family in FAMILIES}

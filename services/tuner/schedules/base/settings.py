@@ -1,7 +1,6 @@
 """Reads the settings of a candidate: each of its kind, all there, none twice."""
 
 from dataclasses import asdict, fields
-from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
 from kernelzoo.domain.candidate import FAMILY, Candidate, Setting
@@ -18,22 +17,11 @@ def requires(*, fma: bool) -> tuple[str, ...]:
     return RELAXED if fma else BASE
 
 
-class FamilyName(StrEnum):
-    """The schedule families, as the setting `family` of a config names them."""
-
-    MATMUL = "matmul"
-    GEMV = "gemv"
-    CONV = "conv"
-    REDUCTION = "reduction"
-    ELEMENTWISE = "elementwise"
-    TRANSPOSE = "transpose"
-
-
 class Config(Protocol):
     """The settings of one family for one target: a frozen dataclass, a field for each of them."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
-    family: ClassVar[FamilyName]
+    family: ClassVar[str]
 
     def candidate(self, workload: Workload) -> Candidate:
         """The candidate whose config holds these settings and the name of the family."""

@@ -7,7 +7,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
-from services.tuner.schedules.base.settings import FamilyName, Settings, wasm_candidate
+from services.tuner.schedules.base.settings import Settings, wasm_candidate
 from services.tuner.schedules.matmul.config import (
     MAX_TILE_ELEMENTS,
     MAX_UNROLL_K,
@@ -28,7 +28,7 @@ class WasmConvConfig:
     `unroll_c` input channels are unrolled, which only a convolution over channels has.
     """
 
-    family: ClassVar = FamilyName.CONV
+    family: ClassVar = "conv"
     tile_x: int
     tile_c: int
     unroll_c: int

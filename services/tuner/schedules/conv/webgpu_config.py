@@ -9,7 +9,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
-from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
+from services.tuner.schedules.base.settings import Settings, webgpu_candidate
 
 MAX_TILE = 8
 
@@ -19,7 +19,7 @@ class WebgpuConvConfig:
     """`threads` to a workgroup; each makes `tile_x` neighbouring pixels of four channels where
     `whole_vectors`, else of one: four times the threads."""
 
-    family: ClassVar = FamilyName.CONV
+    family: ClassVar = "conv"
     threads: int
     tile_x: int
     whole_vectors: bool

@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
-from services.tuner.schedules.base.settings import FamilyName, Settings, wasm_candidate
+from services.tuner.schedules.base.settings import Settings, wasm_candidate
 
 MAX_VECTORS = 8
 CHUNKS = (64, 256, 1024, 4096)
@@ -15,7 +15,7 @@ CHUNKS = (64, 256, 1024, 4096)
 class WasmElementwiseConfig:
     """The innermost loop takes `vectors` of four lanes; a lone loop is sliced by `chunk`."""
 
-    family: ClassVar = FamilyName.ELEMENTWISE
+    family: ClassVar = "elementwise"
     vectors: int
     chunk: int
     fma: bool

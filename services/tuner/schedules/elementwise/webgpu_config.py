@@ -12,7 +12,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.passes.thread_binding import Stride
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
-from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
+from services.tuner.schedules.base.settings import Settings, webgpu_candidate
 
 MAX_VECTORS = 8
 
@@ -22,7 +22,7 @@ class WebgpuElementwiseConfig:
     """`threads` to a workgroup; each makes four neighbours at once where `wide` and possible, and
     does so `vectors` times, a `stride` apart."""
 
-    family: ClassVar = FamilyName.ELEMENTWISE
+    family: ClassVar = "elementwise"
     threads: int
     vectors: int
     wide: bool

@@ -12,7 +12,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.base.settings import FamilyName, Settings, wasm_candidate
+from services.tuner.schedules.base.settings import Settings, wasm_candidate
 
 MAX_M = 4
 MAX_UNROLL_K = 16
@@ -25,7 +25,7 @@ class WasmGemvConfig:
     """`unroll_k` rows of b to a step, `vectors` of four columns at once, `block_n` columns to a
     slice."""
 
-    family: ClassVar = FamilyName.GEMV
+    family: ClassVar = "gemv"
     unroll_k: int
     vectors: int
     block_n: int

@@ -12,7 +12,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
-from services.tuner.schedules.base.settings import FamilyName, Settings, wasm_candidate
+from services.tuner.schedules.base.settings import Settings, wasm_candidate
 
 MAX_TILE_ELEMENTS = 128
 MAX_UNROLL_K = 8
@@ -42,7 +42,7 @@ class Outer(StrEnum):
 class WasmMatmulConfig:
     """Tiles and blocks count elements. `fma` lets products and sums round once."""
 
-    family: ClassVar = FamilyName.MATMUL
+    family: ClassVar = "matmul"
     tile_m: int
     tile_n: int
     unroll_k: int

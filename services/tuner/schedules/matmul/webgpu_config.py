@@ -16,7 +16,7 @@ from kernelzoo.errors import InvalidSchedule
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.limits import MAX_THREADS, required
-from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
+from services.tuner.schedules.base.settings import Settings, webgpu_candidate
 from services.tuner.schedules.conv.implicit_gemm import product_extents
 
 MAX_TILE = 128
@@ -57,7 +57,7 @@ class WebgpuMatmulConfig:
     so that those that run together read the same columns of b.
     """
 
-    family: ClassVar = FamilyName.MATMUL
+    family: ClassVar = "matmul"
     block_m: int
     block_n: int
     block_k: int

@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
-from services.tuner.schedules.base.settings import FamilyName, Settings, wasm_candidate
+from services.tuner.schedules.base.settings import Settings, wasm_candidate
 
 MAX_VECTORS = 8
 MAX_BLOCK_ROWS = 64
@@ -16,7 +16,7 @@ MAX_BLOCK_ROWS = 64
 class WasmReductionConfig:
     """Each sum over a row is `vectors` of four lanes; the outermost loop takes `block_m` rows."""
 
-    family: ClassVar = FamilyName.REDUCTION
+    family: ClassVar = "reduction"
     vectors: int
     block_m: int
     fma: bool

@@ -8,7 +8,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.limits import MAX_THREADS, required
-from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
+from services.tuner.schedules.base.settings import Settings, webgpu_candidate
 
 MAX_VECTORS = 16
 RADICES = (1, 2, 4, 8, 16, 32)
@@ -27,7 +27,7 @@ class WebgpuReductionConfig:
     in workgroup memory, `radix` values at a time, or by `subgroups`, where `radix` is 1.
     """
 
-    family: ClassVar = FamilyName.REDUCTION
+    family: ClassVar = "reduction"
     threads_per_row: int
     block_m: int
     vectors: int

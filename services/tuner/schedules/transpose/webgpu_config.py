@@ -8,7 +8,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
-from services.tuner.schedules.base.settings import FamilyName, Settings, webgpu_candidate
+from services.tuner.schedules.base.settings import Settings, webgpu_candidate
 
 TILES = (8, 16, 32, 64)
 MOST_STEPS = 32
@@ -18,7 +18,7 @@ MOST_STEPS = 32
 class WebgpuTransposeConfig:
     """A workgroup of `threads` transposes a block of `tile` x `tile`."""
 
-    family: ClassVar = FamilyName.TRANSPOSE
+    family: ClassVar = "transpose"
     tile: int
     threads: int
 
