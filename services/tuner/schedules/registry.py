@@ -10,6 +10,7 @@ imports.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 
 from kernelzoo.domain.candidate import Candidate
@@ -75,9 +76,14 @@ def lite_space(
     workload that the target has no kernels for.
     """
     refuse_unsupported(workload, kind)
+    return matching(workload, kind)[0].space(workload, gpu)
+
+
+@lru_cache(maxsize=1024)
+def matching(workload: Workload, target: TargetKind) -> tuple[ScheduleFamily, ...]:
+    """The families that have schedules for a workload, in the order of the table."""
     space = iteration_space(workload)
-    family = next(each for each in FAMILIES if each.target is kind and each.matches(space))
-    return family.space(workload, gpu)
+    return tuple(each for each in FAMILIES if each.target is target and each.matches(space))
 
 
 def scheduled(candidate: Candidate) -> ScheduledProgram:
@@ -93,7 +99,7 @@ def scheduled(candidate: Candidate) -> ScheduledProgram:
             f"config setting family is {candidate.family[:40]!r} or missing; "
             f"use one of {known} for {target}"
         )
-    if not family.matches(iteration_space(candidate.workload)):
+    if family not in matching(candidate.workload, target):
         raise InvalidSchedule(f"family {family.name} has no schedule for {key} on {target}")
     return family.lower(candidate)
 

@@ -1,28 +1,28 @@
 """From the configs of a family to the lite space of a workload on a model of GPU."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU, SOFTWARE_DRIVER, Driver, GpuModel
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.f16_storage import stores_f16, with_native_f16
-from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
-from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
+from services.tuner.schedules.base.settings import Config
 from services.tuner.schedules.matmul.usage import statements_of
 from services.tuner.schedules.matmul.webgpu_config import WebgpuMatmulConfig
-from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
-from services.tuner.schedules.transpose.webgpu_config import WebgpuTransposeConfig
-
-WebgpuConfig = (
-    WebgpuMatmulConfig
-    | WebgpuConvConfig
-    | WebgpuReductionConfig
-    | WebgpuTransposeConfig
-    | WebgpuElementwiseConfig
-)
 
 MOST_WITH_F16 = 40
 """Configs, so that the space has at most 80 points."""
+
+
+class WebgpuConfig(Config, Protocol):
+    """The settings of any family for webgpu."""
+
+    def requires(self, workload: Workload) -> tuple[str, ...]:
+        """The optional features and limits that the kernel needs of a target, sorted."""
+
+    def workgroup_bytes_for(self, workload: Workload, /) -> int:
+        """Bytes of workgroup memory of the kernel."""
 
 
 def webgpu_space(
@@ -56,22 +56,13 @@ def _compilable(
 
 def _compiles(config: WebgpuConfig, workload: Workload, driver: Driver) -> bool:
     """Whether a driver compiles the kernel in two seconds, told before it is lowered. Kernels of
-    other families than matmul have 350 statements at most, and `passes/predicate.py` sees to it
+    other families than matmul have 350 statements at most, and `passes/if_conversion.py` sees to it
     that none has a loop with too many decisions in a row."""
-    if workgroup_bytes_of(config, workload) > driver.workgroup_bytes:
+    if config.workgroup_bytes_for(workload) > driver.workgroup_bytes:
         return False
     return not isinstance(config, WebgpuMatmulConfig) or (
         statements_of(config, workload) <= driver.statements
     )
-
-
-def workgroup_bytes_of(config: WebgpuConfig, workload: Workload) -> int:
-    match config:
-        case WebgpuMatmulConfig() | WebgpuTransposeConfig():
-            return config.workgroup_bytes
-        case WebgpuReductionConfig():
-            return config.workgroup_bytes(workload)
-    return 0
 
 
 def _in_both_ways(packed: tuple[Candidate, ...]) -> tuple[Candidate, ...]:

@@ -38,7 +38,6 @@ from services.tuner.schedules.matmul.webgpu_config import WebgpuMatmulConfig
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
 from services.tuner.schedules.registry import lite_space
 from services.tuner.schedules.transpose.webgpu_config import WebgpuTransposeConfig
-from services.tuner.schedules.webgpu_space import workgroup_bytes_of
 
 SWIFTSHADER = gpu_model("google", "swiftshader")
 WINDOWS = (
@@ -76,7 +75,7 @@ def statements_in(candidate: Candidate) -> int:
 def shared_bytes(candidate: Candidate) -> int:
     for kind in (WebgpuMatmulConfig, WebgpuReductionConfig, WebgpuTransposeConfig):
         if candidate.family == kind.family:
-            return workgroup_bytes_of(kind.of(candidate), candidate.workload)
+            return kind.of(candidate).workgroup_bytes_for(candidate.workload)
     return 0
 
 

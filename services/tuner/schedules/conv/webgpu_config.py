@@ -37,6 +37,9 @@ class WebgpuConvConfig:
         settings.refuse_features(config.requires(candidate.workload))
         return config
 
+    def workgroup_bytes_for(self, _: Workload) -> int:
+        return 0
+
     def requires(self, workload: Workload) -> tuple[str, ...]:
         return required(workload, threads=self.threads)
 

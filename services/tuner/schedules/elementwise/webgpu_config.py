@@ -50,6 +50,9 @@ class WebgpuElementwiseConfig:
             return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
         return ""
 
+    def workgroup_bytes_for(self, _: Workload) -> int:
+        return 0
+
     def requires(self, workload: Workload) -> tuple[str, ...]:
         return required(workload, threads=self.threads)
 

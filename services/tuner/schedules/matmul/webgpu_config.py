@@ -156,6 +156,9 @@ class WebgpuMatmulConfig:
         entries = max(1, extents.batch) * extents.m * extents.n
         return 4 * self.split_k * entries if self.split_k > 1 else 0
 
+    def workgroup_bytes_for(self, _: Workload) -> int:
+        return self.workgroup_bytes
+
     def requires(self, workload: Workload) -> tuple[str, ...]:
         return required(
             workload,

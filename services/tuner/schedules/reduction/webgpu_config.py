@@ -57,12 +57,12 @@ class WebgpuReductionConfig:
             counts.append(max(1, counts[-1] // self.radix))
         return tuple(counts)
 
-    def workgroup_bytes(self, workload: Workload) -> int:
+    def workgroup_bytes_for(self, workload: Workload) -> int:
         reductions = REDUCTIONS.get(workload.operator.name, 1)
         return 4 * reductions * self.block_m * sum(self.levels)
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
-        shared_bytes = self.workgroup_bytes(workload)
+        shared_bytes = self.workgroup_bytes_for(workload)
         limits = required(workload, threads=self.threads, workgroup_bytes=shared_bytes)
         return tuple(sorted((*limits, SUBGROUPS))) if self.subgroups else limits
 

@@ -45,6 +45,9 @@ class WebgpuTransposeConfig:
     def workgroup_bytes(self) -> int:
         return DType.F32.size_bytes * self.elements
 
+    def workgroup_bytes_for(self, _: Workload) -> int:
+        return self.workgroup_bytes
+
     def requires(self, workload: Workload) -> tuple[str, ...]:
         return required(workload, threads=self.threads, workgroup_bytes=self.workgroup_bytes)
 
