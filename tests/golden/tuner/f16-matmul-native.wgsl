@@ -9,15 +9,15 @@ enable f16;
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) invocation: u32) {
   let group = workgroup.x + first;
   let thread = invocation;
-  var c_1_total_0: vec4<f32>;
+  var sum_total_0: vec4<f32>;
   if (group * 64u + thread < 12u) {
     let i1 = ((group * 64u + thread) % 2u);
     let i0_up = ((group * 64u + thread) / 2u);
-    c_1_total_0 = vec4<f32>(0.0f);
+    sum_total_0 = vec4<f32>(0.0f);
     for (var k = 0u; k < 4u; k++) {
-      c_1_total_0 = fma(vec4<f32>(f32(a[i0_up * 4u + k])), vec4<f32>(b[i1 + k * 2u]), c_1_total_0);
+      sum_total_0 = fma(vec4<f32>(f32(a[i0_up * 4u + k])), vec4<f32>(b[i1 + k * 2u]), sum_total_0);
     }
-    scratch[i0_up * 2u + i1] = c_1_total_0;
+    scratch[i0_up * 2u + i1] = sum_total_0;
   }
 }
 @compute @workgroup_size(64)

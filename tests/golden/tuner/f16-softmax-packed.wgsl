@@ -6,13 +6,13 @@
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) invocation: u32) {
   let group = workgroup.x + first;
   let thread = invocation;
-  var c_1_total_0: f32;
+  var largest_total_0: f32;
   if (group * 64u + thread < 4u) {
-    c_1_total_0 = -3.4028234663852886e+38f;
+    largest_total_0 = -3.4028234663852886e+38f;
     for (var k = 0u; k < 8u; k++) {
-      c_1_total_0 = max(c_1_total_0, unpack2x16float(a[(group * 512u + k + thread * 8u) / 2u])[(group * 512u + k + thread * 8u) % 2u]);
+      largest_total_0 = max(largest_total_0, unpack2x16float(a[(group * 512u + k + thread * 8u) / 2u])[(group * 512u + k + thread * 8u) % 2u]);
     }
-    scratch[group * 64u + thread] = c_1_total_0;
+    scratch[group * 64u + thread] = largest_total_0;
   }
 }
 @compute @workgroup_size(64)
@@ -35,13 +35,13 @@ fn then_1(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation
 fn then_2(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) invocation: u32) {
   let group = workgroup.x + first;
   let thread = invocation;
-  var c_2_total_0: f32;
+  var total_total_0: f32;
   if (group * 64u + thread < 4u) {
-    c_2_total_0 = 0.0f;
+    total_total_0 = 0.0f;
     for (var k_1 = 0u; k_1 < 8u; k_1++) {
-      c_2_total_0 = (c_2_total_0 + scratch[group * 512u + k_1 + thread * 8u + 4u]);
+      total_total_0 = (total_total_0 + scratch[group * 512u + k_1 + thread * 8u + 4u]);
     }
-    scratch[group * 64u + thread + 36u] = c_2_total_0;
+    scratch[group * 64u + thread + 36u] = total_total_0;
   }
 }
 @compute @workgroup_size(64)

@@ -6,13 +6,13 @@
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) invocation: u32) {
   let group = workgroup.x + first;
   let thread = invocation;
-  var c_1_total_0: f32;
+  var largest_total_0: f32;
   if (group * 64u + thread < 4u) {
-    c_1_total_0 = -3.4028234663852886e+38f;
+    largest_total_0 = -3.4028234663852886e+38f;
     for (var k = 0u; k < 6u; k++) {
-      c_1_total_0 = max(c_1_total_0, a[group * 384u + k + thread * 6u]);
+      largest_total_0 = max(largest_total_0, a[group * 384u + k + thread * 6u]);
     }
-    scratch[group * 64u + thread] = c_1_total_0;
+    scratch[group * 64u + thread] = largest_total_0;
   }
 }
 @compute @workgroup_size(64)
@@ -29,13 +29,13 @@ fn then_1(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation
 fn then_2(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) invocation: u32) {
   let group = workgroup.x + first;
   let thread = invocation;
-  var c_2_total_0: f32;
+  var total_total_0: f32;
   if (group * 64u + thread < 4u) {
-    c_2_total_0 = 0.0f;
+    total_total_0 = 0.0f;
     for (var k_1 = 0u; k_1 < 6u; k_1++) {
-      c_2_total_0 = (c_2_total_0 + scratch[group * 384u + k_1 + thread * 6u + 4u]);
+      total_total_0 = (total_total_0 + scratch[group * 384u + k_1 + thread * 6u + 4u]);
     }
-    scratch[group * 64u + thread + 28u] = c_2_total_0;
+    scratch[group * 64u + thread + 28u] = total_total_0;
   }
 }
 @compute @workgroup_size(64)
