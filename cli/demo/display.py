@@ -1,6 +1,8 @@
 """What the demo shows: progress while it runs, and the summary at its end."""
 
 import math
+import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from statistics import median
 
@@ -19,6 +21,7 @@ from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.jobs import Job
 from workers.fleet.status import FleetStatus
 
+HEADING_WIDTH = 20
 FIRST_TIMED_REACH_MS = {TargetKind.WASM: 1500.0}
 """There is no limit for webgpu: the probe of a software adapter alone takes longer."""
 
@@ -97,9 +100,11 @@ def summary(sights: Sequence[Sight], results: Sequence[PageResult]) -> Group:
 
 
 def _heading(job: Job) -> str:
-    """`conv2d:f32:b1h7w7c512o512kh3kw3stride1pad1` over three lines."""
+    """`conv2d:f32:b1h7w7c512o512kh3kw3stride1pad1` over lines that leave room for two columns."""
     operator, dtype, extents, *rest = job.workload.split(":")
-    return "\n".join((f"{operator} {dtype}, {job.kind}", extents, *rest))
+    axes = re.sub(r"(?<=[0-9])(?=[a-z])", " ", extents)
+    lines = [line.replace(" ", "") for line in textwrap.wrap(axes, HEADING_WIDTH)]
+    return "\n".join((f"{operator} {dtype}, {job.kind}", *lines, *rest))
 
 
 def _figures(

@@ -49,7 +49,7 @@ def test_an_application_gets_the_winner_of_its_device_and_the_nearest_size() -> 
 
 def test_files_are_named_as_kernel_launcher_looks_for_them() -> None:
     (file,) = wisdom((results(),))
-    assert file.name.startswith("matmul_f32_block_m-block_n-fma-")
+    assert file.name.startswith("matmul_f32_block_m-block_n-family-fma-")
     assert file.name.endswith(".wisdom")
 
 
