@@ -41,6 +41,7 @@ def create(
     jobs_per_day: Annotated[int, typer.Option(min=0)] = _USUAL.jobs_per_day,
     sets: Annotated[int, typer.Option(min=0)] = _USUAL.sets,
     workloads_per_set: Annotated[int, typer.Option(min=0)] = _USUAL.workloads_per_set,
+    as_json: JsonOption = False,
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
@@ -56,7 +57,7 @@ def create(
     except ValidationError as error:
         raise _malformed(error) from error
     with reach(state, url) as gateway:
-        _show(gateway.create_application(request))
+        _show(gateway.create_application(request), as_json=as_json)
 
 
 @app.command("list")
@@ -95,10 +96,15 @@ def origins(
 
 
 @app.command()
-def rotate(name: NameArgument, state: StateOption = STATE, url: UrlOption = None) -> None:
+def rotate(
+    name: NameArgument,
+    as_json: JsonOption = False,
+    state: StateOption = STATE,
+    url: UrlOption = None,
+) -> None:
     """Print a new key; the old one ends at once. A disabled application comes back."""
     with reach(state, url) as gateway:
-        _show(gateway.rotate_application(name))
+        _show(gateway.rotate_application(name), as_json=as_json)
 
 
 @app.command()
@@ -114,8 +120,11 @@ def _malformed(error: ValidationError) -> InvalidInput:
     return InvalidInput(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
 
 
-def _show(made: NewKey) -> None:
+def _show(made: NewKey, *, as_json: bool) -> None:
     """The key alone on standard output, to be piped to where it is kept."""
+    if as_json:
+        print_json(made)
+        return
     note(f"the key of {made.name}, which nobody can show again:")
     print(made.key)
 

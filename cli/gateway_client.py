@@ -113,6 +113,11 @@ class GatewayClient:
         found = self._ask(JobList, "GET", f"/v1/jobs{of}", keyed=True).jobs
         return tuple(job for job in reversed(found) if kind in (None, job.kind))
 
+    def forget_lost_devices(self, workload_key: str, device_class: str) -> None:
+        """Has the workload lent to the class again."""
+        of = f"workload={quote(workload_key)}&device_class={quote(device_class)}"
+        self._send("DELETE", f"/v1/lost-devices?{of}")
+
     def cancel(self, job: int) -> Job:
         return self._ask(Job, "DELETE", f"/v1/jobs/{job}")
 

@@ -1,4 +1,4 @@
-"""`kernelzoo jobs list|cancel`: what is being tuned, and how to stop it."""
+"""`kernelzoo jobs list|cancel|unskip`: what is being tuned, and how to stop it or let it go on."""
 
 from typing import Annotated
 
@@ -16,6 +16,7 @@ from cli.options import (
     parse_targets,
 )
 from cli.terminal import note, out
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
@@ -68,6 +69,22 @@ def cancel(
     for each in cancelled:
         out.print(f"job {each.job} is cancelled: {each.workload} for {each.kind}")
     note("agents may report what they hold; what is served stays; `kernelzoo tune` resumes it")
+
+
+@app.command()
+def unskip(
+    key: Annotated[str, typer.Argument(help="A workload key.")],
+    device_class: Annotated[str, typer.Argument(help="A device class, as `tune` names it.")],
+    state: StateOption = STATE,
+    url: UrlOption = None,
+) -> None:
+    """Lend a workload again to a class that lost two devices at it."""
+    workload, wanted = Workload.parse(key).key, str(DeviceClass.parse(device_class))
+    with reach(state, url) as gateway:
+        if wanted not in {each for job in gateway.jobs(workload) for each in job.skipped_by}:
+            raise InvalidInput(f"{wanted} is lent {workload} as others are; no loss holds it back")
+        gateway.forget_lost_devices(workload, wanted)
+    note(f"{workload} is lent to {wanted} again; two more losses within a week end that")
 
 
 def _numbers(gateway: GatewayClient, job: str, kinds: tuple[TargetKind, ...]) -> list[int]:

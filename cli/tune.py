@@ -169,7 +169,8 @@ def why_waiting(job: Job, winners: tuple[ZooEntry, ...], url: str) -> str:
     if job.skipped_by:
         return (
             f"{', '.join(job.skipped_by)} lost two devices at {job.workload} and is lent no more "
-            "of it for a week; the fleet's log says why they were ended"
+            "of it for a week; the fleet's log says why they were ended, and "
+            f"`kernelzoo jobs unskip {job.workload} CLASS` lends it again"
         )
     if job.measurements == 0:
         return (

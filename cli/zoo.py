@@ -1,6 +1,7 @@
 """`kernelzoo zoo …`: what the zoo of a running stack holds, and what it must not serve."""
 
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -163,6 +164,7 @@ def import_claims(
         str | None, typer.Option(help="Its workload key, where the file has a name of its own.")
     ] = None,
     target: TargetOption = "wasm",
+    as_json: JsonOption = False,
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
@@ -173,6 +175,9 @@ def import_claims(
     request = claims_request(file.name[:64], claims, workload, parse_kind(target))
     with reach(state, url) as gateway:
         answer = gateway.claim(request)
+    if as_json:
+        print_json(answer)
+        return
     out.print(
         f"{answer.accepted} of the fastest {len(request.claims)} claims name a candidate, and are "
         f"measured early; {answer.unknown} are of no space here"
@@ -188,6 +193,7 @@ def bundle(
         typer.Option("--class", help="A wasm class, or WASM/WEBGPU; all that voted, if left out."),
     ] = None,
     key: KeysOption = None,
+    as_json: JsonOption = False,
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
@@ -197,6 +203,9 @@ def bundle(
     found = bundles.verify(files, _keys(key))
     bundles.write(files, output)
     size = sum(len(body) for body in files.values())
+    if as_json:
+        print_json({**_told(found), "output": str(output), "bytes": size})
+        return
     note(
         f"wrote {found.manifests} manifests and {found.kernels} kernels, {size} bytes, to {output}"
     )
@@ -211,17 +220,30 @@ def verify(
     max_age: Annotated[
         int | None, typer.Option(min=1, metavar="DAYS", help="Refuse what was signed before.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Check signatures, hashes and zoo.lock of a bundle. Makes no request."""
     found = bundles.verify(bundles.read(place), _keys(key))
     if max_age is not None:
         bundles.refuse_older(found, datetime.now(UTC) - timedelta(days=max_age))
+    if as_json:
+        print_json(_told(found))
+        return
     out.print(
         f"{found.head.set} of {found.head.zoo}, {found.head.made}: {found.manifests} manifests, "
         f"{found.kernels} kernels, signed by {', '.join(found.keys)} since {found.head.issued}"
     )
     if not key:
         note("that key is what the bundle says; give the one that you trust with --key")
+
+
+def _told(found: bundles.Verified) -> dict[str, object]:
+    return {
+        **asdict(found.head),
+        "manifests": found.manifests,
+        "kernels": found.kernels,
+        "keys": list(found.keys),
+    }
 
 
 def _keys(given: list[str] | None) -> tuple[str, ...]:

@@ -1,7 +1,10 @@
 """`kernelzoo app`, `identities` and `zoo bundle`, as they are typed, against the gateway."""
 
 import json
+import os
+import signal
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -9,17 +12,21 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
-from cli import application, identities, zoo
+from cli import application, identities, jobs, tune, zoo
 from cli.app import app
 from cli.gateway_client import GatewayClient
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
 from kernelzoo.signing import Signer, new_seed
-from tests.database.client import OPERATOR_KEY, open_agent
+from services.gateway.wire.zoo import ZooEntry
+from tests.database.client import OPERATOR, OPERATOR_KEY, open_agent
 from tests.database.conftest import WORKLOAD, Connection
 
 SEED = new_seed()
 (PUBLIC,) = Signer.of(SEED).public_keys
+
+T4 = """{"results": [{"configuration": {"tile": 99}, "measurements": [
+    {"name": "time", "value": 1, "unit": "ms"}], "invalidity": "correct"}]}"""
 
 Run = Callable[..., Result]
 
@@ -38,7 +45,7 @@ def run(http: TestClient, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     # The client of the tests is used again.
     monkeypatch.setattr(GatewayClient, "__exit__", lambda *_: None)
-    for module in (application, identities, zoo):
+    for module in (application, identities, jobs, tune, zoo):
         monkeypatch.setattr(module, "reach", reach)
 
     def typed(*words: str, answer: str = "") -> Result:
@@ -78,6 +85,11 @@ def test_an_application_is_made_listed_rotated_and_disabled(run: Run, http: Test
     assert run("app", "disable", "shop").exit_code == 0
     assert http.get("/v1/sets", headers={"X-Kernelzoo-Key": other}).status_code == 403
     assert "disabled" in run("app", "list").stdout
+    made = json.loads(run("app", "create", "second", "--json").stdout)
+    turned = json.loads(run("app", "rotate", "second", "--json").stdout)
+    assert made["name"] == turned["name"] == "second"
+    assert made["key"] != turned["key"]
+    assert http.get("/v1/sets", headers={"X-Kernelzoo-Key": turned["key"]}).status_code == 200
     wrong = run("app", "create", "Shop")
     assert isinstance(wrong.exception, InvalidInput)
 
@@ -98,5 +110,65 @@ def test_a_bundle_is_written_and_verified_by_its_key(run: Run, tmp_path: Path) -
     assert PUBLIC in made.stdout
     checked = run("zoo", "verify", place, "--key", PUBLIC)
     assert checked.exit_code == 0, checked.output
+    told = json.loads(run("zoo", "verify", place, "--key", PUBLIC, "--json").stdout)
+    assert (told["set"], told["keys"], told["manifests"]) == (WORKLOAD.key, [PUBLIC], 2)
+    again = str(tmp_path / "again.zip")
+    written = json.loads(run("zoo", "bundle", WORKLOAD.key, "-o", again, "--json").stdout)
+    assert (written["output"], written["index"]) == (again, told["index"])
+    assert written["bytes"] > 0
     (other,) = Signer.of(new_seed()).public_keys
     assert isinstance(run("zoo", "verify", place, "--key", other).exception, InvalidInput)
+
+
+@pytest.mark.usefixtures("job_id")
+def test_another_tuners_results_are_told_as_json(run: Run, tmp_path: Path) -> None:
+    results = tmp_path / "t4.json"
+    results.write_text(T4)
+    told = run(
+        "zoo", "import", str(results), "--format", "t4", "--workload", WORKLOAD.key, "--json"
+    )
+    assert told.exit_code == 0, told.output
+    # The gateway of the test logs to the same place.
+    printed = told.stdout[told.stdout.index("{\n") :]
+    assert json.loads(printed) == {"accepted": 0, "unknown": 1}
+
+
+def test_what_a_class_is_not_lent_any_more_is_lent_to_it_again(run: Run, http: TestClient) -> None:
+    http.post("/v1/jobs", json={"workload": WORKLOAD.key}, headers=OPERATOR)
+    device_class = open_agent(http).device_class
+    lost = {"workload": WORKLOAD.key, "device_class": device_class, "why": "it hung"}
+    for _ in range(2):
+        assert http.post("/v1/lost-devices", json=lost, headers=OPERATOR).status_code == 202
+    (job,) = http.get("/v1/jobs").json()["jobs"]
+    assert job["skipped_by"] == [device_class]
+    again = run("jobs", "unskip", WORKLOAD.key, device_class)
+    assert again.exit_code == 0, again.output
+    (job,) = http.get("/v1/jobs").json()["jobs"]
+    assert job["skipped_by"] == []
+    nothing = run("jobs", "unskip", WORKLOAD.key, device_class)
+    assert "no loss holds it back" in str(nothing.exception)
+
+
+@pytest.mark.usefixtures("job_id")
+def test_ctrl_c_in_tune_says_that_the_job_goes_on_and_how_to_stop_it(
+    run: Run, http: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries, asked = GatewayClient.entries, count(1)
+
+    def interrupted(gateway: GatewayClient) -> tuple[ZooEntry, ...]:
+        """Ctrl-C while it waits for the vote."""
+        if next(asked) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return entries(gateway)
+
+    monkeypatch.setattr(GatewayClient, "entries", interrupted)
+    told = run("tune", WORKLOAD.key)
+    assert told.exit_code == 130
+    (job,) = http.get("/v1/jobs").json()["jobs"]
+    said = " ".join(told.output.split())
+    assert "the job goes on without this command" in said
+    assert f"`kernelzoo jobs cancel {job['job']}` stops it" in said
+    assert job["state"] == "planned"
+    assert run("jobs", "cancel", str(job["job"])).exit_code == 0
+    (job,) = http.get("/v1/jobs").json()["jobs"]
+    assert job["state"] == "cancelled"
