@@ -81,6 +81,16 @@ def test_a_kernel_that_the_driver_does_not_compile_in_time_costs_one_failure(cal
     assert "did not compile this kernel within 0.15 s" in made[1]["detail"]
 
 
+def test_a_reference_that_the_driver_does_not_compile_is_told_and_the_next_lease_measured(
+    call: Call,
+) -> None:
+    found = call("unusableReference")
+    (told,) = found["told"]
+    assert told.startswith("choking: The GPU's driver did not compile this kernel within 0.15 s")
+    assert "did not compile this kernel" in found["thrown"]
+    assert found["next"] == ["ok"]
+
+
 def test_a_kernel_beyond_its_budget_is_given_up_between_slices(call: Call) -> None:
     slow, right = call("measured", ["slow", "right"])
     assert (slow["outcome"], right["outcome"]) == ("timeout", "ok")

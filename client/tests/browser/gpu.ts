@@ -1,6 +1,8 @@
 /** Parts of the client on a real WebGPU, called by tests/browser/test_gpu.py. */
 
 import { gpuInstrument } from "../../src/agent/gpu-instrument.js";
+import type { LoadProgram } from "../../src/agent/kernel-cache.js";
+import { sentence } from "../../src/engine/error.js";
 import { BoundProgram, runInSlices, submitPass } from "../../src/gpu/bound-program.js";
 import { readBuffer, storageBuffer } from "../../src/gpu/buffers.js";
 import { DeviceOwner, OpenDevice } from "../../src/gpu/device.js";
@@ -154,6 +156,29 @@ export async function measured(names: readonly (Text | "lost")[]): Promise<Measu
   opened.dispose();
   owner.dispose();
   return made;
+}
+
+/** What is told of a reference that the driver does not compile in time, and the next lease's outcomes. */
+export async function unusableReference() {
+  const owner = new DeviceOwner();
+  const told: string[] = [];
+  const load: LoadProgram = (open, kernel) => {
+    const limitMs = kernel.candidate === "choking" ? CHOKING_LIMIT_MS : undefined;
+    return compileProgram(open, kernel, TEXTS[kernel.candidate as Text], limitMs);
+  };
+  const instrument = gpuInstrument(owner, load, {
+    referenceFailed: ({ reference }, { message }) =>
+      void told.push(`${reference.candidate}: ${message}`),
+  });
+  const lease = { ...leaseOf([kernelOf("right")]), reference: kernelOf("choking") };
+  const opened = await instrument.open(lease, lease.candidates);
+  const work = await opened.candidate(kernelOf("right"));
+  const measuring = typeof work === "function" ? work() : work;
+  const thrown = await Promise.resolve(measuring).then(() => "", sentence);
+  opened.dispose();
+  owner.dispose();
+  const next = await measured(["right"]);
+  return { told, thrown, next: next.map(({ outcome }) => outcome) };
 }
 
 /** Relative times of the reference against itself. */
