@@ -9,7 +9,7 @@ export interface PeerTensor {
 export interface Task {
   /** As in the workload's key: `matmul`, `conv2d`. */
   readonly operator: string;
-  /** Extents and attributes by the letters of the key. */
+  /** Extents and attributes by their names in the key. */
   readonly given: Readonly<Record<string, number>>;
   /** Tensors are of float16; `data` has its values as float32. */
   readonly isF16: boolean;
