@@ -151,7 +151,7 @@ def _sent(db: Database, server: Server, tokens: Tokens, agent: Agent, lent: list
             job_id=agent.job_id,
             reference_id=agent.lease.reference.candidate,
             items=dict.fromkeys(lent, LentRole.EXPLORE),
-            closing=False,
+            complete=False,
             seed=SEED,
             nonce=NONCE,
             duration_s=LEASE_S,

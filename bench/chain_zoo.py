@@ -166,7 +166,7 @@ def _lease(
             job_id=job_id,
             reference_id=candidate_ids[0],
             items=dict.fromkeys(candidate_ids, LentRole.EXPLORE),
-            closing=False,
+            complete=False,
             seed=1,
             nonce="",
             duration_s=60,

@@ -87,7 +87,7 @@ def _rounds(candidates: list[Candidate], rounds: int) -> tuple[Times, Stages]:
     for _ in range(rounds):
         for candidate in candidates:
             times[candidate].append(_compile_time(candidate))
-            stages[candidate].append(_TIMED[candidate.kind](candidate))
+            stages[candidate].append(_TIMED[candidate.target](candidate))
     return times, stages
 
 

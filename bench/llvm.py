@@ -68,7 +68,7 @@ def llvm_artifact(candidate: Candidate) -> Artifact:
         module = lower(module)
     manifest = ArtifactManifest(
         abi=ABI_VERSION,
-        kind=candidate.kind,
+        target=candidate.target,
         requires=candidate.requires,
         tensors=candidate.workload.tensors,
         scratch_bytes=0,

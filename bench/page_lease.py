@@ -57,7 +57,7 @@ def lease(case: Named, reference: Compiled, others: tuple[Compiled, ...]) -> Lea
         workload=case.workload.key,
         flops=case.workload.flops,
         seed=SEED,
-        tolerance=comparison_tolerance(case.workload, reference.artifact.manifest.kind),
+        tolerance=comparison_tolerance(case.workload, reference.artifact.manifest.target),
         reference=reference.kernel,
         candidates=[each.kernel for each in others],
         measured=[],

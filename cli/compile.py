@@ -80,7 +80,7 @@ def _compile(ordinal: int, candidate: Candidate, directory: Path) -> float | Non
 
 
 def _write(stem: Path, candidate: Candidate, artifact: Artifact) -> None:
-    stem.with_suffix(f".{SUFFIX[candidate.kind]}").write_bytes(artifact.body)
+    stem.with_suffix(f".{SUFFIX[candidate.target]}").write_bytes(artifact.body)
     description = {
         "workload": candidate.workload.key,
         "config": dict(candidate.config),

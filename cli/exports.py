@@ -45,7 +45,7 @@ class Wanted:
         return [
             entry
             for entry in entries
-            if self.workload in (None, entry.workload) and entry.kind in self.targets
+            if self.workload in (None, entry.workload) and entry.target in self.targets
         ]
 
 
@@ -94,7 +94,7 @@ def claims_request(
         claims=[
             wire.ClaimWire(
                 workload=_named(claim, workload),
-                kind=_kind(claim, kind),
+                target=_kind(claim, kind),
                 device=claim.device,
                 config=dict(claim.config),
                 time=claim.time,
@@ -176,7 +176,7 @@ def _timed(every: tuple[ClassResults, ...]) -> Iterator[tuple[Candidate, float]]
             if trial.times_ns:
                 candidate = Candidate(
                     workload=results.workload,
-                    kind=kind,
+                    target=kind,
                     config=trial.config,
                     requires=trial.requires,
                 )
@@ -193,11 +193,11 @@ def _winners(gateway: GatewayClient, wanted: Wanted) -> tuple[TableRow, ...]:
 
 
 def _row(entry: ZooEntry, device: Device) -> TableRow:
-    gpu = entry.kind is TargetKind.WEBGPU
+    gpu = entry.target is TargetKind.WEBGPU
     return TableRow(
         workload_key=entry.workload,
         vendor=device.gpu_vendor if gpu else device.cpu_architecture,
-        kind=entry.kind,
+        target=entry.target,
         requires=tuple(entry.requires),
         config=tuple(sorted(entry.config.items())),
         artifact=entry.artifact,

@@ -97,7 +97,7 @@ class GatewayClient:
 
     def register(self, workload: Workload, kind: TargetKind) -> Job:
         """Opens a tuning job, or finds the one that there is."""
-        request = JobRequest(workload=workload.key, kind=kind)
+        request = JobRequest(workload=workload.key, target=kind)
         return self._ask(Job, "POST", "/v1/jobs", body=request.model_dump(mode="json"))
 
     def job(self, job: int) -> Job:
@@ -111,7 +111,7 @@ class GatewayClient:
         """
         of = "" if workload_key is None else f"?workload={quote(workload_key)}"
         found = self._ask(JobList, "GET", f"/v1/jobs{of}", keyed=True).jobs
-        return tuple(job for job in reversed(found) if kind in (None, job.kind))
+        return tuple(job for job in reversed(found) if kind in (None, job.target))
 
     def forget_lost_devices(self, workload_key: str, device_class: str) -> None:
         """Has the workload lent to the class again."""

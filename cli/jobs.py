@@ -67,7 +67,7 @@ def cancel(
         print_json(cancelled)
         return
     for each in cancelled:
-        out.print(f"job {each.job} is cancelled: {each.workload} for {each.kind}")
+        out.print(f"job {each.job} is cancelled: {each.workload} for {each.target}")
     note("agents may report what they hold; what is served stays; `kernelzoo tune` resumes it")
 
 
@@ -91,7 +91,7 @@ def _numbers(gateway: GatewayClient, job: str, kinds: tuple[TargetKind, ...]) ->
     if job.isdecimal():
         return [int(job)]
     key = Workload.parse(job).key
-    found = [each.job for each in gateway.jobs(key) if each.kind in kinds]
+    found = [each.job for each in gateway.jobs(key) if each.target in kinds]
     if not found:
         raise InvalidInput(f"there is no job of {key}; `kernelzoo jobs list` names all")
     return found
@@ -101,7 +101,7 @@ def _row(job: Job) -> tuple[str, ...]:
     return (
         str(job.job),
         job.workload,
-        f"{job.kind} on {job.space}" if job.space else job.kind,
+        f"{job.target} on {job.space}" if job.space else job.target,
         job.state,
         f"{job.compiled}/{job.candidates}",
         str(job.measurements),

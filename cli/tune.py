@@ -70,7 +70,7 @@ def tune(
     with reach(state, url) as gateway:
         jobs = [gateway.register(workload, kind) for kind in kinds]
         for job in jobs:
-            note(f"job {job.job}: {job.workload} for {job.kind}")
+            note(f"job {job.job}: {job.workload} for {job.target}")
         if not wait:
             if as_json:
                 print_json(jobs)
@@ -122,7 +122,7 @@ def follow(
         while True:
             entries = gateway.entries()
             awaited = winners_of(workload_key, kinds, entries, patience.until)
-            lacking = set(kinds) - {winner.kind for winner in awaited}
+            lacking = set(kinds) - {winner.target for winner in awaited}
             entries = winners_of(workload_key, kinds, entries)
             if not lacking:
                 return entries
@@ -131,7 +131,7 @@ def follow(
             before, seen = seen, (jobs, entries)
             changed_s = now_s if seen != before else changed_s
             if now_s - started_s > patience.timeout_s or now_s - changed_s > patience.idle_s:
-                newest = [job for job in jobs if job.kind in lacking][-1]
+                newest = [job for job in jobs if job.target in lacking][-1]
                 raise StackError(why_waiting(newest, entries, gateway.url))
             show("\n".join(f"{_space(job)}{progress(job)}" for job in jobs), None)
             time.sleep(POLL_S)
@@ -147,19 +147,19 @@ def winners_of(
         entry
         for entry in entries
         if entry.workload == workload_key
-        and entry.kind in kinds
+        and entry.target in kinds
         and entry.state is EntryState.CONFIRMED
         and (entry.final or until is Until.CONFIRMED)
     )
 
 
 def _space(job: Job) -> str:
-    return f"{job.kind} on {job.space}: " if job.space else f"{job.kind}: "
+    return f"{job.target} on {job.space}: " if job.space else f"{job.target}: "
 
 
 def why_waiting(job: Job, winners: tuple[ZooEntry, ...], url: str) -> str:
     """What is missing to a vote's end, and what to do about it. `winners` are confirmed."""
-    more = f"run `kernelzoo fleet --agents 5 --target {job.kind}`"
+    more = f"run `kernelzoo fleet --agents 5 --target {job.target}`"
     if job.state == "cancelled":
         return f"job {job.job} was cancelled; `kernelzoo tune {job.workload}` resumes it"
     if job.detail:
@@ -174,15 +174,15 @@ def why_waiting(job: Job, winners: tuple[ZooEntry, ...], url: str) -> str:
         )
     if job.measurements == 0:
         return (
-            f"no agent has measured {job.workload} for {job.kind} yet; "
+            f"no agent has measured {job.workload} for {job.target} yet; "
             f"open {url}/agent in a browser or {more}"
         )
-    if served := [winner for winner in winners if winner.kind is job.kind]:
+    if served := [winner for winner in winners if winner.target is job.target]:
         contending = sum(len(winner.contenders) for winner in served)
         faster = f"too few have measured {contending} that look faster"
         why = faster if contending else "not all is measured"
         return (
-            f"what is served of {job.workload} for {job.kind} is confirmed and not final: {why}; "
+            f"what is served of {job.workload} for {job.target} is confirmed and not final: {why}; "
             f"{more}, or take it as it is with --until confirmed"
         )
     return (

@@ -76,7 +76,7 @@ def list_entries(
     """One line per entry."""
     wanted = _targets(target)
     with reach(state, url) as gateway:
-        entries = [entry for entry in gateway.entries() if entry.kind in wanted]
+        entries = [entry for entry in gateway.entries() if entry.target in wanted]
     if as_json:
         print_json(entries)
     elif entries:
@@ -116,7 +116,7 @@ def show(
     """Every entry of a workload with its config and evidence, as JSON."""
     workload, wanted = Workload.parse(key), _targets(target)
     with reach(state, url) as gateway:
-        of_targets = [entry for entry in gateway.entries() if entry.kind in wanted]
+        of_targets = [entry for entry in gateway.entries() if entry.target in wanted]
     entries = [entry for entry in of_targets if entry.workload == workload.key]
     if not entries:
         raise InvalidInput(f"the zoo has no entry for {key}; `kernelzoo tune {key}` makes one")

@@ -17,7 +17,7 @@ TUNING = Dashboard(
                 Rows(
                     over_time=True,
                     query="""
-                    SELECT j.created_at AS time, j.kind AS metric,
+                    SELECT j.created_at AS time, j.target AS metric,
                            extract(epoch FROM min(c.compiled_at) - j.created_at)::float8 AS seconds
                     FROM tuning_job j JOIN space_point p ON p.job_id = j.id
                     JOIN candidate c ON c.candidate_id = p.candidate_id
@@ -37,7 +37,7 @@ TUNING = Dashboard(
                     over_time=True,
                     query="""
                     WITH timed AS (
-                        SELECT j.id, j.created_at, j.kind, m.device_class, m.best_ns,
+                        SELECT j.id, j.created_at, j.target, m.device_class, m.best_ns,
                                m.created_at AS measured_at,
                                min(m.best_ns) OVER (PARTITION BY j.id, m.device_class) AS best
                         FROM tuning_job j JOIN lease l ON l.job_id = j.id
@@ -45,10 +45,10 @@ TUNING = Dashboard(
                         WHERE $__timeFilter(j.created_at)
                           AND m.outcome = 'ok' AND m.verdict = 'verified'
                     )
-                    SELECT created_at AS time, kind AS metric,
+                    SELECT created_at AS time, target AS metric,
                            extract(epoch FROM min(measured_at) - created_at)::float8 AS seconds
                     FROM timed WHERE best_ns <= 1.05 * best
-                    GROUP BY id, created_at, kind, device_class ORDER BY 1
+                    GROUP BY id, created_at, target, device_class ORDER BY 1
                     """,
                 ),
             ),
@@ -61,7 +61,7 @@ TUNING = Dashboard(
                 Rows(
                     over_time=True,
                     query="""
-                    SELECT j.created_at AS time, j.kind AS metric,
+                    SELECT j.created_at AS time, j.target AS metric,
                            extract(epoch FROM min(e.published_at) - j.created_at)::float8
                                AS seconds
                     FROM zoo_entry e

@@ -40,7 +40,7 @@ def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Message, ...
         if job is None or job.state != "waiting":
             return ()
         try:
-            space = _space(Workload.parse(job.workload_key), TargetKind(job.kind), job.space)
+            space = _space(Workload.parse(job.workload_key), TargetKind(job.target), job.space)
         except KernelZooError as error:
             execute(db, tuning.job_failed(job_id, str(error)))
             return ()
@@ -87,7 +87,7 @@ def _compile(db: Database, row: candidates.CandidateRow) -> None:
         return
     with _timed(row, CompileStage.STORE):
         _store(db, row, artifact, packs, start_ns)
-    CANDIDATES.labels(row.kind, Compiled.COMPILED).inc()
+    CANDIDATES.labels(row.target, Compiled.COMPILED).inc()
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def _timed(row: candidates.CandidateRow, stage: CompileStage) -> Iterator[None]:
     """A stage that raises is not timed: it ends early."""
     start_s = time.perf_counter()
     yield
-    COMPILE_DURATION.labels(row.kind, stage).observe(time.perf_counter() - start_s)
+    COMPILE_DURATION.labels(row.target, stage).observe(time.perf_counter() - start_s)
 
 
 def _store(
@@ -115,7 +115,7 @@ def _store(
 
 
 def _give_up(db: Database, row: candidates.CandidateRow, detail: str, result: Compiled) -> None:
-    CANDIDATES.labels(row.kind, result).inc()
+    CANDIDATES.labels(row.target, result).inc()
     log.warning("candidate failed to compile", candidate=row.candidate_id, detail=detail)
     with db.transaction():
         execute(db, candidates.failed(row.candidate_id, detail))

@@ -82,7 +82,7 @@ def first_timed_ms(fleet: FleetStatus | None) -> float | None:
 
 def summary(sights: Sequence[Sight], results: Sequence[PageResult]) -> Group:
     """A column for each workload, then what is said of the visit as a whole."""
-    kind, fleet = sights[0].job.kind, sights[-1].fleet
+    kind, fleet = sights[0].job.target, sights[-1].fleet
     table = Table(title="kernelzoo demo", title_justify="left", box=SIMPLE_HEAD)
     table.add_column()
     for sight in sights:

@@ -155,9 +155,9 @@ def _sights(stack: Stack, gateway: GatewayClient, registered: Registered) -> Ite
         for sentence in stack.tend():
             note(sentence)
         with suppress(StackError):
-            *_, job = gateway.jobs(job.workload, job.kind)
+            *_, job = gateway.jobs(job.workload, job.target)
             entries = gateway.entries()
-            winners = winners_of(job.workload, (job.kind,), entries, Until.FINAL)
+            winners = winners_of(job.workload, (job.target,), entries, Until.FINAL)
         yield Sight(
             job=job,
             fleet=read_status(stack.place.fleet),

@@ -74,7 +74,7 @@ test("times have the unit that suits them", () => {
 const JOB: Job = {
   job: 1,
   workload: "relu:f32:n64",
-  kind: "wasm",
+  target: "wasm",
   space: "",
   state: "planned",
   flops: 64,

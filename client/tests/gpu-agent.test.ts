@@ -36,7 +36,7 @@ const kernel = (digit: string): KernelWire => ({
   ...tinyKernel("add", 4),
   candidate: digit.repeat(32),
   sha256: hash(digit),
-  kind: "webgpu",
+  target: "webgpu",
 });
 
 const lease = (reference: string, candidates: readonly string[]): Lease => ({

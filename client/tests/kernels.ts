@@ -36,7 +36,7 @@ function tinyArtifact(name: Tiny, elements: number, tensors: readonly TensorWire
     url: `/v1/artifacts/${sha256}.wasm`,
     size_bytes: bytes.length,
     abi: 1,
-    kind: "wasm",
+    target: "wasm",
     requires: [],
     tensors,
     scratch_bytes: 0,

@@ -61,7 +61,7 @@ class ArtifactManifest:
     """`dispatches` are those of webgpu; a wasm module has one function and none."""
 
     abi: int
-    kind: TargetKind
+    target: TargetKind
     requires: tuple[str, ...]
     tensors: tuple[Tensor, ...]
     scratch_bytes: int

@@ -1,4 +1,4 @@
-"""One point of a lite space: a workload, a target kind and the settings of each primitive."""
+"""One point of a lite space: a workload, a target and the settings of each primitive."""
 
 import json
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Candidate:
     """`config` is sorted by name. `requires` are the target features its code uses."""
 
     workload: Workload
-    kind: TargetKind
+    target: TargetKind
     config: tuple[tuple[str, Setting], ...]
     requires: tuple[str, ...]
 
@@ -30,5 +30,5 @@ class Candidate:
     @property
     def candidate_id(self) -> str:
         """32 hex digits, equal for equal candidates on every machine."""
-        text = json.dumps([self.workload.key, self.kind, dict(self.config)], sort_keys=True)
+        text = json.dumps([self.workload.key, self.target, dict(self.config)], sort_keys=True)
         return sha256(text.encode()).hexdigest()[:32]

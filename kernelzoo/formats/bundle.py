@@ -3,7 +3,7 @@
     bundle.json                     which manifest is for which classes of devices
     zoo.lock                        what the manifests say, a few lines for each kernel
     v1/manifests/<sha256>.json      signed by the gateway, byte for byte as it served them
-    v1/artifacts/<sha256>.<kind>    at the paths that manifests name
+    v1/artifacts/<sha256>.<target>  at the paths that manifests name
 
 The browser's part is client/src/sdk/address.ts.
 """

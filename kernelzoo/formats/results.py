@@ -87,7 +87,7 @@ class TableRow:
 
     workload_key: str
     vendor: str
-    kind: TargetKind
+    target: TargetKind
     requires: tuple[str, ...]
     config: Config
     artifact: str

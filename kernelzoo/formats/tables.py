@@ -111,7 +111,7 @@ class _Place:
     browser may not be able to run it."""
 
     workload_key: str
-    kind: TargetKind
+    target: TargetKind
     vendor: str
     requires: tuple[str, ...]
 
@@ -126,7 +126,10 @@ def winners(rows: Iterable[TableRow]) -> tuple[TableRow, ...]:
     for row in rows:
         for vendor in dict.fromkeys((row.vendor, "")):
             place = _Place(
-                workload_key=row.workload_key, kind=row.kind, vendor=vendor, requires=row.requires
+                workload_key=row.workload_key,
+                target=row.target,
+                vendor=vendor,
+                requires=row.requires,
             )
             voted.setdefault(place, {}).setdefault(row.artifact, []).append(row)
     elected = (
@@ -148,7 +151,7 @@ def typescript(rows: tuple[TableRow, ...]) -> str:
     table = [
         {
             "workload": row.workload_key,
-            "target": row.kind,
+            "target": row.target,
             "vendor": row.vendor,
             "features": list(row.requires),
             "sha256": row.artifact,
@@ -181,7 +184,7 @@ def _elected(place: _Place, rows: list[TableRow]) -> TableRow:
 
 def _reading_order(row: TableRow) -> tuple[str, str, bool, str, int, float, tuple[str, ...]]:
     """A vendor's own before the common ones, the better founded first."""
-    place = (row.workload_key, row.kind, row.vendor == "", row.vendor)
+    place = (row.workload_key, row.target, row.vendor == "", row.vendor)
     return (*place, -row.ballots, row.relative_time, row.requires)
 
 
@@ -192,7 +195,7 @@ def _cpp_settings(number: int, row: TableRow) -> str:
 
 def _cpp_kernel(number: int, row: TableRow) -> str:
     fields = (
-        *(_quoted(row.workload_key), _quoted(row.kind), _quoted(row.vendor)),
+        *(_quoted(row.workload_key), _quoted(row.target), _quoted(row.vendor)),
         *(_quoted(" ".join(row.requires)), _quoted(row.artifact)),
         *(f"settings_{number}", str(len(row.config)), str(row.ballots), repr(row.relative_time)),
     )

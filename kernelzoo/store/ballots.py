@@ -60,7 +60,7 @@ def file(workload_key: str, device_class: DeviceClass, ballot: Ballot) -> Statem
             ON CONFLICT (identity_id, workload_key, device_class) DO UPDATE SET
                 candidate_ids = EXCLUDED.candidate_ids,
                 relative_times = EXCLUDED.relative_times,
-                filed_at = now(), rung_at = now(), tallied = false
+                filed_at = now(), requeued_at = now(), tallied = false
         """,
         parameters={
             "identity": ballot.identity,
@@ -173,8 +173,8 @@ def requeue_waiting(stalled_s: float) -> Query[KeyRow]:
     return Query(
         sql="""
             WITH requeued AS (
-                UPDATE ballot SET rung_at = now()
-                WHERE NOT tallied AND rung_at < now() - make_interval(secs => %(stalled_s)s)
+                UPDATE ballot SET requeued_at = now()
+                WHERE NOT tallied AND requeued_at < now() - make_interval(secs => %(stalled_s)s)
                 RETURNING workload_key, device_class
             )
             SELECT DISTINCT workload_key, device_class FROM requeued

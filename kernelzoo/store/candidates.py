@@ -23,14 +23,14 @@ class Configured:
     """What a candidate is made of."""
 
     workload_key: str
-    kind: str
+    target: str
     config: dict[str, Setting]
     requires: list[str]
 
     def to_candidate(self) -> Candidate:
         return Candidate(
             workload=Workload.parse(self.workload_key),
-            kind=TargetKind(self.kind),
+            target=TargetKind(self.target),
             config=tuple(sorted(self.config.items())),
             requires=tuple(self.requires),
         )
@@ -53,7 +53,7 @@ class WaitingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactBody:
-    kind: str
+    target: str
     body: bytes
 
 
@@ -76,8 +76,8 @@ def add(job_id: int, ordinal: int, candidate: Candidate) -> Query[CandidateIdRow
     return Query(
         sql="""
             WITH added AS (
-                INSERT INTO candidate (candidate_id, workload_key, kind, config, requires)
-                VALUES (%(id)s, %(key)s, %(kind)s, %(config)s::jsonb, %(requires)s)
+                INSERT INTO candidate (candidate_id, workload_key, target, config, requires)
+                VALUES (%(id)s, %(key)s, %(target)s, %(config)s::jsonb, %(requires)s)
                 ON CONFLICT (candidate_id) DO NOTHING
                 RETURNING candidate_id
             ), placed AS (
@@ -89,7 +89,7 @@ def add(job_id: int, ordinal: int, candidate: Candidate) -> Query[CandidateIdRow
         parameters={
             "id": candidate.candidate_id,
             "key": candidate.workload.key,
-            "kind": candidate.kind,
+            "target": candidate.target,
             "job_id": job_id,
             "ordinal": ordinal,
             "config": msgspec.json.encode(dict(candidate.config)).decode(),
@@ -107,7 +107,7 @@ def claim(candidate_id: str) -> Query[CandidateRow]:
         sql="""
             UPDATE candidate SET attempts = attempts + 1
             WHERE candidate_id = %(id)s AND state = 'waiting' AND is_wanted(candidate_id)
-            RETURNING candidate_id, workload_key, kind, config, requires, attempts
+            RETURNING candidate_id, workload_key, target, config, requires, attempts
         """,
         parameters={"id": candidate_id},
         row=CandidateRow,
@@ -117,13 +117,13 @@ def claim(candidate_id: str) -> Query[CandidateRow]:
 def store_artifact(artifact: Artifact) -> Statement:
     return Statement(
         sql="""
-            INSERT INTO artifact (sha256, kind, body)
-            VALUES (%(sha256)s, %(kind)s, %(body)s)
+            INSERT INTO artifact (sha256, target, body)
+            VALUES (%(sha256)s, %(target)s, %(body)s)
             ON CONFLICT (sha256) DO NOTHING
         """,
         parameters={
             "sha256": artifact.sha256,
-            "kind": artifact.manifest.kind,
+            "target": artifact.manifest.target,
             "body": artifact.body,
         },
     )
@@ -169,11 +169,11 @@ def requeue_waiting(stalled_s: float, limit: int) -> Query[WaitingRow]:
                     WHERE p.candidate_id = c.candidate_id ORDER BY p.job_id LIMIT 1
                 ) first
                 WHERE c.state = 'waiting' AND is_wanted(c.candidate_id)
-                  AND c.rung_at < now() - make_interval(secs => %(stalled_s)s)
+                  AND c.requeued_at < now() - make_interval(secs => %(stalled_s)s)
                 ORDER BY first.job_id, first.ordinal LIMIT %(limit)s
                 FOR UPDATE OF c SKIP LOCKED
             )
-            UPDATE candidate c SET rung_at = now()
+            UPDATE candidate c SET requeued_at = now()
             FROM stalled WHERE c.candidate_id = stalled.candidate_id
             RETURNING c.candidate_id, stalled.job_id, stalled.ordinal
         """,
@@ -182,10 +182,10 @@ def requeue_waiting(stalled_s: float, limit: int) -> Query[WaitingRow]:
     )
 
 
-def artifact_body(sha256: str, kind: TargetKind) -> Query[ArtifactBody]:
+def artifact_body(sha256: str, target: TargetKind) -> Query[ArtifactBody]:
     return Query(
-        sql="SELECT kind, body FROM artifact WHERE sha256 = %(sha256)s AND kind = %(kind)s",
-        parameters={"sha256": sha256, "kind": kind},
+        sql="SELECT target, body FROM artifact WHERE sha256 = %(sha256)s AND target = %(target)s",
+        parameters={"sha256": sha256, "target": target},
         row=ArtifactBody,
     )
 

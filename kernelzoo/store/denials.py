@@ -231,10 +231,10 @@ def replaceable(sha256: str, device_class: DeviceClass) -> Query[ReplaceableRow]
         sql="""
             SELECT coalesce(bool_and(EXISTS (
                 SELECT FROM servable(
-                    w.workload_key, %(class)s, space_of(w.kind, device_id_of(%(class)s))) s
+                    w.workload_key, %(class)s, space_of(w.target, device_id_of(%(class)s))) s
                 JOIN candidate c ON c.candidate_id = s.candidate_id
                 WHERE c.artifact_sha256 <> %(sha256)s)), false) AS replaceable
-            FROM (SELECT DISTINCT workload_key, kind FROM candidate
+            FROM (SELECT DISTINCT workload_key, target FROM candidate
                   WHERE artifact_sha256 = %(sha256)s) w
         """,
         parameters={"sha256": sha256, "class": device_class},
@@ -384,8 +384,8 @@ def requeue_waiting(stalled_s: float) -> Query[KeyRow]:
     return Query(
         sql="""
             WITH requeued AS (
-                UPDATE page_failure SET rung_at = now()
-                WHERE NOT tallied AND rung_at < now() - make_interval(secs => %(stalled_s)s)
+                UPDATE page_failure SET requeued_at = now()
+                WHERE NOT tallied AND requeued_at < now() - make_interval(secs => %(stalled_s)s)
                 RETURNING workload_key, device_class
             )
             SELECT workload_key, device_class FROM requeued

@@ -74,7 +74,7 @@ def search(
     offset: int,
     *,
     state: str | None = None,
-    kind: str | None = None,
+    target: str | None = None,
 ) -> Query[FoundKeyRow]:
     """Keys with a live entry whose workload contains `workload`, and whose device class or hardware
     contains `device`, the latest first; of one state or target only, where they are given.
@@ -88,7 +88,7 @@ def search(
             JOIN device_class c ON c.device_class = e.device_class
             JOIN device d ON d.device_id = c.device_id
             WHERE e.state <> 'retired' AND e.state = coalesce(%(state)s, e.state)
-              AND e.target = coalesce(%(kind)s, e.target)
+              AND e.target = coalesce(%(target)s, e.target)
               AND strpos(e.workload_key, lower(%(workload)s)) > 0
               AND strpos(lower(concat_ws(' ', e.device_class, d.cpu_architecture, d.gpu_vendor,
                                          d.gpu_architecture, d.gpu_model)), lower(%(device)s)) > 0
@@ -101,7 +101,7 @@ def search(
             "limit": limit,
             "offset": offset,
             "state": state,
-            "kind": kind,
+            "target": target,
         },
         row=FoundKeyRow,
     )

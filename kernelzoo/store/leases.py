@@ -82,7 +82,7 @@ def grant(
     job_id: int,
     reference_id: str,
     items: Mapping[str, LentRole],
-    closing: bool,
+    complete: bool,
     seed: int,
     nonce: str,
     duration_s: int,
@@ -94,9 +94,9 @@ def grant(
         sql="""
             WITH granted AS (
                 INSERT INTO lease (session_id, identity_id, device_class, job_id, reference_id,
-                                   closing, answered, seed, nonce, expires_at)
+                                   complete, answered, seed, nonce, expires_at)
                 SELECT s.id, s.identity_id, %(device_class)s, %(job_id)s, %(reference)s,
-                       %(closing)s, cardinality(%(candidates)s::text[]) = 0, %(seed)s, %(nonce)s,
+                       %(complete)s, cardinality(%(candidates)s::text[]) = 0, %(seed)s, %(nonce)s,
                        now() + make_interval(secs => %(duration_s)s)
                 FROM agent_session s
                 WHERE s.id = %(session_id)s AND s.identity_id = %(identity)s::uuid
@@ -117,7 +117,7 @@ def grant(
             "reference": reference_id,
             "candidates": list(items),
             "roles": [role.value for role in items.values()],
-            "closing": closing,
+            "complete": complete,
             "seed": seed,
             "nonce": nonce,
             "duration_s": duration_s,

@@ -248,7 +248,7 @@ def begin(lease_id: int) -> Query[AttemptRow]:
         sql="""
             WITH again AS (
                 UPDATE measurement SET retries = retries + 1
-                WHERE lease_id = %(lease_id)s AND verdict = 'pending' AND rung_at > created_at
+                WHERE lease_id = %(lease_id)s AND verdict = 'pending' AND requeued_at > created_at
                 RETURNING retries
             )
             SELECT coalesce(max(retries), 0) AS retries FROM again
@@ -277,9 +277,9 @@ def requeue_pending(stalled_s: float) -> Query[LeaseId]:
     return Query(
         sql="""
             WITH requeued AS (
-                UPDATE measurement SET rung_at = now()
+                UPDATE measurement SET requeued_at = now()
                 WHERE verdict = 'pending'
-                  AND rung_at < now() - make_interval(secs => %(stalled_s)s * 4 ^ retries)
+                  AND requeued_at < now() - make_interval(secs => %(stalled_s)s * 4 ^ retries)
                 RETURNING lease_id
             )
             SELECT DISTINCT lease_id FROM requeued
@@ -324,8 +324,8 @@ def reported(workload_key: str, device_class: DeviceClass) -> Query[ReportedRow]
             FROM tuning_job j
             JOIN space_point p ON p.job_id = j.id
             JOIN candidate c ON c.candidate_id = p.candidate_id
-            WHERE j.workload_key = %(key)s AND j.kind = %(kind)s
-              AND j.space = space_of(%(kind)s, %(device_id)s)
+            WHERE j.workload_key = %(key)s AND j.target = %(target)s
+              AND j.space = space_of(%(target)s, %(device_id)s)
               AND c.state <> 'failed' AND c.requires <@ %(features)s::text[]
               AND NOT EXISTS (
                 SELECT FROM denied d
@@ -335,7 +335,7 @@ def reported(workload_key: str, device_class: DeviceClass) -> Query[ReportedRow]
         parameters={
             "key": workload_key,
             "class": device_class,
-            "kind": device_class.target.kind,
+            "target": device_class.target.kind,
             "device_id": device_class.device_id,
             "features": list(device_class.target.features),
         },

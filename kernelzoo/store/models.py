@@ -105,7 +105,7 @@ def timed(limit: int) -> Query[RaceRow]:
                 GROUP BY identity_id, device_class, engine_name, engine_version, candidate_id,
                          job_id
             )
-            SELECT t.device_class, t.engine_name, t.engine_version, c.workload_key, c.kind,
+            SELECT t.device_class, t.engine_name, t.engine_version, c.workload_key, c.target,
                    c.config, c.requires,
                    percentile_cont(0.5) WITHIN GROUP (ORDER BY t.relative_time) AS relative_time
             FROM timed t

@@ -25,22 +25,22 @@ def unordered(limit: int) -> Query[UnorderedRow]:
             WITH served AS (
                 SELECT coalesce(max(version), 0) AS version FROM cost_model WHERE published
             ), opened AS (
-                SELECT device_class, device_id, target AS kind, max(id) AS latest
+                SELECT device_class, device_id, target, max(id) AS latest
                 FROM agent_session WHERE created_at > now() - interval '1 hour'
                 GROUP BY device_class, device_id, target
             ), known AS MATERIALIZED (
-                SELECT *, space_of(kind, device_id) AS space FROM opened
+                SELECT *, space_of(target, device_id) AS space FROM opened
             ), measuring AS (
-                SELECT device_class, kind, space, latest FROM known
+                SELECT device_class, target, space, latest FROM known
                 UNION ALL
-                SELECT %(stranger)s || substr(device_class, length(%(stranger)s) + 1), kind,
+                SELECT %(stranger)s || substr(device_class, length(%(stranger)s) + 1), target,
                        space, max(latest)
                 FROM known CROSS JOIN served WHERE served.version > 0 GROUP BY 1, 2, 3
             )
             SELECT j.id AS job_id, s.device_class
             FROM served CROSS JOIN measuring s
             JOIN tuning_job j
-              ON j.state = 'planned' AND j.kind = s.kind AND j.space = s.space
+              ON j.state = 'planned' AND j.target = s.target AND j.space = s.space
             LEFT JOIN evaluation_order o ON o.job_id = j.id AND o.device_class = s.device_class
             WHERE o.model_version <> served.version OR o.job_id IS NULL AND (
                 served.version > 0 OR EXISTS (
@@ -58,7 +58,7 @@ def orderable(job_id: int) -> Query[Configured]:
     """The candidates of a job in the order of their promise."""
     return Query(
         sql="""
-            SELECT c.workload_key, c.kind, c.config, c.requires
+            SELECT c.workload_key, c.target, c.config, c.requires
             FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
             WHERE p.job_id = %(job_id)s ORDER BY p.ordinal
         """,

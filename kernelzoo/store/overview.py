@@ -56,7 +56,7 @@ class CoveredWorkloadRow:
     """`kinds`: the targets that it is tuned for."""
 
     workload_key: str
-    kinds: list[str]
+    targets: list[str]
     total: int
 
 
@@ -128,8 +128,8 @@ def covered_workloads(workload: str, limit: int) -> Query[CoveredWorkloadRow]:
     return Query(
         sql="""
             SELECT w.key AS workload_key, count(*) OVER () AS total,
-                   ARRAY(SELECT DISTINCT j.kind FROM tuning_job j WHERE j.workload_key = w.key)
-                       AS kinds
+                   ARRAY(SELECT DISTINCT j.target FROM tuning_job j WHERE j.workload_key = w.key)
+                       AS targets
             FROM workload w
             WHERE strpos(w.key, lower(%(workload)s)) > 0
             ORDER BY (SELECT count(*) FROM zoo_entry e

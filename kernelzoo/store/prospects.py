@@ -124,7 +124,7 @@ def next_job(
                     SELECT max(l.created_at) AS closed_at FROM lease l
                     WHERE l.identity_id = %(identity)s::uuid AND l.job_id = j.id
                       AND l.device_class = %(class)s
-                      AND l.closing AND NOT is_outdated(l.session_id)
+                      AND l.complete AND NOT is_outdated(l.session_id)
                       AND (l.expires_at > now() OR l.answered AND (
                         EXISTS (
                           SELECT FROM ballot b
@@ -135,7 +135,7 @@ def next_job(
                           WHERE m.identity_id = l.identity_id AND m.device_class = l.device_class
                             AND of.job_id = j.id AND m.outcome = 'ok')))
                 ) share
-                WHERE j.kind = %(kind)s AND j.space = space_of(%(kind)s, %(device_id)s)
+                WHERE j.target = %(target)s AND j.space = space_of(%(target)s, %(device_id)s)
                   AND j.state = 'planned' AND j.cancelled_at IS NULL AND j.id > %(after)s
                   AND is_for(%(application)s, j.workload_key)
                   AND %(class)s NOT IN (SELECT skipping(j.workload_key))
@@ -298,7 +298,7 @@ def prospects(
                 JOIN device ours ON ours.device_id = %(device_id)s
                 WHERE e.state <> 'retired' AND e.device_class <> %(class)s
                   AND CASE WHEN theirs.device_id = ours.device_id THEN true
-                           WHEN %(kind)s = 'wasm'
+                           WHEN %(target)s = 'wasm'
                            THEN theirs.cpu_architecture = nullif(ours.cpu_architecture, '')
                            ELSE (theirs.gpu_vendor, theirs.gpu_architecture)
                                 = (nullif(ours.gpu_vendor, ''), ours.gpu_architecture) END
@@ -338,7 +338,7 @@ def _of(identity_id: UUID, device_class: DeviceClass) -> dict[str, Parameter]:
     return {
         "identity": str(identity_id),
         "class": device_class,
-        "kind": device_class.target.kind,
+        "target": device_class.target.kind,
         "device_id": device_class.device_id,
         "features": list(device_class.target.features),
     }

@@ -19,26 +19,26 @@ COMMENT ON TABLE workload_set IS 'The workloads of one application, asked for in
 CREATE TABLE tuning_job (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     workload_key text NOT NULL REFERENCES workload,
-    kind text NOT NULL CHECK (kind IN ('wasm', 'webgpu')),
+    target text NOT NULL CHECK (target IN ('wasm', 'webgpu')),
     state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'planned', 'failed')),
     detail text NOT NULL DEFAULT '',
     created_at timestamptz NOT NULL DEFAULT now(),
-    rung_at timestamptz NOT NULL DEFAULT now(),
+    requeued_at timestamptz NOT NULL DEFAULT now(),
     space text NOT NULL,
     cancelled_at timestamptz,
-    UNIQUE (workload_key, kind, space),
-    CHECK ((kind = 'wasm') = (space = ''))
+    UNIQUE (workload_key, target, space),
+    CHECK ((target = 'wasm') = (space = ''))
 );
 COMMENT ON COLUMN tuning_job.state IS 'waiting: no candidates yet; planned: its candidates are rows.';
 COMMENT ON COLUMN tuning_job.cancelled_at IS
     'Since then nothing of it is compiled or lent; what is served stays. Null where it goes on.';
-COMMENT ON COLUMN tuning_job.rung_at IS 'When a message for this row was last sent.';
+COMMENT ON COLUMN tuning_job.requeued_at IS 'When a message for this row was last sent.';
 COMMENT ON COLUMN tuning_job.space IS
     'Name of a kernelzoo.domain.gpu model for webgpu, ''any'' where none is known; '''' for wasm.';
 
 CREATE TABLE artifact (
     sha256 text PRIMARY KEY CHECK (sha256 ~ '^[0-9a-f]{64}$'),
-    kind text NOT NULL CHECK (kind IN ('wasm', 'webgpu')),
+    target text NOT NULL CHECK (target IN ('wasm', 'webgpu')),
     body bytea NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now()
 );
@@ -54,16 +54,16 @@ CREATE TABLE candidate (
     compile_ns bigint,
     compiled_at timestamptz,
     detail text NOT NULL DEFAULT '',
-    rung_at timestamptz NOT NULL DEFAULT now(),
+    requeued_at timestamptz NOT NULL DEFAULT now(),
     workload_key text NOT NULL REFERENCES workload,
-    kind text NOT NULL CHECK (kind IN ('wasm', 'webgpu')),
+    target text NOT NULL CHECK (target IN ('wasm', 'webgpu')),
     manifest jsonb,
     CHECK ((state = 'compiled') = (artifact_sha256 IS NOT NULL)),
     CHECK ((state = 'compiled') = (manifest IS NOT NULL))
 );
 COMMENT ON COLUMN candidate.attempts IS 'Compilations begun. A candidate that kills its worker is given up.';
 COMMENT ON COLUMN candidate.manifest IS 'How to run its artifact; other candidates may have the same bytes.';
-CREATE INDEX candidate_waiting ON candidate (rung_at) WHERE state = 'waiting';
+CREATE INDEX candidate_waiting ON candidate (requeued_at) WHERE state = 'waiting';
 CREATE INDEX candidate_workload ON candidate (workload_key);
 
 CREATE TABLE space_point (
@@ -246,14 +246,14 @@ CREATE TABLE lease (
     created_at timestamptz NOT NULL DEFAULT now(),
     expires_at timestamptz NOT NULL,
     answered boolean NOT NULL DEFAULT false,
-    closing boolean NOT NULL DEFAULT false
+    complete boolean NOT NULL DEFAULT false
 );
 COMMENT ON COLUMN lease.answered IS 'Everything on it was reported.';
-COMMENT ON COLUMN lease.closing IS 'Once answered, its agent has done its share of the job.';
+COMMENT ON COLUMN lease.complete IS 'Once answered, its agent has done its share of the job.';
 CREATE INDEX lease_identity ON lease (identity_id, expires_at);
 CREATE INDEX lease_reference ON lease (device_class, reference_id);
 CREATE INDEX lease_unanswered ON lease (device_class, expires_at) WHERE NOT answered;
-CREATE INDEX lease_closing ON lease (identity_id, job_id, device_class) WHERE closing;
+CREATE INDEX lease_complete ON lease (identity_id, job_id, device_class) WHERE complete;
 CREATE INDEX lease_recent ON lease (created_at);
 
 CREATE TABLE lease_item (
@@ -294,7 +294,7 @@ CREATE TABLE measurement (
         CHECK (verdict IN ('pending', 'verified', 'rejected', 'quarantined', 'unjudged')),
     best_ns double precision,
     created_at timestamptz NOT NULL DEFAULT now(),
-    rung_at timestamptz NOT NULL DEFAULT now(),
+    requeued_at timestamptz NOT NULL DEFAULT now(),
     relative_time double precision,
     retries integer NOT NULL DEFAULT 0,
     PRIMARY KEY (lease_id, candidate_id),
@@ -310,7 +310,7 @@ COMMENT ON COLUMN measurement.relative_time IS
 CREATE INDEX measurement_identity ON measurement (identity_id, device_class, candidate_id);
 CREATE INDEX measurement_best ON measurement (candidate_id, best_ns);
 CREATE INDEX measurement_candidate ON measurement (candidate_id, device_class, created_at);
-CREATE INDEX measurement_pending ON measurement (rung_at) WHERE verdict = 'pending';
+CREATE INDEX measurement_pending ON measurement (requeued_at) WHERE verdict = 'pending';
 
 CREATE TABLE ballot (
     identity_id uuid NOT NULL REFERENCES identity,
@@ -319,7 +319,7 @@ CREATE TABLE ballot (
     candidate_ids text[] NOT NULL,
     relative_times double precision[] NOT NULL,
     filed_at timestamptz NOT NULL DEFAULT now(),
-    rung_at timestamptz NOT NULL DEFAULT now(),
+    requeued_at timestamptz NOT NULL DEFAULT now(),
     tallied boolean NOT NULL DEFAULT false,
     device_id text NOT NULL GENERATED ALWAYS AS (device_id_of(device_class)) STORED,
     target text NOT NULL GENERATED ALWAYS AS (target_of(device_class)) STORED,
@@ -329,7 +329,7 @@ CREATE TABLE ballot (
 );
 COMMENT ON TABLE ballot IS 'The latest ballot of an identity for a key, fastest kernel first.';
 CREATE INDEX ballot_key ON ballot (workload_key, device_class);
-CREATE INDEX ballot_waiting ON ballot (rung_at) WHERE NOT tallied;
+CREATE INDEX ballot_waiting ON ballot (requeued_at) WHERE NOT tallied;
 
 CREATE TABLE zoo_entry (
     workload_key text NOT NULL REFERENCES workload,
@@ -428,7 +428,7 @@ CREATE TABLE page_failure (
         CHECK (stage IN ('validate', 'compile', 'run', 'compare', 'timeout')),
     detail text NOT NULL,
     reported_at timestamptz NOT NULL DEFAULT now(),
-    rung_at timestamptz NOT NULL DEFAULT now(),
+    requeued_at timestamptz NOT NULL DEFAULT now(),
     tallied boolean NOT NULL DEFAULT false,
     trust text NOT NULL DEFAULT 'crowd' CHECK (trust IN ('operator', 'applications', 'crowd')),
     PRIMARY KEY (artifact_sha256, device_class, network)
@@ -436,7 +436,7 @@ CREATE TABLE page_failure (
 COMMENT ON TABLE page_failure IS
     'Served kernels that failed in a visitor''s page; a network has one voice for each.';
 CREATE INDEX page_failure_network ON page_failure (network, reported_at);
-CREATE INDEX page_failure_waiting ON page_failure (rung_at) WHERE NOT tallied;
+CREATE INDEX page_failure_waiting ON page_failure (requeued_at) WHERE NOT tallied;
 
 CREATE TABLE lost_device (
     device_class text NOT NULL,
@@ -481,8 +481,8 @@ CREATE FUNCTION is_denied(candidate_id text, device_class text)
 $$;
 COMMENT ON FUNCTION is_denied IS 'Whether devices of this class must never run this kernel.';
 
-CREATE FUNCTION space_of(kind text, device_id text) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN kind = 'wasm' THEN ''
+CREATE FUNCTION space_of(target text, device_id text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN target = 'wasm' THEN ''
                 ELSE coalesce((SELECT d.gpu_model FROM device d WHERE d.device_id = $2), 'any') END
 $$;
 COMMENT ON FUNCTION space_of IS 'The space in which a device is measured; a stranger''s GPU is any.';
@@ -511,7 +511,7 @@ CREATE FUNCTION default_kernel(workload_key text, device_class text)
           AND NOT is_denied(c.candidate_id, $2)
         ORDER BY p.ordinal LIMIT 1
     ) last ON true
-    WHERE j.workload_key = $1 AND j.kind = target_of($2) AND j.state = 'planned'
+    WHERE j.workload_key = $1 AND j.target = target_of($2) AND j.state = 'planned'
       AND j.space IN ('any', space_of(target_of($2), device_id_of($2)))
       AND coalesce(first.candidate_id, last.candidate_id) IS NOT NULL
     ORDER BY coalesce(first.state, last.state) <> 'compiled', j.space = 'any' LIMIT 1
@@ -605,7 +605,7 @@ CREATE VIEW coverage AS
            coalesce(l.loads, 0) AS loads, e.relative_time, e.candidate_id
     FROM (SELECT device_class, target FROM device_class
           UNION SELECT device_class, target FROM page_load) c
-    JOIN (SELECT DISTINCT workload_key, kind FROM tuning_job) j ON j.kind = c.target
+    JOIN (SELECT DISTINCT workload_key, target FROM tuning_job) j ON j.target = c.target
     LEFT JOIN zoo_entry e ON e.workload_key = j.workload_key
         AND e.device_class = c.device_class AND e.state <> 'retired'
     LEFT JOIN LATERAL (
@@ -639,7 +639,7 @@ CREATE FUNCTION servable(workload_key text, device_class text, space text)
       AND c.requires <@ features_of($2)
       AND c.candidate_id IN (
         SELECT p.candidate_id FROM tuning_job j JOIN space_point p ON p.job_id = j.id
-        WHERE j.workload_key = $1 AND j.kind = target_of($2)
+        WHERE j.workload_key = $1 AND j.target = target_of($2)
           AND j.space IN ($3, 'any'))
 $$;
 COMMENT ON FUNCTION servable IS

@@ -234,7 +234,7 @@ def count_again(identity_id: UUID) -> Query[KeyRow]:
     """Its ballots wait to be counted as if they were new. Answers their keys."""
     return Query(
         sql="""
-            UPDATE ballot SET tallied = false, rung_at = now()
+            UPDATE ballot SET tallied = false, requeued_at = now()
             WHERE identity_id = %(id)s::uuid RETURNING workload_key, device_class
         """,
         parameters={"id": str(identity_id)},

@@ -13,7 +13,7 @@ from kernelzoo.store.query import Query, Statement
 class JobRow:
     id: int
     workload_key: str
-    kind: str
+    target: str
     space: str
     state: str
 
@@ -26,7 +26,7 @@ class JobProgress:
 
     id: int
     workload_key: str
-    kind: str
+    target: str
     space: str
     state: str
     detail: str
@@ -76,16 +76,16 @@ def register_workload(workload: Workload) -> Statement:
     )
 
 
-def open_job(workload: Workload, kind: TargetKind) -> Query[JobId]:
+def open_job(workload: Workload, target: TargetKind) -> Query[JobId]:
     """One row if the job is new, none if it exists. The workload must be registered."""
     return Query(
         sql="""
-            INSERT INTO tuning_job (workload_key, kind, space)
-            VALUES (%(key)s, %(kind)s, %(space)s)
-            ON CONFLICT (workload_key, kind, space) DO NOTHING
+            INSERT INTO tuning_job (workload_key, target, space)
+            VALUES (%(key)s, %(target)s, %(space)s)
+            ON CONFLICT (workload_key, target, space) DO NOTHING
             RETURNING id
         """,
-        parameters={"key": workload.key, "kind": kind, "space": first_space(kind)},
+        parameters={"key": workload.key, "target": target, "space": first_space(target)},
         row=JobId,
     )
 
@@ -96,17 +96,17 @@ def open_jobs_for(device_id: str) -> Query[JobId]:
     """
     return Query(
         sql="""
-            INSERT INTO tuning_job (workload_key, kind, space)
-            SELECT j.workload_key, j.kind, d.gpu_model
+            INSERT INTO tuning_job (workload_key, target, space)
+            SELECT j.workload_key, j.target, d.gpu_model
             FROM tuning_job j JOIN device d ON d.device_id = %(device_id)s
-            WHERE j.kind = 'webgpu' AND j.space = %(first)s AND j.state = 'planned'
+            WHERE j.target = 'webgpu' AND j.space = %(first)s AND j.state = 'planned'
               AND j.cancelled_at IS NULL
               AND NOT EXISTS (
                 SELECT FROM tuning_job o
-                WHERE o.workload_key = j.workload_key AND o.kind = j.kind
+                WHERE o.workload_key = j.workload_key AND o.target = j.target
                   AND o.space = d.gpu_model)
             ORDER BY j.id
-            ON CONFLICT (workload_key, kind, space) DO NOTHING
+            ON CONFLICT (workload_key, target, space) DO NOTHING
             RETURNING id
         """,
         parameters={"device_id": device_id, "first": first_space(TargetKind.WEBGPU)},
@@ -117,7 +117,7 @@ def open_jobs_for(device_id: str) -> Query[JobId]:
 def job(job_id: int) -> Query[JobRow]:
     return Query(
         sql="""
-            SELECT id, workload_key, kind, space,
+            SELECT id, workload_key, target, space,
                    CASE WHEN cancelled_at IS NULL THEN state ELSE 'cancelled' END AS state
             FROM tuning_job WHERE id = %(id)s
         """,
@@ -126,14 +126,14 @@ def job(job_id: int) -> Query[JobRow]:
     )
 
 
-def resume_jobs(workload_key: str, kind: TargetKind) -> Statement:
+def resume_jobs(workload_key: str, target: TargetKind) -> Statement:
     """Those that were cancelled go on: of every space."""
     return Statement(
         sql="""
             UPDATE tuning_job SET cancelled_at = NULL
-            WHERE workload_key = %(key)s AND kind = %(kind)s AND cancelled_at IS NOT NULL
+            WHERE workload_key = %(key)s AND target = %(target)s AND cancelled_at IS NOT NULL
         """,
-        parameters={"key": workload_key, "kind": kind},
+        parameters={"key": workload_key, "target": target},
     )
 
 
@@ -166,9 +166,9 @@ def requeue_jobs(stalled_s: float) -> Query[JobId]:
     """Jobs whose message seems lost; marks them as requeued."""
     return Query(
         sql="""
-            UPDATE tuning_job SET rung_at = now()
+            UPDATE tuning_job SET requeued_at = now()
             WHERE state = 'waiting' AND cancelled_at IS NULL
-              AND rung_at < now() - make_interval(secs => %(stalled_s)s)
+              AND requeued_at < now() - make_interval(secs => %(stalled_s)s)
             RETURNING id
         """,
         parameters={"stalled_s": stalled_s},
@@ -180,7 +180,7 @@ def progress(
     *,
     job_id: int | None = None,
     workload_key: str | None = None,
-    kind: str | None = None,
+    target: str | None = None,
     space: str | None = None,
     asked_by: int | None = None,
     limit: int | None = None,
@@ -192,7 +192,7 @@ def progress(
     """
     return Query(
         sql="""
-            SELECT j.id, j.workload_key, j.kind, j.space,
+            SELECT j.id, j.workload_key, j.target, j.space,
                    CASE WHEN j.cancelled_at IS NULL THEN j.state ELSE 'cancelled' END AS state,
                    j.detail, w.flops,
                    count(c.candidate_id) AS candidates,
@@ -204,26 +204,26 @@ def progress(
                    coalesce(sum(m.measurements), 0)::bigint AS measurements,
                    coalesce(max(m.agents), 0) AS agents,
                    (SELECT count(*) FROM ballot b WHERE b.workload_key = j.workload_key
-                       AND b.target = j.kind AND space_of(j.kind, b.device_id) = j.space)
+                       AND b.target = j.target AND space_of(j.target, b.device_id) = j.space)
                        AS ballots,
                    ARRAY(SELECT s FROM skipping(j.workload_key) s
-                         WHERE target_of(s) = j.kind
-                           AND space_of(j.kind, device_id_of(s)) = j.space) AS skipped_by,
+                         WHERE target_of(s) = j.target
+                           AND space_of(j.target, device_id_of(s)) = j.space) AS skipped_by,
                    min(m.best_ns) AS best_ns,
                    (SELECT count(*) FROM zoo_entry e
                     WHERE e.workload_key = j.workload_key AND e.state <> 'retired'
-                      AND e.target = j.kind AND space_of(j.kind, e.device_id) = j.space)
+                      AND e.target = j.target AND space_of(j.target, e.device_id) = j.space)
                        AS entries,
                    (SELECT count(*) FROM zoo_entry e
                     WHERE e.workload_key = j.workload_key AND e.state <> 'retired' AND e.final
-                      AND e.target = j.kind AND space_of(j.kind, e.device_id) = j.space)
+                      AND e.target = j.target AND space_of(j.target, e.device_id) = j.space)
                        AS final,
                    j.total
             FROM (
                 SELECT *, count(*) OVER () AS total FROM tuning_job j
                 WHERE (%(id)s::bigint IS NULL OR j.id = %(id)s)
                   AND (%(key)s::text IS NULL OR j.workload_key = %(key)s)
-                  AND (%(kind)s::text IS NULL OR j.kind = %(kind)s)
+                  AND (%(target)s::text IS NULL OR j.target = %(target)s)
                   AND (%(space)s::text IS NULL OR j.space = %(space)s)
                   AND (%(asked_by)s::bigint IS NULL OR EXISTS (
                     SELECT FROM application_job a
@@ -241,14 +241,14 @@ def progress(
                 FROM measurement m JOIN lease l ON l.id = m.lease_id
                 WHERE m.candidate_id = c.candidate_id AND l.job_id = j.id
             ) m ON true
-            GROUP BY j.id, j.workload_key, j.kind, j.space, j.state, j.cancelled_at, j.detail,
+            GROUP BY j.id, j.workload_key, j.target, j.space, j.state, j.cancelled_at, j.detail,
                      j.total, w.flops
             ORDER BY j.id DESC
         """,
         parameters={
             "id": job_id,
             "key": workload_key,
-            "kind": kind,
+            "target": target,
             "space": space,
             "asked_by": asked_by,
             "limit": limit,

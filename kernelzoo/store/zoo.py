@@ -72,7 +72,7 @@ class EntryRow:
     state: str
     published_at: datetime
     candidate_id: str
-    kind: str
+    target: str
     config: dict[str, Setting]
     sha256: str
     manifest: ArtifactManifest
@@ -243,7 +243,7 @@ def entries(workload_key: str | None = None) -> Query[EntryRow]:
     return Query(
         sql="""
             SELECT e.workload_key, w.flops, e.device_class, e.version, e.state, e.published_at,
-                   e.candidate_id, a.kind, c.config, a.sha256, c.manifest, e.ballots, e.weight,
+                   e.candidate_id, a.target, c.config, a.sha256, c.manifest, e.ballots, e.weight,
                    e.total_weight, e.relative_time, e.engines, e.reason, e.contenders, e.final,
                    t.best_ns
             FROM zoo_entry e

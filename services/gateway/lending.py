@@ -53,12 +53,12 @@ class Terms:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """`items`: what is lent, in this order. `unmeasured`: what is left then, compiled or not, to
-    this agent or to whoever asks first. `closing`: with these its share is done.
+    this agent or to whoever asks first. `complete`: with these its share is done.
     """
 
     items: tuple[tuple[str, LentRole], ...]
     unmeasured: int
-    closing: bool
+    complete: bool
 
 
 Item = tuple[ProspectRow, LentRole]
@@ -83,7 +83,7 @@ def plan(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> Plan
     return Plan(
         items=lent,
         unmeasured=len(left) + sum(p.answered + p.lent < terms.cover for p in waiting),
-        closing=done and not left,
+        complete=done and not left,
     )
 
 

@@ -112,7 +112,7 @@ async def _borrowed(
                 job_id=job.job_id,
                 reference_id=job.reference_id,
                 items=dict(planned.items),
-                closing=planned.closing,
+                complete=planned.complete,
                 seed=seed,
                 nonce=nonce,
                 duration_s=state.settings.lease_s,
@@ -192,7 +192,7 @@ async def _described(
             for row in ranked
         ],
         unmeasured=loan.plan.unmeasured,
-        complete=loan.plan.closing,
+        complete=loan.plan.complete,
     )
 
 

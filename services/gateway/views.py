@@ -144,7 +144,7 @@ def _mark(
     device_class: DeviceClass,
     states: dict[tuple[str, DeviceClass], str],
 ) -> str:
-    missing = "m" if device_class.target.kind in column.kinds else "-"
+    missing = "m" if device_class.target.kind in column.targets else "-"
     return states.get((column.workload_key, device_class), missing)
 
 

@@ -80,7 +80,7 @@ def compile_candidate(candidate: Candidate) -> Artifact:
     Raises InvalidSchedule for a config that does not fit its workload, UnsupportedProgram for a
     program that the compiler cannot lower.
     """
-    if candidate.kind is TargetKind.WEBGPU:
+    if candidate.target is TargetKind.WEBGPU:
         return gpu_compilation(candidate).artifact
     return compilation(candidate, ALL_PASSES).artifact
 
@@ -185,7 +185,7 @@ def compile_packing(workload: Workload, layout: str) -> Artifact:
     plain, packed = workload.tensors[1], _tensors(workload, width)[1]
     manifest = ArtifactManifest(
         abi=ABI_VERSION,
-        kind=TargetKind.WASM,
+        target=TargetKind.WASM,
         requires=BASE,
         tensors=(plain, replace(packed, name="packed", role=Role.OUTPUT)),
         scratch_bytes=module.scratch_bytes,

@@ -158,7 +158,7 @@ def used(stack: Stack, page: Page, backend: str, act: str) -> dict[str, Any]:
 
 def test_an_agent_measures_every_candidate_of_both_targets_rightly(stack: Stack) -> None:
     outcomes = (
-        "SELECT DISTINCT c.kind, m.outcome, m.verdict FROM measurement m "
+        "SELECT DISTINCT c.target, m.outcome, m.verdict FROM measurement m "
         "JOIN candidate c USING (candidate_id) ORDER BY 1"
     )
     verified = [("wasm", "ok", "verified"), ("webgpu", "ok", "verified")]

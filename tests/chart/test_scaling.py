@@ -7,11 +7,11 @@ from tests.chart.rendering import PLAIN, render
 
 WORKLOAD = "INSERT INTO workload (key, flops) VALUES ('matmul:f32:m8k8n8', 1024)"
 JOB = (
-    "INSERT INTO tuning_job (workload_key, kind, space, state)"
+    "INSERT INTO tuning_job (workload_key, target, space, state)"
     " VALUES ('matmul:f32:m8k8n8', 'wasm', '', '{}')"
 )
 CANDIDATE = (
-    "INSERT INTO candidate (candidate_id, workload_key, kind, config, requires, state)"
+    "INSERT INTO candidate (candidate_id, workload_key, target, config, requires, state)"
     " VALUES (repeat('{0}', 32), 'matmul:f32:m8k8n8', 'wasm', '{{}}', '{{}}', '{1}')"
 )
 BALLOT = (

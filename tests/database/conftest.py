@@ -73,7 +73,7 @@ def make_candidate(
     requires: tuple[str, ...] = ("simd128",),
     kind: TargetKind = TargetKind.WASM,
 ) -> Candidate:
-    return Candidate(workload=WORKLOAD, kind=kind, config=(("tile", tile),), requires=requires)
+    return Candidate(workload=WORKLOAD, target=kind, config=(("tile", tile),), requires=requires)
 
 
 def open_space(db: Connection, space: list[Candidate]) -> int:

@@ -55,7 +55,7 @@ def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate
             job_id=job_id,
             reference_id=ids[0],
             items=dict.fromkeys(ids, LentRole.EXPLORE),
-            closing=False,
+            complete=False,
             seed=1,
             nonce="",
             duration_s=60,

@@ -42,7 +42,7 @@ def job_id(db: Connection) -> int:
 
 
 def open_job(db: Connection, space: list[Candidate]) -> int:
-    workload, kind = space[0].workload, space[0].kind
+    workload, kind = space[0].workload, space[0].target
     execute(db, tuning.register_workload(workload))
     opened = fetch_one(db, tuning.open_job(workload, kind))
     assert opened is not None
@@ -250,7 +250,7 @@ def test_a_class_that_knows_a_similar_shape_is_served_its_winners_settings(
 def of(workload: Workload, tile: int) -> Candidate:
     return Candidate(
         workload=workload,
-        kind=TargetKind.WASM,
+        target=TargetKind.WASM,
         config=(("tile", tile),),
         requires=("simd128",),
     )

@@ -140,7 +140,7 @@ def test_the_coverage_has_a_mark_for_each_workload_of_a_class(
     http: TestClient, voted: Agent
 ) -> None:
     other = "relu:f32:n64"
-    body = {"workload": other, "kind": "webgpu"}
+    body = {"workload": other, "target": "webgpu"}
     assert http.post("/v1/jobs", json=body, headers=OPERATOR).status_code == 201
     coverage = get(http, "/v1/coverage")
     assert coverage["workloads"] == [WORKLOAD.key, other]

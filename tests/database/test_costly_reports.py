@@ -25,7 +25,9 @@ def test_a_failure_on_the_longest_reduction_costs_the_verifier_nothing(
     """The attacker pays one registered workload, one identity and one report; the verifier paid
     936 MB and three seconds for each such report.
     """
-    candidate = Candidate(workload=LONGEST, kind=TargetKind.WASM, config=(), requires=("simd128",))
+    candidate = Candidate(
+        workload=LONGEST, target=TargetKind.WASM, config=(), requires=("simd128",)
+    )
     open_space(db, [candidate])
     compile_row(db, candidate)
     for network in (1, 2):
@@ -70,7 +72,9 @@ def unjudgeable(come: Crowd, db: Connection) -> int:
 
 def requeue(db: Connection, after_s: float) -> tuple[jobs.Message, ...]:
     """The messages on leases that are sent again `after_s` seconds from now."""
-    db.execute("UPDATE measurement SET rung_at = rung_at - make_interval(secs => %s)", (after_s,))
+    db.execute(
+        "UPDATE measurement SET requeued_at = requeued_at - make_interval(secs => %s)", (after_s,)
+    )
     return tuple(job for job in stalled(db, 5, 16) if job.name == "verify_leases")
 
 

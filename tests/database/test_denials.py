@@ -331,7 +331,7 @@ def test_the_first_digits_of_an_artifact_name_it_where_no_other_begins_so(
     artifact = artifact_of(db, SECOND)
     assert decide(http, artifact[:8], denied=True)["artifact"] == artifact
     db.execute(
-        "INSERT INTO artifact (sha256, kind, body) VALUES (%s, 'wasm', '')",
+        "INSERT INTO artifact (sha256, target, body) VALUES (%s, 'wasm', '')",
         (artifact[:8] + "0" * 56,),
     )
     body = {"device_class": str(CLASS), "denied": True, "reason": "why"}

@@ -89,11 +89,11 @@ def test_who_had_done_its_share_measures_them_again_however_many_others_have(
     compile_row(db, make_candidate(3))
     for agent in (*crowd, browser(http, "156.0.1")):
         measure(db, agent, {SECOND: 1000.0})
-    assert db.execute("SELECT count(*) FROM lease WHERE closing AND answered").fetchone() == (3,)
+    assert db.execute("SELECT count(*) FROM lease WHERE complete AND answered").fetchone() == (3,)
     updated = browser(http, "157.0.1", crowd[0].identity)
     assert sorted(measure(db, updated, {})) == sorted([DEFAULT, SECOND])
     assert measure(db, updated, {}) == []
-    assert db.execute("SELECT count(*) FROM lease WHERE closing AND answered").fetchone() == (4,)
+    assert db.execute("SELECT count(*) FROM lease WHERE complete AND answered").fetchone() == (4,)
 
 
 def test_a_champion_that_follows_its_new_share_is_measured_again_too(

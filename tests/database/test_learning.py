@@ -114,7 +114,7 @@ def claim(http: TestClient, *tiles: tuple[int, float]) -> dict[str, int]:
         "claims": [
             {
                 "workload": WORKLOAD.key,
-                "kind": "wasm",
+                "target": "wasm",
                 "device": "A100",
                 "config": {"tile": tile},
                 "time": time,
@@ -171,7 +171,7 @@ def gpu_space() -> list[Candidate]:
 @pytest.fixture
 def gpu_jobs(http: TestClient, db: Connection) -> dict[str, int]:
     """Compiled spaces of any GPU and of SwiftShader; candidates 1 and 2 are of both."""
-    body = {"workload": WORKLOAD.key, "kind": "webgpu"}
+    body = {"workload": WORKLOAD.key, "target": "webgpu"}
     opened = http.post("/v1/jobs", json=body, headers=OPERATOR).json()
     plan(db, opened["job"], gpu_space())
     assert open_agent(http, **GPU).lease().status_code == 204
@@ -191,7 +191,7 @@ def test_a_gpu_measures_its_own_space_in_its_own_order(
         "claims": [
             {
                 "workload": WORKLOAD.key,
-                "kind": "webgpu",
+                "target": "webgpu",
                 "device": "A100",
                 "config": {"tile": 2},
                 "time": 1.0,

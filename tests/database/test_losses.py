@@ -9,7 +9,7 @@ from tests.database.conftest import WORKLOAD, Connection, make_candidate
 
 def opened(http: TestClient, db: Connection) -> int:
     """A job of one compiled candidate."""
-    body = {"workload": WORKLOAD.key, "kind": "wasm"}
+    body = {"workload": WORKLOAD.key, "target": "wasm"}
     job = int(http.post("/v1/jobs", json=body, headers=OPERATOR).json()["job"])
     plan(db, job, [make_candidate(1)])
     compile_row(db, make_candidate(1))

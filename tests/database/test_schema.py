@@ -58,9 +58,9 @@ def test_jobs_and_candidates_of_before_spaces_keep_their_order_and_kernels(
         connection.execute(_BEFORE_SPACES)
     assert migrate(url)[0] == "0003_spaces_by_gpu_model"
     with psycopg.connect(url) as connection:
-        jobs = connection.execute("SELECT kind, space FROM tuning_job ORDER BY id").fetchall()
+        jobs = connection.execute("SELECT target, space FROM tuning_job ORDER BY id").fetchall()
         points = connection.execute(
-            "SELECT j.kind, p.ordinal, left(c.candidate_id, 1), c.workload_key, c.kind, c.state"
+            "SELECT j.target, p.ordinal, left(c.candidate_id, 1), c.workload_key, c.target, c.state"
             " FROM space_point p JOIN tuning_job j ON j.id = p.job_id"
             " JOIN candidate c USING (candidate_id) ORDER BY p.job_id, p.ordinal"
         ).fetchall()

@@ -42,7 +42,7 @@ def lent(agent: Agent) -> list[str]:
 @pytest.fixture
 def any_job(http: TestClient, db: Connection) -> int:
     """The job of GPUs without a known model: two candidates, compiled."""
-    body = {"workload": WORKLOAD.key, "kind": "webgpu"}
+    body = {"workload": WORKLOAD.key, "target": "webgpu"}
     opened = http.post("/v1/jobs", json=body, headers=OPERATOR).json()
     space = [gpu_candidate(0), gpu_candidate(1)]
     plan(db, opened["job"], space)
@@ -64,7 +64,7 @@ def model_job(http: TestClient, db: Connection) -> int:
 
 def test_a_webgpu_job_is_registered_for_gpus_of_any_model(http: TestClient, any_job: int) -> None:
     assert {space: job["job"] for space, job in jobs(http).items()} == {"any": any_job}
-    body = {"workload": WORKLOAD.key, "kind": "webgpu"}
+    body = {"workload": WORKLOAD.key, "target": "webgpu"}
     again = http.post("/v1/jobs", json=body, headers=OPERATOR)
     assert (again.status_code, again.json()["job"]) == (200, any_job)
 
@@ -201,7 +201,7 @@ def test_a_ballot_of_a_model_is_tallied_against_the_default_of_its_space(
         db, WORKLOAD.key, DeviceClass.parse(agent.device_class), Rule(quorum=1, malicious_share=0)
     )
     (listed,) = http.get("/v1/zoo").json()["entries"]
-    assert (listed["kind"], listed["state"]) == ("webgpu", "confirmed")
+    assert (listed["target"], listed["state"]) == ("webgpu", "confirmed")
     assert listed["candidate"] == gpu_candidate(2).candidate_id
     assert listed["device_class"] == agent.device_class
 
@@ -227,7 +227,7 @@ def test_requeueing_names_a_stalled_candidate_of_two_spaces_once(
     job = int(jobs(http)["swiftshader"]["job"])
     db.execute("UPDATE candidate SET state = 'waiting', artifact_sha256 = NULL, manifest = NULL")
     plan(db, job, [gpu_candidate(1), gpu_candidate(2)])
-    db.execute("UPDATE candidate SET rung_at = now() - interval '1 minute'")
+    db.execute("UPDATE candidate SET requeued_at = now() - interval '1 minute'")
     requeued = fetch_all(db, candidates.requeue_waiting(5, 10))
     in_order = sorted(requeued, key=lambda row: (row.job_id, row.ordinal))
     expected = [gpu_candidate(n).candidate_id for n in (0, 1, 2)]

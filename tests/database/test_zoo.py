@@ -198,7 +198,7 @@ def test_candidates_of_the_same_bytes_keep_their_own_manifests(
     first = manifest_entry(http, "0123456789abcdef:r1-0:wasm+simd128")["kernel"]
     manifest = ArtifactManifest(
         abi=ABI_VERSION,
-        kind=TargetKind.WASM,
+        target=TargetKind.WASM,
         requires=(),
         tensors=WORKLOAD.tensors[1:],
         scratch_bytes=64,
@@ -232,7 +232,7 @@ def test_artifacts_are_immutable_and_readable_from_any_origin(
         ("/v1/zoo/nothing/0123456789abcdef:r1-0:cuda", 422, "target 'cuda' is unknown"),
         (f"/v1/artifacts/{'0' * 64}.wasm", 404, "no artifact"),
         ("/v1/artifacts/xyz.wasm", 422, "sha256"),
-        (f"/v1/artifacts/{'0' * 64}.exe", 422, "kind"),
+        (f"/v1/artifacts/{'0' * 64}.exe", 422, "target"),
         ("/v1/nothing", 404, "Not Found"),
         ("/v1/zoo/%00/0123456789abcdef:r1-0:wasm", 422, "name"),
         ("/v1/zoo?workload=%00", 422, "workload"),

@@ -34,7 +34,7 @@ def gateway(stack: Stack) -> Iterator[GatewayClient]:
 
 
 def winners(gateway: GatewayClient) -> dict[TargetKind, ZooEntry]:
-    return {entry.kind: entry for entry in winners_of(WORKLOAD.key, BOTH, gateway.entries())}
+    return {entry.target: entry for entry in winners_of(WORKLOAD.key, BOTH, gateway.entries())}
 
 
 def test_an_agent_tunes_both_targets_and_a_page_is_told_the_faster(

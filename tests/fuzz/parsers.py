@@ -96,7 +96,7 @@ def compile_mutant(data: atheris.FuzzedDataProvider) -> None:
                 settings[name] = data.ConsumeUnicodeNoSurrogates(12)
     mutant = Candidate(
         workload=candidate.workload,
-        kind=kind,
+        target=kind,
         config=tuple(sorted(settings.items())),
         requires=candidate.requires,
     )

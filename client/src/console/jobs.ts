@@ -5,8 +5,8 @@ import type { Job } from "../wire/types.js";
 import { type Column, code, empty, link, table } from "./pieces.js";
 import { address } from "./route.js";
 
-export const jobTarget = ({ kind, space }: Job): string =>
-  space === "" ? kind : `${kind} on ${space}`;
+export const jobTarget = ({ target, space }: Job): string =>
+  space === "" ? target : `${target} on ${space}`;
 
 /**
  * Done: every device class that voted has its winner, and nothing contends with it. Another device

@@ -57,8 +57,8 @@ export function registerForm(): HTMLElement {
   return made;
 }
 
-async function register(workload: string, kind: string): Promise<readonly (Node | string)[]> {
-  const answer = await post<Job>("/v1/jobs", { workload, kind });
+async function register(workload: string, target: string): Promise<readonly (Node | string)[]> {
+  const answer = await post<Job>("/v1/jobs", { workload, target });
   if (answer.kind !== "ok") {
     return [answer.kind === "empty" ? "The gateway gave no answer." : answer.detail];
   }

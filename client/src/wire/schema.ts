@@ -88,7 +88,7 @@ export interface paths {
         readonly patch: operations["change_origins_v1_applications__name__origins_patch"];
         readonly trace?: never;
     };
-    readonly "/v1/artifacts/{sha256}.{kind}": {
+    readonly "/v1/artifacts/{sha256}.{target}": {
         readonly parameters: {
             readonly query?: never;
             readonly header?: never;
@@ -99,7 +99,7 @@ export interface paths {
          * Get Artifact
          * @description The bytes of a compiled kernel. They never change.
          */
-        readonly get: operations["get_artifact_v1_artifacts__sha256___kind__get"];
+        readonly get: operations["get_artifact_v1_artifacts__sha256___target__get"];
         readonly put?: never;
         readonly post?: never;
         readonly delete?: never;
@@ -803,7 +803,6 @@ export interface components {
             readonly abi: 1;
             /** Dispatches */
             readonly dispatches: readonly components["schemas"]["DispatchWire"][];
-            readonly kind: components["schemas"]["TargetKind"];
             /** Range Extent */
             readonly range_extent: number;
             /** Requires */
@@ -814,6 +813,7 @@ export interface components {
             readonly sha256: string;
             /** Size Bytes */
             readonly size_bytes: number;
+            readonly target: components["schemas"]["TargetKind"];
             /** Tensors */
             readonly tensors: readonly components["schemas"]["TensorWire"][];
             /** Url */
@@ -912,7 +912,7 @@ export interface components {
             /** Device */
             readonly device: string;
             /** @default wasm */
-            readonly kind: components["schemas"]["TargetKind"];
+            readonly target: components["schemas"]["TargetKind"];
             /** Time */
             readonly time: number;
             /**
@@ -1354,7 +1354,6 @@ export interface components {
             readonly flops: number;
             /** Job */
             readonly job: number;
-            readonly kind: components["schemas"]["TargetKind"];
             /** Measurements */
             readonly measurements: number;
             /** Skipped By */
@@ -1363,6 +1362,7 @@ export interface components {
             readonly space: string;
             /** State */
             readonly state: string;
+            readonly target: components["schemas"]["TargetKind"];
             /**
              * Workload
              * @example matmul:f32:m384k768n768
@@ -1386,7 +1386,7 @@ export interface components {
          */
         readonly JobRequest: {
             /** @default wasm */
-            readonly kind: components["schemas"]["TargetKind"];
+            readonly target: components["schemas"]["TargetKind"];
             /**
              * Workload
              * @example matmul:f32:m384k768n768
@@ -1415,7 +1415,6 @@ export interface components {
             readonly candidate: string;
             /** Dispatches */
             readonly dispatches: readonly components["schemas"]["DispatchWire"][];
-            readonly kind: components["schemas"]["TargetKind"];
             /** Layouts */
             readonly layouts: readonly components["schemas"]["LayoutWire"][];
             /** Range Extent */
@@ -1428,6 +1427,7 @@ export interface components {
             readonly sha256: string;
             /** Size Bytes */
             readonly size_bytes: number;
+            readonly target: components["schemas"]["TargetKind"];
             /** Tensors */
             readonly tensors: readonly components["schemas"]["TensorWire"][];
             /** Url */
@@ -2141,7 +2141,6 @@ export interface components {
             readonly final: boolean;
             /** Gflops */
             readonly gflops: number | null;
-            readonly kind: components["schemas"]["TargetKind"];
             /** Published At */
             readonly published_at: string;
             /** Reason */
@@ -2149,6 +2148,7 @@ export interface components {
             /** Requires */
             readonly requires: readonly string[];
             readonly state: components["schemas"]["EntryState"];
+            readonly target: components["schemas"]["TargetKind"];
             /** Version */
             readonly version: number;
             /**
@@ -2338,13 +2338,13 @@ export interface operations {
             };
         };
     };
-    readonly get_artifact_v1_artifacts__sha256___kind__get: {
+    readonly get_artifact_v1_artifacts__sha256___target__get: {
         readonly parameters: {
             readonly query?: never;
             readonly header?: never;
             readonly path: {
                 readonly sha256: string;
-                readonly kind: components["schemas"]["TargetKind"];
+                readonly target: components["schemas"]["TargetKind"];
             };
             readonly cookie?: never;
         };

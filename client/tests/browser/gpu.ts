@@ -72,7 +72,7 @@ function kernelOf(name: Text): KernelWire {
     url: "",
     size_bytes: 0,
     abi: 1,
-    kind: "webgpu",
+    target: "webgpu",
     requires: name === "demanding" ? ["workgroup-memory-64k"] : [],
     tensors: [
       { name: "a", role: "input", dtype: "f32", shape, limit: 0 },

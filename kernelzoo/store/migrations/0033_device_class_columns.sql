@@ -62,7 +62,7 @@ CREATE OR REPLACE FUNCTION default_kernel(workload_key text, device_class text)
           AND NOT is_denied(c.candidate_id, $2)
         ORDER BY p.ordinal LIMIT 1
     ) last ON true
-    WHERE j.workload_key = $1 AND j.kind = target_of($2) AND j.state = 'planned'
+    WHERE j.workload_key = $1 AND j.target = target_of($2) AND j.state = 'planned'
       AND j.space IN ('any', space_of(target_of($2), device_id_of($2)))
       AND coalesce(first.candidate_id, last.candidate_id) IS NOT NULL
     ORDER BY coalesce(first.state, last.state) <> 'compiled', j.space = 'any' LIMIT 1
@@ -75,7 +75,7 @@ CREATE OR REPLACE FUNCTION servable(workload_key text, device_class text, space 
       AND c.requires <@ features_of($2)
       AND c.candidate_id IN (
         SELECT p.candidate_id FROM tuning_job j JOIN space_point p ON p.job_id = j.id
-        WHERE j.workload_key = $1 AND j.kind = target_of($2)
+        WHERE j.workload_key = $1 AND j.target = target_of($2)
           AND j.space IN ($3, 'any'))
 $$;
 
@@ -84,7 +84,7 @@ CREATE OR REPLACE VIEW coverage AS
            coalesce(l.loads, 0) AS loads, e.relative_time, e.candidate_id
     FROM (SELECT device_class, target FROM device_class
           UNION SELECT device_class, target FROM page_load) c
-    JOIN (SELECT DISTINCT workload_key, kind FROM tuning_job) j ON j.kind = c.target
+    JOIN (SELECT DISTINCT workload_key, target FROM tuning_job) j ON j.target = c.target
     LEFT JOIN zoo_entry e ON e.workload_key = j.workload_key
         AND e.device_class = c.device_class AND e.state <> 'retired'
     LEFT JOIN LATERAL (

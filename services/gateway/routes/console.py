@@ -96,7 +96,7 @@ async def search_keys(
     processor's architecture, and the vendor, architecture and model of the GPU. `entry` is the
     state of the entry.
     """
-    wanted = keys.search(workload, device, limit, offset, state=entry, kind=target)
+    wanted = keys.search(workload, device, limit, offset, state=entry, target=target)
     async with state.pool.connection() as db:
         rows = await fetch_all(db, wanted)
     return views.found_keys(rows)

@@ -46,7 +46,7 @@ async def open_job(
     goes on if it was cancelled.
     """
     refuse_keyless(keyed=operated or application is not None)
-    workload, kind = Workload.parse(body.workload), TargetKind(body.kind)
+    workload, kind = Workload.parse(body.workload), TargetKind(body.target)
     refuse_unsupported(workload, kind)
     async with state.pool.connection() as db, db.transaction():
         await execute(db, tuning.lock_workloads(alone=False))
@@ -57,7 +57,7 @@ async def open_job(
         await execute(db, tuning.resume_jobs(workload.key, kind))
         progress = await fetch_one(
             db,
-            tuning.progress(workload_key=workload.key, kind=kind, space=first_space(kind)),
+            tuning.progress(workload_key=workload.key, target=kind, space=first_space(kind)),
         )
         assert progress is not None
         if application is not None:

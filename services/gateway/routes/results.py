@@ -78,7 +78,7 @@ def _candidate(claim: ClaimWire) -> Candidate:
     """Features are no part of a candidate's id. Raises InvalidInput for a workload of no sense."""
     return Candidate(
         workload=Workload.parse(claim.workload),
-        kind=claim.kind,
+        target=claim.target,
         config=tuple(sorted(claim.config.items())),
         requires=(),
     )

@@ -190,18 +190,18 @@ def _refuse_odd_pair(classes: tuple[DeviceClass, ...]) -> None:
         )
 
 
-@router.get("/v1/artifacts/{sha256}.{kind}")
+@router.get("/v1/artifacts/{sha256}.{target}")
 async def get_artifact(
-    sha256: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")], kind: TargetKind, state: Shared
+    sha256: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")], target: TargetKind, state: Shared
 ) -> Response:
     """The bytes of a compiled kernel. They never change."""
     async with state.pages.connection() as db:
-        row = await fetch_one(db, candidates.artifact_body(sha256, kind))
+        row = await fetch_one(db, candidates.artifact_body(sha256, target))
     if row is None:
         raise Refusal(HTTPStatus.NOT_FOUND, "no artifact has this hash; read the manifest again")
-    ARTIFACT_SENT_BYTES.labels(kind).inc(len(row.body))
+    ARTIFACT_SENT_BYTES.labels(target).inc(len(row.body))
     headers = {"Cache-Control": ARTIFACT_CACHE, "ETag": f'"{sha256}"'}
-    return Response(row.body, media_type=MEDIA_TYPES[kind], headers=headers)
+    return Response(row.body, media_type=MEDIA_TYPES[target], headers=headers)
 
 
 @router.get("/v1/devices", response_model=DeviceList)

@@ -40,7 +40,7 @@ class ArtifactWire(WireModel):
     url: str
     size_bytes: int
     abi: Literal[1]
-    kind: TargetKind
+    target: TargetKind
     requires: list[Feature]
     tensors: list[TensorWire]
     scratch_bytes: int
@@ -50,7 +50,7 @@ class ArtifactWire(WireModel):
     @property
     def path(self) -> str:
         """Where a gateway and a bundle have it: made of what is validated, whatever `url` says."""
-        return f"/v1/artifacts/{self.sha256}.{self.kind}"
+        return f"/v1/artifacts/{self.sha256}.{self.target}"
 
 
 class LayoutWire(WireModel):

@@ -1,4 +1,4 @@
-"""A tuning job: one workload on one target kind and space, and how far it has come."""
+"""A tuning job: one workload on one target and space, and how far it has come."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ class JobRequest(WireModel):
     """
 
     workload: WorkloadKey
-    kind: Annotated[TargetKind, Field(strict=False)] = TargetKind.WASM
+    target: Annotated[TargetKind, Field(strict=False)] = TargetKind.WASM
 
 
 class Job(WireModel):
@@ -30,7 +30,7 @@ class Job(WireModel):
 
     job: int
     workload: WorkloadKey
-    kind: TargetKind
+    target: TargetKind
     space: str
     state: str
     flops: int

@@ -45,7 +45,7 @@ class ClaimWire(WireModel):
     """`time` is in any unit: only its ratio to others of the same workload counts."""
 
     workload: WorkloadKey
-    kind: Annotated[TargetKind, Field(strict=False)] = TargetKind.WASM
+    target: Annotated[TargetKind, Field(strict=False)] = TargetKind.WASM
     device: DeviceText
     config: Annotated[dict[ShortText, SettingWire], Field(max_length=64)]
     time: Annotated[float, Field(gt=0, allow_inf_nan=False)]

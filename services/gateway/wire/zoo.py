@@ -139,7 +139,7 @@ class ZooEntry(WireModel):
     state: EntryState
     published_at: str
     candidate: str
-    kind: TargetKind
+    target: TargetKind
     config: dict[str, Any]
     requires: list[str]
     artifact: str

@@ -40,7 +40,7 @@ class Usage:
 
 def usage(candidate: Candidate) -> Usage | None:
     """None for a family that is not in the table, or a config that does not fit its workload."""
-    formulas = _TABLE.get((candidate.kind, candidate.family))
+    formulas = _TABLE.get((candidate.target, candidate.family))
     if formulas is None:
         return None
     try:

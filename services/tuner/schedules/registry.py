@@ -91,7 +91,7 @@ def scheduled(candidate: Candidate) -> ScheduledProgram:
 
     Raises InvalidSchedule where there is no such family, or it has no schedules for the workload.
     """
-    key, target = candidate.workload.key, candidate.kind
+    key, target = candidate.workload.key, candidate.target
     family = _BY_NAME.get((candidate.family, target))
     if family is None:
         known = ", ".join(name for name, each in _BY_NAME if each is target)

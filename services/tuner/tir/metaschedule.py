@@ -49,8 +49,8 @@ def _scheduled(candidate: Candidate) -> tuple[Node, Node]:
     """Raises UnsupportedProgram for what MetaSchedule would not know again: other operators, and
     shapes that are no whole number of tiles, which are scheduled on rounded extents.
     """
-    if candidate.kind is not TargetKind.WASM:
-        raise UnsupportedProgram(f"a kernel of {candidate.kind} is not made by TVM's schedules")
+    if candidate.target is not TargetKind.WASM:
+        raise UnsupportedProgram(f"a kernel of {candidate.target} is not made by TVM's schedules")
     extents = Extents.of(candidate.workload)
     if candidate.family == WasmGemvConfig.family:
         raise UnsupportedProgram("a stream states its sum by steps, which is another workload")

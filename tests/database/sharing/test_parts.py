@@ -86,7 +86,7 @@ def test_once_the_space_is_covered_the_faster_a_kernel_the_more_measure_it(
     assert [by[leader] for leader in IDS[-4:]] == [3] * 4
     assert [by[leader] for leader in IDS[-8:-4]] == [2] * 4
     assert sum(by.values()) < 3 * SIZE / 2 + 8
-    assert db.execute("SELECT count(*) FROM lease WHERE closing").fetchone() == (3,)
+    assert db.execute("SELECT count(*) FROM lease WHERE complete").fetchone() == (3,)
     closing = [agent.lease().status_code for agent in agents]
     assert closing == [204] * 3
 

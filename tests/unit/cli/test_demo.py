@@ -45,7 +45,7 @@ def _job(**changes: object) -> Job:
     values = {
         "job": 1,
         "workload": "matmul:f32:m384k768n768",
-        "kind": TargetKind.WASM,
+        "target": TargetKind.WASM,
         "space": "",
         "state": "planned",
         "flops": 452_984_832,
@@ -234,7 +234,7 @@ def test_the_consoles_picture_goes_beside_the_pages() -> None:
         (_job(detail="no device"), "has stopped: no device"),
         (_job(compiled=0, candidates=0), "read the log of the compile worker"),
         (_job(measurements=0), "open http://h/agent in a browser"),
-        (_job(kind=TargetKind.WEBGPU), "run `kernelzoo fleet --agents 5 --target webgpu`"),
+        (_job(target=TargetKind.WEBGPU), "run `kernelzoo fleet --agents 5 --target webgpu`"),
         (_job(), "(ballots: 1, agents: 2); a quorum needs more agents"),
     ],
 )
@@ -248,5 +248,5 @@ def test_a_speed_up_of_the_default_over_itself_is_said_to_be_of_one_kernel() -> 
 
 
 def test_the_limit_is_named_after_what_the_target_runs_on() -> None:
-    told = _text_of_summary(_result(), job=_job(kind=TargetKind.WEBGPU))
+    told = _text_of_summary(_result(), job=_job(target=TargetKind.WEBGPU))
     assert "of the GPU's limit" in told

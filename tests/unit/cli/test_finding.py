@@ -22,7 +22,7 @@ def entry(**changes: Any) -> ZooEntry:
         "state": EntryState.CONFIRMED,
         "published_at": "",
         "candidate": SERVED,
-        "kind": TargetKind.WASM,
+        "target": TargetKind.WASM,
         "config": {},
         "requires": [],
         "artifact": "c" * 64,

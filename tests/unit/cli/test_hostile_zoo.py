@@ -40,7 +40,7 @@ def manifest(device_class: str, url: str) -> bytes:
         url=url,
         size_bytes=len(BODY),
         abi=1,
-        kind=TargetKind.WASM,
+        target=TargetKind.WASM,
         requires=[],
         tensors=[],
         scratch_bytes=0,

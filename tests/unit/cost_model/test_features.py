@@ -59,7 +59,7 @@ def test_the_usage_of_a_contraction_is_that_of_table_1() -> None:
 def test_a_config_of_a_target_that_is_not_known_yet_has_features_by_its_own_names() -> None:
     candidate = Candidate(
         workload=Workload.of("matmul", (384, 768, 768)),
-        kind=TargetKind.WEBGPU,
+        target=TargetKind.WEBGPU,
         config=(("split_k", 4), ("stage", "shared"), ("subgroups", True), ("warps", 8)),
         requires=("subgroups",),
     )

@@ -133,7 +133,7 @@ def test_configs_of_an_unknown_target_are_learned_by_their_settings() -> None:
 
     def made(workload: Workload, warps: int) -> Candidate:
         return Candidate(
-            workload=workload, kind=TargetKind.WEBGPU, config=(("warps", warps),), requires=()
+            workload=workload, target=TargetKind.WEBGPU, config=(("warps", warps),), requires=()
         )
 
     crowd = [

@@ -25,7 +25,7 @@ def row(
     return TableRow(
         workload_key=KEY,
         vendor=vendor,
-        kind=TargetKind.WASM,
+        target=TargetKind.WASM,
         requires=requires,
         config=(("fma", False), ("pack", "kernel"), ("tile_m", 4)),
         artifact=artifact * 64,

@@ -18,7 +18,7 @@ def served(kind: TargetKind, timing: TimingWire | None) -> ServedKernel:
         url=f"/v1/artifacts/{'0' * 64}.{kind}",
         size_bytes=1,
         abi=1,
-        kind=kind,
+        target=kind,
         requires=[],
         tensors=[],
         scratch_bytes=0,

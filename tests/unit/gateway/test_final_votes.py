@@ -90,7 +90,7 @@ class Stack:
             return
         assert agent.lease is not None
         self.vote(agent, agent.known)
-        if agent.lease.closing:
+        if agent.lease.complete:
             careful = (abs(chance.gauss(0, FINAL_NOISE)) for _ in range(LEADERS))
             again = fastest(agent.known, LEADERS)
             self.vote(

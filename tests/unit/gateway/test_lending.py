@@ -21,7 +21,7 @@ from tests.unit.gateway.spaces import (
 def test_who_is_alone_is_lent_the_first_of_the_space() -> None:
     found = planned(SPACE, ALONE)
     assert names(found, LentRole.EXPLORE) == [f"k{place:02}" for place in range(8)]
-    assert (found.unmeasured, found.closing) == (12, False)
+    assert (found.unmeasured, found.complete) == (12, False)
 
 
 def test_who_shares_is_lent_half_of_an_equal_part() -> None:
@@ -42,7 +42,7 @@ def test_what_a_newer_browser_measures_again_is_lent_though_it_is_covered_and_le
     first, *rest = [measured(place, 5, mine=True) for place in range(20)]
     found = planned([replace(first, mine=False, again=True), *rest], STRANGERS)
     assert found.items == (("k00", LentRole.EXPLORE),)
-    assert found.closing
+    assert found.complete
 
 
 def test_who_finds_all_in_the_hands_of_others_helps_with_what_was_lent_last_and_then_waits() -> (
@@ -50,7 +50,7 @@ def test_who_finds_all_in_the_hands_of_others_helps_with_what_was_lent_last_and_
 ):
     held = [replace(each, lent=1) for each in SPACE]
     found = planned(held, ALONE)
-    assert (found.items, found.closing) == ((("k19", LentRole.EXPLORE),), False)
+    assert (found.items, found.complete) == ((("k19", LentRole.EXPLORE),), False)
     assert plan([replace(each, lent=2) for each in SPACE], ALONE, Random(1)) is None
 
 
@@ -75,7 +75,7 @@ def test_once_all_is_measured_the_fastest_are_lent_to_as_many_as_are_still_to_me
 ):
     found = planned(COVERED, FIVE)
     assert names(found, LentRole.LEADER) == ["k19", "k18", "k17", "k16"], "a fifth of 18"
-    assert not found.closing
+    assert not found.complete
     space = [*COVERED[:18], measured(18, 5), replace(measured(19), lent=4)]
     assert names(planned(space, FIVE), LentRole.LEADER) == ["k17", "k16"]
 
@@ -83,14 +83,14 @@ def test_once_all_is_measured_the_fastest_are_lent_to_as_many_as_are_still_to_me
 def test_what_is_far_behind_the_first_is_not_measured_by_more() -> None:
     far = [replace(each, relative_time=2.0) for each in COVERED[:18]]
     space = [*far, measured(18, 5, mine=True), measured(19, 5, mine=True)]
-    assert planned(space, FIVE).closing
+    assert planned(space, FIVE).complete
 
 
 def test_who_is_left_waits_for_what_may_still_change_the_winner() -> None:
     space = [*COVERED[:10], *(replace(measured(place), lent=4) for place in range(10, 20))]
     assert plan(space, FIVE, Random(1)) is None
     known = [*COVERED[:10], *(measured(place, 5) for place in range(10, 19))]
-    assert planned([*known, replace(measured(19, 5), lent=1)], FIVE).closing
+    assert planned([*known, replace(measured(19, 5), lent=1)], FIVE).complete
 
 
 def test_who_closes_measures_the_finalists_and_one_that_does_not_lead() -> None:
@@ -98,7 +98,7 @@ def test_who_closes_measures_the_finalists_and_one_that_does_not_lead() -> None:
     assert names(found, LentRole.LEADER) == ["k19", "k18"]
     assert len(names(found, LentRole.LEADER)) == FINALISTS
     assert names(found, LentRole.EXPLORE) == ["k00"]
-    assert (found.unmeasured, found.closing) == (0, True)
+    assert (found.unmeasured, found.complete) == (0, True)
 
 
 def test_a_stranger_closes_with_all_leaders() -> None:
@@ -110,40 +110,40 @@ def test_a_stranger_closes_with_all_leaders() -> None:
 
 def test_leaders_that_do_not_fit_come_with_the_next_lease_which_closes() -> None:
     found = planned([replace(each, answered=2) for each in COVERED], STRANGERS)
-    assert (len(found.items), found.unmeasured, found.closing) == (8, 1, False)
+    assert (len(found.items), found.unmeasured, found.complete) == (8, 1, False)
 
 
 def test_who_has_explored_measures_the_finalists_alone() -> None:
     space = [measured(0, mine=True), *COVERED[1:]]
     found = planned(space, ALONE)
     assert [role for _, role in found.items] == [LentRole.LEADER] * FINALISTS
-    assert found.closing
+    assert found.complete
 
 
 def test_the_last_part_of_the_space_closes_for_who_has_measured_the_rest() -> None:
     space = [new(0), *(measured(place, mine=True) for place in range(1, 20))]
-    assert planned(space, ALONE).closing
+    assert planned(space, ALONE).complete
     space[1] = replace(space[1], mine=False)
     found = planned(space, ALONE)
     assert found.items == (("k00", LentRole.EXPLORE),)
-    assert not found.closing, "it may lead, and the other be a finalist"
+    assert not found.complete, "it may lead, and the other be a finalist"
 
 
 def test_who_has_measured_all_that_it_must_closes_with_an_empty_lease_once() -> None:
     space = [replace(each, mine=True) for each in COVERED]
-    assert planned(space, ALONE) == Plan(items=(), unmeasured=0, closing=True)
+    assert planned(space, ALONE) == Plan(items=(), unmeasured=0, complete=True)
     assert plan(space, replace(ALONE, closed=True), Random(1)) is None
 
 
 def test_who_measured_what_nobody_else_can_closes_although_one_more_was_wanted() -> None:
-    assert planned([measured(place, 0, mine=True) for place in range(9)], STRANGERS).closing
+    assert planned([measured(place, 0, mine=True) for place in range(9)], STRANGERS).complete
 
 
 def test_the_champion_is_lent_to_who_has_not_measured_it_even_after_its_share() -> None:
     space = [replace(COVERED[0], champion=True), *COVERED[1:]]
     closed = replace(ALONE, closed=True)
     assert planned(space, closed).items == (("k00", LentRole.CHAMPION),)
-    assert planned(space, closed).closing
+    assert planned(space, closed).complete
     space[0] = replace(space[0], mine=True)
     assert plan(space, closed, Random(1)) is None
 

@@ -60,8 +60,8 @@ def test_a_plan_lends_what_can_be_lent_once_within_the_limit_and_closes_when_not
         assert not row.mine or role is LentRole.CONTROL
         assert role is not LentRole.CHAMPION or row.champion
         assert role is not LentRole.CONTROL or row.known_by >= min(terms.cover, KNOWN_BY)
-    assert not (found.closing and found.unmeasured)
-    if found.closing and not terms.closed:
+    assert not (found.complete and found.unmeasured)
+    if found.complete and not terms.closed:
         after = [row for row in space if not row.mine and row.candidate_id not in lent]
         assert all(row.answered >= terms.cover for row in after)
 
@@ -97,7 +97,7 @@ def test_a_crowd_measures_all_of_a_space_and_the_first_two_as_often_as_a_quorum_
         assert found is not None, "nobody holds anything"
         for name, _ in found.items:
             measured_by[int(name[1:])].add(one)
-        closed |= {one} if found.closing else set()
+        closed |= {one} if found.complete else set()
     assert closed == set(range(agents))
     assert all(len(by) >= min(cover, agents) for by in measured_by)
     assert all(len(by) >= min(quorum, agents) for by in measured_by[:1])

@@ -154,7 +154,7 @@ def test_the_manifest_says_what_a_caller_needs() -> None:
         contraction(30, 16, 20), (4, 8), pack=Pack.KERNEL, fma=True, outer=Outer.COLUMNS
     )
     manifest = compile_candidate(packed).manifest
-    assert (manifest.abi, manifest.kind) == (1, TargetKind.WASM)
+    assert (manifest.abi, manifest.target) == (1, TargetKind.WASM)
     assert manifest.requires == ("relaxed-simd", "simd128")
     assert manifest.tensors == packed.workload.tensors
     assert manifest.scratch_bytes == 16 * 8 * 4
@@ -248,7 +248,7 @@ GOOD = schedule(contraction(64, 64, 64), (4, 8))
         (_with(GOOD, fma=True), "must say relaxed-simd, simd128"),
         (replace(GOOD, requires=()), "it requires nothing"),
         (
-            replace(GOOD, kind=TargetKind.WEBGPU),
+            replace(GOOD, target=TargetKind.WEBGPU),
             "a wasm candidate is no schedule for webgpu|is unknown, missing",
         ),
     ],

@@ -121,5 +121,7 @@ def test_a_candidate_that_hides_what_it_needs_is_refused() -> None:
     )
     with pytest.raises(InvalidSchedule, match="must say shader-f16"):
         gpu_compilation(
-            Candidate(workload=workload, kind=TargetKind.WEBGPU, config=native.config, requires=())
+            Candidate(
+                workload=workload, target=TargetKind.WEBGPU, config=native.config, requires=()
+            )
         )

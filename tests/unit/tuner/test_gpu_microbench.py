@@ -75,7 +75,7 @@ def artifact(programs: tuple[Program, ...]) -> Artifact:
     )
     manifest = ArtifactManifest(
         abi=ABI_VERSION,
-        kind=TargetKind.WEBGPU,
+        target=TargetKind.WEBGPU,
         requires=(),
         tensors=tensors,
         scratch_bytes=module.scratch_bytes,

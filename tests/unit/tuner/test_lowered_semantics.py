@@ -59,7 +59,7 @@ def ran_on_gpu(function: Node, x: NDArray[np.generic]) -> Values:
     )
     manifest = ArtifactManifest(
         abi=ABI_VERSION,
-        kind=TargetKind.WEBGPU,
+        target=TargetKind.WEBGPU,
         requires=(),
         tensors=tensors,
         scratch_bytes=module.scratch_bytes,

@@ -34,8 +34,8 @@ class Settings:
     def __init__(
         self, candidate: Candidate, config: type[Config], kind: TargetKind = TargetKind.WASM
     ) -> None:
-        if candidate.kind is not kind:
-            raise InvalidSchedule(f"a {candidate.kind} candidate is no schedule for {kind}")
+        if candidate.target is not kind:
+            raise InvalidSchedule(f"a {candidate.target} candidate is no schedule for {kind}")
         known = (FAMILY, *(field.name for field in fields(config)))
         if stores_f16(candidate.workload):
             known = (*known, SETTING)
@@ -124,4 +124,4 @@ def _candidate(
     """The config is sorted by name, and holds each choice as text."""
     settings: dict[str, Setting] = {FAMILY: config.family, **asdict(config), **others}
     plain = sorted((n, str(v) if isinstance(v, str) else v) for n, v in settings.items())
-    return Candidate(workload=workload, kind=kind, config=tuple(plain), requires=wanted)
+    return Candidate(workload=workload, target=kind, config=tuple(plain), requires=wanted)
