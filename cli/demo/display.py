@@ -104,7 +104,7 @@ def _heading(job: Job) -> str:
     operator, dtype, extents, *rest = job.workload.split(":")
     axes = re.sub(r"(?<=[0-9])(?=[a-z])", " ", extents)
     lines = [line.replace(" ", "") for line in textwrap.wrap(axes, HEADING_WIDTH)]
-    return "\n".join((f"{operator} {dtype}, {job.kind}", *lines, *rest))
+    return "\n".join((f"{operator} {dtype}, {job.target}", *lines, *rest))
 
 
 def _figures(

@@ -132,7 +132,7 @@ def kernel(candidate_id: str, sha256_hex: str, size_bytes: int, made: ArtifactMa
 
 def _addressed(sha256_hex: str, size_bytes: int, made: ArtifactManifest) -> dict[str, object]:
     """What a page is told of an artifact beside its manifest."""
-    url = f"/v1/artifacts/{sha256_hex}.{made.kind}"
+    url = f"/v1/artifacts/{sha256_hex}.{made.target}"
     return {"sha256": sha256_hex, "url": url, "size_bytes": size_bytes}
 
 

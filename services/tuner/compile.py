@@ -99,7 +99,7 @@ def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:
     # 4. Describe. The outermost loop is the range that a caller may slice.
     manifest = ArtifactManifest(
         abi=ABI_VERSION,
-        kind=candidate.kind,
+        target=candidate.target,
         requires=candidate.requires,
         tensors=_tensors(workload, schedule.panels),
         scratch_bytes=module.scratch_bytes,
@@ -128,7 +128,7 @@ def gpu_compilation(candidate: Candidate) -> GpuCompilation:
     # 4. Describe. The range counts workgroups of all dispatches.
     manifest = ArtifactManifest(
         abi=ABI_VERSION,
-        kind=candidate.kind,
+        target=candidate.target,
         requires=candidate.requires,
         tensors=workload.tensors,
         scratch_bytes=module.scratch_bytes,
