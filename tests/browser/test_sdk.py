@@ -173,7 +173,10 @@ def test_a_device_the_zoo_does_not_know_is_served_the_default_and_then_the_winne
     with GatewayClient(url=stack.url) as gateway:
         eventually(lambda: bool(of_key(gateway.entries())), "a zoo entry")
         (entry,) = of_key(gateway.entries())
-    speaking = "SELECT speaks FROM zoo_entry WHERE workload_key = %s AND device_class = %s"
+    speaking = (
+        "SELECT speaks FROM zoo_entry WHERE workload_key = %s AND device_class = %s"
+        " AND state = 'confirmed'"
+    )
     asked = (KEY, entry.device_class)
     with psycopg.connect(stack.postgres.url, autocommit=True) as db:
         eventually(lambda: db.execute(speaking, asked).fetchall() == [(True,)], "that it speaks")
