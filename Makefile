@@ -10,7 +10,7 @@ SETUP := scripts/setup.sh
 CLIENT_SOURCES := $(shell find client -path client/node_modules -prune -o -path client/dist -prune \
 	-o -type f -print 2>/dev/null) $(wildcard docs/*.md docs/adr/*.md)
 PAGE_SOURCES := $(wildcard bench/page/*.* bench/page/src/*.ts bench/page/src/*/*.ts)
-BENCHES := compile kernels_wasm ablation manifest cold
+BENCHES := kernels.compile kernels.wasm kernels.ablation serving.manifest serving.cold
 IMAGES := gateway compile aggregate fleet
 # Two files at a time, the longest first: those that start whole stacks and browsers.
 TESTS := tests/e2e tests/browser tests/images tests/chart tests/database tests/unit
@@ -67,7 +67,7 @@ audit: .venv/.audit tests/security/node_modules/.installed  ## Security: static 
 		grep executed .venv/fuzz.log; \
 	else tail -n 40 .venv/fuzz.log; exit 1; fi
 
-bench: setup bench-page  ## Benchmarks beside their peers (ten minutes); BENCHES=compile runs one
+bench: setup bench-page  ## Benchmarks beside their peers (ten minutes); BENCHES=kernels.compile runs one
 	@for name in $(BENCHES); do $(BIN)/python -m bench.$$name $(ARGS) || exit 1; done
 
 bench-page: bench/page/dist/.built

@@ -21,28 +21,52 @@ _KERNELS = (*_COMPILER, "client/src/engine", "client/src/timing", "client/src/ag
 _SERVICES = ("services/gateway", "services/aggregator", "workers", "kernelzoo", "cli")
 
 SOURCES: dict[str, tuple[str, ...]] = {
-    "ablation": (*_KERNELS, "bench/page/src"),
-    "acceptance": _SERVICES,
+    "ablation": ("bench/kernels/ablation.py", *_KERNELS, "bench/page/src"),
+    "acceptance": ("bench/serving/acceptance.py", *_SERVICES),
     "chain": (
+        "bench/crowd/chain.py",
         *("services/gateway/chain.py", "services/aggregator", "kernelzoo/store"),
-        *("services/tuner/cost_model", "bench/chain_worlds.py", "bench/chain_zoo.py"),
+        *("services/tuner/cost_model", "bench/crowd/chain_worlds.py", "bench/crowd/chain_zoo.py"),
     ),
-    "cold": (*_SERVICES, *_COMPILER, "client/src"),
-    "compile": _COMPILER,
-    "cost_model": ("services/tuner/cost_model", "fixtures/recorded"),
-    "kernels_wasm": (*_KERNELS, "client/src/probe", "client/src/threads", "bench/page/src"),
-    "kernels_webgpu": (*_KERNELS, "client/src/gpu", "bench/page/src/webgpu", "bench/gpu_job.py"),
-    "manifest": _SERVICES,
-    "misses": _SERVICES,
-    "page_loads": _SERVICES,
-    "primitives": (*_COMPILER, "client/src/engine", "client/bench"),
-    "sharing": _SERVICES,
-    "simulate": _SERVICES,
-    "small_machine": (*_SERVICES, *_COMPILER, "client/src/gpu", "client/src/agent"),
-    "strangers": _SERVICES,
-    "stability": ("client/src/probe", "client/src/device", "services/tuner/microbench"),
+    "cold": ("bench/serving/cold.py", *_SERVICES, *_COMPILER, "client/src"),
+    "compile": ("bench/kernels/compile.py", *_COMPILER),
+    "cost_model": ("bench/crowd/cost_model.py", "services/tuner/cost_model", "fixtures/recorded"),
+    "kernels_wasm": (
+        "bench/kernels/wasm.py",
+        *_KERNELS,
+        "client/src/probe",
+        "client/src/threads",
+        "bench/page/src",
+    ),
+    "kernels_webgpu": (
+        "bench/kernels/webgpu.py",
+        *_KERNELS,
+        "client/src/gpu",
+        "bench/page/src/webgpu",
+        "bench/gpu/job.py",
+    ),
+    "manifest": ("bench/serving/manifest.py", *_SERVICES),
+    "misses": ("bench/serving/misses.py", *_SERVICES),
+    "page_loads": ("bench/serving/page_loads.py", *_SERVICES),
+    "primitives": ("bench/device/primitives.py", *_COMPILER, "client/src/engine", "client/bench"),
+    "sharing": ("bench/crowd/sharing.py", *_SERVICES),
+    "simulate": ("bench/crowd/simulate.py", *_SERVICES),
+    "small_machine": (
+        "bench/serving/small_machine.py",
+        *_SERVICES,
+        *_COMPILER,
+        "client/src/gpu",
+        "client/src/agent",
+    ),
+    "strangers": ("bench/crowd/strangers.py", *_SERVICES),
+    "stability": (
+        "bench/device/stability.py",
+        "client/src/probe",
+        "client/src/device",
+        "services/tuner/microbench",
+    ),
 }
-"""By benchmark, what decides its figures; its own module belongs to it, too."""
+"""By the name of its results, the module of a benchmark, then what else decides its figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +111,7 @@ def ages(results: Path = RESULTS) -> Iterator[Age]:
             continue
         told = json.loads(path.read_text())["machine"] if path.suffix == ".json" else {}
         commit = told.get("commit") or ""
-        yield _age(path.name, commit, (*SOURCES[name], f"bench/{name}.py"))
+        yield _age(path.name, commit, SOURCES[name])
 
 
 def _age(result: str, commit: str, sources: tuple[str, ...]) -> Age:

@@ -25,7 +25,7 @@ THREADS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hyperparameters:
-    """Settings of XGBoost. `python -m bench.cost_model` compares some on held-out races."""
+    """Settings of XGBoost. `python -m bench.crowd.cost_model` compares some on held-out races."""
 
     objective: str = "reg:squarederror"
     rounds: int = 200

@@ -5,7 +5,7 @@ from statistics import fmean
 
 import pytest
 
-from bench.chain_regret import Spread, Truth, interval
+from bench.crowd.chain_regret import Spread, Truth, interval
 
 
 def test_without_noise_both_regrets_are_how_much_longer_a_kernel_takes() -> None:

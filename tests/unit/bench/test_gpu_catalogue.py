@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.gpu_cases import GPU_CASES
+from bench.gpu.cases import GPU_CASES
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import GPU_MODELS, GpuModel
 from kernelzoo.domain.operators import OPERATORS, Family

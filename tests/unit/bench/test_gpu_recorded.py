@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.gpu_cases import GPU_CASES
-from bench.gpu_job import short_name
-from bench.gpu_standings import FIRST, OURS
+from bench.gpu.cases import GPU_CASES
+from bench.gpu.job import short_name
+from bench.gpu.standings import FIRST, OURS
 from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.target import TargetKind
 from services.tuner.schedules.base.f16_storage import F16Storage

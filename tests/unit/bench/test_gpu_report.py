@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench import gpu_site
-from bench.gpu_answer import Adapter, Answer, Contest, Result, Screened, parsed
-from bench.gpu_cases import GPU_CASES
-from bench.gpu_job import ON_GPU, GpuSpace, job
-from bench.gpu_report import gpu_report
-from bench.gpu_standings import OURS, gpu_standings, space_figures
+from bench.gpu import site as gpu_site
+from bench.gpu.answer import Adapter, Answer, Contest, Result, Screened, parsed
+from bench.gpu.cases import GPU_CASES
+from bench.gpu.job import ON_GPU, GpuSpace, job
+from bench.gpu.report import gpu_report
+from bench.gpu.standings import OURS, gpu_standings, space_figures
 from bench.report import CannotMeasure, Claim
 from kernelzoo.domain.gpu import ANY_GPU
 

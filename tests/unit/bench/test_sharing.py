@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from bench.finish import Finish, finish
+from bench.crowd.finish import Finish, finish
 from fixtures.sharing import floor
 from kernelzoo.store.curves import ReportedTimeRow
 from kernelzoo.store.zoo import VersionRow

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench.simulate import at_most, parts
-from bench.strangers import CASES
-from bench.strangers import parts as strangers
+from bench.crowd.simulate import at_most, parts
+from bench.crowd.strangers import CASES
+from bench.crowd.strangers import parts as strangers
 from cli.simulate.scenario import Attack
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 

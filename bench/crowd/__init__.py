@@ -1,0 +1,1 @@
+"""What a crowd finds and what it is served: fallback chain, cost model, sharing, attackers."""

@@ -1,0 +1,216 @@
+"""What the same few networks achieve in all classes of a zoo, with and without what stands in it.
+
+    python -m bench.crowd.strangers [--json FILE] [--seed N] [--classes N] [--only ATTACK…]
+
+A device class is a claim, and an identity a page load, so that attackers have as many as they like;
+what they have few of are networks. A fifth of the networks of every class are the same five here.
+First a siege by several attacks at once of `--classes` with three keys each, 300 in all; then each
+attack alone, on few classes, with all defences, and without those that are for it: there it must
+succeed.
+"""
+
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.crowd.simulate import PROMISED, REGRET, WORKLOADS, WRONG, Part, outcomes, part, row
+from bench.options import parser, run
+from bench.report import Claim, Report, machine
+from cli.simulate.run import ScenarioOutcome
+from cli.simulate.scenario import Attack, Scenario
+from kernelzoo.domain.trust import ALL_DEFENCES, Defence
+
+SIEGE_WORKLOADS = (*WORKLOADS, "matmul:f32:m16k24n16")
+SIEGE_CLASSES = 100
+SIEGE_IDENTITIES = 15
+"""Twelve honest networks in each class and three of the attackers', the same in all."""
+CLASSES = 4
+IDENTITIES = 25
+"""Voters of a class; five networks are the attackers', as many as the quorum."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """`effect` of the attack: at most `harmless` with all defences, and without those that are
+    for it at least `harmful`. Where one defence stands behind another both are left out; none where
+    what is for it is no rule that could be.
+    """
+
+    attack: Attack
+    without: frozenset[Defence]
+    what: str
+    effect: Callable[[ScenarioOutcome], float]
+    harmless: float
+    harmful: float
+
+
+def wrong(outcome: ScenarioOutcome) -> float:
+    return outcome.verdict.wrongly_promoted
+
+
+def unseen(outcome: ScenarioOutcome) -> float:
+    """By how much more devices that nobody measured lose than by their default kernel."""
+    found = outcome.unseen
+    return found.served_regret - found.default_regret if found else 0.0
+
+
+def replaced(outcome: ScenarioOutcome) -> float:
+    """By how much more the default that pages have at the end loses than that of the beginning."""
+    return outcome.verdict.fallback_regret - outcome.verdict.default_regret
+
+
+def wronged(outcome: ScenarioOutcome) -> float:
+    return outcome.wronged
+
+
+def withheld(outcome: ScenarioOutcome) -> float:
+    """Share of the space that the first honest visitor of a class was not lent."""
+    return 1 - outcome.lent
+
+
+def regret(outcome: ScenarioOutcome) -> float:
+    return outcome.verdict.served_regret
+
+
+CASES = (
+    Case(
+        attack=Attack.COLD,
+        without=frozenset({Defence.MINIMUM}),
+        what="wrong promotions by who comes first",
+        effect=wrong,
+        harmless=WRONG,
+        harmful=0.25,
+    ),
+    Case(
+        attack=Attack.MINT,
+        without=frozenset({Defence.NETWORKS}),
+        what="wrong promotions by five identities of each network",
+        effect=wrong,
+        harmless=WRONG,
+        harmful=0.25,
+    ),
+    Case(
+        attack=Attack.INVENT,
+        without=frozenset({Defence.SPEAKERS, Defence.MINIMUM}),
+        what="regret of unseen devices over that of their default",
+        effect=unseen,
+        harmless=0.0,
+        harmful=0.01,
+    ),
+    Case(
+        attack=Attack.DENY,
+        without=frozenset({Defence.WITNESSES}),
+        what="regret of the default kernel that pages have left, over that of before",
+        effect=replaced,
+        harmless=0.0,
+        harmful=0.1,
+    ),
+    Case(
+        attack=Attack.CLAIM,
+        without=frozenset({Defence.PEERS}),
+        what="honest agents that a check called attackers",
+        effect=wronged,
+        harmless=0.05,
+        harmful=0.1,
+    ),
+    Case(
+        attack=Attack.HOARD,
+        without=frozenset({Defence.CREDIT}),
+        what="share of the space that is not lent to who comes next",
+        effect=withheld,
+        harmless=0.25,
+        harmful=0.9,
+    ),
+    Case(
+        attack=Attack.BURY,
+        without=frozenset(),
+        what="regret of what is served where good kernels are called slow",
+        effect=regret,
+        harmless=REGRET,
+        harmful=1.0,
+    ),
+)
+
+
+def main() -> None:
+    options = parser("The same few networks against all classes of a zoo.")
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--classes", type=int, default=SIEGE_CLASSES)
+    options.add_argument(
+        "--identities", type=int, default=SIEGE_IDENTITIES, help="of each class of the siege"
+    )
+    options.add_argument("--only", nargs="*", type=Attack, choices=list(Attack))
+    run(options, measure, tiny=("--only", "siege", "--classes", "1", "--identities", "5"))
+
+
+def measure(options: Namespace) -> Report:
+    chosen = options.only or [Attack.SIEGE, *(case.attack for case in CASES)]
+    found = [
+        (each, outcome)
+        for each in parts(options.seed, options.classes, options.identities)
+        if each.scenarios[0].attack in chosen
+        for outcome in outcomes(each)
+    ]
+    return Report(
+        name="strangers",
+        machine=machine(seed=options.seed, expected_attackers=PROMISED),
+        rows=[row(each.without, outcome) for each, outcome in found],
+        claims=[claim for _, outcome in found for claim in _claims(outcome)],
+    )
+
+
+def parts(seed: int, classes: int, identities: int) -> tuple[Part, ...]:
+    siege = Scenario(
+        attack=Attack.SIEGE,
+        malicious_share=PROMISED,
+        classes=classes,
+        identities=identities,
+        workloads=SIEGE_WORKLOADS,
+        seed=seed,
+    )
+
+    def alone(attack: Attack) -> Scenario:
+        return Scenario(
+            attack=attack,
+            malicious_share=PROMISED,
+            classes=CLASSES,
+            identities=IDENTITIES,
+            workloads=WORKLOADS,
+            seed=seed,
+        )
+
+    return (
+        part("siege", ALL_DEFENCES, siege),
+        *(
+            part(case.attack, defences, alone(case.attack))
+            for case in CASES
+            for defences in dict.fromkeys((ALL_DEFENCES, ALL_DEFENCES - case.without))
+        ),
+    )
+
+
+def _claims(outcome: ScenarioOutcome) -> list[Claim]:
+    if outcome.scenario.attack is Attack.SIEGE:
+        return _promises(outcome)
+    case = next(case for case in CASES if case.attack is outcome.scenario.attack)
+    value = case.effect(outcome)
+    if outcome.defences == ALL_DEFENCES:
+        return [Claim.at_most(f"{case.attack}: {case.what}", value, "", case.harmless)]
+    out = ", ".join(sorted(case.without))
+    return [Claim.at_least(f"{case.attack} without {out}: {case.what}", value, "", case.harmful)]
+
+
+def _promises(outcome: ScenarioOutcome) -> list[Claim]:
+    found, keys = outcome.verdict, f"{outcome.verdict.keys} keys"
+    return [
+        Claim.at_most(f"siege: wrong promotions, {keys}", found.wrongly_promoted, "", WRONG),
+        Claim.at_most(f"siege: regret of what is served, {keys}", found.served_regret, "", REGRET),
+        Claim.at_most("siege: keys without any kernel", found.unserved, "", 0.0),
+        Claim.at_most(
+            "siege: regret of unseen devices over that of their default", unseen(outcome), "", 0.0
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Runs the WebGPU benchmark: cases, jobs, browsers, and the report of what they answered."""

@@ -1,0 +1,42 @@
+"""The WebGPU page in a Chromium here, on the adapter that is a CPU."""
+
+from collections.abc import Mapping
+
+from playwright.sync_api import Browser, ConsoleMessage, Error
+
+from bench.browser import CALL_MS, chromium
+from bench.gpu.answer import Answer, parsed
+from bench.report import CannotMeasure
+from bench.site import Site
+
+SWIFTSHADER = (
+    "--enable-unsafe-webgpu",
+    "--use-webgpu-adapter=swiftshader",
+    "--enable-features=Vulkan",
+)
+
+
+def answered(files: Mapping[str, bytes]) -> Answer:
+    """What the page answers when those files are served. Says on the terminal how far it is."""
+    with Site.serving() as site, chromium(*SWIFTSHADER) as browser:
+        for name, body in files.items():
+            site.publish(f"/webgpu/{name}", body)
+        return parsed(_run(browser, f"{site.url}/webgpu/index.html"))
+
+
+def _run(browser: Browser, address: str) -> bytes:
+    page = browser.new_page()
+    page.set_default_timeout(CALL_MS)
+    page.on("console", _say)
+    page.goto(address)
+    page.wait_for_function("globalThis.kernelzooGpuBench", timeout=30_000)
+    try:
+        answer = page.evaluate("kernelzooGpuBench.run().then((all) => JSON.stringify(all))")
+    except Error as error:
+        raise CannotMeasure(f"the WebGPU page failed: {error.message[:400]}") from error
+    return str(answer).encode()
+
+
+def _say(message: ConsoleMessage) -> None:
+    if message.type == "log":
+        print(message.text, flush=True)

@@ -1,0 +1,1 @@
+"""How fast kernels are and how fast they are compiled, beside their peers."""

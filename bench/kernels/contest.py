@@ -1,0 +1,131 @@
+"""One workload: compiled, screened, and timed against peers and limits in several pages."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bench.browser import BenchBrowser, ContestRequest, Reading, Result, Rounds, Screened
+from bench.busy import Usage
+from bench.kernels.page_lease import Compiled, compiled, files, lease
+from bench.kernels.reading import STEP_BYTES, reading_module
+from bench.report import CannotMeasure
+from bench.site import Site
+from bench.workloads import Case
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.target import TargetKind
+from services.tuner.compile import compile_candidate
+from services.tuner.schedules.registry import lite_space
+
+FINALISTS = 3
+"""Kernels that go to the final, of those that fuse and of those that do not."""
+
+ROUNDS = Rounds(least=8, most=20)
+READING_PATH = "/reading.wasm"
+FMA = "relaxed-simd"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """A workload's compiled lite space; `reference` is the default kernel of every device."""
+
+    case: Case
+    candidates: Mapping[str, Candidate]
+    compiled: Mapping[str, Compiled]
+    reference: Compiled
+
+    @classmethod
+    def of(cls, case: Case, site: Site) -> "Space":
+        space = lite_space(case.workload, TargetKind.WASM)
+        made = [compiled(each, compile_candidate(each)) for each in space]
+        for candidate, each in zip(space, made, strict=True):
+            for path, body in files(candidate, each).items():
+                site.publish(path, body)
+        return cls(
+            case=case,
+            candidates={each.candidate_id: each for each in space},
+            compiled={each.name: each for each in made},
+            reference=next(each for each in made if FMA not in each.kernel.requires),
+        )
+
+    def named(self, names: Iterable[str]) -> tuple[Compiled, ...]:
+        return tuple(self.compiled[name] for name in names)
+
+    def fuses(self, name: str) -> bool:
+        return FMA in self.compiled[name].kernel.requires
+
+
+def threaded(candidate_id: str, threads: int) -> str:
+    """The page's name of a candidate on several threads; on one it goes by its id."""
+    return candidate_id if threads == 1 else f"{candidate_id}@{threads}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageResults:
+    """What took part in one page, by name, and the cores that others kept busy meanwhile."""
+
+    results: Mapping[str, Result]
+    others_busy: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    space: Space
+    threads: int
+    pages: tuple[PageResults, ...]
+
+
+def hold(browser: BenchBrowser, site: Site, case: Case, *, threads: int, pages: int) -> Contest:
+    """Raises CannotMeasure when no candidate runs, or when an output is wrong."""
+    space = Space.of(case, site)
+    finalists = _finalists(browser, space)
+    request = ContestRequest(
+        lease=lease(case, space.reference, space.named(finalists)),
+        finalists=[each.kernel for each in space.named(finalists)],
+        peers=True,
+        reading=_reading(site, case),
+        rounds=ROUNDS,
+    )
+    held = tuple(_page(browser, request, threads) for _ in range(pages))
+    return Contest(space=space, threads=threads, pages=held)
+
+
+def _finalists(browser: BenchBrowser, space: Space) -> list[str]:
+    """The fastest few on screening, with fma and without, in a page for this alone."""
+    with browser.page() as page:
+        screened = page.screen(lease(space.case, space.reference, tuple(space.compiled.values())))
+    ranked = sorted(_timed(screened), key=_timed(screened).__getitem__)
+    if not ranked:
+        raise CannotMeasure(f"no candidate of {space.case.name} runs: {screened[0].failure}")
+    groups = ([n for n in ranked if space.fuses(n) is fma] for fma in (True, False))
+    return [name for group in groups for name in group[:FINALISTS]]
+
+
+def _timed(screened: Iterable[Screened]) -> dict[str, float]:
+    return {s.candidate: s.relativeTime for s in screened if s.relativeTime is not None}
+
+
+def _reading(site: Site, case: Case) -> Reading | None:
+    """The bandwidth of reading the weights, where one pass over them is all that a kernel does."""
+    if not case.reads_once:
+        return None
+    site.publish(READING_PATH, reading_module())
+    weights = case.workload.tensors[1]
+    return Reading(url=READING_PATH, tensor=1, extent=weights.size_bytes // STEP_BYTES)
+
+
+def _page(browser: BenchBrowser, request: ContestRequest, threads: int) -> PageResults:
+    with browser.page(threads=threads) as page:
+        before = Usage.now()
+        results = page.contest(request)
+        others_busy = Usage.now().others_since(before)
+    for result in results:
+        _refuse_wrong(result, request)
+    return PageResults(results={each.name: each for each in results}, others_busy=others_busy)
+
+
+def _refuse_wrong(result: Result, request: ContestRequest) -> None:
+    difference = result.difference
+    if difference is not None and not difference <= request.lease.tolerance:
+        raise CannotMeasure(
+            f"{result.name} is wrong by {difference:g} on {request.lease.workload}; "
+            f"{request.lease.tolerance:g} is allowed"
+        )

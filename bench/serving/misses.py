@@ -1,0 +1,188 @@
+"""What pages that were in memory, and health checks, see of a flood of manifests that are not.
+
+Anybody can ask for manifests of device classes that nobody else is of, each of which has to be
+built. A thousand a second are asked for, beside the loads of pages whose class has voted, and
+beside agents that measure. The gateway is held to one core; all else shares the others.
+"""
+
+import asyncio
+import multiprocessing
+import time
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from itertools import count, islice, repeat
+
+import httpx2
+
+from bench.busy import Usage
+from bench.options import parser, run
+from bench.report import Cell, Claim, Report, machine
+from bench.samples import percentile
+from bench.serving.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_used_s
+from bench.serving.load import Load, Server, steady
+from bench.serving.manifest import manifest_path
+from bench.serving.page_loads import voted
+from cli.gateway_client import GatewayClient
+from cli.simulate.crowd import Crowd
+from cli.simulate.scenario import Attack, Scenario
+from cli.stack.supervisor import Stack
+from cli.terminal import note
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+
+SETTINGS = (("KERNELZOO_SESSION_S", "3600"),)
+"""An agent here opens one session."""
+VOTED = "matmul:f32:m16k16n16"
+MEASURED = "matmul:f32:m24k24n24"
+PER_SECOND, HITS_PER_SECOND, PROBES_PER_SECOND = 1000, 100, 10
+SECONDS = 60.0
+AGENTS = 200
+AGENTS_OF_A_CLASS = 10
+MEASURING_S = 2.0
+"""What a measurement takes an agent."""
+SHED = HTTPStatus.SERVICE_UNAVAILABLE
+ANSWERED_MS, HIT_MS = 250.0, 20.0
+
+
+@dataclass(slots=True)
+class Loads:
+    """What was asked at once."""
+
+    misses: Load = field(default_factory=Load)
+    hits: Load = field(default_factory=Load)
+    probes: Load = field(default_factory=Load)
+
+
+def main() -> None:
+    options = parser("Manifests that have to be built, a thousand a second: what others see of it.")
+    options.add_argument("--seconds", type=float, default=SECONDS)
+    options.add_argument("--agents", type=int, default=AGENTS)
+    run(options, measure, tiny=("--seconds", "1", "--agents", "10"))
+
+
+def measure(options: Namespace) -> Report:
+    with fresh_stack(SETTINGS) as stack:
+        (device_class, *_) = voted(stack, 1, VOTED)
+        with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+            await_compiled(gateway, gateway.register(Workload.parse(MEASURED), TargetKind.WASM))
+        described = machine(gateway_on_core=gateway_apart(stack), agents=options.agents)
+        before = Usage.now()
+        with _working(stack, options.agents):
+            # As the gateway has it once a page of the class was loaded.
+            httpx2.get(stack.url + manifest_path(VOTED, device_class)).raise_for_status()
+            note(f"{PER_SECOND} misses a second for {options.seconds:g} s")
+            used_s, start_s = gateway_used_s(stack), time.perf_counter()
+            loads = asyncio.run(_loads(Server.at(stack.url), device_class, options.seconds))
+            # Less than 1 while requests wait: it is not the gateway that they wait for.
+            described["gateway_busy"] = (gateway_used_s(stack) - used_s) / (
+                time.perf_counter() - start_s
+            )
+        described["others_busy"] = Usage.now().others_since(before)
+    rows = [
+        _row("misses", loads.misses),
+        _row("page loads in memory", loads.hits),
+        _row("readiness", loads.probes),
+    ]
+    return Report(name="misses", machine=described, rows=rows, claims=_claims(loads))
+
+
+@contextmanager
+def _working(stack: Stack, agents: int) -> Iterator[None]:
+    """Agents at work, in a process of their own, until the block ends."""
+    working = multiprocessing.get_context("spawn").Process(
+        target=_work, args=(stack.url, max(1, agents // AGENTS_OF_A_CLASS)), daemon=True
+    )
+    working.start()
+    try:
+        yield
+    finally:
+        working.terminate()
+        working.join()
+
+
+def _work(url: str, classes: int) -> None:
+    scenario = Scenario(
+        attack=Attack.RANDOM,
+        malicious_share=0,
+        classes=classes,
+        identities=AGENTS_OF_A_CLASS,
+        workloads=(VOTED, MEASURED),
+        seed=0,
+    )
+    crowd = Crowd(
+        url=url,
+        scenario=scenario,
+        at_once=classes * AGENTS_OF_A_CLASS,
+        cost_s=MEASURING_S,
+        together=True,
+    )
+    asyncio.run(crowd.vote())
+
+
+async def _loads(server: Server, device_class: str, seconds: float) -> Loads:
+    """Every miss is of a class of its own."""
+    invented = (
+        server.get(manifest_path(VOTED, f"{number:016x}:r1-0:wasm+simd128")) for number in count()
+    )
+    hit = server.get(manifest_path(VOTED, device_class))
+    misses, hits, probes = await asyncio.gather(
+        steady(server, islice(invented, int(PER_SECOND * seconds)), PER_SECOND, refused=(SHED,)),
+        steady(
+            server,
+            repeat(hit, int(HITS_PER_SECOND * seconds)),
+            HITS_PER_SECOND,
+            refused=(SHED,),
+        ),
+        steady(
+            server,
+            repeat(server.get("/readyz"), int(PROBES_PER_SECOND * seconds) + 2),
+            PROBES_PER_SECOND,
+            refused=(SHED,),
+        ),
+    )
+    return Loads(misses=misses, hits=hits, probes=probes)
+
+
+def _row(what: str, load: Load) -> dict[str, Cell]:
+    """`p50_ms` and `p99_ms` are of what was answered, `shed_p99_ms` of what was refused."""
+    answered, shed = _of(load, refused=False), _of(load, refused=True)
+    statuses = Counter(load.statuses)
+    return {
+        "load": what,
+        "requests": len(load.due_ms),
+        "per_second": load.per_second,
+        "answered": len(answered),
+        "shed": statuses[SHED],
+        "p50_ms": percentile(answered, 50) if len(answered) > 1 else None,
+        "p99_ms": percentile(answered, 99) if len(answered) > 1 else None,
+        "shed_p99_ms": percentile(shed, 99) if len(shed) > 1 else None,
+    }
+
+
+def _of(load: Load, *, refused: bool) -> list[float]:
+    pairs = zip(load.due_ms, load.statuses, strict=True)
+    return [took_ms for took_ms, status in pairs if (status == SHED) is refused]
+
+
+def _claims(loads: Loads) -> list[Claim]:
+    answered = _of(loads.misses, refused=False)
+    slowest = percentile(answered, 99) if len(answered) > 1 else 0.0
+    return [
+        Claim.at_least("requests for what is not in memory", loads.misses.per_second, "per second",
+                       0.99 * PER_SECOND),
+        Claim.at_least("of them answered", len(answered), "manifests", 1),
+        Claim.at_most("p99 of those answered", slowest, "ms", ANSWERED_MS),
+        Claim.at_most("page loads in memory, and health checks, refused",
+                      loads.hits.statuses.count(SHED) + loads.probes.statuses.count(SHED),
+                      "requests", 0),
+        Claim.at_most("p99 of page loads in memory", percentile(loads.hits.due_ms, 99), "ms",
+                      HIT_MS),
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
