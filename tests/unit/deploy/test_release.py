@@ -90,6 +90,7 @@ def test_a_wheel_has_metadata_that_a_registry_reads(tmp_path: Path) -> None:
     assert "kernelzoo = cli.app:main" in commands
     assert {name.partition("/")[0] for name in names} == {
         "cli",
+        "client",
         "kernelzoo",
         "services",
         "workers",
