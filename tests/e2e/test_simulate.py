@@ -18,10 +18,11 @@ COLLUDING = Scenario(
     malicious_share=0.2,
     classes=3,
     identities=20,
-    workloads=("matmul:f32:m16k16n16",),
+    workloads=("matmul:f32:m16k24n16",),
     seed=7199,
 )
-"""With this seed three of the first six of each class lie, so that they lead where they can."""
+"""With this seed three of the first six of each class lie, so that they lead where they can; with
+this workload the default is a third or more slower than the best."""
 
 
 def found(directory: Path, defences: frozenset[Defence]) -> ScenarioOutcome:

@@ -37,8 +37,8 @@ export function noteHang(thrown: unknown): boolean {
 }
 
 /** Gives the GPU up with its device, unless somebody destroyed that on purpose. */
-export function watchForLoss({ lost }: GPUDevice): void {
-  lost.then(({ reason, message }) => {
+export function watchForLoss(device: GPUDevice): void {
+  device.lost.then(({ reason, message }) => {
     if (reason !== "destroyed") giveUpGpu(`The GPU device was lost: ${message || reason}`);
   });
 }
