@@ -103,6 +103,7 @@ test("a job says that it is done once the votes of all its classes are final, an
   assert.equal(state({ measurements: 9, entries: 2, final: 1 }), "voting");
   assert.equal(state({ measurements: 9, entries: 2, final: 2 }), "done");
   assert.equal(state({ state: "failed", detail: "no space" }), "failed: no space");
+  assert.equal(state({ state: "cancelled", measurements: 9, entries: 2, final: 1 }), "cancelled");
 });
 
 test("a device whose browser tells no processor is named by its browser", () => {

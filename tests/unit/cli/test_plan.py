@@ -7,17 +7,20 @@ import pytest
 from cli.stack.place import Keys, Place
 from cli.stack.plan import FleetPlan, StackOptions, plan_stack
 from cli.stack.processes import ProcessSpec, Tier
+from workers.fleet.browsers import BrowserKind, Share
 
 PLACE = Place(root=Path("/state"))
 KEYS = Keys(operator="operator-secret", token_secret="token-secret", signing="signing-secret")
 
 
-def _plan(agents: int = 0, host: str = "127.0.0.1") -> tuple[ProcessSpec, ...]:
+def _plan(
+    agents: int = 0, host: str = "127.0.0.1", fleet: FleetPlan | None = None
+) -> tuple[ProcessSpec, ...]:
     options = StackOptions(
         host=host,
         port=8787,
         redis_port=7000,
-        fleet=FleetPlan.chromium(agents) if agents else None,
+        fleet=fleet or (FleetPlan.chromium(agents) if agents else None),
         overrides=(("KERNELZOO_QUORUM", "2"),),
     )
     return plan_stack(PLACE, KEYS, "postgresql:///x", options)
@@ -31,6 +34,17 @@ def test_processes_start_in_the_order_of_their_tiers() -> None:
 
 def test_without_agents_there_is_no_fleet() -> None:
     assert Tier.FLEET not in {spec.tier for spec in _plan()}
+
+
+def test_the_fleet_is_told_its_browsers_and_how_many_agents_of_each() -> None:
+    shares = (
+        Share(browser=BrowserKind.FIREFOX, agents=2),
+        Share(browser=BrowserKind.WEBKIT, agents=1),
+    )
+    plan = _plan(fleet=FleetPlan(shares=shares))
+    command = plan[-1].command
+    told = [command[at + 1] for at, word in enumerate(command) if word == "--browser"]
+    assert told == ["firefox=2", "webkit=1"]
 
 
 def test_each_process_writes_a_log_of_its_own_inside_the_state() -> None:
