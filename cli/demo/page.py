@@ -58,6 +58,10 @@ class PageResult(BaseModel):
 _RESULTS = TypeAdapter(tuple[PageResult, ...])
 
 
+MORE_PROBES = 2
+"""How often the page is opened again where it found itself in a class without a winner."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageVisit:
     """`profile` is a directory that does not exist yet. The console is on the gateway.
@@ -87,7 +91,15 @@ def visit(plan: PageVisit) -> tuple[PageResult, ...]:
             viewport={"width": 1100, "height": 760},
         )
         try:
-            results = _read(context.pages[0] if context.pages else context.new_page(), plan)
+            page = context.pages[0] if context.pages else context.new_page()
+            results = _read(page, plan)
+            for _ in range(MORE_PROBES):
+                if all(result.level == HitLevel.EXACT for result in results):
+                    break
+                # On a busy machine a page may probe other primitives than the agents did. It keeps
+                # what it probed, so that it has to forget it first.
+                page.evaluate("localStorage.clear()")
+                results = _read(page, plan)
             if plan.screenshot is not None:
                 _picture_of_console(context, plan.console, plan.screenshot)
         except Error as error:

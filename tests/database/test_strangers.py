@@ -12,6 +12,7 @@ from httpx2 import Response
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from hypothesis.errors import FlakyStrategyDefinition
 from schemathesis.core.result import Ok
 from schemathesis.core.transport import Response as TransportResponse
 from schemathesis.generation import GenerationMode
@@ -117,6 +118,11 @@ def linked() -> dict[str, Any]:
     return linked_document
 
 
+ATTEMPTS = 4
+"""Schemathesis chooses what follows by what was answered, which Hypothesis now and then cannot draw
+again: an error of theirs, and none of the gateway's."""
+
+
 @pytest.mark.usefixtures("job_id")
 def test_no_sequence_of_requests_makes_the_gateway_fail(http: TestClient) -> None:
     """Tokens and keys in answers are used in what follows."""
@@ -143,7 +149,13 @@ def test_no_sequence_of_requests_makes_the_gateway_fail(http: TestClient) -> Non
         def validate_response(self, *_: Any, **__: Any) -> None:
             """`call` has judged it."""
 
-    Stranger.run(settings=hypothesis_settings(PATIENT, stateful_step_count=8))
+    for attempt in range(ATTEMPTS):
+        try:
+            Stranger.run(settings=hypothesis_settings(PATIENT, stateful_step_count=8))
+            break
+        except FlakyStrategyDefinition:
+            if attempt == ATTEMPTS - 1:
+                raise
     assert len(answered) > 5, "hardly any request was understood, so that nothing was tried"
 
 
