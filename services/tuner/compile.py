@@ -22,6 +22,7 @@ from kernelzoo.domain.workload import Role, Tensor, Workload
 from kernelzoo.errors import InvalidInput, UnsupportedProgram
 from services.tuner.codegen.wasm.function import Function
 from services.tuner.codegen.wasm.module import assemble, lower
+from services.tuner.codegen.wgsl.module import Module as WgslModule
 from services.tuner.codegen.wgsl.module import print_module
 from services.tuner.ir.nodes import LANES, Program
 from services.tuner.passes.pipeline import (
@@ -125,18 +126,27 @@ def gpu_compilation(candidate: Candidate) -> GpuCompilation:
         # 3. Generate. Bindings are called like the tensors.
         names = tuple(tensor.name for tensor in workload.tensors)
         module = print_module(optimised, names, f16_storage_of(candidate))
-    # 4. Describe. The range counts workgroups of all dispatches.
+    # 4. Describe.
+    artifact = webgpu_artifact(module, workload.tensors, candidate.requires)
+    return GpuCompilation(scheduled=nests, optimised=optimised, artifact=artifact)
+
+
+def webgpu_artifact(
+    module: WgslModule, tensors: tuple[Tensor, ...], requires: tuple[str, ...] = ()
+) -> Artifact:
+    """The module's bindings are called like `tensors`. The range counts workgroups of all
+    dispatches.
+    """
     manifest = ArtifactManifest(
         abi=ABI_VERSION,
-        target=candidate.target,
-        requires=candidate.requires,
-        tensors=workload.tensors,
+        target=TargetKind.WEBGPU,
+        requires=requires,
+        tensors=tensors,
         scratch_bytes=module.scratch_bytes,
         range_extent=sum(dispatch.workgroups for dispatch in module.dispatches),
         dispatches=module.dispatches,
     )
-    artifact = Artifact.of(module.text.encode(), manifest)
-    return GpuCompilation(scheduled=nests, optimised=optimised, artifact=artifact)
+    return Artifact.of(module.text.encode(), manifest)
 
 
 def compile_program(function: Node, name: str, *, fma: bool = False) -> CompiledProgram:

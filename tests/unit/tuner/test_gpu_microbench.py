@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
+from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Role, Tensor
 from services.tuner.codegen.wgsl.module import print_module
+from services.tuner.compile import webgpu_artifact
 from services.tuner.ir.legality import Stage, faults
 from services.tuner.ir.nodes import Program
 from services.tuner.microbench import webgpu
@@ -73,16 +74,7 @@ def artifact(programs: tuple[Program, ...]) -> Artifact:
         Tensor(name=name, role=role, dtype=DType.F32, shape=(sizes[name],))
         for name, role in ((SOURCE, Role.INPUT), (SINK, Role.OUTPUT))
     )
-    manifest = ArtifactManifest(
-        abi=ABI_VERSION,
-        target=TargetKind.WEBGPU,
-        requires=(),
-        tensors=tensors,
-        scratch_bytes=module.scratch_bytes,
-        range_extent=sum(dispatch.workgroups for dispatch in module.dispatches),
-        dispatches=module.dispatches,
-    )
-    return Artifact.of(module.text.encode(), manifest)
+    return webgpu_artifact(module, tensors)
 
 
 def small(count: int) -> Floats:

@@ -8,13 +8,11 @@ import pytest
 from numpy.typing import NDArray
 from tvm import s_tir, script, te, tirx
 
-from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Role, Tensor
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.codegen.wgsl.module import print_module
-from services.tuner.compile import compile_program
+from services.tuner.compile import compile_program, webgpu_artifact
 from services.tuner.ir.interpreter import interpret
 from services.tuner.passes.pipeline import run_gpu_passes
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads, split_nests
@@ -57,16 +55,7 @@ def ran_on_gpu(function: Node, x: NDArray[np.generic]) -> Values:
         Tensor(name=name, role=role, shape=x.shape, dtype=DType.I32)
         for name, role in (("x", Role.INPUT), ("c", Role.OUTPUT))
     )
-    manifest = ArtifactManifest(
-        abi=ABI_VERSION,
-        target=TargetKind.WEBGPU,
-        requires=(),
-        tensors=tensors,
-        scratch_bytes=module.scratch_bytes,
-        range_extent=sum(dispatch.workgroups for dispatch in module.dispatches),
-        dispatches=module.dispatches,
-    )
-    return execute_on_gpu(Artifact.of(module.text.encode(), manifest), [x])
+    return execute_on_gpu(webgpu_artifact(module, tensors), [x])
 
 
 def test_each_branch_of_a_condition_computes_with_its_own_value() -> None:

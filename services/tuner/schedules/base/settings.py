@@ -1,7 +1,8 @@
 """Reads the settings of a candidate: each of its kind, all there, none twice."""
 
 from dataclasses import asdict, fields
-from typing import Any, ClassVar, Protocol
+from enum import StrEnum
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from kernelzoo.domain.candidate import FAMILY, Candidate, Setting
 from kernelzoo.domain.target import TargetKind
@@ -27,12 +28,19 @@ class Config(Protocol):
         """The candidate whose config holds these settings and the name of the family."""
 
 
-class Settings:
-    """Raises InvalidSchedule where the config has not exactly `family`, which is that of `config`,
-    and the fields of `config`, sorted."""
+Read = TypeVar("Read", bound=Config)
+
+
+class Settings(Generic[Read]):
+    """The settings of a candidate as `config`, a value of the given class, whose fields say of what
+    type each is: a whole number, true or false, or one of an enumeration.
+
+    Raises InvalidSchedule where the candidate's config has not exactly `family`, which is that of
+    the class, and its fields, sorted.
+    """
 
     def __init__(
-        self, candidate: Candidate, config: type[Config], kind: TargetKind = TargetKind.WASM
+        self, candidate: Candidate, config: type[Read], kind: TargetKind = TargetKind.WASM
     ) -> None:
         if candidate.target is not kind:
             raise InvalidSchedule(f"a {candidate.target} candidate is no schedule for {kind}")
@@ -53,38 +61,28 @@ class Settings:
                 f"these settings are those of family {config.family}"
             )
         self._values = dict(candidate.config)
-        del self._values[FAMILY]
-        self._f16_storage = F16Storage.PACKED
-        if SETTING in self._values:
-            self._f16_storage = F16Storage(self.choice(SETTING, tuple(F16Storage)))
-            del self._values[SETTING]
+        self._f16_storage = (
+            self._read(SETTING, F16Storage) if SETTING in self._values else F16Storage.PACKED
+        )
+        read = {field.name: self._read(field.name, field.type) for field in fields(config)}
+        self.config = config(**read)
 
-    def whole(self, name: str) -> int:
+    def _read(self, name: str, wanted: Any) -> Any:
         value = self._values[name]
-        if type(value) is not int:
-            raise InvalidSchedule(f"config setting {name} must be a whole number")
-        return value
-
-    def switch(self, name: str) -> bool:
-        value = self._values[name]
-        if type(value) is not bool:
-            raise InvalidSchedule(f"config setting {name} must be true or false")
-        return value
-
-    def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        value = self._values[name]
+        if wanted in (int, bool):
+            if type(value) is not wanted:
+                what = "a whole number" if wanted is int else "true or false"
+                raise InvalidSchedule(f"config setting {name} must be {what}")
+            return value
+        choices: tuple[StrEnum, ...] = tuple(wanted)
         if not isinstance(value, str) or value not in choices:
             raise InvalidSchedule(f"config setting {name} must be one of {', '.join(choices)}")
-        return value
+        return wanted(value)
 
     def refuse(self, fault: str, *, fma: bool) -> None:
         """Raises InvalidSchedule for a fault, and for features that the settings do not need."""
         self.refuse_fault(fault)
         self.refuse_features(requires(fma=fma))
-
-    def wholes(self, *others: str) -> dict[str, int]:
-        """Every setting but `others`, by name."""
-        return {name: self.whole(name) for name in self._values if name not in others}
 
     def refuse_fault(self, fault: str) -> None:
         if fault:

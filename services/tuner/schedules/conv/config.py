@@ -40,14 +40,7 @@ class WasmConvConfig:
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         settings = Settings(candidate, cls)
-        config = cls(
-            tile_x=settings.whole("tile_x"),
-            tile_c=settings.whole("tile_c"),
-            unroll_c=settings.whole("unroll_c"),
-            block_y=settings.whole("block_y"),
-            pack=Pack(settings.choice("pack", tuple(Pack))),
-            fma=settings.switch("fma"),
-        )
+        config = settings.config
         settings.refuse(config.fault(candidate.workload), fma=config.fma)
         return config
 

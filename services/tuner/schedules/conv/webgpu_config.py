@@ -28,11 +28,7 @@ class WebgpuConvConfig:
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = cls(
-            threads=settings.whole("threads"),
-            tile_x=settings.whole("tile_x"),
-            whole_vectors=settings.switch("whole_vectors"),
-        )
+        config = settings.config
         settings.refuse_fault(config.fault(candidate.workload))
         settings.refuse_features(config.requires(candidate.workload))
         return config

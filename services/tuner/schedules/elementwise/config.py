@@ -24,11 +24,7 @@ class WasmElementwiseConfig:
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         settings = Settings(candidate, cls)
-        config = cls(
-            vectors=settings.whole("vectors"),
-            chunk=settings.whole("chunk"),
-            fma=settings.switch("fma"),
-        )
+        config = settings.config
         settings.refuse(config.fault(), fma=config.fma)
         return config
 

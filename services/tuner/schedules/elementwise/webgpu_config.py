@@ -32,12 +32,7 @@ class WebgpuElementwiseConfig:
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = cls(
-            threads=settings.whole("threads"),
-            vectors=settings.whole("vectors"),
-            wide=settings.switch("wide"),
-            stride=Stride(settings.choice("stride", tuple(Stride))),
-        )
+        config = settings.config
         settings.refuse_fault(config.fault())
         settings.refuse_features(config.requires(candidate.workload))
         return config

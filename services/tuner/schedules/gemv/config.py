@@ -35,12 +35,7 @@ class WasmGemvConfig:
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         settings = Settings(candidate, cls)
-        config = cls(
-            unroll_k=settings.whole("unroll_k"),
-            vectors=settings.whole("vectors"),
-            block_n=settings.whole("block_n"),
-            fma=settings.switch("fma"),
-        )
+        config = settings.config
         settings.refuse(config.fault(Extents.of(candidate.workload)), fma=config.fma)
         return config
 

@@ -56,16 +56,7 @@ class WasmMatmulConfig:
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         settings = Settings(candidate, cls)
-        config = cls(
-            tile_m=settings.whole("tile_m"),
-            tile_n=settings.whole("tile_n"),
-            unroll_k=settings.whole("unroll_k"),
-            block_m=settings.whole("block_m"),
-            block_n=settings.whole("block_n"),
-            pack=Pack(settings.choice("pack", tuple(Pack))),
-            fma=settings.switch("fma"),
-            outer=Outer(settings.choice("outer", tuple(Outer))),
-        )
+        config = settings.config
         settings.refuse(config.fault(Extents.of(candidate.workload)), fma=config.fma)
         return config
 

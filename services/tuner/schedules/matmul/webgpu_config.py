@@ -74,11 +74,7 @@ class WebgpuMatmulConfig:
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = cls(
-            cache=Cache(settings.choice("cache", tuple(Cache))),
-            prefetch=Prefetch(settings.choice("prefetch", tuple(Prefetch))),
-            **settings.wholes("cache", "prefetch"),
-        )
+        config = settings.config
         settings.refuse_fault(config.fault(product_extents(candidate.workload)))
         settings.refuse_features(config.requires(candidate.workload))
         return config

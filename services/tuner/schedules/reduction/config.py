@@ -25,11 +25,7 @@ class WasmReductionConfig:
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         settings = Settings(candidate, cls)
-        config = cls(
-            vectors=settings.whole("vectors"),
-            block_m=settings.whole("block_m"),
-            fma=settings.switch("fma"),
-        )
+        config = settings.config
         settings.refuse(config.fault(candidate.workload), fma=config.fma)
         return config
 

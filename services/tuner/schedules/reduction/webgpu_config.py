@@ -38,7 +38,7 @@ class WebgpuReductionConfig:
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = cls(subgroups=settings.switch(SUBGROUPS), **settings.wholes(SUBGROUPS))
+        config = settings.config
         settings.refuse_fault(config.fault(candidate.workload))
         settings.refuse_features(config.requires(candidate.workload))
         return config

@@ -26,7 +26,7 @@ class WebgpuTransposeConfig:
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = cls(tile=settings.whole("tile"), threads=settings.whole("threads"))
+        config = settings.config
         settings.refuse_fault(config.fault())
         settings.refuse_features(config.requires(candidate.workload))
         return config
