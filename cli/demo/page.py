@@ -92,14 +92,8 @@ def visit(plan: PageVisit) -> tuple[PageResult, ...]:
         )
         try:
             page = context.pages[0] if context.pages else context.new_page()
-            results = _read(page, plan)
-            for _ in range(MORE_PROBES):
-                if all(result.level == HitLevel.EXACT for result in results):
-                    break
-                # On a busy machine a page may probe other primitives than the agents did. It keeps
-                # what it probed, so that it has to forget it first.
-                page.evaluate("localStorage.clear()")
-                results = _read(page, plan)
+            _keep_log(page, plan.log)
+            results = _probed(page, plan)
             if plan.screenshot is not None:
                 _picture_of_console(context, plan.console, plan.screenshot)
         except Error as error:
@@ -119,8 +113,19 @@ def accept(result: PageResult) -> PageResult:
     return result
 
 
+def _probed(page: Page, plan: PageVisit) -> tuple[PageResult, ...]:
+    """What the page shows. On a busy machine it may probe other primitives than the agents did; it
+    keeps what it probed, so it forgets that before it is opened again."""
+    results = _read(page, plan)
+    for _ in range(MORE_PROBES):
+        if all(result.level == HitLevel.EXACT for result in results):
+            break
+        page.evaluate("localStorage.clear()")
+        results = _read(page, plan)
+    return results
+
+
 def _read(page: Page, plan: PageVisit) -> tuple[PageResult, ...]:
-    _keep_log(page, plan.log)
     page.goto(plan.address)
     try:
         page.wait_for_function(

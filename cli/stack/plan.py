@@ -153,33 +153,27 @@ _CELERY = ("--without-gossip", "--without-mingle", "--without-heartbeat", "-l", 
 
 
 def _compile_worker(place: Place, env: Environment, processes: int) -> ProcessSpec:
-    return ProcessSpec(
-        name="compile",
-        tier=Tier.SERVICE,
-        command=(
-            *_python("celery"),
-            *("-A", "workers.app", "worker", "-Q", "compile", "-c", str(processes)),
-            *("-n", "compile@%h", *_CELERY),
-        ),
-        env=env,
-        log=place.log("compile"),
-        grace_s=15,
-        ready_text=_CELERY_READY,
-    )
+    return _worker("compile", place, env, "-c", str(processes))
 
 
 def _aggregate_worker(place: Place, env: Environment) -> ProcessSpec:
     """One process, with the clock of the periodic tasks inside."""
+    clock = ("-B", "-s", str(place.root / "celerybeat-schedule"))
+    return _worker("aggregate", place, env, *clock, "-c", "1")
+
+
+def _worker(queue: str, place: Place, env: Environment, *options: str) -> ProcessSpec:
+    """A worker is called like the queue that it serves."""
     return ProcessSpec(
-        name="aggregate",
+        name=queue,
         tier=Tier.SERVICE,
         command=(
             *_python("celery"),
-            *("-A", "workers.app", "worker", "-B", "-s", str(place.root / "celerybeat-schedule")),
-            *("-Q", "aggregate", "-c", "1", "-n", "aggregate@%h", *_CELERY),
+            *("-A", "workers.app", "worker", "-Q", queue, *options),
+            *("-n", f"{queue}@%h", *_CELERY),
         ),
         env=env,
-        log=place.log("aggregate"),
+        log=place.log(queue),
         grace_s=15,
         ready_text=_CELERY_READY,
     )

@@ -182,7 +182,7 @@ def reap(known: Iterable[int]) -> None:
 
 def kill_all(processes: Iterable[psutil.Process], grace_s: float = 3) -> int:
     """Kills them and says how many there were to kill."""
-    living = [process for process in processes if _alive(process)]
+    living = [process for process in processes if is_alive(process)]
     for process in living:
         try:
             process.kill()
@@ -207,7 +207,8 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def _alive(process: psutil.Process) -> bool:
+def is_alive(process: psutil.Process) -> bool:
+    """Whoever adopts a process may be slow to reap it, or never do so: a zombie has ended."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from cli.stack.place import Place, StackRecord, read_record
+from cli.stack.processes import is_alive
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -159,8 +160,7 @@ def test_what_a_killed_supervisor_left_is_cleared_by_the_next_up_on_the_same_por
     second = start_up("--port", first_url.rpartition(":")[2])
     assert second.record().url == first_url
     assert "processes that a killed kernelzoo had left" in second.output.read_text()
-    left = [p for p in tree if p.is_running() and p not in postgres]
-    assert [p for p in left if p.status() != psutil.STATUS_ZOMBIE] == []
+    assert [process for process in tree if is_alive(process) and process not in postgres] == []
     assert _jobs(second.record().url) == [K0]
     second.end(signal.SIGINT)
     assert psutil.wait_procs(postgres, timeout=5)[1] == []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 
+from cli.stack.processes import is_alive
 from tests.running import eventually
 from workers.fleet.run import is_taken
 
@@ -17,14 +18,6 @@ fleet = subprocess.Popen([*sys.argv[1:], "--parent", str(os.getpid())], start_ne
 print(fleet.pid, flush=True)
 time.sleep(300)
 """
-
-
-def _is_gone(process: psutil.Process) -> bool:
-    """Whoever adopts it may be slow to reap it, or never do so: a zombie has ended."""
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def test_a_fleet_whose_command_was_killed_ends_by_itself(tmp_path: Path) -> None:
@@ -45,7 +38,7 @@ def test_a_fleet_whose_command_was_killed_ends_by_itself(tmp_path: Path) -> None
         command.kill()
         command.wait()
         eventually(lambda: not is_taken(tmp_path), "it has ended", 30)
-        eventually(lambda: _is_gone(started), "nothing of it is left", 30)
+        eventually(lambda: not is_alive(started), "nothing of it is left", 30)
     finally:
         command.kill()
         command.stdout.close()
