@@ -5,19 +5,21 @@ Each field is the environment variable `KERNELZOO_<NAME>`.
 
 import os
 from pathlib import Path
-from typing import Self
+from typing import Any
 
 import structlog
-from pydantic import AliasChoices, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence, Trust
 
 log = structlog.get_logger(__name__)
 
+PREFIX = "KERNELZOO_"
+
 _REPOSITORY = Path(__file__).parents[1]
-_RENAMED = {"KERNELZOO_LIARS": "KERNELZOO_MAX_MALICIOUS_SHARE"}
-"""Variables under an old name, which is still read, and their name of today."""
+_RENAMED = {"KERNELZOO_LIARS": "max_malicious_share"}
+"""Variables under an old name, which is still read, and their fields."""
 
 
 class WorkerSettings(BaseSettings):
@@ -27,7 +29,7 @@ class WorkerSettings(BaseSettings):
     from `metrics_port`; unset, they are not served.
     """
 
-    model_config = SettingsConfigDict(env_prefix="KERNELZOO_", frozen=True, populate_by_name=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
 
     database_url: str
     redis_url: str
@@ -40,12 +42,7 @@ class WorkerSettings(BaseSettings):
     trust: Trust = Trust.APPLICATIONS
     quorum: int = Field(default=5, ge=1)
     # Largest share of identities that may collude; 0 where all agents are one's own.
-    max_malicious_share: float = Field(
-        default=0.2,
-        ge=0,
-        le=0.45,
-        validation_alias=AliasChoices("KERNELZOO_MAX_MALICIOUS_SHARE", "KERNELZOO_LIARS"),
-    )
+    max_malicious_share: float = Field(default=0.2, ge=0, le=0.45)
     # Networks of strangers that confirm what neither the operator's agents nor another class bears
     # out.
     minimum_networks: int = Field(default=10, ge=1)
@@ -56,12 +53,15 @@ class WorkerSettings(BaseSettings):
     # Older measurements, leases and ballots are removed, but for what the vote stands on.
     retention_days: int = Field(default=180, ge=1, le=36500)
 
-    @model_validator(mode="after")
-    def _warn_of_old_names(self) -> Self:
-        for old, new in _RENAMED.items():
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_names(cls, told: dict[str, Any]) -> dict[str, Any]:
+        for old, field in _RENAMED.items():
             if old in os.environ:
+                new = f"{PREFIX}{field.upper()}"
                 log.warning("a setting has a new name; the old one is still read", old=old, new=new)
-        return self
+                told = {field: os.environ[old], **told}
+        return told
 
 
 class Settings(WorkerSettings):

@@ -67,7 +67,7 @@ def _known(path: list[str]) -> bool:
 
 
 def test_the_settings_are_those_that_processes_read_within_the_same_bounds() -> None:
-    read = Settings.model_json_schema(by_alias=False)["properties"]
+    read = Settings.model_json_schema()["properties"]
     settable = read.keys() - OWN - NOT_OFFERED
     offered = SCHEMA["properties"]["settings"]["properties"]
     assert offered.keys() == settable, "bring values.schema.json and Settings together"

@@ -19,7 +19,7 @@ from kernelzoo.domain.gpu import GPU_MODELS
 from kernelzoo.domain.target import FEATURES, TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.settings import Settings
-from kernelzoo.store.migrate import MIGRATIONS, migrate
+from kernelzoo.store.migrate import migrate
 from services.gateway.app import application
 from services.tuner.schedules.registry import lite_space
 
@@ -50,15 +50,8 @@ def today(told: dict[str, Any]) -> tuple[Candidate, ...]:
 @pytest.fixture(scope="module")
 def before(postgres: Postgres) -> str:
     """A database as migrations up to 0031 make it, with rows in every table."""
-    with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE before_field_words"))
-    url = postgres.url("before_field_words")
-    earlier = [path for path in sorted(MIGRATIONS.glob("*.sql")) if path.stem < "0032"]
+    url = postgres.create_database_before("0032")
     with psycopg.connect(url, autocommit=True) as db:
-        db.execute("CREATE TABLE migration (name text PRIMARY KEY)")
-        for path in earlier:
-            db.execute(path.read_bytes())
-            db.execute("INSERT INTO migration (name) VALUES (%s)", (path.stem,))
         _fill(db)
     return url
 

@@ -46,15 +46,8 @@ def test_migrating_twice_applies_nothing(database_url: str) -> None:
 def test_jobs_and_candidates_of_before_spaces_keep_their_order_and_kernels(
     postgres: Postgres,
 ) -> None:
-    with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE before_spaces"))
-    url = postgres.url("before_spaces")
-    earlier = [path for path in sorted(MIGRATIONS.glob("*.sql")) if path.stem < "0003"]
+    url = postgres.create_database_before("0003")
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE TABLE migration (name text PRIMARY KEY)")
-        for path in earlier:
-            connection.execute(path.read_bytes())
-            connection.execute("INSERT INTO migration (name) VALUES (%s)", (path.stem,))
         connection.execute(_BEFORE_SPACES)
     assert migrate(url)[0] == "0003_spaces_by_gpu_model"
     with psycopg.connect(url) as connection:
@@ -123,15 +116,8 @@ def test_a_device_class_is_taken_apart_alike_in_sql_and_in_python(
 
 
 def test_what_was_stored_before_has_the_parts_of_its_class(postgres: Postgres) -> None:
-    with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE before_parts"))
-    url = postgres.url("before_parts")
-    earlier = [path for path in sorted(MIGRATIONS.glob("*.sql")) if path.stem < "0033"]
+    url = postgres.create_database_before("0033")
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE TABLE migration (name text PRIMARY KEY)")
-        for path in earlier:
-            connection.execute(path.read_bytes())
-            connection.execute("INSERT INTO migration (name) VALUES (%s)", (path.stem,))
         connection.execute(
             "INSERT INTO page_load (name, device_class, loads)"
             " VALUES ('bert', '0123456789abcdef:r1-0:wasm+simd128', 2)"
