@@ -1,0 +1,354 @@
+"""A plan: how a page runs a whole model. It names workloads, and neither kernels nor devices.
+
+A call runs the kernel of one workload on tensors, its output last. A tensor lies in the activations
+at a byte address (`at`), or it is a weight. Tensors of one address share its bytes: a view has the
+same entries under another shape, a later tensor takes the place of one that nothing reads any more,
+and a call may write where it reads if both places are the same.
+
+Entries in memory are f32 or i32. A page passes and receives the dtypes of `Port`: int64, int32,
+uint8 and bool are i32 in memory, and a bool is 0 or 1.
+
+Weights lie plain, row-major and little-endian, in one file in the order in which calls first use
+them. The file is fetched in chunks, each with its hash. The golden file has inputs and the outputs
+that belong to them, with entries as in memory.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import isfinite, prod
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.errors import InvalidInput
+
+FORMAT = 1
+ALIGNMENT_BYTES = 64
+MAX_MEMORY_BYTES = 1 << 32
+"""What a WebAssembly memory can address."""
+MAX_RANK = 8
+
+
+class PortDType(StrEnum):
+    INT64 = "int64"
+    INT32 = "int32"
+    BOOL = "bool"
+    UINT8 = "uint8"
+    FLOAT32 = "float32"
+
+    @property
+    def stored(self) -> DType:
+        return DType.F32 if self is PortDType.FLOAT32 else DType.I32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """An input or output as the page knows it; `tensor` is where it lies."""
+
+    name: str
+    dtype: PortDType
+    shape: tuple[int, ...]
+    tensor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTensor:
+    """`at` is a byte address in the activations, `weight` an index. Exactly one is given."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    at: int | None = None
+    weight: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.dtype.size_bytes * prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """`bytes` of the weights file from `offset` on."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """The next `bytes` of the weights file."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCall:
+    """`tensors` are the operands of the workload `kernel` in its order, the output last. `label`
+    says which node of the model this is."""
+
+    kernel: int
+    tensors: tuple[int, ...]
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanMemory:
+    """Bytes. Scratch memory is not among them: it depends on the kernels that a device is given."""
+
+    weights: int
+    activations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenPart:
+    """`bytes` of the golden file from `offset` on: a port's entries as they lie in memory."""
+
+    name: str
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Golden:
+    """An output is right if no entry differs from the file's by more than `tolerance` times the
+    largest magnitude of that output."""
+
+    sha256: str
+    inputs: tuple[GoldenPart, ...]
+    outputs: tuple[GoldenPart, ...]
+    tolerance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`dimensions` are what the model leaves open, such as the length of a sequence; `kernels` are
+    keys of workloads. Check what others wrote with `validated`."""
+
+    format: int
+    model: str
+    dimensions: Mapping[str, int]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    tensors: tuple[PlanTensor, ...]
+    weights: tuple[Weight, ...]
+    chunks: tuple[Chunk, ...]
+    kernels: tuple[str, ...]
+    calls: tuple[PlanCall, ...]
+    memory: PlanMemory
+    golden: Golden
+
+
+def validated(plan: Plan) -> Plan:
+    """The plan. Raises InvalidInput with the first fault."""
+    _refuse_names(plan)
+    _refuse_weights(plan)
+    for number, tensor in enumerate(plan.tensors):
+        _refuse_tensor(plan, number, tensor)
+    _refuse_ports(plan)
+    _refuse_calls(plan)
+    _refuse_data_flow(plan)
+    _refuse_golden(plan)
+    return plan
+
+
+_MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_KERNEL = re.compile(
+    r"[a-z0-9_+]{1,64}:[a-z0-9_]{1,64}:[a-z0-9]{1,64}(:constant=[a-z0-9_+]{1,64})?"
+)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MAX_NAME = 256
+
+
+def _require(holds: bool, fault: str) -> None:
+    if not holds:
+        raise InvalidInput(fault)
+
+
+def _refuse_names(plan: Plan) -> None:
+    known = plan.format == FORMAT
+    _require(known, f"plan format {plan.format} is unknown; this version reads format {FORMAT}")
+    _require(
+        bool(_MODEL.fullmatch(plan.model)),
+        f"model name {plan.model[:80]!r} is malformed; use a-z, 0-9, '.', '_' and '-', at most 64",
+    )
+    for name, extent in plan.dimensions.items():
+        _require(bool(_DIMENSION.fullmatch(name)), f"dimension {name[:80]!r} is no name")
+        _require(extent >= 1, f"dimension {name} is {extent}; it must be at least 1")
+    for key in plan.kernels:
+        _require(bool(_KERNEL.fullmatch(key)), f"kernel {key[:80]!r} is no key of a workload")
+    _refuse_twice(plan.kernels, "kernel")
+    labels = (call.label for call in plan.calls)
+    for name in (*(weight.name for weight in plan.weights), *labels):
+        _refuse_text(name)
+
+
+def _refuse_text(name: str) -> None:
+    fine = len(name) <= _MAX_NAME and name.isprintable()
+    _require(fine, f"name {name[:80]!r} must be at most {_MAX_NAME} printable characters")
+
+
+def _refuse_twice(names: Sequence[str], what: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        _require(name not in seen, f"{what} {name[:80]!r} is there twice")
+        seen.add(name)
+
+
+def _refuse_weights(plan: Plan) -> None:
+    end = 0
+    for number, weight in enumerate(plan.weights):
+        what = f"weight {number} ({weight.name})"
+        _refuse_shape(what, weight.dtype, weight.shape)
+        needed = weight.dtype.size_bytes * prod(weight.shape)
+        _require(weight.bytes == needed, f"{what} has {weight.bytes} bytes; its shape has {needed}")
+        aligned = weight.offset % ALIGNMENT_BYTES == 0
+        _require(aligned, f"{what} is at {weight.offset}, which is no multiple of 64")
+        _require(weight.offset >= end, f"{what} overlaps the weight before it")
+        end = weight.offset + weight.bytes
+    file_bytes = plan.memory.weights
+    _require(end <= file_bytes, f"weights end at byte {end} of a file of {file_bytes}")
+    for chunk in plan.chunks:
+        _require(chunk.bytes > 0, "a chunk of weights is empty")
+        _refuse_hash(chunk.sha256)
+    total = sum(chunk.bytes for chunk in plan.chunks)
+    _require(total == file_bytes, f"chunks have {total} bytes; the weights have {file_bytes}")
+
+
+def _refuse_hash(text: str) -> None:
+    _require(bool(_SHA256.fullmatch(text)), f"{text[:80]!r} is no SHA-256 in hexadecimal")
+
+
+def _refuse_shape(what: str, dtype: DType, shape: tuple[int, ...]) -> None:
+    _require(dtype in (DType.F32, DType.I32), f"{what} is {dtype}; memory holds f32 and i32")
+    _require(len(shape) <= MAX_RANK, f"{what} has more than {MAX_RANK} axes")
+    _require(all(n >= 1 for n in shape), f"{what} has shape {list(shape)}, which is empty")
+
+
+def _refuse_tensor(plan: Plan, number: int, tensor: PlanTensor) -> None:
+    what = f"tensor {number}"
+    _refuse_shape(what, tensor.dtype, tensor.shape)
+    placed = (tensor.at is None) != (tensor.weight is None)
+    _require(placed, f"{what} must either have an address or be a weight")
+    if tensor.weight is not None:
+        _refuse_index(what, "weight", tensor.weight, len(plan.weights))
+        weight = plan.weights[tensor.weight]
+        same = (weight.dtype, weight.bytes) == (tensor.dtype, tensor.size_bytes)
+        _require(same, f"{what} and weight {tensor.weight} differ in dtype or number of entries")
+    if tensor.at is not None:
+        aligned = tensor.at >= 0 and tensor.at % ALIGNMENT_BYTES == 0
+        _require(aligned, f"{what} is at {tensor.at}, which is no multiple of 64")
+        end, size = tensor.at + tensor.size_bytes, plan.memory.activations
+        _require(end <= size, f"{what} ends at byte {end} of {size} bytes of activations")
+    total = plan.memory.weights + plan.memory.activations
+    _require(total <= MAX_MEMORY_BYTES, f"the model takes {total} bytes; WebAssembly has 4 GiB")
+
+
+def _refuse_index(what: str, of: str, index: int, count: int) -> None:
+    _require(0 <= index < count, f"{what} names {of} {index}; there are {count}")
+
+
+def _refuse_ports(plan: Plan) -> None:
+    for ports, what in ((plan.inputs, "input"), (plan.outputs, "output")):
+        _refuse_twice([port.name for port in ports], what)
+        for port in ports:
+            _refuse_text(port.name)
+            _refuse_index(f"{what} {port.name}", "tensor", port.tensor, len(plan.tensors))
+            tensor = plan.tensors[port.tensor]
+            _require(
+                (port.dtype.stored, prod(port.shape)) == (tensor.dtype, prod(tensor.shape)),
+                f"{what} {port.name} and tensor {port.tensor} differ in dtype or number of entries",
+            )
+    for port in plan.inputs:
+        fed = plan.tensors[port.tensor].weight is None
+        _require(fed, f"input {port.name} is a weight, which a page cannot write")
+
+
+def _refuse_calls(plan: Plan) -> None:
+    for number, call in enumerate(plan.calls):
+        what = f"call {number} ({call.label})"
+        _refuse_index(what, "kernel", call.kernel, len(plan.kernels))
+        _require(bool(call.tensors), f"{what} has no output")
+        for tensor in call.tensors:
+            _refuse_index(what, "tensor", tensor, len(plan.tensors))
+        output = plan.tensors[call.tensors[-1]]
+        _require(output.weight is None, f"{what} writes to a weight")
+    for unused in set(range(len(plan.kernels))) - {call.kernel for call in plan.calls}:
+        raise InvalidInput(f"no call uses kernel {plan.kernels[unused]}")
+    used = [tensor.weight for tensor in _first_uses(plan) if tensor.weight is not None]
+    ordered = list(dict.fromkeys(used)) == list(range(len(plan.weights)))
+    _require(ordered, "weights must be in the order in which calls first use them, each used")
+
+
+def _first_uses(plan: Plan) -> Iterator[PlanTensor]:
+    for call in plan.calls:
+        yield from (plan.tensors[index] for index in call.tensors)
+    yield from (plan.tensors[port.tensor] for port in plan.outputs)
+
+
+Span = tuple[int, int]
+
+
+def _refuse_data_flow(plan: Plan) -> None:
+    """Each activation that is read must have been written, and not been overwritten since."""
+    written: list[Span] = []
+    for port in plan.inputs:
+        what = f"input {port.name}"
+        span = _span(plan.tensors[port.tensor])
+        _require(not _met(written, span), f"{what} overlaps another input")
+        written.append(span)
+    for number, call in enumerate(plan.calls):
+        what = f"call {number} ({call.label})"
+        *operands, output = (plan.tensors[index] for index in call.tensors)
+        target = _span(output)
+        for index, operand in zip(call.tensors, operands, strict=False):
+            if operand.at is None:
+                continue
+            _refuse_unwritten(what, index, operand, written)
+            place = _span(operand)
+            apart = place == target or not _met([place], target)
+            _require(apart, f"{what} writes over a part of tensor {index}, which it reads")
+        written = [span for span in written if not _met([span], target)]
+        written.append(target)
+    for port in plan.outputs:
+        tensor = plan.tensors[port.tensor]
+        if tensor.at is not None:
+            _refuse_unwritten(f"output {port.name}", port.tensor, tensor, written)
+
+
+def _refuse_unwritten(what: str, index: int, tensor: PlanTensor, written: Sequence[Span]) -> None:
+    start, end = _span(tensor)
+    there = any(low <= start and end <= high for low, high in written)
+    _require(there, f"{what} reads tensor {index}, which was not written or was overwritten")
+
+
+def _span(tensor: PlanTensor) -> Span:
+    start = tensor.at or 0
+    return start, start + tensor.size_bytes
+
+
+def _met(spans: Sequence[Span], span: Span) -> bool:
+    return any(low < span[1] and span[0] < high for low, high in spans)
+
+
+def _refuse_golden(plan: Plan) -> None:
+    golden = plan.golden
+    _refuse_hash(golden.sha256)
+    fine = isfinite(golden.tolerance) and golden.tolerance > 0
+    _require(fine, f"tolerance {golden.tolerance} of the golden outputs must be above 0")
+    for parts, ports, what in (
+        (golden.inputs, plan.inputs, "input"),
+        (golden.outputs, plan.outputs, "output"),
+    ):
+        names = [part.name for part in parts]
+        same = names == [port.name for port in ports]
+        _require(same, f"golden {what}s must be the model's {what}s in their order")
+        for part, port in zip(parts, ports, strict=True):
+            needed = port.dtype.stored.size_bytes * prod(port.shape)
+            _require(
+                part.bytes == needed and part.offset >= 0 and part.offset % 4 == 0,
+                f"golden {what} {part.name} must have {needed} bytes at a multiple of 4",
+            )

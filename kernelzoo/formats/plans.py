@@ -1,0 +1,43 @@
+"""Plans as bytes: canonical JSON, so that equal plans have equal hashes."""
+
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from kernelzoo.domain.plan import Plan, validated
+from kernelzoo.errors import InvalidInput
+
+MAX_PLAN_BYTES = 16 << 20
+
+
+def plan_bytes(plan: Plan) -> bytes:
+    """The canonical form: fields in the order of their classes, dimensions by name, no spaces."""
+    return msgspec.json.encode(plan_document(plan))
+
+
+def plan_sha256(plan: Plan) -> str:
+    return sha256(plan_bytes(plan)).hexdigest()
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """As JSON has it. A tensor names the one of `at` and `weight` that it has."""
+    document: dict[str, Any] = msgspec.to_builtins(plan)
+    document["dimensions"] = dict(sorted(document["dimensions"].items()))
+    for tensor in document["tensors"]:
+        del tensor["weight" if tensor["weight"] is None else "at"]
+    return document
+
+
+def read_plan(body: bytes) -> Plan:
+    """Raises InvalidInput for what is no plan, and for one that is not in its canonical form."""
+    if len(body) > MAX_PLAN_BYTES:
+        raise InvalidInput(f"the plan has {len(body)} bytes; at most {MAX_PLAN_BYTES} are allowed")
+    try:
+        plan = msgspec.json.decode(body, type=Plan)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(f"this is no plan: {str(error)[:200]}") from error
+    validated(plan)
+    if plan_bytes(plan) != body:
+        raise InvalidInput("the plan is not canonical: a field is unknown or out of order")
+    return plan

@@ -1,0 +1,126 @@
+"""Plans read back from their bytes, and a faulty one is refused with the fault."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.plan import (
+    Chunk,
+    Golden,
+    GoldenPart,
+    Plan,
+    PlanCall,
+    PlanMemory,
+    PlanTensor,
+    Port,
+    PortDType,
+    Weight,
+    validated,
+)
+from kernelzoo.errors import InvalidInput
+from kernelzoo.formats.plans import plan_bytes, plan_sha256, read_plan
+
+# y = relu(gather(table, ids) @ b) in two calls; the last writes where the first wrote.
+PLAN = Plan(
+    format=1,
+    model="tiny",
+    dimensions={"sequence": 16, "batch": 1},
+    inputs=(Port(name="ids", dtype=PortDType.INT64, shape=(1, 16), tensor=0),),
+    outputs=(Port(name="y", dtype=PortDType.FLOAT32, shape=(1, 16, 8), tensor=4),),
+    tensors=(
+        PlanTensor(dtype=DType.I32, shape=(1, 16), at=0),
+        PlanTensor(dtype=DType.F32, shape=(10, 8), weight=0),
+        PlanTensor(dtype=DType.F32, shape=(16, 8), at=64),
+        PlanTensor(dtype=DType.F32, shape=(128,), at=64),
+        PlanTensor(dtype=DType.F32, shape=(1, 16, 8), at=64),
+    ),
+    weights=(Weight(name="table", dtype=DType.F32, shape=(10, 8), offset=0, bytes=320),),
+    chunks=(Chunk(bytes=320, sha256="ab" * 32),),
+    kernels=("gather:f32:m16k10n8", "relu:f32:n128"),
+    calls=(
+        PlanCall(kernel=0, tensors=(1, 0, 2), label="embed"),
+        PlanCall(kernel=1, tensors=(3, 4), label="act"),
+    ),
+    memory=PlanMemory(weights=320, activations=576),
+    golden=Golden(
+        sha256="cd" * 32,
+        inputs=(GoldenPart(name="ids", offset=0, bytes=64),),
+        outputs=(GoldenPart(name="y", offset=64, bytes=512),),
+        tolerance=1e-4,
+    ),
+)
+
+
+def test_a_plan_reads_back_from_its_bytes_and_the_order_of_dimensions_does_not_matter() -> None:
+    body = plan_bytes(PLAN)
+    assert read_plan(body) == PLAN
+    other = replace(PLAN, dimensions={"batch": 1, "sequence": 16})
+    assert plan_sha256(other) == plan_sha256(PLAN)
+    assert b'{"dtype":"f32","shape":[10,8],"weight":0}' in body
+
+
+def _tensor(number: int, **changes: Any) -> Plan:
+    tensors = list(PLAN.tensors)
+    tensors[number] = replace(tensors[number], **changes)
+    return replace(PLAN, tensors=tuple(tensors))
+
+
+def _calls(*calls: tuple[int, tuple[int, ...]]) -> Plan:
+    made = tuple(PlanCall(kernel=k, tensors=tensors, label="x") for k, tensors in calls)
+    return replace(PLAN, calls=made)
+
+
+FAULTS = {
+    "format 2 is unknown": replace(PLAN, format=2),
+    "model name '../etc' is malformed": replace(PLAN, model="../etc"),
+    "dimension batch is 0": replace(PLAN, dimensions={"batch": 0}),
+    "'matmul' is no key of a workload": replace(PLAN, kernels=("matmul", "relu:f32:n128")),
+    "must either have an address or be a weight": _tensor(2, weight=0),
+    "tensor 2 is at 68, which is no multiple of 64": _tensor(2, at=68),
+    "tensor 2 ends at byte 640 of 576": _tensor(2, at=128),
+    "tensor 1 names weight 3; there are 1": _tensor(1, weight=3),
+    "weight 0 differ in dtype or number": _tensor(1, shape=(9, 8)),
+    "input ids and tensor 0 differ in dtype": _tensor(0, dtype=DType.F32),
+    "call 0 (x) names kernel 7; there are 2": _calls((7, (1, 0, 2)), (1, (3, 4))),
+    "call 1 (x) writes to a weight": _calls((0, (1, 0, 2)), (1, (3, 1))),
+    "no call uses kernel relu:f32:n128": _calls((0, (1, 0, 2))),
+    "call 0 (x) reads tensor 3, which was not written": _calls((1, (3, 4)), (0, (1, 0, 2))),
+    "call 1 (act) writes over a part of tensor 3": _tensor(4, at=0),
+    "output y reads tensor 4, which was not written or was overwritten": _calls(
+        (1, (0, 0)), (0, (1, 0, 0))
+    ),
+    "each used": _calls((1, (0, 2)), (0, (0, 0, 2))),
+    "chunks have 0 bytes; the weights have 320": replace(PLAN, chunks=()),
+    "is no SHA-256": replace(PLAN, chunks=(Chunk(bytes=320, sha256="../"),)),
+    "the model takes 4294967872 bytes": replace(
+        PLAN,
+        memory=PlanMemory(weights=1 << 32, activations=576),
+        chunks=(Chunk(bytes=1 << 32, sha256="ab" * 32),),
+    ),
+    "golden outputs must be the model's": replace(PLAN, golden=replace(PLAN.golden, outputs=())),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_plan_is_refused_with_the_fault(fault: str) -> None:
+    validated(PLAN)
+    with pytest.raises(InvalidInput) as refusal:
+        validated(FAULTS[fault])
+    assert fault in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"extra": 1}, "not canonical"),
+        ({"calls": 3}, "this is no plan: Expected `array`"),
+        ({"inputs": [{"name": "ids", "dtype": "int8", "shape": [1], "tensor": 0}]}, "no plan"),
+    ],
+)
+def test_bytes_that_are_no_canonical_plan_are_refused(change: dict[str, Any], said: str) -> None:
+    document = msgspec.json.decode(plan_bytes(PLAN))
+    with pytest.raises(InvalidInput, match=said):
+        read_plan(msgspec.json.encode(document | change))
