@@ -1,0 +1,1 @@
+"""Models as graphs of the project: read, simplified, fused, lowered and planned."""
