@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from cli import application, identities, jobs, model, zoo
+from cli import application, cost_model, identities, jobs, zoo
 from cli.compile import compile_workload
 from cli.demo.command import demo
 from cli.fleet import fleet
@@ -32,7 +32,7 @@ app.command()(demo)
 app.command()(simulate)
 app.add_typer(zoo.app, name="zoo")
 app.add_typer(jobs.app, name="jobs")
-app.add_typer(model.app, name="model")
+app.add_typer(cost_model.app, name="cost-model")
 app.add_typer(application.app, name="app")
 app.add_typer(identities.app, name="identities")
 

@@ -29,11 +29,11 @@ from services.gateway.wire.applications import (
     OriginsChange,
 )
 from services.gateway.wire.artifacts import ArtifactWire
+from services.gateway.wire.cost_models import CostModelList, CostModelWire, TrainingAccepted
 from services.gateway.wire.denials import Decision, DecisionList, DenialRequest
 from services.gateway.wire.identities import Held
 from services.gateway.wire.jobs import Job, JobList, JobRequest
 from services.gateway.wire.model import Problem
-from services.gateway.wire.models import CostModelList, CostModelWire, TrainingAccepted
 from services.gateway.wire.results import ClaimsAccepted, ClaimsRequest, Results, ResultsList
 from services.gateway.wire.zoo import Device, DeviceList, Manifest, ZooEntry, ZooList
 
@@ -162,11 +162,11 @@ class GatewayClient:
         body = request.model_dump(mode="json")
         return self._ask(ClaimsAccepted, "POST", "/v1/evidence", body=body)
 
-    def models(self) -> tuple[CostModelWire, ...]:
-        return tuple(self._ask(CostModelList, "GET", "/v1/models").models)
+    def cost_models(self) -> tuple[CostModelWire, ...]:
+        return tuple(self._ask(CostModelList, "GET", "/v1/cost-models").models)
 
-    def train(self) -> TrainingAccepted:
-        return self._ask(TrainingAccepted, "POST", "/v1/models")
+    def train_cost_model(self) -> TrainingAccepted:
+        return self._ask(TrainingAccepted, "POST", "/v1/cost-models")
 
     def artifact(self, kernel: ArtifactWire) -> bytes:
         """Raises StackError when the bytes are not those that the hash names."""

@@ -4,7 +4,7 @@ On the `compile` queue, whose workers have the tuner loaded. XGBoost is loaded o
 something to do, so that an idle worker pays one query for each of the two.
 """
 
-from kernelzoo.store import models, orders
+from kernelzoo.store import cost_models, orders
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 
 ENOUGH = 200
@@ -21,8 +21,8 @@ def train(db: Database, *, at_once: bool) -> None:
     Nothing happens before enough was measured since the last time, unless it is to be `at_once`.
     """
     with db.transaction():
-        execute(db, models.lock_training())
-        growth = fetch_one(db, models.growth())
+        execute(db, cost_models.lock_training())
+        growth = fetch_one(db, cost_models.growth())
         assert growth is not None
         if at_once or is_due(growth.measurements, growth.trained_with):
             from workers import modelling  # noqa: PLC0415 - imports XGBoost

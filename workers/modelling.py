@@ -6,7 +6,7 @@ import structlog
 from kernelzoo.domain.device import DeviceClass, Engine, GpuProbeLevels, ProbeLevels
 from kernelzoo.domain.kinship import STRANGER
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.store import evidence, models, notifications, orders
+from kernelzoo.store import cost_models, evidence, notifications, orders
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.tuner.cost_model.dataset import Observation, ProbedDevice
 from services.tuner.cost_model.model import CostModel, evaluation_order
@@ -31,7 +31,7 @@ def train(db: Database, measurements: int) -> None:
     One thread at the priority of compilations: a lower one would keep a place of the queue from
     them for longer than it saves others.
     """
-    served = fetch_one(db, models.served())
+    served = fetch_one(db, cost_models.served())
     result = train_and_evaluate(observations(db), CostModel.read(served.body) if served else None)
     if result is None:
         log.info("too little to learn from", measurements=measurements)
@@ -40,7 +40,7 @@ def train(db: Database, measurements: int) -> None:
 
 
 def order(db: Database, unordered: list[orders.UnorderedRow]) -> None:
-    served = fetch_one(db, models.served())
+    served = fetch_one(db, cost_models.served())
     model = CostModel.read(served.body) if served else None
     for row in unordered:
         with db.transaction():
@@ -64,7 +64,7 @@ def _ranked(db: Database, row: orders.UnorderedRow, model: CostModel | None) -> 
     """Candidate ids by the model, or by promise where there is no model."""
     space = [each.to_candidate() for each in fetch_all(db, orders.orderable(row.job_id))]
     if model is not None:
-        probed = fetch_all(db, models.probes(row.device_class))
+        probed = fetch_all(db, cost_models.probes(row.device_class))
         device = _device(probed[-1]) if probed else _stranger(row.device_class)
         space = list(model.order(space, device))
     return [candidate.candidate_id for candidate in space]
@@ -73,7 +73,7 @@ def _ranked(db: Database, row: orders.UnorderedRow, model: CostModel | None) -> 
 def observations(db: Database) -> list[Observation]:
     devices: dict[_Key, ProbedDevice] = {
         (row.device_class, row.engine_name, row.engine_version): _device(row)
-        for row in fetch_all(db, models.probes())
+        for row in fetch_all(db, cost_models.probes())
     }
     return [
         Observation(
@@ -81,11 +81,11 @@ def observations(db: Database) -> list[Observation]:
             candidate=row.to_candidate(),
             relative_time=row.relative_time,
         )
-        for row in fetch_all(db, models.timed(RACES))
+        for row in fetch_all(db, cost_models.timed(RACES))
     ]
 
 
-def _device(row: models.ProbeRow) -> ProbedDevice:
+def _device(row: cost_models.ProbeRow) -> ProbedDevice:
     levels = _PROBES[row.device_class.target.kind]
     return ProbedDevice(
         hardware=row.device_class.device_id,
@@ -108,7 +108,7 @@ def _stranger(device_class: DeviceClass) -> ProbedDevice:
 def _store(db: Database, result: TrainingResult, measurements: int) -> None:
     execute(
         db,
-        models.store(
+        cost_models.store(
             sha256=result.model.version,
             body=result.model.body,
             published=result.published,

@@ -29,10 +29,10 @@ from services.gateway.routes import (
     applications,
     attestations,
     console,
+    cost_models,
     denials,
     identities,
     leases,
-    models,
     pages,
     results,
     sessions,
@@ -76,7 +76,7 @@ def application(settings: Settings) -> FastAPI:
     problems.install(app)
     for module in (
         *(sessions, attestations, leases, job_routes, applications),
-        *(zoo, denials, identities, results, models, console, pages),
+        *(zoo, denials, identities, results, cost_models, console, pages),
     ):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)

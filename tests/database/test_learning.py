@@ -8,7 +8,7 @@ from fixtures.rows import compile_row, plan
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import GpuProbeLevels
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.store import models, orders
+from kernelzoo.store import cost_models, orders
 from kernelzoo.store.blocking import fetch_all, fetch_one
 from tests.database.client import GPU, OPERATOR, Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection, make_candidate
@@ -36,7 +36,7 @@ def test_enough_measurements_make_a_model_and_its_evaluation_is_told(
     http: TestClient, db: Connection, crowd: dict[int, tuple[Candidate, ...]]
 ) -> None:
     learning.train(db, at_once=False)
-    (model,) = http.get("/v1/models").json()["models"]
+    (model,) = http.get("/v1/cost-models").json()["models"]
     assert (model["version"], model["published"]) == (1, True)
     assert model["measurements"] == len(CORES[:6]) * sum(len(space) for space in crowd.values())
     shapes = model["evaluation"]["shapes"]
@@ -48,12 +48,12 @@ def test_enough_measurements_make_a_model_and_its_evaluation_is_told(
 def test_a_model_is_trained_again_when_enough_is_new_or_when_asked(db: Connection) -> None:
     learning.train(db, at_once=False)
     learning.train(db, at_once=False)
-    assert len(fetch_all(db, models.models(9))) == 1
+    assert len(fetch_all(db, cost_models.trained(9))) == 1
     learning.train(db, at_once=True)
-    again, first = fetch_all(db, models.models(9))
+    again, first = fetch_all(db, cost_models.trained(9))
     assert (again.published, again.reason) == (False, "the same model is served already")
     assert again.sha256 == first.sha256
-    served = fetch_one(db, models.served())
+    served = fetch_one(db, cost_models.served())
     assert served is not None
     assert served.version == first.version
 
@@ -71,7 +71,7 @@ def test_nothing_is_learned_from_measurements_that_are_not_verified(
     assert crowd
     db.execute("UPDATE measurement SET verdict = 'rejected'")
     learning.train(db, at_once=True)
-    assert fetch_all(db, models.models(9)) == []
+    assert fetch_all(db, cost_models.trained(9)) == []
 
 
 def test_a_device_measures_first_what_the_model_expects_of_it(
@@ -221,7 +221,7 @@ def test_measurements_of_a_gpu_are_learned_from_and_told_once_for_all_spaces(
     agent.report(lease, all_ok(lease))
     db.execute("UPDATE measurement SET verdict = 'verified'")
     ids = [candidate.candidate_id for candidate in gpu_space()[1:]]
-    timed = [row.to_candidate().candidate_id for row in fetch_all(db, models.timed(9))]
+    timed = [row.to_candidate().candidate_id for row in fetch_all(db, cost_models.timed(9))]
     assert timed == ids
     (device,) = {each.device for each in modelling.observations(db)}
     assert device.probe == GpuProbeLevels(**GPU["probe"])

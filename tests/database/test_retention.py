@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from psycopg import sql
 
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.store import models, retention
+from kernelzoo.store import cost_models, retention
 from kernelzoo.store.blocking import fetch_all, fetch_one
 from services.aggregator.publishing import Rule
 from tests.database.client import Agent, open_agent
@@ -232,10 +232,10 @@ def test_the_cost_model_learns_from_the_same_and_is_not_trained_later_than_befor
     paper_crowd(db)
     learning.train(db, at_once=False)
     age(db)
-    learned: list[dict[str, Any]] = [asdict(row) for row in fetch_all(db, models.timed(1000))]
+    learned: list[dict[str, Any]] = [asdict(row) for row in fetch_all(db, cost_models.timed(1000))]
     remove(db)
-    assert [asdict(row) for row in fetch_all(db, models.timed(1000))] == learned
+    assert [asdict(row) for row in fetch_all(db, cost_models.timed(1000))] == learned
     db.execute("DELETE FROM measurement WHERE lease_id % 2 = 0")
-    growth = fetch_one(db, models.growth())
+    growth = fetch_one(db, cost_models.growth())
     assert growth is not None
     assert growth.trained_with == growth.measurements

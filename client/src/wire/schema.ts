@@ -171,6 +171,30 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/cost-models": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * List Models
+         * @description Every model that was trained, the latest first, with its evaluation and what became of it.
+         */
+        readonly get: operations["list_models_v1_cost_models_get"];
+        readonly put?: never;
+        /**
+         * Train
+         * @description Train a model now. It is published if it is no worse than the one before.
+         */
+        readonly post: operations["train_v1_cost_models_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/coverage": {
         readonly parameters: {
             readonly query?: never;
@@ -496,30 +520,6 @@ export interface paths {
          * @description Lend a workload to a class again that has lost devices at it.
          */
         readonly delete: operations["forget_lost_devices_v1_lost_devices_delete"];
-        readonly options?: never;
-        readonly head?: never;
-        readonly patch?: never;
-        readonly trace?: never;
-    };
-    readonly "/v1/models": {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        /**
-         * List Models
-         * @description Every model that was trained, the latest first, with its evaluation and what became of it.
-         */
-        readonly get: operations["list_models_v1_models_get"];
-        readonly put?: never;
-        /**
-         * Train
-         * @description Train a model now. It is published if it is no worse than the one before.
-         */
-        readonly post: operations["train_v1_models_post"];
-        readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
         readonly patch?: never;
@@ -2480,6 +2480,66 @@ export interface operations {
             };
         };
     };
+    readonly list_models_v1_cost_models_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["CostModelList"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly train_v1_cost_models_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 202: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["TrainingAccepted"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     readonly get_coverage_v1_coverage_get: {
         readonly parameters: {
             readonly query?: {
@@ -3149,66 +3209,6 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["FailureNoted"];
-                };
-            };
-            /** @description Refused: what, why, what to do */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly list_models_v1_models_get: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["CostModelList"];
-                };
-            };
-            /** @description Refused: what, why, what to do */
-            readonly "4XX": {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readonly train_v1_models_post: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: {
-                readonly "x-kernelzoo-operator"?: string | null;
-            };
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Successful Response */
-            readonly 202: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["TrainingAccepted"];
                 };
             };
             /** @description Refused: what, why, what to do */

@@ -142,7 +142,7 @@ def test_a_kernel_that_is_said_to_lie_elsewhere_is_not_asked_for_and_nothing_is_
 def test_keys_are_not_sent_to_a_zoo_that_is_only_read(zoo: Zoo) -> None:
     collected(zoo)
     with GatewayClient(url=zoo.address, operator_key="secret") as gateway:
-        for read in (gateway.entries, gateway.devices, gateway.decisions, gateway.models):
+        for read in (gateway.entries, gateway.devices, gateway.decisions, gateway.cost_models):
             with pytest.raises(Exception, match="no kernelzoo gateway"):
                 read()
     assert len(zoo.asked) > 4

@@ -5,11 +5,11 @@ from http import HTTPStatus
 from fastapi import APIRouter, BackgroundTasks
 
 from kernelzoo import jobs
-from kernelzoo.store import models
+from kernelzoo.store import cost_models
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway.problems import refuse_stranger
 from services.gateway.state import Operator, Shared
-from services.gateway.wire.models import (
+from services.gateway.wire.cost_models import (
     CostModelList,
     CostModelWire,
     EvaluationWire,
@@ -21,26 +21,26 @@ router = APIRouter(tags=["cost model"])
 LISTED = 50
 
 
-@router.get("/v1/models")
+@router.get("/v1/cost-models")
 async def list_models(state: Shared) -> CostModelList:
     """Every model that was trained, the latest first, with its evaluation and what became of it."""
     async with state.pool.connection() as db:
-        rows = await fetch_all(db, models.models(LISTED))
+        rows = await fetch_all(db, cost_models.trained(LISTED))
     return CostModelList(models=[_model(row) for row in rows])
 
 
-@router.post("/v1/models", status_code=HTTPStatus.ACCEPTED)
+@router.post("/v1/cost-models", status_code=HTTPStatus.ACCEPTED)
 async def train(state: Shared, operated: Operator, after: BackgroundTasks) -> TrainingAccepted:
     """Train a model now. It is published if it is no worse than the one before."""
     refuse_stranger(operated=operated)
     async with state.pool.connection() as db:
-        growth = await fetch_one(db, models.growth())
+        growth = await fetch_one(db, cost_models.growth())
     assert growth is not None
     after.add_task(state.send, jobs.train_model(at_once=True))
     return TrainingAccepted(measurements=growth.measurements)
 
 
-def _model(row: models.ModelRow) -> CostModelWire:
+def _model(row: cost_models.ModelRow) -> CostModelWire:
     return CostModelWire.of(
         row,
         evaluation=EvaluationWire.model_validate(row.evaluation),

@@ -1,4 +1,4 @@
-"""`kernelzoo model show|train`: the cost model that orders what devices measure."""
+"""`kernelzoo cost-model show|train`: the cost model that orders what devices measure."""
 
 import typer
 
@@ -6,7 +6,7 @@ from cli.gateway_client import reach
 from cli.listing import Column, Listing, print_json
 from cli.options import STATE, JsonOption, StateOption, UrlOption
 from cli.terminal import note, out
-from services.gateway.wire.models import CostModelWire, JudgedWire
+from services.gateway.wire.cost_models import CostModelWire, JudgedWire
 
 app = typer.Typer(help="The cost model.", no_args_is_help=True)
 
@@ -15,12 +15,12 @@ app = typer.Typer(help="The cost model.", no_args_is_help=True)
 def show(as_json: JsonOption = False, state: StateOption = STATE, url: UrlOption = None) -> None:
     """Every model that was trained, with its figures on devices and shapes it has not seen."""
     with reach(state, url) as gateway:
-        models = gateway.models()
+        models = gateway.cost_models()
     if as_json:
         print_json(models)
         return
     if not models:
-        note("no model yet; one is trained when enough is measured, or by `model train`")
+        note("no model yet; one is trained when enough is measured, or by `cost-model train`")
         return
     _figures(models).show()
     for model in models:
@@ -31,10 +31,10 @@ def show(as_json: JsonOption = False, state: StateOption = STATE, url: UrlOption
 def train(state: StateOption = STATE, url: UrlOption = None) -> None:
     """Train one now. It is published if it is no worse than the one before."""
     with reach(state, url) as gateway:
-        answer = gateway.train()
+        answer = gateway.train_cost_model()
     out.print(
         f"training with {answer.measurements} measurements; "
-        "`kernelzoo model show` says in a moment how it ended"
+        "`kernelzoo cost-model show` says in a moment how it ended"
     )
 
 

@@ -170,7 +170,7 @@ def served() -> Query[ModelBody]:
     )
 
 
-def models(limit: int) -> Query[ModelRow]:
+def trained(limit: int) -> Query[ModelRow]:
     """The latest first, without their bytes."""
     return Query(
         sql="""
