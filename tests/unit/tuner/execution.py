@@ -57,7 +57,7 @@ class _SharedMemory(wasmtime.SharedMemory):
 class Kernel:
     """A module on its own shared memory; `values` is that memory as float32."""
 
-    def __init__(self, body: bytes, memory_bytes: int) -> None:
+    def __init__(self, body: bytes, memory_bytes: int, export: str = "main") -> None:
         pages = -(-memory_bytes // PAGE_BYTES)
         self._store = wasmtime.Store(engine())
         limits = wasmtime.Limits(pages, 65_536)
@@ -68,7 +68,7 @@ class Kernel:
         self.values: Floats = np.ctypeslib.as_array(raw).view(np.float32)
         self._memory = memory
         instance = wasmtime.Instance(self._store, module(body), [memory])
-        main = instance.exports(self._store)["main"]
+        main = instance.exports(self._store)[export]
         assert isinstance(main, wasmtime.Func)
         self._main = main
 
@@ -117,7 +117,10 @@ def expected(inputs: list[Floats]) -> NDArray[np.float64]:
 
 
 def execute(
-    artifact: Artifact, inputs: list[Floats], slices: tuple[tuple[int, int], ...] | None = None
+    artifact: Artifact,
+    inputs: list[Floats],
+    slices: tuple[tuple[int, int], ...] | None = None,
+    export: str = "main",
 ) -> Floats:
     """The output; `slices` of the range run in that order, by default the whole range at once.
 
@@ -129,7 +132,7 @@ def execute(
     for size in sizes:
         starts.append(end)
         end += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES + ALIGNMENT_BYTES
-    kernel = Kernel(artifact.body, end)
+    kernel = Kernel(artifact.body, end, export)
     kernel.values[: end // 4] = np.nan
     for start, array in zip(starts, inputs, strict=False):
         kernel.place(start, array)
