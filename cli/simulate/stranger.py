@@ -1,5 +1,6 @@
 """One identity: it speaks the agents' protocol over HTTP, from an address of its own."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -35,8 +36,19 @@ class Stranger:
     token: str = field(repr=False)
 
     async def lease(self, wait_s: float) -> Lease | None:
+        """Comes back when it is told to: an attacker's identity visits many classes at a time, and
+        only so many requests for a lease of one identity may wait.
+        """
         request = LeaseRequest(limit=LIMIT, wait_s=wait_s)
-        answer = await _send(self.http, "POST", "/v1/leases", request, self.token)
+        path, refused_s = "/v1/leases", 0.0
+        answer = await _send(self.http, "POST", path, request, self.token)
+        while answer.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+            if refused_s > TIMEOUT_S:
+                raise StackError(f"the gateway refuses a lease for {refused_s:.0f} s")
+            again_s = float(answer.headers["Retry-After"])
+            await asyncio.sleep(again_s)
+            refused_s += again_s
+            answer = await _send(self.http, "POST", path, request, self.token)
         if answer.status_code == httpx2.codes.NO_CONTENT:
             return None
         return Lease.model_validate_json(answer.content)

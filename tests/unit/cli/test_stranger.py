@@ -1,0 +1,43 @@
+"""A simulated visitor is as patient with the gateway as an agent is."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx2
+
+from cli.simulate.stranger import Stranger
+from kernelzoo.serving import serving
+
+
+@contextmanager
+def answering(statuses: Iterator[int]) -> Iterator[str]:
+    """A gateway that answers with one after the other."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(next(statuses))
+            self.send_header("Retry-After", "0")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
+        yield f"http://127.0.0.1:{server.server_port}"
+
+
+def test_it_asks_for_a_lease_again_where_too_many_of_its_requests_wait() -> None:
+    statuses = iter([429, 429, 204])
+
+    async def lease(url: str) -> None:
+        async with httpx2.AsyncClient(base_url=url) as http:
+            one = Stranger(http=http, device_class="", identity="", kept="", token="t")
+            assert await one.lease(0) is None
+
+    with answering(statuses) as url:
+        asyncio.run(lease(url))
+    assert list(statuses) == []
