@@ -37,6 +37,7 @@ from kernelzoo.domain.operators.expressions import (
     Reducer,
     Stage,
     number,
+    terms,
 )
 
 Array = NDArray[Any]
@@ -56,8 +57,8 @@ def entries(program: Program, positions: Indices, lookup: Lookup) -> Floats:
 
     Raises IndexError for a program that reads outside of a tensor.
     """
-    longest = max(_terms(stage) for stage in program.stages)
-    shape = tuple(number(axis.extent) for axis in program.output.axes)
+    longest = max(terms(stage) for stage in program.stages)
+    shape = program.output.shape
     values = []
     for group in _runs(positions.size, max(1, TERMS_AT_ONCE // longest)):
         at = np.unravel_index(positions[group], shape)
@@ -97,9 +98,9 @@ class _Evaluation:
         extents = tuple(number(axis.extent) for axis in stage.over)
         reduce = _REDUCERS[stage.reducer]
         total: Array | None = None
-        for run in _runs(_terms(stage), max(1, TERMS_AT_ONCE // prod(places))):
-            terms = np.unravel_index(run, extents)
-            inner = {axis.name: terms[n] for n, axis in enumerate(stage.over)}
+        for run in _runs(terms(stage), max(1, TERMS_AT_ONCE // prod(places))):
+            along = np.unravel_index(run, extents)
+            inner = {axis.name: along[n] for n, axis in enumerate(stage.over)}
             values = np.broadcast_to(
                 self._value(stage.value, outer | inner, _ALL), (*places, run.size)
             )
@@ -123,8 +124,10 @@ class _Evaluation:
                 return np.asarray(_BINARY[op](*sides))
             case Call(function, argument):
                 return _FUNCTIONS[function](self._value(argument, at, needed))
-            case Cast(argument):
+            case Cast(argument, DType.F32):
                 return self._value(argument, at, needed).astype(np.float64)
+            case Cast(argument, DType.I32):
+                return _whole(self._value(argument, at, needed))
             case Choice(conditions, then, otherwise):
                 holds = self._holds(conditions[0], at, needed)
                 for condition in conditions[1:]:
@@ -134,15 +137,13 @@ class _Evaluation:
         raise TypeError(f"{expression} has no value; bind the extents that it names")
 
     def _holds(self, comparison: Comparison, at: Mapping[str, Array], needed: Mask) -> Mask:
-        compare = np.less if comparison.op is CompareOp.LT else np.less_equal
         left, right = (self._value(x, at, needed) for x in (comparison.left, comparison.right))
-        return np.asarray(compare(left, right))
+        return np.asarray(_COMPARE[comparison.op](left, right))
 
     def _read(self, tensor: str, at: Sequence[Array], needed: Mask) -> Array:
         if tensor in self._stages:
             stage = self._stages[tensor]
-            shape = tuple(number(axis.extent) for axis in stage.axes)
-            return self.entry(stage, _inside(tensor, at, shape, needed))
+            return self.entry(stage, _inside(tensor, at, stage.shape, needed))
         input_number, told = self._inputs[tensor]
         flat = np.zeros(1, dtype=np.int64)
         for place, extent in zip(_inside(tensor, at, told.shape, needed), told.shape, strict=True):
@@ -154,11 +155,6 @@ class _Evaluation:
 _ALL: Mask = np.ones(1, dtype=bool)
 _NONE: Array = np.empty(0)
 _INTEGERS = (DType.I8, DType.I32)
-
-
-def _terms(stage: Stage) -> int:
-    """Values that one entry is reduced from."""
-    return prod(number(axis.extent) for axis in stage.over)
 
 
 def _runs(length: int, size: int) -> Iterator[Indices]:
@@ -188,6 +184,13 @@ def _inside(
     return places
 
 
+def _whole(x: Array) -> Array:
+    """What is no i32 becomes the nearest, and NaN becomes 0, as in WebAssembly."""
+    smallest, largest = DType.I32.value_range
+    whole = np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), smallest, largest)
+    return np.asarray(whole, dtype=np.int64)
+
+
 def _sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
@@ -199,6 +202,13 @@ _FUNCTIONS: dict[Function, Callable[[Array], Array]] = {
     Function.SQRT: np.sqrt,
     Function.RSQRT: lambda x: np.asarray(1 / np.sqrt(x)),
     Function.SIGMOID: _sigmoid,
+    Function.LOG: np.log,
+    Function.SIN: np.sin,
+    Function.COS: np.cos,
+    Function.FLOOR: np.floor,
+    Function.CEIL: np.ceil,
+    Function.ROUND: np.rint,
+    Function.ABS: np.abs,
 }
 _BINARY: dict[BinaryOp, np.ufunc] = {
     BinaryOp.ADD: np.add,
@@ -209,5 +219,17 @@ _BINARY: dict[BinaryOp, np.ufunc] = {
     BinaryOp.FLOOR_MOD: np.mod,
     BinaryOp.MIN: np.minimum,
     BinaryOp.MAX: np.maximum,
+    BinaryOp.POW: np.float_power,
 }
-_REDUCERS: dict[Reducer, np.ufunc] = {Reducer.SUM: np.add, Reducer.MAX: np.maximum}
+_COMPARE: dict[CompareOp, np.ufunc] = {
+    CompareOp.LT: np.less,
+    CompareOp.LE: np.less_equal,
+    CompareOp.EQ: np.equal,
+    CompareOp.NE: np.not_equal,
+}
+_REDUCERS: dict[Reducer, np.ufunc] = {
+    Reducer.SUM: np.add,
+    Reducer.MAX: np.maximum,
+    Reducer.MIN: np.minimum,
+    Reducer.PROD: np.multiply,
+}

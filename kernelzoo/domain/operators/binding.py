@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from operator import add, floordiv, mod, mul, sub, truediv
 from typing import Any
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Binary,
@@ -36,7 +37,9 @@ _ARITHMETIC: Mapping[BinaryOp, Callable[[Any, Any], Any]] = {
     BinaryOp.FLOOR_MOD: mod,
     BinaryOp.MIN: min,
     BinaryOp.MAX: max,
+    BinaryOp.POW: pow,
 }
+_DIVISIONS = (BinaryOp.DIV, BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
 _NOTHING = {(BinaryOp.ADD, 0), (BinaryOp.SUB, 0), (BinaryOp.MUL, 1), (BinaryOp.FLOOR_DIV, 1)}
 """Operations of an integer and this right operand that leave it as it is."""
 
@@ -78,6 +81,7 @@ def _bound_stage(stage: Stage, extents: Mapping[str, int], copied: Mapping[str, 
         value=_bound(stage.value, extents, copied),
         reducer=stage.reducer,
         over=tuple(map(axis, stage.over)),
+        dtype=stage.dtype,
     )
 
 
@@ -85,8 +89,7 @@ def _copied(stage: Stage, shapes: Mapping[str, tuple[int, ...]]) -> str:
     """The input of which a stage is a copy, or ''."""
     match stage.value:
         case Read(tensor, at) if at == stage.axes and stage.reducer is None:
-            shape = tuple(number(axis.extent) for axis in stage.axes)
-            return tensor if shapes.get(tensor) == shape else ""
+            return tensor if shapes.get(tensor) == stage.shape else ""
     return ""
 
 
@@ -109,9 +112,11 @@ def _bound(
             return _folded(op, inside(left), inside(right))
         case Call(function, argument):
             return Call(function, inside(argument))
-        case Cast(argument):
+        case Cast(argument, DType.F32):
             whole = inside(argument)
             return Real(float(whole.value)) if isinstance(whole, Integer) else Cast(whole)
+        case Cast(argument, dtype):
+            return Cast(inside(argument), dtype)
         case Choice(conditions, then, otherwise):
             told = (Comparison(c.op, inside(c.left), inside(c.right)) for c in conditions)
             open_ones = tuple(each for each in told if not _always(each))
@@ -121,9 +126,9 @@ def _bound(
 
 def _folded(op: BinaryOp, left: Expression, right: Expression) -> Expression:
     match left, right:
-        case (Integer(a), Integer(b)):
+        case (Integer(a), Integer(b)) if op not in _DIVISIONS or b:
             return Integer(_ARITHMETIC[op](a, b))
-        case (Real(a), Real(b)):
+        case (Real(a), Real(b)) if op is not BinaryOp.POW and (op not in _DIVISIONS or b):
             return Real(_ARITHMETIC[op](a, b))
         case (_, Integer(b)) if (op, b) in _NOTHING:
             return left
@@ -132,13 +137,21 @@ def _folded(op: BinaryOp, left: Expression, right: Expression) -> Expression:
 
 def _always(comparison: Comparison) -> bool:
     """Whether it holds at every place."""
-    left, right = _range(comparison.left), _range(comparison.right)
+    left, right = position_range(comparison.left), position_range(comparison.right)
     if left is None or right is None:
         return False
-    return left[1] < right[0] + (comparison.op is CompareOp.LE)
+    match comparison.op:
+        case CompareOp.LT:
+            return left[1] < right[0]
+        case CompareOp.LE:
+            return left[1] <= right[0]
+        case CompareOp.EQ:
+            return left[0] == left[1] == right[0] == right[1]
+        case CompareOp.NE:
+            return left[1] < right[0] or right[1] < left[0]
 
 
-def _range(expression: Expression) -> tuple[int, int] | None:
+def position_range(expression: Expression) -> tuple[int, int] | None:
     """The least and the largest value of a position, shifted or scaled; None for anything else."""
     match expression:
         case Integer(value):
@@ -146,7 +159,7 @@ def _range(expression: Expression) -> tuple[int, int] | None:
         case Axis(_, extent):
             return 0, number(extent) - 1
         case Binary(BinaryOp.ADD | BinaryOp.SUB | BinaryOp.MUL as op, left, Integer(value)):
-            inner = _range(left)
+            inner = position_range(left)
             if inner is None:
                 return None
             low, high = sorted(_ARITHMETIC[op](end, value) for end in inner)

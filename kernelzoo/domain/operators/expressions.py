@@ -1,8 +1,8 @@
 """Tensor expressions: what a program computes, as frozen values of strings, numbers and tuples.
 
 A program is a row of stages. A stage is a tensor: its axes, and the value of its entry at a place,
-which may be a sum or the largest over further axes. Values read inputs and earlier stages at places
-that are integer expressions of axes:
+which may be a sum, a product, the largest or the smallest over further axes. Values read inputs and
+earlier stages at places that are integer expressions of axes:
 
     largest[i: m] = max over k: n of a[i, k]
     power[i: m, j: n] = exp(a[i, j] - largest[i])
@@ -11,18 +11,26 @@ An operator is defined on named extents (`Extent`); `binding.bound` puts numbers
 Two things are built of a program, by two pieces of code that share nothing but these classes: a
 kernel (`services.tuner.operators`) and the right values of an output (`services.aggregator`).
 
+An expression is an integer or a real number: positions and entries of i32 and i8 are integers,
+entries of f32 and f16 real numbers. A truth is an integer stage of 0 and 1; `checking` refuses a
+program that mixes the two without a `Cast`.
+
 `str` of a program is its canonical text: equal programs have equal texts, different ones different
-ones.
+ones. `parsing.parsed` reads it again.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import prod
 from typing import Any
+
+from kernelzoo.domain.dtype import DType
 
 
 class BinaryOp(StrEnum):
-    """Floor division and the remainder, which has the sign of the divisor, are of integers."""
+    """Floor division and the remainder, which has the sign of the divisor, are of integers; the
+    quotient and the power are of real numbers."""
 
     ADD = "+"
     SUB = "-"
@@ -32,15 +40,18 @@ class BinaryOp(StrEnum):
     FLOOR_MOD = "%"
     MIN = "min"
     MAX = "max"
+    POW = "pow"
 
 
 class CompareOp(StrEnum):
     LT = "<"
     LE = "<="
+    EQ = "=="
+    NE = "!="
 
 
 class Function(StrEnum):
-    """Functions of one real number."""
+    """Functions of one real number. ROUND takes the even one of two nearest integers."""
 
     EXP = "exp"
     ERF = "erf"
@@ -48,11 +59,20 @@ class Function(StrEnum):
     SQRT = "sqrt"
     RSQRT = "rsqrt"
     SIGMOID = "sigmoid"
+    LOG = "log"
+    SIN = "sin"
+    COS = "cos"
+    FLOOR = "floor"
+    CEIL = "ceil"
+    ROUND = "round"
+    ABS = "abs"
 
 
 class Reducer(StrEnum):
     SUM = "sum"
     MAX = "max"
+    MIN = "min"
+    PROD = "prod"
 
 
 class Expression:
@@ -68,6 +88,9 @@ class Expression:
 
     def __sub__(self, other: "Operand") -> "Expression":
         return Binary(BinaryOp.SUB, self, operand(other))
+
+    def __rsub__(self, other: "Operand") -> "Expression":
+        return Binary(BinaryOp.SUB, operand(other), self)
 
     def __mul__(self, other: "Operand") -> "Expression":
         return Binary(BinaryOp.MUL, self, operand(other))
@@ -89,6 +112,12 @@ class Expression:
 
     def __lt__(self, other: "Operand") -> "Comparison":
         return Comparison(CompareOp.LT, self, operand(other))
+
+    def __le__(self, other: "Operand") -> "Comparison":
+        return Comparison(CompareOp.LE, self, operand(other))
+
+    def __gt__(self, other: "Operand") -> "Comparison":
+        return Comparison(CompareOp.LT, operand(other), self)
 
     def __ge__(self, other: "Operand") -> "Comparison":
         return Comparison(CompareOp.LE, operand(other), self)
@@ -148,7 +177,7 @@ class Read(Expression):
     at: tuple[Expression, ...]
 
     def __str__(self) -> str:
-        return f"{self.tensor}[{_listed(self.at)}]"
+        return f"{self.tensor}[{_listed(self.at) or '()'}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +187,7 @@ class Binary(Expression):
     right: Expression
 
     def __str__(self) -> str:
-        if self.op in (BinaryOp.MIN, BinaryOp.MAX):
+        if self.op not in _STRENGTH:
             return f"{self.op}({self.left}, {self.right})"
         left, right = _bracketed(self.left, self.op), _bracketed(self.right, self.op, right=True)
         return f"{left} {self.op} {right}"
@@ -175,17 +204,23 @@ class Call(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Cast(Expression):
-    """An integer as a real number."""
+    """An integer as a real number, or with dtype I32 a real number without its fraction. One that
+    is no i32 becomes the nearest, and NaN becomes 0."""
 
     argument: Expression
+    dtype: DType = DType.F32
 
     def __str__(self) -> str:
-        return f"real({self.argument})"
+        return f"{CASTS[self.dtype]}({self.argument})"
+
+
+CASTS = {DType.F32: "real", DType.I32: "whole"}
+"""What a cast to each dtype is called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Of two integers."""
+    """Of two integers, or of two real numbers."""
 
     op: CompareOp
     left: Expression
@@ -211,19 +246,25 @@ class Choice(Expression):
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A tensor and the value of its entry at a place along `axes`: `value`, or with a `reducer`
-    that of all values along the axes `over`."""
+    that of all values along the axes `over`. `dtype` is F32 or I32."""
 
     name: str
     axes: tuple[Axis, ...]
     value: Expression
     reducer: Reducer | None = None
     over: tuple[Axis, ...] = ()
+    dtype: DType = DType.F32
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(number(axis.extent) for axis in self.axes)
 
     def __getitem__(self, at: Any) -> Read:
         return Read(self.name, at if isinstance(at, tuple) else (at,))
 
     def __str__(self) -> str:
         entry = f"{self.name}[{_ranges(self.axes)}]"
+        entry += "" if self.dtype is DType.F32 else f": {self.dtype}"
         if self.reducer is None:
             return f"{entry} = {self.value}"
         return f"{entry} = {self.reducer} over {_ranges(self.over)} of {self.value}"
@@ -255,6 +296,59 @@ class Program:
     def output(self) -> Stage:
         return self.stages[-1]
 
+    def normalised(self) -> "Program":
+        """The same with inputs x0, x1, …, stages s0, s1, … and in each stage axes i0, i1, …, so
+        that equal computations have equal texts."""
+        names = {each.name: f"x{n}" for n, each in enumerate(self.inputs)}
+        names |= {each.name: f"s{n}" for n, each in enumerate(self.stages)}
+        return Program(
+            inputs=tuple(replace(each, name=names[each.name]) for each in self.inputs),
+            stages=tuple(_renamed(stage, names) for stage in self.stages),
+        )
+
+
+def _renamed(stage: Stage, tensors: Mapping[str, str]) -> Stage:
+    names = {axis.name: f"i{n}" for n, axis in enumerate((*stage.axes, *stage.over))}
+
+    def renamed(part: Expression) -> Expression:
+        match rebuilt(part, renamed):
+            case Axis(name, extent):
+                return Axis(names[name], extent)
+            case Read(tensor, at):
+                return Read(tensors[tensor], at)
+            case other:
+                return other
+
+    return replace(
+        stage,
+        name=tensors[stage.name],
+        axes=tuple(replace(axis, name=names[axis.name]) for axis in stage.axes),
+        value=renamed(stage.value),
+        over=tuple(replace(axis, name=names[axis.name]) for axis in stage.over),
+    )
+
+
+def rebuilt(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """The expression with each of its operands changed."""
+    match expression:
+        case Read(tensor, at):
+            return Read(tensor, tuple(map(change, at)))
+        case Binary(op, left, right):
+            return Binary(op, change(left), change(right))
+        case Call(function, argument):
+            return Call(function, change(argument))
+        case Cast(argument, dtype):
+            return Cast(change(argument), dtype)
+        case Choice(conditions, then, otherwise):
+            told = (Comparison(c.op, change(c.left), change(c.right)) for c in conditions)
+            return Choice(tuple(told), change(then), change(otherwise))
+    return expression
+
+
+def terms(stage: Stage) -> int:
+    """Values that one entry of a stage is reduced from; 1 where it is not."""
+    return prod(number(axis.extent) for axis in stage.over)
+
 
 def parts(expression: Expression) -> Iterator[Expression]:
     """The expression and all that it is made of."""
@@ -277,6 +371,23 @@ def parts(expression: Expression) -> Iterator[Expression]:
 
 def read(tensor: str, *at: Operand) -> Read:
     return Read(tensor, tuple(map(operand, at)))
+
+
+def equal(left: Operand, right: Operand) -> Comparison:
+    return Comparison(CompareOp.EQ, operand(left), operand(right))
+
+
+def differs(left: Operand, right: Operand) -> Comparison:
+    return Comparison(CompareOp.NE, operand(left), operand(right))
+
+
+def truth(*conditions: Comparison) -> Expression:
+    """1 where all conditions hold, else 0: an entry of a truth tensor, which is of i32."""
+    return Choice(conditions, Integer(1), Integer(0))
+
+
+def power(base: Operand, exponent: Operand) -> Expression:
+    return Binary(BinaryOp.POW, operand(base), operand(exponent))
 
 
 def largest(left: Operand, right: Operand) -> Expression:

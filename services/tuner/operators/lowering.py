@@ -44,6 +44,7 @@ _BINARY: dict[BinaryOp, Callable[[Node, Node], Node]] = {
     BinaryOp.FLOOR_MOD: lambda left, right: left % right,
     BinaryOp.MIN: te.min,
     BinaryOp.MAX: te.max,
+    BinaryOp.POW: te.power,
 }
 _FUNCTIONS: dict[Function, Callable[[Node], Node]] = {
     Function.EXP: te.exp,
@@ -52,8 +53,28 @@ _FUNCTIONS: dict[Function, Callable[[Node], Node]] = {
     Function.SQRT: te.sqrt,
     Function.RSQRT: te.rsqrt,
     Function.SIGMOID: te.sigmoid,
+    Function.LOG: te.log,
+    Function.SIN: te.sin,
+    Function.COS: te.cos,
+    Function.FLOOR: te.floor,
+    Function.CEIL: te.ceil,
+    Function.ROUND: te.nearbyint,
+    Function.ABS: te.abs,
 }
-_REDUCERS: dict[Reducer, Callable[..., Node]] = {Reducer.SUM: te.sum, Reducer.MAX: te.max}
+_COMPARE: dict[CompareOp, Callable[[Node, Node], Node]] = {
+    CompareOp.LT: lambda left, right: left < right,
+    CompareOp.LE: lambda left, right: left <= right,
+    CompareOp.EQ: tirx.EQ,
+    CompareOp.NE: tirx.NE,
+}
+_REDUCERS: dict[Reducer, Callable[..., Node]] = {
+    Reducer.SUM: te.sum,
+    Reducer.MAX: te.max,
+    Reducer.MIN: te.min,
+    Reducer.PROD: te.comm_reducer(
+        lambda left, right: left * right, lambda dtype: tirx.const(1, dtype), name="prod"
+    ),
+}
 
 Tensors = Mapping[str, Node]
 Places = Mapping[str, Node]
@@ -110,7 +131,7 @@ def _lowered(expression: Expression, at: Places, tensors: Tensors) -> Node:
 
     match expression:
         case Integer(value):
-            return value
+            return tirx.const(value, "int32")
         case Real(value):
             return tirx.const(value, "float32")
         case Axis(name):
@@ -121,8 +142,8 @@ def _lowered(expression: Expression, at: Places, tensors: Tensors) -> Node:
             return _BINARY[op](lowered(left), lowered(right))
         case Call(function, argument):
             return _FUNCTIONS[function](lowered(argument))
-        case Cast(argument):
-            return lowered(argument).astype("float32")
+        case Cast(argument, dtype):
+            return lowered(argument).astype(DTYPES[dtype])
         case Choice(conditions, then, otherwise):
             holds = [_compared(each, at, tensors) for each in conditions]
             return tirx.if_then_else(tirx.all(*holds), lowered(then), lowered(otherwise))
@@ -131,8 +152,4 @@ def _lowered(expression: Expression, at: Places, tensors: Tensors) -> Node:
 
 def _compared(comparison: Comparison, at: Places, tensors: Tensors) -> Node:
     left, right = (_lowered(side, at, tensors) for side in (comparison.left, comparison.right))
-    match comparison.op:
-        case CompareOp.LT:
-            return left < right
-        case CompareOp.LE:
-            return left <= right
+    return _COMPARE[comparison.op](left, right)
