@@ -32,8 +32,8 @@ EPILOGUE_HEAD = """
 ## Epilogues
 
 Done to every entry before it is stored, in the order of the key; at most four. Contractions and
-`conv2d` take them. What an epilogue reads is one more input, after the operator's own and by the
-epilogue's name; `n` is the output's last axis.
+convolutions take them, `mask` contractions alone. What an epilogue reads is one more input, after
+the operator's own and by the epilogue's name; `m` and `n` are the output's last axes.
 
 | epilogue | input | entry becomes |
 |---|---|---|
@@ -42,6 +42,7 @@ epilogue's name; `n` is the output's last axis.
 EPILOGUE_TEXT = {
     EpilogueKind.COLUMN: ("[n]", "c + {name}[n]"),
     EpilogueKind.ENTRY: ("the output's shape", "c + {name} at the same place"),
+    EpilogueKind.MATRIX: ("[m, n]", "c + {name}[m, n], in every matrix of a batch"),
     EpilogueKind.FACTOR: ("[n]", "c · {name}[n]"),
     EpilogueKind.SCALAR: ("[1]", "c · {name}[0]"),
 }

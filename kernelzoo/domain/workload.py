@@ -18,7 +18,7 @@ from typing import Self
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.former_keys import respelled
-from kernelzoo.domain.operators import EPILOGUES, OPERATORS, Operator
+from kernelzoo.domain.operators import EPILOGUES, OPERATORS, Family, Operator
 from kernelzoo.domain.operators.binding import bound, extent_of
 from kernelzoo.domain.operators.epilogues import epilogue_inputs, with_epilogue
 from kernelzoo.domain.operators.expressions import Input, Program
@@ -292,6 +292,8 @@ def _refuse_epilogue(operator: Operator, epilogue: tuple[str, ...]) -> None:
         )
     if epilogue and not operator.takes_epilogue:
         raise InvalidInput(f"operator {operator.name} takes no epilogue")
+    if operator.family is not Family.CONTRACTION and "mask" in epilogue:
+        raise InvalidInput(f"operator {operator.name} takes no mask; use residual")
     if len(epilogue) > MAX_EPILOGUES or len(set(epilogue)) < len(epilogue):
         raise InvalidInput(f"an epilogue has at most {MAX_EPILOGUES} parts, none of them twice")
 

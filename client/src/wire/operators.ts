@@ -22,7 +22,9 @@ export interface OperatorInputs {
   row_mean: { a: Float32Array };
   row_max: { a: Float32Array };
   relu: { a: Float32Array };
+  relu6: { a: Float32Array };
   gelu: { a: Float32Array };
+  gelu_tanh: { a: Float32Array };
   silu: { a: Float32Array };
   sigmoid: { a: Float32Array };
   tanh: { a: Float32Array };
@@ -59,7 +61,9 @@ export interface OperatorExtents {
   row_mean: `m${number}n${number}`;
   row_max: `m${number}n${number}`;
   relu: `n${number}`;
+  relu6: `n${number}`;
   gelu: `n${number}`;
+  gelu_tanh: `n${number}`;
   silu: `n${number}`;
   sigmoid: `n${number}`;
   tanh: `n${number}`;
@@ -80,10 +84,13 @@ export interface OperatorExtents {
 export interface EpilogueInputs {
   bias: { bias: Float32Array };
   residual: { residual: Float32Array };
+  mask: { mask: Float32Array };
   scale: { scale: Float32Array };
   scales: { scales: Float32Array };
   relu: unknown;
+  relu6: unknown;
   gelu: unknown;
+  gelu_tanh: unknown;
   silu: unknown;
   sigmoid: unknown;
   tanh: unknown;
@@ -98,7 +105,8 @@ export type WithEpilogue =
   | "batch_matmul_nt"
   | "matmul_i8"
   | "matmul_nt_i8"
-  | "conv2d";
+  | "conv2d"
+  | "depthwise_conv2d";
 
 /** Operators whose weights may be called constant. */
 export type WithConstant =

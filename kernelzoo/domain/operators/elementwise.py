@@ -26,9 +26,17 @@ def gelu(value: Expression) -> Expression:
     return 0.5 * value * (1.0 + Call(Function.ERF, value * root_half))
 
 
+def gelu_tanh(value: Expression) -> Expression:
+    root = 0.7978845608028654
+    inner = root * (value + 0.044715 * (value * value * value))
+    return 0.5 * value * (1.0 + Call(Function.TANH, inner))
+
+
 UNARY: dict[str, tuple[str, Callable[[Expression], Expression]]] = {
     "relu": ("max(a, 0)", lambda value: largest(value, 0.0)),
+    "relu6": ("min(max(a, 0), 6)", lambda value: smallest(largest(value, 0.0), 6.0)),
     "gelu": ("a · (1 + erf(a / √2)) / 2, not its approximation by tanh", gelu),
+    "gelu_tanh": ("a · (1 + tanh(√(2/π) · (a + 0.044715 · a³))) / 2", gelu_tanh),
     "silu": ("a / (1 + exp(−a))", lambda value: value * Call(Function.SIGMOID, value)),
     "sigmoid": ("1 / (1 + exp(−a))", lambda value: Call(Function.SIGMOID, value)),
     "tanh": ("tanh(a)", lambda value: Call(Function.TANH, value)),

@@ -8,11 +8,12 @@ from kernelzoo.domain.operators.expressions import Expression, Read, Stage, read
 
 class EpilogueKind(StrEnum):
     """What an epilogue reads besides the entry: nothing, or an input of a certain shape, which is
-    added (COLUMN, ENTRY) or multiplied by (FACTOR, SCALAR)."""
+    added (COLUMN, ENTRY, MATRIX) or multiplied by (FACTOR, SCALAR)."""
 
     UNARY = "unary"
     COLUMN = "column"
     ENTRY = "entry"
+    MATRIX = "matrix"
     FACTOR = "factor"
     SCALAR = "scalar"
 
@@ -20,16 +21,20 @@ class EpilogueKind(StrEnum):
 EPILOGUES = {
     "bias": EpilogueKind.COLUMN,
     "residual": EpilogueKind.ENTRY,
+    "mask": EpilogueKind.MATRIX,
     "scale": EpilogueKind.SCALAR,
     "scales": EpilogueKind.FACTOR,
     "relu": EpilogueKind.UNARY,
+    "relu6": EpilogueKind.UNARY,
     "gelu": EpilogueKind.UNARY,
+    "gelu_tanh": EpilogueKind.UNARY,
     "silu": EpilogueKind.UNARY,
     "sigmoid": EpilogueKind.UNARY,
     "tanh": EpilogueKind.UNARY,
 }
-"""bias adds a value for each column, residual one for each entry; scale multiplies by one value,
-scales by one for each column. Their inputs have their names."""
+"""bias adds a value for each column, residual one for each entry, mask one for each row and column,
+the same in every matrix of a batch; scale multiplies by one value, scales by one for each column.
+Their inputs have their names."""
 
 UNFINISHED = "sum"
 """The stage of the entries that an epilogue finishes."""
@@ -42,6 +47,7 @@ def epilogue_inputs(
     shapes = {
         EpilogueKind.COLUMN: output[-1:],
         EpilogueKind.ENTRY: output,
+        EpilogueKind.MATRIX: output[-2:],
         EpilogueKind.FACTOR: output[-1:],
         EpilogueKind.SCALAR: (1,),
     }
@@ -61,6 +67,8 @@ def finished(
                 value = value + read(name, at[-1])
             case EpilogueKind.ENTRY:
                 value = value + Read(name, at)
+            case EpilogueKind.MATRIX:
+                value = value + Read(name, at[-2:])
             case EpilogueKind.FACTOR:
                 value = value * read(name, at[-1])
             case EpilogueKind.SCALAR:

@@ -87,4 +87,4 @@ class Operator:
 
     @property
     def takes_epilogue(self) -> bool:
-        return self.family is Family.CONTRACTION or self.name == "conv2d"
+        return self.family is Family.CONTRACTION or (self.strided and self.takes_weights)

@@ -93,6 +93,7 @@ def test_shapes_follow_from_extents_and_attributes(
         ("matmul+bias+bias:f32:m4k4n4", "none of them twice"),
         ("matmul+swish:f32:m4k4n4", "epilogue 'swish' is unknown; use bias, residual"),
         ("softmax+bias:f32:m4n4", "softmax takes no epilogue"),
+        ("conv2d+mask:f32:b1h4w4c1o1kh3kw3stride1pad0", "conv2d takes no mask; use residual"),
         ("matmul+:f32:m4k4n4", "epilogue '' is unknown"),
         ("conv2d:f32:b1h4w4c1o1kh3kw3stride0pad0", "the stride of conv2d must be at least 1"),
         ("conv2d:f32:b1h2w4c1o1kh3kw3stride1pad0", "has no output along y"),

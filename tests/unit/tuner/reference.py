@@ -18,6 +18,7 @@ EXAMPLES = (
     "matmul_i8+scales+bias+relu:f32:m13k20n22",
     "matmul_i8+scales:f32:m1k36n75",
     "matmul_i8+scale+gelu:f32:m21k9n4",
+    "matmul_i8+relu6:f32:m5k9n12",
     "matmul_nt_i8+scales:f32:m5k9n33",
     "matmul:f32:m13k20n22:constant=b",
     "matmul+bias+gelu:f32:m1k36n75:constant=b",
@@ -28,6 +29,8 @@ EXAMPLES = (
     "batch_matmul:f32:b3m5k7n9:constant=b",
     "batch_matmul+bias+residual+silu:f32:b3m5k7n9",
     "batch_matmul_nt:f32:b2m5k8n7",
+    "batch_matmul_nt+scale+mask:f32:b3m5k8n7",
+    "matmul+bias+gelu_tanh:f32:m3k20n21",
     "conv2d+bias+relu:f32:b2h9w7c3o5kh3kw3stride1pad1",
     "conv2d:f32:b1h9w11c4o9kh3kw2stride2pad0",
     "conv2d+bias+residual+relu:f32:b2h5w6c8o12kh1kw1stride1pad0",
@@ -37,6 +40,7 @@ EXAMPLES = (
     "conv2d:f32:b1h9w11c3o65kh3kw2stride2pad0:constant=b",
     "conv2d+bias:f32:b1h5w6c8o12kh1kw1stride1pad0:constant=b",
     "depthwise_conv2d:f32:b1h9w7c6kh3kw3stride1pad1",
+    "depthwise_conv2d+bias+relu6:f32:b2h9w7c13kh3kw3stride2pad1",
     "max_pool2d:f32:b2h9w7c5kh3kw3stride2pad1",
     "avg_pool2d:f32:b1h8w8c9kh2kw2stride2pad0",
     "softmax:f32:m5n37",
@@ -73,6 +77,8 @@ def _sigmoid(x: Doubles) -> Doubles:
 
 UNARY: dict[str, Callable[[Doubles], Doubles]] = {
     "relu": lambda x: np.maximum(x, 0),
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
     "gelu": lambda x: 0.5 * x * (1 + _ERF(x / np.sqrt(2))),
     "silu": lambda x: x * _sigmoid(x),
     "sigmoid": _sigmoid,

@@ -70,6 +70,7 @@ WAYS = {
 SLIDING = (
     "depthwise_conv2d:f32:b2h7w9c8kh3kw3stride2pad1",
     "depthwise_conv2d:f32:b1h5w21c3kh2kw17stride1pad1",
+    "depthwise_conv2d+bias+residual+relu6:f32:b2h7w9c8kh3kw3stride1pad1",
     "max_pool2d:f32:b2h9w7c5kh3kw3stride2pad1",
     "max_pool2d:f32:b1h6w9c8kh3kw3stride1pad1",
     "avg_pool2d:f32:b1h7w7c16kh7kw7stride1pad0",

@@ -105,6 +105,7 @@ KEYS = (
     "matmul_nt+bias:f32:m35k28n68",
     "matmul_tn+relu:f32:m33k31n67",
     "batch_matmul+residual:f32:b3m20k32n36",
+    "batch_matmul+scale+mask+gelu_tanh:f32:b3m20k32n36",
     "batch_matmul_nt+scale:f32:b2m21k28n35",
     "matmul:f32:m1k64n40",
     "conv2d+bias:f32:b2h5w6c32o12kh1kw1stride1pad0",
@@ -141,7 +142,7 @@ SIZES = st.one_of(st.integers(1, 70), st.sampled_from((1, 2, 3, 5, 7, 13, 31, 61
 @given(
     operator=st.sampled_from(("matmul", "matmul_nt", "matmul_tn")),
     extents=st.tuples(SIZES, SIZES, SIZES),
-    epilogue=st.sampled_from(((), ("bias",), ("residual", "relu"), ("bias", "gelu"))),
+    epilogue=st.sampled_from(((), ("bias",), ("residual", "relu"), ("mask", "gelu"))),
     name=st.sampled_from(sorted(CONFIGS)),
     data=st.data(),
 )

@@ -46,7 +46,9 @@ def test_the_plain_definition_computes_the_operator(key: str) -> None:
     assert error <= comparison_tolerance(workload)
 
 
-@pytest.mark.parametrize("name", ["relu", "gelu", "silu", "sigmoid", "tanh", "erf", "exp"])
+@pytest.mark.parametrize(
+    "name", ["relu", "relu6", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf", "exp"]
+)
 def test_no_number_stays_none_in_four_lanes_and_in_one(name: str) -> None:
     workload = Workload.of(name, (7,))
     for candidate in lite_space(workload, TargetKind.WASM)[:2]:
@@ -69,7 +71,7 @@ def test_every_operator_has_an_example() -> None:
 
 SIZES = st.one_of(st.integers(1, 70), st.sampled_from((1, 2, 3, 5, 7, 13, 31, 61, 67)))
 EPILOGUES = st.lists(
-    st.sampled_from(("bias", "relu", "gelu", "residual", "scale", "scales")),
+    st.sampled_from(("bias", "relu", "gelu", "residual", "scale", "scales", "relu6", "gelu_tanh")),
     max_size=3,
     unique=True,
 )

@@ -49,6 +49,7 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
 )
+from services.tuner.schedules.base.finish import Finish, finish_of
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
@@ -86,6 +87,8 @@ def conv_program(workload: Workload, config: WebgpuConvConfig) -> Program:
 
     kernel = _Kernel(
         parameters=parameters_of(workload),
+        finish=finish_of(workload.epilogue, workload.output.shape) if workload.epilogue else None,
+        weighted=operator == "depthwise_conv2d",
         extent=e,
         frame=frame,
         tile_x=config.tile_x,
@@ -122,9 +125,12 @@ def _local(name: str, size: int) -> Buffer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
     """What all steps know. The thread's windows are those of pixels `x` to `x` + `tile_x` - 1 of
-    row `y`; `op` joins what is under a window, and `scale` multiplies the result."""
+    row `y`; `op` joins what is under a window, and `scale` multiplies the result. Pixels are
+    multiplied by weights where the kernel is `weighted`."""
 
     parameters: tuple[Buffer, ...]
+    finish: Finish | None
+    weighted: bool
     extent: Mapping[str, int]
     frame: Frame
     tile_x: int
@@ -204,7 +210,7 @@ def _pixel(kernel: _Kernel, row: Affine, j: Affine, windows: list[int]) -> Block
     found = [*under(bounds, (read,), (missing,) if bounds else ())]
     for i in windows:
         value: Expression = Load(buffer=kernel.pixel, index=CHANNEL)
-        if len(kernel.parameters) > 2:
+        if kernel.weighted:
             column = j.plus(Affine(constant=-i * e["stride"]))
             tap = Affine.of(0, {"r": e["kw"]}).plus(column).times(e["c"]).plus(kernel.channel)
             weight = Load(buffer=kernel.parameters[1], index=tap)
@@ -215,7 +221,7 @@ def _pixel(kernel: _Kernel, row: Affine, j: Affine, windows: list[int]) -> Block
     return tuple(found)
 
 
-# Step 5: the pixels of the output that exist.
+# Step 5: the pixels of the output that exist, with the epilogue.
 
 
 def _stores(kernel: _Kernel) -> Block:
@@ -223,12 +229,20 @@ def _stores(kernel: _Kernel) -> Block:
     found: list[Statement] = []
     for i in range(kernel.tile_x):
         x = kernel.x.plus(Affine(constant=i))
-        line = kernel.image.times(e["y"]).plus(kernel.y)
-        place = line.times(e["x"]).plus(x).times(e["c"]).plus(kernel.channel)
         held = Affine(constant=i * kernel.width).plus(CHANNEL)
         value: Expression = Load(buffer=kernel.sums, index=held)
         if kernel.scale != 1:
             value = binary(BinaryOp.MUL, value, number(kernel.scale))
-        store = kernel.lanes(Store(buffer=kernel.parameters[-1], index=place, value=value))
+        store = kernel.lanes(_stored(kernel, x, value))
         found += under(kernel.frame.undecided((Bound(index=x, limit=e["x"]),)), (store,))
     return tuple(found)
+
+
+def _stored(kernel: _Kernel, x: Affine, value: Expression) -> Store:
+    """What stores the pixel in column x of the thread's row."""
+    if kernel.finish is not None:
+        held = {buffer.name: buffer for buffer in kernel.parameters}
+        return kernel.finish.stored((kernel.image, kernel.y, x, kernel.channel), value, held)
+    line = kernel.image.times(kernel.extent["y"]).plus(kernel.y)
+    place = line.times(kernel.extent["x"]).plus(x).times(kernel.extent["c"]).plus(kernel.channel)
+    return Store(buffer=kernel.parameters[-1], index=place, value=value)

@@ -76,7 +76,7 @@ from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.implicit_gemm import Window, product_extents, window_of
-from services.tuner.schedules.matmul.product import Product, product_of
+from services.tuner.schedules.matmul.product import Product
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
 
 SPLIT_K_THREADS = 64
@@ -94,7 +94,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 def matmul_programs(workload: Workload, config: WebgpuMatmulConfig) -> tuple[Program, ...]:
     """One dispatch, and with split_k > 1 a second one that adds the partial sums."""
     extents = product_extents(workload)
-    product = replace(product_of(extents), parameters=parameters_of(workload))
+    product = Product(extents=extents, parameters=parameters_of(workload))
     partial = _partial_sums(extents, config)
     frame = Frame()
     kernel = _Kernel(

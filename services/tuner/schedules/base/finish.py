@@ -1,0 +1,84 @@
+"""An epilogue in the loop IR: the statement that stores a finished entry, for nests built by hand.
+
+What TVM states for c[2, 4, 8] with the epilogue bias, of which `Finish` keeps the store:
+
+    for i0 < 2:
+      for i1 < 4:
+        for i2 < 8:
+          c[32·i0 + 8·i1 + i2] = sum[32·i0 + 8·i1 + i2] + bias[i2]
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kernelzoo.domain.operators.epilogues import epilogue_inputs
+from kernelzoo.errors import UnsupportedProgram
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.nodes import Block, Buffer, Expression, Load, Loop, Store
+from services.tuner.ir.rewrite import with_operands
+from services.tuner.operators.lowering import finished
+from services.tuner.schedules.base.extents import Shape
+from services.tuner.tir.lowering import plain_program
+from services.tuner.tir.tvm import te
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """`entry` stores an entry of the output, in loops over `axes`, those of the output that are
+    longer than 1. The sum is a load of `total`."""
+
+    shape: Shape
+    axes: tuple[str, ...]
+    total: Buffer
+    entry: Store
+
+    def stored(
+        self, at: tuple[Affine, ...], value: Expression, held: Mapping[str, Buffer]
+    ) -> Store:
+        """What stores the entry at a place of the output, given the value of its sum. `held` are
+        the buffers of the kernel by the names of tensors."""
+        longer = [place for place, size in zip(at, self.shape, strict=True) if size > 1]
+        places = dict(zip(self.axes, longer, strict=True))
+
+        def moved(index: Affine) -> Affine:
+            for var, place in places.items():
+                index = index.substitute(var, place)
+            return index
+
+        def inside(part: Expression) -> Expression:
+            match part:
+                case Load(buffer=buffer) if buffer == self.total:
+                    return value
+                case Load(buffer=buffer, index=index):
+                    return Load(buffer=held[buffer.name], index=moved(index))
+            return with_operands(part, inside)
+
+        return Store(
+            buffer=held[self.entry.buffer.name],
+            index=moved(self.entry.index),
+            value=inside(self.entry.value),
+        )
+
+
+@lru_cache(maxsize=256)
+def finish_of(epilogue: tuple[str, ...], shape: Shape) -> Finish:
+    """`shape` is the output's."""
+    total = te.placeholder(shape, name="sum")
+    inputs = epilogue_inputs(epilogue, shape)
+    extra = tuple(te.placeholder(shape, name=name) for name, shape in inputs)
+    result = finished(epilogue, total, extra)
+    program = plain_program(te.create_prim_func([total, *extra, result]))
+    axes, entry = _entry(program.body.body)
+    return Finish(shape=shape, axes=axes, total=program.parameters[0], entry=entry)
+
+
+def _entry(block: Block) -> tuple[tuple[str, ...], Store]:
+    """The loops of a nest and the store inside of them."""
+    axes = []
+    while isinstance(block[-1], Loop):
+        axes.append(block[-1].var)
+        block = block[-1].body
+    if not isinstance(block[-1], Store):
+        raise UnsupportedProgram("the epilogue is no plain store")
+    return tuple(axes), block[-1]
