@@ -21,7 +21,7 @@ NJSSCAN_RULES := .venv/audit/bin/python -c \
 FUZZ := -max_total_time=20 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=.venv/
 ARGS ?=
 
-.PHONY: help demo up compose test check static unit audit bench bench-page stale replay build generate lock clean setup
+.PHONY: help demo up compose test check static unit audit bench bench-page networks stale replay build generate lock clean setup
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ bench: setup bench-page  ## Benchmarks beside their peers (ten minutes); BENCHES
 
 bench-page: bench/page/dist/.built
 
+networks: .venv/.models  ## Networks with random weights as ONNX in .kernelzoo/networks; ARGS="resnet50 minilm" makes these
+	@.venv/models/bin/python -m bench.models.export .kernelzoo/networks $(ARGS)
+
 stale: .venv/.installed  ## Benchmark results that are older than the code that they measure
 	@$(BIN)/python -m bench.stale
 
@@ -92,6 +95,8 @@ lock: .venv/.installed  ## Write requirements.lock from pyproject.toml; ARGS=--u
 		--no-emit-index-url --no-header --quiet --output-file requirements.lock $(ARGS)
 	@$(BIN)/uv pip compile --group audit --universal --generate-hashes --no-emit-index-url \
 		--no-header --no-annotate --quiet --output-file tests/security/requirements.lock $(ARGS)
+	@$(BIN)/uv pip compile --group models --universal --generate-hashes --no-emit-index-url \
+		--no-header --no-annotate --quiet --output-file bench/models/requirements.lock $(ARGS)
 	@for image in $(IMAGES); do $(BIN)/uv pip compile --group image-$$image \
 		--constraints requirements.lock --universal --generate-hashes --no-emit-index-url \
 		--no-header --no-annotate --quiet --output-file docker/requirements/$$image.lock || exit 1; \
@@ -121,6 +126,9 @@ helm/kernelzoo/README.md: helm/kernelzoo/values.yaml helm/readme.py .venv/.insta
 
 .venv/.audit: .venv/.installed tests/security/requirements.lock $(SETUP)
 	@$(SETUP) audit
+
+.venv/.models: .venv/.installed bench/models/requirements.lock $(SETUP)
+	@$(SETUP) models
 
 tests/security/node_modules/.installed: tests/security/package-lock.json
 	@npm --prefix tests/security ci --silent

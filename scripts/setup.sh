@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One part of the set-up: python, system, monitoring, audit, node or client. Each may run again at any time.
+# One part of the set-up: python, system, monitoring, audit, models, node or client. Each may run again at any time.
 # Prints a line per step; the output of a step is shown only when it fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -118,6 +118,14 @@ install_audit() {
   touch .venv/.audit
 }
 
+install_models() {
+  step "creating .venv/models" .venv/bin/uv venv --quiet --allow-existing .venv/models
+  step "installing PyTorch and exporters from bench/models/requirements.lock" \
+    .venv/bin/uv pip sync --python .venv/models/bin/python --require-hashes \
+    bench/models/requirements.lock
+  touch .venv/.models
+}
+
 # Ubuntu has no Chromium package that runs outside a snap.
 own_chromium() {
   local deps=
@@ -148,7 +156,8 @@ case "${1:-}" in
   system) install_system ;;
   monitoring) install_monitoring ;;
   audit) install_audit ;;
+  models) install_models ;;
   node) install_node ;;
   client) build_client ;;
-  *) fail "usage: scripts/setup.sh python|system|monitoring|audit|node|client" ;;
+  *) fail "usage: scripts/setup.sh python|system|monitoring|audit|models|node|client" ;;
 esac

@@ -1,0 +1,1 @@
+"""How fast whole networks run in a page, beside their peers, and the networks for it."""
