@@ -37,9 +37,10 @@ from services.gateway.wire.leases import (
 )
 
 WAIT_S = 2.0
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 PATIENCE = 40
-"""How long a member waits for what others hold: beside `PATIENCE_S`, so many measurements."""
+"""How long a member waits for what others hold, and for what is not yet verified, on a machine
+that has other work: beside `PATIENCE_S`, so many measurements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
