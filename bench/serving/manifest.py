@@ -7,7 +7,7 @@ it costs.
 
 import asyncio
 from argparse import Namespace
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from http import HTTPStatus
 from itertools import repeat
 from typing import Any
@@ -18,7 +18,8 @@ from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
 from bench.samples import percentile
 from bench.serving.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_used_s
-from bench.serving.load import Load, Server, flat_out, steady
+from bench.serving.load import Load, Server, flat_out
+from bench.serving.open_loop import Stream, steady
 from bench.workloads import PAPER
 from cli.gateway_client import GatewayClient
 from cli.stack.supervisor import Stack
@@ -50,10 +51,10 @@ def measure(options: Namespace) -> Report:
         server, request = Server.at(stack.url), _warm_manifest(stack)
         described = machine(gateway_on_core=gateway_apart(stack))
         before = Usage.now()
-        due = repeat(request, int(PER_SECOND * options.seconds))
+        due = [request] * int(PER_SECOND * options.seconds)
         rows = [
-            row(stack, "flat out", flat_out(server, repeat(request, options.requests))),
-            row(stack, f"{PER_SECOND}/s", steady(server, due, PER_SECOND)),
+            flat_out_row(stack, flat_out(server, repeat(request, options.requests))),
+            steady_row(stack, server, due),
         ]
         described["others_busy"] = Usage.now().others_since(before)
     return Report(name="manifest", machine=described, rows=rows, claims=claims(*rows))
@@ -75,13 +76,22 @@ def manifest_path(name: str, *device_classes: str) -> str:
     return f"/v1/zoo/{quote(name, safe=':')}/{classes}"
 
 
-def row(stack: Stack, what: str, loading: Coroutine[Any, Any, Load]) -> dict[str, Cell]:
+def flat_out_row(stack: Stack, loading: Coroutine[Any, Any, Load]) -> dict[str, Cell]:
+    return _row(stack, "flat out", lambda: asyncio.run(loading))
+
+
+def steady_row(stack: Stack, server: Server, requests: Sequence[bytes]) -> dict[str, Cell]:
+    stream = Stream(requests=requests, per_second=PER_SECOND)
+    return _row(stack, f"{PER_SECOND}/s", lambda: steady(server, stream)[0])
+
+
+def _row(stack: Stack, what: str, loaded: Callable[[], Load]) -> dict[str, Cell]:
     """`p50_ms` and `p99_ms` count from when a request was due, the others from its sending;
     `gateway_ms` is the gateway's processor time for one.
     """
     note(what)
     used_s = gateway_used_s(stack)
-    load = asyncio.run(loading)
+    load = loaded()
     used_s = gateway_used_s(stack) - used_s
     return {
         "load": what,

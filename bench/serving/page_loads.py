@@ -18,8 +18,8 @@ from bench.busy import Usage
 from bench.options import parser, run
 from bench.report import Claim, Report, machine
 from bench.serving.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_processes
-from bench.serving.load import Server, flat_out, steady, within
-from bench.serving.manifest import PER_SECOND, claims, manifest_path, row
+from bench.serving.load import Server, flat_out, within
+from bench.serving.manifest import PER_SECOND, claims, flat_out_row, manifest_path, steady_row
 from bench.serving.memory import watched
 from cli.gateway_client import GatewayClient
 from cli.simulate.crowd import Crowd
@@ -71,9 +71,8 @@ def measure(options: Namespace) -> Report:
         before = Usage.now()
         with watched(gateway_processes(stack)) as memory:
             asked = within(islice(visits, options.loads), options.seconds)
-            fast = row(stack, "flat out", flat_out(server, asked))
-        due = islice(visits, int(PER_SECOND * options.steady))
-        paced = row(stack, f"{PER_SECOND}/s", steady(server, due, PER_SECOND))
+            fast = flat_out_row(stack, flat_out(server, asked))
+        paced = steady_row(stack, server, list(islice(visits, int(PER_SECOND * options.steady))))
         described["others_busy"] = Usage.now().others_since(before)
     described |= {"memory_start_mib": memory.start_mib, "memory_end_mib": memory.end_mib}
     rows = [fast, paced]

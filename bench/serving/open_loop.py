@@ -1,0 +1,188 @@
+"""Requests that fall due evenly, whether or not earlier ones are answered.
+
+Raw sockets and prepared bytes, as the machine is shared with what is measured: a request costs this
+process some 40 µs, where asyncio's streams take 300 µs. Connections are kept; one more is opened
+where none is free, so that no request waits here for the answer to another.
+"""
+
+import gc
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from heapq import merge
+
+from bench.report import CannotMeasure
+from bench.serving.load import Load, Server, length
+
+MOST_CONNECTIONS = 400
+"""The gateway has 512 for one network. Requests beyond them wait, and are counted from when they
+were due."""
+GIVEN_UP_S = 60.0
+STARTS_IN_S = 0.1
+RECEIVED_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """`refused`: statuses of 400 and above that are answers, too."""
+
+    requests: Sequence[bytes]
+    per_second: float
+    refused: Collection[int] = ()
+
+
+@dataclass(slots=True)
+class _Asked:
+    stream: int
+    request: bytes
+    due_s: float
+    sent_s: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class _Connection:
+    """`asked` is what it waits for; of the answer `received` is there, which has `expected` bytes
+    once its head is."""
+
+    socket: socket.socket
+    asked: _Asked | None = None
+    received: bytearray = field(default_factory=bytearray)
+    expected: int = 0
+
+
+def steady(server: Server, *streams: Stream) -> list[Load]:
+    """Raises CannotMeasure for an answer that is none, and where answers stop coming."""
+    with _undisturbed():
+        return _Sender(server, streams).run()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A collection of garbage would be in the figures."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+class _Sender:
+    def __init__(self, server: Server, streams: Sequence[Stream]) -> None:
+        self._server = server
+        self._streams = streams
+        self._loads = [Load() for _ in streams]
+        self._epoll = select.epoll()
+        self._open: dict[int, _Connection] = {}
+        self._idle: list[_Connection] = []
+        self._waiting: deque[_Asked] = deque()
+
+    def run(self) -> list[Load]:
+        start_s = time.perf_counter() + STARTS_IN_S
+        left = sum(len(stream.requests) for stream in self._streams)
+        due = merge(
+            *(_due(number, stream, start_s) for number, stream in enumerate(self._streams)),
+            key=lambda asked: asked.due_s,
+        )
+        coming = next(due, None)
+        answered_s = start_s
+        while left:
+            now_s = time.perf_counter()
+            while coming is not None and coming.due_s <= now_s:
+                self._waiting.append(coming)
+                coming = next(due, None)
+            while self._waiting and (connection := self._free()) is not None:
+                self._send(connection, self._waiting.popleft())
+            if now_s > max(answered_s, start_s) + GIVEN_UP_S:
+                raise CannotMeasure(f"{left} requests are not answered")
+            wait_s = 1.0 if coming is None else max(0.0, coming.due_s - time.perf_counter())
+            for number, _ in self._epoll.poll(wait_s):
+                if self._receive(self._open[number]):
+                    left -= 1
+                    answered_s = time.perf_counter()
+        for connection in list(self._open.values()):
+            self._close(connection)
+        self._epoll.close()
+        for load in self._loads:
+            load.elapsed_s = answered_s - start_s
+        return self._loads
+
+    def _free(self) -> _Connection | None:
+        if self._idle:
+            return self._idle.pop()
+        if len(self._open) >= MOST_CONNECTIONS:
+            return None
+        made = socket.create_connection((self._server.host, self._server.port))
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = _Connection(made)
+        self._open[made.fileno()] = connection
+        self._epoll.register(made.fileno(), select.EPOLLIN)
+        return connection
+
+    def _send(self, connection: _Connection, asked: _Asked) -> None:
+        connection.asked = asked
+        asked.sent_s = time.perf_counter()
+        try:
+            connection.socket.sendall(asked.request)
+        except OSError:
+            self._lost(connection)
+
+    def _receive(self, connection: _Connection) -> bool:
+        """Whether an answer is whole."""
+        try:
+            data = connection.socket.recv(RECEIVED_BYTES)
+        except OSError:
+            data = b""
+        if not data:
+            self._lost(connection)
+            return False
+        connection.received += data
+        if not connection.expected:
+            head, end, _ = bytes(connection.received).partition(b"\r\n\r\n")
+            if not end:
+                return False
+            connection.expected = len(head) + len(end) + length(head)
+        if len(connection.received) < connection.expected:
+            return False
+        self._answered(connection)
+        return True
+
+    def _answered(self, connection: _Connection) -> None:
+        now_s, asked = time.perf_counter(), connection.asked
+        assert asked is not None, "an answer to nothing"
+        status = int(connection.received[9:12])
+        if status >= 400 and status not in self._streams[asked.stream].refused:
+            path = asked.request.split(maxsplit=2)[1].decode()
+            raise CannotMeasure(f"{path} answered {status}")
+        load = self._loads[asked.stream]
+        load.due_ms.append((now_s - asked.due_s) * 1e3)
+        load.sent_ms.append((now_s - asked.sent_s) * 1e3)
+        load.statuses.append(status)
+        connection.asked, connection.expected = None, 0
+        connection.received.clear()
+        self._idle.append(connection)
+
+    def _lost(self, connection: _Connection) -> None:
+        """What was closed just as it was asked on is asked again, as browsers do."""
+        if connection.asked is None:
+            self._idle.remove(connection)
+        elif connection.received:
+            raise CannotMeasure("an answer was cut off")
+        else:
+            self._waiting.appendleft(connection.asked)
+        self._close(connection)
+
+    def _close(self, connection: _Connection) -> None:
+        number = connection.socket.fileno()
+        self._epoll.unregister(number)
+        del self._open[number]
+        connection.socket.close()
+
+
+def _due(number: int, stream: Stream, start_s: float) -> Iterator[_Asked]:
+    for place, request in enumerate(stream.requests):
+        yield _Asked(number, request, start_s + place / stream.per_second)
