@@ -61,7 +61,7 @@ def entries(program: Program, positions: Indices, lookup: Lookup) -> Floats:
     shape = program.output.shape
     values = []
     for group in _runs(positions.size, max(1, TERMS_AT_ONCE // longest)):
-        at = np.unravel_index(positions[group], shape)
+        at = np.unravel_index(positions[group], shape) if shape else ()
         value = _Evaluation(program, lookup).entry(program.output, at)
         values.append(np.broadcast_to(value, group.shape))
     return np.concatenate(values).astype(np.float64)
@@ -79,9 +79,9 @@ class _Evaluation:
 
     def entry(self, stage: Stage, at: Sequence[Array]) -> Array:
         """The entries of a stage at places along its axes, all of them within it."""
-        last = min(_trailing_ones(place.shape) for place in at)
+        last = min((_trailing_ones(place.shape) for place in at), default=0)
         places = [place.reshape(place.shape[: place.ndim - last]) for place in at]
-        key = b"".join(f"{place.shape}".encode() + place.tobytes() for place in places)
+        key = b"at" + b"".join(f"{place.shape}".encode() + place.tobytes() for place in places)
         known, value = self._latest.get(stage.name, (b"", _NONE))
         if known != key:
             value = self._computed(stage, places)

@@ -58,7 +58,7 @@ _TYPES: dict[DType, type[np.generic]] = {
     DType.I8: np.int8,
     DType.I64: np.int64,
 }
-_BINARY = {
+_BINARY: dict[BinaryOp, Callable[[Value, Value], object]] = {
     BinaryOp.ADD: np.add,
     BinaryOp.SUB: np.subtract,
     BinaryOp.MUL: np.multiply,
@@ -71,6 +71,7 @@ _BINARY = {
     BinaryOp.OR: np.bitwise_or,
     BinaryOp.SHIFT_LEFT: np.left_shift,
     BinaryOp.SHIFT_RIGHT: np.right_shift,
+    BinaryOp.POW: lambda x, y: np.float_power(x, y).astype(np.float32),
 }
 _COMPARE = {
     CompareOp.EQ: np.equal,
@@ -87,6 +88,11 @@ _IN_DOUBLE: dict[MathFunction, Callable[[NDArray[np.float64]], object]] = {
     MathFunction.SQRT: np.sqrt,
     MathFunction.NEAREST: np.rint,
     MathFunction.ABS: np.abs,
+    MathFunction.LOG: np.log,
+    MathFunction.SIN: np.sin,
+    MathFunction.COS: np.cos,
+    MathFunction.FLOOR: np.floor,
+    MathFunction.CEIL: np.ceil,
 }
 
 

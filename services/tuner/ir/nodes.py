@@ -68,6 +68,7 @@ class BinaryOp(StrEnum):
     OR = "or"
     SHIFT_LEFT = "shl"
     SHIFT_RIGHT = "shr_s"
+    POW = "pow"
 
 
 class CompareOp(StrEnum):
@@ -86,6 +87,11 @@ class MathFunction(StrEnum):
     SIGMOID = "sigmoid"
     NEAREST = "nearest"
     ABS = "abs"
+    LOG = "log"
+    SIN = "sin"
+    COS = "cos"
+    FLOOR = "floor"
+    CEIL = "ceil"
 
 
 class Buffer(Struct, frozen=True, kw_only=True, gc=False):

@@ -26,6 +26,7 @@ from kernelzoo.domain.operators.expressions import (
     Reducer,
     Stage,
     number,
+    parts,
     read,
 )
 from kernelzoo.domain.workload import Workload
@@ -145,9 +146,20 @@ def _lowered(expression: Expression, at: Places, tensors: Tensors) -> Node:
         case Cast(argument, dtype):
             return lowered(argument).astype(DTYPES[dtype])
         case Choice(conditions, then, otherwise):
-            holds = [_compared(each, at, tensors) for each in conditions]
-            return tirx.if_then_else(tirx.all(*holds), lowered(then), lowered(otherwise))
+            holds = tirx.all(*(_compared(each, at, tensors) for each in conditions))
+            if _reads(conditions):
+                return tirx.Select(holds, lowered(then), lowered(otherwise))
+            return tirx.if_then_else(holds, lowered(then), lowered(otherwise))
     raise UnsupportedProgram(f"{expression} is not lowered; bind the extents that it names")
+
+
+def _reads(conditions: tuple[Comparison, ...]) -> bool:
+    """Whether entries decide. Places are decided once for many entries, so that a branch is best;
+    of two values that entries decide between both are computed, without a branch that would keep
+    the loop from being vectorised. A side that may be read outside of a tensor is a branch all the
+    same (`tir.expressions`)."""
+    sides = (side for each in conditions for side in (each.left, each.right))
+    return any(isinstance(part, Read) for side in sides for part in parts(side))
 
 
 def _compared(comparison: Comparison, at: Places, tensors: Tensors) -> Node:

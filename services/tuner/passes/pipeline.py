@@ -46,12 +46,15 @@ NATIVE = frozenset(
         MathFunction.RSQRT,
         MathFunction.NEAREST,
         MathFunction.ABS,
+        MathFunction.FLOOR,
+        MathFunction.CEIL,
     }
 )
 """Math functions that WGSL has and that are accurate enough.
 
 Its exp may be off by 3 + 2·|x| ulp. Its tanh may be any quotient of those, which overflows from
-45 on and cancels near 0 (WGSL, section 15.7.4.1), so tanh is expanded."""
+45 on and cancels near 0 (WGSL, section 15.7.4.1), so tanh is expanded. Its log and sin are bounded
+absolutely, sin within [-π, π] alone, and its pow is exp2(y · log2(x)): they are expanded too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

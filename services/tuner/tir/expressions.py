@@ -71,6 +71,11 @@ _FUNCTIONS = {
     "tirx.sigmoid": MathFunction.SIGMOID,
     "tirx.nearbyint": MathFunction.NEAREST,
     "tirx.fabs": MathFunction.ABS,
+    "tirx.log": MathFunction.LOG,
+    "tirx.sin": MathFunction.SIN,
+    "tirx.cos": MathFunction.COS,
+    "tirx.floor": MathFunction.FLOOR,
+    "prim.ceil": MathFunction.CEIL,
 }
 _FLOAT = "float32"
 _WIDE = ("int32", "int64")
@@ -226,9 +231,7 @@ class Expressions:
                 for _ in range(int(exponent) - 1):
                     power = Binary(op=BinaryOp.MUL, left=power, right=base)
                 return power
-        raise UnsupportedProgram(
-            f"pow with exponent {node.args[1]} is not lowered; use 0.5 or 1 to {MOST_FACTORS}"
-        )
+        return Binary(op=BinaryOp.POW, left=base, right=self.value(node.args[1]))
 
     def integer(self, node: Node) -> Expression:
         """An i32."""

@@ -5,8 +5,17 @@ import pytest
 from numpy.typing import NDArray
 
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.nodes import Call, Load, LoopKind, MathFunction, Program, Store
-from services.tuner.passes.math_functions import LARGEST_ERROR_ULP
+from services.tuner.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Call,
+    Load,
+    LoopKind,
+    MathFunction,
+    Program,
+    Store,
+)
+from services.tuner.passes.math_functions import LARGEST_ERROR_OF_POWER_ULP, LARGEST_ERROR_ULP
 from services.tuner.passes.pipeline import ALL_PASSES, PassOptions, run_passes
 from tests.unit.tuner.execution import Floats, execute_program
 from tests.unit.tuner.programs import at, loop, parameter, program
@@ -31,7 +40,8 @@ def arguments(function: MathFunction) -> Floats:
         random.choice([-1, 1], POINTS // 4) * 10 ** random.uniform(-37, 0, POINTS // 4),
     ]
     x = np.concatenate(parts).astype(np.float32)
-    return np.abs(x) if function in (MathFunction.SQRT, MathFunction.RSQRT) else x
+    positive = (MathFunction.SQRT, MathFunction.RSQRT, MathFunction.LOG)
+    return np.abs(x) if function in positive else x
 
 
 def mapped(function: MathFunction, size: int, kind: LoopKind) -> Program:
@@ -86,3 +96,50 @@ def test_a_math_function_is_right_at_infinities_zeros_and_nan(function: MathFunc
     assert np.allclose(got[numbers], wanted[numbers], rtol=1e-6, atol=DENORMAL)
     if function in (MathFunction.TANH, MathFunction.ERF):
         assert np.array_equal(np.signbit(got[:2]), [False, True])
+
+
+def powers(x: Floats, y: Floats, kind: LoopKind, *, fma: bool) -> Floats:
+    """x^y, four at a time or one by one."""
+    bases, exponents, results = (parameter(name, x.size) for name in "xyz")
+    index = at(v=1, r=4)
+    value = Binary(
+        op=BinaryOp.POW,
+        left=Load(buffer=bases, index=index),
+        right=Load(buffer=exponents, index=index),
+    )
+    store = Store(buffer=results, index=index, value=value)
+    stated = program(x.size // 4, (loop("v", 4, (store,), kind),), bases, exponents, results)
+    arrays = {"x": x, "y": y, "z": np.zeros_like(x)}
+    made = run_passes(stated, ALL_PASSES, PassOptions(fma=fma))
+    return execute_program(made, ALL_PASSES, arrays)["z"]
+
+
+@pytest.mark.parametrize(("kind", "fma"), [(LoopKind.VECTOR, True), (LoopKind.SERIAL, False)])
+def test_the_error_of_a_power_is_within_its_bound(kind: LoopKind, fma: bool) -> None:
+    random = np.random.default_rng(5)
+    x = (10 ** random.uniform(-30, 30, POINTS)).astype(np.float32)
+    x[::2] = random.uniform(0, 2, POINTS // 2)
+    y = (random.uniform(-85, 85, POINTS) / np.abs(np.log(x))).astype(np.float32)
+    y = np.clip(y, -1e4, 1e4)
+    y[1::4] = np.round(y[1::4])
+    x[5::8] *= -1
+    y[5::8] = np.round(y[5::8])
+    wanted = np.float_power(x, y)
+    normal = (np.abs(wanted) >= DENORMAL) & (np.abs(wanted) < 2.0**127)
+    unit = np.spacing(np.where(normal, np.abs(wanted), 1).astype(np.float32)).astype(np.float64)
+    error = np.where(normal, np.abs(powers(x, y, kind, fma=fma) - wanted) / unit, 0)
+    assert normal.mean() > 0.95
+    assert error.max() <= LARGEST_ERROR_OF_POWER_ULP, (x[error.argmax()], y[error.argmax()])
+
+
+def test_a_power_is_that_of_c_at_its_edges() -> None:
+    values = np.array([0, 1, -1, 2, -2, 0.5, 2.5, 3, np.inf, -np.inf, np.nan, 1e-45], np.float32)
+    x, y = (each.ravel().copy() for each in np.meshgrid(values[:-1], values))
+    x, y = (each[: each.size // 4 * 4] for each in (x, y))
+    with np.errstate(all="ignore"):
+        got, wanted = powers(x, y, LoopKind.VECTOR, fma=False), np.float_power(x, y)
+    # C says 1 of 1^NaN and of (-1)^±inf, and inf of (-inf)^0.5, for no reason that a model has.
+    asked = ~((np.abs(x) == 1) & ~np.isfinite(y)) & ~((x == -np.inf) & (y % 1 != 0))
+    np.testing.assert_allclose(np.abs(got[asked]), np.abs(wanted[asked]), rtol=1e-6, atol=DENORMAL)
+    finite = asked & (np.abs(wanted) > 0) & np.isfinite(wanted)
+    np.testing.assert_allclose(got[finite], wanted[finite], rtol=1e-6, atol=DENORMAL)

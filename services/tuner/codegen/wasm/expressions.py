@@ -81,7 +81,13 @@ _OPERATIONS: dict[tuple[BinaryOp | CompareOp, Kind], Instruction] = {
 
 _CALLS = {
     (function, kind): plain(f"{_PREFIX[kind]}.{function}")
-    for function in (MathFunction.SQRT, MathFunction.NEAREST, MathFunction.ABS)
+    for function in (
+        MathFunction.SQRT,
+        MathFunction.NEAREST,
+        MathFunction.ABS,
+        MathFunction.FLOOR,
+        MathFunction.CEIL,
+    )
     for kind in (_F32, _F32X4)
 }
 _CASTS = {

@@ -63,6 +63,8 @@ _CALLS = {
     MathFunction.EXP: "exp",
     MathFunction.NEAREST: "round",
     MathFunction.ABS: "abs",
+    MathFunction.FLOOR: "floor",
+    MathFunction.CEIL: "ceil",
 }
 _SMALLEST = -(1 << 31)
 

@@ -1,0 +1,119 @@
+"""What the arithmetic of a math function is built with: one number of lanes, registers, selects."""
+
+from kernelzoo.domain.dtype import DType
+from services.tuner.ir.nodes import (
+    Assign,
+    Binary,
+    BinaryOp,
+    Bitcast,
+    Call,
+    Compare,
+    CompareOp,
+    Const,
+    Expression,
+    MathFunction,
+    MultiplyAdd,
+    Read,
+    Register,
+    Select,
+)
+
+
+class ExpressionBuilder:
+    """Builds expressions of one number of lanes; parts that are used twice go into registers.
+
+    `assigned` are the registers made, with their values, in order. `fma` allows multiply-adds and
+    relaxed selects. `native` functions may stay calls.
+    """
+
+    def __init__(
+        self,
+        prefix: str,
+        lanes: int,
+        *,
+        fma: bool,
+        native: frozenset[MathFunction] = frozenset(),
+    ) -> None:
+        self.native = native
+        self.assigned: list[Assign] = []
+        self._prefix = prefix
+        self._lanes = lanes
+        self._fma = fma
+
+    def keep(self, value: Expression, dtype: DType = DType.F32) -> Read:
+        """Puts a value that is used more than once into a register."""
+        name = f"{self._prefix}.{len(self.assigned)}"
+        register = Register(name=name, lanes=self._lanes, dtype=dtype)
+        self.assigned.append(Assign(register=register, value=value))
+        return Read(register=register)
+
+    def number(self, value: float) -> Const:
+        return Const(value=value, dtype=DType.F32, lanes=self._lanes)
+
+    def whole(self, value: int) -> Const:
+        return Const(value=value, dtype=DType.I32, lanes=self._lanes)
+
+    def multiply_add(self, left: Expression, right: Expression, addend: Expression) -> Expression:
+        if self._fma:
+            return MultiplyAdd(left=left, right=right, addend=addend)
+        return add(multiply(left, right), addend)
+
+    def polynomial(self, coefficients: tuple[float, ...], x: Expression) -> Expression:
+        """Horner's scheme; the constant coefficient comes first."""
+        *lower, highest = coefficients
+        value: Expression = self.number(highest)
+        for coefficient in reversed(lower):
+            value = self.multiply_add(value, x, self.number(coefficient))
+        return value
+
+    def below(
+        self, left: Expression, right: Expression, then: Expression, otherwise: Expression
+    ) -> Select:
+        """`then` where left < right, else `otherwise`, also where either is NaN."""
+        return self.where(Compare(op=CompareOp.LT, left=left, right=right), then, otherwise)
+
+    def scaled(self, value: Expression, exponent: Expression) -> Expression:
+        """value·2ⁿ, where the low nine bits of `exponent` are n and the result is normal."""
+        count = Const(value=23, dtype=DType.I32)
+        bits = Bitcast(value=exponent, dtype=DType.I32)
+        raised = Binary(op=BinaryOp.SHIFT_LEFT, left=bits, right=count)
+        whole = add(Bitcast(value=value, dtype=DType.I32), raised)
+        return Bitcast(value=whole, dtype=DType.F32)
+
+    def where(self, holds: Expression, then: Expression, otherwise: Expression) -> Select:
+        return Select(condition=holds, then=then, otherwise=otherwise, relaxed=self._fma)
+
+    def compared(self, op: CompareOp, left: Expression, right: Expression) -> Read:
+        """A mask that is used more than once."""
+        return self.keep(Compare(op=op, left=left, right=right), DType.I32)
+
+    def with_sign_of(self, magnitude: Expression, signed: Expression) -> Expression:
+        """`magnitude`, which is not negative, with the sign of another value, -0 included."""
+        bits = Bitcast(value=signed, dtype=DType.I32)
+        sign = Binary(op=BinaryOp.AND, left=bits, right=self.whole(-(1 << 31)))
+        whole = Bitcast(value=magnitude, dtype=DType.I32)
+        return Bitcast(value=Binary(op=BinaryOp.OR, left=whole, right=sign), dtype=DType.F32)
+
+
+def add(left: Expression, right: Expression) -> Binary:
+    return Binary(op=BinaryOp.ADD, left=left, right=right)
+
+
+def subtract(left: Expression, right: Expression) -> Binary:
+    return Binary(op=BinaryOp.SUB, left=left, right=right)
+
+
+def multiply(left: Expression, right: Expression) -> Binary:
+    return Binary(op=BinaryOp.MUL, left=left, right=right)
+
+
+def divide(left: Expression, right: Expression) -> Binary:
+    return Binary(op=BinaryOp.DIV, left=left, right=right)
+
+
+def smaller(left: Expression, right: Expression) -> Binary:
+    return Binary(op=BinaryOp.MIN, left=left, right=right)
+
+
+def call(function: MathFunction, argument: Expression) -> Call:
+    return Call(function=function, argument=argument)
