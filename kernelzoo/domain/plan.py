@@ -8,9 +8,10 @@ and a call may write where it reads if both places are the same.
 Entries in memory are f32 or i32. A page passes and receives the dtypes of `Port`: int64, int32,
 uint8 and bool are i32 in memory, and a bool is 0 or 1.
 
-Weights lie plain, row-major and little-endian, in one file in the order in which calls first use
-them. The file is fetched in chunks, each with its hash. The golden file has inputs and the outputs
-that belong to them, with entries as in memory.
+Weights lie plain, row-major and little-endian, in one file, and are listed in the order in which
+calls first use them. In the file they are in this order too, unless it is shared with another plan
+of the model that comes first. The file is fetched in chunks, each with its hash. The golden file
+has inputs and the outputs that belong to them, with entries as in memory.
 """
 
 import re
@@ -199,7 +200,6 @@ def _refuse_twice(names: Sequence[str], what: str) -> None:
 
 
 def _refuse_weights(plan: Plan) -> None:
-    end = 0
     for number, weight in enumerate(plan.weights):
         what = f"weight {number} ({weight.name})"
         _refuse_shape(what, weight.dtype, weight.shape)
@@ -207,7 +207,9 @@ def _refuse_weights(plan: Plan) -> None:
         _require(weight.bytes == needed, f"{what} has {weight.bytes} bytes; its shape has {needed}")
         aligned = weight.offset % ALIGNMENT_BYTES == 0
         _require(aligned, f"{what} is at {weight.offset}, which is no multiple of 64")
-        _require(weight.offset >= end, f"{what} overlaps the weight before it")
+    end = 0
+    for weight in sorted(plan.weights, key=lambda weight: weight.offset):
+        _require(weight.offset >= end, f"weight {weight.name} overlaps another")
         end = weight.offset + weight.bytes
     file_bytes = plan.memory.weights
     _require(end <= file_bytes, f"weights end at byte {end} of a file of {file_bytes}")

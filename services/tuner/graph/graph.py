@@ -11,7 +11,6 @@ program of tensor expressions or a view. Functions on graphs are pure: they make
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from math import prod
 
 import numpy as np
@@ -19,24 +18,11 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Program, number
+from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.workload import Role, Workload
 
 NUMPY_DTYPES = {DType.F32: np.dtype(np.float32), DType.I32: np.dtype(np.int32)}
 """The element types of values. Booleans are 0 and 1 in I32; an int64 of a model is cut to I32."""
-
-
-class PortDType(StrEnum):
-    """What a page hands over or is given."""
-
-    FLOAT32 = "float32"
-    INT64 = "int64"
-    INT32 = "int32"
-    BOOL = "bool"
-    UINT8 = "uint8"
-
-    @property
-    def value_dtype(self) -> DType:
-        return DType.F32 if self is PortDType.FLOAT32 else DType.I32
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +130,7 @@ def _faults_of_ports(graph: Graph) -> Iterator[str]:
             value = graph.values.get(port.value)
             if value is None:
                 yield f"{kind} {port.name!r} is {port.value!r}, which is no value"
-            elif value.dtype is not port.dtype.value_dtype:
+            elif value.dtype is not port.dtype.stored:
                 yield f"{kind} {port.name!r} is {port.dtype}, its value {value.dtype}"
 
 

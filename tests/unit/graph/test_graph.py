@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.workload import Workload
-from services.tuner.graph.graph import Graph, Node, Port, PortDType, Value, View, faults
+from services.tuner.graph.graph import Graph, Node, Port, Value, View, faults
 
 
 def small_graph() -> Graph:

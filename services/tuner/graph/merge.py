@@ -1,0 +1,137 @@
+"""Elementwise chains and movements become one program each.
+
+    t0[i0: 4] = a[i0] * 0.5          y[i0: 4] = max(a[i0] * 0.5, b[i0])
+    y[i0: 4] = max(t0[i0], b[i0])
+
+A value that several nodes read is computed once. Views are free: a program reads through them where
+the place then needs no division.
+"""
+
+from collections.abc import Sequence
+
+from kernelzoo.domain.operators.expressions import Program, Stage
+from services.tuner.graph.edit import Edit
+from services.tuner.graph.formulas import (
+    inlined,
+    is_movement,
+    is_plainly_read,
+    is_view,
+    node_of,
+    plainly_read,
+    reads,
+    reads_in_place,
+    reads_of,
+    single_stage,
+    size,
+    stages_of,
+)
+from services.tuner.graph.graph import Graph, Node, View
+
+MAX_INPUTS = 8
+MAX_SIZE = 400
+"""Parts of the expressions of one program, so that kernels stay small."""
+
+
+def elementwise_merged(graph: Graph) -> Graph:
+    """Programs that compute entries from entries of the same number are merged. What moves entries
+    stays apart, so that a contraction can take what follows it."""
+    return _merged(graph, movements=False)
+
+
+def movements_merged(graph: Graph) -> Graph:
+    """Programs of one stage are merged into those that read them, from whatever place; a program
+    that reduces takes what is done to each entry of its output."""
+    return _merged(graph, movements=True)
+
+
+def _merged(graph: Graph, *, movements: bool) -> Graph:
+    merging = _Merging(graph, movements=movements)
+    for node in graph.nodes:
+        merging.add(node)
+    return merging.edit.finished()
+
+
+class _Merging:
+    """Nodes in their order; producers are merged before those that read them."""
+
+    def __init__(self, graph: Graph, *, movements: bool) -> None:
+        self.edit = Edit(graph)
+        self._values = self.edit.values
+        self._uses = self.edit.uses
+        self._movements = movements
+        self._made: dict[str, Node] = {}
+
+    def add(self, node: Node) -> None:
+        if isinstance(node.op, Program | View):
+            stages = stages_of(node, self._values)
+            while found := self._step(stages):
+                stages = found
+            plain = [plainly_read(stage, self.edit) for stage in stages]
+            made = node_of(plain, self._values, node.label)
+            self._uses.update(dict.fromkeys(made.inputs, 1))
+            self._release(node.inputs)
+            node = made
+        self._made[node.output] = node
+        self.edit.nodes.append(node)
+
+    def _release(self, names: Sequence[str]) -> None:
+        """A node reads them no more. What nothing reads is not computed and reads nothing."""
+        for name in dict.fromkeys(names):
+            self._uses[name] -= 1
+            if not self._uses[name] and name in self._made:
+                self._release(self._made[name].inputs)
+
+    def _step(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...] | None:
+        """One producer further, or None where nothing can be merged any more."""
+        for name in dict.fromkeys(read.tensor for read in reads(stages)):
+            producer = self._made.get(name)
+            if producer is not None and isinstance(producer.op, Program | View):
+                made = self._joined(stages, producer)
+                if made and self._is_small(made):
+                    return made
+        return None
+
+    def _joined(self, stages: tuple[Stage, ...], producer: Node) -> tuple[Stage, ...] | None:
+        source = single_stage(producer, self._values)
+        if source is None:
+            return self._appended(stages, producer)
+        if not self._allowed(stages, source, producer):
+            return None
+        made = tuple(inlined(stage, source) for stage in stages)
+        return made if all(is_plainly_read(stage, self._values) for stage in made) else None
+
+    def _allowed(self, stages: tuple[Stage, ...], source: Stage, producer: Node) -> bool:
+        """Whether nothing is computed more often than before."""
+        if isinstance(producer.op, View):
+            return True
+        if self._uses[source.name] > 1 or len(stages) > 1 or stages[0].reducer:
+            return False
+        (stage,) = stages
+        if is_view(stage, self._values):
+            return False
+        if not self._movements:
+            value = self._values[source.name]
+            same = value.elements == self._values[stage.name].elements
+            return same and not is_movement(source) and self._in_place(stage, source)
+        return is_movement(source) or (
+            self._values[stage.name].elements <= self._values[source.name].elements
+        )
+
+    def _in_place(self, stage: Stage, source: Stage) -> bool:
+        return reads_in_place(stage, source.name, source.shape)
+
+    def _appended(self, stages: tuple[Stage, ...], producer: Node) -> tuple[Stage, ...] | None:
+        """After a program of several stages, of which this uses each entry once, in place."""
+        name = producer.output
+        (stage, *more) = stages
+        shape = self._values[name].shape
+        if more or stage.reducer or self._uses[name] > 1 or stage.shape != shape:
+            return None
+        if not all(read.at == stage.axes for read in reads_of(stages, name)):
+            return None
+        return *stages_of(producer, self._values), stage
+
+    def _is_small(self, stages: tuple[Stage, ...]) -> bool:
+        made = {stage.name for stage in stages}
+        inputs = {read.tensor for read in reads(stages)} - made
+        return len(inputs) <= MAX_INPUTS and sum(size(each.value) for each in stages) <= MAX_SIZE
