@@ -14,6 +14,7 @@ from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.rules import block_bytes, live_vectors, register_elements
 from services.tuner.schedules.conv.config import WasmConvConfig
+from services.tuner.schedules.conv.windows import windows_of
 from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
 from services.tuner.schedules.gemv.config import WasmGemvConfig
 from services.tuner.schedules.matmul.config import Pack, WasmMatmulConfig
@@ -79,22 +80,21 @@ def _stream(candidate: Candidate) -> Usage:
 def _window(candidate: Candidate) -> Usage:
     """Of a block: its rows of the image, the weights of its tile, its rows of the output."""
     workload, config = candidate.workload, WasmConvConfig.of(candidate)
-    extent = workload.extent
-    channels = workload.operator.output[1][-1]
-    whole = config.rounded(workload)
-    image_rows = (config.block_y - 1) * extent["stride"] + extent["kh"]
+    windows = windows_of(workload)
+    whole = config.rounded(windows)
+    columns, channels = windows.size(windows.x), windows.size(windows.c)
     tile = config.tile_x * config.tile_c
-    taps = workload.reduction_length
-    weights = taps * config.tile_c if workload.operator.takes_weights else 0
-    elements = image_rows * extent["w"] * extent["c"] + weights
+    taps = windows.taps
+    weights = taps * config.tile_c if windows.multiplies else 0
+    elements = windows.image_elements(config.block_y) + weights
     return Usage(
         live_vectors=live_vectors(config.tile_x, config.tile_c, fma=config.fma),
         register_elements=register_elements(config.tile_x, config.unroll_c, config.tile_c),
-        block_bytes=4 * (elements + config.block_y * extent["x"] * config.tile_c),
+        block_bytes=4 * (elements + config.block_y * columns * config.tile_c),
         loads_per_product=(config.tile_x + config.tile_c) / tile,
-        waste=1 - extent["x"] * extent[channels] / (whole["x"] * whole[channels]),
+        waste=1 - columns * channels / (whole[windows.x] * whole[windows.c]),
         slices=config.range_extent(workload),
-        copied_bytes=4 * taps * whole[channels] * (config.pack is Pack.KERNEL),
+        copied_bytes=4 * taps * whole[windows.c] * (config.pack is Pack.KERNEL),
     )
 
 

@@ -21,7 +21,6 @@ from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.base.iteration import (
     IterationSpace,
     contraction,
-    has_windows,
     implicit_gemm,
     is_channelwise,
     is_elementwise,
@@ -33,6 +32,7 @@ from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.base.settings import Config
 from services.tuner.schedules.conv.space import wasm_conv_configs
 from services.tuner.schedules.conv.webgpu_space import conv_configs
+from services.tuner.schedules.conv.windows import windows
 from services.tuner.schedules.elementwise.space import wasm_elementwise_configs
 from services.tuner.schedules.elementwise.webgpu_space import elementwise_configs
 from services.tuner.schedules.gemv.config import MAX_M
@@ -125,6 +125,10 @@ def _streams_b(space: IterationSpace) -> bool:
     )
 
 
+def _has_windows(space: IterationSpace) -> bool:
+    return windows(space.program) is not None
+
+
 def _reads_vectors(space: IterationSpace) -> bool:
     """A product of matrices, stated as one or as a convolution, whose b is read as vectors."""
     found = contraction(space) or implicit_gemm(space)
@@ -168,7 +172,7 @@ def _webgpu(
 FAMILIES = (
     _wasm("gemv", _streams_b, wasm_gemv_configs),
     _wasm("matmul", contraction, wasm_matmul_configs),
-    _wasm("conv", has_windows, wasm_conv_configs),
+    _wasm("conv", _has_windows, wasm_conv_configs),
     _wasm("reduction", is_rowwise, wasm_reduction_configs),
     _wasm("elementwise", is_elementwise, wasm_elementwise_configs),
     _webgpu("matmul", _reads_vectors, matmul_configs),

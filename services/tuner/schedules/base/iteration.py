@@ -79,6 +79,7 @@ class Nest:
 class IterationSpace:
     """The nests of a program, in order; the last one makes the output."""
 
+    program: Program
     nests: tuple[Nest, ...]
 
     @property
@@ -120,7 +121,8 @@ def iteration_space(workload: Workload) -> IterationSpace:
 def iteration_space_of(program: Program) -> IterationSpace:
     """A nest for each stage of a program, which need not be that of an operator."""
     dtypes = {each.name: DType(each.dtype) for each in program.inputs}
-    return IterationSpace(nests=tuple(_nest(stage, dtypes) for stage in program.stages))
+    nests = tuple(_nest(stage, dtypes) for stage in program.stages)
+    return IterationSpace(program=program, nests=nests)
 
 
 def contraction(space: IterationSpace) -> Product | None:
@@ -230,7 +232,7 @@ def _nest(stage: Stage, dtypes: dict[str, DType]) -> Nest:
         Access(
             tensor=each.tensor,
             dtype=dtypes.get(each.tensor, DType.F32),
-            indices=tuple(map(_terms, each.at)),
+            indices=tuple(map(terms_of, each.at)),
         )
         for each in _reads(stage.value)
     )
@@ -258,7 +260,8 @@ def _reads(expression: Expression) -> Iterator[Read]:
             yield from _reads(otherwise)
 
 
-def _terms(index: Expression) -> Terms | None:
+def terms_of(index: Expression) -> Terms | None:
+    """Axes of a sum of axes and what each is multiplied by; None for any other index."""
     match index:
         case Integer():
             return ()
@@ -267,8 +270,8 @@ def _terms(index: Expression) -> Terms | None:
         case Binary(BinaryOp.MUL, Axis(name), Integer(factor)):
             return ((name, factor),)
         case Binary(BinaryOp.ADD | BinaryOp.SUB, left, Integer()):
-            return _terms(left)
+            return terms_of(left)
         case Binary(BinaryOp.ADD, left, right):
-            terms = (_terms(left), _terms(right))
+            terms = (terms_of(left), terms_of(right))
             return None if terms[0] is None or terms[1] is None else terms[0] + terms[1]
     return None

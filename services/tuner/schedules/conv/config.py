@@ -8,6 +8,7 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
 from services.tuner.schedules.base.settings import Settings, wasm_candidate
+from services.tuner.schedules.conv.windows import Windows, windows_of
 from services.tuner.schedules.matmul.config import (
     MAX_TILE_ELEMENTS,
     MAX_UNROLL_K,
@@ -53,8 +54,8 @@ class WasmConvConfig:
         return wasm_candidate(workload, self, fma=self.fma)
 
     def shapes(self, workload: Workload) -> tuple[Shape, ...]:
-        """Of the workload's tensors, as the kernel reads them."""
-        shapes = tuple(tensor.shape for tensor in workload.tensors)
+        """Of the tensors of its windows, as the kernel reads them."""
+        shapes = windows_of(workload).shapes
         if not self.panels:
             return shapes
         panels = panel_shape(Extents.of_weights(workload), self.panels)
@@ -75,16 +76,13 @@ class WasmConvConfig:
                 f"unroll_c={self.unroll_c} is too large; use at most {MAX_UNROLL_K}, and "
                 f"{MAX_UNROLLED_PRODUCTS} products in the loop body"
             )
-        extent = workload.extent
-        summed = extent["c"] if "c" in workload.operator.summed else 1
+        windows = windows_of(workload)
+        summed, rows = windows.summed_channels, windows.size(windows.y)
         if summed % self.unroll_c:
             return f"unroll_c={self.unroll_c} must divide {summed} input channels"
-        if self.block_y > MAX_BLOCK_ROWS or extent["y"] % self.block_y:
-            return (
-                f"block_y={self.block_y} must divide {extent['y']} rows and be at most "
-                f"{MAX_BLOCK_ROWS}"
-            )
-        if self.pack is not Pack.NONE and "c" not in workload.operator.summed:
+        if self.block_y > MAX_BLOCK_ROWS or rows % self.block_y:
+            return f"block_y={self.block_y} must divide {rows} rows and be at most {MAX_BLOCK_ROWS}"
+        if self.pack is not Pack.NONE and not windows.packs:
             return f"pack={self.pack} copies weights of channels that are summed; use none"
         if self.pack is Pack.BEFORE and "b" not in workload.constant:
             return "pack=before needs constant=b in the key; use kernel"
@@ -92,16 +90,14 @@ class WasmConvConfig:
 
     def range_extent(self, workload: Workload) -> int:
         """Iterations of the outermost loop."""
+        windows = windows_of(workload)
         if self.pack is Pack.NONE:
-            return workload.extent["y"] // self.block_y
-        channels = workload.operator.output[1][-1]
-        return self.rounded(workload)[channels] // self.tile_c
+            return windows.size(windows.y) // self.block_y
+        return round_up(windows.size(windows.c), self.tile_c) // self.tile_c
 
-    def rounded(self, workload: Workload) -> dict[str, int]:
-        """The extents with output columns and channels rounded up to whole tiles."""
-        extent = workload.extent
-        channels = workload.operator.output[1][-1]
-        return extent | {
-            "x": round_up(extent["x"], self.tile_x),
-            channels: round_up(extent[channels], self.tile_c),
+    def rounded(self, windows: Windows) -> dict[str, int]:
+        """Output columns and channels rounded up to whole tiles, by the names of their axes."""
+        return {
+            windows.x: round_up(windows.size(windows.x), self.tile_x),
+            windows.c: round_up(windows.size(windows.c), self.tile_c),
         }

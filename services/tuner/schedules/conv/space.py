@@ -5,6 +5,7 @@ from itertools import product
 
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
+from services.tuner.schedules.base.extents import round_up
 from services.tuner.schedules.base.rules import (
     ALIASING_BYTES,
     BASE_RANK,
@@ -17,6 +18,7 @@ from services.tuner.schedules.base.rules import (
     live_vectors,
 )
 from services.tuner.schedules.conv.config import WasmConvConfig
+from services.tuner.schedules.conv.windows import Windows, windows_of
 from services.tuner.schedules.matmul.config import Pack
 
 WIDEST_TILE = 16
@@ -32,13 +34,13 @@ BLOCK_Y = (4, 2, 1, 8)
 
 def wasm_conv_configs(workload: Workload) -> tuple[WasmConvConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Pooling has no products to round."""
-    multiplies = len(workload.operator.inputs) > 1
+    windows = windows_of(workload)
     ranked: dict[WasmConvConfig, int] = {}
-    for fma in (True, False) if multiplies else (False,):
+    for fma in (True, False) if windows.multiplies else (False,):
         for (tile_rank, tile), (unroll_rank, unroll), (place_rank, (pack, block)) in product(
-            enumerate(_tiles(workload, fma=fma)),
-            enumerate(_unrolls(workload)),
-            enumerate(_places(workload)),
+            enumerate(_tiles(windows, fma=fma)),
+            enumerate(_unrolls(windows)),
+            enumerate(_places(windows, workload)),
         ):
             config = WasmConvConfig(
                 tile_x=tile[0], tile_c=tile[1], unroll_c=unroll, block_y=block, pack=pack, fma=fma
@@ -50,35 +52,35 @@ def wasm_conv_configs(workload: Workload) -> tuple[WasmConvConfig, ...]:
     return tuple(sorted(ranked, key=ranked.__getitem__))
 
 
-def _tiles(workload: Workload, *, fma: bool) -> list[tuple[int, int]]:
+def _tiles(windows: Windows, *, fma: bool) -> list[tuple[int, int]]:
     """Within the live-vector rule, cut to the output; whole columns stand before a tail."""
-    extent = workload.extent
-    channels = -(-extent[workload.operator.output[1][-1]] // LANES) * LANES
+    columns = windows.size(windows.x)
+    channels = round_up(windows.size(windows.c), LANES)
     tiles = FMA_TILES if fma else BASE_TILES
-    cut = dict.fromkeys((min(x, extent["x"]), min(c, channels)) for x, c in tiles)
+    cut = dict.fromkeys((min(x, columns), min(c, channels)) for x, c in tiles)
     fitting = [tile for tile in cut if live_vectors(*tile, fma=fma) <= VECTOR_REGISTERS]
-    return sorted(fitting, key=lambda tile: extent["x"] % tile[0] > 0)
+    return sorted(fitting, key=lambda tile: columns % tile[0] > 0)
 
 
-def _unrolls(workload: Workload) -> list[int]:
-    if "c" not in workload.operator.summed:
+def _unrolls(windows: Windows) -> list[int]:
+    if not windows.k:
         return [1]
-    return [unroll for unroll in UNROLL_K if workload.extent["c"] % unroll == 0]
+    return [unroll for unroll in UNROLL_K if windows.summed_channels % unroll == 0]
 
 
-def _places(workload: Workload) -> list[tuple[Pack, int]]:
+def _places(windows: Windows, workload: Workload) -> list[tuple[Pack, int]]:
     """Packing, and rows of the output that share one copy of padded rows, the likely best first.
 
     Rows without packing leave slices enough; with it tiles of channels are the slices.
     """
-    extent = workload.extent
-    rows = [block for block in BLOCK_Y if extent["y"] % block == 0]
-    most = max(1, extent["y"] // SLICES_WANTED)
+    height, channels = windows.size(windows.y), windows.size(windows.c)
+    rows = [block for block in BLOCK_Y if height % block == 0]
+    most = max(1, height // SLICES_WANTED)
     plain = [(Pack.NONE, block) for block in rows if block <= most]
-    if "c" not in workload.operator.summed or extent["o"] < WIDEST_TILE * FEWEST_SLICES:
+    if not windows.packs or channels < WIDEST_TILE * FEWEST_SLICES:
         return plain
     if "b" in workload.constant:
         return [(Pack.BEFORE, rows[0]), *plain]
     packed = (Pack.KERNEL, rows[0])
-    aliased = LANES * extent["o"] * ALIASING_ROWS % ALIASING_BYTES == 0
+    aliased = LANES * channels * ALIASING_ROWS % ALIASING_BYTES == 0
     return [packed, *plain] if aliased else [*plain, packed]

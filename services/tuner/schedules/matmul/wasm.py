@@ -193,7 +193,7 @@ def _schedule(whole: Extents, config: WasmMatmulConfig) -> Node:
     if config.pack is Pack.KERNEL:
         _pack(schedule, block, outer[-2], config, whole)
     # 5. Sums stay in registers until a tile is stored.
-    write_back(schedule, block, inner[-1], finished=bool(whole.epilogue))
+    write_back(schedule, block, inner[-1], finished="c" if whole.epilogue else "")
     # 6. They are set to zero before k.
     vectorise_tile(schedule, schedule.decompose_reduction(block, k1))
     return schedule

@@ -1,0 +1,214 @@
+"""A program as windows that move over tensors: the roles of its axes, by what they index.
+
+    conv2d       sum[i, y, x, c] over r, q, k of padded[i, y + r, x + q, k] * b[r, q, k, c]
+    depthwise    sum[i, y, x, c] over r, q of padded[i, y + r, x + q, c] * b[r, q, c]
+    columns      sum[x, c] over k of a[x, k, c]
+
+c is the last axis: each tensor has its entries side by side, or does not know it. x is another one,
+whose entries share what some tensor with c has; y is one of the rest, best along the windows. k is
+reduced, and in no index together with another axis.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Binary,
+    BinaryOp,
+    Call,
+    Choice,
+    Expression,
+    Program,
+    Read,
+    parts,
+)
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import UnsupportedProgram
+from services.tuner.ir.nodes import LANES
+from services.tuner.schedules.base.extents import Shape
+from services.tuner.schedules.base.fused import Fused, enlarged, fused, without_unit_axes
+from services.tuner.schedules.base.iteration import terms_of
+from services.tuner.schedules.base.rules import SLICES_WANTED
+
+MAX_INNER = 64
+"""Entries of an axis that is split in two, so that there are rows to slice."""
+RANK = 4
+"""Axes of the output of a convolution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """`others` are axes besides y, x and c, `window` the reduced ones besides k; k is '' where
+    there is none. `weights` is the tensor that has c and no other axis of the output, or ''.
+    """
+
+    whole: Fused
+    others: tuple[str, ...]
+    y: str
+    x: str
+    c: str
+    window: tuple[str, ...]
+    k: str
+    weights: str
+
+    def size(self, axis: str) -> int:
+        return self.whole.extents[axis]
+
+    @property
+    def summed_channels(self) -> int:
+        return self.size(self.k) if self.k else 1
+
+    @property
+    def weights_position(self) -> int:
+        """Of the weights among the tensors that the reduction reads."""
+        tensors = dict.fromkeys(read.tensor for read in _reads(self.whole.reduction.value))
+        return list(tensors).index(self.weights)
+
+    def image_elements(self, rows: int) -> int:
+        """What rows of the output read of all tensors besides the weights."""
+        sizes = {self.y: rows, **dict.fromkeys(self.others, 1)}
+        program = enlarged(self.whole, sizes)
+        shapes = {each.name: each.shape for each in program.inputs}
+        shapes |= {stage.name: stage.shape for stage in program.stages}
+        tensors = {read.tensor for read in _reads(self.whole.reduction.value)} - {self.weights}
+        return sum(prod(shapes[name]) for name in tensors)
+
+    @property
+    def packs(self) -> bool:
+        """Whether weights are worth copying next to one another."""
+        return bool(self.k and self.weights)
+
+    @property
+    def taps(self) -> int:
+        """Terms of each sum."""
+        return self.summed_channels * prod(map(self.size, self.window))
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether there are products to round."""
+        return _multiplies(self.whole.reduction.value)
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Of the inputs and the output."""
+        program = self.whole.program
+        return (*(each.shape for each in program.inputs), program.output.shape)
+
+
+@lru_cache(maxsize=1024)
+def windows_of(workload: Workload) -> Windows:
+    """Raises UnsupportedProgram for a program that is none."""
+    found = windows(workload.program)
+    if found is None:
+        raise UnsupportedProgram(f"{workload.key} has no windows along its last axis")
+    return found
+
+
+def windows(program: Program) -> Windows | None:
+    """None for a program that is none. One with another rank than a convolution gets it."""
+    if len(program.output.axes) != RANK:
+        program = without_unit_axes(program)
+    whole = fused(program)
+    if whole is None or not whole.reduction.axes or not _is_real(whole):
+        return None
+    c = whole.reduction.axes[-1].name
+    if not all(_side_by_side(read, c) for read in _reads(whole.reduction.value)):
+        return None
+    return _with_roles(_with_rows(whole))
+
+
+def _is_real(whole: Fused) -> bool:
+    """Whether all that the reduction reads, and makes, is f32; without conditions, which would
+    stand inside of the loop over windows."""
+    dtypes = {each.name: DType(each.dtype) for each in whole.inputs}
+    dtypes |= {stage.name: stage.dtype for stage in whole.before}
+    made = (*parts(whole.reduction.value),)
+    return (
+        whole.reduction.dtype is DType.F32
+        and not any(isinstance(part, Choice) for part in made)
+        and all(dtypes[part.tensor] == DType.F32 for part in made if isinstance(part, Read))
+    )
+
+
+def _with_rows(whole: Fused) -> Fused:
+    """With four axes at least; what has no third one gets it by splitting another, so that there
+    are rows to slice."""
+    names = [axis.name for axis in whole.reduction.axes]
+    if len(names) < RANK - 1:
+        for name in names[-2:]:
+            inner = _inner(whole.extents[name], LANES if name == names[-1] else 1)
+            if inner:
+                whole = whole.split(name, inner)
+                break
+    missing = RANK - len(whole.reduction.axes)
+    return whole.with_unit_axes(*(f"unit{n}" for n in range(missing))) if missing > 0 else whole
+
+
+def _inner(size: int, step: int) -> int:
+    """The largest divisor, in steps, that leaves slices enough; 0 where there is none."""
+    most = min(MAX_INNER, size // SLICES_WANTED)
+    sizes = (n for n in range(most // step * step, LANES - 1, -step) if size % n == 0)
+    return next(sizes, 0)
+
+
+def _with_roles(whole: Fused) -> Windows:
+    reduction = whole.reduction
+    *spatial, c = (axis.name for axis in reduction.axes)
+    reduced = [axis.name for axis in reduction.over]
+    reads = list(_reads(reduction.value))
+    sums = [terms for read in reads for terms in map(terms_of, read.at) if terms and len(terms) > 1]
+    moved = {name for terms in sums for name, _ in terms}
+    with_c = [_axes(read) for read in reads if c in _axes(read)]
+    shared = [name for name in spatial if any(name not in axes for axes in with_c)]
+    x = (shared or spatial)[-1]
+    rest = [name for name in spatial if name != x]
+    rows = [name for name in rest if name in moved] or [max(rest, key=whole.extents.__getitem__)]
+    k = next((name for name in reversed(reduced) if name not in moved), "")
+    weights = (read.tensor for read in reads if _axes(read) & {*spatial, c} == {c})
+    return Windows(
+        whole=whole,
+        others=tuple(name for name in rest if name != rows[-1]),
+        y=rows[-1],
+        x=x,
+        c=c,
+        window=tuple(name for name in reduced if name != k),
+        k=k,
+        weights=next(weights, ""),
+    )
+
+
+def _side_by_side(read: Read, c: str) -> bool:
+    """Whether neighbours along c are neighbours in memory, or all the same entry."""
+    *before, last = read.at or (None,)
+    if any(place is not None and c in _names(place) for place in before):
+        return False
+    if last is None or c not in _names(last):
+        return True
+    return (c, 1) in (terms_of(last) or ())
+
+
+def _axes(read: Read) -> set[str]:
+    return {name for place in read.at for name in _names(place)}
+
+
+def _names(place: Expression) -> set[str]:
+    return {part.name for part in parts(place) if isinstance(part, Axis)}
+
+
+def _reads(value: Expression) -> Iterator[Read]:
+    return (part for part in parts(value) if isinstance(part, Read))
+
+
+def _multiplies(value: Expression) -> bool:
+    match value:
+        case Binary(BinaryOp.MUL):
+            return True
+        case Binary(_, left, right):
+            return _multiplies(left) or _multiplies(right)
+        case Call(_, argument):
+            return _multiplies(argument)
+    return False
