@@ -13,6 +13,13 @@ class UnsupportedProgram(KernelZooError):
     """The compiler met a tensor program node that it does not lower."""
 
 
+class UnsupportedModel(KernelZooError):
+    """A model is sound, but something in it cannot be imported: an operator, a type, an open shape.
+
+    The message names node and operator and says what would help.
+    """
+
+
 class InvalidSchedule(KernelZooError):
     """A config cannot be applied to its workload. The search catches it and records a failure."""
 

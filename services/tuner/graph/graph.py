@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.expressions import Program, number
+from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.workload import Role, Workload
 
@@ -176,5 +176,5 @@ def _tensors(op: Workload | Program) -> list[tuple[str, tuple[int, ...]]]:
     if isinstance(op, Workload):
         inputs = [each for each in op.tensors if each.role is Role.INPUT]
         return [(each.dtype, each.shape) for each in (*inputs, op.output)]
-    output = tuple(number(axis.extent) for axis in op.output.axes)
-    return [*((each.dtype, each.shape) for each in op.inputs), (DType.F32, output)]
+    last = op.output
+    return [*((each.dtype, each.shape) for each in op.inputs), (last.dtype, last.shape)]

@@ -1,0 +1,290 @@
+"""What functions of operators are written with: operands, programs in the making, and the graph
+that grows of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Expression,
+    Input,
+    Integer,
+    Program,
+    Read,
+    Real,
+    Reducer,
+    Stage,
+    operand,
+)
+from kernelzoo.domain.operators.reduction import VARIANCE_FLOOR
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidInput, UnsupportedModel
+from services.tuner.graph.graph import NUMPY_DTYPES, Node, Operation, Value, View
+from services.tuner.graph.network import Array, Attribute, Step, TensorType
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A value of the graph. `constant` has its entries where they are known."""
+
+    name: str
+    dtype: DType
+    shape: Shape
+    constant: NDArray[Any] | None = None
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(slots=True)
+class Builder:
+    """The graph so far. Equal nodes of equal inputs are made once."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    constants: dict[str, NDArray[Any]] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+
+    def enter(self, name: str, dtype: DType, shape: Shape) -> Value:
+        free, number = name, 1
+        while free in self.values:
+            number += 1
+            free = f"{name}.{number}"
+        self.values[free] = Value(free, dtype, shape)
+        return self.values[free]
+
+    def constant(self, name: str, entries: Array) -> Operand:
+        entries = graph_entries(entries)
+        dtype = DType.F32 if entries.dtype == np.float32 else DType.I32
+        value = self.enter(name, dtype, entries.shape)
+        self.constants[value.name] = entries
+        return Operand(value.name, dtype, entries.shape, entries)
+
+    def node(
+        self, op: Operation, inputs: Sequence[Operand], dtype: DType, shape: Shape, step: Step
+    ) -> Operand:
+        value = self.enter(next(filter(None, step.outputs)), dtype, shape)
+        self.nodes.append(Node(op, tuple(x.name for x in inputs), value.name, step.label))
+        return Operand(value.name, dtype, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One node of ONNX that is carried over: what an operator's function is given.
+
+    `inputs` has None for one that is left out; `outputs` are ONNX's types.
+    """
+
+    step: Step
+    inputs: tuple[Operand | None, ...]
+    outputs: tuple[TensorType | None, ...]
+    types: tuple[TensorType | None, ...]
+    """ONNX's types of the inputs."""
+    builder: Builder
+
+    @property
+    def given(self) -> tuple[Operand, ...]:
+        """The inputs that are there."""
+        return tuple(each for each in self.inputs if each is not None)
+
+    @property
+    def shape(self) -> Shape:
+        """Of the first output."""
+        return self.output.shape
+
+    @property
+    def output(self) -> TensorType:
+        first = self.outputs[0]
+        if first is None:
+            raise self.refusal("its first output is left out", "export the model again")
+        return first
+
+    @property
+    def dtype(self) -> DType:
+        """Of the first output."""
+        return graph_dtype(self.output)
+
+    def input(self, place: int) -> Operand | None:
+        """None for one that is left out."""
+        return self.inputs[place] if place < len(self.inputs) else None
+
+    def needed(self, place: int) -> Operand:
+        found = self.input(place)
+        if found is None:
+            raise InvalidInput(f"{self.step.told} lacks input {place}; export the model again")
+        return found
+
+    def known(self, place: int, what: str) -> Array | None:
+        """The entries of an input that must be constant, None for one that is left out."""
+        found = self.input(place)
+        if found is not None and found.constant is None:
+            raise self.refusal(
+                f"its {what} depends on the model's inputs", "export it as a constant"
+            )
+        return None if found is None else found.constant
+
+    def attribute(self, name: str) -> Attribute | None:
+        return self.step.attributes.get(name)
+
+    def integer(self, name: str, default: int = 0) -> int:
+        value = self.attribute(name)
+        return int(value) if isinstance(value, int | float) else default
+
+    def real(self, name: str, default: float = 0.0) -> float:
+        value = self.attribute(name)
+        return float(value) if isinstance(value, int | float) else default
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.attribute(name)
+        return value if isinstance(value, str) else default
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        value = self.attribute(name)
+        return tuple(int(n) for n in value) if isinstance(value, tuple) else None
+
+    def axis(self, name: str = "axis", default: int = 0, rank: int | None = None) -> int:
+        """The attribute, counted from the front."""
+        rank = self.needed(0).rank if rank is None else rank
+        axis = self.integer(name, default)
+        return axis + rank if axis < 0 else axis
+
+    def refusal(self, reason: str, help_: str) -> UnsupportedModel:
+        return UnsupportedModel(f"{self.step.told} cannot be imported: {reason}; {help_}")
+
+    def view(self, of: Operand, shape: Iterable[int]) -> Operand:
+        shape = tuple(shape)
+        if shape == of.shape:
+            return of
+        if of.constant is not None:
+            return self.constant(of.constant.reshape(shape))
+        return self.builder.node(View(), (of,), of.dtype, shape, self.step)
+
+    def constant(self, entries: Array) -> Operand:
+        return self.builder.constant(f"{self.step.outputs[0]}.constant", entries)
+
+    def workload(self, operator: str, extents: Shape, *inputs: Operand) -> Operand | None:
+        """None where the workload would be too large or have attributes out of range."""
+        try:
+            workload = Workload.of(operator, extents)
+            if workload.operator.may_be_constant and inputs[1].constant is not None:
+                workload = Workload.of(operator, extents, constant=("b",))
+        except InvalidInput:
+            return None
+        output = workload.output
+        return self.builder.node(workload, inputs, output.dtype, output.shape, self.step)
+
+    def norm(
+        self, operator: str, rows: Operand, epsilon: float, *parameters: Operand
+    ) -> Operand | None:
+        """A norm of rows; None where its epsilon has no name."""
+        if abs(epsilon - VARIANCE_FLOOR) > 1e-9:
+            return None
+        return self.workload(operator, rows.shape, rows, *parameters)
+
+    def transposed(self, of: Operand, order: Sequence[int]) -> Operand:
+        order = tuple(order)
+        if order == tuple(range(of.rank)):
+            return of
+        if of.constant is not None:
+            return self.constant(np.ascontiguousarray(of.constant.transpose(order)))
+        shape = tuple(of.shape[axis] for axis in order)
+        if [a for a in order if of.shape[a] > 1] == [a for a in range(of.rank) if of.shape[a] > 1]:
+            return self.view(of, shape)
+        formula = Formula(self)
+        axes = formula.axes(shape)
+        at = tuple(axes[order.index(axis)] for axis in range(of.rank))
+        return formula.output(axes, formula.read(of, at), of.dtype)
+
+
+class Formula:
+    """A program in the making: its inputs in order of their first use, and its stages."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._operands: list[Operand] = []
+        self._stages: list[Stage] = []
+
+    def axes(self, shape: Iterable[int], first: int = 0) -> tuple[Axis, ...]:
+        return tuple(Axis(f"i{first + n}", Integer(extent)) for n, extent in enumerate(shape))
+
+    def read(self, of: Operand, at: Sequence[Expression | int]) -> Expression:
+        """The entry at a place; a number where there is but one entry, and it is known."""
+        if of.constant is not None and of.constant.size == 1:
+            value = of.constant.reshape(-1)[0]
+            return Real(float(value)) if of.dtype is DType.F32 else Integer(int(value))
+        if of not in self._operands:
+            self._operands.append(of)
+        return Read(f"x{self._operands.index(of)}", tuple(map(operand, at)))
+
+    def broadcast(self, of: Operand, axes: Sequence[Expression]) -> Expression:
+        """The entry of an operand that is broadcast, as by NumPy, at places along all axes."""
+        inner = axes[len(axes) - of.rank :]
+        places = (0 if n == 1 else axis for n, axis in zip(of.shape, inner, strict=True))
+        return self.read(of, tuple(places))
+
+    def stage(
+        self,
+        axes: Sequence[Axis],
+        value: Expression,
+        dtype: DType = DType.F32,
+        reducer: Reducer | None = None,
+        over: Sequence[Axis] = (),
+    ) -> Stage:
+        name = f"s{len(self._stages)}"
+        stage = Stage(name, tuple(axes), value, reducer if over else None, tuple(over), dtype)
+        self._stages.append(stage)
+        return stage
+
+    def output(
+        self,
+        axes: Sequence[Axis],
+        value: Expression,
+        dtype: DType = DType.F32,
+        reducer: Reducer | None = None,
+        over: Sequence[Axis] = (),
+    ) -> Operand:
+        """Ends the program with its last stage and enters it as a node."""
+        last = self.stage(axes, value, dtype, reducer, over)
+        inputs = tuple(
+            Input(name=f"x{n}", dtype=each.dtype, shape=each.shape)
+            for n, each in enumerate(self._operands)
+        )
+        program = Program(inputs=inputs, stages=tuple(self._stages)).normalised()
+        return self._site.builder.node(program, self._operands, dtype, last.shape, self._site.step)
+
+
+def graph_dtype(type_: TensorType) -> DType:
+    return DType.F32 if type_.dtype.kind in "fV" or is_real(type_.dtype) else DType.I32
+
+
+def is_real(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind not in "biu"
+
+
+def graph_entries(entries: Array) -> NDArray[Any]:
+    """Entries as the graph has them: f32, or i32, to which wider integers are cut."""
+    if is_real(entries.dtype):
+        with np.errstate(over="ignore"):
+            return np.asarray(entries, np.float32)
+    if entries.dtype == NUMPY_DTYPES[DType.I32]:
+        return entries
+    info = np.iinfo(np.int32)
+    if entries.dtype in (np.int64, np.uint32, np.uint64):
+        entries = np.clip(entries, info.min, info.max)
+    return np.asarray(entries, np.int32)
+
+
+Carried = Operand | tuple[Operand | None, ...]
+"""What an operator's function answers: its output, or all of them."""

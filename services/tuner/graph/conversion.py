@@ -1,0 +1,109 @@
+"""Carries a network of ONNX's operators over into a graph of workloads, programs and views."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from kernelzoo.domain.plan import PortDType
+from kernelzoo.errors import UnsupportedModel
+from services.tuner.graph.building import Builder, Carried, Operand, Site, graph_dtype, is_real
+from services.tuner.graph.graph import Graph, Node, Port, faults
+from services.tuner.graph.network import Network, Step, TensorType
+from services.tuner.graph.onnx_operators import OPERATORS
+
+
+def converted(network: Network) -> Graph:
+    """Raises UnsupportedModel for an operator or a form of one that cannot be carried over."""
+    builder = Builder()
+    found: dict[str, Operand] = {}
+    for name in network.inputs:
+        type_ = network.types[name]
+        builder.enter(name, graph_dtype(type_), type_.shape)
+        found[name] = Operand(name, graph_dtype(type_), type_.shape)
+
+    def operand(name: str) -> Operand:
+        if name not in found:
+            found[name] = builder.constant(name, network.constants[name])
+        return found[name]
+
+    for step in network.steps:
+        results = _carried(step, network, operand_of=operand, builder=builder)
+        found.update(zip(step.outputs, results, strict=False))
+    outputs = tuple(
+        Port(name, _port_dtype(network.types[value]), operand(value).name)
+        for name, value in network.outputs
+    )
+    inputs = tuple(Port(name, _port_dtype(network.types[name]), name) for name in network.inputs)
+    graph = _without_dead(builder, inputs, outputs)
+    wrong = faults(graph)
+    if wrong:
+        raise UnsupportedModel(f"the import made a wrong graph, which is a fault of it: {wrong[0]}")
+    return graph
+
+
+def _carried(
+    step: Step, network: Network, operand_of: Callable[[str], Operand], builder: Builder
+) -> tuple[Operand, ...]:
+    carry = OPERATORS.get(step.operator)
+    if carry is None:
+        raise UnsupportedModel(
+            f"{step.told} cannot be imported: the import does not know this operator. docs/onnx.md "
+            "has those that it knows; do this step in the page, or export the model without it"
+        )
+    site = Site(
+        step=step,
+        inputs=tuple(operand_of(name) if name else None for name in step.inputs),
+        outputs=tuple(network.types[name] if name else None for name in step.outputs),
+        types=tuple(network.types[name] if name else None for name in step.inputs),
+        builder=builder,
+    )
+    results = _all_of(carry(site))
+    results += (None,) * (len(site.outputs) - len(results))
+    for result, type_ in zip(results, site.outputs, strict=False):
+        if type_ is not None and (result is None or not _fits(result, type_)):
+            raise UnsupportedModel(
+                f"{step.told} cannot be imported: it would become {_told(result)}, not "
+                f"{type_.dtype}{list(type_.shape)}, which is a fault of the import; tell us"
+            )
+    return results  # type: ignore[return-value]
+
+
+def _all_of(carried: Carried) -> tuple[Operand | None, ...]:
+    return carried if isinstance(carried, tuple) else (carried,)
+
+
+def _fits(result: Operand, type_: TensorType) -> bool:
+    return (result.dtype, result.shape) == (graph_dtype(type_), type_.shape)
+
+
+def _told(result: Operand | None) -> str:
+    return "nothing" if result is None else f"{result.dtype}{list(result.shape)}"
+
+
+def _port_dtype(type_: TensorType) -> PortDType:
+    """What a page sees: floats of every size are float32 to it, other integers int32."""
+    if is_real(type_.dtype):
+        return PortDType.FLOAT32
+    names = {np.dtype(np.int64): PortDType.INT64, np.dtype(np.uint8): PortDType.UINT8}
+    if type_.dtype == np.bool_:
+        return PortDType.BOOL
+    return names.get(type_.dtype, PortDType.INT32)
+
+
+def _without_dead(builder: Builder, inputs: Iterable[Port], outputs: Iterable[Port]) -> Graph:
+    """The graph of what outputs need, and of the inputs."""
+    inputs, outputs = tuple(inputs), tuple(outputs)
+    needed = {port.value for port in outputs}
+    nodes: list[Node] = []
+    for node in reversed(builder.nodes):
+        if node.output in needed:
+            nodes.append(node)
+            needed.update(node.inputs)
+    needed |= {port.value for port in inputs}
+    return Graph(
+        inputs=inputs,
+        outputs=outputs,
+        values={name: value for name, value in builder.values.items() if name in needed},
+        constants={name: c for name, c in builder.constants.items() if name in needed},
+        nodes=tuple(reversed(nodes)),
+    )

@@ -1,0 +1,23 @@
+"""A file of ONNX as a graph: read, fix shapes, simplify, carry over."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from services.tuner.graph.conversion import converted
+from services.tuner.graph.graph import Graph
+from services.tuner.graph.onnx_operators import OPERATORS
+from services.tuner.graph.reading import Model, read_model
+from services.tuner.graph.shapes import fix_shapes
+
+
+def import_model(path: Path, dimensions: Mapping[str, int]) -> Graph:
+    """`dimensions` are numbers for those that the model leaves open, by their names.
+
+    Raises InvalidInput for a file that is no sound model and UnsupportedModel for a model with
+    something that cannot be imported.
+    """
+    return imported(read_model(path), dimensions)
+
+
+def imported(model: Model, dimensions: Mapping[str, int]) -> Graph:
+    return converted(fix_shapes(model, dimensions, OPERATORS))

@@ -1,0 +1,74 @@
+"""A model in ONNX's operators, every shape a number: what rules of simplification work on.
+
+It stands between the file and the graph: names, operators and attributes are those of ONNX, with
+the defaults of attributes filled in, and every value has a known element type and shape.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | Array
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.elements * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One node. An input or output that is left out is ''. `version` is that of the opset."""
+
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    label: str = ""
+    version: int
+
+    @property
+    def told(self) -> str:
+        """The step as the beginning of a sentence."""
+        return f"node {self.label or self.outputs[0]!r} ({self.operator})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """`steps` stand in order; `outputs` are pairs of the model's name and the value."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[tuple[str, str], ...]
+    types: Mapping[str, TensorType]
+    constants: Mapping[str, Array]
+    steps: tuple[Step, ...]
+
+    @property
+    def makers(self) -> dict[str, Step]:
+        """The step that makes a value, by its name."""
+        return {name: step for step in self.steps for name in step.outputs if name}
+
+    @property
+    def uses(self) -> dict[str, int]:
+        """How often a value is read, by its name; an output of the model counts as one more."""
+        uses = dict.fromkeys(self.types, 0)
+        for step in self.steps:
+            for name in filter(None, step.inputs):
+                uses[name] += 1
+        for _, name in self.outputs:
+            uses[name] += 1
+        return uses

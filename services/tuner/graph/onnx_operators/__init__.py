@@ -1,0 +1,26 @@
+"""ONNX's operators as workloads, programs and views: one function an operator, files by family."""
+
+from collections.abc import Callable, Mapping
+
+from services.tuner.graph.building import Carried, Site
+from services.tuner.graph.onnx_operators import (
+    contraction,
+    convolution,
+    elementwise,
+    indexing,
+    movement,
+    normalisation,
+    reduction,
+    resizing,
+)
+
+OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
+    **elementwise.OPERATORS,
+    **reduction.OPERATORS,
+    **movement.OPERATORS,
+    **contraction.OPERATORS,
+    **convolution.OPERATORS,
+    **resizing.OPERATORS,
+    **normalisation.OPERATORS,
+    **indexing.OPERATORS,
+}

@@ -1,0 +1,221 @@
+"""Products of matrices: named workloads where one fits, programs elsewhere."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.expressions import Axis, Expression, Integer, Reducer
+from services.tuner.graph.building import Carried, Formula, Operand, Site
+
+
+def _matmul(site: Site) -> Carried:
+    return product(site, site.needed(0), site.needed(1), site.shape)
+
+
+def _matmul_nt(site: Site) -> Carried:
+    """a · bᵀ over the last two axes: what a rule makes of a product with a transposed operand."""
+    a, b = site.needed(0), site.needed(1)
+    if a.dtype is b.dtype is DType.F32 and a.rank == b.rank and a.shape[:-2] == b.shape[:-2]:
+        m, k, n, batch = a.shape[-2], a.shape[-1], b.shape[-2], prod(a.shape[:-2])
+        left, right = site.view(a, (batch, m, k)), site.view(b, (batch, n, k))
+        result = site.workload("batch_matmul_nt", (batch, m, k, n), left, right)
+        if result is not None:
+            return site.view(result, site.shape)
+    order = (*range(b.rank - 2), b.rank - 1, b.rank - 2)
+    return product(site, a, site.transposed(b, order), site.shape)
+
+
+def product(site: Site, a: Operand, b: Operand, shape: Sequence[int]) -> Operand:
+    """The product of the last two axes; those before are broadcast. A vector is a row or column."""
+    if a.rank == 1:
+        a = site.view(a, (1, a.shape[0]))
+    if b.rank == 1:
+        b = site.view(b, (b.shape[0], 1))
+    if a.dtype is DType.F32 and b.dtype is DType.F32:
+        result = _named(site, a, b)
+        if result is not None:
+            return site.view(result, shape)
+    return site.view(_generic(site, a, b), shape)
+
+
+def _named(site: Site, a: Operand, b: Operand) -> Operand | None:
+    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    if prod(b.shape[:-2]) == 1:
+        rows = a.elements // k
+        left, right = site.view(a, (rows, k)), site.view(b, (k, n))
+        return site.workload("matmul", (rows, k, n), left, right)
+    rank = max(a.rank, b.rank)
+    outer = [(1,) * (rank - x.rank) + x.shape[:-2] for x in (a, b)]
+    if outer[0] != outer[1]:
+        return None
+    batch = prod(outer[0])
+    left, right = site.view(a, (batch, m, k)), site.view(b, (batch, k, n))
+    return site.workload("batch_matmul", (batch, m, k, n), left, right)
+
+
+def _generic(site: Site, a: Operand, b: Operand) -> Operand:
+    rank = max(a.rank, b.rank)
+    padded = [(1,) * (rank - x.rank) + x.shape for x in (a, b)]
+    outer = tuple(max(left, right) for left, right in zip(*(p[:-2] for p in padded), strict=True))
+    formula = Formula(site)
+    axes = formula.axes((*outer, a.shape[-2], b.shape[-1]))
+    (k,) = formula.axes((a.shape[-1],), first=rank)
+    left = formula.broadcast(a, (*axes[:-1], k))
+    right = formula.broadcast(b, (*axes[:-2], k, axes[-1]))
+    return formula.output(axes, left * right, a.dtype, Reducer.SUM, (k,))
+
+
+def _gemm(site: Site) -> Carried:
+    """alpha · A · B + beta · C; a bias for each column becomes the product's epilogue."""
+    a, b, c = site.needed(0), site.needed(1), site.input(2)
+    if site.integer("transA"):
+        a = site.transposed(a, (1, 0))
+    (m, k), turned = a.shape, bool(site.integer("transB"))
+    n = b.shape[0] if turned else b.shape[1]
+    if turned and b.constant is not None:
+        b, turned = site.transposed(b, (1, 0)), False
+    alpha, beta = site.real("alpha", 1.0), site.real("beta", 1.0)
+    if a.dtype is not DType.F32:
+        total = _generic(site, a, site.transposed(b, (1, 0)) if turned else b)
+        return _finished(site, total, alpha, beta, c)
+    operator = "matmul_nt" if turned else "matmul"
+    if c is not None and c.elements == n and c.shape[-1:] == (n,) and alpha == beta == 1.0:
+        result = site.workload(f"{operator}+bias", (m, k, n), a, b, site.view(c, (n,)))
+        if result is not None:
+            return result
+    found = site.workload(operator, (m, k, n), a, b)
+    total = (
+        _generic(site, a, site.transposed(b, (1, 0)) if turned else b) if found is None else found
+    )
+    return _finished(site, total, alpha, beta, c)
+
+
+def _finished(site: Site, total: Operand, alpha: float, beta: float, c: Operand | None) -> Operand:
+    if alpha == 1.0 and (c is None or beta == 0.0):
+        return total
+    formula = Formula(site)
+    axes = formula.axes(total.shape)
+
+    def scaled(value: Expression, factor: float) -> Expression:
+        if factor == 1.0:
+            return value
+        return value * factor if site.dtype is DType.F32 else value * int(factor)
+
+    value = scaled(formula.read(total, axes), alpha)
+    if c is not None and beta != 0.0:
+        value = value + scaled(formula.broadcast(c, axes), beta)
+    return formula.output(axes, value, total.dtype)
+
+
+def _matmul_integer(site: Site) -> Carried:
+    """Of narrow integers less their zero points."""
+    a, b = (_without_zero(site, place) for place in (0, 1))
+    return site.view(_generic(site, a, b), site.shape)
+
+
+def _without_zero(site: Site, place: int) -> Operand:
+    x, zero = site.needed(place), site.input(place + 2)
+    if zero is None:
+        return x
+    formula = Formula(site)
+    axes = formula.axes(x.shape)
+    if zero.rank == 1 and zero.elements > 1:
+        at: tuple[Expression, ...] = (axes[-2] if place == 0 else axes[-1],)
+        told = formula.read(zero, at)
+    else:
+        told = formula.broadcast(zero, axes)
+    return formula.output(axes, formula.read(x, axes) - told, DType.I32)
+
+
+def _einsum(site: Site) -> Carried:
+    """Two operands of which each letter has one role become a product of matrices; else a sum."""
+    left, _, right = site.text("equation").replace(" ", "").partition("->")
+    terms = _letters(left.split(","), [x.rank for x in site.given])
+    wanted = (
+        _letters([right], [len(site.shape)])[0]
+        if "->" in site.text("equation")
+        else _implied(terms)
+    )
+    extents: dict[str, int] = {}
+    for letters, x in zip(terms, site.given, strict=True):
+        for letter, extent in zip(letters, x.shape, strict=True):
+            extents[letter] = max(extent, extents.get(letter, 1))
+    simple = len(terms) == 2 and all(len(set(term)) == len(term) for term in terms)
+    full = all(
+        x.shape == tuple(extents[letter] for letter in letters)
+        for letters, x in zip(terms, site.given, strict=True)
+    )
+    if simple and full and site.dtype is DType.F32:
+        result = _einsum_product(site, terms, wanted, extents)
+        if result is not None:
+            return result
+    formula = Formula(site)
+    names = [*wanted, *(letter for letter in extents if letter not in wanted)]
+    places: dict[str, Axis] = dict(
+        zip(names, formula.axes(extents[letter] for letter in names), strict=True)
+    )
+    entries = [
+        formula.read(
+            x, [Integer(0) if n == 1 else places[c] for c, n in zip(letters, x.shape, strict=True)]
+        )
+        for letters, x in zip(terms, site.given, strict=True)
+    ]
+    value = entries[0]
+    for entry in entries[1:]:
+        value = value * entry
+    over = [places[letter] for letter in names[len(wanted) :]]
+    return formula.output([places[c] for c in wanted], value, site.dtype, Reducer.SUM, over)
+
+
+def _letters(terms: Sequence[str], ranks: Sequence[int]) -> list[str]:
+    """Terms with capital digits for the axes of an ellipsis, counted from the last."""
+    written = []
+    for term, rank in zip(terms, ranks, strict=True):
+        hidden = rank - len(term.replace("...", ""))
+        written.append(
+            term.replace("...", "".join(chr(0x2460 + n) for n in reversed(range(hidden))))
+        )
+    return written
+
+
+def _implied(terms: Sequence[str]) -> str:
+    letters = "".join(terms)
+    hidden = sorted({c for c in letters if ord(c) >= 0x2460}, reverse=True)
+    once = sorted(c for c in set(letters) if ord(c) < 0x2460 and letters.count(c) == 1)
+    return "".join((*hidden, *once))
+
+
+def _einsum_product(
+    site: Site, terms: Sequence[str], wanted: str, extents: Mapping[str, int]
+) -> Operand | None:
+    """Letters in both operands and the output are batch axes, those of the operands alone are
+    summed, the others are rows and columns."""
+    a, b = site.given
+    batch = [c for c in wanted if c in terms[0] and c in terms[1]]
+    summed = [c for c in terms[0] if c in terms[1] and c not in wanted]
+    rows = [c for c in wanted if c in terms[0] and c not in terms[1]]
+    columns = [c for c in wanted if c in terms[1] and c not in terms[0]]
+    if not summed or {*terms[0], *terms[1]} != {*batch, *summed, *rows, *columns}:
+        return None
+
+    def size(letters: Sequence[str]) -> int:
+        return prod(extents[c] for c in letters)
+
+    def arranged(x: Operand, term: str, *groups: Sequence[str]) -> Operand:
+        moved = site.transposed(x, [term.index(c) for group in groups for c in group])
+        return site.view(moved, (size(batch), *(size(group) for group in groups[1:])))
+
+    left = arranged(a, terms[0], batch, rows, summed)
+    right = arranged(b, terms[1], batch, summed, columns)
+    order = (*batch, *rows, *columns)
+    made = product(site, left, right, [extents[c] for c in order])
+    return site.transposed(made, [order.index(c) for c in wanted])
+
+
+OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
+    "Einsum": _einsum,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "MatMulInteger": _matmul_integer,
+    "MatMulTransposed": _matmul_nt,
+}

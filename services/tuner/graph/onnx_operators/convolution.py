@@ -1,0 +1,393 @@
+"""Windows over images: convolutions, transposed ones and pooling.
+
+What has a name is computed channels last, between transposes which a later phase cancels: an image
+[b, c, h, w] of ONNX becomes [b, h, w, c]. One axis counts as an image of one row.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.convolution import LOWEST
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Choice,
+    Expression,
+    Integer,
+    Real,
+    Reducer,
+    equal,
+)
+from services.tuner.graph.building import Carried, Formula, Operand, Shape, Site
+from services.tuner.graph.onnx_operators.movement import padded, within
+
+TO_LAST = (0, 2, 3, 1)
+TO_FIRST = (0, 3, 1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Along each axis of an image: its extent, stride, dilation, and padding on both sides."""
+
+    size: Shape
+    stride: Shape
+    dilation: Shape
+    before: Shape
+    after: Shape
+
+    @property
+    def uniform(self) -> bool:
+        """Whether one number says how it moves and one how wide the padding is."""
+        return len({*self.stride}) == 1 and len({*self.before, *self.after}) == 1
+
+    def two_axes(self) -> "Window":
+        """The same over an image; one axis becomes the columns of one row."""
+        if len(self.size) == 2:
+            return self
+        stride = self.stride[0]
+        return Window(
+            (1, *self.size), (stride, stride), (1, *self.dilation), (0, *self.before),
+            (0, *self.after),
+        )  # fmt: skip
+
+
+def _window(site: Site, size: Sequence[int], image: Sequence[int], made: Sequence[int]) -> Window:
+    """`image` and `made` are extents before and after; what the last window lacks is padding."""
+    rank = len(size)
+    stride = site.integers("strides") or (1,) * rank
+    dilation = site.integers("dilations") or (1,) * rank
+    spans = [(n - 1) * d + 1 for n, d in zip(size, dilation, strict=True)]
+    needed = [
+        (o - 1) * s + span - n for o, s, span, n in zip(made, stride, spans, image, strict=True)
+    ]
+    match site.text("auto_pad", "NOTSET"):
+        case "SAME_UPPER":
+            before = [max(0, n) // 2 for n in needed]
+        case "SAME_LOWER":
+            before = [(max(0, n) + 1) // 2 for n in needed]
+        case "VALID":
+            before = [0] * rank
+        case _:
+            before = list((site.integers("pads") or (0,) * 2 * rank)[:rank])
+    # The last window may end before the padding does; equal sides need no padded image.
+    after = [
+        b if (n + 2 * b - span) // s + 1 == o else need - b
+        for b, n, span, s, o, need in zip(before, image, spans, stride, made, needed, strict=True)
+    ]
+    return Window(tuple(size), tuple(stride), tuple(dilation), tuple(before), tuple(after))
+
+
+def _convolution(site: Site) -> Carried:
+    x, w, bias = site.needed(0), site.needed(1), site.input(2)
+    groups = site.integer("group", 1)
+    window = _window(site, w.shape[2:], x.shape[2:], site.shape[2:])
+    flat = len(window.size) <= 2 and set(window.dilation) == {1} and x.dtype is DType.F32
+    if flat and w.dtype is DType.F32:
+        result = _named_convolution(site, x, w, bias, groups, window.two_axes())
+        if result is not None:
+            return site.view(result, site.shape)
+    return _generic_convolution(site, x, w, bias, groups, window)
+
+
+def _image(site: Site, x: Operand) -> Operand:
+    """Channels last, with two axes."""
+    if x.rank == 3:
+        x = site.view(x, (x.shape[0], x.shape[1], 1, x.shape[2]))
+    return site.transposed(x, TO_LAST)
+
+
+def _named_convolution(
+    site: Site, x: Operand, w: Operand, bias: Operand | None, groups: int, window: Window
+) -> Operand | None:
+    depthwise = groups == x.shape[1] == w.shape[0] and groups > 1
+    if (groups > 1 and not depthwise) or (min(window.size) > 1 and len({*window.stride}) > 1):
+        return None
+    out, inner = w.shape[:2]
+    filters = site.view(w, (out, inner, *window.size))
+    if depthwise:
+        filters = site.view(site.transposed(filters, (2, 3, 0, 1)), (*window.size, out))
+    else:
+        filters = site.transposed(filters, (2, 3, 1, 0))
+    image, pad = _within_padding(site, _image(site, x), window, largest_pad=max(window.size) - 1)
+    b, h, width, c = image.shape
+    extents = (b, h, width, c) if depthwise else (b, h, width, c, out)
+    extents = (*extents, *window.size, window.stride[-1], pad)
+    name = "depthwise_conv2d" if depthwise else "conv2d"
+    result = None
+    if bias is not None and not depthwise:
+        result = site.workload(f"{name}+bias", extents, image, filters, bias)
+    if result is None:
+        result = site.workload(name, extents, image, filters)
+        if result is not None and bias is not None:
+            result = _with_bias(site, result, bias)
+    return None if result is None else site.transposed(result, TO_FIRST)
+
+
+def _within_padding(
+    site: Site, image: Operand, window: Window, largest_pad: int, outside: float = 0.0
+) -> tuple[Operand, int]:
+    """An image and the padding that its workload adds: a padded image and none where sides
+    differ."""
+    if window.uniform and 0 <= window.before[0] <= largest_pad:
+        return image, window.before[0]
+    b, h, w, c = image.shape
+    (top, left), (bottom, right) = window.before, window.after
+    shape = (b, h + top + bottom, w + left + right, c)
+    value = site.constant(np.array(outside, np.float32)) if outside else None
+    return padded(site, image, (0, top, left, 0), shape, value=value), 0
+
+
+def _with_bias(site: Site, image: Operand, bias: Operand) -> Operand:
+    formula = Formula(site)
+    axes = formula.axes(image.shape)
+    return formula.output(axes, formula.read(image, axes) + formula.read(bias, (axes[-1],)))
+
+
+def _generic_convolution(
+    site: Site, x: Operand, w: Operand, bias: Operand | None, groups: int, window: Window
+) -> Operand:
+    """Any number of axes, dilated, in groups: a padded image, then the sum."""
+    rank = len(window.size)
+    nothing: Expression = Real(0.0) if x.dtype is DType.F32 else Integer(0)
+    formula = Formula(site)
+    image = _padded_stage(formula, x, window, nothing)
+    axes = formula.axes(site.shape)
+    over = formula.axes((w.shape[1], *window.size), first=rank + 2)
+    channel: Expression = over[0]
+    if groups > 1:
+        channel = axes[1] // (site.shape[1] // groups) * w.shape[1] + over[0]
+    places = _window_places(window, axes[2:], over[1:])
+    value = image((axes[0], channel, *places)) * formula.read(w, (axes[1], *over))
+    if bias is None:
+        return formula.output(axes, value, x.dtype, Reducer.SUM, over)
+    total = formula.stage(axes, value, x.dtype, Reducer.SUM, over)
+    return formula.output(axes, total[axes] + formula.read(bias, (axes[1],)), x.dtype)
+
+
+def _window_places(
+    window: Window, axes: Sequence[Axis], over: Sequence[Axis]
+) -> tuple[Expression, ...]:
+    def place(axis: Axis, inner: Axis, stride: int, dilation: int) -> Expression:
+        start = axis if stride == 1 else axis * stride
+        return start + (inner if dilation == 1 else inner * dilation)
+
+    return tuple(map(place, axes, over, window.stride, window.dilation))
+
+
+def _padded_stage(
+    formula: Formula, x: Operand, window: Window, outside: Expression
+) -> Callable[[Sequence[Expression]], Expression]:
+    """How an entry of the padded image is read."""
+    pads = [*window.before, *window.after]
+    if not any(pads):
+        return lambda at: formula.read(x, at)
+    before = (0, 0, *window.before)
+    shape = [
+        extent + b + a for extent, b, a in zip(x.shape, before, (0, 0, *window.after), strict=True)
+    ]
+    axes = formula.axes(shape)
+    stage = formula.stage(axes, within(formula, x, axes, before, outside), x.dtype)
+    return lambda at: stage[tuple(at)]
+
+
+def _transposed_convolution(site: Site) -> Carried:
+    """Windows of weights are laid into the output. Where they do not overlap that is a product of
+    matrices; else the image is spread by its stride and convolved with the weights reversed."""
+    x, w, bias = site.needed(0), site.needed(1), site.input(2)
+    groups, size, rank = site.integer("group", 1), w.shape[2:], w.rank - 2
+    stride = site.integers("strides") or (1,) * rank
+    dilation = site.integers("dilations") or (1,) * rank
+    before = _transposed_pads(site, size, stride, dilation, x.shape[2:])
+    apart = stride == size and set(dilation) == {1} and not any(before) and groups == 1
+    exact = tuple(n * s for n, s in zip(x.shape[2:], stride, strict=True)) == site.shape[2:]
+    if apart and exact and rank == 2 and x.dtype is DType.F32:
+        result = _laid_apart(site, x, w, bias)
+        if result is not None:
+            return result
+    spread = _spread(site, x, size, stride, dilation, before)
+    turned = _reversed_weights(site, w, groups)
+    ones = (1,) * rank
+    window = Window(size, ones, tuple(dilation), (0,) * rank, (0,) * rank)
+    if rank <= 2 and set(dilation) == {1} and x.dtype is DType.F32:
+        result = _named_convolution(site, spread, turned, bias, groups, window.two_axes())
+        if result is not None:
+            return site.view(result, site.shape)
+    return _generic_convolution(site, spread, turned, bias, groups, window)
+
+
+def _transposed_pads(
+    site: Site, size: Shape, stride: Shape, dilation: Shape, image: Shape
+) -> tuple[int, ...]:
+    rank = len(size)
+    told = site.integers("pads")
+    auto = site.text("auto_pad", "NOTSET")
+    if auto == "NOTSET" and site.integers("output_shape") is None:
+        return tuple((told or (0,) * rank)[:rank])
+    extra = site.integers("output_padding") or (0,) * rank
+    total = [
+        s * (n - 1) + e + (k - 1) * d + 1 - made
+        for s, n, e, k, d, made in zip(
+            stride, image, extra, size, dilation, site.shape[2:], strict=True
+        )
+    ]
+    if auto == "SAME_UPPER":
+        return tuple(n // 2 for n in total)
+    return tuple(n - n // 2 for n in total)
+
+
+def _laid_apart(site: Site, x: Operand, w: Operand, bias: Operand | None) -> Operand | None:
+    b, c, h, width = x.shape
+    _, out, kh, kw = w.shape
+    pixels = site.view(_image(site, x), (b * h * width, c))
+    weights = site.view(site.transposed(w, (0, 2, 3, 1)), (c, kh * kw * out))
+    result = site.workload("matmul", (b * h * width, c, kh * kw * out), pixels, weights)
+    if result is None:
+        return None
+    blocks = site.view(result, (b, h, width, kh, kw, out))
+    if bias is not None:
+        blocks = _with_bias(site, blocks, bias)
+    return site.view(site.transposed(blocks, (0, 5, 1, 3, 2, 4)), site.shape)
+
+
+def _spread(
+    site: Site, x: Operand, size: Shape, stride: Shape, dilation: Shape, before: Sequence[int]
+) -> Operand:
+    """The image with stride - 1 zeros between entries and as many around as windows reach."""
+    reach = [(k - 1) * d for k, d in zip(size, dilation, strict=True)]
+    starts = [n - b for n, b in zip(reach, before, strict=True)]
+    shape = (*x.shape[:2], *(n + r for n, r in zip(site.shape[2:], reach, strict=True)))
+    if set(stride) == {1}:
+        return padded(site, x, (0, 0, *starts), shape)
+    formula = Formula(site)
+    axes = formula.axes(shape)
+    conditions, at = [], list[Expression](axes[:2])
+    for axis, start, step, extent in zip(axes[2:], starts, stride, x.shape[2:], strict=True):
+        offset = axis - start
+        conditions += [axis >= start, axis < start + (extent - 1) * step + 1]
+        if step > 1:
+            conditions.append(equal(offset % step, 0))
+        at.append(offset // step)
+    nothing: Expression = Real(0.0) if x.dtype is DType.F32 else Integer(0)
+    value = Choice(tuple(conditions), formula.read(x, at), nothing)
+    return formula.output(axes, value, x.dtype)
+
+
+def _reversed_weights(site: Site, w: Operand, groups: int) -> Operand:
+    """[c, o / groups, …] of a transposed convolution as [o, c / groups, …] of one."""
+    c, out, *size = w.shape
+    if w.constant is not None:
+        flipped = np.flip(w.constant, axis=tuple(range(2, w.rank)))
+        parts = flipped.reshape(groups, c // groups, out, *size).swapaxes(1, 2)
+        return site.constant(np.ascontiguousarray(parts.reshape(groups * out, c // groups, *size)))
+    formula = Formula(site)
+    axes = formula.axes((groups * out, c // groups, *size))
+    channel = axes[0] // out * (c // groups) + axes[1]
+    back = [n - 1 - axis for n, axis in zip(size, axes[2:], strict=True)]
+    at = (channel, axes[0] % out, *back)
+    return formula.output(axes, formula.read(w, at), w.dtype)
+
+
+def _max_pool(site: Site) -> Carried:
+    if len(site.outputs) > 1 and site.outputs[1] is not None:
+        raise site.refusal("its places are asked for", "export the model without max unpooling")
+    x = site.needed(0)
+    window = _window(site, site.integers("kernel_shape") or (), x.shape[2:], site.shape[2:])
+    named = _named_pool(site, x, window, "max_pool2d", outside=LOWEST)
+    if named is not None:
+        return named
+    lowest: Expression = Real(LOWEST) if x.dtype is DType.F32 else Integer(DType.I32.value_range[0])
+    formula, axes, entry, over = _pooled(site, x, window, lowest)
+    return formula.output(axes, entry, x.dtype, Reducer.MAX, over)
+
+
+def _average_pool(site: Site) -> Carried:
+    x = site.needed(0)
+    window = _window(site, site.integers("kernel_shape") or (), x.shape[2:], site.shape[2:])
+    count = _window_counts(site, x, window)
+    if np.all(count == prod(window.size)):
+        named = _named_pool(site, x, window, "avg_pool2d", outside=0.0)
+        if named is not None:
+            return named
+    formula, axes, entry, over = _pooled(site, x, window, Real(0.0))
+    total = formula.stage(axes, entry, reducer=Reducer.SUM, over=over)
+    if np.all(count == count.flat[0]):
+        return formula.output(axes, total[axes] * (1.0 / float(count.flat[0])))
+    share = site.constant((1.0 / count).astype(np.float32))
+    return formula.output(axes, total[axes] * formula.read(share, axes[2:]))
+
+
+def _window_counts(site: Site, x: Operand, window: Window) -> NDArray[np.int64]:
+    """By how many each sum is divided: the entries of its window that lie in the image, or with
+    count_include_pad those that lie in the padding that was asked for."""
+    included = bool(site.integer("count_include_pad"))
+    pads = site.integers("pads") or (0,) * 2 * len(window.size)
+    asked = pads if site.text("auto_pad", "NOTSET") == "NOTSET" else (*window.before, *window.after)
+    rank = len(window.size)
+    counts = np.ones((), np.int64)
+    for axis in range(rank):
+        starts = np.arange(site.shape[2 + axis]) * window.stride[axis] - window.before[axis]
+        places = starts[:, None] + np.arange(window.size[axis]) * window.dilation[axis]
+        least, most = 0, x.shape[2 + axis]
+        if included:
+            least, most = -asked[axis], most + asked[rank + axis]
+        own = ((places >= least) & (places < most)).sum(axis=1)
+        counts = np.multiply.outer(counts, own)
+    return counts
+
+
+def _named_pool(
+    site: Site, x: Operand, window: Window, name: str, outside: float
+) -> Operand | None:
+    flat = len(window.size) == 2 and set(window.dilation) == {1} and x.dtype is DType.F32
+    if not flat or len({*window.stride}) > 1 or min(*window.before, *window.after) < 0:
+        return None
+    image, pad = _within_padding(
+        site, _image(site, x), window, largest_pad=min(window.size) - 1, outside=outside
+    )
+    extents = (*image.shape, *window.size, window.stride[0], pad)
+    result = site.workload(name, extents, image)
+    return None if result is None else site.transposed(result, TO_FIRST)
+
+
+def _pooled(
+    site: Site, x: Operand, window: Window, outside: Expression
+) -> tuple[Formula, tuple[Axis, ...], Expression, tuple[Axis, ...]]:
+    formula = Formula(site)
+    image = _padded_stage(formula, x, window, outside)
+    axes = formula.axes(site.shape)
+    over = formula.axes(window.size, first=len(axes))
+    places = _window_places(window, axes[2:], over)
+    return formula, axes, image((*axes[:2], *places)), over
+
+
+def _global_pool(named: str, reducer: Reducer) -> Callable[[Site], Carried]:
+    def carry(site: Site) -> Carried:
+        x = site.needed(0)
+        rows = site.view(x, (x.shape[0] * x.shape[1], prod(x.shape[2:])))
+        result = site.workload(named, rows.shape, rows)
+        if result is not None:
+            return site.view(result, site.shape)
+        formula = Formula(site)
+        axes = formula.axes(rows.shape[:1])
+        (k,) = formula.axes(rows.shape[1:], first=1)
+        value = formula.read(rows, (*axes, k))
+        if reducer is Reducer.MAX:
+            return site.view(formula.output(axes, value, x.dtype, reducer, (k,)), site.shape)
+        total = formula.stage(axes, value, reducer=reducer, over=(k,))
+        return site.view(formula.output(axes, total[axes] * (1.0 / rows.shape[1])), site.shape)
+
+    return carry
+
+
+OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
+    "AveragePool": _average_pool,
+    "Conv": _convolution,
+    "ConvTranspose": _transposed_convolution,
+    "GlobalAveragePool": _global_pool("row_mean", Reducer.SUM),
+    "GlobalMaxPool": _global_pool("row_max", Reducer.MAX),
+    "MaxPool": _max_pool,
+}

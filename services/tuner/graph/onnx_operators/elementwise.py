@@ -1,0 +1,473 @@
+"""Operators of which each entry follows from the entries at the same place."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import pi, sqrt
+
+import numpy as np
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.convolution import LOWEST
+from kernelzoo.domain.operators.elementwise import gelu as exact_gelu
+from kernelzoo.domain.operators.expressions import (
+    Binary,
+    BinaryOp,
+    Call,
+    Cast,
+    Choice,
+    CompareOp,
+    Comparison,
+    Expression,
+    Function,
+    Integer,
+    Real,
+    differs,
+    largest,
+    power,
+    smallest,
+    truth,
+)
+from services.tuner.graph.building import Carried, Formula, Operand, Site, is_real
+from services.tuner.graph.network import TensorType
+
+Value = Callable[..., Expression]
+HIGHEST = -LOWEST
+
+
+def _entries(site: Site, value: Value, *operands: Operand) -> Operand:
+    """The broadcast entries of operands, put into a function of expressions."""
+    formula = Formula(site)
+    axes = formula.axes(site.shape)
+    return formula.output(
+        axes, value(*(formula.broadcast(each, axes) for each in operands)), site.dtype
+    )
+
+
+def _of_reals(value: Value) -> Callable[[Site], Carried]:
+    def carry(site: Site) -> Carried:
+        return _entries(site, value, *site.given)
+
+    return carry
+
+
+def _call(function: Function) -> Callable[[Site], Carried]:
+    return _of_reals(lambda x: Call(function, x))
+
+
+def _of_both(reals: Value, integers: Value) -> Callable[[Site], Carried]:
+    """For operators that are stated in one way for real numbers and in another for integers."""
+
+    def carry(site: Site) -> Carried:
+        real = site.needed(0).dtype is DType.F32
+        return _entries(site, reals if real else _wrapped(integers, site.output), *site.given)
+
+    return carry
+
+
+def _wrapped(value: Value, type_: TensorType) -> Value:
+    """Narrow integers count modulo their size, as they do in ONNX."""
+    bits = type_.dtype.itemsize * 8
+    if type_.dtype.kind == "b" or bits >= 32:
+        return value
+    size, least = 1 << bits, 0 if type_.dtype.kind == "u" else -(1 << (bits - 1))
+    if not least:
+        return lambda *x: value(*x) % size
+    return lambda *x: (value(*x) - least) % size + least
+
+
+def _sides(value: Value) -> Callable[[Site], Carried]:
+    return _of_both(value, value)
+
+
+def _compared(op: CompareOp, *, swapped: bool = False) -> Callable[[Site], Carried]:
+    def carry(site: Site) -> Carried:
+        left, right = (1, 0) if swapped else (0, 1)
+        return _entries(
+            site,
+            lambda *x: truth(Comparison(op, x[left], x[right])),
+            site.needed(0),
+            site.needed(1),
+        )
+
+    return carry
+
+
+def _folded(op: BinaryOp) -> Callable[[Site], Carried]:
+    """Operators of any number of operands."""
+
+    def value(first: Expression, *rest: Expression) -> Expression:
+        for each in rest:
+            first = Binary(op, first, each)
+        return first
+
+    return _sides(value)
+
+
+def quotient(left: Expression, right: Expression) -> Expression:
+    """Of integers, without its fraction. Exact for numbers below 2²⁴, as f32 are."""
+    if isinstance(right, Integer) and right.value > 0:
+        upwards = Choice((left < 0,), 0 - (0 - left) // right.value, left // right.value)
+        return left if right.value == 1 else upwards
+    return Cast(Cast(left) / Cast(right), DType.I32)
+
+
+def remainder(left: Expression, right: Expression) -> Expression:
+    """Of integers, with the sign of the divisor."""
+    if isinstance(right, Integer) and right.value > 0:
+        return left % right.value
+    floor = Cast(Call(Function.FLOOR, Cast(left) / Cast(right)), DType.I32)
+    return left - right * floor
+
+
+def _floor(x: Expression) -> Expression:
+    return Call(Function.FLOOR, x)
+
+
+def truncated(x: Expression) -> Expression:
+    return Choice((x < 0.0,), Call(Function.CEIL, x), Call(Function.FLOOR, x))
+
+
+def exp(x: Expression) -> Expression:
+    return Call(Function.EXP, x)
+
+
+def log(x: Expression) -> Expression:
+    return Call(Function.LOG, x)
+
+
+def tanh(x: Expression) -> Expression:
+    return Call(Function.TANH, x)
+
+
+def absolute(x: Expression) -> Expression:
+    return Call(Function.ABS, x)
+
+
+def sigmoid(x: Expression) -> Expression:
+    return Call(Function.SIGMOID, x)
+
+
+def root(x: Expression) -> Expression:
+    return Call(Function.SQRT, x)
+
+
+def softplus(x: Expression) -> Expression:
+    return largest(x, 0.0) + log(1.0 + exp(absolute(x) * -1.0))
+
+
+def tanh_gelu(x: Expression) -> Expression:
+    inner = sqrt(2 / pi) * (x + 0.044715 * (x * x * x))
+    return 0.5 * x * (1.0 + tanh(inner))
+
+
+def clipped(x: Expression, least: Expression | None, most: Expression | None) -> Expression:
+    if least is not None:
+        x = largest(x, least)
+    return x if most is None else smallest(x, most)
+
+
+def _clip(site: Site) -> Carried:
+    formula = Formula(site)
+    axes = formula.axes(site.shape)
+    x, least, most = (
+        None if each is None else formula.broadcast(each, axes)
+        for each in (site.needed(0), site.input(1), site.input(2))
+    )
+    if least is None and most is None:
+        return site.needed(0)
+    return formula.output(axes, clipped(x, least, most), site.dtype)  # type: ignore[arg-type]
+
+
+def _gelu(site: Site) -> Carried:
+    value = tanh_gelu if site.text("approximate") == "tanh" else exact_gelu
+    return _entries(site, value, site.needed(0))
+
+
+def _power(site: Site) -> Carried:
+    """Powers of few factors are products; others are computed of real numbers."""
+    base, exponent = site.needed(0), site.needed(1)
+    real = base.dtype is DType.F32
+    told = exponent.constant
+    if told is not None and told.size == 1:
+        product = _PRODUCTS.get(float(told.reshape(-1)[0])) if real else None
+        if product is not None:
+            return _entries(site, product, base)
+
+    def value(left: Expression, right: Expression) -> Expression:
+        raised = power(
+            left if real else Cast(left), right if exponent.dtype is DType.F32 else Cast(right)
+        )
+        return raised if real else Cast(Call(Function.ROUND, raised), DType.I32)
+
+    return _entries(site, value, base, exponent)
+
+
+_PRODUCTS: Mapping[float, Value] = {
+    1.0: lambda x: x,
+    2.0: lambda x: x * x,
+    3.0: lambda x: x * x * x,
+    4.0: lambda x: x * x * (x * x),
+    0.5: root,
+    -0.5: lambda x: Call(Function.RSQRT, x),
+    -1.0: lambda x: 1.0 / x,
+}
+
+
+def _cast(site: Site) -> Carried:
+    return cast(site, site.needed(0), site.types[0], site.output)
+
+
+def cast(site: Site, of: Operand, source: TensorType | None, target: TensorType) -> Operand:
+    """Booleans become 0 and 1, real numbers lose their fraction, narrow integers count modulo their
+    size. Values of f16 and f64 are f32 here."""
+    if target.dtype.kind == "b":
+        if source is not None and source.dtype.kind == "b":
+            return of
+        nothing: float | int = 0.0 if of.dtype is DType.F32 else 0
+        return _entries(site, lambda x: truth(differs(x, nothing)), of)
+    if is_real(target.dtype):
+        return of if of.dtype is DType.F32 else _entries(site, Cast, of)
+    whole: Value = (lambda x: Cast(x, DType.I32)) if of.dtype is DType.F32 else (lambda x: x)
+    narrow = target.dtype.itemsize < 4
+    fits = source is not None and np.can_cast(source.dtype, target.dtype)
+    if of.dtype is DType.I32 and (fits or not narrow):
+        return of
+    return _entries(site, _wrapped(whole, target), of)
+
+
+def _where(site: Site) -> Carried:
+    return _entries(
+        site, lambda c, x, y: Choice((differs(c, 0),), x, y), *(site.needed(n) for n in range(3))
+    )
+
+
+def _mod(site: Site) -> Carried:
+    if site.needed(0).dtype is DType.F32:
+        whole = truncated if site.integer("fmod") else _floor
+        return _entries(site, lambda x, y: x - y * whole(x / y), *site.given)
+    if site.integer("fmod"):
+        value: Value = lambda x, y: x - y * quotient(x, y)  # noqa: E731
+        return _entries(site, value, *site.given)
+    return _entries(site, remainder, *site.given)
+
+
+def _leaky(site: Site) -> Carried:
+    alpha = site.real("alpha")
+    return _entries(site, lambda x: Choice((x < 0.0,), x * alpha, x), site.needed(0))
+
+
+def _parametric(site: Site) -> Carried:
+    zero: float | int = 0.0 if site.dtype is DType.F32 else 0
+    return _entries(site, lambda x, s: Choice((x < zero,), x * s, x), *site.given)
+
+
+def _elu(site: Site) -> Carried:
+    alpha = site.real("alpha")
+    return _entries(site, lambda x: Choice((x < 0.0,), alpha * (exp(x) - 1.0), x), site.needed(0))
+
+
+def _celu(site: Site) -> Carried:
+    alpha = site.real("alpha", 1.0)
+    return _entries(
+        site,
+        lambda x: largest(x, 0.0) + smallest(alpha * (exp(x * (1.0 / alpha)) - 1.0), 0.0),
+        site.needed(0),
+    )
+
+
+def _selu(site: Site) -> Carried:
+    alpha, gamma = site.real("alpha"), site.real("gamma")
+    return _entries(
+        site,
+        lambda x: gamma * Choice((0.0 < x,), x, alpha * exp(x) - alpha),  # noqa: SIM300
+        site.needed(0),
+    )
+
+
+def _hard_sigmoid(site: Site) -> Carried:
+    alpha, beta = site.real("alpha"), site.real("beta")
+    return _entries(site, lambda x: smallest(largest(x * alpha + beta, 0.0), 1.0), site.needed(0))
+
+
+def _threshold(site: Site) -> Carried:
+    alpha = site.real("alpha")
+    return _entries(site, lambda x: Choice((x <= alpha,), Real(0.0), x), site.needed(0))
+
+
+def _shrink(site: Site) -> Carried:
+    bias, lambd = site.real("bias"), site.real("lambd")
+    return _entries(
+        site,
+        lambda x: Choice(
+            (x < -lambd,),
+            x + bias,
+            Choice((Comparison(CompareOp.LT, Real(lambd), x),), x - bias, Real(0.0)),
+        ),
+        site.needed(0),
+    )
+
+
+def _swish(site: Site) -> Carried:
+    alpha = site.real("alpha", 1.0)
+    return _entries(site, lambda x: x * sigmoid(x if alpha == 1.0 else x * alpha), site.needed(0))
+
+
+def _infinite(site: Site) -> Carried:
+    up, down = bool(site.integer("detect_positive", 1)), bool(site.integer("detect_negative", 1))
+
+    def value(x: Expression) -> Expression:
+        if not up and not down:
+            return Integer(0)
+        size = absolute(x) if up and down else x if up else x * -1.0
+        return truth(Comparison(CompareOp.LT, Real(HIGHEST), size))
+
+    return _entries(site, value, site.needed(0))
+
+
+def _mean(site: Site) -> Carried:
+    def value(*x: Expression) -> Expression:
+        total = x[0]
+        for each in x[1:]:
+            total = total + each
+        return total * (1.0 / len(x))
+
+    return _entries(site, value, *site.given)
+
+
+def _sign(x: Expression) -> Expression:
+    return Choice((x < 0.0,), Real(-1.0), Choice((x > 0.0,), Real(1.0), Real(0.0)))
+
+
+def _sign_of_integer(x: Expression) -> Expression:
+    return Choice((x < 0,), Integer(-1), Choice((x > 0,), Integer(1), Integer(0)))
+
+
+def _quantised(site: Site) -> Carried:
+    """y = saturate(round(x / scale) + zero point)."""
+    x, scale, zero = site.needed(0), site.needed(1), site.input(2)
+    if site.integer("block_size") or site.output.dtype.itemsize > 2:
+        raise site.refusal("it quantises in blocks", "export the model in float32")
+    info = np.iinfo(site.output.dtype)
+    formula = Formula(site)
+    axes = formula.axes(site.shape)
+    along = (axes[site.axis(default=1)],) if scale.rank == 1 and scale.elements > 1 else ()
+    value: Expression = Call(
+        Function.ROUND, formula.read(x, axes) / formula.read(scale, along or _first(scale))
+    )
+    if zero is not None:
+        value = value + Cast(formula.read(zero, along or _first(zero)))
+    value = smallest(largest(value, float(info.min)), float(info.max))
+    return formula.output(axes, Cast(value, DType.I32), site.dtype)
+
+
+def _dequantised(site: Site) -> Carried:
+    """y = (x − zero point) · scale."""
+    x, scale, zero = site.needed(0), site.needed(1), site.input(2)
+    if site.integer("block_size"):
+        raise site.refusal("it is quantised in blocks", "export the model in float32")
+    formula = Formula(site)
+    axes = formula.axes(site.shape)
+    along = (axes[site.axis(default=1)],) if scale.rank == 1 and scale.elements > 1 else ()
+    value = formula.read(x, axes)
+    if zero is not None:
+        value = value - formula.read(zero, along or _first(zero))
+    return formula.output(axes, Cast(value) * formula.read(scale, along or _first(scale)))
+
+
+def _first(of: Operand) -> Sequence[int]:
+    return (0,) * of.rank
+
+
+def _add(left: Expression, right: Expression) -> Expression:
+    return left + right
+
+
+def _sub(left: Expression, right: Expression) -> Expression:
+    return left - right
+
+
+def _mul(left: Expression, right: Expression) -> Expression:
+    return left * right
+
+
+def _identity(site: Site) -> Carried:
+    return site.needed(0)
+
+
+def _dropout(site: Site) -> Carried:
+    """Nothing is dropped but in training."""
+    training = site.known(2, "training mode")
+    if training is not None and training.any():
+        raise site.refusal("it is in training mode", "call model.eval() before the export")
+    mask = None
+    if len(site.outputs) > 1 and site.outputs[1] is not None:
+        mask = site.constant(np.ones(site.outputs[1].shape, np.bool_))
+    return site.needed(0), mask
+
+
+OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
+    "Abs": _of_both(absolute, lambda x: largest(x, 0 - x)),
+    "Acosh": _of_reals(lambda x: log(x + root(x * x - 1.0))),
+    "Add": _sides(_add),
+    "And": _sides(smallest),
+    "Asinh": _of_reals(lambda x: _sign(x) * log(absolute(x) + root(x * x + 1.0))),
+    "Atanh": _of_reals(lambda x: 0.5 * log((1.0 + x) / (1.0 - x))),
+    "Cast": _cast,
+    "CastLike": _cast,
+    "Ceil": _call(Function.CEIL),
+    "Celu": _celu,
+    "Clip": _clip,
+    "Cos": _call(Function.COS),
+    "Cosh": _of_reals(lambda x: 0.5 * (exp(x) + exp(x * -1.0))),
+    "DequantizeLinear": _dequantised,
+    "Div": _of_both(lambda x, y: x / y, quotient),
+    "Dropout": _dropout,
+    "Elu": _elu,
+    "Equal": _compared(CompareOp.EQ),
+    "Erf": _call(Function.ERF),
+    "Exp": _call(Function.EXP),
+    "Floor": _call(Function.FLOOR),
+    "Gelu": _gelu,
+    "Greater": _compared(CompareOp.LT, swapped=True),
+    "GreaterOrEqual": _compared(CompareOp.LE, swapped=True),
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _of_reals(lambda x: x * smallest(largest(x * (1.0 / 6.0) + 0.5, 0.0), 1.0)),
+    "Identity": _identity,
+    "IsInf": _infinite,
+    "IsNaN": _of_reals(lambda x: truth(differs(x, x))),
+    "LeakyRelu": _leaky,
+    "Less": _compared(CompareOp.LT),
+    "LessOrEqual": _compared(CompareOp.LE),
+    "Log": _call(Function.LOG),
+    "Max": _folded(BinaryOp.MAX),
+    "Mean": _mean,
+    "Min": _folded(BinaryOp.MIN),
+    "Mish": _of_reals(lambda x: x * tanh(softplus(x))),
+    "Mod": _mod,
+    "Mul": _sides(_mul),
+    "Neg": _of_both(lambda x: x * -1.0, lambda x: 0 - x),
+    "Not": _sides(lambda x: 1 - x),
+    "Or": _sides(largest),
+    "PRelu": _parametric,
+    "Pow": _power,
+    "QuantizeLinear": _quantised,
+    "Reciprocal": _of_reals(lambda x: 1.0 / x),
+    "Relu": _of_both(lambda x: largest(x, 0.0), lambda x: largest(x, 0)),
+    "Round": _call(Function.ROUND),
+    "Selu": _selu,
+    "Shrink": _shrink,
+    "Sigmoid": _call(Function.SIGMOID),
+    "Sign": _of_both(_sign, _sign_of_integer),
+    "Sin": _call(Function.SIN),
+    "Sinh": _of_reals(lambda x: 0.5 * (exp(x) - exp(x * -1.0))),
+    "Softplus": _of_reals(softplus),
+    "Softsign": _of_reals(lambda x: x / (1.0 + absolute(x))),
+    "Sqrt": _call(Function.SQRT),
+    "Sub": _sides(_sub),
+    "Sum": _folded(BinaryOp.ADD),
+    "Swish": _swish,
+    "Tan": _of_reals(lambda x: Call(Function.SIN, x) / Call(Function.COS, x)),
+    "Tanh": _call(Function.TANH),
+    "ThresholdedRelu": _threshold,
+    "Where": _where,
+    "Xor": _sides(lambda x, y: truth(differs(x, y))),
+}

@@ -1,0 +1,266 @@
+"""Operators that reduce along axes, and those that scan or rank along one."""
+
+from collections.abc import Callable, Mapping
+from math import prod
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Choice,
+    Expression,
+    Integer,
+    Real,
+    Reducer,
+    Stage,
+    equal,
+)
+from services.tuner.graph.building import Carried, Formula, Operand, Site
+from services.tuner.graph.onnx_operators.elementwise import absolute, exp, log, root
+
+Before = Callable[[Expression], Expression]
+After = Callable[[Expression, int], Expression]
+"""What is done to each term, and to the result, given the number of terms."""
+
+
+def _same(x: Expression) -> Expression:
+    return x
+
+
+def _kept(x: Expression, terms: int) -> Expression:
+    del terms
+    return x
+
+
+def _reduced_axes(site: Site) -> tuple[int, ...]:
+    """From the attribute or, since opset 18, from the second input; none given means all."""
+    rank = site.needed(0).rank
+    told = site.known(1, "axes")
+    axes = site.integers("axes") if told is None else tuple(int(n) for n in told.reshape(-1))
+    if not axes:
+        return () if site.integer("noop_with_empty_axes") else tuple(range(rank))
+    return tuple(sorted(axis % rank for axis in axes))
+
+
+def _reduction(
+    reducer: Reducer, before: Before = _same, after: After = _kept, named: str = ""
+) -> Callable[[Site], Carried]:
+    """`named` is the operator on rows that computes the same."""
+
+    def carry(site: Site) -> Carried:
+        x, reduced = site.needed(0), _reduced_axes(site)
+        terms = prod(x.shape[axis] for axis in reduced)
+        last = reduced == tuple(range(x.rank - len(reduced), x.rank))
+        if named and reduced and last and x.dtype is DType.F32:
+            rows = site.view(x, (x.elements // terms, terms))
+            result = site.workload(named, rows.shape, rows)
+            if result is not None:
+                return site.view(result, site.shape)
+        return site.view(_generic(site, x, reduced, reducer, before, after), site.shape)
+
+    return carry
+
+
+def _generic(
+    site: Site,
+    x: Operand,
+    reduced: tuple[int, ...],
+    reducer: Reducer,
+    before: Before,
+    after: After,
+) -> Operand:
+    formula = Formula(site)
+    kept = [axis for axis in range(x.rank) if axis not in reduced]
+    axes = formula.axes(x.shape[axis] for axis in kept)
+    over = formula.axes((x.shape[axis] for axis in reduced), first=len(kept))
+    at: dict[int, Axis] = dict(zip((*kept, *reduced), (*axes, *over), strict=True))
+    entry = before(formula.read(x, [at[axis] for axis in range(x.rank)]))
+    terms = prod(x.shape[axis] for axis in reduced)
+    if after is _kept:
+        return formula.output(axes, entry, x.dtype, reducer, over)
+    total = formula.stage(axes, entry, x.dtype, reducer, over)
+    return formula.output(axes, after(total[tuple(axes)], terms), x.dtype)
+
+
+def _mean(x: Expression, terms: int) -> Expression:
+    return x * (1.0 / terms)
+
+
+def _reduce_mean(site: Site) -> Carried:
+    if site.dtype is not DType.F32:
+        raise site.refusal("it is of integers", "cast its input to float first")
+    return _reduction(Reducer.SUM, after=_mean, named="row_mean")(site)
+
+
+def _log_sum_exp(site: Site) -> Carried:
+    """log Σ exp(x − largest) + largest, so that no power overflows."""
+    x, reduced = site.needed(0), _reduced_axes(site)
+    formula = Formula(site)
+    kept = [axis for axis in range(x.rank) if axis not in reduced]
+    axes = formula.axes(x.shape[axis] for axis in kept)
+    over = formula.axes((x.shape[axis] for axis in reduced), first=len(kept))
+    at: dict[int, Axis] = dict(zip((*kept, *reduced), (*axes, *over), strict=True))
+    entry = formula.read(x, [at[axis] for axis in range(x.rank)])
+    most = formula.stage(axes, entry, reducer=Reducer.MAX, over=over)
+    total = formula.stage(axes, exp(entry - most[tuple(axes)]), reducer=Reducer.SUM, over=over)
+    value = log(total[tuple(axes)]) + most[tuple(axes)]
+    return site.view(formula.output(axes, value), site.shape)
+
+
+def _extreme_place(reducer: Reducer) -> Callable[[Site], Carried]:
+    """The first or the last of the places that have the extreme value."""
+
+    def carry(site: Site) -> Carried:
+        x, axis = site.needed(0), site.axis()
+        formula = Formula(site)
+        extent = x.shape[axis]
+        axes = formula.axes((*x.shape[:axis], *x.shape[axis + 1 :]))
+        (k,) = formula.axes((extent,), first=len(axes))
+        entry = formula.read(x, (*axes[:axis], k, *axes[axis:]))
+        extreme = formula.stage(axes, entry, x.dtype, reducer, (k,))
+        last = bool(site.integer("select_last_index"))
+        place = Choice((equal(entry, extreme[axes]),), k, Integer(-1 if last else extent))
+        found = Reducer.MAX if last else Reducer.MIN
+        return site.view(formula.output(axes, place, DType.I32, found, (k,)), site.shape)
+
+    return carry
+
+
+def _cumulative(site: Site) -> Carried:
+    """Sum of the entries at places up to one's own."""
+    x, told = site.needed(0), site.known(1, "axis")
+    assert told is not None
+    axis = int(told.reshape(-1)[0]) % x.rank
+    formula = Formula(site)
+    axes = formula.axes(x.shape)
+    (k,) = formula.axes((x.shape[axis],), first=x.rank)
+    entry = formula.read(x, (*axes[:axis], k, *axes[axis + 1 :]))
+    own = axes[axis]
+    if site.integer("reverse"):
+        counts = own < k if site.integer("exclusive") else own <= k
+    else:
+        counts = k < own if site.integer("exclusive") else k <= own
+    nothing: Expression = Real(0.0) if x.dtype is DType.F32 else Integer(0)
+    return formula.output(axes, Choice((counts,), entry, nothing), x.dtype, Reducer.SUM, (k,))
+
+
+def _top(site: Site) -> Carried:
+    """The largest entries of each row and their places, by counting how many come before each.
+
+    An entry comes before another if it is larger, or if it is equal and stands first.
+    """
+    x, told = site.needed(0), site.known(1, "number")
+    assert told is not None
+    axis, number = site.axis(default=-1), int(told.reshape(-1)[0])
+    outer, inner = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
+    rows = site.transposed(site.view(x, (outer, x.shape[axis], inner)), (0, 2, 1))
+    values, places = _ranked(site, rows, number, largest_first=bool(site.integer("largest", 1)))
+
+    def back(of: Operand) -> Operand:
+        shape = (*x.shape[:axis], number, *x.shape[axis + 1 :])
+        return site.view(site.transposed(of, (0, 2, 1)), shape)
+
+    return back(values), back(places)
+
+
+def _ranked(
+    site: Site, rows: Operand, number: int, *, largest_first: bool
+) -> tuple[Operand, Operand]:
+    outer, inner, extent = rows.shape
+    formula = Formula(site)
+    axes = formula.axes(rows.shape)
+    (k,) = formula.axes((extent,), first=3)
+    own, other = formula.read(rows, axes), formula.read(rows, (*axes[:2], k))
+    ahead = own < other if largest_first else other < own
+    first = Choice((equal(own, other), k < axes[2]), Integer(1), Integer(0))
+    before = Choice((ahead,), Integer(1), first)
+    rank = formula.output(axes, before, DType.I32, Reducer.SUM, (k,))
+    places = _at_rank(site, rank, (outer, inner, number), extent)
+    formula = Formula(site)
+    axes = formula.axes((outer, inner, number))
+    place = formula.read(places, axes)
+    values = formula.output(axes, formula.read(rows, (*axes[:2], place)), rows.dtype)
+    return values, places
+
+
+def _at_rank(site: Site, rank: Operand, shape: tuple[int, int, int], extent: int) -> Operand:
+    formula = Formula(site)
+    axes = formula.axes(shape)
+    (k,) = formula.axes((extent,), first=3)
+    found = equal(formula.read(rank, (*axes[:2], k)), axes[2])
+    value = Choice((found,), k, Integer(0))
+    return formula.output(axes, value, DType.I32, Reducer.MAX, (k,))
+
+
+def along(site: Site, x: Operand, axis: int) -> tuple[Formula, tuple[Axis, ...], Axis]:
+    """A program with the axes of x and one more axis along `axis`."""
+    formula = Formula(site)
+    (k,) = formula.axes((x.shape[axis],), first=x.rank)
+    return formula, formula.axes(x.shape), k
+
+
+def _softmax(site: Site) -> Carried:
+    x, axis = site.needed(0), site.axis(default=-1)
+    if axis == x.rank - 1:
+        rows = site.view(x, (x.elements // x.shape[-1], x.shape[-1]))
+        result = site.workload("softmax", rows.shape, rows)
+        if result is not None:
+            return site.view(result, site.shape)
+    formula, axes, k, most, total = _powers(site, x, axis)
+    rest = axes[:axis] + axes[axis + 1 :]
+    del k
+    value = exp(formula.read(x, axes) - most[rest]) / total[rest]
+    return formula.output(axes, value)
+
+
+def _log_softmax(site: Site) -> Carried:
+    x, axis = site.needed(0), site.axis(default=-1)
+    formula, axes, k, most, total = _powers(site, x, axis)
+    rest = axes[:axis] + axes[axis + 1 :]
+    del k
+    return formula.output(axes, formula.read(x, axes) - most[rest] - log(total[rest]))
+
+
+def _powers(
+    site: Site, x: Operand, axis: int
+) -> tuple[Formula, tuple[Axis, ...], Axis, Stage, Stage]:
+    """The stages of the largest entry and of the sum of powers along an axis."""
+    formula, axes, k = along(site, x, axis)
+    rest = axes[:axis] + axes[axis + 1 :]
+    entry = formula.read(x, (*axes[:axis], k, *axes[axis + 1 :]))
+    most = formula.stage(rest, entry, reducer=Reducer.MAX, over=(k,))
+    power = exp(entry - most[rest])
+    return formula, axes, k, most, formula.stage(rest, power, reducer=Reducer.SUM, over=(k,))
+
+
+def _hardmax(site: Site) -> Carried:
+    """1 at the first largest entry, 0 elsewhere."""
+    x, axis = site.needed(0), site.axis(default=-1)
+    formula, axes, k = along(site, x, axis)
+    rest = axes[:axis] + axes[axis + 1 :]
+    entry = formula.read(x, (*axes[:axis], k, *axes[axis + 1 :]))
+    most = formula.stage(rest, entry, reducer=Reducer.MAX, over=(k,))
+    place = Choice((equal(entry, most[rest]),), k, Integer(x.shape[axis]))
+    first = formula.stage(rest, place, DType.I32, Reducer.MIN, (k,))
+    value = Choice((equal(axes[axis], first[rest]),), Real(1.0), Real(0.0))
+    return formula.output(axes, value)
+
+
+OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
+    "ArgMax": _extreme_place(Reducer.MAX),
+    "ArgMin": _extreme_place(Reducer.MIN),
+    "CumSum": _cumulative,
+    "Hardmax": _hardmax,
+    "LogSoftmax": _log_softmax,
+    "ReduceL1": _reduction(Reducer.SUM, absolute),
+    "ReduceL2": _reduction(Reducer.SUM, lambda x: x * x, lambda x, _: root(x)),
+    "ReduceLogSum": _reduction(Reducer.SUM, after=lambda x, _: log(x)),
+    "ReduceLogSumExp": _log_sum_exp,
+    "ReduceMax": _reduction(Reducer.MAX, named="row_max"),
+    "ReduceMean": _reduce_mean,
+    "ReduceMin": _reduction(Reducer.MIN),
+    "ReduceProd": _reduction(Reducer.PROD),
+    "ReduceSum": _reduction(Reducer.SUM, named="row_sum"),
+    "ReduceSumSquare": _reduction(Reducer.SUM, lambda x: x * x),
+    "Softmax": _softmax,
+    "TopK": _top,
+}
