@@ -13,6 +13,8 @@ export async function typed(zoo: KernelZoo, someKey: string, rows: number): Prom
   await zoo.kernel("matmul_i8+scales+bias:f32:m1k768n3072:constant=b");
   await zoo.kernel("conv2d+relu:f16:b1h56w56c64o64kh3kw3stride1pad1");
   await zoo.kernels(["matmul:f32:m1k2n3", "softmax:f32:m4n5"]);
+  await zoo.kernels(["layer_norm:f32:m4n5", "layer_norm:f32:m4n5eps12"]);
+  await zoo.kernel("program:add_gelu:0123456789abcdef");
   // What is only known when the page runs is checked by the zoo.
   await zoo.kernel(someKey);
   await zoo.kernel(`matmul:f32:m${rows}k768n768`);

@@ -12,6 +12,7 @@ from math import prod, sqrt
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators import Operator
 from kernelzoo.domain.operators.expressions import Binary, BinaryOp, Function, Reducer, Stage
+from kernelzoo.domain.operators.reduction import epsilon
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 
@@ -86,8 +87,8 @@ def _of_computing(workload: Workload, unit: float) -> float:
     magnitudes, fused or not (Higham, Accuracy and Stability, section 3.1). Two results may err in
     opposite directions.
 
-    The deviation of seeded inputs is near 0.29 from 16 columns on, by which a norm divides; the
-    variance floor of 1e-5 bounds what fewer columns may magnify. A share is at most e/n and at most
+    The deviation of seeded inputs is near 0.29 from 16 columns on, by which a norm divides; its
+    epsilon bounds what fewer columns may magnify. A share is at most e/n and at most
     1. Inputs are at most 1/2.
     """
     n, growth = _terms(workload), growth_of(workload.operator)
@@ -98,7 +99,7 @@ def _of_computing(workload: Workload, unit: float) -> float:
         case Growth.PRODUCTS:
             return _of_products(workload, n, unit)
         case Growth.NORM:
-            return roundings * (12 if n >= FEW_COLUMNS else 320)
+            return roundings * (12 if n >= FEW_COLUMNS else 1.02 / sqrt(epsilon(workload.extent)))
         case Growth.SHARE:
             return roundings * min(1, 3 / n)
         case Growth.SUM:

@@ -2,9 +2,9 @@
 
 `matmul:f32:m384k768n768` reads operator, dtype, then one extent per axis in the operator's order.
 Attributes such as stride and padding stand behind the axes:
-`conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1`. An epilogue follows the operator:
-`matmul+bias+gelu:f32:m384k768n3072`. A last part names an input that a page never changes, such as
-weights: `matmul:f32:m1k768n3072:constant=b`.
+`conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1`; the usual `eps` of a norm is left out. An
+epilogue follows the operator: `matmul+bias+gelu:f32:m384k768n3072`. A last part names an input that
+a page never changes, such as weights: `matmul:f32:m1k768n3072:constant=b`.
 """
 
 import re
@@ -27,6 +27,8 @@ from kernelzoo.errors import InvalidInput
 MAX_EXTENT = 65_536
 MAX_ENTRIES = 1 << 26
 """The largest extent of an operator with one axis, which is all there is of a tensor."""
+MAX_EPS = 30
+"""10⁻³⁰ is a number of f32, and added to a variance it is nothing."""
 MAX_TENSOR_BYTES = 1 << 28
 MAX_FLOPS = 1 << 40
 MAX_REDUCTION = 1 << 18
@@ -110,7 +112,9 @@ class Workload:
             )
         if dtype not in KEY_DTYPES:
             raise InvalidInput(f"dtype {dtype!r} is unknown; use one of {', '.join(KEY_DTYPES)}")
-        if len(extents) != len(known.axes):
+        if extents and len(extents) == len(known.axes) and extents[-1] == known.usual:
+            extents = extents[:-1]
+        if len(extents) not in (len(known.axes), len(known.axes) - (known.usual is not None)):
             raise InvalidInput(
                 f"{operator} takes {len(known.axes)} extents ({', '.join(known.axes)}), "
                 f"not {len(extents)}"
@@ -151,9 +155,10 @@ class Workload:
 
     def _refuse_extents(self) -> None:
         operator = self.operator
-        for axis, extent in zip(operator.axes, self.extents, strict=True):
+        for axis, extent in zip(operator.axes, self.extents, strict=False):
             least = 0 if axis in operator.attributes else 1
             most = MAX_ENTRIES if len(operator.axes) == 1 else MAX_EXTENT
+            most = MAX_EPS if axis == "eps" else most
             if not least <= extent <= most:
                 raise InvalidInput(
                     f"extent {axis}={extent} of {operator.name} is out of range; "
@@ -199,14 +204,14 @@ class Workload:
 
     @property
     def key(self) -> str:
-        dims = "".join(f"{a}{n}" for a, n in zip(self.operator.axes, self.extents, strict=True))
+        dims = "".join(f"{a}{n}" for a, n in zip(self.operator.axes, self.extents, strict=False))
         constant = f":constant={'+'.join(self.constant)}" if self.constant else ""
         return f"{'+'.join((self.operator.name, *self.epilogue))}:{self.dtype}:{dims}{constant}"
 
     @property
     def given(self) -> dict[str, int]:
         """Extent or attribute by its name in the key."""
-        return dict(zip(self.operator.axes, self.extents, strict=True))
+        return _given(self.operator, self.extents)
 
     @property
     def extent(self) -> dict[str, int]:
@@ -260,9 +265,14 @@ class Workload:
         return self.tensors[-1]
 
 
+def _given(operator: Operator, extents: tuple[int, ...]) -> dict[str, int]:
+    usual = () if operator.usual is None else (operator.usual,)
+    return dict(zip(operator.axes, (*extents, *usual), strict=False))
+
+
 @lru_cache(maxsize=1024)
 def _derived(operator: Operator, extents: tuple[int, ...]) -> dict[str, int]:
-    given = dict(zip(operator.axes, extents, strict=True))
+    given = _given(operator, extents)
     return {each.axis: extent_of(each.extent, given) for each in operator.derived}
 
 

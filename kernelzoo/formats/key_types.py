@@ -48,7 +48,10 @@ def _inputs(operator: Operator) -> str:
 
 
 def _extents(operator: Operator) -> str:
-    return "`" + "".join(f"{axis}${{number}}" for axis in operator.axes) + "`"
+    """The last attribute may be left out where it has a usual value."""
+    whole = tuple(f"{axis}${{number}}" for axis in operator.axes)
+    forms = [whole] if operator.usual is None else [whole[:-1], whole]
+    return " | ".join(f"`{''.join(form)}`" for form in forms)
 
 
 def _epilogue(name: str, kind: EpilogueKind) -> str:

@@ -22,11 +22,13 @@ type OfEpilogue<Parts> = Parts extends `${infer Part}+${infer Rest}`
     : unknown;
 
 /** Inputs of a workload key; of any name where the key is no literal. */
-export type InputsOf<Key extends string> = Key extends `${infer Name}:${string}`
-  ? Name extends `${infer Operator}+${infer Parts}`
-    ? OfOperator<Operator> & OfEpilogue<Parts>
-    : OfOperator<Name>
-  : InputViews;
+export type InputsOf<Key extends string> = Key extends `program:${string}`
+  ? InputViews
+  : Key extends `${infer Name}:${string}`
+    ? Name extends `${infer Operator}+${infer Parts}`
+      ? OfOperator<Operator> & OfEpilogue<Parts>
+      : OfOperator<Name>
+    : InputViews;
 
 type EpilogueFault<Parts> = Parts extends `${infer Part}+${infer Rest}`
   ? EpilogueFault<Part> | EpilogueFault<Rest>
@@ -60,16 +62,18 @@ type ExtentsFault<Name, Extents> = Name extends `${infer Operator}+${string}`
           : `the extents of ${Name} are ${OperatorExtents[Name]}`
     : never;
 
-type KeyFault<Key> = Key extends `${infer Name}:${infer DType}:${infer Extents}`
-  ?
-      | OperatorFault<Name>
-      | (string extends DType
-          ? never
-          : DType extends KeyDType
+type KeyFault<Key> = Key extends `program:${string}`
+  ? never
+  : Key extends `${infer Name}:${infer DType}:${infer Extents}`
+    ?
+        | OperatorFault<Name>
+        | (string extends DType
             ? never
-            : `no dtype is called ${DType}`)
-      | ExtentsFault<Name, Extents>
-  : "a key is operator:dtype:extents, as in matmul:f32:m384k768n768";
+            : DType extends KeyDType
+              ? never
+              : `no dtype is called ${DType}`)
+        | ExtentsFault<Name, Extents>
+    : "a key is operator:dtype:extents, as in matmul:f32:m384k768n768";
 
 /**
  * A workload key that is written out is checked when the page is compiled: one that names no operator

@@ -55,8 +55,8 @@ export interface OperatorExtents {
   max_pool2d: `b${number}h${number}w${number}c${number}kh${number}kw${number}stride${number}pad${number}`;
   avg_pool2d: `b${number}h${number}w${number}c${number}kh${number}kw${number}stride${number}pad${number}`;
   softmax: `m${number}n${number}`;
-  layer_norm: `m${number}n${number}`;
-  rms_norm: `m${number}n${number}`;
+  layer_norm: `m${number}n${number}` | `m${number}n${number}eps${number}`;
+  rms_norm: `m${number}n${number}` | `m${number}n${number}eps${number}`;
   row_sum: `m${number}n${number}`;
   row_mean: `m${number}n${number}`;
   row_max: `m${number}n${number}`;

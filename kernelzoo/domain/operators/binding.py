@@ -39,7 +39,9 @@ _ARITHMETIC: Mapping[BinaryOp, Callable[[Any, Any], Any]] = {
     BinaryOp.MAX: max,
     BinaryOp.POW: pow,
 }
+MAX_FOLDED_EXPONENT = 32
 _DIVISIONS = (BinaryOp.DIV, BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
+"""Operations that have no value where the right operand is 0."""
 _NOTHING = {(BinaryOp.ADD, 0), (BinaryOp.SUB, 0), (BinaryOp.MUL, 1), (BinaryOp.FLOOR_DIV, 1)}
 """Operations of an integer and this right operand that leave it as it is."""
 
@@ -128,7 +130,9 @@ def _folded(op: BinaryOp, left: Expression, right: Expression) -> Expression:
     match left, right:
         case (Integer(a), Integer(b)) if op not in _DIVISIONS or b:
             return Integer(_ARITHMETIC[op](a, b))
-        case (Real(a), Real(b)) if op is not BinaryOp.POW and (op not in _DIVISIONS or b):
+        case (Real(a), Real(b)) if (op not in _DIVISIONS or b) and (
+            op is not BinaryOp.POW or (a > 0 and abs(b) < MAX_FOLDED_EXPONENT)
+        ):
             return Real(_ARITHMETIC[op](a, b))
         case (_, Integer(b)) if (op, b) in _NOTHING:
             return left

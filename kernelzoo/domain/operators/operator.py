@@ -34,8 +34,8 @@ class Operator:
     in the names of tensors and axes.
 
     `dtypes` are those of inputs that do not have the workload's; the entries of an index lie below
-    the extent that `indexed` names. Every output entry takes `flops_per_point` operations for each
-    combination of `summed` axes.
+    the extent that `indexed` names. A key leaves out the last attribute where it is `usual`. Every
+    output entry takes `flops_per_point` operations for each combination of `summed` axes.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Operator:
     derived: tuple[Derived, ...] = ()
     dtypes: tuple[tuple[str, str], ...] = ()
     indexed: str = ""
+    usual: int | None = None
     flops_per_point: int = 1
 
     def __hash__(self) -> int:

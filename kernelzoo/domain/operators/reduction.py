@@ -1,5 +1,7 @@
 """Operators on rows: every row of a[m, n] by itself."""
 
+from collections.abc import Mapping
+
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Call,
@@ -10,18 +12,21 @@ from kernelzoo.domain.operators.expressions import (
     Real,
     Reducer,
     Stage,
+    power,
     read,
 )
 from kernelzoo.domain.operators.operator import Axes, Family, Operator
 
-VARIANCE_FLOOR = 1e-5
-"""Added to a variance or a mean square before its root, as in PyTorch's layer norm."""
+USUAL_EPS = 5
+"""As in PyTorch's layer norm."""
 
-M, N = Extent("m"), Extent("n")
+M, N, EPS = Extent("m"), Extent("n"), Extent("eps")
 i, j, k = Axis("i", M), Axis("j", N), Axis("k", N)
 a, gamma, beta = read("a", i, j), read("gamma", j), read("beta", j)
 SHARE = Real(1.0) / Cast(N)
 """Of an entry in the mean of its row."""
+EPSILON = power(Real(10.0), Real(0.0) - Cast(EPS))
+"""Added to a variance or a mean square before its root."""
 
 
 def _over_row(name: str, value: Expression, reducer: Reducer = Reducer.SUM) -> Stage:
@@ -46,7 +51,7 @@ def _softmax() -> tuple[Stage, ...]:
 
 def _factor(square: Stage) -> Stage:
     """What brings the entries of a row to a variance of 1, given the sum of their squares."""
-    return _of_row("factor", Call(Function.RSQRT, square[i] * SHARE + VARIANCE_FLOOR))
+    return _of_row("factor", Call(Function.RSQRT, square[i] * SHARE + EPSILON))
 
 
 def _layer_norm() -> tuple[Stage, ...]:
@@ -68,16 +73,24 @@ def _row_mean() -> tuple[Stage, ...]:
     return total, _of_row("c", total[i] * SHARE)
 
 
+def epsilon(extents: Mapping[str, int]) -> float:
+    """The number that attribute `eps` of a norm stands for."""
+    return float(10.0 ** -extents["eps"])
+
+
 def _operator(
     name: str, sentence: str, stages: tuple[Stage, ...], parameters: Axes, flops_per_point: int
 ) -> Operator:
-    """`parameters` are inputs with a value for each column."""
+    """`parameters` are inputs with a value for each column: those of norms."""
+    attributes = ("eps",) if parameters else ()
     return Operator(
         name=name,
         sentence=sentence,
         stages=stages,
         family=Family.REDUCTION,
-        axes=("m", "n"),
+        axes=("m", "n", *attributes),
+        attributes=attributes,
+        usual=USUAL_EPS if parameters else None,
         inputs=(("a", ("m", "n")), *((parameter, ("n",)) for parameter in parameters)),
         flops_per_point=flops_per_point,
     )
@@ -87,12 +100,19 @@ REDUCTIONS = (
     _operator("softmax", "exp(a[m, n] − maxₙ a) / Σₙ exp(a[m, n] − maxₙ a)", _softmax(), (), 5),
     _operator(
         "layer_norm",
-        "(a[m, n] − meanₙ a) / √(varₙ a + 1e-5) · gamma[n] + beta[n]; the variance is divided by n",
+        "(a[m, n] − meanₙ a) / √(varₙ a + 10^−eps) · gamma[n] + beta[n]; the variance is "
+        "divided by n, and eps is 5 where it is left out",
         _layer_norm(),
         ("gamma", "beta"),
         8,
     ),
-    _operator("rms_norm", "a[m, n] / √(meanₙ a² + 1e-5) · gamma[n]", _rms_norm(), ("gamma",), 5),
+    _operator(
+        "rms_norm",
+        "a[m, n] / √(meanₙ a² + 10^−eps) · gamma[n]; eps is 5 where it is left out",
+        _rms_norm(),
+        ("gamma",),
+        5,
+    ),
     _operator("row_sum", "Σₙ a[m, n]", (_over_row("c", read("a", i, k)),), (), 1),
     _operator("row_mean", "Σₙ a[m, n] / n", _row_mean(), (), 1),
     _operator("row_max", "maxₙ a[m, n]", (_over_row("c", read("a", i, k), Reducer.MAX),), (), 1),

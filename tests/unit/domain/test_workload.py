@@ -186,3 +186,17 @@ def test_every_operator_names_its_tensors_by_letters_that_it_has() -> None:
         used = {axis for _, axes in (*operator.inputs, operator.output) for axis in axes}
         assert used | set(operator.summed) <= known
         assert len(set(operator.axes)) == len(operator.axes)
+
+
+def test_the_usual_epsilon_of_a_norm_is_left_out_of_its_key() -> None:
+    usual = Workload.of("layer_norm", (3, 7, 5))
+    assert usual == Workload.of("layer_norm", (3, 7)) == Workload.parse("layer_norm:f32:m3n7")
+    other = Workload.of("layer_norm", (3, 7, 12))
+    assert other.key == "layer_norm:f32:m3n7eps12"
+    assert Workload.parse(other.key) == other
+    assert (usual.extent["eps"], other.extent["eps"]) == (5, 12)
+    assert "1e-05" in str(usual.program)
+    assert "1e-12" in str(other.program)
+    for key in ("layer_norm:f32:m3n7eps5", "layer_norm:f32:m3n7eps31", "softmax:f32:m3n7eps5"):
+        with pytest.raises(InvalidInput):
+            Workload.parse(key)

@@ -46,7 +46,8 @@ EXAMPLES = (
     "softmax:f32:m5n37",
     "softmax:f32:m16n64",
     "layer_norm:f32:m9n29",
-    "rms_norm:f32:m5n23",
+    "layer_norm:f32:m3n5eps12",
+    "rms_norm:f32:m5n23eps3",
     "row_sum:f32:m7n31",
     "row_mean:f32:m3n50",
     "row_max:f32:m4n41",
@@ -129,7 +130,7 @@ def _entries(workload: Workload, x: list[Doubles]) -> Doubles:
             return x[0][:, e["start"] : e["start"] + e["x"]]
         case "pad":
             return np.pad(x[0], e["pad"])
-    return _rows(name, x)
+    return _rows(name, x, 10.0 ** -e.get("eps", 0))
 
 
 def _windows(workload: Workload, x: list[Doubles]) -> Doubles:
@@ -149,7 +150,7 @@ def _windows(workload: Workload, x: list[Doubles]) -> Doubles:
     return np.asarray(views.mean(axis=(-1, -2)))
 
 
-def _rows(name: str, x: list[Doubles]) -> Doubles:
+def _rows(name: str, x: list[Doubles], epsilon: float) -> Doubles:
     a = x[0]
     match name:
         case "softmax":
@@ -158,9 +159,9 @@ def _rows(name: str, x: list[Doubles]) -> Doubles:
         case "layer_norm":
             rest = a - a.mean(axis=1, keepdims=True)
             variance = (rest * rest).mean(axis=1, keepdims=True)
-            return np.asarray(rest / np.sqrt(variance + 1e-5) * x[1] + x[2])
+            return np.asarray(rest / np.sqrt(variance + epsilon) * x[1] + x[2])
         case "rms_norm":
-            return np.asarray(a / np.sqrt((a * a).mean(axis=1, keepdims=True) + 1e-5) * x[1])
+            return np.asarray(a / np.sqrt((a * a).mean(axis=1, keepdims=True) + epsilon) * x[1])
         case "row_sum":
             return np.asarray(a.sum(axis=1))
         case "row_mean":

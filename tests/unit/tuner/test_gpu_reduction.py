@@ -31,6 +31,7 @@ KEYS = (
     "layer_norm:f32:m9n29",
     "layer_norm:f32:m3n260",
     "rms_norm:f32:m5n24",
+    "rms_norm:f32:m5n24eps3",
     "row_sum:f32:m7n31",
     "row_mean:f32:m3n52",
     "row_max:f32:m4n41",

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.operators.reduction import VARIANCE_FLOOR
+from kernelzoo.domain.operators.reduction import epsilon
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES, Program
 from services.tuner.passes.pipeline import PassOptions
@@ -50,7 +50,8 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 def reduction_program(workload: Workload, config: WasmReductionConfig) -> Program:
     """The scheduled loop nest; its parameters are those of the workload, flat."""
     extent = workload.extent
-    stated = _stated(workload.operator.name, extent["m"], extent["n"], config.width)
+    floor = epsilon(extent) if "eps" in extent else 0.0
+    stated = _stated(workload.operator.name, extent["m"], extent["n"], config.width, floor)
     schedule = _scheduled(stated, config)
     shapes = tuple(tensor.shape for tensor in workload.tensors)
     return scheduled_program(schedule, shapes, extent["m"] // config.block_m)
@@ -63,12 +64,13 @@ Value = Callable[[Node, Node, Node], Node]
 class _Row:
     """States the stages of an operator; `stages` are their names in order.
 
-    A row is `steps` of `width` entries. `followers` are sums, each with the stage that keeps what
-    it adds: they share a loop, so that every entry is added while it is in a register.
+    A row is `steps` of `width` entries; to a variance, `floor` is added. `followers` are sums, each
+    with the stage that keeps what it adds: they share a loop, so that every entry is added while it
+    is in a register.
     """
 
-    def __init__(self, m: int, n: int, width: int) -> None:
-        self.m, self.n, self.width = m, n, width
+    def __init__(self, m: int, n: int, width: int, floor: float) -> None:
+        self.m, self.n, self.width, self.floor = m, n, width, floor
         self.columns = round_up(n, width)
         self.steps = self.columns // width
         self.stages: list[str] = []
@@ -156,7 +158,7 @@ def _layer_norm(row: _Row) -> Node:
     square = row.reduced(
         te.sum, lambda i, s, j: rest[i, s, j] * rest[i, s, j], "square", follows="rest"
     )
-    root = row.single(lambda i: te.rsqrt(square[i] * n + _constant(VARIANCE_FLOOR)), "factor")
+    root = row.single(lambda i: te.rsqrt(square[i] * n + _constant(row.floor)), "factor")
     return row.result(lambda i, s, j: rest[i, s, j] * root[i] * gamma(s, j) + beta(s, j))
 
 
@@ -164,7 +166,7 @@ def _rms_norm(row: _Row) -> Node:
     gamma = row.parameter("gamma")
     square = row.reduced(te.sum, lambda i, s, j: row.a(i, s, j) * row.a(i, s, j), "square")
     mean = _constant(1 / row.n)
-    root = row.single(lambda i: te.rsqrt(square[i] * mean + _constant(VARIANCE_FLOOR)), "factor")
+    root = row.single(lambda i: te.rsqrt(square[i] * mean + _constant(row.floor)), "factor")
     return row.result(lambda i, s, j: row.a(i, s, j) * root[i] * gamma(s, j))
 
 
@@ -197,8 +199,8 @@ class _Stated:
 
 
 @lru_cache(maxsize=256)
-def _stated(name: str, m: int, n: int, width: int) -> _Stated:
-    row = _Row(m, n, width)
+def _stated(name: str, m: int, n: int, width: int, floor: float) -> _Stated:
+    row = _Row(m, n, width, floor)
     result = _OPERATORS[name](row)
     return _Stated(
         function=te.create_prim_func([*row.parameters, result]),

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.convolution import LOWEST
-from kernelzoo.domain.operators.reduction import VARIANCE_FLOOR
+from kernelzoo.domain.operators.reduction import epsilon
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
@@ -102,7 +102,7 @@ def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tup
     kernel = _Kernel(
         config=config,
         parameters=parameters_of(workload),
-        operator=OPERATORS[workload.operator.name],
+        operator=_row_operator(workload),
         n=n,
         width=width,
         steps=steps,
@@ -182,17 +182,30 @@ def _mean(value: Expression, n: int) -> Expression:
     return _multiply(value, number(1 / n))
 
 
-def _rsqrt_of_mean(value: Expression, n: int) -> Expression:
-    mean = _add(_mean(value, n), number(VARIANCE_FLOOR))
-    return Call(function=MathFunction.RSQRT, argument=mean)
-
-
 def _exp_of_difference(entry: Expression, largest: Expression) -> Expression:
     return Call(function=MathFunction.EXP, argument=_subtract(entry, largest))
 
 
-_NORM = Stage(op=BinaryOp.ADD, start=0, term=_square, single=_rsqrt_of_mean, kept=_multiply)
+def _norm(floor: float) -> Stage:
+    def rsqrt_of_mean(value: Expression, n: int) -> Expression:
+        mean = _add(_mean(value, n), number(floor))
+        return Call(function=MathFunction.RSQRT, argument=mean)
 
+    return Stage(op=BinaryOp.ADD, start=0, term=_square, single=rsqrt_of_mean, kept=_multiply)
+
+
+def _layer_norm(floor: float) -> RowOperator:
+    return RowOperator(
+        stages=(Stage(op=BinaryOp.ADD, start=0, single=_mean, kept=_subtract), _norm(floor)),
+        result=lambda entry, gamma, beta: _add(_multiply(entry, gamma), beta),
+    )
+
+
+def _rms_norm(floor: float) -> RowOperator:
+    return RowOperator(stages=(_norm(floor),), result=_multiply)
+
+
+NORMS = {"layer_norm": _layer_norm, "rms_norm": _rms_norm}
 OPERATORS = {
     "softmax": RowOperator(
         stages=(
@@ -201,15 +214,15 @@ OPERATORS = {
         ),
         result=lambda entry: entry,
     ),
-    "layer_norm": RowOperator(
-        stages=(Stage(op=BinaryOp.ADD, start=0, single=_mean, kept=_subtract), _NORM),
-        result=lambda entry, gamma, beta: _add(_multiply(entry, gamma), beta),
-    ),
-    "rms_norm": RowOperator(stages=(_NORM,), result=_multiply),
     "row_sum": RowOperator(stages=(Stage(op=BinaryOp.ADD, start=0),)),
     "row_mean": RowOperator(stages=(Stage(op=BinaryOp.ADD, start=0, single=_mean),)),
     "row_max": RowOperator(stages=(Stage(op=BinaryOp.MAX, start=LOWEST),)),
 }
+
+
+def _row_operator(workload: Workload) -> RowOperator:
+    name = workload.operator.name
+    return NORMS[name](epsilon(workload.extent)) if name in NORMS else OPERATORS[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
