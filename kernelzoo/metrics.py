@@ -138,6 +138,10 @@ ARTIFACT_SENT_BYTES = Counter(
     "kernelzoo_artifact_sent_bytes", "Bytes of kernels sent; caches before the gateway send more",
     ("target",),
 )  # fmt: skip
+BLOB_SENT_BYTES = Counter(
+    "kernelzoo_blob_sent_bytes",
+    "Bytes of the files of models that were asked for, a part as the whole; caches send more",
+)
 PAGE_LOADS_LOST = Counter(
     "kernelzoo_page_loads_lost", "Page loads that had no place in memory to be counted in"
 )
@@ -259,7 +263,8 @@ ASKED = (
 
 GATEWAY: tuple[MetricWrapperBase, ...] = (
     *(HTTP_REQUESTS, HTTP_REQUEST_DURATION, MANIFEST_DURATION, MANIFEST_KERNELS),
-    *(ARTIFACT_SENT_BYTES, PAGE_LOADS_LOST, MANIFESTS_SHED, SESSIONS, LEASES, LEASED_CANDIDATES),
+    *(ARTIFACT_SENT_BYTES, BLOB_SENT_BYTES, PAGE_LOADS_LOST, MANIFESTS_SHED),
+    *(SESSIONS, LEASES, LEASED_CANDIDATES),
     *(POLLS_WAITING, MEASUREMENTS_ACCEPTED, MEASUREMENTS_REFUSED, BALLOTS, BALLOTS_REFUSED),
     *(CONNECTION_POOL_WAIT, CONNECTION_POOL_TIMEOUTS, JOBS_SENT, JOBS_LOST),
 )

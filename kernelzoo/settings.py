@@ -72,6 +72,10 @@ class Settings(WorkerSettings):
     # Seeds of Ed25519 keys in base64url, with commas between them: each signs every manifest.
     # Without any, manifests are not signed, and pages that pin a key refuse them.
     signing_key: SecretStr = SecretStr("")
+    # Where files of models are kept, by their hash; gateways share it. Without it no model can be
+    # registered.
+    models_dir: Path | None = None
+    max_blob_bytes: int = Field(default=1 << 32, ge=1024)
     client_dist: Path = _REPOSITORY / "client" / "dist"
 
     # Of the zoo's own pages, with commas between them, as https://zoo.example. Without any, pages

@@ -20,6 +20,7 @@ from kernelzoo.store import (
     denials,
     leases,
     measurements,
+    models,
     notifications,
     trust,
     zoo,
@@ -194,6 +195,7 @@ def _carry_out(
             execute(
                 db, zoo.publish(workload_key, device_class, candidate_id, state, evidence, reason)
             )
+            execute(db, models.prioritise(workload_key))
             PROMOTIONS.labels(state).inc()
             log.info(
                 "published",

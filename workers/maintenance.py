@@ -4,7 +4,16 @@ import structlog
 
 from kernelzoo import jobs
 from kernelzoo.metrics import ROWS_REMOVED, Removed
-from kernelzoo.store import ballots, candidates, denials, measurements, rations, retention, tuning
+from kernelzoo.store import (
+    ballots,
+    candidates,
+    denials,
+    measurements,
+    models,
+    rations,
+    retention,
+    tuning,
+)
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 
 MAX_CANDIDATES = 1024
@@ -43,6 +52,10 @@ STANDING = 64
 """Ballots of a key, and verified measurements of a candidate on a class, that stay however old they
 are: twice what a plan of a lease looks at (kernelzoo/store/prospects.py)."""
 
+UNUSED_MODULE_DAYS = 30
+"""After which a linked module that no gateway names is removed. Caches hold what names it for a day.
+"""
+
 
 def remove_old(
     db: Database, after_lease: int, after_session: int, *, days: int, quorum: int
@@ -55,6 +68,7 @@ def remove_old(
     if leases is None and sessions is None:
         _count(Removed.IDENTITY, execute(db, retention.remove_erased()))
         execute(db, rations.forget_earlier_days())
+        execute(db, models.remove_unused_modules(UNUSED_MODULE_DAYS))
         return None
     return leases or after_lease, sessions or after_session
 

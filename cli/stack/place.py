@@ -41,6 +41,11 @@ class Place:
         return self.root / "redis"
 
     @property
+    def models(self) -> Path:
+        """Files of models: plans, weights, golden outputs."""
+        return self.root / "models"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

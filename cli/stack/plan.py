@@ -62,7 +62,7 @@ def plan_stack(
     place: Place, keys: Keys, database_url: str, options: StackOptions
 ) -> tuple[ProcessSpec, ...]:
     """Every process of the stack but PostgreSQL, in the order in which they start."""
-    env = _environment(keys, database_url, options)
+    env = _environment(place, keys, database_url, options)
     services = (
         _gateway(place, env, options),
         _compile_worker(place, env, options.compile_processes),
@@ -102,13 +102,14 @@ def plan_fleet(
     )
 
 
-def _environment(keys: Keys, database_url: str, options: StackOptions) -> Environment:
+def _environment(place: Place, keys: Keys, database_url: str, options: StackOptions) -> Environment:
     return (
         ("KERNELZOO_DATABASE_URL", database_url),
         ("KERNELZOO_REDIS_URL", f"redis://{LOOPBACK}:{options.redis_port}/0"),
         ("KERNELZOO_OPERATOR_KEY", keys.operator),
         ("KERNELZOO_TOKEN_SECRET", keys.token_secret),
         ("KERNELZOO_SIGNING_KEY", keys.signing),
+        ("KERNELZOO_MODELS_DIR", str(place.models)),
         ("KERNELZOO_TRUST", options.trust),
         *options.overrides,
     )

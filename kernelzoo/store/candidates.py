@@ -58,6 +58,12 @@ class ArtifactBody:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NamedBody:
+    sha256: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRow:
     """A compiled candidate as it is described to a page."""
 
@@ -187,6 +193,17 @@ def artifact_body(sha256: str, target: TargetKind) -> Query[ArtifactBody]:
         sql="SELECT target, body FROM artifact WHERE sha256 = %(sha256)s AND target = %(target)s",
         parameters={"sha256": sha256, "target": target},
         row=ArtifactBody,
+    )
+
+
+def bodies(hashes: list[str]) -> Query[NamedBody]:
+    """Artifacts of wasm, in no order."""
+    return Query(
+        sql="""
+            SELECT sha256, body FROM artifact WHERE sha256 = ANY (%(hashes)s) AND target = 'wasm'
+        """,
+        parameters={"hashes": hashes},
+        row=NamedBody,
     )
 
 

@@ -1,6 +1,7 @@
 """What an agent may be lent: the jobs that it has a share in, and what is known of their space."""
 
 from dataclasses import dataclass
+from math import inf
 from uuid import UUID
 
 from kernelzoo.domain.device import DeviceClass
@@ -33,6 +34,7 @@ class LendableJobRow:
     has done its share before; only what is served since then is left."""
 
     job_id: int
+    priority: float
     workload_key: str
     reference_id: str
     closed: bool
@@ -104,13 +106,19 @@ def borrower(identity_id: UUID, device_class: DeviceClass, session_s: int) -> Qu
     )
 
 
+FIRST = (inf, 0)
+
+
 def next_job(
-    identity_id: UUID, device_class: DeviceClass, after_id: int, application_id: int | None = None
+    identity_id: UUID,
+    device_class: DeviceClass,
+    after: tuple[float, int] = FIRST,
+    application_id: int | None = None,
 ) -> Query[LendableJobRow]:
-    """The oldest job after `after_id`, of the space of its device, in which an identity may have
-    anything to do: its share, or what is served since it did that or contends with it. A share is
-    done with a ballot, where there is anything to vote for: a page that was closed before its own
-    is asked again.
+    """The oldest of the highest priority after the job of this priority and number, of the space of
+    its device, in which an identity may have anything to do: its share, or what is served since it
+    did that or contends with it. A share is done with a ballot, where there is anything to vote
+    for: a page that was closed before its own is asked again.
 
     Nothing is lent before the job's reference kernel is compiled, so that relative times of one
     job share their base.
@@ -118,7 +126,7 @@ def next_job(
     return Query(
         sql="""
             WITH open AS MATERIALIZED (
-                SELECT j.id, j.workload_key, share.closed_at
+                SELECT j.id, j.priority, j.workload_key, share.closed_at
                 FROM tuning_job j
                 CROSS JOIN LATERAL (
                     SELECT max(l.created_at) AS closed_at FROM lease l
@@ -136,7 +144,8 @@ def next_job(
                             AND of.job_id = j.id AND m.outcome = 'ok')))
                 ) share
                 WHERE j.target = %(target)s AND j.space = space_of(%(target)s, %(device_id)s)
-                  AND j.state = 'planned' AND j.cancelled_at IS NULL AND j.id > %(after)s
+                  AND j.state = 'planned' AND j.cancelled_at IS NULL
+                  AND (j.priority < %(below)s OR j.priority = %(below)s AND j.id > %(after)s)
                   AND is_for(%(application)s, j.workload_key)
                   AND %(class)s NOT IN (SELECT skipping(j.workload_key))
                   AND (share.closed_at IS NULL OR EXISTS (
@@ -151,15 +160,16 @@ def next_job(
                         WHERE m.identity_id = %(identity)s::uuid AND m.device_class = %(class)s
                           AND m.candidate_id = asked.id AND NOT is_outdated(l.session_id))))
             )
-            SELECT open.id AS job_id, open.workload_key, reference.candidate_id AS reference_id,
-                   open.closed_at IS NOT NULL AS closed
+            SELECT open.id AS job_id, open.priority, open.workload_key,
+                   reference.candidate_id AS reference_id, open.closed_at IS NOT NULL AS closed
             FROM open CROSS JOIN LATERAL default_kernel(open.workload_key, %(class)s) AS reference
             WHERE reference.job_id = open.id AND reference.state = 'compiled'
-            ORDER BY open.id LIMIT 1
+            ORDER BY open.priority DESC, open.id LIMIT 1
         """,
         parameters={
             **_of(identity_id, device_class),
-            "after": after_id,
+            "below": after[0],
+            "after": after[1],
             "application": application_id,
         },
         row=LendableJobRow,

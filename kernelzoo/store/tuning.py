@@ -76,16 +76,27 @@ def register_workload(workload: Workload) -> Statement:
     )
 
 
-def open_job(workload: Workload, target: TargetKind) -> Query[JobId]:
+ASKED_FOR = 1.0
+"""Priority of a job that somebody asked for by itself."""
+
+
+def open_job(
+    workload: Workload, target: TargetKind, *, priority: float = ASKED_FOR
+) -> Query[JobId]:
     """One row if the job is new, none if it exists. The workload must be registered."""
     return Query(
         sql="""
-            INSERT INTO tuning_job (workload_key, target, space)
-            VALUES (%(key)s, %(target)s, %(space)s)
+            INSERT INTO tuning_job (workload_key, target, space, priority)
+            VALUES (%(key)s, %(target)s, %(space)s, %(priority)s)
             ON CONFLICT (workload_key, target, space) DO NOTHING
             RETURNING id
         """,
-        parameters={"key": workload.key, "target": target, "space": first_space(target)},
+        parameters={
+            "key": workload.key,
+            "target": target,
+            "space": first_space(target),
+            "priority": priority,
+        },
         row=JobId,
     )
 
@@ -134,6 +145,17 @@ def resume_jobs(workload_key: str, target: TargetKind) -> Statement:
             WHERE workload_key = %(key)s AND target = %(target)s AND cancelled_at IS NOT NULL
         """,
         parameters={"key": workload_key, "target": target},
+    )
+
+
+def ask_for_job(workload_key: str, target: TargetKind) -> Statement:
+    """Puts jobs that are open for models alone before those, in every space."""
+    return Statement(
+        sql="""
+            UPDATE tuning_job SET priority = %(priority)s
+            WHERE workload_key = %(key)s AND target = %(target)s AND priority < %(priority)s
+        """,
+        parameters={"key": workload_key, "target": target, "priority": ASKED_FOR},
     )
 
 
@@ -284,6 +306,7 @@ def release_workloads(workload_keys: list[str]) -> Statement:
             DELETE FROM workload w
             WHERE w.key = ANY (%(keys)s)
               AND NOT EXISTS (SELECT FROM workload_set s WHERE s.workload_key = w.key)
+              AND NOT EXISTS (SELECT FROM model_workload m WHERE m.workload_key = w.key)
               AND NOT EXISTS (SELECT FROM tuning_job j WHERE j.workload_key = w.key)
               AND NOT EXISTS (SELECT FROM candidate c WHERE c.workload_key = w.key)
               AND NOT EXISTS (SELECT FROM ballot b WHERE b.workload_key = w.key)

@@ -13,6 +13,7 @@ from kernelzoo.telemetry import configure_logging
 from services.gateway import problems
 from services.gateway.admission import Admission
 from services.gateway.attestation.verifier import verifiers
+from services.gateway.blobs import Blobs
 from services.gateway.builds import Builds
 from services.gateway.census import Census
 from services.gateway.client_files import ClientFiles
@@ -33,6 +34,7 @@ from services.gateway.routes import (
     denials,
     identities,
     leases,
+    models,
     pages,
     results,
     sessions,
@@ -46,6 +48,8 @@ from services.gateway.wake import Wake
 from services.gateway.wire.model import Problem
 
 REMEMBERED_S = 5.0
+MOST_MODELS = 256
+"""Models of classes that have voted that are kept in memory; a tenth of a megabyte each."""
 
 
 def create(settings: Settings) -> FastAPI:
@@ -76,7 +80,7 @@ def application(settings: Settings) -> FastAPI:
     problems.install(app)
     for module in (
         *(sessions, attestations, leases, job_routes, applications),
-        *(zoo, denials, identities, results, cost_models, console, pages),
+        *(zoo, denials, identities, results, models, cost_models, console, pages),
     ):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
@@ -129,6 +133,10 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                     origins=AllowedOrigins(pool, settings.origins),
                     wake=wake,
                     manifests=ManifestCache(wake),
+                    models=ManifestCache(
+                        wake, most_voted=MOST_MODELS, most_others=MOST_MODELS // 4
+                    ),
+                    blobs=Blobs(folder=settings.models_dir, limit_bytes=settings.max_blob_bytes),
                     page_loads=page_loads,
                     signer=signer,
                     rates=rates,

@@ -16,6 +16,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from services.gateway.middleware import STREAMED
 from services.gateway.proxies import Proxies
 from services.gateway.tokens import prefix
 
@@ -30,7 +31,8 @@ LATE = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
     """`head_s`: from a connection, or the first byte of a further request, to the end of its
-    headers. `body_s`: from there to the last byte of the body, of which there may be a mebibyte.
+    headers. `body_s`: from there to the last byte of the body, of which there may be a mebibyte; of
+    a file that is sent, to its next bytes.
     `read_s`: how long an answer that was sent may wait to be read.
     """
 
@@ -120,6 +122,8 @@ class PatientProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._waiting is Waiting.BODY and self._is_sent_a_file():
+            self._disarm()
         # Once for all that has come: a request that comes whole costs no timer.
         self._arm()
 
@@ -152,6 +156,11 @@ class PatientProtocol(HttpToolsProtocol):
         super().timeout_keep_alive_handler()
         self._waiting = Waiting.READER
         self._arm()
+
+    def _is_sent_a_file(self) -> bool:
+        """And not one that was refused already, which nobody reads."""
+        answered = self.cycle is not None and self.cycle.response_complete
+        return self.url.startswith(STREAMED.encode()) and not answered
 
     def _arm(self) -> None:
         if self._waiting is self._armed:

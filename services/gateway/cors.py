@@ -29,13 +29,13 @@ MAX_AGE = {"Access-Control-Max-Age": "86400"}
 FOR_ALL = {
     # Always, not only when an Origin is sent: a shared cache keeps one copy for all.
     "Access-Control-Allow-Origin": "*",
-    "Access-Control-Expose-Headers": "ETag, Retry-After",
+    "Access-Control-Expose-Headers": "Accept-Ranges, Content-Range, ETag, Retry-After",
     "Cross-Origin-Resource-Policy": "cross-origin",
     "Timing-Allow-Origin": "*",
 }
 READING = {
     "Access-Control-Allow-Methods": "GET, POST",
-    "Access-Control-Allow-Headers": "Content-Type",
+    "Access-Control-Allow-Headers": "Content-Type, Range",
     **MAX_AGE,
 }
 SPEAKING = {

@@ -36,7 +36,7 @@ Connection = AsyncConnection[Any]
 
 
 async def try_to_lend(state: State, session: Session, limit: int) -> Lease | None:
-    """Lends of the oldest job that has anything for this agent; None where no job has.
+    """Lends of the first job that has anything for this agent; None where no job has.
 
     Raises Refusal (401) for an identity that was erased, and (429) for a network that had its
     share.
@@ -48,7 +48,7 @@ async def try_to_lend(state: State, session: Session, limit: int) -> Lease | Non
         )
         if borrower is None:
             raise unauthorized("this identity was erased")
-        after = 0
+        after = prospects.FIRST
         while job := await fetch_one(
             db, prospects.next_job(identity, device_class, after, session.application_id)
         ):
@@ -65,7 +65,7 @@ async def try_to_lend(state: State, session: Session, limit: int) -> Lease | Non
             )
             if (loan := await _borrowed(db, state, session, job, terms)) is not None:
                 return await _described(db, state, session, job, loan)
-            after = job.job_id
+            after = job.priority, job.job_id
     return None
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -75,8 +75,11 @@ class ManifestCache:
     does not push them out, and they are known to be real when they have to be built again.
     """
 
-    def __init__(self, wake: Wake) -> None:
+    def __init__(
+        self, wake: Wake, *, most_voted: int = MOST_VOTED, most_others: int = MOST_OTHERS
+    ) -> None:
         self._wake = wake
+        self._most_voted, self._most_others = most_voted, most_others
         self._generation = -1
         self._voted: dict[Key, ServedManifest] = {}
         self._others: dict[Key, ServedManifest] = {}
@@ -96,7 +99,7 @@ class ManifestCache:
     def put(self, name: str, *device_classes: str, served: ServedManifest, generation: int) -> None:
         """`generation` is the one seen before the rows were read; an older one is not kept."""
         key = (name, *device_classes)
-        if len(self._known) >= MOST_VOTED:
+        if len(self._known) >= self._most_voted:
             self._known.clear()
         (self._known.add if served.voted else self._known.discard)(key)
         if generation != self._wake.served_generation:
@@ -105,7 +108,9 @@ class ManifestCache:
             self._voted.clear()
             self._others.clear()
             self._generation = generation
-        kept, most = (self._voted, MOST_VOTED) if served.voted else (self._others, MOST_OTHERS)
+        kept, most = self._others, self._most_others
+        if served.voted:
+            kept, most = self._voted, self._most_voted
         if len(kept) >= most:
             kept.clear()
         kept[key] = served
@@ -172,20 +177,24 @@ def encode(document: Manifest, signer: Signer) -> ServedManifest:
     """Signed here, once. The tag is of the signatures too: who holds old ones asks again."""
     body = signer.seal(document.model_dump_json(exclude={"signatures"}).encode())
     etag = f'"{sha256(body).hexdigest()[:32]}"'
-    levels = _levels(document)
-    return ServedManifest(body=body, etag=etag, issued_at=document.issued_at, levels=levels)
+    kernels = (each for entry in document.entries for each in (entry.wasm, entry.webgpu) if each)
+    return ServedManifest(
+        body=body,
+        etag=etag,
+        issued_at=document.issued_at,
+        levels=levels(kernels, len(document.missing)),
+    )
 
 
-def _levels(document: Manifest) -> tuple[tuple[str, int], ...]:
-    targets = (target for entry in document.entries for target in (entry.wasm, entry.webgpu))
-    counts = Counter(str(target.level) for target in targets if target is not None)
-    counts[MISSING] += len(document.missing)
+def levels(kernels: Iterable[ServedKernel], missing: int) -> tuple[tuple[str, int], ...]:
+    counts = Counter(str(kernel.level) for kernel in kernels)
+    counts[MISSING] += missing
     return tuple(counts.items())
 
 
 def _entry(answer_by_kind: dict[TargetKind, Answer], quorum: int) -> ManifestEntry | None:
-    served = {kind: _served(answer, kind) for kind, answer in answer_by_kind.items()}
-    wasm, webgpu = served.get(TargetKind.WASM), served.get(TargetKind.WEBGPU)
+    found = {kind: served(answer, kind) for kind, answer in answer_by_kind.items()}
+    wasm, webgpu = found.get(TargetKind.WASM), found.get(TargetKind.WEBGPU)
     if wasm is None and webgpu is None:
         return None
     row = next(iter(answer_by_kind.values())).row
@@ -198,7 +207,8 @@ def _entry(answer_by_kind: dict[TargetKind, Answer], quorum: int) -> ManifestEnt
     )
 
 
-def _served(answer: Answer, kind: TargetKind) -> ServedKernel | None:
+def served(answer: Answer, kind: TargetKind) -> ServedKernel | None:
+    """None where nothing is compiled that the class can run."""
     row, borrowed = answer.row, answer.borrowed
     fallback = row.fallback()
     if fallback is None:

@@ -7,22 +7,38 @@ have voted, pass untouched.
 """
 
 import time
+from dataclasses import dataclass
 from http import HTTPStatus
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernelzoo.metrics import HTTP_REQUEST_DURATION, HTTP_REQUESTS, MANIFESTS_SHED
 from services.gateway.cors import FOR_ALL
 from services.gateway.middleware import HEADERS
+from services.gateway.models import cache_key
 from services.gateway.problems import problem
 from services.gateway.state import State
 
 RETRY_S = 2
 
-PREFIX = "/v1/zoo/"
-_TEMPLATES = {2: "/v1/zoo/{name}/{device_class}", 3: "/v1/zoo/{name}/{wasm_class}/{webgpu_class}"}
-"""By the number of parts behind the prefix."""
+ZOO = "/v1/zoo/"
+MODELS = "/v1/models/"
+_TEMPLATES = {
+    (ZOO, 2): "/v1/zoo/{name}/{device_class}",
+    (ZOO, 3): "/v1/zoo/{name}/{wasm_class}/{webgpu_class}",
+    (MODELS, 2): "/v1/models/{name}/{device_class}",
+}
+"""By the path's beginning and the number of parts behind it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """`key`: as the cache of manifests, or that of models, has it."""
+
+    template: str
+    key: tuple[str, ...]
+    of_model: bool
 
 
 class Shedding:
@@ -41,7 +57,7 @@ class Shedding:
             await self._app(scope, receive, send)
             return
         if not state.admission.enter():
-            await _refuse(_TEMPLATES[len(asked) - 1], send)
+            await _refuse(asked.template, send)
             return
         start_s = time.perf_counter()
         left = False
@@ -63,26 +79,34 @@ class Shedding:
             leave()
 
 
-def _manifest_asked(scope: Scope) -> tuple[str, ...] | None:
-    """Name, device classes and told hardware, as the cache of manifests has them as its key; None
-    where something else is asked for.
-    """
-    if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(PREFIX):
+def _manifest_asked(scope: Scope) -> _Asked | None:
+    """None where something else is asked for."""
+    if scope["type"] != "http" or scope["method"] != "GET":
         return None
-    parts = scope["path"][len(PREFIX) :].split("/")
-    if len(parts) not in _TEMPLATES:
+    path: str = scope["path"]
+    prefix = next((each for each in (ZOO, MODELS) if path.startswith(each)), None)
+    if prefix is None:
+        return None
+    parts = path[len(prefix) :].split("/")
+    template = _TEMPLATES.get((prefix, len(parts)))
+    # The coverage of a model is no class of devices.
+    if template is None or (prefix == MODELS and ":" not in parts[1]):
         return None
     query = scope["query_string"]
-    told = parse_qs(query.decode("latin-1"), keep_blank_values=True) if query else {}
-    return (*parts, *told.get("hardware", ("",))[-1:])
+    told = parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else []
+    if prefix == MODELS:
+        return _Asked(template=template, key=cache_key(parts[0], parts[1], told), of_model=True)
+    key = (*parts, dict(told).get("hardware", ""))
+    return _Asked(template=template, key=key, of_model=False)
 
 
-def _is_miss(state: State, asked: tuple[str, ...]) -> bool:
+def _is_miss(state: State, asked: _Asked) -> bool:
     """Neither in memory, nor of a class that has voted, nor being built for somebody else."""
+    cache = state.models if asked.of_model else state.manifests
     return not (
-        state.manifests.get(*asked) is not None
-        or state.manifests.knows(*asked)
-        or state.builds.under_way((state.wake.served_generation, *asked))
+        cache.get(*asked.key) is not None
+        or cache.knows(*asked.key)
+        or state.builds.under_way((state.wake.served_generation, *asked.key))
     )
 
 

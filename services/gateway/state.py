@@ -18,6 +18,7 @@ from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import fetch_one
 from services.gateway.admission import Admission
 from services.gateway.attestation.verifier import Kind, Verifier
+from services.gateway.blobs import Blobs
 from services.gateway.builds import Builds
 from services.gateway.cors import AllowedOrigins
 from services.gateway.manifests import ManifestCache
@@ -48,6 +49,8 @@ class State:
     origins: AllowedOrigins
     wake: Wake
     manifests: ManifestCache
+    models: ManifestCache
+    blobs: Blobs
     page_loads: PageLoads
     signer: Signer
     rates: RateLimits

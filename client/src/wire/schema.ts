@@ -171,6 +171,30 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/blobs/{sha256}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Blob
+         * @description A file that a model is made of, or the `Range` of it that is asked for. It never changes.
+         */
+        readonly get: operations["get_blob_v1_blobs__sha256__get"];
+        /**
+         * Put Blob
+         * @description Send a file that models are made of, before a model names it. It may be sent again.
+         */
+        readonly put: operations["put_blob_v1_blobs__sha256__put"];
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/cost-models": {
         readonly parameters: {
             readonly query?: never;
@@ -520,6 +544,96 @@ export interface paths {
          * @description Lend a workload to a class again that has lost devices at it.
          */
         readonly delete: operations["forget_lost_devices_v1_lost_devices_delete"];
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/models": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * List Models
+         * @description Every model, by name.
+         */
+        readonly get: operations["list_models_v1_models_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/models/{name}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Model
+         * @description A model and its plans: one for each choice of what it leaves open.
+         */
+        readonly get: operations["get_model_v1_models__name__get"];
+        /**
+         * Put Model
+         * @description Register a model whose files were sent, and have its workloads tuned. Asking again for the
+         *     same answers 200 and changes nothing.
+         */
+        readonly put: operations["put_model_v1_models__name__put"];
+        readonly post?: never;
+        /**
+         * Delete Model
+         * @description Serve a model no more, and remove its files. What was learned of its workloads stays.
+         */
+        readonly delete: operations["delete_model_v1_models__name__delete"];
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/models/{name}/coverage": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Model Coverage
+         * @description How far the kernels of a model are tuned on each class, and how long an inference takes.
+         */
+        readonly get: operations["get_model_coverage_v1_models__name__coverage_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/models/{name}/{device_class}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Model Manifest
+         * @description A plan of a model with the kernels of a class of devices, in one request. Parameters beside
+         *     `hardware` are dimensions, as in `?batch=1&sequence=128`; a model with one plan needs none.
+         */
+        readonly get: operations["get_model_manifest_v1_models__name___device_class__get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
         readonly patch?: never;
@@ -1200,6 +1314,19 @@ export interface components {
             readonly workload: string;
         };
         /**
+         * FileWire
+         * @description `url` is relative to the gateway's address where it begins with a slash. `sha256` is null for
+         *     weights on an author's own host: the plan has the hashes of their chunks.
+         */
+        readonly FileWire: {
+            /** Sha256 */
+            readonly sha256: string | null;
+            /** Size Bytes */
+            readonly size_bytes: number;
+            /** Url */
+            readonly url: string;
+        };
+        /**
          * ForgetRequest
          * @description `identity`: the token that a session gave, which only its browser has.
          */
@@ -1538,6 +1665,26 @@ export interface components {
             readonly wait_s: number;
         };
         /**
+         * ListedModel
+         * @description `workloads` and `flops` of an inference of its first plan.
+         */
+        readonly ListedModel: {
+            /** Added At */
+            readonly added_at: string;
+            /** Flops */
+            readonly flops: number;
+            /** Name */
+            readonly name: string;
+            /** Plans */
+            readonly plans: number;
+            /** Source */
+            readonly source: string;
+            /** Weights Bytes */
+            readonly weights_bytes: number;
+            /** Workloads */
+            readonly workloads: number;
+        };
+        /**
          * LostDevice
          * @description Of the operator's fleet: a browser of this class was ended at a workload, and why.
          */
@@ -1629,6 +1776,108 @@ export interface components {
             /** Samples Ns */
             readonly samples_ns: readonly number[];
         };
+        /** ModelCoverage */
+        readonly ModelCoverage: {
+            /** Coverage */
+            readonly coverage: readonly components["schemas"]["PlanCoverage"][];
+            /** Model */
+            readonly model: string;
+        };
+        /** ModelDocument */
+        readonly ModelDocument: {
+            /** Added At */
+            readonly added_at: string;
+            /** Name */
+            readonly name: string;
+            /** Plans */
+            readonly plans: readonly components["schemas"]["PlanWire"][];
+            /** Source */
+            readonly source: string;
+        };
+        /** ModelList */
+        readonly ModelList: {
+            /** Models */
+            readonly models: readonly components["schemas"]["ListedModel"][];
+        };
+        /**
+         * ModelManifest
+         * @description A plan with the kernels of one class of devices. `plan` is the document that
+         *     `GET /v1/models/{name}` names (kernelzoo/domain/plan.py); `kernels` has each of its workloads
+         *     but those that are `missing`.
+         *
+         *     `missing` are workloads for which no kernel has been compiled yet: without them the model cannot
+         *     run. Then `module` is null, as it is where kernels cannot be linked: each is fetched by itself.
+         *     `issued_at`, `serial` and `signatures` are as in a `Manifest`.
+         */
+        readonly ModelManifest: {
+            /** Device Class */
+            readonly device_class: string;
+            /** Dimensions */
+            readonly dimensions: {
+                readonly [key: string]: number;
+            };
+            readonly golden: components["schemas"]["FileWire"];
+            /** Issued At */
+            readonly issued_at: string;
+            /** Kernels */
+            readonly kernels: {
+                readonly [key: string]: components["schemas"]["ServedKernel"];
+            };
+            /** Missing */
+            readonly missing: readonly string[];
+            /**
+             * Model
+             * @constant
+             */
+            readonly model: 1;
+            readonly module: components["schemas"]["ModuleWire"] | null;
+            /** Name */
+            readonly name: string;
+            /** Plan */
+            readonly plan: {
+                readonly [key: string]: unknown;
+            };
+            /** Serial */
+            readonly serial: number;
+            /** Signatures */
+            readonly signatures: readonly components["schemas"]["SignatureWire"][];
+            readonly weights: components["schemas"]["FileWire"];
+        };
+        /**
+         * ModelRequest
+         * @description `source`: the file that it was imported from. `programs`: the text of each program that the
+         *     plans call, by its key.
+         */
+        readonly ModelRequest: {
+            /** Plans */
+            readonly plans: readonly components["schemas"]["PlanRequest"][];
+            /**
+             * Programs
+             * @default {}
+             */
+            readonly programs: {
+                readonly [key: string]: string;
+            };
+            /** Source */
+            readonly source: string;
+        };
+        /**
+         * ModuleWire
+         * @description All kernels and their pack kernels in one module. `functions`: the export of each artifact,
+         *     by its hash.
+         */
+        readonly ModuleWire: {
+            /** Functions */
+            readonly functions: {
+                readonly [key: string]: string;
+            };
+            /** Sha256 */
+            readonly sha256: string;
+            /** Size Bytes */
+            readonly size_bytes: number;
+            /** Url */
+            readonly url: string;
+        };
         /**
          * NewKey
          * @description `key` is told once and kept by nobody here.
@@ -1718,6 +1967,87 @@ export interface components {
             readonly name: string;
             /** Workloads */
             readonly workloads: readonly string[];
+        };
+        /**
+         * PlanCoverage
+         * @description A plan on a class of devices. Of its `workloads` so many are `confirmed` or `provisional`;
+         *     `confirmed_flops` is the share of an inference's operations that the former are.
+         *
+         *     `expected_ms` is the sum of the calls of an inference, by the times of the kernels that won and
+         *     of default kernels where none has yet. `measured` is the share of the operations for which one
+         *     of them is known; the others are taken to run as fast. Null while nothing is measured.
+         */
+        readonly PlanCoverage: {
+            /** Confirmed */
+            readonly confirmed: number;
+            /** Confirmed Flops */
+            readonly confirmed_flops: number;
+            /** Device Class */
+            readonly device_class: string;
+            /** Dimensions */
+            readonly dimensions: {
+                readonly [key: string]: number;
+            };
+            /** Expected Ms */
+            readonly expected_ms: number | null;
+            /** Measured */
+            readonly measured: number;
+            /** Page Loads */
+            readonly page_loads: number;
+            /** Provisional */
+            readonly provisional: number;
+            /** Workloads */
+            readonly workloads: number;
+        };
+        /**
+         * PlanRequest
+         * @description `plan` and `weights` are hashes of files that were sent before, as is the golden file that
+         *     the plan names. Weights may be on the author's own host instead, at `weights_url`.
+         */
+        readonly PlanRequest: {
+            /** Plan */
+            readonly plan: string;
+            /** Weights */
+            readonly weights: string | null;
+            /** Weights Url */
+            readonly weights_url?: string | null;
+        };
+        /**
+         * PlanWire
+         * @description `memory`: bytes of weights and of activations; scratch depends on the kernels of a class.
+         */
+        readonly PlanWire: {
+            /** Calls */
+            readonly calls: number;
+            /** Dimensions */
+            readonly dimensions: {
+                readonly [key: string]: number;
+            };
+            readonly golden: components["schemas"]["FileWire"];
+            /** Inputs */
+            readonly inputs: readonly components["schemas"]["PortWire"][];
+            /** Kernels */
+            readonly kernels: number;
+            /** Memory */
+            readonly memory: {
+                readonly [key: string]: number;
+            };
+            /** Outputs */
+            readonly outputs: readonly components["schemas"]["PortWire"][];
+            readonly plan: components["schemas"]["FileWire"];
+            readonly weights: components["schemas"]["FileWire"];
+        };
+        /**
+         * PortWire
+         * @description An input or output: a page gives and takes its `dtype`.
+         */
+        readonly PortWire: {
+            /** Dtype */
+            readonly dtype: string;
+            /** Name */
+            readonly name: string;
+            /** Shape */
+            readonly shape: readonly number[];
         };
         /**
          * PrivateTokenRequest
@@ -1842,6 +2172,15 @@ export interface components {
          * @enum {string}
          */
         readonly Reason: "first" | "lead" | "quorum" | "challenge" | "decided";
+        /**
+         * Registered
+         * @description `jobs`: tuning jobs that were opened for it; the others there were.
+         */
+        readonly Registered: {
+            /** Jobs */
+            readonly jobs: number;
+            readonly model: components["schemas"]["ModelDocument"];
+        };
         /** Report */
         readonly Report: {
             /** Measurements */
@@ -2467,6 +2806,73 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["BallotAccepted"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_blob_v1_blobs__sha256__get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "if-none-match"?: string | null;
+            };
+            readonly path: {
+                readonly sha256: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": unknown;
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly put_blob_v1_blobs__sha256__put: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "content-length"?: number | null;
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path: {
+                readonly sha256: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["FileWire"];
                 };
             };
             /** @description Refused: what, why, what to do */
@@ -3209,6 +3615,206 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["FailureNoted"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly list_models_v1_models_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ModelList"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_model_v1_models__name__get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ModelDocument"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly put_model_v1_models__name__put: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Put it in the place of another. */
+                readonly replace?: boolean;
+            };
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path: {
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["ModelRequest"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 201: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Registered"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly delete_model_v1_models__name__delete: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path: {
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_model_coverage_v1_models__name__coverage_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ModelCoverage"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_model_manifest_v1_models__name___device_class__get: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description The hardware that the device id is the hash of, as JSON: so a device that never ran an agent is served what its architecture's others found. It is refused where the hash is another. */
+                readonly hardware?: string | null;
+            };
+            readonly header?: {
+                readonly "if-none-match"?: string | null;
+                readonly "accept-encoding"?: string;
+            };
+            readonly path: {
+                readonly name: string;
+                readonly device_class: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ModelManifest"];
                 };
             };
             /** @description Refused: what, why, what to do */

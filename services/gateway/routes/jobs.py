@@ -55,6 +55,7 @@ async def open_job(
         await execute(db, tuning.register_workload(workload))
         opened = await fetch_one(db, tuning.open_job(workload, kind))
         await execute(db, tuning.resume_jobs(workload.key, kind))
+        await execute(db, tuning.ask_for_job(workload.key, kind))
         progress = await fetch_one(
             db,
             tuning.progress(workload_key=workload.key, target=kind, space=first_space(kind)),

@@ -3,26 +3,21 @@
 import time
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
-from psycopg import AsyncConnection
-from pydantic import ValidationError
 
-from kernelzoo.domain.device import DeviceClass, Hardware
-from kernelzoo.domain.gpu import space_of
-from kernelzoo.domain.kinship import families
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.metrics import ARTIFACT_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS, CacheResult
-from kernelzoo.store import agents, candidates, chain, tuning, zoo
+from kernelzoo.store import agents, candidates, tuning, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway import manifests
-from services.gateway.chain import Answer, answers, choose
+from services.gateway.answering import answer, hardware_of
 from services.gateway.problems import Refusal
 from services.gateway.state import Shared, State
 from services.gateway.views import evidence
 from services.gateway.wire.model import WorkloadKey
-from services.gateway.wire.sessions import HardwareWire
 from services.gateway.wire.zoo import (
     Device,
     DeviceList,
@@ -115,7 +110,6 @@ async def _build(
 ) -> manifests.ServedManifest:
     classes = tuple(DeviceClass.parse(text) for text in class_texts)
     _refuse_odd_pair(classes)
-    known = _hardware(told, classes[0].device_id)
     quorum = state.settings.quorum
     async with state.pages.connection() as db:
         members = await fetch_all(db, tuning.workloads_of(name))
@@ -126,52 +120,11 @@ async def _build(
                 "the operator registers one with `kernelzoo tune`",
             )
         keys = [member.workload_key for member in members]
-        if known is None:
-            known = await fetch_one(db, agents.hardware(classes[0].device_id))
-        found = [await _answers(db, keys, each, known, quorum) for each in classes]
+        known = await hardware_of(db, told, classes[0].device_id)
+        found = [await answer(db, keys, each, known, quorum) for each in classes]
     serial = members[0].serial
     document = manifests.manifest(name, classes, found, quorum=quorum, serial=serial)
     return manifests.encode(document, state.signer)
-
-
-async def _answers(
-    db: AsyncConnection[Any],
-    keys: list[str],
-    device_class: DeviceClass,
-    hardware: Hardware | None,
-    quorum: int,
-) -> list[Answer]:
-    """The class's own entries; where it has none, what the chain offers."""
-    rows = await fetch_all(db, zoo.served(keys, device_class))
-    lacking = [row.workload_key for row in rows if row.entry_kernel is None]
-    if not lacking:
-        return answers(rows, {}, ())
-    kind = device_class.target.kind
-    space, kin = space_of(kind, hardware), families(hardware, kind)
-    offered = chain.offers(lacking, device_class, space=space, families=kin, quorum=quorum)
-    chosen = choose(await fetch_all(db, offered))
-    named = [offer.candidate_id for offer in chosen.values()]
-    return answers(rows, chosen, await fetch_all(db, chain.kernels(named, device_class)))
-
-
-def _hardware(told: str | None, device_id: str) -> Hardware | None:
-    """Raises Refusal unless what is told is what the device id was made from."""
-    if told is None:
-        return None
-    try:
-        hardware = Hardware(**HardwareWire.model_validate_json(told).model_dump())
-    except ValidationError as error:
-        raise Refusal(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            "hardware must be JSON as the `hardware` of POST /v1/sessions",
-        ) from error
-    if hardware.device_id != device_id:
-        raise Refusal(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            f"this hardware has the device id {hardware.device_id}, not {device_id}; "
-            "ask for its own class, or leave hardware out",
-        )
-    return hardware
 
 
 def _refuse_odd_pair(classes: tuple[DeviceClass, ...]) -> None:

@@ -1,0 +1,349 @@
+"""Models: networks that pages run whole, their plans, and what their plans call.
+
+Plans, weights and golden outputs are files, which the gateway keeps; rows name them by hash.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.store.query import Query, Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPlan:
+    """A plan as it is registered. Without `weights_sha256` the weights are at `weights_url`."""
+
+    dimensions: Mapping[str, int]
+    plan_sha256: str
+    plan_bytes: int
+    weights_sha256: str | None
+    weights_bytes: int
+    weights_url: str
+    golden_sha256: str
+    golden_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRow(StoredPlan):
+    id: int
+    model: str
+    source: str
+    added_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanIdRow:
+    id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalledRow:
+    """`serial`: how far what the zoo serves had come before any other row was read."""
+
+    workload_key: str
+    calls: int
+    serial: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """`workloads` and `flops` of an inference of its first plan."""
+
+    name: str
+    source: str
+    added_at: datetime
+    plans: int
+    workloads: int
+    flops: int
+    weights_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashRow:
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoverageRow:
+    """A plan on a class of devices. `measured`: the share of its operations whose time is known,
+    from which `elapsed_ns` of an inference follows; null where nothing is.
+    """
+
+    dimensions: Mapping[str, int]
+    device_class: DeviceClass
+    workloads: int
+    confirmed: int
+    provisional: int
+    confirmed_flops: float | None
+    loads: int
+    elapsed_ns: float | None
+    measured: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTimeRow:
+    """A workload of a plan on a class, with what its calls take together."""
+
+    workload_key: str
+    calls: int
+    flops: int
+    state: str
+    expected_ns: float | None
+
+
+def lock() -> Statement:
+    """Who registers or removes models takes turns until the transaction ends: what one removes
+    another may just have found.
+    """
+    return Statement(sql="SELECT pg_advisory_xact_lock(hashtextextended('models', 6))")
+
+
+def put_model(name: str, source: str) -> Statement:
+    return Statement(
+        sql="INSERT INTO model (name, source) VALUES (%(name)s, %(source)s)",
+        parameters={"name": name, "source": source},
+    )
+
+
+def put_plan(model: str, position: int, plan: StoredPlan) -> Query[PlanIdRow]:
+    return Query(
+        sql="""
+            INSERT INTO model_plan (model, position, dimensions, plan_sha256, plan_bytes,
+                                    weights_sha256, weights_bytes, weights_url,
+                                    golden_sha256, golden_bytes)
+            VALUES (%(model)s, %(position)s, %(dimensions)s::jsonb, %(plan)s, %(plan_bytes)s,
+                    %(weights)s, %(weights_bytes)s, %(weights_url)s, %(golden)s, %(golden_bytes)s)
+            RETURNING id
+        """,
+        parameters={
+            "model": model,
+            "position": position,
+            "dimensions": msgspec.json.encode(dict(plan.dimensions)).decode(),
+            "plan": plan.plan_sha256,
+            "plan_bytes": plan.plan_bytes,
+            "weights": plan.weights_sha256,
+            "weights_bytes": plan.weights_bytes,
+            "weights_url": plan.weights_url,
+            "golden": plan.golden_sha256,
+            "golden_bytes": plan.golden_bytes,
+        },
+        row=PlanIdRow,
+    )
+
+
+def put_calls(plan_id: int, calls: Mapping[str, int]) -> Statement:
+    """`calls` of each workload, in the order of the plan's kernels."""
+    return Statement(
+        sql="""
+            INSERT INTO model_workload (plan_id, position, workload_key, calls)
+            SELECT %(plan)s, place - 1, key, calls
+            FROM unnest(%(keys)s::text[], %(calls)s::integer[])
+                WITH ORDINALITY AS called (key, calls, place)
+        """,
+        parameters={"plan": plan_id, "keys": list(calls), "calls": list(calls.values())},
+    )
+
+
+def remove(name: str) -> Statement:
+    """Its workloads stay: what the crowd learned of them is everybody's."""
+    return Statement(sql="DELETE FROM model WHERE name = %(name)s", parameters={"name": name})
+
+
+def all_models() -> Query[ModelRow]:
+    return Query(
+        sql="""
+            SELECT m.name, m.source, m.added_at,
+                   (SELECT count(*) FROM model_plan p WHERE p.model = m.name) AS plans,
+                   called.workloads, called.flops, p.weights_bytes
+            FROM model m
+            JOIN model_plan p ON p.model = m.name AND p.position = 0
+            CROSS JOIN LATERAL (
+                SELECT count(*) AS workloads, sum(c.calls * w.flops)::bigint AS flops
+                FROM model_workload c JOIN workload w ON w.key = c.workload_key
+                WHERE c.plan_id = p.id
+            ) called
+            ORDER BY m.name
+        """,
+        row=ModelRow,
+    )
+
+
+def plans(name: str) -> Query[PlanRow]:
+    """In the order in which they were registered."""
+    return Query(
+        sql="""
+            SELECT p.id, p.model, m.source, m.added_at, p.dimensions, p.plan_sha256, p.plan_bytes,
+                   p.weights_sha256, p.weights_bytes, p.weights_url, p.golden_sha256,
+                   p.golden_bytes
+            FROM model m JOIN model_plan p ON p.model = m.name
+            WHERE m.name = %(name)s ORDER BY p.position
+        """,
+        parameters={"name": name},
+        row=PlanRow,
+    )
+
+
+def calls(plan_id: int) -> Query[CalledRow]:
+    """In the order of the plan's kernels."""
+    return Query(
+        sql="""
+            SELECT workload_key, calls, (SELECT serial FROM publication) AS serial
+            FROM model_workload WHERE plan_id = %(plan)s ORDER BY position
+        """,
+        parameters={"plan": plan_id},
+        row=CalledRow,
+    )
+
+
+def files() -> Query[HashRow]:
+    """The hashes of all files that models are made of."""
+    return Query(
+        sql="""
+            SELECT DISTINCT sha256 FROM model_plan
+            CROSS JOIN LATERAL unnest(ARRAY[plan_sha256, weights_sha256, golden_sha256])
+                AS file (sha256)
+            WHERE sha256 IS NOT NULL
+        """,
+        row=HashRow,
+    )
+
+
+def store_module(sha256: str, body: bytes) -> Statement:
+    return Statement(
+        sql="""
+            INSERT INTO artifact (sha256, target, body) VALUES (%(sha256)s, 'wasm', %(body)s)
+            ON CONFLICT (sha256) DO NOTHING
+        """,
+        parameters={"sha256": sha256, "body": body},
+    )
+
+
+def linked(sha256: str) -> Statement:
+    """Notes that a module is in use. It must be stored as an artifact."""
+    return Statement(
+        sql="""
+            INSERT INTO linked_module (sha256) VALUES (%(sha256)s)
+            ON CONFLICT (sha256) DO UPDATE SET linked_at = now()
+            WHERE linked_module.linked_at < now() - interval '1 day'
+        """,
+        parameters={"sha256": sha256},
+    )
+
+
+def remove_unused_modules(days: int) -> Statement:
+    """Modules that no gateway has named for so long, and that are no kernel by themselves."""
+    return Statement(
+        sql="""
+            WITH unused AS (
+                DELETE FROM linked_module
+                WHERE linked_at < now() - make_interval(days => %(days)s) RETURNING sha256
+            )
+            DELETE FROM artifact a USING unused u
+            WHERE a.sha256 = u.sha256
+              AND NOT EXISTS (SELECT FROM candidate c WHERE c.artifact_sha256 = a.sha256)
+        """,
+        parameters={"days": days},
+    )
+
+
+def prioritise(workload_key: str | None = None) -> Statement:
+    """Orders the jobs of models by the share of an inference that their workloads take: of all
+    models, or of those that call a workload.
+
+    A workload that some class has timed takes the median of those times; any other is taken to run
+    as fast as the timed ones of its plan do. What somebody asked for by itself stays first. It
+    waits for nobody: a job that somebody else is changing is left for the next time.
+    """
+    return Statement(
+        sql="""
+            WITH concerned AS MATERIALIZED (
+                SELECT id FROM model_plan WHERE %(key)s::text IS NULL OR id IN (
+                    SELECT plan_id FROM model_workload WHERE workload_key = %(key)s)
+            ), called AS MATERIALIZED (
+                SELECT m.plan_id, m.workload_key, (m.calls * w.flops)::double precision AS flops,
+                       m.calls * (
+                           SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY t.best_ns)
+                           FROM zoo_entry e
+                           CROSS JOIN LATERAL kernel_time(e.candidate_id, e.device_class) t
+                           WHERE e.workload_key = m.workload_key AND e.target = 'wasm'
+                             AND e.state <> 'retired') AS ns
+                FROM concerned c JOIN model_workload m ON m.plan_id = c.id
+                JOIN workload w ON w.key = m.workload_key
+            ), rate AS (
+                SELECT plan_id,
+                       coalesce(sum(ns) / nullif(sum(flops) FILTER (WHERE ns IS NOT NULL), 0), 1)
+                           AS ns_per_flop
+                FROM called GROUP BY plan_id
+            ), taken AS (
+                SELECT plan_id, workload_key, coalesce(ns, flops * ns_per_flop) AS ns
+                FROM called JOIN rate USING (plan_id)
+            ), shared AS (
+                SELECT workload_key, ns / sum(ns) OVER (PARTITION BY plan_id) AS share FROM taken
+            ), largest AS (
+                SELECT workload_key, least(max(share), 0.999) AS share
+                FROM shared GROUP BY workload_key
+            ), changed AS (
+                SELECT j.id, largest.share
+                FROM largest JOIN tuning_job j ON j.workload_key = largest.workload_key
+                WHERE j.target = 'wasm' AND j.priority < 1 AND j.priority <> largest.share
+                FOR UPDATE OF j SKIP LOCKED
+            )
+            UPDATE tuning_job j SET priority = changed.share
+            FROM changed WHERE j.id = changed.id
+        """,
+        parameters={"key": workload_key},
+    )
+
+
+def cancel_unused_jobs() -> Statement:
+    """Jobs that were opened for models alone, of which none is left."""
+    return Statement(
+        sql="""
+            UPDATE tuning_job j SET cancelled_at = now()
+            WHERE j.priority < 1 AND j.cancelled_at IS NULL
+              AND NOT EXISTS (SELECT FROM model_workload m WHERE m.workload_key = j.workload_key)
+        """
+    )
+
+
+def coverage(name: str, most_classes: int) -> Query[CoverageRow]:
+    """The plans of a model on the classes that pages ask for most."""
+    return Query(
+        sql="""
+            WITH covered AS MATERIALIZED (
+                SELECT * FROM model_coverage WHERE model = %(name)s
+            ), class AS (
+                SELECT device_class FROM covered GROUP BY device_class
+                ORDER BY max(confirmed) DESC, max(loads) DESC, device_class LIMIT %(most)s
+            )
+            SELECT c.dimensions, c.device_class, c.workloads, c.confirmed, c.provisional,
+                   c.confirmed_flops, c.loads, t.elapsed_ns, t.measured
+            FROM covered c JOIN class USING (device_class)
+            JOIN model_plan p ON p.model = c.model AND p.position = c.position
+            CROSS JOIN LATERAL model_time(p.id, c.device_class) t
+            ORDER BY c.loads DESC, c.device_class, c.position
+        """,
+        parameters={"name": name, "most": most_classes},
+        row=CoverageRow,
+    )
+
+
+def call_times(plan_id: int, device_class: DeviceClass) -> Query[CallTimeRow]:
+    """The workloads of a plan on a class, those that take most of an inference first."""
+    return Query(
+        sql="""
+            SELECT m.workload_key, m.calls, w.flops, coalesce(e.state, 'missing') AS state,
+                   expected_time(m.workload_key, %(class)s) AS expected_ns
+            FROM model_workload m JOIN workload w ON w.key = m.workload_key
+            LEFT JOIN zoo_entry e ON e.workload_key = m.workload_key
+                AND e.device_class = %(class)s AND e.state <> 'retired'
+            WHERE m.plan_id = %(plan)s
+            ORDER BY m.calls * w.flops DESC, m.workload_key
+        """,
+        parameters={"plan": plan_id, "class": device_class},
+        row=CallTimeRow,
+    )

@@ -1,0 +1,175 @@
+"""A model as a class of devices is given it: its plan, where its weights are, and the kernels."""
+
+import asyncio
+import gzip
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from psycopg import AsyncConnection
+
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.errors import InvalidInput
+from kernelzoo.linking import link
+from kernelzoo.store import candidates, models
+from kernelzoo.store.asynchronous import execute, fetch_all
+from kernelzoo.store.models import PlanRow, StoredPlan
+from services.gateway.answering import answer, hardware_of
+from services.gateway.manifests import ServedManifest, issue_time, levels, served
+from services.gateway.problems import Refusal
+from services.gateway.state import State
+from services.gateway.wire.artifacts import ArtifactWire
+from services.gateway.wire.models import FileWire, ModelManifest, ModuleWire
+from services.gateway.wire.zoo import ServedKernel
+
+log = structlog.get_logger(__name__)
+
+HARDWARE = "hardware"
+"""The parameter of a request that is no dimension."""
+_NO_PLAN = b'"plan":{}'
+_GZIP_LEVEL = 6
+
+Key = tuple[str, ...]
+
+
+def cache_key(name: str, device_class: str, query: Iterable[tuple[str, str]]) -> Key:
+    """Of an answer in memory, and what `build` takes: hardware as it is told, then dimensions."""
+    given = dict(query)
+    told = given.pop(HARDWARE, "")
+    dimensions = (f"{dimension}={extent}" for dimension, extent in sorted(given.items()))
+    return f"model:{name}", device_class, told, *dimensions
+
+
+async def build(state: State, key: Key) -> ServedManifest:
+    """Compressed. Raises Refusal for a model, dimensions or a class that are not served."""
+    named, class_text, told, *asked = key
+    name = named.removeprefix("model:")
+    device_class = _runs_models(DeviceClass.parse(class_text))
+    async with state.pages.connection() as db:
+        row = chosen(name, await fetch_all(db, models.plans(name)), asked)
+        called = await fetch_all(db, models.calls(row.id))
+        hardware = await hardware_of(db, told or None, device_class.device_id)
+        keys = [each.workload_key for each in called]
+        found = await answer(db, keys, device_class, hardware, state.settings.quorum)
+        kernels = {
+            each.row.workload_key: kernel
+            for each in found
+            if (kernel := served(each, device_class.target.kind)) is not None
+        }
+        missing = [workload_key for workload_key in keys if workload_key not in kernels]
+        module = None if missing else await _linked(db, kernels.values())
+    plan = await asyncio.to_thread(state.blobs.read, row.plan_sha256)
+    if plan is None:
+        raise lost(name, row.plan_sha256)
+    document = ModelManifest(
+        model=1,
+        name=name,
+        device_class=class_text,
+        dimensions=dict(row.dimensions),
+        plan={},
+        weights=weights_of(row),
+        golden=blob_url(row.golden_sha256, row.golden_bytes),
+        module=module,
+        kernels=kernels,
+        missing=missing,
+        issued_at=issue_time(),
+        serial=called[0].serial,
+        signatures=[],
+    )
+    head = document.model_dump_json(exclude={"signatures"}).encode()
+    body = state.signer.seal(head.replace(_NO_PLAN, b'"plan":' + plan, 1))
+    return ServedManifest(
+        body=await asyncio.to_thread(gzip.compress, body, _GZIP_LEVEL, mtime=0),
+        # Weak: the same document is sent compressed or plain.
+        etag=f'W/"{sha256(body).hexdigest()[:32]}"',
+        issued_at=document.issued_at,
+        levels=levels(kernels.values(), len(missing)),
+    )
+
+
+def chosen(name: str, rows: Sequence[PlanRow], asked: Sequence[str]) -> PlanRow:
+    """The one plan that has these dimensions. Raises Refusal where there are none or several."""
+    if not rows:
+        raise unknown(name)
+    wanted = dict(each.partition("=")[::2] for each in asked)
+    fitting = [row for row in rows if _fits(row.dimensions, wanted)]
+    if len(fitting) == 1:
+        return fitting[0]
+    have = " or ".join(_query(row.dimensions) for row in rows)
+    if not fitting:
+        raise Refusal(
+            HTTPStatus.NOT_FOUND, f"{name} has no plan for {_query(wanted)[:200]}; ask for {have}"
+        )
+    raise Refusal(
+        HTTPStatus.UNPROCESSABLE_ENTITY, f"{name} has {len(rows)} plans; say which: {have}"
+    )
+
+
+def unknown(name: str) -> Refusal:
+    return Refusal(
+        HTTPStatus.NOT_FOUND,
+        f"there is no model {name[:64]}; GET /v1/models lists all, "
+        "`kernelzoo models add` registers one",
+    )
+
+
+def lost(name: str, file: str) -> Refusal:
+    """For a file that is gone from the folder."""
+    return Refusal(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        f"the gateway's folder of models lacks the file {file} of {name}; "
+        "the operator sends it again by `kernelzoo models add`",
+        {"Retry-After": "60"},
+    )
+
+
+def weights_of(row: StoredPlan) -> FileWire:
+    if row.weights_sha256 is None:
+        return FileWire(url=row.weights_url, sha256=None, size_bytes=row.weights_bytes)
+    return blob_url(row.weights_sha256, row.weights_bytes)
+
+
+def blob_url(name: str, size_bytes: int) -> FileWire:
+    return FileWire(url=f"/v1/blobs/{name}", sha256=name, size_bytes=size_bytes)
+
+
+def _fits(dimensions: Mapping[str, int], wanted: Mapping[str, str]) -> bool:
+    return all(str(dimensions.get(name)) == extent for name, extent in wanted.items())
+
+
+def _query(dimensions: Mapping[str, object]) -> str:
+    return "?" + "&".join(f"{name}={extent}" for name, extent in dimensions.items())
+
+
+def _runs_models(device_class: DeviceClass) -> DeviceClass:
+    if device_class.target.kind is not TargetKind.WASM:
+        raise Refusal(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "whole models run on wasm; ask for the wasm class of this device",
+        )
+    return device_class
+
+
+async def _linked(db: AsyncConnection[Any], kernels: Iterable[ServedKernel]) -> ModuleWire | None:
+    """None where they cannot be linked."""
+    given = [each.kernel for each in kernels]
+    parts: list[ArtifactWire] = [*given, *(one.pack for each in given for one in each.layouts)]
+    hashes = list(dict.fromkeys(part.sha256 for part in parts))
+    bodies = {row.sha256: row.body for row in await fetch_all(db, candidates.bodies(hashes))}
+    try:
+        module = await asyncio.to_thread(link, [bodies[each] for each in hashes])
+    except (InvalidInput, KeyError) as error:
+        log.warning("kernels not linked; they are served one by one", error=str(error))
+        return None
+    name = sha256(module).hexdigest()
+    await execute(db, models.store_module(name, module))
+    await execute(db, models.linked(name))
+    return ModuleWire(
+        url=f"/v1/artifacts/{name}.wasm",
+        sha256=name,
+        size_bytes=len(module),
+        functions={each: f"f{place}" for place, each in enumerate(hashes)},
+    )

@@ -1,0 +1,400 @@
+"""Models: their files, registration by the operator, and what pages are given."""
+
+import asyncio
+import gzip
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, BackgroundTasks, Header, Path, Query, Request, Response
+from fastapi.responses import FileResponse
+from psycopg import AsyncConnection
+
+from kernelzoo import jobs
+from kernelzoo.domain.plan import Plan
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidInput
+from kernelzoo.formats.plans import read_plan
+from kernelzoo.metrics import BLOB_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS, CacheResult
+from kernelzoo.store import models, notifications, tuning
+from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
+from kernelzoo.store.models import PlanRow, StoredPlan
+from services.gateway.blobs import Blobs
+from services.gateway.models import blob_url, build, cache_key, lost, unknown, weights_of
+from services.gateway.problems import Refusal, refuse_stranger
+from services.gateway.routes.zoo import ARTIFACT_CACHE, MANIFEST_CACHE, ClassText, IfNoneMatch, Told
+from services.gateway.state import Operator, Shared
+from services.gateway.wire.models import (
+    FileWire,
+    ListedModel,
+    ModelCoverage,
+    ModelDocument,
+    ModelList,
+    ModelManifest,
+    ModelName,
+    ModelRequest,
+    PlanCoverage,
+    PlanRequest,
+    PlanWire,
+    PortWire,
+    Registered,
+)
+
+router = APIRouter(tags=["models"])
+
+MOST_CLASSES = 50
+
+Hash = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
+
+
+@router.put("/v1/blobs/{sha256}")
+async def put_blob(
+    sha256: Hash,
+    request: Request,
+    state: Shared,
+    operated: Operator,
+    content_length: Annotated[int | None, Header(ge=0)] = None,
+) -> FileWire:
+    """Send a file that models are made of, before a model names it. It may be sent again."""
+    refuse_stranger(operated=operated)
+    size_bytes = await state.blobs.store(sha256, content_length, request.stream())
+    return blob_url(sha256, size_bytes)
+
+
+@router.get("/v1/blobs/{sha256}")
+async def get_blob(sha256: Hash, state: Shared, if_none_match: IfNoneMatch = None) -> Response:
+    """A file that a model is made of, or the `Range` of it that is asked for. It never changes."""
+    path = state.blobs.path(sha256)
+    if path is None:
+        raise Refusal(HTTPStatus.NOT_FOUND, "no model has this file any more; load the model again")
+    headers = {"Cache-Control": ARTIFACT_CACHE, "ETag": f'"{sha256}"'}
+    if if_none_match is not None and sha256 in if_none_match:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    BLOB_SENT_BYTES.inc(path.stat().st_size)
+    return FileResponse(path, media_type="application/octet-stream", headers=headers)
+
+
+@router.get("/v1/models")
+async def list_models(state: Shared) -> ModelList:
+    """Every model, by name."""
+    async with state.pool.connection() as db:
+        rows = await fetch_all(db, models.all_models())
+    listed = [ListedModel.of(row, added_at=row.added_at.isoformat()) for row in rows]
+    return ModelList(models=listed)
+
+
+@router.get("/v1/models/{name}")
+async def get_model(name: ModelName, state: Shared) -> ModelDocument:
+    """A model and its plans: one for each choice of what it leaves open."""
+    async with state.pool.connection() as db:
+        rows = await fetch_all(db, models.plans(name))
+    if not rows:
+        raise unknown(name)
+    return await _document(state.blobs, rows)
+
+
+@router.put("/v1/models/{name}", status_code=HTTPStatus.CREATED)
+async def put_model(
+    name: ModelName,
+    body: ModelRequest,
+    response: Response,
+    state: Shared,
+    operated: Operator,
+    after: BackgroundTasks,
+    replace: Annotated[bool, Query(description="Put it in the place of another.")] = False,
+) -> Registered:
+    """Register a model whose files were sent, and have its workloads tuned. Asking again for the
+    same answers 200 and changes nothing.
+    """
+    refuse_stranger(operated=operated)
+    read = [await asyncio.to_thread(_read, state.blobs, name, each) for each in body.plans]
+    _refuse_equal(read)
+    async with state.pool.connection() as db:
+        async with db.transaction():
+            await execute(db, models.lock())
+            before = await fetch_all(db, models.plans(name))
+            if _same(before, read):
+                response.status_code = HTTPStatus.OK
+                opened: list[int] = []
+            else:
+                _refuse_another(name, before, replace=replace)
+                opened = await _register(db, name, body.source, state.blobs, read)
+            rows = await fetch_all(db, models.plans(name))
+        await _clear(db, state.blobs, before)
+    for job_id in opened:
+        after.add_task(state.send, jobs.plan_space(job_id))
+    return Registered(model=await _document(state.blobs, rows), jobs=len(opened))
+
+
+@router.delete("/v1/models/{name}", status_code=HTTPStatus.NO_CONTENT)
+async def delete_model(name: ModelName, state: Shared, operated: Operator) -> None:
+    """Serve a model no more, and remove its files. What was learned of its workloads stays."""
+    refuse_stranger(operated=operated)
+    async with state.pool.connection() as db:
+        async with db.transaction():
+            await execute(db, models.lock())
+            before = await fetch_all(db, models.plans(name))
+            if await execute(db, models.remove(name)) == 0:
+                raise unknown(name)
+            await execute(db, models.cancel_unused_jobs())
+            await execute(db, notifications.zoo_changed())
+        await _clear(db, state.blobs, before)
+
+
+@router.get("/v1/models/{name}/coverage")
+async def get_model_coverage(name: ModelName, state: Shared) -> ModelCoverage:
+    """How far the kernels of a model are tuned on each class, and how long an inference takes."""
+    async with state.pool.connection() as db:
+        if not await fetch_all(db, models.plans(name)):
+            raise unknown(name)
+        rows = await fetch_all(db, models.coverage(name, MOST_CLASSES))
+    covered = [
+        PlanCoverage.of(
+            row,
+            device_class=str(row.device_class),
+            confirmed_flops=row.confirmed_flops or 0.0,
+            page_loads=row.loads,
+            expected_ms=None if row.elapsed_ns is None else row.elapsed_ns / 1e6,
+        )
+        for row in rows
+    ]
+    return ModelCoverage(model=name, coverage=covered)
+
+
+@router.get("/v1/models/{name}/{device_class}", response_model=ModelManifest)
+async def get_model_manifest(
+    name: ModelName,
+    device_class: ClassText,
+    request: Request,
+    state: Shared,
+    if_none_match: IfNoneMatch = None,
+    accept_encoding: Annotated[str, Header()] = "",
+    hardware: Told = None,  # noqa: ARG001 - read with the rest of the query
+) -> Response:
+    """A plan of a model with the kernels of a class of devices, in one request. Parameters beside
+    `hardware` are dimensions, as in `?batch=1&sequence=128`; a model with one plan needs none.
+    """
+    start_s = time.perf_counter()
+    key = cache_key(name, device_class, request.query_params.items())
+    remembered = state.models.get(*key)
+    generation = state.wake.served_generation
+    served = remembered or await state.builds.build(
+        (generation, *key), partial(build, state, key), known=state.models.knows(*key)
+    )
+    if remembered is None:
+        state.models.put(*key, served=served, generation=generation)
+    cache = CacheResult.HIT if remembered else CacheResult.MISS
+    MANIFEST_DURATION.labels(cache).observe(time.perf_counter() - start_s)
+    for level, kernels in served.levels:
+        MANIFEST_KERNELS.labels(level).inc(kernels)
+    state.page_loads.count(f"model:{name}", device_class)
+    headers = {
+        "ETag": served.etag,
+        "Cache-Control": MANIFEST_CACHE,
+        "Vary": "Accept-Encoding",
+    }
+    if if_none_match is not None and served.etag in if_none_match:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    if "gzip" in accept_encoding:
+        headers["Content-Encoding"] = "gzip"
+        return Response(served.body, media_type="application/json", headers=headers)
+    plain = await asyncio.to_thread(gzip.decompress, served.body)
+    return Response(plain, media_type="application/json", headers=headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReadPlan:
+    """`calls` of each workload, in the order of the plan's kernels."""
+
+    stored: StoredPlan
+    workloads: Mapping[str, Workload]
+    calls: Mapping[str, int]
+
+    @property
+    def flops(self) -> dict[str, int]:
+        return {key: self.calls[key] * each.flops for key, each in self.workloads.items()}
+
+
+def _read(blobs: Blobs, name: str, asked: PlanRequest) -> _ReadPlan:
+    """Raises Refusal or InvalidInput for a plan that does not fit its name, files or workloads."""
+    plan = read_plan(_body(blobs, asked.plan, "plan"))
+    if plan.model != name:
+        raise InvalidInput(f"the plan is of the model {plan.model!r}, not {name!r}")
+    golden_bytes = _size(blobs, plan.golden.sha256, "golden file")
+    ends = (part.offset + part.bytes for part in (*plan.golden.inputs, *plan.golden.outputs))
+    if max(ends, default=0) > golden_bytes:
+        raise InvalidInput(f"the golden file has {golden_bytes} bytes, fewer than the plan says")
+    if (asked.weights is None) == (asked.weights_url is None):
+        raise InvalidInput("the weights are either a file that was sent, or at weights_url")
+    if asked.weights is not None:
+        _refuse_other_weights(plan, _size(blobs, asked.weights, "weights"))
+    workloads = {key: Workload.parse(key) for key in plan.kernels}
+    _refuse_unfit_calls(plan, tuple(workloads.values()))
+    called = Counter(plan.kernels[call.kernel] for call in plan.calls)
+    return _ReadPlan(
+        stored=StoredPlan(
+            dimensions=dict(plan.dimensions),
+            plan_sha256=asked.plan,
+            plan_bytes=_size(blobs, asked.plan, "plan"),
+            weights_sha256=asked.weights,
+            weights_bytes=plan.memory.weights,
+            weights_url=asked.weights_url or "",
+            golden_sha256=plan.golden.sha256,
+            golden_bytes=golden_bytes,
+        ),
+        workloads=workloads,
+        calls={key: called[key] for key in plan.kernels},
+    )
+
+
+def _refuse_other_weights(plan: Plan, size_bytes: int) -> None:
+    if size_bytes != plan.memory.weights:
+        raise InvalidInput(
+            f"the weights have {size_bytes} bytes; the plan says {plan.memory.weights}"
+        )
+
+
+def _refuse_unfit_calls(plan: Plan, workloads: Sequence[Workload]) -> None:
+    """A kernel would read and write beyond tensors that are smaller than it takes them for."""
+    for number, call in enumerate(plan.calls):
+        workload = workloads[call.kernel]
+        given = [plan.tensors[index] for index in call.tensors]
+        wanted = [(each.dtype, each.size_bytes) for each in workload.tensors]
+        if [(each.dtype, each.size_bytes) for each in given] != wanted:
+            raise InvalidInput(
+                f"call {number} ({call.label}) gives {workload.key} other tensors than it takes"
+            )
+
+
+def _body(blobs: Blobs, name: str, what: str) -> bytes:
+    body = blobs.read(name)
+    if body is None:
+        raise _not_sent(name, what)
+    return body
+
+
+def _size(blobs: Blobs, name: str, what: str) -> int:
+    size_bytes = blobs.size_bytes(name)
+    if size_bytes is None:
+        raise _not_sent(name, what)
+    return size_bytes
+
+
+def _not_sent(name: str, what: str) -> Refusal:
+    return Refusal(
+        HTTPStatus.CONFLICT, f"the {what} {name} is not here; PUT /v1/blobs/{name} first"
+    )
+
+
+def _refuse_equal(plans: Sequence[_ReadPlan]) -> None:
+    seen: list[Mapping[str, int]] = []
+    for plan in plans:
+        dimensions = plan.stored.dimensions
+        if dimensions in seen:
+            raise InvalidInput(f"two plans have the dimensions {dict(dimensions)}")
+        if seen and set(dimensions) != set(seen[0]):
+            raise InvalidInput("all plans of a model need the same dimensions")
+        seen.append(dimensions)
+
+
+def _same(before: Sequence[PlanRow], plans: Sequence[_ReadPlan]) -> bool:
+    def named(plan: StoredPlan) -> tuple[str, str | None, str]:
+        return plan.plan_sha256, plan.weights_sha256, plan.weights_url
+
+    return [named(row) for row in before] == [named(plan.stored) for plan in plans]
+
+
+def _refuse_another(name: str, before: Sequence[PlanRow], *, replace: bool) -> None:
+    if before and not replace:
+        raise Refusal(
+            HTTPStatus.CONFLICT,
+            f"there is another model {name}, of {before[0].source}; take another name, or put this "
+            "in its place with --replace",
+        )
+
+
+async def _register(
+    db: AsyncConnection[Any], name: str, source: str, blobs: Blobs, plans: Sequence[_ReadPlan]
+) -> list[int]:
+    """The jobs that are new, those of what takes most of an inference first."""
+    for plan in plans:
+        # What was there before the lock may have gone with another model.
+        for file in _files(plan.stored):
+            _size(blobs, file, "file")
+    await execute(db, models.remove(name))
+    await execute(db, models.put_model(name, source))
+    await execute(db, tuning.lock_workloads(alone=False))
+    shares = _largest_shares(plans)
+    workloads = {key: each for plan in plans for key, each in plan.workloads.items()}
+    opened: list[int] = []
+    for key in sorted(shares, key=lambda each: (-shares[each], each)):
+        await execute(db, tuning.register_workload(workloads[key]))
+        job = tuning.open_job(workloads[key], TargetKind.WASM, priority=shares[key])
+        opened += [row.id for row in await fetch_all(db, job)]
+        await execute(db, tuning.resume_jobs(key, TargetKind.WASM))
+    for position, plan in enumerate(plans):
+        stored = await fetch_one(db, models.put_plan(name, position, plan.stored))
+        assert stored is not None
+        await execute(db, models.put_calls(stored.id, plan.calls))
+    await execute(db, models.prioritise())
+    await execute(db, models.cancel_unused_jobs())
+    await execute(db, notifications.zoo_changed())
+    return opened
+
+
+def _largest_shares(plans: Sequence[_ReadPlan]) -> dict[str, float]:
+    """Of each workload the largest share that it has of the operations of any plan; below 1."""
+    shares: dict[str, float] = {}
+    for plan in plans:
+        flops = plan.flops
+        total = sum(flops.values()) or 1
+        for key, each in flops.items():
+            shares[key] = max(shares.get(key, 0.0), min(each / total, 0.999))
+    return shares
+
+
+async def _clear(db: AsyncConnection[Any], blobs: Blobs, gone: Sequence[PlanRow]) -> None:
+    """Removes files that no model names: those of plans that went, and others that are old."""
+    async with db.transaction():
+        await execute(db, models.lock())
+        named = {row.sha256 for row in await fetch_all(db, models.files())}
+        blobs.remove({file for row in gone for file in _files(row)} - named)
+        await asyncio.to_thread(blobs.sweep, named)
+
+
+def _files(plan: StoredPlan) -> tuple[str, ...]:
+    weights = () if plan.weights_sha256 is None else (plan.weights_sha256,)
+    return (plan.plan_sha256, *weights, plan.golden_sha256)
+
+
+async def _document(blobs: Blobs, rows: Sequence[PlanRow]) -> ModelDocument:
+    first = rows[0]
+    return ModelDocument(
+        name=first.model,
+        source=first.source,
+        added_at=first.added_at.isoformat(),
+        plans=[await asyncio.to_thread(_described, blobs, row) for row in rows],
+    )
+
+
+def _described(blobs: Blobs, row: PlanRow) -> PlanWire:
+    body = blobs.read(row.plan_sha256)
+    if body is None:
+        raise lost(row.model, row.plan_sha256)
+    plan = read_plan(body)
+    return PlanWire(
+        dimensions=dict(row.dimensions),
+        plan=blob_url(row.plan_sha256, row.plan_bytes),
+        weights=weights_of(row),
+        golden=blob_url(row.golden_sha256, row.golden_bytes),
+        inputs=[PortWire.of(port) for port in plan.inputs],
+        outputs=[PortWire.of(port) for port in plan.outputs],
+        memory={"weights": plan.memory.weights, "activations": plan.memory.activations},
+        kernels=len(plan.kernels),
+        calls=len(plan.calls),
+    )

@@ -1,0 +1,155 @@
+"""Models as they are registered, listed, and given to a page with the kernels of its class."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from services.gateway.wire.model import STORABLE, Sha256, ShortText, WireModel, WorkloadKey
+from services.gateway.wire.zoo import ServedKernel, SignatureWire
+
+ModelName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+Url = Annotated[str, StringConstraints(max_length=2048, pattern=r"^https?://[\x21-\x7e]+$")]
+ProgramText = Annotated[str, StringConstraints(max_length=1 << 16, pattern=STORABLE)]
+
+
+class PlanRequest(WireModel):
+    """`plan` and `weights` are hashes of files that were sent before, as is the golden file that
+    the plan names. Weights may be on the author's own host instead, at `weights_url`.
+    """
+
+    plan: Sha256
+    weights: Sha256 | None
+    weights_url: Url | None = None
+
+
+class ModelRequest(WireModel):
+    """`source`: the file that it was imported from. `programs`: the text of each program that the
+    plans call, by its key.
+    """
+
+    source: ShortText
+    plans: Annotated[list[PlanRequest], Field(min_length=1, max_length=64)]
+    programs: Annotated[dict[WorkloadKey, ProgramText], Field(max_length=4096, default={})]
+
+
+class FileWire(WireModel):
+    """`url` is relative to the gateway's address where it begins with a slash. `sha256` is null for
+    weights on an author's own host: the plan has the hashes of their chunks.
+    """
+
+    url: str
+    sha256: Sha256 | None
+    size_bytes: int
+
+
+class PortWire(WireModel):
+    """An input or output: a page gives and takes its `dtype`."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+
+
+class PlanWire(WireModel):
+    """`memory`: bytes of weights and of activations; scratch depends on the kernels of a class."""
+
+    dimensions: dict[str, int]
+    plan: FileWire
+    weights: FileWire
+    golden: FileWire
+    inputs: list[PortWire]
+    outputs: list[PortWire]
+    memory: dict[Literal["weights", "activations"], int]
+    kernels: int
+    calls: int
+
+
+class ModelDocument(WireModel):
+    name: ModelName
+    source: str
+    added_at: str
+    plans: list[PlanWire]
+
+
+class ListedModel(WireModel):
+    """`workloads` and `flops` of an inference of its first plan."""
+
+    name: ModelName
+    source: str
+    added_at: str
+    plans: int
+    workloads: int
+    flops: int
+    weights_bytes: int
+
+
+class ModelList(WireModel):
+    models: list[ListedModel]
+
+
+class Registered(WireModel):
+    """`jobs`: tuning jobs that were opened for it; the others there were."""
+
+    model: ModelDocument
+    jobs: int
+
+
+class ModuleWire(WireModel):
+    """All kernels and their pack kernels in one module. `functions`: the export of each artifact,
+    by its hash.
+    """
+
+    url: str
+    sha256: Sha256
+    size_bytes: int
+    functions: dict[Sha256, str]
+
+
+class ModelManifest(WireModel):
+    """A plan with the kernels of one class of devices. `plan` is the document that
+    `GET /v1/models/{name}` names (kernelzoo/domain/plan.py); `kernels` has each of its workloads
+    but those that are `missing`.
+
+    `missing` are workloads for which no kernel has been compiled yet: without them the model cannot
+    run. Then `module` is null, as it is where kernels cannot be linked: each is fetched by itself.
+    `issued_at`, `serial` and `signatures` are as in a `Manifest`.
+    """
+
+    model: Literal[1]
+    name: ModelName
+    device_class: str
+    dimensions: dict[str, int]
+    plan: dict[str, Any]
+    weights: FileWire
+    golden: FileWire
+    module: ModuleWire | None
+    kernels: dict[WorkloadKey, ServedKernel]
+    missing: list[WorkloadKey]
+    issued_at: str
+    serial: int
+    signatures: list[SignatureWire]
+
+
+class PlanCoverage(WireModel):
+    """A plan on a class of devices. Of its `workloads` so many are `confirmed` or `provisional`;
+    `confirmed_flops` is the share of an inference's operations that the former are.
+
+    `expected_ms` is the sum of the calls of an inference, by the times of the kernels that won and
+    of default kernels where none has yet. `measured` is the share of the operations for which one
+    of them is known; the others are taken to run as fast. Null while nothing is measured.
+    """
+
+    dimensions: dict[str, int]
+    device_class: str
+    workloads: int
+    confirmed: int
+    provisional: int
+    confirmed_flops: float
+    page_loads: int
+    expected_ms: float | None
+    measured: float
+
+
+class ModelCoverage(WireModel):
+    model: ModelName
+    coverage: list[PlanCoverage]

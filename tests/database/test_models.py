@@ -1,0 +1,341 @@
+"""Models: their files, what registers them, and what a page of a class is given."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+from starlette.requests import ClientDisconnect
+
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.plan import PlanCall
+from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.zoo import EntryState, Evidence
+from kernelzoo.formats.plans import plan_bytes, plan_document
+from kernelzoo.settings import Settings
+from kernelzoo.signing import Sealed, Signer, new_seed
+from kernelzoo.store import models, zoo
+from kernelzoo.store.blocking import execute
+from services.gateway.blobs import KEPT_S, Blobs
+from services.gateway.problems import Refusal
+from tests.database.client import OPERATOR, open_agent
+from tests.database.conftest import Connection
+from tests.database.test_shedding import full
+from tests.database.tiny_model import digest, register, send, tiny_model, with_plan
+from tests.reports import all_ok
+from tests.running import eventually
+from workers import compiling
+
+SEED = new_seed()
+CLASS = "0123456789abcdef:r0-0:wasm+relaxed-simd+simd128"
+TINY = tiny_model()
+MATMUL, RELU = TINY.plan.kernels
+LONGER = tiny_model(6)
+
+Compile = Callable[[], None]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "models"
+
+
+@pytest.fixture
+def settings(settings: Settings, folder: Path) -> Settings:
+    changes = {"signing_key": SecretStr(SEED), "models_dir": folder, "max_blob_bytes": 1 << 16}
+    return settings.model_copy(update=changes)
+
+
+@pytest.fixture
+def compiled(db: Connection) -> Compile:
+    """Plans all spaces and compiles the first two candidates of each, as compile workers do."""
+
+    def compile_all() -> None:
+        jobs = db.execute("SELECT id FROM tuning_job WHERE state = 'waiting'").fetchall()
+        for (job_id,) in jobs:
+            (first, *_) = compiling.plan_space(db, job_id, 2)
+            compiling.compile_batch(db, *first.arguments)  # type: ignore[arg-type]
+
+    return compile_all
+
+
+@pytest.fixture
+def served(http: TestClient, compiled: Compile) -> TestClient:
+    assert register(http, TINY).status_code == 201
+    compiled()
+    return http
+
+
+def stored(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*") if path.is_file()}
+
+
+def given(http: TestClient, query: str = "") -> dict[str, Any]:
+    answer = http.get(f"/v1/models/tiny/{CLASS}{query}")
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_a_page_is_given_plan_and_kernels_in_one_signed_answer(served: TestClient) -> None:
+    answer = served.get(f"/v1/models/tiny/{CLASS}?sequence=4")
+    found = answer.json()
+    assert found["plan"] == json.loads(json.dumps(plan_document(TINY.plan)))
+    assert (found["model"], found["name"], found["missing"]) == (1, "tiny", [])
+    assert set(found["kernels"]) == {MATMUL, RELU}
+    assert found["kernels"][RELU]["level"] == "default"
+    assert Sealed.of(answer.content).signed_by(Signer.of(SEED).public_keys)
+    functions = found["module"]["functions"]
+    matmul = found["kernels"][MATMUL]["kernel"]
+    packs = [each["pack"]["sha256"] for each in matmul["layouts"]]
+    assert functions[matmul["sha256"]] == "f0"
+    assert set(functions) >= {found["kernels"][RELU]["kernel"]["sha256"], *packs}
+    module = served.get(found["module"]["url"])
+    assert digest(module.content) == found["module"]["sha256"]
+    assert module.headers["Content-Type"] == "application/wasm"
+    assert b"f0" in module.content
+    for name, body in (("weights", TINY.weights), ("golden", TINY.golden)):
+        assert served.get(found[name]["url"]).content == body
+    tag = {"If-None-Match": answer.headers["ETag"]}
+    assert served.get(f"/v1/models/tiny/{CLASS}?sequence=4", headers=tag).status_code == 304
+    plain = served.get(f"/v1/models/tiny/{CLASS}", headers={"Accept-Encoding": "identity"})
+    assert (plain.content, plain.headers.get("Content-Encoding")) == (answer.content, None)
+    assert answer.headers["Content-Encoding"] == "gzip"
+
+
+def test_what_is_not_compiled_yet_is_missing_until_it_is(
+    http: TestClient, compiled: Compile
+) -> None:
+    register(http, TINY)
+    before = given(http)
+    assert (before["missing"], before["module"]) == ([MATMUL, RELU], None)
+    compiled()
+    eventually(lambda: given(http)["missing"] == [], "the kernels")
+
+
+def test_a_plan_is_chosen_by_the_dimensions_that_are_asked(http: TestClient) -> None:
+    assert register(http, TINY, LONGER).status_code == 201
+    assert given(http, "?sequence=6")["dimensions"] == {"sequence": 6}
+    which = http.get(f"/v1/models/tiny/{CLASS}")
+    assert (which.status_code, "?sequence=4 or ?sequence=6" in which.json()["detail"]) == (
+        422,
+        True,
+    )
+    none = http.get(f"/v1/models/tiny/{CLASS}?sequence=5")
+    assert (none.status_code, "ask for ?sequence=4" in none.json()["detail"]) == (404, True)
+    assert http.get(f"/v1/models/other/{CLASS}").status_code == 404
+    gpu = http.get("/v1/models/tiny/0123456789abcdef:r101-0:webgpu?sequence=4")
+    assert (gpu.status_code, "run on wasm" in gpu.json()["detail"]) == (422, True)
+    document = http.get("/v1/models/tiny").json()
+    assert [plan["dimensions"] for plan in document["plans"]] == [{"sequence": 4}, {"sequence": 6}]
+    assert document["plans"][0]["inputs"] == [{"name": "x", "dtype": "float32", "shape": [4, 8]}]
+    (listed,) = http.get("/v1/models").json()["models"]
+    assert (listed["name"], listed["plans"], listed["workloads"]) == ("tiny", 2, 2)
+
+
+def test_the_same_again_changes_nothing_and_another_needs_to_say_so(
+    http: TestClient, folder: Path
+) -> None:
+    first = register(http, TINY)
+    again = register(http, TINY)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert (first.json()["jobs"], again.json()["jobs"]) == (2, 0)
+    assert again.json()["model"] == first.json()["model"]
+    refused = register(http, LONGER)
+    assert (refused.status_code, "--replace" in refused.json()["detail"]) == (409, True)
+    assert given(http)["dimensions"] == {"sequence": 4}
+    assert register(http, LONGER, replace=True).status_code == 201
+    eventually(lambda: given(http)["dimensions"] == {"sequence": 6}, "the other model")
+    # What both are made of stays.
+    assert stored(folder) == {digest(body) for body in LONGER.files}
+
+
+def test_a_removed_model_leaves_no_file_and_no_job_of_its_own(
+    served: TestClient, db: Connection, folder: Path
+) -> None:
+    served.post("/v1/jobs", json={"workload": RELU}, headers=OPERATOR)
+    assert served.delete("/v1/models/tiny", headers=OPERATOR).status_code == 204
+    assert stored(folder) == set()
+    eventually(
+        lambda: served.get(f"/v1/models/tiny/{CLASS}").status_code == 404, "the model is gone"
+    )
+    assert served.delete("/v1/models/tiny", headers=OPERATOR).status_code == 404
+    jobs = db.execute("SELECT workload_key, cancelled_at IS NULL FROM tuning_job").fetchall()
+    # Somebody had asked for one of them by itself.
+    assert dict(jobs) == {MATMUL: False, RELU: True}
+    assert register(served, TINY).status_code == 201
+    assert db.execute("SELECT FROM tuning_job WHERE cancelled_at IS NOT NULL").fetchall() == []
+
+
+def test_a_file_that_is_not_whole_or_not_of_its_hash_is_not_there(
+    http: TestClient, folder: Path
+) -> None:
+    body = b"a file of some bytes"
+    url = f"/v1/blobs/{digest(body)}"
+    assert http.put(url, content=body).status_code == 401
+    wrong = http.put(url, content=body[:-1], headers=OPERATOR)
+    assert (wrong.status_code, "send the file again" in wrong.json()["detail"]) == (422, True)
+
+    async def breaks() -> AsyncIterator[bytes]:
+        yield body[:4]
+        raise ClientDisconnect
+
+    with pytest.raises(Refusal, match="send it again"):
+        asyncio.run(Blobs(folder=folder, limit_bytes=99).store(digest(body), None, breaks()))
+    for large in (b"x" * (1 << 17), iter([b"x" * (1 << 16), b"x"])):
+        too_large = http.put(url, content=large, headers=OPERATOR)
+        assert (too_large.status_code, "--weights-url" in too_large.json()["detail"]) == (413, True)
+    assert http.get(url).status_code == 404
+    assert stored(folder) == set()
+
+
+def test_a_file_is_read_in_parts_and_kept_for_ever(http: TestClient) -> None:
+    send(http, TINY)
+    url = f"/v1/blobs/{digest(TINY.weights)}"
+    part = http.get(url, headers={"Range": "bytes=4-11"})
+    assert (part.status_code, part.content) == (206, TINY.weights[4:12])
+    assert part.headers["Content-Range"] == f"bytes 4-11/{len(TINY.weights)}"
+    assert "immutable" in part.headers["Cache-Control"]
+    assert part.headers["ETag"] == f'"{digest(TINY.weights)}"'
+    assert http.get(url, headers={"If-None-Match": part.headers["ETag"]}).status_code == 304
+    asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "GET"}
+    assert "Range" in http.options(url, headers=asked).headers["Access-Control-Allow-Headers"]
+
+
+def test_files_that_no_model_names_go_after_a_day(http: TestClient, folder: Path) -> None:
+    forgotten, recent = tiny_model(3), tiny_model(5)
+    send(http, forgotten, recent)
+    old = folder / digest(forgotten.golden)[:2] / digest(forgotten.golden)
+    incoming = folder / "incoming" / "left-by-a-crash"
+    incoming.touch()
+    long_ago = time.time() - KEPT_S - 1
+    for path in (old, incoming):
+        os.utime(path, (long_ago, long_ago))
+    register(http, TINY)
+    assert digest(recent.golden) in stored(folder)
+    assert stored(folder).isdisjoint({old.name, incoming.name})
+
+
+def test_a_plan_that_does_not_fit_registers_nothing(http: TestClient) -> None:
+    short = PlanCall(kernel=1, tensors=(0, 3), label="activation")
+    faults = {
+        "the model 'other', not 'tiny'": with_plan(TINY, model="other"),
+        "other tensors than it takes": with_plan(TINY, calls=(TINY.plan.calls[0], short)),
+        "is unknown": with_plan(TINY, kernels=(MATMUL, "nonsense:f32:n64")),
+    }
+    for fault, model in faults.items():
+        send(http, model)
+        body = {"source": "x", "plans": [model.request]}
+        refused = http.put("/v1/models/tiny", json=body, headers=OPERATOR)
+        assert (refused.status_code, fault in refused.json()["detail"]) == (422, True), refused.text
+    body = {"source": "x", "plans": [{"plan": digest(plan_bytes(TINY.plan)), "weights": "0" * 64}]}
+    send(http, TINY)
+    missing = http.put("/v1/models/tiny", json=body, headers=OPERATOR)
+    assert (missing.status_code, "PUT /v1/blobs/" in missing.json()["detail"]) == (409, True)
+    assert http.put("/v1/models/tiny", json=body).status_code == 401
+    twice = {"source": "x", "plans": [TINY.request, TINY.request]}
+    assert http.put("/v1/models/tiny", json=twice, headers=OPERATOR).status_code == 422
+    assert http.get("/v1/models").json() == {"models": []}
+    assert http.get("/v1/jobs").json()["jobs"] == []
+
+
+def test_weights_may_lie_on_the_authors_host(http: TestClient) -> None:
+    send(http, TINY)
+    away = "https://author.example/weights.bin"
+    plan = {"plan": TINY.request["plan"], "weights": None, "weights_url": away}
+    body = {"source": "x", "plans": [plan]}
+    assert http.put("/v1/models/tiny", json=body, headers=OPERATOR).status_code == 201
+    assert given(http)["weights"] == {"url": away, "sha256": None, "size_bytes": len(TINY.weights)}
+
+
+def test_agents_go_to_what_takes_most_of_an_inference_first(
+    served: TestClient, db: Connection
+) -> None:
+    agent = open_agent(served)
+    assert agent.lease().json()["workload"] == MATMUL
+    shares = dict(db.execute("SELECT workload_key, priority FROM tuning_job").fetchall())
+    matmul, relu = (Workload.parse(key).flops for key in (MATMUL, RELU))
+    assert shares[MATMUL] == pytest.approx(matmul / (matmul + relu))
+    # Who asks for one by itself does not wait for models.
+    served.post("/v1/jobs", json={"workload": RELU}, headers=OPERATOR)
+    assert open_agent(served).lease().json()["workload"] == RELU
+
+
+def test_measured_times_outweigh_operations(served: TestClient, db: Connection) -> None:
+    agent = open_agent(served)
+    while (lent := agent.lease()).status_code == 200:
+        agent.report(lent.json(), all_ok(lent.json()))
+    for key, best_ns in ((RELU, 1e6), (MATMUL, 1e5)):
+        confirm(db, agent.device_class, key, best_ns)
+    execute(db, models.prioritise(RELU))
+    shares = dict(db.execute("SELECT workload_key, priority FROM tuning_job").fetchall())
+    assert shares == {MATMUL: pytest.approx(1 / 11), RELU: pytest.approx(10 / 11)}
+    (covered,) = coverage(served)
+    assert (covered["workloads"], covered["confirmed"], covered["confirmed_flops"]) == (2, 2, 1.0)
+    assert (covered["expected_ms"], covered["measured"]) == (pytest.approx(1.1), 1.0)
+
+
+def confirm(db: Connection, device_class: str, key: str, best_ns: float) -> None:
+    """Serves the class one of the kernels that it has measured, as if all took so long."""
+    db.execute(
+        "UPDATE measurement m SET verdict = 'verified', best_ns = %s FROM candidate c"
+        " WHERE c.candidate_id = m.candidate_id AND c.workload_key = %s",
+        (best_ns, key),
+    )
+    row = db.execute(
+        "SELECT candidate_id FROM measurement JOIN candidate USING (candidate_id)"
+        " WHERE workload_key = %s LIMIT 1",
+        (key,),
+    ).fetchone()
+    assert row is not None
+    evidence = Evidence(ballots=5, weight=20, total_weight=25, relative_time=0.5)
+    of = DeviceClass.parse(device_class)
+    execute(db, zoo.publish(key, of, row[0], EntryState.CONFIRMED, evidence))
+
+
+def coverage(http: TestClient) -> list[dict[str, Any]]:
+    answer = http.get("/v1/models/tiny/coverage")
+    assert answer.status_code == 200, answer.text
+    return list(answer.json()["coverage"])
+
+
+def test_what_nobody_has_measured_is_covered_by_nothing(served: TestClient) -> None:
+    open_agent(served)
+    (covered,) = coverage(served)
+    assert (covered["confirmed"], covered["expected_ms"], covered["measured"]) == (0, None, 0)
+
+
+def test_a_miss_too_many_is_refused_early_as_for_manifests(served: TestClient) -> None:
+    with full(served):
+        refused = served.get(f"/v1/models/tiny/{CLASS}")
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "2")
+        assert served.get("/v1/models/tiny/coverage").status_code == 200
+        assert served.get("/v1/models/tiny").status_code == 200
+
+
+def test_modules_that_nobody_asks_for_any_more_are_removed(
+    served: TestClient, db: Connection
+) -> None:
+    url = given(served)["module"]["url"]
+    execute(db, models.remove_unused_modules(30))
+    assert served.get(url).status_code == 200
+    db.execute("UPDATE linked_module SET linked_at = now() - interval '31 days'")
+    execute(db, models.remove_unused_modules(30))
+    assert served.get(url).status_code == 404
+    assert db.execute("SELECT FROM linked_module").fetchall() == []
+
+
+def test_a_gateway_without_a_folder_says_so(settings: Settings) -> None:
+    from services.gateway.app import application
+
+    with TestClient(application(settings.model_copy(update={"models_dir": None}))) as http:
+        answer = http.put(f"/v1/blobs/{'0' * 64}", content=b"", headers=OPERATOR)
+        assert (answer.status_code, "KERNELZOO_MODELS_DIR" in answer.json()["detail"]) == (
+            503,
+            True,
+        )

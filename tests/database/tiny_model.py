@@ -1,0 +1,107 @@
+"""A model of two calls, y = relu(x @ w), with its files; small enough to compile in a test."""
+
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from fastapi.testclient import TestClient
+from httpx2 import Response
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.plan import (
+    Chunk,
+    Golden,
+    GoldenPart,
+    Plan,
+    PlanCall,
+    PlanMemory,
+    PlanTensor,
+    Port,
+    PortDType,
+    Weight,
+)
+from kernelzoo.formats.plans import plan_bytes
+from tests.database.client import OPERATOR
+
+K, N = 8, 16
+WEIGHTS = np.random.default_rng(7).random((K, N), np.float32).tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class TinyModel:
+    """A plan with the files that it names."""
+
+    plan: Plan
+    weights: bytes
+    golden: bytes
+
+    @property
+    def files(self) -> tuple[bytes, ...]:
+        return plan_bytes(self.plan), self.weights, self.golden
+
+    @property
+    def request(self) -> dict[str, Any]:
+        return {"plan": digest(plan_bytes(self.plan)), "weights": digest(self.weights)}
+
+
+def tiny_model(rows: int = 4, name: str = "tiny", weights: bytes = WEIGHTS) -> TinyModel:
+    """For `rows` of x, as its dimension `sequence`."""
+    x = np.random.default_rng(1).random((rows, K), np.float32) - np.float32(0.5)
+    y = np.maximum(x @ np.frombuffer(weights, np.float32).reshape(K, N), 0)
+    golden = x.tobytes() + y.tobytes()
+    x_bytes, y_bytes, w_bytes = 4 * rows * K, 4 * rows * N, 4 * K * N
+    at = -(-x_bytes // 64) * 64
+    plan = Plan(
+        format=1,
+        model=name,
+        dimensions={"sequence": rows},
+        inputs=(Port(name="x", dtype=PortDType.FLOAT32, shape=(rows, K), tensor=0),),
+        outputs=(Port(name="y", dtype=PortDType.FLOAT32, shape=(rows, N), tensor=3),),
+        tensors=(
+            PlanTensor(dtype=DType.F32, shape=(rows, K), at=0),
+            PlanTensor(dtype=DType.F32, shape=(K, N), weight=0),
+            PlanTensor(dtype=DType.F32, shape=(rows * N,), at=at),
+            PlanTensor(dtype=DType.F32, shape=(rows, N), at=at),
+        ),
+        weights=(Weight(name="w", dtype=DType.F32, shape=(K, N), offset=0, bytes=w_bytes),),
+        chunks=(Chunk(bytes=w_bytes, sha256=digest(weights)),),
+        kernels=(f"matmul:f32:m{rows}k{K}n{N}:constant=b", f"relu:f32:n{rows * N}"),
+        calls=(
+            PlanCall(kernel=0, tensors=(0, 1, 2), label="dense"),
+            PlanCall(kernel=1, tensors=(2, 3), label="activation"),
+        ),
+        memory=PlanMemory(weights=w_bytes, activations=at + y_bytes),
+        golden=Golden(
+            sha256=digest(golden),
+            inputs=(GoldenPart(name="x", offset=0, bytes=x_bytes),),
+            outputs=(GoldenPart(name="y", offset=x_bytes, bytes=y_bytes),),
+            tolerance=1e-4,
+        ),
+    )
+    return TinyModel(plan, weights, golden)
+
+
+def with_plan(of: TinyModel, **changes: Any) -> TinyModel:
+    return replace(of, plan=replace(of.plan, **changes))
+
+
+def send(http: TestClient, *models: TinyModel) -> None:
+    for body in {body for model in models for body in model.files}:
+        sent = http.put(f"/v1/blobs/{digest(body)}", content=body, headers=OPERATOR)
+        assert sent.status_code == 200, sent.text
+
+
+def register(
+    http: TestClient, *models: TinyModel, replace: bool = False, source: str = "tiny.onnx"
+) -> Response:
+    """Of one model, with a plan for each choice of its dimension."""
+    send(http, *models)
+    body = {"source": source, "plans": [model.request for model in models]}
+    name = models[0].plan.model
+    query = "?replace=true" if replace else ""
+    return http.put(f"/v1/models/{name}{query}", json=body, headers=OPERATOR)
+
+
+def digest(body: bytes) -> str:
+    return sha256(body).hexdigest()
