@@ -1,6 +1,6 @@
 """Device coverage: which classes of devices have which kernels, and how much it matters."""
 
-from dashboards.model import Dashboard, Panel, Rows
+from dashboards.model import Dashboard, Metric, Panel, Rows
 
 COVERAGE = Dashboard(
     uid="kernelzoo-coverage",
@@ -55,6 +55,43 @@ COVERAGE = Dashboard(
                     FROM device d JOIN agent_session s ON s.device_id = d.device_id
                     WHERE s.created_at > now() - interval '30 days'
                     GROUP BY 1, 2, 3 ORDER BY agents DESC LIMIT 50
+                    """
+                ),
+            ),
+        ),
+        Panel(
+            title="Models",
+            text="Models that are registered.",
+            kind="stat",
+            width=4,
+            height=5,
+            ask=(Metric(query="max(kernelzoo_models)", legend="models"),),
+        ),
+        Panel(
+            title="Operations of models with a confirmed kernel",
+            text="Over the classes of pages that asked for a model, by their number.",
+            kind="stat",
+            unit="percentunit",
+            width=4,
+            height=5,
+            ask=(Metric(query="max(kernelzoo_model_confirmed_ratio)", legend="confirmed"),),
+        ),
+        Panel(
+            title="Models × classes",
+            text="How many workloads of a model are confirmed on the classes that ask for it most; "
+            "the share is of the operations of an inference.",
+            kind="table",
+            width=16,
+            height=9,
+            ask=(
+                Rows(
+                    query="""
+                    SELECT model, dimensions::text AS dimensions, device_class, workloads,
+                           confirmed, provisional,
+                           round(100 * coalesce(confirmed_flops, 0)) AS percent_of_operations,
+                           loads AS page_loads
+                    FROM model_coverage
+                    ORDER BY loads DESC, model, position, device_class LIMIT 100
                     """
                 ),
             ),

@@ -146,6 +146,17 @@ SERVING = Dashboard(
             ),
         ),
         Panel(
+            title="Bytes of models",
+            text="Of files of models that pages asked for: weights, for the most part.",
+            unit="Bps",
+            ask=(
+                Metric(
+                    query="sum(rate(kernelzoo_blob_sent_bytes_total[$__rate_interval]))",
+                    legend="asked for",
+                ),
+            ),
+        ),
+        Panel(
             title="Size by table",
             text="On PostgreSQL's disk, with indexes.",
             unit="bytes",

@@ -244,6 +244,12 @@ AGENTS_ONLINE = DatabaseGauge(
 ZOO_ENTRIES = DatabaseGauge(
     name="kernelzoo_zoo_entries", help="Versions of zoo entries", label="state"
 )
+MODELS = DatabaseGauge(name="kernelzoo_models", help="Models that are registered")
+MODEL_CONFIRMED = DatabaseGauge(
+    name="kernelzoo_model_confirmed_ratio",
+    help="Share of the operations of models whose kernels are confirmed, over the classes of "
+    "pages that asked for a model, by their number",
+)
 DATABASE_SIZE = DatabaseGauge(
     name="kernelzoo_database_size_bytes", help="Size of the database on disk, with everything in it"
 )
@@ -257,7 +263,7 @@ DATABASE_UP = DatabaseGauge(
 )
 
 ASKED = (
-    *(QUEUE_DEPTH, QUEUE_OLDEST_AGE, AGENTS_ONLINE, ZOO_ENTRIES),
+    *(QUEUE_DEPTH, QUEUE_OLDEST_AGE, AGENTS_ONLINE, ZOO_ENTRIES, MODELS, MODEL_CONFIRMED),
     *(DATABASE_SIZE, TABLE_SIZE, DATABASE_UP),
 )
 

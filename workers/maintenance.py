@@ -53,8 +53,7 @@ STANDING = 64
 are: twice what a plan of a lease looks at (kernelzoo/store/prospects.py)."""
 
 UNUSED_MODULE_DAYS = 30
-"""After which a linked module that no gateway names is removed. Caches hold what names it for a day.
-"""
+"""After which a linked module that no gateway names is removed. Caches keep its name a day."""
 
 
 def remove_old(

@@ -27,6 +27,14 @@ class StateRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelsRow:
+    """`confirmed`: share of their operations, weighted by page loads; 0 without any."""
+
+    models: int
+    confirmed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRow:
     name: str
     bytes: float
@@ -82,6 +90,18 @@ def sizes() -> Query[SizeRow]:
             SELECT '', pg_database_size(current_database())::float8
         """,
         row=SizeRow,
+    )
+
+
+def models() -> Query[ModelsRow]:
+    return Query(
+        sql="""
+            SELECT (SELECT count(*) FROM model) AS models,
+                   coalesce(sum(coalesce(confirmed_flops, 0) * loads) / nullif(sum(loads), 0), 0)
+                       ::float8 AS confirmed
+            FROM model_coverage
+        """,
+        row=ModelsRow,
     )
 
 

@@ -14,7 +14,7 @@ from psycopg import OperationalError
 from kernelzoo import metrics
 from kernelzoo.metrics import LABEL_VALUES, DatabaseGauge, engine_label
 from kernelzoo.store import census
-from kernelzoo.store.blocking import connected, fetch_all
+from kernelzoo.store.blocking import connected, fetch_all, fetch_one
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +39,9 @@ class Census(Collector):
             waiting = fetch_all(db, census.waiting())
             agents = fetch_all(db, census.agents_online())
             entries = fetch_all(db, census.entries())
+            models = fetch_one(db, census.models())
             sizes = {row.name: row.bytes for row in fetch_all(db, census.sizes())}
+        assert models is not None, "an aggregate is one row"
         online: dict[str, float] = {}
         for row in agents:
             engine = engine_label(row.engine)
@@ -49,6 +51,8 @@ class Census(Collector):
             _family(metrics.QUEUE_OLDEST_AGE, {row.queue: row.oldest_s for row in waiting}),
             _family(metrics.AGENTS_ONLINE, online),
             _family(metrics.ZOO_ENTRIES, {row.state: row.rows for row in entries}),
+            _one(metrics.MODELS, models.models),
+            _one(metrics.MODEL_CONFIRMED, models.confirmed),
             _one(metrics.DATABASE_SIZE, sizes[""]),
             _family(metrics.TABLE_SIZE, sizes),
             _one(metrics.DATABASE_UP, 1),
