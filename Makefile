@@ -107,7 +107,11 @@ clean:  ## Remove what was built and installed here; the data in .kernelzoo stay
 		tests/chart/schemas/node_modules tests/security/node_modules \
 		.mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
-setup: .venv/.installed .venv/.system client/dist/.built
+setup: .venv/.installed .venv/.system client/dist/.built .kernelzoo/networks/digits.onnx
+
+.kernelzoo/networks/digits.onnx: examples/digits/train.py .venv/.installed
+	@echo "· training the network of examples/digits"
+	@$(BIN)/python examples/digits/train.py $@
 
 dashboards/grafana: $(wildcard dashboards/*.py) .venv/.installed
 	@$(BIN)/python -m dashboards.generate

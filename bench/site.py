@@ -1,5 +1,6 @@
 """The address that benchmark pages come from: isolated, with the peers' files and our artifacts."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,10 +19,13 @@ FOLDERS = {
 }
 TYPES = {
     ".html": "text/html",
+    ".bin": "application/octet-stream",
     ".js": "text/javascript",
+    ".json": "application/json",
     ".mjs": "text/javascript",
     ".wasm": "application/wasm",
 }
+COPIED_BYTES = 1 << 20
 ISOLATION = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
@@ -30,11 +34,13 @@ ISOLATION = {
 
 
 class Site(ThreadingHTTPServer):
-    """Serves until closed. `publish` adds a file that exists in memory alone."""
+    """Serves until closed. `publish` adds a file that exists in memory alone, `lend` one that lies
+    elsewhere."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self._published: dict[str, bytes] = {}
+        self._lent: dict[str, Path] = {}
 
     @property
     def url(self) -> str:
@@ -43,12 +49,18 @@ class Site(ThreadingHTTPServer):
     def publish(self, path: str, body: bytes) -> None:
         self._published[path] = body
 
-    def read(self, path: str) -> bytes | None:
-        if path in self._published:
-            return self._published[path]
+    def lend(self, path: str, file: Path) -> None:
+        self._lent[path] = file
+
+    def published(self, path: str) -> bytes | None:
+        return self._published.get(path)
+
+    def file(self, path: str) -> Path | None:
+        """Where that address lies, unless it exists in memory alone."""
         folder, _, name = path.strip("/").rpartition("/")
-        file = FOLDERS.get(folder, PAGE / "dist") / (name or "index.html")
-        return file.read_bytes() if file.is_file() else None
+        usual = FOLDERS.get(folder, PAGE / "dist") / (name or "index.html")
+        file = self._lent.get(path, usual)
+        return file if file.is_file() else None
 
     def receive(self, body: bytes) -> None:
         """What a page posts; that of most is not wanted."""
@@ -68,14 +80,24 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
-        body = self.server.read(path)
-        self.send_response(404 if body is None else 200)
+        body, file = self.server.published(path), self.server.file(path)
+        if body is not None:
+            self._begin(200, path, len(body))
+            self.wfile.write(body)
+        elif file is not None:
+            with file.open("rb") as opened:
+                self._begin(200, path, file.stat().st_size)
+                shutil.copyfileobj(opened, self.wfile, COPIED_BYTES)
+        else:
+            self._begin(404, path, 0)
+
+    def _begin(self, status: int, path: str, length: int) -> None:
+        self.send_response(status)
         for name, value in ISOLATION.items():
             self.send_header(name, value)
         self.send_header("Content-Type", TYPES.get(Path(path).suffix, "text/html"))
-        self.send_header("Content-Length", str(len(body or b"")))
+        self.send_header("Content-Length", str(length))
         self.end_headers()
-        self.wfile.write(body or b"")
 
     def do_POST(self) -> None:
         self.server.receive(self.rfile.read(int(self.headers["Content-Length"])))

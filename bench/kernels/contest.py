@@ -88,13 +88,21 @@ def hold(browser: BenchBrowser, site: Site, case: Case, *, threads: int, pages: 
     return Contest(space=space, threads=threads, pages=held)
 
 
-def _finalists(browser: BenchBrowser, space: Space) -> list[str]:
-    """The fastest few on screening, with fma and without, in a page for this alone."""
+def screened_times(browser: BenchBrowser, space: Space) -> dict[str, float]:
+    """Times over that of the reference, in a page for this alone. Raises CannotMeasure where no
+    candidate runs."""
     with browser.page() as page:
         screened = page.screen(lease(space.case, space.reference, tuple(space.compiled.values())))
-    ranked = sorted(_timed(screened), key=_timed(screened).__getitem__)
-    if not ranked:
+    times = _timed(screened)
+    if not times:
         raise CannotMeasure(f"no candidate of {space.case.name} runs: {screened[0].failure}")
+    return times
+
+
+def _finalists(browser: BenchBrowser, space: Space) -> list[str]:
+    """The fastest few on screening, with fma and without."""
+    times = screened_times(browser, space)
+    ranked = sorted(times, key=times.__getitem__)
     groups = ([n for n in ranked if space.fuses(n) is fma] for fma in (True, False))
     return [name for group in groups for name in group[:FINALISTS]]
 

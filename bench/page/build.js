@@ -7,8 +7,16 @@ process.chdir(import.meta.dirname);
 rmSync("dist", { recursive: true, force: true });
 
 await build({
-  entryPoints: ["src/frameworks.ts", "src/page.ts", "src/race.ts", "src/webgpu.ts"],
+  entryPoints: [
+    "src/frameworks.ts",
+    "src/models/models.ts",
+    "src/models/session.ts",
+    "src/page.ts",
+    "src/race.ts",
+    "src/webgpu.ts",
+  ],
   outdir: "dist",
+  entryNames: "[name]",
   bundle: true,
   format: "esm",
   target: "es2022",
@@ -17,4 +25,6 @@ await build({
   logLevel: "warning",
   plugins: [inlineWorker],
 });
-for (const page of ["index.html", "race.html", "webgpu.html"]) cpSync(page, `dist/${page}`);
+for (const page of ["index", "models", "race", "webgpu"]) {
+  cpSync(`${page}.html`, `dist/${page}.html`);
+}

@@ -1,0 +1,43 @@
+"""The networks that are timed, and what our runtime should reach with them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+IMAGE = {"batch": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkCase:
+    """`dimensions`: extents of the axes that its ONNX file leaves open. `warm`: how many times the
+    peer's time of a call, `share`: of the register-only limit, `cold`: share of the peer's time to
+    the first output."""
+
+    name: str
+    dimensions: Mapping[str, int] = field(default_factory=dict)
+    warm: float | None = None
+    share: float | None = None
+    cold: float | None = None
+
+
+def _text(sequence: int) -> dict[str, int]:
+    return {"batch": 1, "sequence": sequence}
+
+
+CASES = (
+    NetworkCase(name="resnet50", dimensions=IMAGE, warm=1.75, cold=0.5),
+    NetworkCase(name="mobilenetv2", dimensions=IMAGE, warm=2.4),
+    NetworkCase(name="t5-small", dimensions=_text(384), warm=1.85, share=0.86, cold=0.5),
+    NetworkCase(name="roberta", dimensions=_text(384), warm=1.75, share=0.86, cold=0.5),
+    NetworkCase(name="bart", dimensions=_text(384), warm=1.75, share=0.86),
+    NetworkCase(name="gpt2", dimensions=_text(384), warm=1.65, share=0.86),
+    NetworkCase(name="minilm", dimensions=_text(128), warm=1.8, share=0.86),
+    NetworkCase(name="whisper-encoder", dimensions=IMAGE, warm=1.7, share=0.86),
+)
+OTHERS = (
+    NetworkCase(name="vit", dimensions=IMAGE),
+    NetworkCase(name="efficientnet", dimensions=IMAGE),
+    NetworkCase(name="mobilenetv3", dimensions=IMAGE),
+    NetworkCase(name="yolo"),
+    NetworkCase(name="unet"),
+)
+"""Of other operators: nothing is claimed of their speed."""

@@ -1,0 +1,71 @@
+"""A network's ONNX file and its reference tensors, and how a page is given them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.models.cases import NetworkCase
+from bench.report import CannotMeasure
+from bench.site import Site
+
+Tensors = Mapping[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkFiles:
+    """`outputs` are what PyTorch answers for `inputs`."""
+
+    case: NetworkCase
+    onnx: Path
+    inputs: Tensors
+    outputs: Tensors
+
+
+def network_files(folder: Path, case: NetworkCase) -> NetworkFiles:
+    """Raises CannotMeasure where `make networks` has not written it."""
+    onnx, tensors = folder / f"{case.name}.onnx", folder / f"{case.name}.npz"
+    if not onnx.exists() or not tensors.exists():
+        raise CannotMeasure(f"{onnx} is not there; `make networks ARGS={case.name}` writes it")
+    with np.load(tensors) as held:
+        return NetworkFiles(
+            case=case,
+            onnx=onnx,
+            inputs=_named(held, "input."),
+            outputs=_named(held, "output."),
+        )
+
+
+def publish(site: Site, network: NetworkFiles, zoo: str | None) -> str:
+    """The address of the document that a page needs, `Network` in `page/src/models/network.ts`.
+    `zoo` is that of the zoo's answer for it."""
+    name = network.case.name
+    site.lend(f"/networks/{name}.onnx", network.onnx)
+    document = {
+        "onnx": f"/networks/{name}.onnx",
+        "zoo": zoo,
+        "dimensions": dict(network.case.dimensions),
+        "inputs": _published(site, f"/networks/{name}/inputs", network.inputs),
+        "outputs": _published(site, f"/networks/{name}/outputs", network.outputs),
+    }
+    address = f"/networks/{name}.json"
+    site.publish(address, json.dumps(document).encode())
+    return address
+
+
+def _named(held: Tensors, prefix: str) -> Tensors:
+    names = [name for name in held if name.startswith(prefix)]
+    return {name.removeprefix(prefix): held[name] for name in names}
+
+
+def _published(site: Site, folder: str, tensors: Tensors) -> list[dict[str, object]]:
+    listed: list[dict[str, object]] = []
+    for name, values in tensors.items():
+        url = f"{folder}/{name}.bin"
+        site.publish(url, np.ascontiguousarray(values).tobytes())
+        shape = list(values.shape)
+        listed.append({"name": name, "dtype": values.dtype.name, "shape": shape, "url": url})
+    return listed

@@ -1,0 +1,124 @@
+"""The page that runs whole networks, and what it answers."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import psutil
+from playwright.sync_api import Browser, Error, Page
+
+from bench.browser import CALL_MS, chromium
+from bench.report import CannotMeasure
+
+OURS = "ours"
+PEER = "peer"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine in a contest."""
+
+    engine: str
+    threads: int
+
+
+class Timed(msgspec.Struct, frozen=True, kw_only=True):
+    """As in `page/src/models/models.ts`."""
+
+    name: str
+    threads: int
+    samplesMs: tuple[float, ...]  # noqa: N815
+    difference: float
+
+
+class ContestAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """In the order of the entries."""
+
+    timed: tuple[Timed, ...]
+    limitGflops: tuple[float, ...]  # noqa: N815
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cold:
+    """Of a browser that never ran before. `peak_bytes` is what the page's process holds at most,
+    beyond what it holds without a network."""
+
+    first_output_ms: float
+    peak_bytes: int
+
+
+def contest(
+    site_url: str, network: str, entries: Sequence[Entry], rounds: int
+) -> tuple[ContestAnswer, str]:
+    """The answer, and the browser's version. Raises CannotMeasure with what the page says."""
+    asked = {
+        "entries": [msgspec.to_builtins(entry) for entry in entries],
+        "rounds": rounds,
+    }
+    call = f"""async (asked) => {{
+        const network = await (await fetch({json.dumps(network)})).json();
+        return JSON.stringify(await kernelzooModels.contest({{ ...asked, network }}));
+    }}"""
+    with chromium() as browser, browser.new_context() as context:
+        page = context.new_page()
+        page.set_default_timeout(CALL_MS)
+        page.goto(f"{site_url}/models.html")
+        page.wait_for_function("globalThis.kernelzooModels", timeout=30_000)
+        if not page.evaluate("kernelzooModels.isolated"):
+            raise CannotMeasure("the page is not cross-origin isolated: its clock is coarse")
+        try:
+            answer = page.evaluate(call, asked)
+        except Error as error:
+            raise CannotMeasure(f"the page failed: {error.message[:400]}") from error
+        return msgspec.json.decode(answer, type=ContestAnswer), f"Chromium {browser.version}"
+
+
+def cold(site_url: str, network: str, engine: str, threads: int = 1) -> Cold:
+    """Navigates a fresh browser to a page that loads the network at once."""
+    with chromium() as browser:
+        empty = _peak_after(browser, f"{site_url}/models.html", "globalThis.kernelzooModels")
+    with chromium() as browser, _opened(browser) as page:
+        query = f"cold={engine}&threads={threads}&network={network}"
+        page.goto(f"{site_url}/models.html?{query}", wait_until="commit")
+        page.wait_for_function("globalThis.kernelzooCold")
+        told = page.evaluate("kernelzooCold")
+        if "failure" in told:
+            raise CannotMeasure(f"{engine} does not run {network}: {told['failure'][:400]}")
+        peak = _peak_bytes()
+    return Cold(first_output_ms=told["elapsedMs"], peak_bytes=peak - empty)
+
+
+@contextmanager
+def _opened(browser: Browser) -> Iterator[Page]:
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.set_default_timeout(CALL_MS)
+        yield page
+
+
+def _peak_after(browser: Browser, url: str, ready: str) -> int:
+    with _opened(browser) as page:
+        page.goto(url)
+        page.wait_for_function(ready)
+        return _peak_bytes()
+
+
+def _peak_bytes() -> int:
+    """Of the largest process of a page that this process started."""
+    pages = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if "--type=renderer" in process.cmdline()
+    ]
+    return max(_peak_of(process.pid) for process in pages)
+
+
+def _peak_of(pid: int) -> int:
+    """0 where the system does not tell, or the process has ended."""
+    told = Path(f"/proc/{pid}/status")
+    if not told.exists():
+        return 0
+    lines = (line.split() for line in told.read_text().splitlines())
+    return next((int(line[1]) << 10 for line in lines if line[0] == "VmHWM:"), 0)

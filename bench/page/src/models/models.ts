@@ -1,0 +1,108 @@
+/**
+ * Whole networks in one page: `kernelzooModels.contest` times engines in turns. With `?cold=ENGINE`
+ * the page loads one engine at once, and `kernelzooCold` is when its first output was there.
+ */
+import { Arena } from "../../../../client/src/engine/arena.js";
+import { clockStepMs, now } from "../../../../client/src/timing/clock.js";
+import { sampleNs } from "../../../../client/src/timing/samples.js";
+import { registerLimits } from "../limits.js";
+import { type Engine, type Network, relativeDifference, valuesOf } from "./network.js";
+import { openOnnxRuntime } from "./onnxruntime.js";
+
+type Open = (network: Network, threads: number) => Promise<Engine>;
+
+const ENGINES: Readonly<Record<string, Open>> = { peer: openOnnxRuntime };
+
+export interface Entry {
+  readonly engine: string;
+  readonly threads: number;
+}
+
+export interface ModelContest {
+  readonly network: Network;
+  readonly entries: readonly Entry[];
+  readonly rounds: number;
+}
+
+export interface Timed {
+  readonly name: string;
+  readonly threads: number;
+  /** Milliseconds from the page's call to the outputs in the page, of each round. */
+  readonly samplesMs: readonly number[];
+  /** To PyTorch's outputs, as a share of the largest magnitude. */
+  readonly difference: number;
+}
+
+export interface ContestAnswer {
+  readonly timed: readonly Timed[];
+  /** 10^9 operations a second of arithmetic in registers alone on one thread, of each round. */
+  readonly limitGflops: readonly number[];
+}
+
+function opener(engine: string): Open {
+  const open = ENGINES[engine];
+  if (open === undefined) throw new Error(`there is no engine ${engine}`);
+  return open;
+}
+
+async function runMs(engine: Engine): Promise<number> {
+  const start = now();
+  await engine.run();
+  return now() - start;
+}
+
+/** The first round warms engines up and is not among the samples. */
+async function rounds(engines: readonly Engine[], count: number): Promise<number[][]> {
+  const samples = engines.map((): number[] => []);
+  for (let round = 0; round <= count; round++) {
+    for (let i = 0; i < engines.length; i++) {
+      const at = (round + i) % engines.length;
+      const elapsedMs = await runMs(engines[at] as Engine);
+      if (round > 0) samples[at]?.push(elapsedMs);
+    }
+  }
+  return samples;
+}
+
+/** The faster of the loops with and without fused products and sums. */
+function limitGflops(): number {
+  const limits = registerLimits(new Arena().memory, clockStepMs());
+  return Math.max(
+    ...limits.map(({ flops, timed }) => ("call" in timed ? flops / sampleNs(timed) : 0)),
+  );
+}
+
+async function contest({ network, entries, rounds: count }: ModelContest): Promise<ContestAnswer> {
+  const right = await valuesOf(network.outputs);
+  const limits = [limitGflops()];
+  const engines: Engine[] = [];
+  for (const { engine, threads } of entries) engines.push(await opener(engine)(network, threads));
+  const samples = await rounds(engines, count);
+  limits.push(limitGflops());
+  const timed: Timed[] = [];
+  for (const [i, engine] of engines.entries()) {
+    const difference = relativeDifference(await engine.run(), right);
+    const { name, threads } = engine;
+    timed.push({ name, threads, samplesMs: samples[i] ?? [], difference });
+    await engine.dispose();
+  }
+  return { timed, limitGflops: limits };
+}
+
+/** Milliseconds from the navigation to the first output. */
+async function cold(engine: string, asked: URLSearchParams): Promise<number> {
+  const response = await fetch(asked.get("network") ?? "");
+  await opener(engine)((await response.json()) as Network, Number(asked.get("threads") ?? "1"));
+  return performance.now();
+}
+
+const asked = new URLSearchParams(location.search);
+const alone = asked.get("cold");
+if (alone !== null) {
+  const started = cold(alone, asked).then(
+    (elapsedMs) => ({ elapsedMs }),
+    (thrown) => ({ failure: String(thrown) }),
+  );
+  void started.then((kernelzooCold) => Object.assign(globalThis, { kernelzooCold }));
+}
+Object.assign(globalThis, { kernelzooModels: { isolated: crossOriginIsolated, contest } });

@@ -1,0 +1,81 @@
+/** A network as the benchmark serves it, and what an engine answers for it. */
+
+export type DType = "float32" | "int64" | "int32" | "bool" | "uint8";
+
+export type Entries =
+  | Float32Array<ArrayBuffer>
+  | BigInt64Array<ArrayBuffer>
+  | Int32Array<ArrayBuffer>
+  | Uint8Array<ArrayBuffer>;
+
+/** `url` has the entries, row-major and little-endian. */
+export interface Tensor {
+  readonly name: string;
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+  readonly url: string;
+}
+
+export interface Network {
+  /** The ONNX file, and what the zoo answers for the model. */
+  readonly onnx: string;
+  readonly zoo: string | null;
+  /** Extents of the axes that the ONNX file leaves open. */
+  readonly dimensions: Readonly<Record<string, number>>;
+  readonly inputs: readonly Tensor[];
+  /** As PyTorch computed them. */
+  readonly outputs: readonly Tensor[];
+}
+
+export type Values = Readonly<Record<string, Entries>>;
+
+/** A network that is loaded and has run once. It works in a worker of its own. */
+export interface Engine {
+  readonly name: string;
+  readonly threads: number;
+  /** Of its first run. */
+  readonly outputs: Values;
+  run(): Promise<Values>;
+  dispose(): Promise<void>;
+}
+
+const ENTRIES = {
+  float32: Float32Array,
+  int64: BigInt64Array,
+  int32: Int32Array,
+  bool: Uint8Array,
+  uint8: Uint8Array,
+} satisfies Record<DType, new (buffer: ArrayBuffer) => Entries>;
+
+export async function bytesAt(url: string): Promise<ArrayBuffer> {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url} answers ${response.status}`);
+  return response.arrayBuffer();
+}
+
+export async function valuesOf(tensors: readonly Tensor[]): Promise<Values> {
+  const read = async ({ name, dtype, url }: Tensor): Promise<readonly [string, Entries]> => {
+    return [name, new ENTRIES[dtype](await bytesAt(url))];
+  };
+  return Object.fromEntries(await Promise.all(tensors.map(read)));
+}
+
+/** The largest difference of an entry, as a share of the largest magnitude of its output. */
+export function relativeDifference(found: Values, right: Values): number {
+  let worst = 0;
+  for (const [name, wanted] of Object.entries(right)) {
+    const given = found[name];
+    if (given?.length !== wanted.length) throw new Error(`the output ${name} is missing or short`);
+    let largest = 0;
+    let apart = 0;
+    for (let i = 0; i < wanted.length; i++) {
+      const value = Number(wanted[i]);
+      const difference = Math.abs(Number(given[i]) - value);
+      largest = Math.max(largest, Math.abs(value));
+      // Also where one is not a number.
+      if (!(difference <= apart)) apart = difference;
+    }
+    if (!(apart / largest <= worst)) worst = apart / largest;
+  }
+  return worst;
+}
