@@ -6,20 +6,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import UUID
 
 import psycopg
 
 from bench.crowd.chain_regret import Truth, times
 from fixtures.postgres import Postgres
-from fixtures.rows import compile_row, plan
+from fixtures.rows import compile_row, lend_all, plan
 from kernelzoo.domain.device import DeviceClass, Hardware
-from kernelzoo.domain.lease import LentRole
 from kernelzoo.domain.measurement import Measurement, Outcome
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState, Evidence
-from kernelzoo.store import agents, chain, leases, measurements, orders, tuning, zoo
+from kernelzoo.store import chain, measurements, orders, tuning, zoo
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.aggregator.challenge import MARGIN
 from services.aggregator.publishing import Rule
@@ -111,7 +109,8 @@ def _open(db: Database, space: tuple[Observation, ...]) -> int:
 def _vote(db: Database, world: World, race: Race, job_id: int) -> None:
     """What an honest agent has stored, and the entry of its class."""
     told = times(race)
-    identity_id, lease_id = _lease(db, world, race, job_id, list(told))
+    architecture = world.architectures[race.device.hardware]
+    identity_id, lease_id = lend_all(db, race.device, architecture, job_id, list(told))
     device_class = str(race.device.device_class)
     found = [_measurement(*each) for each in told.items()]
     fetch_one(db, measurements.accept(lease_id, identity_id, "", found))
@@ -129,51 +128,6 @@ def _vote(db: Database, world: World, race: Race, job_id: int) -> None:
             race.workload_key, DeviceClass.parse(device_class), winner, confirmed, evidence
         ),
     )
-
-
-def _lease(
-    db: Database, world: World, race: Race, job_id: int, candidate_ids: list[str]
-) -> tuple[UUID, int]:
-    """An identity of its own with a lease of all."""
-    device = race.device
-    # The ids of these devices are names, not hashes of their hardware.
-    db.execute(
-        "INSERT INTO device (device_id, cpu_architecture, logical_cores, gpu_vendor,"
-        " gpu_architecture, gpu_model) VALUES (%s, %s, 4, '', '', 'any') ON CONFLICT DO NOTHING",
-        (device.device_class.device_id, world.architectures[device.hardware]),
-    )
-    identity = fetch_one(db, agents.new_identity("", operated=True, daily_cap=1))
-    assert identity is not None
-    session = fetch_one(
-        db,
-        agents.open_session(
-            identity.id,
-            device.device_class,
-            device.engine,
-            network="",
-            peak_gflops=device.peak_gflops,
-            isolated=True,
-            probe=device.probe,
-        ),
-    )
-    assert session is not None
-    lease = fetch_one(
-        db,
-        leases.grant(
-            session_id=session.id,
-            identity_id=identity.id,
-            device_class=device.device_class,
-            job_id=job_id,
-            reference_id=candidate_ids[0],
-            items=dict.fromkeys(candidate_ids, LentRole.EXPLORE),
-            complete=False,
-            seed=1,
-            nonce="",
-            duration_s=60,
-        ),
-    )
-    assert lease is not None
-    return identity.id, lease.id
 
 
 def _measurement(candidate_id: str, relative_time: float) -> Measurement:

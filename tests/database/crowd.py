@@ -1,12 +1,12 @@
 """Measurements of devices on paper, stored as honest agents of theirs would have them stored."""
 
 from fixtures.analytic import CORES, PaperCore
+from fixtures.rows import lend_all
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.lease import LentRole
 from kernelzoo.domain.measurement import Measurement, Outcome, Verdict
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.store import agents, leases, measurements
+from kernelzoo.store import measurements
 from kernelzoo.store.blocking import execute, fetch_one
 from services.tuner.schedules.registry import lite_space
 from tests.database.conftest import Connection, open_space
@@ -24,44 +24,8 @@ def open_paper_space(db: Connection, workload: Workload) -> tuple[int, tuple[Can
 
 def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate, ...]) -> None:
     """As an honest agent of this core would have it stored."""
-    identity = fetch_one(db, agents.new_identity("network", operated=True, daily_cap=1))
-    assert identity is not None
-    device, device_class = core.probed, core.probed.device_class
-    db.execute(
-        "INSERT INTO device (device_id, cpu_architecture, logical_cores, gpu_vendor,"
-        " gpu_architecture, gpu_model) VALUES (%s, 'x86', 2, '', '', 'any') ON CONFLICT DO NOTHING",
-        (device_class.device_id,),
-    )
-    session = fetch_one(
-        db,
-        agents.open_session(
-            identity.id,
-            device_class,
-            device.engine,
-            network="network",
-            peak_gflops=device.peak_gflops,
-            isolated=True,
-            probe=device.probe,
-        ),
-    )
-    assert session is not None
     ids = [candidate.candidate_id for candidate in space]
-    lease = fetch_one(
-        db,
-        leases.grant(
-            session_id=session.id,
-            identity_id=identity.id,
-            device_class=device_class,
-            job_id=job_id,
-            reference_id=ids[0],
-            items=dict.fromkeys(ids, LentRole.EXPLORE),
-            complete=False,
-            seed=1,
-            nonce="",
-            duration_s=60,
-        ),
-    )
-    assert lease is not None
+    identity_id, lease_id = lend_all(db, core.probed, "x86", job_id, ids)
     for candidate in space:
         found = Measurement(
             candidate_id=candidate.candidate_id,
@@ -72,9 +36,9 @@ def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate
             sampled_entries=(),
             detail="",
         )
-        fetch_one(db, measurements.accept(lease.id, identity.id, "", (found,)))
+        fetch_one(db, measurements.accept(lease_id, identity_id, "", (found,)))
         verdict = Verdict.VERIFIED
-        execute(db, measurements.judge(lease.id, candidate.candidate_id, verdict, ""))
+        execute(db, measurements.judge(lease_id, candidate.candidate_id, verdict, ""))
 
 
 def paper_crowd(db: Connection) -> dict[int, tuple[Candidate, ...]]:
