@@ -50,7 +50,7 @@ class Operand:
 
 @dataclass(slots=True)
 class Builder:
-    """The graph so far. Equal nodes of equal inputs are made once."""
+    """The graph so far."""
 
     values: dict[str, Value] = field(default_factory=dict)
     constants: dict[str, NDArray[Any]] = field(default_factory=dict)

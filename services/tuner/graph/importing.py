@@ -1,6 +1,6 @@
 """A file of ONNX as a graph: read, fix shapes, simplify, carry over."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from services.tuner.graph.conversion import converted
@@ -8,16 +8,22 @@ from services.tuner.graph.graph import Graph
 from services.tuner.graph.onnx_operators import OPERATORS
 from services.tuner.graph.reading import Model, read_model
 from services.tuner.graph.shapes import fix_shapes
+from services.tuner.graph.simplify import simplified
 
 
-def import_model(path: Path, dimensions: Mapping[str, int]) -> Graph:
-    """`dimensions` are numbers for those that the model leaves open, by their names.
+def import_model(
+    path: Path, dimensions: Mapping[str, int], rules: Iterable[str] | None = None
+) -> Graph:
+    """`dimensions` are numbers for those that the model leaves open, by their names. `rules` are
+    those of `simplify`; left out, all of them.
 
     Raises InvalidInput for a file that is no sound model and UnsupportedModel for a model with
     something that cannot be imported.
     """
-    return imported(read_model(path), dimensions)
+    return imported(read_model(path), dimensions, rules)
 
 
-def imported(model: Model, dimensions: Mapping[str, int]) -> Graph:
-    return converted(fix_shapes(model, dimensions, OPERATORS))
+def imported(
+    model: Model, dimensions: Mapping[str, int], rules: Iterable[str] | None = None
+) -> Graph:
+    return converted(simplified(fix_shapes(model, dimensions, OPERATORS), rules))

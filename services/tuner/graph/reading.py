@@ -33,7 +33,7 @@ from kernelzoo.errors import InvalidInput, UnsupportedModel
 MAX_FILE_BYTES = (1 << 31) - 1
 """A protocol buffer is no larger; weights beyond that lie in external files."""
 MAX_WEIGHT_BYTES = 1 << 34
-MAX_NODES = 200_000
+MAX_NODES = 50_000
 MAX_NAME = 1024
 MAX_DEPTH = 16
 """Graphs within nodes within graphs."""

@@ -40,7 +40,7 @@ def test_an_image_goes_through_a_named_convolution_channels_last(tmp_path: Path)
     feeds = {"x": drawn((2, 3, 8, 8)), "w": drawn((5, 3, 3, 3), 1), "b": drawn((5,), 2)}
     graph = assert_as_reference(tmp_path, parsed(IMAGES), feeds, {"B": 2})
     assert keys(graph) == [
-        "conv2d+bias:f32:b2h8w8c3o5kh3kw3stride2pad1",
+        "conv2d:f32:b2h8w8c3o5kh3kw3stride2pad1",
         "row_mean:f32:m10n16",
     ]
 

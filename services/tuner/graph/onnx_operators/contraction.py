@@ -12,19 +12,6 @@ def _matmul(site: Site) -> Carried:
     return product(site, site.needed(0), site.needed(1), site.shape)
 
 
-def _matmul_nt(site: Site) -> Carried:
-    """a · bᵀ over the last two axes: what a rule makes of a product with a transposed operand."""
-    a, b = site.needed(0), site.needed(1)
-    if a.dtype is b.dtype is DType.F32 and a.rank == b.rank and a.shape[:-2] == b.shape[:-2]:
-        m, k, n, batch = a.shape[-2], a.shape[-1], b.shape[-2], prod(a.shape[:-2])
-        left, right = site.view(a, (batch, m, k)), site.view(b, (batch, n, k))
-        result = site.workload("batch_matmul_nt", (batch, m, k, n), left, right)
-        if result is not None:
-            return site.view(result, site.shape)
-    order = (*range(b.rank - 2), b.rank - 1, b.rank - 2)
-    return product(site, a, site.transposed(b, order), site.shape)
-
-
 def product(site: Site, a: Operand, b: Operand, shape: Sequence[int]) -> Operand:
     """The product of the last two axes; those before are broadcast. A vector is a row or column."""
     if a.rank == 1:
@@ -66,7 +53,7 @@ def _generic(site: Site, a: Operand, b: Operand) -> Operand:
 
 
 def _gemm(site: Site) -> Carried:
-    """alpha · A · B + beta · C; a bias for each column becomes the product's epilogue."""
+    """alpha · A · B + beta · C."""
     a, b, c = site.needed(0), site.needed(1), site.input(2)
     if site.integer("transA"):
         a = site.transposed(a, (1, 0))
@@ -79,10 +66,6 @@ def _gemm(site: Site) -> Carried:
         total = _generic(site, a, site.transposed(b, (1, 0)) if turned else b)
         return _finished(site, total, alpha, beta, c)
     operator = "matmul_nt" if turned else "matmul"
-    if c is not None and c.elements == n and c.shape[-1:] == (n,) and alpha == beta == 1.0:
-        result = site.workload(f"{operator}+bias", (m, k, n), a, b, site.view(c, (n,)))
-        if result is not None:
-            return result
     found = site.workload(operator, (m, k, n), a, b)
     total = (
         _generic(site, a, site.transposed(b, (1, 0)) if turned else b) if found is None else found
@@ -217,5 +200,4 @@ OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
     "Gemm": _gemm,
     "MatMul": _matmul,
     "MatMulInteger": _matmul_integer,
-    "MatMulTransposed": _matmul_nt,
 }

@@ -1,7 +1,8 @@
 """Windows over images: convolutions, transposed ones and pooling.
 
-What has a name is computed channels last, between transposes which a later phase cancels: an image
-[b, c, h, w] of ONNX becomes [b, h, w, c]. One axis counts as an image of one row.
+All of them are computed channels last, between transposes which a later phase cancels: an image
+[b, c, h, w] of ONNX becomes [b, h, w, c]. One axis counts as an image of one row. What has no name,
+as dilated windows and groups, is a program of the same form: a stage that pads, then one sum.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +25,6 @@ from kernelzoo.domain.operators.expressions import (
 )
 from services.tuner.graph.building import Carried, Formula, Operand, Shape, Site
 from services.tuner.graph.onnx_operators.movement import padded, within
-
-TO_LAST = (0, 2, 3, 1)
-TO_FIRST = (0, 3, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,48 +81,55 @@ def _window(site: Site, size: Sequence[int], image: Sequence[int], made: Sequenc
 
 def _convolution(site: Site) -> Carried:
     x, w, bias = site.needed(0), site.needed(1), site.input(2)
-    groups = site.integer("group", 1)
     window = _window(site, w.shape[2:], x.shape[2:], site.shape[2:])
-    flat = len(window.size) <= 2 and set(window.dilation) == {1} and x.dtype is DType.F32
-    if flat and w.dtype is DType.F32:
-        result = _named_convolution(site, x, w, bias, groups, window.two_axes())
-        if result is not None:
-            return site.view(result, site.shape)
-    return _generic_convolution(site, x, w, bias, groups, window)
+    return _convolved(site, x, w, bias, site.integer("group", 1), window)
 
 
-def _image(site: Site, x: Operand) -> Operand:
-    """Channels last, with two axes."""
+def _convolved(
+    site: Site, x: Operand, w: Operand, bias: Operand | None, groups: int, window: Window
+) -> Operand:
+    """[b, o, …] of an image [b, c, …] and weights [o, c / groups, …]."""
     if x.rank == 3:
-        x = site.view(x, (x.shape[0], x.shape[1], 1, x.shape[2]))
-    return site.transposed(x, TO_LAST)
+        x, w = _with_row(site, x), _with_row(site, w)
+        window = window.two_axes()
+    image, made = site.transposed(x, _to_last(x.rank)), None
+    if x.rank == 4 and set(window.dilation) == {1} and x.dtype is w.dtype is DType.F32:
+        made = _named_convolution(site, image, w, groups, window)
+    if made is None:
+        made = _summed_windows(site, image, w, groups, window)
+    if bias is not None:
+        made = _with_bias(site, made, bias)
+    return site.view(site.transposed(made, _to_first(made.rank)), site.shape)
+
+
+def _with_row(site: Site, x: Operand) -> Operand:
+    return site.view(x, (*x.shape[:2], 1, x.shape[2]))
+
+
+def _to_last(rank: int) -> tuple[int, ...]:
+    return (0, *range(2, rank), 1)
+
+
+def _to_first(rank: int) -> tuple[int, ...]:
+    return (0, rank - 1, *range(1, rank - 1))
 
 
 def _named_convolution(
-    site: Site, x: Operand, w: Operand, bias: Operand | None, groups: int, window: Window
+    site: Site, image: Operand, w: Operand, groups: int, window: Window
 ) -> Operand | None:
-    depthwise = groups == x.shape[1] == w.shape[0] and groups > 1
+    depthwise = groups == image.shape[-1] == w.shape[0] and groups > 1
     if (groups > 1 and not depthwise) or (min(window.size) > 1 and len({*window.stride}) > 1):
         return None
-    out, inner = w.shape[:2]
-    filters = site.view(w, (out, inner, *window.size))
+    out = w.shape[0]
     if depthwise:
-        filters = site.view(site.transposed(filters, (2, 3, 0, 1)), (*window.size, out))
+        filters = site.view(site.transposed(w, (2, 3, 0, 1)), (*window.size, out))
     else:
-        filters = site.transposed(filters, (2, 3, 1, 0))
-    image, pad = _within_padding(site, _image(site, x), window, largest_pad=max(window.size) - 1)
-    b, h, width, c = image.shape
-    extents = (b, h, width, c) if depthwise else (b, h, width, c, out)
+        filters = site.transposed(w, (2, 3, 1, 0))
+    padded_image, pad = _within_padding(site, image, window, largest_pad=max(window.size) - 1)
+    extents = padded_image.shape if depthwise else (*padded_image.shape, out)
     extents = (*extents, *window.size, window.stride[-1], pad)
     name = "depthwise_conv2d" if depthwise else "conv2d"
-    result = None
-    if bias is not None and not depthwise:
-        result = site.workload(f"{name}+bias", extents, image, filters, bias)
-    if result is None:
-        result = site.workload(name, extents, image, filters)
-        if result is not None and bias is not None:
-            result = _with_bias(site, result, bias)
-    return None if result is None else site.transposed(result, TO_FIRST)
+    return site.workload(name, extents, padded_image, filters)
 
 
 def _within_padding(
@@ -147,25 +152,34 @@ def _with_bias(site: Site, image: Operand, bias: Operand) -> Operand:
     return formula.output(axes, formula.read(image, axes) + formula.read(bias, (axes[-1],)))
 
 
-def _generic_convolution(
-    site: Site, x: Operand, w: Operand, bias: Operand | None, groups: int, window: Window
-) -> Operand:
-    """Any number of axes, dilated, in groups: a padded image, then the sum."""
-    rank = len(window.size)
-    nothing: Expression = Real(0.0) if x.dtype is DType.F32 else Integer(0)
+def _summed_windows(site: Site, image: Operand, w: Operand, groups: int, window: Window) -> Operand:
+    """Any number of axes, dilated, in groups: [b, …, o] of an image [b, …, c]."""
+    b, c = image.shape[0], image.shape[-1]
+    out, rank = w.shape[0], len(window.size)
+    split = site.view(w, (groups, out // groups, c // groups, *window.size))
+    order = (*range(3, rank + 3), 2, 0, 1)
+    filters = site.transposed(split, order)
+    if groups == 1:
+        filters = site.view(filters, (*window.size, c, out))
     formula = Formula(site)
-    image = _padded_stage(formula, x, window, nothing)
-    axes = formula.axes(site.shape)
-    over = formula.axes((w.shape[1], *window.size), first=rank + 2)
-    channel: Expression = over[0]
-    if groups > 1:
-        channel = axes[1] // (site.shape[1] // groups) * w.shape[1] + over[0]
-    places = _window_places(window, axes[2:], over[1:])
-    value = image((axes[0], channel, *places)) * formula.read(w, (axes[1], *over))
-    if bias is None:
-        return formula.output(axes, value, x.dtype, Reducer.SUM, over)
-    total = formula.stage(axes, value, x.dtype, Reducer.SUM, over)
-    return formula.output(axes, total[axes] + formula.read(bias, (axes[1],)), x.dtype)
+    nothing: Expression = Real(0.0) if image.dtype is DType.F32 else Integer(0)
+    read = _padded_stage(formula, image, window, nothing)
+    made = tuple(
+        (n + before + after - (k - 1) * d - 1) // s + 1
+        for n, before, after, k, d, s in zip(
+            image.shape[1:-1], window.before, window.after, window.size, window.dilation,
+            window.stride, strict=True,
+        )
+    )  # fmt: skip
+    last = (groups, out // groups) if groups > 1 else (out,)
+    axes = formula.axes((b, *made, *last))
+    over = formula.axes((*window.size, c // groups), first=len(axes))
+    channel = axes[rank + 1] * (c // groups) + over[-1] if groups > 1 else over[-1]
+    places = _window_places(window, axes[1 : rank + 1], over)
+    ends = axes[rank + 1 :] if groups > 1 else axes[-1:]
+    value = read((axes[0], *places, channel)) * formula.read(filters, (*over, *ends))
+    total = formula.output(axes, value, image.dtype, Reducer.SUM, over)
+    return site.view(total, (b, *made, out))
 
 
 def _window_places(
@@ -175,19 +189,20 @@ def _window_places(
         start = axis if stride == 1 else axis * stride
         return start + (inner if dilation == 1 else inner * dilation)
 
-    return tuple(map(place, axes, over, window.stride, window.dilation))
+    inner = over[: len(axes)]
+    return tuple(map(place, axes, inner, window.stride, window.dilation))
 
 
 def _padded_stage(
     formula: Formula, x: Operand, window: Window, outside: Expression
 ) -> Callable[[Sequence[Expression]], Expression]:
-    """How an entry of the padded image is read."""
+    """How an entry of the padded image [b, …, c] is read."""
     pads = [*window.before, *window.after]
     if not any(pads):
         return lambda at: formula.read(x, at)
-    before = (0, 0, *window.before)
+    before = (0, *window.before, 0)
     shape = [
-        extent + b + a for extent, b, a in zip(x.shape, before, (0, 0, *window.after), strict=True)
+        extent + b + a for extent, b, a in zip(x.shape, before, (0, *window.after, 0), strict=True)
     ]
     axes = formula.axes(shape)
     stage = formula.stage(axes, within(formula, x, axes, before, outside), x.dtype)
@@ -210,13 +225,8 @@ def _transposed_convolution(site: Site) -> Carried:
             return result
     spread = _spread(site, x, size, stride, dilation, before)
     turned = _reversed_weights(site, w, groups)
-    ones = (1,) * rank
-    window = Window(size, ones, tuple(dilation), (0,) * rank, (0,) * rank)
-    if rank <= 2 and set(dilation) == {1} and x.dtype is DType.F32:
-        result = _named_convolution(site, spread, turned, bias, groups, window.two_axes())
-        if result is not None:
-            return site.view(result, site.shape)
-    return _generic_convolution(site, spread, turned, bias, groups, window)
+    window = Window(size, (1,) * rank, tuple(dilation), (0,) * rank, (0,) * rank)
+    return _convolved(site, spread, turned, bias, groups, window)
 
 
 def _transposed_pads(
@@ -242,7 +252,7 @@ def _transposed_pads(
 def _laid_apart(site: Site, x: Operand, w: Operand, bias: Operand | None) -> Operand | None:
     b, c, h, width = x.shape
     _, out, kh, kw = w.shape
-    pixels = site.view(_image(site, x), (b * h * width, c))
+    pixels = site.view(site.transposed(x, _to_last(4)), (b * h * width, c))
     weights = site.view(site.transposed(w, (0, 2, 3, 1)), (c, kh * kw * out))
     result = site.workload("matmul", (b * h * width, c, kh * kw * out), pixels, weights)
     if result is None:
@@ -301,7 +311,8 @@ def _max_pool(site: Site) -> Carried:
         return named
     lowest: Expression = Real(LOWEST) if x.dtype is DType.F32 else Integer(DType.I32.value_range[0])
     formula, axes, entry, over = _pooled(site, x, window, lowest)
-    return formula.output(axes, entry, x.dtype, Reducer.MAX, over)
+    made = formula.output(axes, entry, x.dtype, Reducer.MAX, over)
+    return site.transposed(made, _to_first(x.rank))
 
 
 def _average_pool(site: Site) -> Carried:
@@ -315,9 +326,11 @@ def _average_pool(site: Site) -> Carried:
     formula, axes, entry, over = _pooled(site, x, window, Real(0.0))
     total = formula.stage(axes, entry, reducer=Reducer.SUM, over=over)
     if np.all(count == count.flat[0]):
-        return formula.output(axes, total[axes] * (1.0 / float(count.flat[0])))
-    share = site.constant((1.0 / count).astype(np.float32))
-    return formula.output(axes, total[axes] * formula.read(share, axes[2:]))
+        made = formula.output(axes, total[axes] * (1.0 / float(count.flat[0])))
+    else:
+        share = site.constant((1.0 / count).astype(np.float32))
+        made = formula.output(axes, total[axes] * formula.read(share, axes[1:-1]))
+    return site.transposed(made, _to_first(x.rank))
 
 
 def _window_counts(site: Site, x: Operand, window: Window) -> NDArray[np.int64]:
@@ -346,22 +359,25 @@ def _named_pool(
     if not flat or len({*window.stride}) > 1 or min(*window.before, *window.after) < 0:
         return None
     image, pad = _within_padding(
-        site, _image(site, x), window, largest_pad=min(window.size) - 1, outside=outside
-    )
+        site, site.transposed(x, _to_last(4)), window,
+        largest_pad=min(window.size) - 1, outside=outside,
+    )  # fmt: skip
     extents = (*image.shape, *window.size, window.stride[0], pad)
     result = site.workload(name, extents, image)
-    return None if result is None else site.transposed(result, TO_FIRST)
+    return None if result is None else site.transposed(result, _to_first(4))
 
 
 def _pooled(
     site: Site, x: Operand, window: Window, outside: Expression
 ) -> tuple[Formula, tuple[Axis, ...], Expression, tuple[Axis, ...]]:
+    """Channels last: the program, axes of the output, the entry under a window, and its axes."""
+    image = site.transposed(x, _to_last(x.rank))
     formula = Formula(site)
-    image = _padded_stage(formula, x, window, outside)
-    axes = formula.axes(site.shape)
+    read = _padded_stage(formula, image, window, outside)
+    axes = formula.axes((site.shape[0], *site.shape[2:], site.shape[1]))
     over = formula.axes(window.size, first=len(axes))
-    places = _window_places(window, axes[2:], over)
-    return formula, axes, image((*axes[:2], *places)), over
+    places = _window_places(window, axes[1:-1], over)
+    return formula, axes, read((axes[0], *places, axes[-1])), over
 
 
 def _global_pool(named: str, reducer: Reducer) -> Callable[[Site], Carried]:
