@@ -1,13 +1,12 @@
 """Programs of the domain's tensor expressions as TVM's: what each computes and nothing else.
 
 A family of schedules that needs a program in another shape (rounded extents, packed operands,
-sums by steps) states it anew, and takes the epilogue of `finished`.
+sums by steps) states it anew, and takes single stages of `computed`.
 """
 
 from collections.abc import Callable, Mapping
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators import epilogues
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Binary,
@@ -27,7 +26,6 @@ from kernelzoo.domain.operators.expressions import (
     Stage,
     number,
     parts,
-    read,
 )
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import UnsupportedProgram
@@ -95,22 +93,11 @@ def prim_func(program: Program) -> Node:
     }
     tensors = dict(inputs)
     for stage in program.stages:
-        tensors[stage.name] = _computed(stage, tensors)
+        tensors[stage.name] = computed(stage, tensors)
     return te.create_prim_func([*inputs.values(), tensors[program.output.name]])
 
 
-def finished(epilogue: tuple[str, ...], entries: Node, extra: tuple[Node, ...]) -> Node:
-    """Every entry with the epilogue applied in its order; `extra` are the inputs of its parts, by
-    the names of these."""
-    unfinished = epilogues.UNFINISHED
-    tensors = {unfinished: entries, **{tensor.name: tensor for tensor in extra}}
-    names = [f"i{number}" for number in range(len(entries.shape))]
-    at = tuple(Axis(name, Integer(int(n))) for name, n in zip(names, entries.shape, strict=True))
-    value = epilogues.finished(epilogue, read(unfinished, *at), at)
-    return _computed(Stage(name="c", axes=at, value=value), tensors)
-
-
-def _computed(stage: Stage, tensors: Tensors) -> Node:
+def computed(stage: Stage, tensors: Tensors) -> Node:
     over = {
         axis.name: te.reduce_axis((0, number(axis.extent)), name=axis.name) for axis in stage.over
     }

@@ -76,15 +76,19 @@ ROW, COLUMN, K = (Axis(name, Integer(size)) for name, size in (("i", 8), ("j", 1
 
 
 def test_a_fused_program_without_a_name_finds_its_schedule() -> None:
-    """Scores of an attention: exp(max(q, 0) · kᵀ), as a model may be fused to."""
+    """Scores of an attention: exp(max(q · kᵀ, 0)), as a model may be fused to."""
     scores = Stage(
         name="scores",
         axes=(ROW, COLUMN),
-        value=largest(read("q", ROW, K), 0.0) * read("keys", COLUMN, K),
+        value=read("q", ROW, K) * read("keys", COLUMN, K),
         reducer=Reducer.SUM,
         over=(K,),
     )
-    power = Stage(name="power", axes=(ROW, COLUMN), value=Call(Function.EXP, scores[ROW, COLUMN]))
+    power = Stage(
+        name="power",
+        axes=(ROW, COLUMN),
+        value=Call(Function.EXP, largest(scores[ROW, COLUMN], 0.0)),
+    )
     inputs = (Input("q", "f32", (8, 16)), Input("keys", "f32", (12, 16)))
     space = iteration_space_of(Program(inputs=inputs, stages=(scores, power)))
     assert first(space, TargetKind.WASM) == first(space, TargetKind.WEBGPU) == "matmul"

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.epilogues import epilogue_inputs
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import UnsupportedProgram
+from services.tuner.schedules.base.epilogue import Epilogue
 from services.tuner.schedules.base.iteration import contraction, implicit_gemm, iteration_space
 
 Shape = tuple[int, ...]
@@ -28,7 +28,7 @@ class Extents:
     b_transposed: bool = False
     b_dtype: DType = DType.F32
     b_constant: bool = False
-    epilogue: tuple[str, ...] = ()
+    epilogue: Epilogue | None = None
 
     @classmethod
     def of(cls, workload: Workload) -> "Extents":
@@ -52,7 +52,7 @@ class Extents:
         a = (self.k, self.m) if self.a_transposed else (self.m, self.k)
         b = (self.n, self.k) if self.b_transposed else (self.k, self.n)
         c = (*batch, self.m, self.n)
-        extra = (shape for _, shape in epilogue_inputs(self.epilogue, c))
+        extra = self.epilogue.shapes(c) if self.epilogue else ()
         return (*batch, *a), (*batch, *b), *extra, c
 
 
@@ -61,9 +61,7 @@ def _extents(workload: Workload) -> Extents:
     """Remembered, as every config of a space asks for them."""
     product = contraction(iteration_space(workload))
     if product is None:
-        raise UnsupportedProgram(
-            f"operator {workload.operator.name} is no contraction; use matmul or batch_matmul"
-        )
+        raise UnsupportedProgram(f"{workload.key} is no contraction; use matmul or batch_matmul")
     size = product.nest.size
     return Extents(
         batch=size(product.batch) if product.batch else 0,
@@ -74,7 +72,7 @@ def _extents(workload: Workload) -> Extents:
         b_transposed=bool(product.b_transposed),
         b_dtype=product.b.dtype,
         b_constant=product.b.tensor in workload.constant,
-        epilogue=workload.epilogue,
+        epilogue=product.epilogue,
     )
 
 
@@ -85,3 +83,15 @@ def panel_shape(extents: Extents, width: int) -> Shape:
 
 def round_up(size: int, step: int) -> int:
     return -(-size // step) * step
+
+
+@lru_cache(maxsize=1024)
+def parameter_order(workload: Workload) -> tuple[int, ...]:
+    """Of each tensor of a contraction, its place among the parameters of a template: a, b, the
+    inputs of the epilogue, c."""
+    product = contraction(iteration_space(workload))
+    if product is None:
+        return tuple(range(len(workload.tensors)))
+    inputs = [tensor.name for tensor in workload.tensors[:-1]]
+    places = {name: place for place, name in enumerate(product.operands)}
+    return (*(places[name] for name in inputs), len(places))

@@ -12,15 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kernelzoo.domain.operators.epilogues import epilogue_inputs
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.nodes import Block, Buffer, Expression, Load, Loop, Store
 from services.tuner.ir.rewrite import with_operands
-from services.tuner.operators.lowering import finished
-from services.tuner.schedules.base.extents import Shape
+from services.tuner.operators.lowering import computed
+from services.tuner.schedules.base.epilogue import SUM, Epilogue, Shape
 from services.tuner.tir.lowering import plain_program
-from services.tuner.tir.tvm import te
+from services.tuner.tir.tvm import Node, te
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +60,19 @@ class Finish:
         )
 
 
+def finished(epilogue: Epilogue, entries: Node, extra: tuple[Node, ...]) -> Node:
+    """Every entry with the epilogue applied; `extra` are its inputs, in their order."""
+    names = (SUM, *(name for name, _ in epilogue.inputs))
+    shape = tuple(int(size) for size in entries.shape)
+    return computed(epilogue.stage(shape), dict(zip(names, (entries, *extra), strict=True)))
+
+
 @lru_cache(maxsize=256)
-def finish_of(epilogue: tuple[str, ...], shape: Shape) -> Finish:
+def finish_of(epilogue: Epilogue, shape: Shape) -> Finish:
     """`shape` is the output's."""
-    total = te.placeholder(shape, name="sum")
-    inputs = epilogue_inputs(epilogue, shape)
-    extra = tuple(te.placeholder(shape, name=name) for name, shape in inputs)
+    total = te.placeholder(shape, name=SUM)
+    named = zip(epilogue.inputs, epilogue.shapes(shape), strict=True)
+    extra = tuple(te.placeholder(shape, name=name) for (name, _), shape in named)
     result = finished(epilogue, total, extra)
     program = plain_program(te.create_prim_func([total, *extra, result]))
     axes, entry = _entry(program.body.body)

@@ -134,7 +134,11 @@ def _moved(
         return None
     (place,) = own
     axes = output.axes
-    over = tuple(replace(axis, name=f"{axis.name}.{name}") for axis in reduction.over)
+    taken = {axis.name for axis in axes}
+    over = tuple(
+        replace(axis, name=f"{axis.name}.{name}") if axis.name in taken else axis
+        for axis in reduction.over
+    )
     spatial = zip((axis.name for axis in reduction.axes), place.at, strict=True)
     reduced = zip((axis.name for axis in reduction.over), over, strict=True)
 

@@ -16,6 +16,7 @@ from functools import lru_cache
 from math import prod
 
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Binary,
@@ -27,10 +28,13 @@ from kernelzoo.domain.operators.expressions import (
     Integer,
     Program,
     Read,
+    Reducer,
     Stage,
     number,
 )
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import KEY_DTYPES, Workload
+from services.tuner.schedules.base.epilogue import Epilogue, epilogue_of
+from services.tuner.schedules.base.fused import Fused, fused, without_unit_axes
 
 Terms = tuple[tuple[str, int], ...]
 """Of an index that is a sum: axes and what each is multiplied by. A constant is left out."""
@@ -77,9 +81,11 @@ class Nest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IterationSpace:
-    """The nests of a program, in order; the last one makes the output."""
+    """The nests of a program, in order; the last one makes the output. It is `named` where it is
+    that of an operator."""
 
     program: Program
+    named: bool
     nests: tuple[Nest, ...]
 
     @property
@@ -92,6 +98,8 @@ class Product:
     """A nest that reduces over two operands: its axes by the operands that they index.
 
     `batch` and `k` are spatial and reduced axes of both, `m` spatial ones of a, `n` those of b.
+    `epilogue` finishes an entry, over the groups "batch", "m" and "n"; None where there is nothing
+    to do.
     """
 
     nest: Nest
@@ -101,6 +109,13 @@ class Product:
     m: Axes
     k: Axes
     n: Axes
+    epilogue: Epilogue | None
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Tensors that it reads, in the order in which templates have them."""
+        extra = self.epilogue.inputs if self.epilogue else ()
+        return (self.a.tensor, self.b.tensor, *(name for name, _ in extra))
 
     @property
     def a_transposed(self) -> bool | None:
@@ -115,30 +130,58 @@ class Product:
 
 @lru_cache(maxsize=1024)
 def iteration_space(workload: Workload) -> IterationSpace:
+    if workload.operator.name in OPERATORS:
+        return _iteration_space(workload.program, named=True)
     return iteration_space_of(workload.program)
 
 
 def iteration_space_of(program: Program) -> IterationSpace:
-    """A nest for each stage of a program, which need not be that of an operator."""
-    dtypes = {each.name: DType(each.dtype) for each in program.inputs}
+    """The nests of a program that is no operator's. Axes of one entry are left out."""
+    return _iteration_space(without_unit_axes(program), named=False)
+
+
+def _iteration_space(program: Program, *, named: bool) -> IterationSpace:
+    dtypes = _dtypes(program)
     nests = tuple(_nest(stage, dtypes) for stage in program.stages)
-    return IterationSpace(program=program, nests=nests)
+    return IterationSpace(program=program, named=named, nests=nests)
+
+
+def _dtypes(program: Program) -> dict[str, DType]:
+    dtypes = {each.name: DType(each.dtype) for each in program.inputs}
+    return dtypes | {stage.name: stage.dtype for stage in program.stages}
 
 
 def contraction(space: IterationSpace) -> Product | None:
     """The product of two matrices, or of a batch of them, which a program is besides nests that
     reduce nothing; None for any other program."""
-    found = _product(space)
-    if found is None or not (found.a.plain and found.b.plain and found.m and found.k and found.n):
+    whole = fused(space.program)
+    if whole is None or whole.before:
         return None
-    known = found.a_transposed is not None and found.b_transposed is not None
-    return found if known else None
+    return next((each for each in _products(whole) if _is_contraction(each, whole)), None)
+
+
+def _is_contraction(product: Product, whole: Fused) -> bool:
+    """Whether matrices lie as they do in memory, all of them are read, and each once."""
+    a, b, size = product.a, product.b, product.nest.size
+    return (
+        a.plain
+        and b.plain
+        and bool(product.m and product.k and product.n)
+        and product.nest.spatial == (*product.batch, *product.m, *product.n)
+        and product.a_transposed is not None
+        and product.b_transposed is not None
+        and all(prod(whole.tensors[each.tensor]) == size(each.axes) for each in (a, b))
+        and a.dtype in KEY_DTYPES
+        and b.dtype in (*KEY_DTYPES, DType.I8)
+        and sorted(product.operands) == sorted(each.name for each in whole.inputs)
+    )
 
 
 def implicit_gemm(space: IterationSpace) -> Product | None:
     """The product of windows of an image and a matrix of weights, [windows, k] · [k, channels],
     which a convolution over all its input channels is; None for any other program."""
-    found = _product(space)
+    whole = fused(space.program)
+    found = next(_products(whole), None) if whole and space.named else None
     if found is None or found.batch or not (found.m and found.n and found.b.plain):
         return None
     return found if has_windows(space) and found.b_transposed is False else None
@@ -146,7 +189,7 @@ def implicit_gemm(space: IterationSpace) -> Product | None:
 
 def is_channelwise(space: IterationSpace) -> bool:
     """Whether windows slide over each channel by itself: pooling, depthwise convolutions."""
-    return has_windows(space) and not implicit_gemm(space)
+    return space.named and has_windows(space) and not implicit_gemm(space)
 
 
 def has_windows(space: IterationSpace) -> bool:
@@ -183,24 +226,43 @@ def is_transposition(space: IterationSpace) -> bool:
     return False
 
 
-def _product(space: IterationSpace) -> Product | None:
-    match space.reductions:
-        case (Nest(accesses=(first, second)) as nest,):
-            a, b = _without_single_taps(nest, first, second)
-        case _:
-            return None
-    if None in (*a.indices, *b.indices):
-        return None
-    both = set(a.axes) & set(b.axes)
-    return Product(
-        nest=nest,
-        a=a,
-        b=b,
-        batch=tuple(name for name in nest.spatial if name in both),
-        m=tuple(name for name in nest.spatial if name in a.axes and name not in both),
-        k=tuple(name for name in nest.reduced if name in both),
-        n=tuple(name for name in nest.spatial if name in b.axes and name not in both),
-    )
+def _products(whole: Fused) -> Iterator[Product]:
+    """A sum of products of two entries, with either of them as the first operand."""
+    nest = _nest(whole.reduction, _dtypes(whole.program))
+    if whole.reduction.reducer is not Reducer.SUM or not _multiplies_two(whole.reduction.value):
+        return
+    if len(nest.accesses) != 2:
+        return
+    first, second = _without_single_taps(nest, *nest.accesses)
+    if None in (*first.indices, *second.indices):
+        return
+    for a, b in ((first, second), (second, first)):
+        both = set(a.axes) & set(b.axes)
+        batch = tuple(name for name in nest.spatial if name in both)
+        m = tuple(name for name in nest.spatial if name in a.axes and name not in both)
+        n = tuple(name for name in nest.spatial if name in b.axes and name not in both)
+        epilogue = None
+        if whole.after is not None:
+            epilogue = epilogue_of(whole, (("batch", batch), ("m", m), ("n", n)))
+            if epilogue is None:
+                continue
+        yield Product(
+            nest=nest,
+            a=a,
+            b=b,
+            batch=batch,
+            m=m,
+            k=tuple(name for name in nest.reduced if name in both),
+            n=n,
+            epilogue=epilogue,
+        )
+
+
+def _multiplies_two(value: Expression) -> bool:
+    match value:
+        case Binary(BinaryOp.MUL, Read() | Cast(Read()), Read() | Cast(Read())):
+            return True
+    return False
 
 
 def _without_single_taps(nest: Nest, *accesses: Access) -> Iterator[Access]:

@@ -1,7 +1,10 @@
 """The buffers of a workload's tensors, flat, in their order."""
 
+from msgspec.structs import replace
+
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import Buffer, Scope
+from services.tuner.ir.nodes import Buffer, Program, Scope
+from services.tuner.schedules.base.extents import parameter_order
 
 
 def parameters_of(workload: Workload) -> tuple[Buffer, ...]:
@@ -9,3 +12,16 @@ def parameters_of(workload: Workload) -> tuple[Buffer, ...]:
         Buffer(name=each.name, scope=Scope.PARAMETER, dtype=each.dtype, size=each.elements)
         for each in workload.tensors
     )
+
+
+def operands_of(parameters: tuple[Buffer, ...], workload: Workload) -> tuple[Buffer, Buffer]:
+    """The operands a and b of a contraction."""
+    order = parameter_order(workload)
+    return parameters[order.index(0)], parameters[order.index(1)]
+
+
+def in_order(program: Program, workload: Workload) -> Program:
+    """A contraction's program, whose parameters are a, b, the inputs of the epilogue and c, with
+    its parameters in the order of the workload's tensors."""
+    order = parameter_order(workload)
+    return replace(program, parameters=tuple(program.parameters[place] for place in order))

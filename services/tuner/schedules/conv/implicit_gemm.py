@@ -34,7 +34,7 @@ def product_extents(workload: Workload) -> Extents:
         k=size(product.k),
         n=size(product.n),
         b_dtype=product.b.dtype,
-        epilogue=workload.epilogue,
+        epilogue=product.epilogue,
     )
 
 

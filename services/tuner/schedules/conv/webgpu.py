@@ -32,6 +32,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.convolution import LOWEST
 from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import Frame, binary, loop, number, serial, under, unrolled, vector
 from services.tuner.ir.nodes import (
@@ -49,7 +50,9 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
 )
+from services.tuner.schedules.base.epilogue import epilogue_of
 from services.tuner.schedules.base.finish import Finish, finish_of
+from services.tuner.schedules.base.fused import fused
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
@@ -87,7 +90,7 @@ def conv_program(workload: Workload, config: WebgpuConvConfig) -> Program:
 
     kernel = _Kernel(
         parameters=parameters_of(workload),
-        finish=finish_of(workload.epilogue, workload.output.shape) if workload.epilogue else None,
+        finish=_finish(workload),
         weighted=operator == "depthwise_conv2d",
         extent=e,
         frame=frame,
@@ -116,6 +119,19 @@ def conv_program(workload: Workload, config: WebgpuConvConfig) -> Program:
     threads = loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body))
     nest = loop("group", groups, LoopKind.RANGE, (threads,))
     return Program(parameters=kernel.parameters, body=nest)
+
+
+def _finish(workload: Workload) -> Finish | None:
+    if not workload.epilogue:
+        return None
+    whole = fused(workload.program)
+    if whole is None:
+        raise UnsupportedProgram(f"{workload.key} is no single reduction")
+    axes = (axis.name for axis in whole.reduction.axes)
+    epilogue = epilogue_of(whole, tuple((name, (name,)) for name in axes))
+    if epilogue is None:
+        raise UnsupportedProgram(f"{workload.key} has an epilogue of another shape")
+    return finish_of(epilogue, workload.output.shape)
 
 
 def _local(name: str, size: int) -> Buffer:

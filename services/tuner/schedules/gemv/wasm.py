@@ -23,9 +23,10 @@ from operator import add
 
 from kernelzoo.domain.candidate import Candidate
 from services.tuner.ir.nodes import Program
-from services.tuner.operators.lowering import finished
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents, round_up
+from services.tuner.schedules.base.finish import finished
+from services.tuner.schedules.base.parameters import in_order
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.gemv.config import WasmGemvConfig
 from services.tuner.schedules.matmul.wasm import placeholders_of
@@ -36,7 +37,8 @@ from services.tuner.tir.tvm import Node, Schedule, te
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmGemvConfig.of(candidate)
     program = gemv_program(Extents.of(candidate.workload), config)
-    return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma, vectors=1))
+    nests = (in_order(program, candidate.workload),)
+    return ScheduledProgram(nests=nests, options=PassOptions(fma=config.fma, vectors=1))
 
 
 def gemv_program(extents: Extents, config: WasmGemvConfig) -> Program:

@@ -11,7 +11,7 @@ from services.tuner.schedules.base.finish import finish_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """`parameters` are a, b, the inputs of the epilogue and c."""
+    """`parameters` are the tensors of the workload, in their order."""
 
     extents: Extents
     parameters: tuple[Buffer, ...]
@@ -20,7 +20,7 @@ class Product:
         """What stores the entry at batch, row and column, given the value of its sum."""
         if not self.extents.epilogue:
             return Store(buffer=self.parameters[-1], index=self.place(at), value=value)
-        held = {buffer.name: buffer for buffer in self.parameters}
+        held = {buffer.name: buffer for buffer in self.parameters} | {"c": self.parameters[-1]}
         finish = finish_of(self.extents.epilogue, self.extents.shapes[-1])
         return finish.stored(at if self.extents.batch else at[1:], value, held)
 

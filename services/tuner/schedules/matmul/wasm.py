@@ -38,11 +38,12 @@ from functools import lru_cache
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.epilogues import epilogue_inputs
 from services.tuner.ir.nodes import Program
-from services.tuner.operators.lowering import DTYPES, finished
+from services.tuner.operators.lowering import DTYPES
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents, panel_shape
+from services.tuner.schedules.base.finish import finished
+from services.tuner.schedules.base.parameters import in_order
 from services.tuner.schedules.base.register_tiles import vectorise_tile, write_back
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
@@ -54,7 +55,9 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmMatmulConfig.of(candidate)
     program = matmul_program(Extents.of(candidate.workload), config)
     return ScheduledProgram(
-        nests=(program,), options=PassOptions(fma=config.fma), panels=config.panels
+        nests=(in_order(program, candidate.workload),),
+        options=PassOptions(fma=config.fma),
+        panels=config.panels,
     )
 
 
@@ -156,7 +159,7 @@ def _contracted(
 
 def placeholders_of(extents: Extents) -> tuple[Node, ...]:
     """a, b and the inputs of the epilogue."""
-    extra = epilogue_inputs(extents.epilogue, extents.shapes[-1])
+    extra = extents.epilogue.inputs if extents.epilogue else ()
     names = ("a", "b", *(name for name, _ in extra))
     dtypes = {"b": DTYPES[extents.b_dtype]}
     return tuple(

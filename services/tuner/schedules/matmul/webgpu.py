@@ -73,7 +73,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.parameters import operands_of, parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.implicit_gemm import Window, product_extents, window_of
 from services.tuner.schedules.matmul.product import Product
@@ -95,6 +95,7 @@ def matmul_programs(workload: Workload, config: WebgpuMatmulConfig) -> tuple[Pro
     """One dispatch, and with split_k > 1 a second one that adds the partial sums."""
     extents = product_extents(workload)
     product = Product(extents=extents, parameters=parameters_of(workload))
+    a, b = operands_of(product.parameters, workload)
     partial = _partial_sums(extents, config)
     frame = Frame()
     kernel = _Kernel(
@@ -104,14 +105,14 @@ def matmul_programs(workload: Workload, config: WebgpuMatmulConfig) -> tuple[Pro
         tile=_tile_of(frame, extents, config),
         # 2. How a and b lie in storage.
         a=_Operand(
-            buffer=product.parameters[0],
+            buffer=a,
             extent=extents.m,
             k=extents.k,
             k_outer=extents.a_transposed,
             window=window_of(workload, LANES if config.cache is Cache.NONE else config.block_k),
         ),
         b=_Operand(
-            buffer=product.parameters[1],
+            buffer=b,
             extent=extents.n,
             k=extents.k,
             k_outer=not extents.b_transposed,
