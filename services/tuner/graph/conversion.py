@@ -29,6 +29,12 @@ def converted(network: Network) -> Graph:
     for step in network.steps:
         results = _carried(step, network, operand_of=operand, builder=builder)
         found.update(zip(step.outputs, results, strict=False))
+    for name, value in network.outputs:
+        if not network.types[value].elements:
+            raise UnsupportedModel(
+                f"output {name!r} has no entries: its shape is {list(network.types[value].shape)}; "
+                "export the model without it"
+            )
     outputs = tuple(
         Port(name, _port_dtype(network.types[value]), operand(value).name)
         for name, value in network.outputs

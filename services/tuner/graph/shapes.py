@@ -50,6 +50,12 @@ RANDOM = (
     "Multinomial",
 )  # fmt: skip
 
+LOOPS = ("Loop", "Scan", "SequenceMap")
+SHAPE_KEPT = ("GroupNormalization",)
+"""Operators for which ONNX infers nothing, and whose output is like their first input."""
+LOOPING = ("Range",)
+"""Operators that ONNX defines by a loop. Where their values are not known, their shape is not."""
+
 
 def fix_shapes(model: Model, dimensions: Mapping[str, int], known: Container[str]) -> Network:
     """`dimensions` are numbers for those that the model leaves open. Operators that are not `known`
@@ -144,6 +150,11 @@ class _Walk:
         if node.op_type == "If":
             return self._branch(node, scope)
         version = scope.opsets[""]
+        if node.op_type in LOOPS:
+            raise UnsupportedModel(
+                f"{told_node(node)} repeats a part of the model; export the model without loops, "
+                "for one step, and repeat that in the page"
+            )
         schema = _schema(node, version)
         values = self._known_values(node, schema, version)
         if values is not None:
@@ -151,7 +162,7 @@ class _Walk:
                 self.enter_constant(scope.prefix + name, value) if name else ""
                 for name, value in zip(node.output, values, strict=True)
             )
-        if node.op_type not in self._known:
+        if node.op_type not in self._known and node.op_type not in LOOPING:
             body = _body(node, schema, self.types, version)
             if body is not None:
                 _fill_defaults(node, schema)
@@ -279,6 +290,8 @@ def infer(
         raise InvalidInput(
             f"the inputs of {told_node(node)} do not fit the operator: {_reason(error)}"
         ) from error
+    if node.op_type in SHAPE_KEPT:
+        return [types[node.input[0]]]
     return [_type(made.get(name), node) if name else None for name in node.output]
 
 
