@@ -66,6 +66,19 @@ def _uses(graph: Graph) -> Counter[str]:
     )
 
 
+def readers_of(graph: Graph) -> dict[str, set[str]]:
+    """By each value the nodes that read it, by their outputs, through views too: a view reads
+    nothing itself. An output of the model is read by its own port."""
+    readers: dict[str, set[str]] = {name: set() for name in graph.values}
+    for port in graph.outputs:
+        readers[port.value].add(f"output {port.name}")
+    for node in reversed(graph.nodes):
+        is_view = isinstance(node.op, View)
+        for name in node.inputs:
+            readers[name] |= readers[node.output] if is_view else {node.output}
+    return readers
+
+
 def pruned(graph: Graph) -> Graph:
     """Without nodes, values and constants that no output needs."""
     needed = {port.value for port in graph.outputs}

@@ -1,6 +1,6 @@
 """Nodes as stages that read values of the graph by their names, so that one can go into another.
 
-    turned[i0: 12, i1: 384, i2: 64] = encoded[i1, i0 * 64 + i2]
+    transposed[i0: 12, i1: 384, i2: 64] = encoded[i1, i0 * 64 + i2]
 
 A view is such a stage, too: it reads its input at the place of the same number.
 """
@@ -10,11 +10,14 @@ from dataclasses import replace
 
 from kernelzoo.domain.operators.expressions import (
     Axis,
+    Binary,
+    BinaryOp,
     Expression,
     Input,
     Integer,
     Program,
     Read,
+    Real,
     Stage,
     parts,
     rebuilt,
@@ -143,6 +146,28 @@ def inlined(consumer: Stage, producer: Stage) -> Stage:
                 return other
 
     return replace(consumer, value=change(consumer.value))
+
+
+_NEUTRAL = {(BinaryOp.ADD, 0.0), (BinaryOp.SUB, 0.0), (BinaryOp.MUL, 1.0), (BinaryOp.DIV, 1.0)}
+"""Operations that leave the left operand as it is, but for the sign of a zero."""
+
+
+def tidied(stage: Stage) -> Stage:
+    """The stage without operations that do nothing."""
+
+    def change(part: Expression) -> Expression:
+        match rebuilt(part, change):
+            case Binary(op, left, Real(value)) if (op, value) in _NEUTRAL:
+                return left
+            case Binary(BinaryOp.ADD | BinaryOp.MUL as op, Real(value), right) if (
+                op,
+                value,
+            ) in _NEUTRAL:
+                return right
+            case other:
+                return other
+
+    return replace(stage, value=change(stage.value))
 
 
 def is_plainly_read(stage: Stage, values: Values) -> bool:

@@ -9,7 +9,7 @@ A program can write its output, and read its inputs, in any order of axes. So al
 programs connect change together, and the transposes between them become views.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kernelzoo.domain.dtype import DType
@@ -20,9 +20,10 @@ from kernelzoo.domain.operators.expressions import (
     Stage,
     rebuilt,
 )
+from kernelzoo.domain.workload import Workload
 from services.tuner.graph.edit import Edit
 from services.tuner.graph.formulas import axes_of, node_of, single_stage, stages_of
-from services.tuner.graph.graph import Graph, Node, Value
+from services.tuner.graph.graph import Graph, Node, Value, View
 
 RANK = 4
 TO_LAST = (0, 2, 3, 1)
@@ -42,11 +43,50 @@ def channels_last(graph: Graph) -> Graph:
             continue
         stages = [_reading(stage, last) for stage in stages_of(node, graph.values)]
         if node.output in last:
-            stages[-1] = _turned(stages[-1], last[node.output])
+            stages[-1] = _transposed(stages[-1], last[node.output])
         edit.nodes.append(node_of(stages, edit.values, node.label))
         if node.output in last and (node.output in outputs or _is_read_elsewhere(graph, node)):
             edit.nodes.append(_restored(edit, node, last[node.output]))
     return edit.finished()
+
+
+_POOLS = {"row_mean": "avg_pool2d", "row_max": "max_pool2d"}
+
+
+def images_pooled(graph: Graph) -> Graph:
+    """A mean or the largest over whole images is pooling, which reads them channels-last."""
+    images = _images(graph)
+    makers = {node.output: node for node in graph.nodes}
+    edit = Edit(graph)
+    for node in graph.nodes:
+        image = _pooled_image(graph, makers, node)
+        if image not in images:
+            edit.nodes.append(node)
+            continue
+        assert isinstance(node.op, Workload)
+        b, h, w, c = shape = _last(graph.values[image])
+        axes = axes_of(shape)
+        last = edit.value(image, DType.F32, shape)
+        stage = Stage(last, axes, Read(image, tuple(axes[axis] for axis in TO_FIRST)))
+        key = f"{_POOLS[node.op.operator.name]}:f32:b{b}h{h}w{w}c{c}kh{h}kw{w}stride1pad0"
+        pooled = edit.value(node.output, DType.F32, (b, 1, 1, c))
+        edit.nodes.append(node_of([stage], edit.values, node.label))
+        edit.nodes.append(Node(Workload.parse(key), (last,), pooled, node.label))
+        edit.nodes.append(Node(View(), (pooled,), node.output, node.label))
+    return edit.finished()
+
+
+def _pooled_image(graph: Graph, makers: Mapping[str, Node], node: Node) -> str:
+    """The image of which each row is a channel; '' for other nodes."""
+    if not isinstance(node.op, Workload) or node.op.operator.name not in _POOLS:
+        return ""
+    name = node.inputs[0]
+    while name in makers and isinstance(makers[name].op, View):
+        (name,) = makers[name].inputs
+        shape = graph.values[name].shape
+        if len(shape) == RANK and node.op.extents == (shape[0] * shape[1], shape[2] * shape[3]):
+            return name
+    return ""
 
 
 def _last(value: Value) -> tuple[int, ...]:
@@ -54,40 +94,33 @@ def _last(value: Value) -> tuple[int, ...]:
 
 
 def _images(graph: Graph) -> set[str]:
-    """Values made by programs that are connected, by programs, to a transpose of channels."""
+    """Values made by programs that are connected, by programs, to what a transpose has on its side
+    where the channels are second."""
     near: dict[str, set[str]] = {}
     seeds: set[str] = set()
     for node in graph.nodes:
         if not isinstance(node.op, Program):
             continue
+        order = _order(graph, node)
+        if order in (TO_LAST, TO_FIRST):
+            seeds.add(node.inputs[0] if order == TO_LAST else node.output)
+            continue
         made = {name for name in (node.output, *node.inputs) if _may_be_image(graph, name)}
         for name in made:
             near.setdefault(name, set()).update(made)
-        seeds.update(_seeds(graph, node))
     found: set[str] = set()
-    todo = [name for name in seeds if name in near]
+    todo = [name for name in seeds if _may_be_image(graph, name)]
     while todo:
         name = todo.pop()
         if name not in found:
             found.add(name)
-            todo.extend(near[name])
-    programs = {node.output for node in graph.nodes if isinstance(node.op, Program)}
-    transposed = {node.output for node in graph.nodes if _order(graph, node) == TO_LAST}
-    return (found & programs) - transposed
+            todo.extend(near.get(name, ()))
+    return found & {node.output for node in graph.nodes if isinstance(node.op, Program)}
 
 
 def _may_be_image(graph: Graph, name: str) -> bool:
     value = graph.values[name]
     return len(value.shape) == RANK and value.dtype is DType.F32 and name not in graph.constants
-
-
-def _seeds(graph: Graph, node: Node) -> Iterator[str]:
-    """What a transpose has on its side where the channels are second."""
-    order = _order(graph, node)
-    if order == TO_LAST:
-        yield node.inputs[0]
-    if order == TO_FIRST:
-        yield node.output
 
 
 def _order(graph: Graph, node: Node) -> tuple[int, ...]:
@@ -115,7 +148,7 @@ def _reading(stage: Stage, last: dict[str, str]) -> Stage:
     return replace(stage, value=change(stage.value))
 
 
-def _turned(stage: Stage, name: str) -> Stage:
+def _transposed(stage: Stage, name: str) -> Stage:
     return replace(stage, name=name, axes=tuple(stage.axes[axis] for axis in TO_LAST))
 
 

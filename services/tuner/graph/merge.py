@@ -7,10 +7,8 @@ A value that several nodes read is computed once. Views are free: a program read
 the place then needs no division.
 """
 
-from collections.abc import Sequence
-
 from kernelzoo.domain.operators.expressions import Program, Stage
-from services.tuner.graph.edit import Edit
+from services.tuner.graph.edit import Edit, readers_of
 from services.tuner.graph.formulas import (
     inlined,
     is_movement,
@@ -24,6 +22,7 @@ from services.tuner.graph.formulas import (
     single_stage,
     size,
     stages_of,
+    tidied,
 )
 from services.tuner.graph.graph import Graph, Node, View
 
@@ -57,7 +56,7 @@ class _Merging:
     def __init__(self, graph: Graph, *, movements: bool) -> None:
         self.edit = Edit(graph)
         self._values = self.edit.values
-        self._uses = self.edit.uses
+        self._readers = readers_of(graph)
         self._movements = movements
         self._made: dict[str, Node] = {}
 
@@ -66,20 +65,10 @@ class _Merging:
             stages = stages_of(node, self._values)
             while found := self._step(stages):
                 stages = found
-            plain = [plainly_read(stage, self.edit) for stage in stages]
-            made = node_of(plain, self._values, node.label)
-            self._uses.update(dict.fromkeys(made.inputs, 1))
-            self._release(node.inputs)
-            node = made
+            plain = [plainly_read(tidied(stage), self.edit) for stage in stages]
+            node = node_of(plain, self._values, node.label)
         self._made[node.output] = node
         self.edit.nodes.append(node)
-
-    def _release(self, names: Sequence[str]) -> None:
-        """A node reads them no more. What nothing reads is not computed and reads nothing."""
-        for name in dict.fromkeys(names):
-            self._uses[name] -= 1
-            if not self._uses[name] and name in self._made:
-                self._release(self._made[name].inputs)
 
     def _step(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...] | None:
         """One producer further, or None where nothing can be merged any more."""
@@ -88,8 +77,25 @@ class _Merging:
             if producer is not None and isinstance(producer.op, Program | View):
                 made = self._joined(stages, producer)
                 if made and self._is_small(made):
+                    if isinstance(producer.op, Program):
+                        self._hand_over(producer, stages[-1].name)
                     return made
         return None
+
+    def _hand_over(self, producer: Node, reader: str) -> None:
+        """What the producer read is now read by the node that it is part of."""
+        todo = list(producer.inputs)
+        while todo:
+            name = todo.pop()
+            readers = self._readers.setdefault(name, set())
+            readers.discard(producer.output)
+            readers.add(reader)
+            maker = self._made.get(name)
+            if maker is not None and isinstance(maker.op, View):
+                todo += maker.inputs
+
+    def _is_read_once(self, name: str) -> bool:
+        return len(self._readers[name]) == 1
 
     def _joined(self, stages: tuple[Stage, ...], producer: Node) -> tuple[Stage, ...] | None:
         source = single_stage(producer, self._values)
@@ -103,8 +109,8 @@ class _Merging:
     def _allowed(self, stages: tuple[Stage, ...], source: Stage, producer: Node) -> bool:
         """Whether nothing is computed more often than before."""
         if isinstance(producer.op, View):
-            return True
-        if self._uses[source.name] > 1 or len(stages) > 1 or stages[0].reducer:
+            return len(stages) == 1
+        if not self._is_read_once(source.name) or len(stages) > 1 or stages[0].reducer:
             return False
         (stage,) = stages
         if is_view(stage, self._values):
@@ -124,8 +130,10 @@ class _Merging:
         """After a program of several stages, of which this uses each entry once, in place."""
         name = producer.output
         (stage, *more) = stages
+        if is_view(stage, self._values):
+            return None
         shape = self._values[name].shape
-        if more or stage.reducer or self._uses[name] > 1 or stage.shape != shape:
+        if more or stage.reducer or not self._is_read_once(name) or stage.shape != shape:
             return None
         if not all(read.at == stage.axes for read in reads_of(stages, name)):
             return None

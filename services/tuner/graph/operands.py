@@ -4,7 +4,6 @@ t[i0: 12, i1: 64, i2: 384] = k[i2, i0 * 64 + i1]         u[i0: 12, i1: 384, i2: 
 s = batch_matmul(q, t)                                   s = batch_matmul_nt(q, u)
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ import numpy as np
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Axis, Integer, Program, Read, Stage
 from kernelzoo.domain.workload import Workload
-from services.tuner.graph.edit import Edit
+from services.tuner.graph.edit import Edit, readers_of
 from services.tuner.graph.formulas import (
     at_places,
     axes_of,
@@ -27,20 +26,25 @@ from services.tuner.graph.places import flat, viewed
 
 _TRANSPOSED = {"matmul": "matmul_nt", "batch_matmul": "batch_matmul_nt"}
 MAX_TOGETHER = 3
-"""Queries, keys and values. More would move weights far before the call that needs them."""
+MAX_APART = 4
+"""Queries, keys and values of one layer: how many, and how many calls from one to the next. More
+would move weights far before the call that needs them."""
 
 
 def transposes_folded(graph: Graph) -> Graph:
     """A product reads its right operand transposed where its entries then lie side by side."""
     edit = Edit(graph)
     makers = {node.output: node for node in graph.nodes}
+    readers = readers_of(graph)
     for node in graph.nodes:
-        turned = _turned(edit, makers, node)
-        edit.nodes.append(turned or node)
+        transposed = _transposed(edit, makers, readers, node)
+        edit.nodes.append(transposed or node)
     return edit.finished()
 
 
-def _turned(edit: Edit, makers: Mapping[str, Node], node: Node) -> Node | None:
+def _transposed(
+    edit: Edit, makers: Mapping[str, Node], readers: Mapping[str, set[str]], node: Node
+) -> Node | None:
     """The product with its right operand transposed, which is added; None where nothing is won."""
     if not isinstance(node.op, Workload) or node.op.operator.name not in _TRANSPOSED:
         return None
@@ -51,7 +55,7 @@ def _turned(edit: Edit, makers: Mapping[str, Node], node: Node) -> Node | None:
     while maker and isinstance(maker.op, View):
         maker = makers.get(maker.inputs[0])
     stage = single_stage(maker, edit.values) if maker and isinstance(maker.op, Program) else None
-    if maker is None or stage is None or edit.uses[stage.name] > 1:
+    if maker is None or stage is None or len(readers[stage.name]) > 1:
         return None
     shape = workload.tensors[1].shape
     *batch, k, n = axes = axes_of(shape)
@@ -59,8 +63,8 @@ def _turned(edit: Edit, makers: Mapping[str, Node], node: Node) -> Node | None:
     whole = Stage(node.inputs[1], axes, at_places(stage, at), dtype=stage.dtype)
     if not _side_by_side(edit, whole, k) or _side_by_side(edit, whole, n):
         return None
-    turned = (*shape[:-2], shape[-1], shape[-2])
-    name = edit.value(stage.name, DType.F32, turned)
+    transposed = (*shape[:-2], shape[-1], shape[-2])
+    name = edit.value(stage.name, DType.F32, transposed)
     plain = plainly_read(replace(whole, name=name, axes=(*batch, n, k)), edit)
     edit.nodes.append(node_of([plain], edit.values, maker.label))
     operators = "+".join((_TRANSPOSED[workload.operator.name], *workload.epilogue))
@@ -92,47 +96,44 @@ def products_joined(graph: Graph) -> Graph:
 
 def _groups(graph: Graph, makers: Mapping[str, Node]) -> dict[str, list[Node]]:
     """Products that may be one, by the output of the first."""
-    readers = _readers(graph)
-    alike: dict[tuple[object, ...], list[Node]] = defaultdict(list)
+    readers = readers_of(graph)
+    open_groups: dict[tuple[object, ...], list[Node]] = {}
+    groups: list[list[Node]] = []
+    passed: dict[str, int] = {}
     for node in graph.nodes:
-        if _may_join(graph, readers, node):
-            assert isinstance(node.op, Workload)
-            root = node.inputs[0]
-            while root in makers and isinstance(makers[root].op, View):
-                (root,) = makers[root].inputs
-            extent = node.op.extent
-            alike[root, extent["m"], extent["k"], node.op.epilogue].append(node)
-    parts = (
-        group[start : start + MAX_TOGETHER]
-        for group in alike.values()
-        for start in range(0, len(group), MAX_TOGETHER)
-    )
-    return {group[0].output: group for group in parts if len(group) > 1}
+        if not isinstance(node.op, Workload) or len(node.inputs) < 2:
+            continue
+        passed[node.output] = len(passed)
+        if not _may_join(graph, makers, readers[node.output], node):
+            continue
+        root = node.inputs[0]
+        while root in makers and isinstance(makers[root].op, View):
+            (root,) = makers[root].inputs
+        extent = node.op.extent
+        kind = (root, extent["m"], extent["k"], node.op.epilogue)
+        group = open_groups.get(kind, [])
+        near = group and passed[node.output] - passed[group[-1].output] <= MAX_APART
+        if not near or len(group) == MAX_TOGETHER:
+            group = []
+            groups.append(group)
+            open_groups[kind] = group
+        group.append(node)
+    return {group[0].output: group for group in groups if len(group) > 1}
 
 
-def _readers(graph: Graph) -> dict[str, list[Node | None]]:
-    """The nodes that read a value, through views too; None for an output of the model."""
-    readers: dict[str, list[Node | None]] = defaultdict(list)
-    for port in graph.outputs:
-        readers[port.value].append(None)
-    for node in reversed(graph.nodes):
-        for name in dict.fromkeys(node.inputs):
-            readers[name] += readers[node.output] if isinstance(node.op, View) else [node]
-    return readers
-
-
-def _may_join(graph: Graph, readers: Mapping[str, list[Node | None]], node: Node) -> bool:
+def _may_join(graph: Graph, makers: Mapping[str, Node], readers: set[str], node: Node) -> bool:
     """Whether it has constant weights, perhaps a constant bias, and programs read it."""
     if not isinstance(node.op, Workload) or node.op.operator.name != "matmul":
         return False
     weights = all(name in graph.constants for name in node.inputs[1:])
     if not weights or node.op.epilogue not in ((), ("bias",)):
         return False
+    found = [makers.get(reader) for reader in readers]
     return all(
         reader is not None
         and isinstance(reader.op, Program)
         and single_stage(reader, graph.values) is not None
-        for reader in readers[node.output]
+        for reader in found
     )
 
 
@@ -156,3 +157,38 @@ def _join(edit: Edit, group: list[Node]) -> None:
         part = Stage(node.output, (i, j), Read(made, (i, column)))
         edit.nodes.append(node_of([part], edit.values, node.label))
         start += size
+
+
+MIN_TIED_BYTES = 1 << 20
+
+
+def tied_weights_shared(graph: Graph) -> Graph:
+    """Weights that are the transpose of another constant, as of a table of embeddings, are read
+    from that, so that a page fetches them once."""
+    edit = Edit(graph)
+    for node in graph.nodes:
+        table = _table(graph, node)
+        if table:
+            assert isinstance(node.op, Workload)
+            operators = "+".join(("matmul_nt", *node.op.epilogue))
+            made = Workload.of(operators, node.op.extents, constant=("b",))
+            edit.nodes.append(
+                replace(node, op=made, inputs=(node.inputs[0], table, *node.inputs[2:]))
+            )
+        else:
+            edit.nodes.append(node)
+    return edit.finished()
+
+
+def _table(graph: Graph, node: Node) -> str | None:
+    if not isinstance(node.op, Workload) or node.op.operator.name != "matmul":
+        return None
+    weights = graph.constants.get(node.inputs[1])
+    if weights is None or weights.nbytes < MIN_TIED_BYTES:
+        return None
+    for name, table in graph.constants.items():
+        alike = table.dtype == weights.dtype and table.shape == weights.shape[::-1]
+        begins = alike and name != node.inputs[1] and np.array_equal(table[0], weights[:, 0])
+        if begins and np.array_equal(table, weights.T):
+            return name
+    return None

@@ -42,13 +42,13 @@ def test_an_entry_is_written_where_the_entry_that_it_is_made_of_was_read_last() 
     kept = g.entrywise(lambda a: largest(a, 0.0), x)
     seen = g.view(kept, 128)
     dies = g.entrywise(lambda a: a * 2.0, seen)
-    turned = g.transpose(g.view(dies, 8, 16), 1, 0)
-    graph = g.graph(turned, g.entrywise(lambda a, b: a + b, kept, kept))
+    transposed = g.transpose(g.view(dies, 8, 16), 1, 0)
+    graph = g.graph(transposed, g.entrywise(lambda a, b: a + b, kept, kept))
     addresses = placed(graph).addresses
     assert addresses[kept] == addresses[x], "the input is read for the last time"
     assert addresses[seen] == addresses[kept]
     assert addresses[dies] != addresses[kept], "the second output still needs it"
-    assert addresses[turned] != addresses[dies], "a transpose reads other places than it writes"
+    assert addresses[transposed] != addresses[dies], "a transpose reads other places than it writes"
     g = Built()
     short = g.graph(g.entrywise(lambda a: largest(a, 0.0), g.feed(8, 16)))
     assert (placed(short).size_bytes, placed(short, in_place=False).size_bytes) == (512, 1024)

@@ -54,10 +54,10 @@ class _SharedMemory(wasmtime.SharedMemory):
         return ffi.wasmtime_extern_t(ffi.WASMTIME_EXTERN_SHAREDMEMORY, union)
 
 
-class Kernel:
-    """A module on its own shared memory; `values` is that memory as float32."""
+class Memory:
+    """A shared memory and the kernels that are instantiated on it."""
 
-    def __init__(self, body: bytes, memory_bytes: int, export: str = "main") -> None:
+    def __init__(self, memory_bytes: int) -> None:
         pages = -(-memory_bytes // PAGE_BYTES)
         self._store = wasmtime.Store(engine())
         limits = wasmtime.Limits(pages, 65_536)
@@ -65,20 +65,39 @@ class Kernel:
         raw = (ctypes.c_ubyte * (pages * PAGE_BYTES)).from_address(
             ctypes.addressof(memory.data_ptr().contents)
         )
-        self.values: Floats = np.ctypeslib.as_array(raw).view(np.float32)
+        self.bytes: NDArray[np.uint8] = np.ctypeslib.as_array(raw)
         self._memory = memory
-        instance = wasmtime.Instance(self._store, module(body), [memory])
-        main = instance.exports(self._store)[export]
-        assert isinstance(main, wasmtime.Func)
-        self._main = main
 
     def place(self, start: int, array: Values) -> None:
         """Copies the bytes of `array` to address `start`."""
         flat = np.ascontiguousarray(array).ravel().view(np.uint8)
-        self.values.view(np.uint8)[start : start + flat.size] = flat
+        self.bytes[start : start + flat.size] = flat
+
+    def function(self, body: bytes, export: str = "main") -> wasmtime.Func:
+        """A kernel of a module."""
+        instance = wasmtime.Instance(self._store, module(body), [self._memory])
+        main = instance.exports(self._store)[export]
+        assert isinstance(main, wasmtime.Func)
+        return main
+
+    def call(self, function: wasmtime.Func, *arguments: int) -> None:
+        function(self._store, *arguments)
+
+
+class Kernel:
+    """A module on its own shared memory; `values` is that memory as float32."""
+
+    def __init__(self, body: bytes, memory_bytes: int, export: str = "main") -> None:
+        self._memory = Memory(memory_bytes)
+        self.values: Floats = self._memory.bytes.view(np.float32)
+        self._main = self._memory.function(body, export)
+
+    def place(self, start: int, array: Values) -> None:
+        """Copies the bytes of `array` to address `start`."""
+        self._memory.place(start, array)
 
     def run(self, *arguments: int) -> None:
-        self._main(self._store, *arguments)
+        self._memory.call(self._main, *arguments)
 
 
 def inputs_of(workload: Workload, seed: int = 7) -> list[Floats]:
