@@ -5,6 +5,9 @@ Attributes such as stride and padding stand behind the axes:
 `conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1`; the usual `eps` of a norm is left out. An
 epilogue follows the operator: `matmul+bias+gelu:f32:m384k768n3072`. A last part names an input that
 a page never changes, such as weights: `matmul:f32:m1k768n3072:constant=b`.
+
+What no operator names is a program: `program:add_gelu:0123456789abcdef` reads a name for people and
+the first 16 digits of the SHA-256 of its normalised text, which the zoo stores.
 """
 
 import re
@@ -13,15 +16,26 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
+from hashlib import sha256
 from math import prod
 from typing import Self
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.former_keys import respelled
+from kernelzoo.domain.known_programs import KnownProgram, known, learn
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS, Family, Operator
 from kernelzoo.domain.operators.binding import bound, extent_of
+from kernelzoo.domain.operators.checking import checked
 from kernelzoo.domain.operators.epilogues import epilogue_inputs, with_epilogue
 from kernelzoo.domain.operators.expressions import Input, Program
+from kernelzoo.domain.operators.figures import (
+    flops,
+    limits,
+    longest_reduction,
+    stage_bytes,
+    work,
+)
+from kernelzoo.domain.operators.parsing import refuse_long
 from kernelzoo.errors import InvalidInput
 
 MAX_EXTENT = 65_536
@@ -68,6 +82,11 @@ class Tensor:
 
 
 MAX_EPILOGUES = 4
+MAX_STAGE_BYTES = 1 << 28
+"""Of all stages of a program before its output."""
+MAX_WORK = 1 << 20
+"""Terms of one entry of a program's output with those of all that it is made of. Who checks a
+report computes 64 such entries."""
 CONSTANT_WEIGHTS = ":constant=b"
 """What follows the key of a workload whose weights stay the same."""
 
@@ -132,9 +151,28 @@ class Workload:
         workload._refuse_oversize()
         return workload
 
+    @staticmethod
+    def of_program(name: str, program: Program) -> "ProgramWorkload":
+        """What a program computes, normalised. Raises InvalidInput for a name that is none, and for
+        a program that means nothing or takes too much."""
+        whole = bound(checked(program), {}).normalised()
+        text = str(whole)
+        refuse_long(text)
+        digest = sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
+        made = ProgramWorkload.named(name, digest)
+        learn(made.key, KnownProgram(program=whole))
+        made.refuse_oversize()
+        return made
+
     @classmethod
-    def parse(cls, key: str) -> Self:
-        """Reads a canonical key. Raises InvalidInput with the grammar when it does not match."""
+    def parse(cls, key: str) -> "Workload":
+        """Reads a canonical key. Raises InvalidInput with the grammar when it does not match.
+
+        A key of a program is one before its text is known; what asks for the program itself then
+        raises UnknownProgram.
+        """
+        if key.startswith(f"{PROGRAM.name}:"):
+            return ProgramWorkload.parsed(key)
         match = _KEY.fullmatch(key)
         if match is None:
             raise InvalidInput(
@@ -263,6 +301,110 @@ class Workload:
     @property
     def output(self) -> Tensor:
         return self.tensors[-1]
+
+
+PROGRAM = Operator(
+    name="program",
+    sentence="what its stored text says",
+    stages=(),
+    family=Family.PROGRAM,
+    axes=(),
+    inputs=(),
+)
+DIGEST_DIGITS = 16
+_NAME = re.compile(r"[a-z0-9_]{1,40}")
+_PROGRAM_KEY = re.compile(
+    rf"{PROGRAM.name}:(?P<name>{_NAME.pattern}):(?P<digest>[0-9a-f]{{{DIGEST_DIGITS}}})"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramWorkload(Workload):
+    """A workload that a program states. Two of one key are equal."""
+
+    name: str
+    digest: str
+
+    @classmethod
+    def named(cls, name: str, digest: str) -> Self:
+        if not _NAME.fullmatch(name):
+            raise InvalidInput(
+                f"{name[:60]!r} is no name of a program; write 1 to 40 of a to z, 0 to 9 and _"
+            )
+        return cls(operator=PROGRAM, dtype=DType.F32, extents=(), name=name, digest=digest)
+
+    @classmethod
+    def parsed(cls, key: str) -> Self:
+        match = _PROGRAM_KEY.fullmatch(key)
+        if match is None:
+            raise InvalidInput(
+                f"workload key {key[:80]!r} is malformed; a program's is "
+                f"{PROGRAM.name}:name: and {DIGEST_DIGITS} hexadecimal digits"
+            )
+        return cls.named(match["name"], match["digest"])
+
+    @property
+    def key(self) -> str:
+        return f"{PROGRAM.name}:{self.name}:{self.digest}"
+
+    @property
+    def program(self) -> Program:
+        """Raises UnknownProgram where this process has not read it."""
+        return known(self.key).program
+
+    @property
+    def flops(self) -> int:
+        return _flops(self.key)
+
+    @property
+    def reduction_length(self) -> int:
+        return longest_reduction(self.program)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return _tensors(self.key)
+
+    def refuse_oversize(self) -> None:
+        """Raises InvalidInput for a program that takes more than a named workload may."""
+        self._refuse_oversize()
+        program = self.program
+        for given in program.inputs:
+            if given.dtype not in (DType.F32, DType.I32):
+                raise InvalidInput(
+                    f"input {given.name} of {self.key} is of {given.dtype}; programs take f32, i32"
+                )
+        for found, most, what in (
+            (stage_bytes(program), MAX_STAGE_BYTES, "the stages before the output have {} bytes"),
+            (work(program), MAX_WORK, "an entry of the output takes {} terms"),
+        ):
+            if found > most:
+                raise InvalidInput(
+                    f"{self.key} is too large: {what.format(found)}; at most {most} are allowed"
+                )
+
+
+@lru_cache(maxsize=1024)
+def _flops(key: str) -> int:
+    return flops(known(key).program)
+
+
+@lru_cache(maxsize=1024)
+def _tensors(key: str) -> tuple[Tensor, ...]:
+    program = known(key).program
+    limit = limits(program)
+    inputs = (
+        Tensor(
+            name=each.name,
+            role=Role.INPUT,
+            dtype=DType(each.dtype),
+            shape=each.shape,
+            limit=limit.get(each.name, 0),
+        )
+        for each in program.inputs
+    )
+    made = program.output
+    output = Tensor(name=made.name, role=Role.OUTPUT, dtype=made.dtype, shape=made.shape)
+    return (*inputs, output)
 
 
 def _given(operator: Operator, extents: tuple[int, ...]) -> dict[str, int]:

@@ -16,6 +16,7 @@ class Family(StrEnum):
     CONVOLUTION = "convolution"
     REDUCTION = "reduction"
     ELEMENTWISE = "elementwise"
+    PROGRAM = "program"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

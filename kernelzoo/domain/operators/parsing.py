@@ -69,12 +69,8 @@ Axes = Mapping[str, Axis]
 
 def parsed(text: str) -> Program:
     """The program of a text. Raises InvalidInput for a text that `str` does not give."""
+    refuse_long(text)
     lines = text.split("\n")
-    if len(text.encode()) > MAX_TEXT_BYTES or len(lines) > MAX_LINES:
-        raise InvalidInput(
-            f"the program has {len(text.encode())} bytes in {len(lines)} lines; at most "
-            f"{MAX_TEXT_BYTES} in {MAX_LINES} are allowed: split it"
-        )
     inputs: list[Input] = []
     stages: list[Stage] = []
     for number, line in enumerate(lines, 1):
@@ -90,6 +86,15 @@ def parsed(text: str) -> Program:
     if str(program) != text:
         raise InvalidInput("the program is not written as it is printed; store what str gives")
     return program
+
+
+def refuse_long(text: str) -> None:
+    size, lines = len(text.encode()), text.count("\n") + 1
+    if size > MAX_TEXT_BYTES or lines > MAX_LINES:
+        raise InvalidInput(
+            f"the program has {size} bytes in {lines} lines; at most {MAX_TEXT_BYTES} in "
+            f"{MAX_LINES} are allowed: split it"
+        )
 
 
 def _said(error: Exception) -> str:

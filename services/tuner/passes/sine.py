@@ -14,7 +14,6 @@ from kernelzoo.domain.dtype import DType
 from services.tuner.ir.nodes import (
     Binary,
     BinaryOp,
-    Bitcast,
     Cast,
     Compare,
     CompareOp,
@@ -31,8 +30,6 @@ from services.tuner.passes.expression_builder import (
 )
 
 _HALF_PI = (1.5703125, 4.837512969970703e-4, 7.549789948768648e-8)
-_ROUNDING_SHIFT = 12582912.0
-"""1.5·2²³: a small number added to it is rounded to an integer, which its low bits then are."""
 _LARGEST = float(1 << 20)
 
 _SINE = (-0.16666655242443085, 0.008332155644893646, -0.0001951463200384751)
@@ -55,9 +52,8 @@ def _quarter(x: Expression, quarters: int, build: ExpressionBuilder) -> Expressi
     # inf · 0 is NaN, as the sine of inf is.
     zero = multiply(x, build.number(0))
     x = build.keep(build.below(call(MathFunction.ABS, x), build.number(_LARGEST), x, zero))
-    shift = build.number(_ROUNDING_SHIFT)
-    shifted = build.keep(build.multiply_add(x, build.number(2 / pi), shift))
-    q = build.keep(subtract(shifted, shift))
+    # Not by adding 1.5·2²³, as exp does: WGSL may take that for nothing (section 15.7.5).
+    q = build.keep(call(MathFunction.NEAREST, multiply(x, build.number(2 / pi))))
     r: Expression = x
     for part in _HALF_PI:
         r = build.multiply_add(q, build.number(-part), r)
@@ -66,9 +62,7 @@ def _quarter(x: Expression, quarters: int, build: ExpressionBuilder) -> Expressi
     odd = build.multiply_add(multiply(r, square), build.polynomial(_SINE, square), r)
     half = build.multiply_add(square, build.number(-0.5), build.number(1))
     even = build.multiply_add(multiply(square, square), build.polynomial(_COSINE, square), half)
-    turn = build.keep(
-        add(Bitcast(value=shifted, dtype=DType.I32), build.whole(quarters)), DType.I32
-    )
+    turn = build.keep(add(Cast(value=q, dtype=DType.I32), build.whole(quarters)), DType.I32)
     # Bit 0 of the quarter: which of the two; bit 1: the sign, as the sign bit of ±1.
     is_even = Compare(op=CompareOp.EQ, left=_and(turn, build.whole(1)), right=build.whole(0))
     size = build.where(is_even, odd, even)

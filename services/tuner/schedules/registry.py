@@ -16,14 +16,13 @@ from importlib import import_module
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU, GpuModel
 from kernelzoo.domain.target import TargetKind, refuse_unsupported
-from kernelzoo.domain.workload import KEY_DTYPES, Workload
+from kernelzoo.domain.workload import KEY_DTYPES, PROGRAM, Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.base.iteration import (
     IterationSpace,
     contraction,
     implicit_gemm,
     is_channelwise,
-    is_elementwise,
     is_rowwise,
     is_transposition,
     iteration_space,
@@ -54,8 +53,10 @@ class ScheduleFamily:
 
     `matches` tells whether it has schedules for programs that iterate so; `space` lists candidates
     for a model of GPU (at which those for wasm do not look), the likely best first. Some of them
-    may be of another family that matches as well. `lower` makes loop nests of a candidate; it
-    raises InvalidSchedule and UnsupportedProgram as `compile_candidate` does.
+    may be of another family that matches as well. `programs`: it also takes programs that no
+    operator names, and so asks a workload for neither extents nor an operator. `lower` makes loop
+    nests of a candidate; it raises InvalidSchedule and UnsupportedProgram as `compile_candidate`
+    does.
     """
 
     name: str
@@ -63,6 +64,7 @@ class ScheduleFamily:
     matches: Matches
     space: Callable[[Workload, GpuModel], tuple[Candidate, ...]]
     lower: Lower
+    programs: bool = False
 
 
 def lite_space(
@@ -82,8 +84,12 @@ def lite_space(
 @lru_cache(maxsize=1024)
 def matching(workload: Workload, target: TargetKind) -> tuple[ScheduleFamily, ...]:
     """The families that have schedules for a workload, in the order of the table."""
-    space = iteration_space(workload)
-    return tuple(each for each in FAMILIES if each.target is target and each.matches(space))
+    space, unnamed = iteration_space(workload), workload.operator is PROGRAM
+    return tuple(
+        each
+        for each in FAMILIES
+        if each.target is target and (each.programs or not unnamed) and each.matches(space)
+    )
 
 
 def scheduled(candidate: Candidate) -> ScheduledProgram:
@@ -139,6 +145,8 @@ def _wasm(
     name: str,
     matches: Matches,
     configs: Callable[[Workload], Sequence[Config]],
+    *,
+    programs: bool = False,
 ) -> ScheduleFamily:
     def space(workload: Workload, _: GpuModel) -> tuple[Candidate, ...]:
         return tuple(config.candidate(workload) for config in configs(workload))
@@ -149,6 +157,7 @@ def _wasm(
         matches=matches,
         space=space,
         lower=_template(name, TargetKind.WASM),
+        programs=programs,
     )
 
 
@@ -156,6 +165,8 @@ def _webgpu(
     name: str,
     matches: Matches,
     configs: Callable[[Workload, GpuModel], Sequence[WebgpuConfig]],
+    *,
+    programs: bool = False,
 ) -> ScheduleFamily:
     def space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
         return webgpu_space(configs(workload, gpu), workload, gpu)
@@ -166,6 +177,7 @@ def _webgpu(
         matches=matches,
         space=space,
         lower=_template(name, TargetKind.WEBGPU),
+        programs=programs,
     )
 
 
@@ -174,13 +186,14 @@ FAMILIES = (
     _wasm("matmul", contraction, wasm_matmul_configs),
     _wasm("conv", _has_windows, wasm_conv_configs),
     _wasm("reduction", is_rowwise, wasm_reduction_configs),
-    _wasm("elementwise", is_elementwise, wasm_elementwise_configs),
+    # Loops as the program is stated: any program.
+    _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True),
     _webgpu("matmul", _reads_vectors, matmul_configs),
     _webgpu("conv", is_channelwise, conv_configs),
     _webgpu("reduction", is_rowwise, reduction_configs),
     _webgpu("transpose", is_transposition, transpose_configs),
     # A thread for each entry, as the program is stated: any program.
-    _webgpu("elementwise", lambda _: True, elementwise_configs),
+    _webgpu("elementwise", lambda _: True, elementwise_configs, programs=True),
 )
 """The first of a target that matches a program lists its space."""
 

@@ -10,10 +10,14 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.operators.parsing import parsed
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
 from services.aggregator.evaluation import entries
-from services.tuner.compile import compile_program
+from services.tuner.compile import compile_candidate, compile_program
 from services.tuner.operators.lowering import prim_func
+from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.execution import run_program
+from tests.unit.tuner.gpu_execution import execute_gpu
 
 Array = NDArray[Any]
 RANDOM = np.random.default_rng(11)
@@ -108,7 +112,7 @@ PROGRAMS: dict[str, tuple[str, Callable[[], Array]]] = {
 
 
 def given(program: Program) -> list[Array]:
-    return [{"a": A, "b": B, "n": N}[each.name] for each in program.inputs]
+    return [array for _, array in zip(program.inputs, (A, B, N), strict=True)]
 
 
 def compiled(program: Program) -> Array:
@@ -123,6 +127,20 @@ def evaluated(program: Program) -> Array:
     arrays = [each.ravel().astype(np.float64) for each in given(program)]
     size = int(np.prod(program.output.shape))
     return entries(program, np.arange(size), lambda number, index: arrays[number][index])
+
+
+ON_A_GPU = ("log", "sin", "pow", "floor", "whole", "where", "argmax", "of truths", "one number")
+
+
+@pytest.mark.parametrize("name", ON_A_GPU)
+def test_a_part_of_the_language_is_the_same_on_a_gpu(name: str) -> None:
+    """By the candidate that any program has."""
+    text, by_numpy = PROGRAMS[name]
+    workload = Workload.of_program("any", parsed(text))
+    candidate = lite_space(workload, TargetKind.WEBGPU)[0]
+    found = execute_gpu(compile_candidate(candidate), given(workload.program)).ravel()
+    wanted = np.asarray(by_numpy()).ravel()
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -1,8 +1,9 @@
-"""The lite space of operators that make every entry from a few others."""
+"""The lite space of loops as they are stated: of operators that make every entry from a few others,
+and of programs that nothing else schedules."""
 
 from itertools import product
 
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import PROGRAM, Workload
 from services.tuner.passes.vectorise import CHUNK
 from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
 
@@ -14,11 +15,11 @@ CHUNKS = (256, 1024, 64, 4096)
 
 
 def wasm_elementwise_configs(workload: Workload) -> tuple[WasmElementwiseConfig, ...]:
-    """Ordered by the sum of the ranks of their settings. Only functions have products to round,
-    and only what runs over one axis is cut into chunks."""
-    function = bool(workload.operator.functions)
-    chunks = CHUNKS if len(workload.operator.axes) == 1 else (CHUNK,)
-    roundings = (True, False) if function else (False,)
+    """Ordered by the sum of the ranks of their settings. Of named operators only functions have
+    products to round. Only what runs over one axis is cut into chunks."""
+    rounds = workload.operator is PROGRAM or bool(workload.operator.functions)
+    chunks = CHUNKS if len(workload.output.shape) == 1 else (CHUNK,)
+    roundings = (True, False) if rounds else (False,)
     ranked: dict[WasmElementwiseConfig, int] = {}
     for (fma_rank, fma), (chunk_rank, chunk), (rank, vectors) in product(
         enumerate(roundings), enumerate(chunks), enumerate(VECTORS)

@@ -1,0 +1,48 @@
+"""The programs whose text this process has read, by the keys of their workloads.
+
+A key ends in a hash of the text, so that it means the same in every process and for good; what is
+learnt twice is the same. Rows, messages and requests carry keys alone. `kernelzoo.store.programs`
+reads the texts that a process does not have yet.
+"""
+
+from dataclasses import dataclass
+
+from kernelzoo.domain.operators.expressions import Program
+from kernelzoo.errors import InvalidInput
+
+
+class UnknownProgram(InvalidInput):
+    """A key names a program whose text is not here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownProgram:
+    """`roundings`: how far two right results may differ, in units of one rounding to f32; None
+    where nobody has evaluated the program yet (`services.aggregator.rounding`)."""
+
+    program: Program
+    roundings: float | None = None
+
+
+_KNOWN: dict[str, KnownProgram] = {}
+
+
+def learn(key: str, known: KnownProgram) -> None:
+    """What is known of its roundings is not forgotten."""
+    before = _KNOWN.get(key)
+    if before is None or before.roundings is None:
+        _KNOWN[key] = known
+
+
+def known(key: str) -> KnownProgram:
+    found = _KNOWN.get(key)
+    if found is None:
+        raise UnknownProgram(
+            f"the program {key[:80]} is not registered; import the model that has it"
+        )
+    return found
+
+
+def is_evaluated(key: str) -> bool:
+    """Whether everything about a program is known here."""
+    return key in _KNOWN and _KNOWN[key].roundings is not None

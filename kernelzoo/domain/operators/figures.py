@@ -1,0 +1,172 @@
+"""What a program takes, read off its text: operations, terms, and how its integers are used."""
+
+from collections.abc import Iterator
+from math import prod
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.binding import position_range
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Binary,
+    Call,
+    Cast,
+    Choice,
+    Comparison,
+    Expression,
+    Integer,
+    Program,
+    Read,
+    Real,
+    Stage,
+    number,
+    parts,
+    terms,
+)
+
+FEWEST_VALUES = 2
+"""Of an integer that is no index: a truth takes two values."""
+
+
+def flops(program: Program) -> int:
+    """Operations of one call; a value that is only moved counts as one, as in named operators."""
+    return sum(
+        prod(stage.shape) * terms(stage) * max(1, _operations(stage)) for stage in program.stages
+    )
+
+
+def _operations(stage: Stage) -> int:
+    """For each term: those of real numbers, and that of the reducer."""
+    return _computed(stage.value) + (stage.reducer is not None)
+
+
+def _computed(value: Expression) -> int:
+    """Operations on entries. Those of indices are addresses."""
+    match value:
+        case Binary(_, left, right):
+            return 1 + _computed(left) + _computed(right)
+        case Call(_, argument):
+            return 1 + _computed(argument)
+        case Cast(argument):
+            return _computed(argument)
+        case Choice(_, then, otherwise):
+            return 1 + max(_computed(then), _computed(otherwise))
+    return 0
+
+
+def longest_reduction(program: Program) -> int:
+    """Terms of an entry of the stage that has most."""
+    return max(map(terms, program.stages))
+
+
+def work(program: Program) -> int:
+    """Terms that one entry of the output takes, with those of all the entries that it is made of,
+    when each stage is computed anew for each way in which another reads it.
+
+    Places are counted axis by axis: along each of them as many as the index takes values, which is
+    one where only the place in the output decides it.
+    """
+    shapes = {stage.name: stage.shape for stage in program.stages}
+    times = dict.fromkeys(shapes, 0)
+    places = {name: [1] * len(shape) for name, shape in shapes.items()}
+    times[program.output.name] = 1
+    total = 0
+    for stage in reversed(program.stages):
+        along = {axis.name: number(axis.extent) for axis in stage.over}
+        along |= zip((axis.name for axis in stage.axes), places[stage.name], strict=True)
+        total += times[stage.name] * prod(places[stage.name]) * terms(stage)
+        for read in set(_reads(stage.value)):
+            if read.tensor not in shapes:
+                continue
+            times[read.tensor] += times[stage.name]
+            held = places[read.tensor]
+            for axis, (at, extent) in enumerate(zip(read.at, shapes[read.tensor], strict=True)):
+                used = {part.name for part in parts(at) if isinstance(part, Axis)}
+                values = prod(along[name] for name in used)
+                held[axis] = max(held[axis], min(values, extent))
+    return total
+
+
+def stage_bytes(program: Program) -> int:
+    """Of all stages before the output."""
+    size = DType.F32.size_bytes
+    return sum(size * prod(stage.shape) for stage in program.stages[:-1])
+
+
+def limits(program: Program) -> dict[str, int]:
+    """For each input of integers a bound that its entries are below in a call that makes sense: the
+    smallest extent that it is a place of, or what it is compared with."""
+    reach = _Reach(program)
+    return {
+        each.name: reach.limit(each.name)
+        for each in program.inputs
+        if DType(each.dtype).compute_dtype is DType.I32
+    }
+
+
+class _Reach:
+    """Which inputs of integers stand in which indices and comparisons, through stages as well."""
+
+    def __init__(self, program: Program) -> None:
+        self._shapes = {each.name: each.shape for each in program.inputs}
+        self._shapes |= {stage.name: stage.shape for stage in program.stages}
+        self._sources: dict[str, frozenset[str]] = {}
+        self._indexed: dict[str, int] = {}
+        self._compared: dict[str, int] = {}
+        for each in program.inputs:
+            integer = DType(each.dtype).compute_dtype is DType.I32
+            self._sources[each.name] = frozenset((each.name,)) if integer else frozenset()
+        for stage in program.stages:
+            self._sources[stage.name] = (
+                self._of(stage.value) if stage.dtype is DType.I32 else frozenset()
+            )
+            self._note(stage)
+
+    def limit(self, name: str) -> int:
+        found = self._indexed.get(name) or self._compared.get(name)
+        return max(found or 0, FEWEST_VALUES) if name not in self._indexed else self._indexed[name]
+
+    def _of(self, value: Expression) -> frozenset[str]:
+        """The inputs that decide an integer, but for those that only say where others lie."""
+        return frozenset().union(*(self._sources[read.tensor] for read in _values(value)))
+
+    def _note(self, stage: Stage) -> None:
+        for read in _reads(stage.value):
+            for place, extent in zip(read.at, self._shapes[read.tensor], strict=True):
+                for name in self._of(place):
+                    self._indexed[name] = min(extent, self._indexed.get(name, extent))
+        for comparison in _comparisons(stage.value):
+            for one, other in (
+                (comparison.left, comparison.right),
+                (comparison.right, comparison.left),
+            ):
+                span = position_range(other)
+                for name in self._of(one) if span else ():
+                    reached = span[1] + 1 if span else 0
+                    self._compared[name] = max(reached, self._compared.get(name, 0))
+
+
+def _reads(value: Expression) -> Iterator[Read]:
+    return (part for part in parts(value) if isinstance(part, Read))
+
+
+def _values(value: Expression) -> Iterator[Read]:
+    """Reads whose entries the value is made of, not those inside of their indices."""
+    match value:
+        case Read():
+            yield value
+        case Binary(_, left, right):
+            yield from _values(left)
+            yield from _values(right)
+        case Call(_, argument) | Cast(argument):
+            yield from _values(argument)
+        case Choice(_, then, otherwise):
+            yield from _values(then)
+            yield from _values(otherwise)
+        case Integer() | Real() | Axis():
+            return
+
+
+def _comparisons(value: Expression) -> Iterator[Comparison]:
+    for part in parts(value):
+        if isinstance(part, Choice):
+            yield from part.conditions
