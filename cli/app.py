@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -13,17 +14,35 @@ from cli.simulate.command import simulate
 from cli.terminal import note
 from cli.tune import tune
 from cli.up import up
+from kernelzoo import __version__
 from kernelzoo.errors import KernelZooError
 
 # A shape such as -1x768x768 is refused with the allowed range, not as an unknown option.
 _SHAPES = {"ignore_unknown_options": True}
 
 app = typer.Typer(
-    help="Crowd-tuned kernels for deep learning in the browser.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kernelzoo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Crowd-tuned kernels for deep learning in the browser."""
+
+
 app.command()(up)
 app.command(context_settings=_SHAPES)(tune)
 app.command()(fleet)

@@ -3,7 +3,9 @@
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
 import zipfile
 from pathlib import Path
 
@@ -64,12 +66,45 @@ def test_changes_have_a_heading_for_what_comes_next() -> None:
     assert all(re.match(r"\d+\.\d+\.\d+ \(\d{4}-\d\d-\d\d\)$", each) for each in headings[1:])
 
 
-def test_a_wheel_has_metadata_that_a_registry_reads(tmp_path: Path) -> None:
-    """`packaging` holds metadata to the rules that PyPI holds it to."""
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
     options = ("--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check")
-    command = (sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(tmp_path))
+    command = (sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder))
     subprocess.run((*command, str(ROOT)), check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+def test_an_installed_wheel_runs_without_the_repository(wheel: Path, tmp_path: Path) -> None:
+    """In an environment of its own, with the packages that are installed here."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    python, command = (tmp_path / "venv/bin" / name for name in ("python", "kernelzoo"))
+
+    def run(*arguments: str | Path) -> str:
+        done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--offline", "--no-deps",
+        "--python", python, wheel)  # fmt: skip
+    (packages,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    # What is editable here is not read there: a `.pth` names folders, not files like itself.
+    (packages / "installed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    assert run(command, "--version") == f"kernelzoo {__version__}\n"
+    assert "--agents" in run(command, "up", "--help")
+    told = run(python, "-c", "from kernelzoo.settings import Settings\n"
+               "print(Settings.model_fields['client_dist'].default)")  # fmt: skip
+    client = Path(told.strip())
+    assert client.is_relative_to(packages)
+    built = ROOT / "client/dist"
+    files = {each.relative_to(built) for each in built.rglob("*")}
+    assert {each.relative_to(client) for each in client.rglob("*")} == files
+    assert {"sdk.js", "agent.html", "console.html"} <= {each.name for each in files}
+
+
+def test_a_wheel_has_metadata_that_a_registry_reads(wheel: Path) -> None:
+    """`packaging` holds metadata to the rules that PyPI holds it to."""
     assert wheel.name == f"kernelzoo-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
