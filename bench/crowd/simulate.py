@@ -141,7 +141,7 @@ def row(without: str, outcome: ScenarioOutcome) -> dict[str, Cell]:
     return {
         "attack": outcome.scenario.attack,
         "malicious_share": outcome.scenario.malicious_share,
-        "without": without,
+        "without": "attackers" if outcome.scenario.peaceful else without,
         "keys": found.keys,
         "confirmed": round(found.confirmed, 3),
         "promoted": round(found.promoted, 3),

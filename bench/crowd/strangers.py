@@ -10,14 +10,14 @@ succeed.
 """
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bench.crowd.simulate import PROMISED, REGRET, WORKLOADS, WRONG, Part, outcomes, part, row
 from bench.options import parser, run
 from bench.report import Claim, Report, machine
 from cli.simulate.run import ScenarioOutcome
-from cli.simulate.scenario import Attack, Scenario
+from cli.simulate.scenario import FAMILY, Attack, Scenario
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 
 SIEGE_WORKLOADS = ("matmul:f32:m8k8n8", "matmul:f32:m8k12n8", "matmul:f32:m8k16n8")
@@ -34,7 +34,8 @@ IDENTITIES = 25
 class Case:
     """`effect` of the attack: at most `harmless` with all defences, and without those that are
     for it at least `harmful`. Where one defence stands behind another both are left out; none where
-    what is for it is no rule that could be.
+    what is for it is no rule that could be. `over_peace`: the effect is over that of the same
+    visitors without attackers.
     """
 
     attack: Attack
@@ -43,6 +44,9 @@ class Case:
     effect: Callable[[ScenarioOutcome], float]
     harmless: float
     harmful: float
+    over_peace: bool = False
+    classes: int = CLASSES
+    workloads: tuple[str, ...] = WORKLOADS
 
 
 def wrong(outcome: ScenarioOutcome) -> float:
@@ -50,9 +54,15 @@ def wrong(outcome: ScenarioOutcome) -> float:
 
 
 def unseen(outcome: ScenarioOutcome) -> float:
+    """What devices lose that nobody measured."""
+    assert outcome.unseen is not None
+    return outcome.unseen.served_regret
+
+
+def unseen_over_default(outcome: ScenarioOutcome) -> float:
     """By how much more devices that nobody measured lose than by their default kernel."""
-    found = outcome.unseen
-    return found.served_regret - found.default_regret if found else 0.0
+    assert outcome.unseen is not None
+    return outcome.unseen.served_regret - outcome.unseen.default_regret
 
 
 def replaced(outcome: ScenarioOutcome) -> float:
@@ -93,10 +103,13 @@ CASES = (
     Case(
         attack=Attack.INVENT,
         without=frozenset({Defence.SPEAKERS, Defence.MINIMUM}),
-        what="regret of unseen devices over that of their default",
+        what="regret of unseen devices, over that without attackers",
         effect=unseen,
-        harmless=0.0,
-        harmful=0.01,
+        harmless=0.01,
+        harmful=0.03,
+        over_peace=True,
+        classes=2 * FAMILY,
+        workloads=SIEGE_WORKLOADS,
     ),
     Case(
         attack=Attack.DENY,
@@ -156,7 +169,7 @@ def measure(options: Namespace) -> Report:
         name="strangers",
         machine=machine(seed=options.seed, expected_attackers=PROMISED),
         rows=[row(each.without, outcome) for each, outcome in found],
-        claims=[claim for _, outcome in found for claim in _claims(outcome)],
+        claims=[claim for _, outcome in found for claim in _claims(outcome, _peace(found))],
     )
 
 
@@ -170,31 +183,49 @@ def parts(seed: int, classes: int, identities: int) -> tuple[Part, ...]:
         seed=seed,
     )
 
-    def alone(attack: Attack) -> Scenario:
+    def alone(case: Case, *, peaceful: bool = False) -> Scenario:
         return Scenario(
-            attack=attack,
+            attack=case.attack,
             malicious_share=PROMISED,
-            classes=CLASSES,
+            classes=case.classes,
             identities=IDENTITIES,
-            workloads=WORKLOADS,
+            workloads=case.workloads,
             seed=seed,
+            peaceful=peaceful,
         )
 
     return (
         part("siege", ALL_DEFENCES, siege),
         *(
-            part(case.attack, defences, alone(case.attack))
+            part(f"{case.attack}, peaceful", ALL_DEFENCES, alone(case, peaceful=True))
+            for case in CASES
+            if case.over_peace
+        ),
+        *(
+            part(case.attack, defences, alone(case))
             for case in CASES
             for defences in dict.fromkeys((ALL_DEFENCES, ALL_DEFENCES - case.without))
         ),
     )
 
 
-def _claims(outcome: ScenarioOutcome) -> list[Claim]:
+Found = list[tuple[Part, ScenarioOutcome]]
+
+
+def _peace(found: Found) -> dict[Attack, ScenarioOutcome]:
+    """What became of the visitors of an attack without it."""
+    return {outcome.scenario.attack: outcome for _, outcome in found if outcome.scenario.peaceful}
+
+
+def _claims(outcome: ScenarioOutcome, peace: Mapping[Attack, ScenarioOutcome]) -> list[Claim]:
     if outcome.scenario.attack is Attack.SIEGE:
         return _promises(outcome)
     case = next(case for case in CASES if case.attack is outcome.scenario.attack)
+    if outcome.scenario.peaceful:
+        return []
     value = case.effect(outcome)
+    if case.over_peace:
+        value -= case.effect(peace[case.attack])
     if outcome.defences == ALL_DEFENCES:
         return [Claim.at_most(f"{case.attack}: {case.what}", value, "", case.harmless)]
     out = ", ".join(sorted(case.without))
@@ -208,7 +239,10 @@ def _promises(outcome: ScenarioOutcome) -> list[Claim]:
         Claim.at_most(f"siege: regret of what is served, {keys}", found.served_regret, "", REGRET),
         Claim.at_most("siege: keys without any kernel", found.unserved, "", 0.0),
         Claim.at_most(
-            "siege: regret of unseen devices over that of their default", unseen(outcome), "", 0.0
+            "siege: regret of unseen devices over that of their default",
+            unseen_over_default(outcome),
+            "",
+            0.0,
         ),
     ]
 

@@ -82,6 +82,8 @@ def _members(scenario: Scenario, number: int, place: int) -> Iterator[Member]:
 
 def _attackers(scenario: Scenario, number: int, place: int) -> Iterator[Member]:
     """The first places of the first class are those of the networks that lie everywhere."""
+    if scenario.peaceful:
+        return
     device, tactics = scenario.device(number), scenario.tactics
     if not tactics.everywhere:
         together = scenario.attack is Attack.SYBIL
@@ -100,7 +102,7 @@ def _attackers(scenario: Scenario, number: int, place: int) -> Iterator[Member]:
 
 
 def _inventors(scenario: Scenario) -> Iterator[Member]:
-    if Raid.INVENT not in scenario.tactics.raids:
+    if scenario.peaceful or Raid.INVENT not in scenario.tactics.raids:
         return
     for family in scenario.families:
         for number in range(INVENTED):

@@ -97,6 +97,7 @@ class Scenario:
     """`identities` visit each of the `classes`, and `malicious_share` is the share of their
     networks that lies. A class has one key for each of `workloads`. `FAMILY` classes in a row are
     relatives. Runs with the same `seed` differ only in the order in which the services are told.
+    `peaceful`: the honest visitors alone, so that what they come to without attackers can be told.
     """
 
     attack: Attack
@@ -105,6 +106,7 @@ class Scenario:
     identities: int
     workloads: tuple[str, ...]
     seed: int
+    peaceful: bool = False
 
     @property
     def tactics(self) -> Tactics:

@@ -1,7 +1,10 @@
 """The imperfections of invented devices: as large as their constants say, and never by chance."""
 
+from dataclasses import replace
 from random import Random
 from statistics import fmean, median
+
+import pytest
 
 from cli.simulate.conduct import FALL, UNALIKE, Condition, condition, honest_timing
 from cli.simulate.members import members_of, phases_of, raiders_of, session_of
@@ -115,3 +118,12 @@ def test_raiders_visit_every_class_of_honest_visitors() -> None:
     raiders = raiders_of(scenario(Attack.DENY))
     honest = [m for m in members_of(scenario(Attack.DENY)) if not m.lies]
     assert {member.device for member in raiders} == {member.device for member in honest}
+
+
+@pytest.mark.parametrize("attack", list(Attack))
+def test_without_attackers_the_same_honest_visitors_come(attack: Attack) -> None:
+    disturbed, peaceful = scenario(attack), replace(scenario(attack), peaceful=True)
+    honest = {member for member in members_of(disturbed) if not member.lies}
+    assert set(members_of(peaceful)) == honest
+    assert raiders_of(peaceful) == []
+    assert [set(phase) for phase in phases_of(peaceful)] == [honest]
