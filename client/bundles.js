@@ -2,7 +2,7 @@
 import { basename } from "node:path";
 import { build } from "esbuild";
 import { minify } from "terser";
-import { inlineWorker } from "./inline-worker.js";
+import { inlineWorker, TERSER } from "./inline-worker.js";
 
 /** @type {import("esbuild").BuildOptions} */
 const shared = {
@@ -29,9 +29,7 @@ export async function buildSdk() {
   const texts = new Map(outputFiles.map(({ path, text }) => [basename(path), text]));
   for (const name of [...texts.keys()].filter((each) => each.endsWith(".js"))) {
     const { code = "", map } = await minify(texts.get(name) ?? "", {
-      module: true,
-      ecma: 2020,
-      compress: { passes: 3 },
+      ...TERSER,
       sourceMap: { content: texts.get(`${name}.map`) ?? "", url: `${name}.map` },
     });
     texts.set(name, code).set(`${name}.map`, String(map));

@@ -10,6 +10,7 @@ const TYPESCRIPT = "node_modules/typescript-native/bin/tsc";
 const ROOT = "dist/types";
 const ENTRY = `${ROOT}/sdk/index.d.ts`;
 const WEBGPU = `${ROOT}/webgpu.d.ts`;
+const DISPOSABLE = '/// <reference lib="esnext.disposable" />\n';
 
 /**
  * TypeScript's own library has WebGPU since 6, @webgpu/types had it before, and a project may have
@@ -53,6 +54,11 @@ export function buildDeclarations() {
     for (const name of names) all.add(name);
     const from = relative(join(path, ".."), WEBGPU).replace(/\.d\.ts$/, ".js");
     writeFileSync(path, `import type { ${[...names].join(", ")} } from "${from}";\n${text}`);
+  }
+  // A project may be compiled for a language that has no disposal yet.
+  for (const path of shipped) {
+    const text = readFileSync(path, "utf8");
+    if (text.includes("Symbol.asyncDispose")) writeFileSync(path, `${DISPOSABLE}${text}`);
   }
   writeFileSync(WEBGPU, webgpu(all));
   writeFileSync("dist/sdk.d.ts", 'export * from "./types/sdk/index.js";\n');

@@ -4,6 +4,10 @@
  */
 import { dirname, resolve } from "node:path";
 import { build } from "esbuild";
+import { minify } from "terser";
+
+/** @type {import("terser").MinifyOptions} */
+export const TERSER = { module: true, ecma: 2020, compress: { passes: 3 } };
 
 /** @type {import("esbuild").Plugin} */
 export const inlineWorker = {
@@ -22,7 +26,8 @@ export const inlineWorker = {
         minify: true,
         write: false,
       });
-      return { contents: outputFiles[0]?.text ?? "", loader: "text" };
+      const { code = "" } = await minify(outputFiles[0]?.text ?? "", TERSER);
+      return { contents: code, loader: "text" };
     });
   },
 };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
 import { type TestContext, test } from "node:test";
-import { type Bundle, chooseManifest } from "../src/sdk/address.js";
+import { type Bundle, chooseOffer } from "../src/sdk/address.js";
 import { KernelZoo, type KernelZooError } from "../src/sdk/index.js";
 import { bytesOf, tinyKernel } from "./kernels.js";
 
@@ -210,7 +210,7 @@ test("a bundle has the device's own manifest, else one whose features the device
     [W("0", "+simd128")],
   ];
   const bundle = bundleOf(...any, [W("a", "+simd128"), G("b")], [W("a", "+simd128")]);
-  const chosen = (...own: string[]) => chooseManifest(bundle, own)?.url;
+  const chosen = (...own: string[]) => chooseOffer(bundle.manifests, own)?.url;
   assert.equal(chosen(W("a", "+simd128")), "/5");
   assert.equal(chosen(W("a", "+simd128"), G("b")), "/4");
   assert.equal(chosen(W("c", "+relaxed-simd+simd128")), "/1");

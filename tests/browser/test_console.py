@@ -145,7 +145,7 @@ def test_a_gateway_that_is_away_is_said_and_asked_again(
     page = context.new_page()
     page.route("**/v1/keys?*", lambda route: route.abort())
     page.goto(f"{tuned.url}/console#/zoo")
-    expect(page.get_by_role("alert")).to_contain_text("Is the gateway running?")
+    expect(page.get_by_role("alert")).to_contain_text("Is it running?")
     page.unroute("**/v1/keys?*")
     page.get_by_role("button", name="Try again").click()
     page.locator("td a").first.wait_for()

@@ -7,10 +7,15 @@ import { loadPacks, type Packable } from "./packing.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-async function download(url: URL, signal?: AbortSignal): Promise<Bytes> {
+/** What `read` makes of the file at `url`. Throws KernelZooError: network, artifact (status). */
+export async function download<T>(
+  url: URL,
+  read: (response: Response) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
   try {
     const response = await fetch(url, signal === undefined ? {} : { signal });
-    if (response.ok) return new Uint8Array(await response.arrayBuffer());
+    if (response.ok) return await read(response);
     throw new KernelZooError("artifact", `${url} answered ${response.status}. Reload the page.`);
   } catch (cause) {
     if (cause instanceof KernelZooError || gaveUp(signal)) throw cause;
@@ -18,6 +23,9 @@ async function download(url: URL, signal?: AbortSignal): Promise<Bytes> {
     throw new KernelZooError("network", message, cause);
   }
 }
+
+const bytesOf = async (response: Response): Promise<Bytes> =>
+  new Uint8Array(await response.arrayBuffer());
 
 /**
  * Fetches the bytes of `artifact` from `origin` and holds them to the manifest's SHA-256.
@@ -31,7 +39,7 @@ export async function fetchArtifact(
 ): Promise<Bytes> {
   // Relative, so that a bundle may lie in any folder.
   const url = new URL(`.${artifact.url}`, origin);
-  const bytes = await download(url, signal);
+  const bytes = await download(url, bytesOf, signal);
   const digest = sha256Hex(bytes);
   if (digest !== artifact.sha256) {
     throw new KernelZooError(

@@ -74,7 +74,7 @@ export async function ask<T>(
     return await read(await fetch(url, init), decode);
   } catch (cause) {
     if (gaveUp(init.signal)) throw cause;
-    const detail = `No answer from ${url.origin} (${sentence(cause)}). Is the gateway running?`;
+    const detail = `No answer from ${url.origin} (${sentence(cause)}). Is it running?`;
     return { kind: "unavailable", detail, retryAfterMs: 0 };
   }
 }

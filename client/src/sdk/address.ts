@@ -26,12 +26,20 @@ export interface Bundle {
   readonly bundle: 1;
   readonly set: string;
   readonly manifests: readonly BundledManifest[];
+  /** Absent in a bundle without models. */
+  readonly models?: readonly BundledModel[];
 }
 
 /** A manifest for one class, or for the wasm and the webgpu class of one device. */
 export interface BundledManifest {
   readonly device_classes: readonly string[];
   readonly url: string;
+}
+
+/** A model of certain dimensions, with the kernels of one class. */
+export interface BundledModel extends BundledManifest {
+  readonly name: string;
+  readonly dimensions: Readonly<Record<string, number>>;
 }
 
 /** Stands in place of a device id: the manifest is for all devices that have the features. */
@@ -45,21 +53,21 @@ function runsOn(offered: string, own: string): boolean {
   return offered === own || (id === ANY && within);
 }
 
-/** The manifest of these very classes, else one for any device; first of equals. */
-export function chooseManifest(
-  { manifests }: Bundle,
+/** What is for these very classes, else for any device; first of equals. */
+export function chooseOffer<Offer extends Pick<BundledManifest, "device_classes">>(
+  offers: readonly Offer[],
   own: readonly string[],
-): BundledManifest | undefined {
-  const worth = ({ device_classes }: BundledManifest): number =>
+): Offer | undefined {
+  const worth = ({ device_classes }: Offer): number =>
     3 * device_classes.filter((each) => own.includes(each)).length + device_classes.length;
-  return manifests
+  return offers
     .filter(({ device_classes }) => device_classes.every((c) => own.some((o) => runsOn(c, o))))
     .sort((a, b) => worth(b) - worth(a))[0];
 }
 
 /** Throws KernelZooError (manifest) for what is no bundle, or has nothing for these classes. */
 export function addressIn(bundle: Bundle, origin: URL, own: readonly string[]): URL {
-  const chosen = bundle.bundle === 1 ? chooseManifest(bundle, own) : undefined;
+  const chosen = bundle.bundle === 1 ? chooseOffer(bundle.manifests, own) : undefined;
   if (chosen !== undefined) return new URL(`.${chosen.url}`, origin);
   throw new KernelZooError("manifest", `${origin} is no bundle of kernels for ${own.join()}.`);
 }

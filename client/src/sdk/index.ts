@@ -17,6 +17,23 @@ export { measurePeakGflops } from "../device/profile.js";
 export { KernelZooError, type Stage } from "../engine/error.js";
 export type { TensorView } from "../engine/tensors.js";
 export type { Float16View, GpuEntries } from "../gpu/buffers.js";
+export type { PortDType } from "../runtime/answer.js";
+export type { Entries, Feed, TensorData } from "../runtime/feeds.js";
+export type { Progress } from "../runtime/messages.js";
+export type {
+  AnyModel,
+  Fallback,
+  FallbackListener,
+  FeedsOf,
+  Model,
+  ModelPlan,
+  ModelTypes,
+  ProfileOptions,
+  RunOptions,
+} from "../runtime/model.js";
+export type { ModelTensor, PlannedCall } from "../runtime/planned.js";
+export type { Profile, ProfiledCall, TraceEvent } from "../runtime/profile.js";
+export type { ModelOptions } from "../runtime/runtime.js";
 export type { ThreadCount } from "../threads/threads.js";
 export type { Backend } from "./backend.js";
 export { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";

@@ -32,7 +32,7 @@ const KEPT_MS = 1_000;
  * Asks whether the manifest has changed, as a device may have voted since the last page load.
  * While the zoo is away, the browser's copy of it serves.
  */
-async function fresh(url: URL, deadline: Deadline): Promise<Answer<string>> {
+export async function fresh(url: URL, deadline: Deadline): Promise<Answer<string>> {
   const text = (response: Response): Promise<string> => response.text();
   const answer = await ask(url, { cache: "no-cache", signal: deadline() }, text);
   if (answer.kind !== "unavailable") return answer;
@@ -103,7 +103,7 @@ async function addressOf(
   return url;
 }
 
-const hashOf = (text: string): string => sha256Hex(new TextEncoder().encode(text));
+export const hashOf = (text: string): string => sha256Hex(new TextEncoder().encode(text));
 
 /** Throws KernelZooError (manifest) for JSON that is something else. */
 function refuseMalformed(manifest: Manifest | null, url: URL): void {
@@ -171,6 +171,6 @@ export function entryOf(manifest: Manifest, workload: string): ManifestEntry {
   throw new KernelZooError(
     "manifest",
     `${workload} is registered, but no kernel of it has been compiled yet. ` +
-      "Try again in a few seconds, and see the console of the zoo if that does not help.",
+      "Try again in a few seconds, or see the console of the zoo.",
   );
 }

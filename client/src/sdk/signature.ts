@@ -43,7 +43,9 @@ async function verify(key: string, signature: string, signed: Uint8Array<ArrayBu
   return crypto.subtle.verify(ALGORITHM, imported, bytesOf(signature), signed);
 }
 
-type Signatures = Manifest["signatures"];
+/** A manifest, or the answer for a model. */
+export type Signed = Pick<Manifest, "issued_at" | "serial" | "signatures">;
+type Signatures = Signed["signatures"];
 
 async function signedBy(pins: readonly string[], made: Signatures, document: string) {
   const signed = new TextEncoder().encode(document);
@@ -58,8 +60,11 @@ async function signedBy(pins: readonly string[], made: Signatures, document: str
  * The manifest that `text` is. Where the page pins keys, only what one of them has signed is
  * read: the members before the last. Throws KernelZooError (signature).
  */
-export async function openManifest(text: string, pins: Pins): Promise<Manifest> {
-  if (pins === null) return JSON.parse(text) as Manifest;
+export async function openManifest<Document extends Signed = Manifest>(
+  text: string,
+  pins: Pins,
+): Promise<Document> {
+  if (pins === null) return JSON.parse(text) as Document;
   const end = text.lastIndexOf(MEMBER);
   if (end < 0) throw signatureError("The manifest is not signed.");
   const document = `${text.slice(0, end)}}`;
@@ -69,19 +74,19 @@ export async function openManifest(text: string, pins: Pins): Promise<Manifest> 
     const why = "Somebody changed it, or the zoo has new keys: see its /v1/signing-keys.";
     throw signatureError(`No valid signature of a pinned key, but of: ${by}. ${why}`);
   }
-  return { ...(JSON.parse(document) as Omit<Manifest, "signatures">), signatures };
+  return { ...JSON.parse(document), signatures } as Document;
 }
 
 /** Caches may hold a manifest for a day while the gateway is away; this leaves room for repairs. */
 export const MAX_AGE_MS = 7 * 86_400_000;
 
-const notes = storedNotebook();
+export const notes = storedNotebook();
 
 /**
  * Throws KernelZooError (signature) for a manifest that was signed more than `maxAgeMs` ago or has
  * no date.
  */
-export function refuseAged({ issued_at: issued }: Manifest, maxAgeMs: number): void {
+export function refuseAged({ issued_at: issued }: Signed, maxAgeMs: number): void {
   if (Date.now() - Date.parse(issued) <= maxAgeMs) return;
   const days = maxAgeMs / 86_400_000;
   throw signatureError(
@@ -94,7 +99,10 @@ export function refuseAged({ issued_at: issued }: Manifest, maxAgeMs: number): v
  * Reads the manifest. Where this browser has seen a later one of `url`, it is requested once more
  * past all caches, and refused if it is still an earlier one. Throws KernelZooError (signature).
  */
-export async function latest(url: URL, read: (url: URL) => Promise<Manifest>): Promise<Manifest> {
+export async function latest<Document extends Signed>(
+  url: URL,
+  read: (url: URL) => Promise<Document>,
+): Promise<Document> {
   const note = `serial:${url.origin}${url.pathname}`;
   const seen = Number(notes.read(note));
   let manifest = await read(url);

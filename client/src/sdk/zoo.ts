@@ -6,9 +6,11 @@ import { KernelZooError, type Stage, sentence } from "../engine/error.js";
 import { refuseForbidden } from "../engine/features.js";
 import { Failures, postFailure } from "../gateway/failures.js";
 import { deadline, gaveUp } from "../gateway/request.js";
+import type { AnyModel, Model, ModelTypes } from "../runtime/model.js";
+import type { ModelOptions } from "../runtime/runtime.js";
 import { startThreads, type ThreadCount, type Threads } from "../threads/threads.js";
 import type { ManifestEntry } from "../wire/types.js";
-import { isBundle, zooAddress } from "./address.js";
+import { chooseOffer, isBundle, zooAddress } from "./address.js";
 import {
   type Backend,
   chooseTarget,
@@ -23,6 +25,8 @@ import { loadKernel } from "./load.js";
 import {
   entriesOf,
   entryOf,
+  fresh,
+  hashOf,
   requestManifest,
   type Source,
   type TimedManifest,
@@ -34,7 +38,15 @@ import {
   type InputViews,
   type WorkloadKey,
 } from "./names.js";
-import { MAX_AGE_MS, pinsOf, signatureError } from "./signature.js";
+import {
+  latest,
+  MAX_AGE_MS,
+  notes,
+  openManifest,
+  pinsOf,
+  refuseAged,
+  signatureError,
+} from "./signature.js";
 
 export interface OpenOptions {
   /**
@@ -94,6 +106,12 @@ export interface ConstantOptions<Names extends PropertyKey> extends KernelOption
 }
 
 const TIMEOUT_MS = 10_000;
+
+/** What the runtime of models takes from here. */
+// biome-ignore format: names alone
+const TOOLS = {
+  KernelZooError, chooseOffer, fresh, hashOf, latest, loadKernel, notes, openManifest, refuseAged,
+};
 
 /**
  * What `work` gives. Whatever else it throws becomes a KernelZooError that begins with `what`; an
@@ -263,6 +281,23 @@ export class KernelZoo {
       );
       return new Map(entries.map(({ workload }, i) => [workload, kernels[i] as Kernel]));
     });
+  }
+
+  /**
+   * A network on this zoo's kernels, in a worker of its own. `name` is a model of the zoo, or the
+   * address of such an answer on any static host: it ends in `.json` and may be relative to the
+   * page. The runtime is loaded with the first model. Throws KernelZooError: network, manifest,
+   * signature, artifact, memory, compare; and the reason of the signal.
+   */
+  async model<Types extends ModelTypes = AnyModel>(
+    name: string,
+    options?: ModelOptions,
+  ): Promise<Model<Types>> {
+    return (await import("../runtime/runtime.js")).openModel(
+      { ...this.#parts, tools: TOOLS },
+      name,
+      options,
+    );
   }
 
   #explained<T>(work: () => Promise<T>): Promise<T> {

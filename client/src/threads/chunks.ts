@@ -90,7 +90,22 @@ export function takeChunk(
 
 /** Counts a chunk as done and answers whether it was the last of `count`. */
 export function finishChunk(control: Int32Array, count: number): boolean {
-  return Atomics.add(control, DONE, 1) + 1 === count;
+  const last = Atomics.add(control, DONE, 1) + 1 === count;
+  if (last) Atomics.notify(control, DONE);
+  return last;
+}
+
+/** Looks at the counter before a thread is put to sleep: waking it costs more than short chunks. */
+const SPINS = 500;
+
+/** Blocks the thread that opened a run until its `count` chunks are done; false after `limitMs`. */
+export function awaitChunks(control: Int32Array, count: number, limitMs: number): boolean {
+  for (let i = 0; i < SPINS; i++) if (Atomics.load(control, DONE) === count) return true;
+  for (;;) {
+    const done = Atomics.load(control, DONE);
+    if (done === count) return true;
+    if (Atomics.wait(control, DONE, done, limitMs) === "timed-out") return false;
+  }
 }
 
 export const fail = (control: Int32Array): number => Atomics.store(control, FAILED, 1);

@@ -1,0 +1,84 @@
+/**
+ * What a zoo answers for a model: its plan, and the kernels of a class of devices for it. A static
+ * host has the same document in a file.
+ */
+import type { ModelManifest } from "../wire/types.js";
+
+/** Of a page. In memory all but float32 are 32-bit integers, and a bool is 0 or 1. */
+export type PortDType = "int64" | "int32" | "bool" | "uint8" | "float32";
+
+/** An input or output of a model as a page knows it; `tensor` says where it lies. */
+export interface PortWire {
+  readonly name: string;
+  readonly dtype: PortDType;
+  readonly shape: readonly number[];
+  readonly tensor: number;
+}
+
+type StoredDType = "f32" | "i32";
+
+/** `at` is an offset in the activations, `weight` an index: a tensor has one of them. */
+export interface PlanTensor {
+  readonly dtype: StoredDType;
+  readonly shape: readonly number[];
+  readonly at?: number;
+  readonly weight?: number;
+}
+
+/** `bytes` of the weights file from `offset` on, row-major. */
+export interface WeightWire {
+  readonly name: string;
+  readonly dtype: StoredDType;
+  readonly shape: readonly number[];
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+export interface ChunkWire {
+  readonly bytes: number;
+  readonly sha256: string;
+}
+
+/** `tensors` are the operands of the workload, the output last. */
+export interface CallWire {
+  readonly kernel: number;
+  readonly tensors: readonly number[];
+  readonly label: string;
+}
+
+export interface GoldenPart {
+  readonly name: string;
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+export interface PlanWire {
+  readonly format: 1;
+  readonly model: string;
+  readonly dimensions: Readonly<Record<string, number>>;
+  readonly inputs: readonly PortWire[];
+  readonly outputs: readonly PortWire[];
+  readonly tensors: readonly PlanTensor[];
+  readonly weights: readonly WeightWire[];
+  readonly chunks: readonly ChunkWire[];
+  readonly kernels: readonly string[];
+  readonly calls: readonly CallWire[];
+  readonly memory: { readonly weights: number; readonly activations: number };
+  readonly golden: {
+    readonly sha256: string;
+    readonly inputs: readonly GoldenPart[];
+    readonly outputs: readonly GoldenPart[];
+    readonly tolerance: number;
+  };
+}
+
+export interface ModelAnswer extends Omit<ModelManifest, "plan"> {
+  readonly plan: PlanWire;
+}
+
+export const productOf = (shape: readonly number[]): number =>
+  shape.reduce((product, extent) => product * extent, 1);
+
+/** An address in an answer: absolute, or relative to the folder of the zoo. */
+export const addressOf = (url: string, origin: string): URL =>
+  new URL(url.startsWith("/") ? `.${url}` : url, origin);

@@ -1,0 +1,212 @@
+/**
+ * Threads that help with the calls of a model. The runtime's worker takes chunks like any of them,
+ * by the tickets of `threads/chunks.ts`; they stay awake from the first call of a run to its last.
+ * A ticket's kernel is a part of a call: see `partOf`.
+ */
+import { KernelZooError, sentence } from "../engine/error.js";
+import {
+  awaitChunks,
+  awaitRun,
+  type Chunking,
+  chunking,
+  controlView,
+  currentKernel,
+  currentRun,
+  fail,
+  failed,
+  finishChunk,
+  openRun,
+  takeChunk,
+} from "../threads/chunks.js";
+import { instantiateAll, type Linked, type Main } from "./kernels.js";
+import type { Task } from "./placement.js";
+
+/** What each thread is told once. */
+export interface CrewStart {
+  readonly memory: WebAssembly.Memory;
+  readonly control: number;
+  readonly modules: readonly Linked[];
+  readonly tasks: readonly Task[];
+  /** Threads that take chunks, the runtime's worker among them. */
+  readonly threads: number;
+  /** Address of this thread's own scratch. */
+  readonly scratch: number;
+}
+
+export type ToCrew = { readonly type: "crew"; readonly start: CrewStart } | { readonly type: "up" };
+export type FromCrew = { readonly type: "ready" };
+
+/** What a crew needs of a worker. */
+export interface Hand {
+  postMessage(message: ToCrew): void;
+  onmessage: ((event: MessageEvent<FromCrew>) => void) | null;
+  onerror: ((event: ErrorEvent) => void) | null;
+  terminate(): void;
+}
+
+/** No call: threads go back to their messages. */
+const IDLE = -1;
+/** No call yet or no call of theirs: threads wait for the next. */
+const AWAKE = -2;
+const PART_BITS = 8;
+export const MOST_PARTS = (1 << PART_BITS) - 1;
+/** Calls that fit a number beside two of PART_BITS. */
+export const MOST_TASKS = 2 ** (31 - 2 * PART_BITS);
+/** A kernel that takes longer is taken for one that hangs. */
+const LIMIT_MS = 30_000;
+
+/** Part `index` of `count` equal ones of a call, as one number. */
+export const partOf = (task: number, index: number, count: number): number =>
+  (((task << PART_BITS) | index) << PART_BITS) | count;
+
+/** The range of part `index` of `count`. */
+export function rangeOfPart(
+  extent: number,
+  index: number,
+  count: number,
+): readonly [number, number] {
+  return [Math.floor((extent * index) / count), Math.floor((extent * (index + 1)) / count)];
+}
+
+interface Chunks extends Chunking {
+  readonly task: Task;
+  readonly lo: number;
+}
+
+/** Runs chunks of whatever part of a call is open, as one thread. */
+class Member {
+  readonly control: Int32Array;
+  readonly #mains: ReadonlyMap<string, Main>;
+  readonly #start: Omit<CrewStart, "modules">;
+  #known = IDLE;
+  #chunks: Chunks | null = null;
+
+  constructor(start: Omit<CrewStart, "modules">, mains: ReadonlyMap<string, Main>) {
+    this.#start = start;
+    this.#mains = mains;
+    this.control = controlView(start.memory, start.control);
+  }
+
+  /** The chunks of a part, by its number; null where there is no call. */
+  chunksOf(part: number): Chunks | null {
+    if (part === this.#known) return this.#chunks;
+    const { tasks, threads } = this.#start;
+    const task = tasks[part >> (2 * PART_BITS)];
+    this.#known = part;
+    this.#chunks = null;
+    if (part < 0 || task === undefined) return null;
+    const index = (part >> PART_BITS) & MOST_PARTS;
+    const [lo, hi] = rangeOfPart(task.extent, index, part & MOST_PARTS);
+    this.#chunks = { task, lo, ...chunking(hi - lo, threads) };
+    return this.#chunks;
+  }
+
+  /** Until no chunk of the open run is left. */
+  work(): void {
+    const countOf = (part: number): number => this.chunksOf(part)?.count ?? 0;
+    for (;;) {
+      const taken = takeChunk(this.control, countOf);
+      const chunks = taken === undefined ? null : this.chunksOf(taken.kernel);
+      if (taken === undefined || chunks === null) return;
+      this.#run(chunks, taken.chunk);
+    }
+  }
+
+  #run({ task, lo, units, extent, count }: Chunks, chunk: number): void {
+    try {
+      const from = lo + chunk * units;
+      const to = lo + Math.min((chunk + 1) * units, extent);
+      const scratch = task.hasScratch ? [this.#start.scratch] : [];
+      this.#mains.get(task.artifact)?.(...task.words, ...scratch, from, to);
+    } catch {
+      fail(this.control);
+    }
+    finishChunk(this.control, count);
+  }
+}
+
+/** The crew as the runtime's worker sees it. */
+export class Crew {
+  readonly threads: number;
+  readonly #hands: readonly Hand[];
+  readonly #member: Member;
+
+  private constructor(hands: readonly Hand[], member: Member) {
+    this.#hands = hands;
+    this.#member = member;
+    this.threads = hands.length + 1;
+  }
+
+  /**
+   * Resolves when every thread has answered. `scratchOf` is the scratch of each, the caller's
+   * first. Throws KernelZooError (run) when one does not start.
+   */
+  static async start(
+    start: Omit<CrewStart, "scratch">,
+    scratchOf: (thread: number) => number,
+    mains: ReadonlyMap<string, Main>,
+    spawn: () => Hand,
+  ): Promise<Crew> {
+    const member = new Member({ ...start, scratch: scratchOf(0) }, mains);
+    member.control.fill(0);
+    openRun(member.control, IDLE);
+    const hands: Hand[] = [];
+    try {
+      for (let i = 1; i < start.threads; i++) hands.push(spawn());
+      await Promise.all(
+        hands.map((hand, i) => ready(hand, { ...start, scratch: scratchOf(i + 1) })),
+      );
+    } catch (cause) {
+      for (const hand of hands) hand.terminate();
+      throw new KernelZooError("run", `The threads do not start: ${sentence(cause)}`, cause);
+    }
+    return new Crew(hands, member);
+  }
+
+  /** Wakes the threads for a run of the model. */
+  up(): void {
+    openRun(this.#member.control, AWAKE);
+    for (const hand of this.#hands) hand.postMessage({ type: "up" });
+  }
+
+  /** Lets them sleep. */
+  down(): void {
+    openRun(this.#member.control, IDLE);
+  }
+
+  /** Runs one part of a call on all threads. Throws KernelZooError: run, timeout. */
+  run(task: number, index: number, count: number): void {
+    const { control } = this.#member;
+    const part = partOf(task, index, count);
+    const chunks = this.#member.chunksOf(part)?.count ?? 0;
+    if (chunks === 0) return;
+    openRun(control, part);
+    this.#member.work();
+    if (!awaitChunks(control, chunks, LIMIT_MS)) {
+      throw new KernelZooError("timeout", "it took more than 30 s");
+    }
+    if (failed(control)) throw new KernelZooError("run", "in a thread");
+  }
+}
+
+function ready(hand: Hand, start: CrewStart): Promise<void> {
+  return new Promise((resolve, reject) => {
+    hand.onmessage = () => resolve();
+    hand.onerror = ({ message }) => reject(new Error(message || "a worker could not be loaded"));
+    hand.postMessage({ type: "crew", start });
+  });
+}
+
+/** What a helping thread does with its messages. */
+export function crewMember(start: CrewStart): () => void {
+  const mains = instantiateAll(start.modules, start.memory);
+  const member = new Member(start, mains);
+  const { control } = member;
+  return () => {
+    for (let seen = currentRun(control); currentKernel(control) !== IDLE; ) {
+      member.work();
+      awaitRun(control, seen, LIMIT_MS);
+      seen = currentRun(control);
+    }
+  };
+}

@@ -1,0 +1,138 @@
+/** Runs the calls of a plan in order, in parts that are short enough for an abort to be heard. */
+import { type Clock, now } from "../timing/clock.js";
+import { type Crew, MOST_PARTS, rangeOfPart } from "./crew.js";
+import type { Main } from "./kernels.js";
+import type { Task } from "./placement.js";
+
+/** A part that is expected to take longer is cut in two. */
+const PART_MS = 2.5;
+/** Messages are looked at this often: an abort is heard within a part more than that. */
+const BREATH_MS = 2;
+/**
+ * Parts of a call that has not run yet. Engines start in baseline code, 5 to 11 times slower, and never
+ * replace the code of a running call: short parts let the optimised code in.
+ */
+const FIRST_PARTS = 32;
+/** Threads cut each part again. */
+const FIRST_CREW_PARTS = 4;
+/** A call of threads that takes longer than this would not be faster on one. */
+const SURELY_SHARED_MS = 1;
+
+/**
+ * Three numbers for each call of a run: when it started, in milliseconds from the run's start, how
+ * many milliseconds it took, and on how many threads.
+ */
+export type CallTimes = Float64Array<ArrayBuffer>;
+
+/** Best times of a call so far, which the first run makes too long; infinite before. */
+interface Learnt {
+  alone: number;
+  shared: number;
+}
+
+export interface Ports {
+  /** Lets messages in. */
+  readonly breathe: () => Promise<void>;
+  readonly clock?: Clock;
+}
+
+/** What to throw for what a call has thrown. */
+export type Blame = (task: number, cause: unknown) => Error;
+
+interface Ready {
+  readonly task: Task;
+  readonly main: Main;
+  readonly words: readonly number[];
+  readonly learnt: Learnt;
+}
+
+/** Owns what was learnt of each call. */
+export class Dispatcher {
+  readonly #calls: readonly Ready[];
+  readonly #crew: Crew | null;
+  readonly #blame: Blame;
+  readonly #breathe: () => Promise<void>;
+  readonly #clock: Clock;
+
+  constructor(
+    tasks: readonly Task[],
+    mains: ReadonlyMap<string, Main>,
+    scratch: number,
+    crew: Crew | null,
+    blame: Blame,
+    { breathe, clock = now }: Ports,
+  ) {
+    this.#calls = tasks.map((task) => ({
+      task,
+      main: mains.get(task.artifact) as Main,
+      words: task.hasScratch ? [...task.words, scratch] : task.words,
+      learnt: { alone: Number.POSITIVE_INFINITY, shared: Number.POSITIVE_INFINITY },
+    }));
+    this.#crew = crew;
+    this.#blame = blame;
+    this.#breathe = breathe;
+    this.#clock = clock;
+  }
+
+  /**
+   * Runs all calls; answers when each ran, or null where `aborted` said to stop. Throws as `blame` says.
+   */
+  async run(aborted: () => boolean): Promise<CallTimes | null> {
+    const times = new Float64Array(3 * this.#calls.length);
+    const started = this.#clock();
+    let breath = started;
+    this.#crew?.up();
+    try {
+      let before = started;
+      for (const [index, call] of this.#calls.entries()) {
+        const shared = this.#shared(call);
+        const parts = this.#parts(call, shared);
+        for (let part = 0; part < parts; part++) {
+          this.#runPart(call, index, shared, part, parts);
+          if (this.#clock() - breath < BREATH_MS) continue;
+          await this.#breathe();
+          if (aborted()) return null;
+          breath = this.#clock();
+        }
+        const after = this.#clock();
+        const elapsedMs = after - before;
+        const threads = shared ? (this.#crew?.threads ?? 1) : 1;
+        times.set([before - started, elapsedMs, threads], 3 * index);
+        this.#learn(call.learnt, shared, elapsedMs);
+        before = after;
+      }
+    } finally {
+      this.#crew?.down();
+    }
+    return times;
+  }
+
+  #runPart({ task, main, words }: Ready, index: number, shared: boolean, part: number, of: number) {
+    try {
+      if (shared) this.#crew?.run(index, part, of);
+      else main(...words, ...rangeOfPart(task.extent, part, of));
+    } catch (cause) {
+      throw this.#blame(index, cause);
+    }
+  }
+
+  /** Whether threads help with a call: both ways are tried once, and then the faster is taken. */
+  #shared({ task, learnt }: Ready): boolean {
+    if (this.#crew === null || task.extent < 2) return false;
+    if (!Number.isFinite(learnt.shared)) return true;
+    if (!Number.isFinite(learnt.alone)) return learnt.shared > SURELY_SHARED_MS;
+    return learnt.shared < learnt.alone;
+  }
+
+  #parts({ task, learnt }: Ready, shared: boolean): number {
+    const expected = shared ? learnt.shared : learnt.alone;
+    const unknown = shared ? FIRST_CREW_PARTS : FIRST_PARTS;
+    const wanted = Number.isFinite(expected) ? Math.ceil(expected / PART_MS) : unknown;
+    return Math.max(1, Math.min(wanted, task.extent, MOST_PARTS));
+  }
+
+  #learn(learnt: Learnt, shared: boolean, elapsedMs: number): void {
+    const way = shared ? "shared" : "alone";
+    learnt[way] = Math.min(learnt[way], elapsedMs);
+  }
+}

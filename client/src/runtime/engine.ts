@@ -1,0 +1,228 @@
+/** A model in its memory: loads it, checks it, and runs it. */
+import { download } from "../engine/artifact.js";
+import { KernelZooError, sentence } from "../engine/error.js";
+import { viewOf } from "../engine/tensors.js";
+import type { KernelWire } from "../wire/types.js";
+import { addressOf, type PortWire, productOf } from "./answer.js";
+import { Crew, type Hand, MOST_TASKS } from "./crew.js";
+import { type CallTimes, Dispatcher, type Ports } from "./dispatch.js";
+import { goldenParts, type Stored, wrongOutput } from "./golden.js";
+import { instantiateAll, type Linked, loadKernels, type Main } from "./kernels.js";
+import type { Fault, Loaded, LoadOrder, Progress } from "./messages.js";
+import { type Placement, place } from "./placement.js";
+import { refuseChanged, streamWeights } from "./stream.js";
+import { type Pack, weightSink } from "./weights.js";
+
+const PAGE_BYTES = 65_536;
+/** Slices of the first run of a pack kernel, so that optimised code takes over within it. */
+const PACK_SLICES = 32;
+
+/** A kernel that does not do what it should. */
+export class WrongKernel extends KernelZooError {
+  readonly fault: Fault;
+
+  constructor(fault: Fault) {
+    super(fault.stage, `${fault.workload} failed: ${fault.message}`);
+    this.fault = fault;
+  }
+}
+
+export interface EnginePorts extends Ports {
+  readonly progress: (progress: Progress) => void;
+  /** Starts a thread; null where threads cannot share memory. */
+  readonly spawn: (() => Hand) | null;
+}
+
+export interface RunResult {
+  readonly outputs: readonly Stored[];
+  /** Of each call when it started, how long it took, and on how many threads. */
+  readonly times: CallTimes;
+}
+
+function memoryOf(bytes: number): WebAssembly.Memory {
+  const pages = Math.ceil(bytes / PAGE_BYTES);
+  try {
+    return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+  } catch (cause) {
+    throw new KernelZooError(
+      "memory",
+      `The browser cannot give ${Math.ceil(bytes / 2 ** 20)} MiB to a model. Dispose of others, ` +
+        "or close pages.",
+      cause,
+    );
+  }
+}
+
+/** The kernel of each workload, its default where it is replaced. */
+export function kernelsOf({ answer, replaced }: Pick<LoadOrder, "answer" | "replaced">) {
+  return (workload: string): KernelWire => {
+    const served = answer.kernels[workload];
+    if (served !== undefined) return replaced.includes(workload) ? served.fallback : served.kernel;
+    throw new KernelZooError(
+      "manifest",
+      `No kernel of ${workload} has been compiled yet. Try again in a few seconds, or see the ` +
+        "console of the zoo.",
+    );
+  };
+}
+
+/** Owns the memory of one model. It ends with its worker. */
+export class Engine {
+  readonly loaded: Loaded;
+  readonly #order: LoadOrder;
+  readonly #memory: WebAssembly.Memory;
+  readonly #placement: Placement;
+  readonly #dispatcher: Dispatcher;
+
+  private constructor(
+    order: LoadOrder,
+    memory: WebAssembly.Memory,
+    placement: Placement,
+    dispatcher: Dispatcher,
+    loaded: Loaded,
+  ) {
+    this.#order = order;
+    this.#memory = memory;
+    this.#placement = placement;
+    this.#dispatcher = dispatcher;
+    this.loaded = loaded;
+  }
+
+  /**
+   * Loads kernels and weights, and compares the golden outputs where that is asked for. Throws
+   * KernelZooError: network, manifest, artifact, validate, compile, memory, compare; WrongKernel.
+   */
+  static async load(order: LoadOrder, ports: EnginePorts): Promise<Engine> {
+    const { answer, origin } = order;
+    const { plan } = answer;
+    const kernels = plan.kernels.map(kernelsOf(order));
+
+    // 1. A place for everything.
+    const threads = ports.spawn === null ? 1 : order.threads;
+    const placement = place(plan, kernelsOf(order), threads);
+    const memory = memoryOf(placement.totalBytes);
+
+    // 2. Kernels, and the first weights at the same time: these wait for the kernels that pack them.
+    const compiled = compileAll(order, kernels, memory, ports);
+    const sink = compiled.then(({ mains }) =>
+      weightSink(memory, plan.weights, placement, packer(placement, mains)),
+    );
+    const total = plan.memory.weights;
+    const stored = streamWeights(
+      addressOf(answer.weights.url, origin),
+      plan.chunks,
+      async (offset, bytes) => (await sink)(offset, bytes),
+      (loaded) => ports.progress({ phase: "weights", loaded, total }),
+    );
+    const [{ modules, mains }] = await Promise.all([compiled, stored]);
+
+    // 3. Threads.
+    const { crew, reason } = await crewOf(threads, memory, placement, modules, mains, ports);
+    const { tasks, scratch } = placement;
+    const blame = (task: number, cause: unknown): WrongKernel => {
+      const workload = plan.kernels[plan.calls[task]?.kernel ?? 0] as string;
+      const stage = cause instanceof KernelZooError ? cause.stage : "run";
+      const message = `The kernel trapped: ${sentence(cause)}`;
+      const artifact = tasks[task]?.artifact as string;
+      return new WrongKernel({ workload, artifact, stage, message });
+    };
+    const dispatcher = new Dispatcher(tasks, mains, scratch, crew, blame, ports);
+    const engine = new Engine(order, memory, placement, dispatcher, {
+      memoryBytes: placement.totalBytes,
+      threads: crew?.threads ?? 1,
+      singleThreadReason: reason,
+    });
+
+    // 4. The golden outputs.
+    if (order.check) await engine.#check(ports);
+    return engine;
+  }
+
+  /**
+   * Outputs for `feeds`, both in the plan's order; null where `aborted` said to stop. Throws
+   * WrongKernel.
+   */
+  async run(feeds: readonly Stored[], aborted: () => boolean): Promise<RunResult | null> {
+    const { plan } = this.#order.answer;
+    for (const [i, port] of plan.inputs.entries()) this.#view(port).set(feeds[i] as Stored);
+    const times = await this.#dispatcher.run(aborted);
+    if (times === null) return null;
+    return { outputs: plan.outputs.map((port) => this.#view(port).slice() as Stored), times };
+  }
+
+  #view({ tensor, shape }: Pick<PortWire, "tensor" | "shape">) {
+    const { plan } = this.#order.answer;
+    const { dtype, at = 0, weight } = plan.tensors[tensor] as (typeof plan.tensors)[number];
+    const { activations, weights } = this.#placement;
+    const address = weight === undefined ? activations + at : (weights[weight]?.[0]?.address ?? 0);
+    return viewOf(this.#memory.buffer, dtype, address, productOf(shape));
+  }
+
+  /** Throws KernelZooError (compare) where an output is wrong. */
+  async #check({ progress }: EnginePorts): Promise<void> {
+    const { answer, origin } = this.#order;
+    const { plan } = answer;
+    const { inputs, outputs, golden } = plan;
+    const total = plan.calls.length;
+    const url = addressOf(answer.golden.url, origin);
+    const bytes = await download(url, (response) => response.arrayBuffer());
+    await refuseChanged(new Uint8Array(bytes), golden.sha256, url);
+    progress({ phase: "check", loaded: 0, total });
+    const found = await this.run(goldenParts(bytes, inputs, golden.inputs), () => false);
+    progress({ phase: "check", loaded: total, total });
+    const wanted = goldenParts(bytes, outputs, golden.outputs);
+    const wrong = wrongOutput(plan, found?.outputs ?? [], wanted);
+    if (wrong === undefined) return;
+    const message = `${answer.name} computes a wrong ${wrong} on this device.`;
+    throw new KernelZooError("compare", message);
+  }
+}
+
+async function compileAll(
+  { answer, origin }: LoadOrder,
+  kernels: readonly KernelWire[],
+  memory: WebAssembly.Memory,
+  { progress }: EnginePorts,
+) {
+  const total = answer.module?.size_bytes ?? 0;
+  progress({ phase: "kernels", loaded: 0, total });
+  const modules = await loadKernels(answer, kernels, origin);
+  const mains = instantiateAll(modules, memory);
+  progress({ phase: "kernels", loaded: total, total });
+  return { modules, mains };
+}
+
+/** Runs pack kernels, always in slices: most run few times. */
+function packer({ packScratch }: Placement, mains: ReadonlyMap<string, Main>): Pack {
+  return (pack, from, to) => {
+    const main = mains.get(pack.sha256) as Main;
+    const { range_extent: extent, scratch_bytes } = pack;
+    const words = scratch_bytes > 0 ? [from, to, packScratch] : [from, to];
+    const step = Math.max(1, Math.ceil(extent / PACK_SLICES));
+    for (let lo = 0; lo < extent; lo += step) main(...words, lo, Math.min(lo + step, extent));
+  };
+}
+
+interface Manned {
+  readonly crew: Crew | null;
+  readonly reason: string | null;
+}
+
+async function crewOf(
+  threads: number,
+  memory: WebAssembly.Memory,
+  { tasks, control, scratch, scratchStride }: Placement,
+  modules: readonly Linked[],
+  mains: ReadonlyMap<string, Main>,
+  { spawn }: EnginePorts,
+): Promise<Manned> {
+  const alone = threads === 1 || spawn === null || tasks.length >= MOST_TASKS;
+  if (alone) return { crew: null, reason: null };
+  const start = { memory, control, modules, tasks, threads };
+  try {
+    const crew = await Crew.start(start, (i) => scratch + i * scratchStride, mains, spawn);
+    return { crew, reason: null };
+  } catch (thrown) {
+    return { crew: null, reason: sentence(thrown) };
+  }
+}

@@ -1,0 +1,109 @@
+/** From what a page gives a model to entries as they lie in its memory, and back. */
+import type { PortDType, PortWire } from "./answer.js";
+import { productOf } from "./answer.js";
+import type { Stored } from "./golden.js";
+
+/** What a page reads of an output: int64, int32, bool and uint8, float32. */
+export type TensorData =
+  | BigInt64Array<ArrayBuffer>
+  | Int32Array<ArrayBuffer>
+  | Uint8Array<ArrayBuffer>
+  | Float32Array<ArrayBuffer>;
+
+/** Row-major entries. */
+export type Entries = ArrayLike<number> | ArrayLike<bigint> | ArrayLike<boolean>;
+
+/** Entries, or entries with their shape, which is checked then. */
+export type Feed = Entries | { readonly data: Entries; readonly shape: readonly number[] };
+
+export type Feeds = Readonly<Record<string, Feed>>;
+
+const RANGES: Readonly<Record<Exclude<PortDType, "float32">, readonly [number, number]>> = {
+  // In memory they are 32-bit integers.
+  int64: [-(2 ** 31), 2 ** 31 - 1],
+  int32: [-(2 ** 31), 2 ** 31 - 1],
+  uint8: [0, 255],
+  bool: [0, 1],
+};
+
+export const shapeText = (shape: readonly number[]): string =>
+  shape.length === 0 ? "scalar" : shape.join("×");
+
+/** Says what is wrong with a feed; the message names the input. */
+export type Refuse = (message: string) => Error;
+
+function entriesOf({ name, shape, dtype }: PortWire, feed: Feed, refuse: Refuse): Entries {
+  const entries = "data" in feed ? feed.data : feed;
+  if ("data" in feed && feed.shape.join() !== shape.join()) {
+    const given = shapeText(feed.shape);
+    throw refuse(`Input ${name} has the shape ${shapeText(shape)}, not ${given}: pad or cut it.`);
+  }
+  const wanted = productOf(shape);
+  if (entries.length === wanted) return entries;
+  throw refuse(
+    `Input ${name} takes ${wanted} entries of ${dtype} (${shapeText(shape)}), ` +
+      `not ${entries.length}: pad or cut it, or open the model with other dimensions.`,
+  );
+}
+
+function floats(port: PortWire, entries: Entries, refuse: Refuse): Float32Array<ArrayBuffer> {
+  if (entries instanceof Float32Array) return new Float32Array(entries);
+  const wrong = typeof entries[0];
+  if (entries.length > 0 && wrong !== "number") {
+    throw refuse(`Input ${port.name} takes float32: give a Float32Array, no entries of ${wrong}.`);
+  }
+  return Float32Array.from(entries as ArrayLike<number>);
+}
+
+function integers(
+  { name, dtype }: PortWire & { readonly dtype: keyof typeof RANGES },
+  entries: Entries,
+  refuse: Refuse,
+): Int32Array<ArrayBuffer> {
+  if (entries instanceof Int32Array && dtype.startsWith("int")) return new Int32Array(entries);
+  const [least, most] = RANGES[dtype];
+  const stored = new Int32Array(entries.length);
+  for (let i = 0; i < stored.length; i++) {
+    const value = Number(entries[i]);
+    if (!(Number.isInteger(value) && value >= least && value <= most)) {
+      const range = `whole numbers from ${least} to ${most}`;
+      throw refuse(`Input ${name} (${dtype}) takes ${range}; entry ${i} is ${entries[i]}.`);
+    }
+    stored[i] = value;
+  }
+  return stored;
+}
+
+/** The entries of all inputs in their order. Throws what `refuse` makes of the first fault. */
+export function storedFeeds(inputs: readonly PortWire[], feeds: Feeds, refuse: Refuse): Stored[] {
+  const names = inputs.map(({ name }) => name);
+  const strange = Object.keys(feeds).find((name) => !names.includes(name));
+  if (strange !== undefined) {
+    throw refuse(`The model has no input ${strange}; its inputs are ${names.join(", ")}.`);
+  }
+  return inputs.map((port) => {
+    const feed = Object.hasOwn(feeds, port.name) ? feeds[port.name] : undefined;
+    if (feed === undefined || feed === null) {
+      const wanted = `${shapeText(port.shape)} entries of ${port.dtype}`;
+      throw refuse(`Input ${port.name} is missing: give ${wanted}.`);
+    }
+    const entries = entriesOf(port, feed, refuse);
+    const { dtype } = port;
+    return dtype === "float32"
+      ? floats(port, entries, refuse)
+      : integers({ ...port, dtype }, entries, refuse);
+  });
+}
+
+/** An output as a page reads it. */
+export function tensorData(dtype: PortDType, entries: Stored): TensorData {
+  switch (dtype) {
+    case "int64":
+      return BigInt64Array.from(entries as Int32Array, BigInt);
+    case "bool":
+    case "uint8":
+      return Uint8Array.from(entries);
+    default:
+      return entries;
+  }
+}

@@ -1,0 +1,32 @@
+/** The golden inputs and outputs that travel with a plan, with entries as they lie in memory. */
+import { viewOf } from "../engine/tensors.js";
+import { maxDifference } from "../engine/verification.js";
+import type { GoldenPart, PlanWire, PortWire } from "./answer.js";
+
+/** Entries of a tensor in memory. */
+export type Stored = Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>;
+
+/** Parts of the golden file, in the order of `ports`. */
+export const goldenParts = (
+  file: ArrayBuffer,
+  ports: readonly PortWire[],
+  parts: readonly GoldenPart[],
+): readonly Stored[] =>
+  parts.map(({ offset, bytes }, i) => {
+    const dtype = ports[i]?.dtype === "float32" ? "f32" : "i32";
+    return viewOf(file, dtype, offset, bytes / 4) as Stored;
+  });
+
+/** The name of the first output that differs; undefined where all are right. */
+export function wrongOutput(
+  { outputs, golden }: PlanWire,
+  found: readonly Stored[],
+  wanted: readonly Stored[],
+): string | undefined {
+  const wrong = wanted.findIndex((right, i) => {
+    let largest = 0;
+    for (const entry of right) largest = Math.max(largest, Math.abs(entry));
+    return !(maxDifference(right, found[i] as Stored) <= golden.tolerance * largest);
+  });
+  return outputs[wrong]?.name;
+}

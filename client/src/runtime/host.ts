@@ -1,0 +1,30 @@
+/**
+ * What the runtime takes from the SDK instead of importing it: its own file would hold these modules
+ * a second time, and an error of a second class is no KernelZooError to a page.
+ */
+import type { Notebook } from "../device/notebook.js";
+import type { KernelZooError } from "../engine/error.js";
+import type { chooseOffer } from "../sdk/address.js";
+import type { LoadRequest, loadKernel } from "../sdk/load.js";
+import type { Asker, fresh, hashOf, Source } from "../sdk/manifest.js";
+import type { latest, openManifest, refuseAged } from "../sdk/signature.js";
+
+export interface Tools {
+  readonly KernelZooError: typeof KernelZooError;
+  readonly chooseOffer: typeof chooseOffer;
+  readonly fresh: typeof fresh;
+  readonly hashOf: typeof hashOf;
+  readonly latest: typeof latest;
+  readonly loadKernel: typeof loadKernel;
+  readonly notes: Notebook;
+  readonly openManifest: typeof openManifest;
+  readonly refuseAged: typeof refuseAged;
+}
+
+/** A zoo, as its models see it. */
+export interface Host
+  extends Source,
+    Pick<Asker, "hardware">,
+    Pick<LoadRequest, "arena" | "deviceClass" | "failures" | "threads"> {
+  readonly tools: Tools;
+}

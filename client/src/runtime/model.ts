@@ -1,0 +1,170 @@
+/** A network that runs on the zoo's kernels, in a worker of its own. */
+import { type Feed, storedFeeds, type TensorData, tensorData } from "./feeds.js";
+import type { Stored } from "./golden.js";
+import type { Opened, Opener } from "./opener.js";
+import { type ModelTensor, type PlannedCall, plannedCalls } from "./planned.js";
+import type { Profile } from "./profile.js";
+import { type Ran, Refused } from "./session.js";
+
+/** Names and typed arrays, as `kernelzoo models types` writes them. */
+export interface ModelTypes {
+  readonly inputs: object;
+  readonly outputs: object;
+}
+
+/** A model whose names are not known to TypeScript. */
+export interface AnyModel extends ModelTypes {
+  readonly inputs: Readonly<Record<string, TensorData>>;
+  readonly outputs: Readonly<Record<string, TensorData>>;
+}
+
+/** What a model takes by name. */
+export type FeedsOf<Types extends ModelTypes> = {
+  readonly [Name in keyof Types["inputs"]]: Feed;
+};
+
+export interface RunOptions {
+  /** Stops the run between two kernels; it rejects with the signal's reason. */
+  readonly signal?: AbortSignal;
+}
+
+export interface ProfileOptions extends RunOptions {
+  /** The inputs of the last run, or zeros, are run so often; 5 times unless told. */
+  readonly runs?: number;
+}
+
+/** How a model runs here. */
+export interface ModelPlan {
+  readonly dimensions: Readonly<Record<string, number>>;
+  readonly deviceClass: string;
+  /** In the order in which they run. */
+  readonly calls: readonly PlannedCall[];
+  readonly memoryBytes: number;
+  readonly threads: number;
+  /** Why there is one thread although more were asked for; null otherwise. */
+  readonly singleThreadReason: string | null;
+}
+
+/** A kernel that does not work here, in whose place the default runs. */
+export interface Fallback {
+  readonly workload: string;
+  readonly reason: string;
+}
+
+/** Hears of each kernel that is replaced. */
+export type FallbackListener = (fallback: Fallback) => void;
+
+export class Model<Types extends ModelTypes = AnyModel> {
+  readonly name: string;
+  readonly inputs: readonly ModelTensor[];
+  readonly outputs: readonly ModelTensor[];
+  readonly #opener: Opener;
+  readonly #listeners = new Set<FallbackListener>();
+  readonly #best: number[];
+  #opened: Promise<Opened>;
+  #last: readonly Stored[] | null = null;
+  #shown: Opened;
+  #runs = 0;
+
+  /** @internal */
+  constructor(opener: Opener, opened: Opened) {
+    const { answer } = opener;
+    const tensor = ({ name, dtype, shape }: ModelTensor): ModelTensor => ({ name, dtype, shape });
+    this.#opener = opener;
+    this.#opened = Promise.resolve(opened);
+    this.#shown = opened;
+    this.name = answer.name;
+    this.inputs = answer.plan.inputs.map(tensor);
+    this.outputs = answer.plan.outputs.map(tensor);
+    this.#best = answer.plan.calls.map(() => Number.POSITIVE_INFINITY);
+  }
+
+  /** Which kernel each call runs, where it came from, and how long it took so far. */
+  get plan(): ModelPlan {
+    const { answer, host } = this.#opener;
+    const { loaded, fallbacks } = this.#shown;
+    const { dimensions } = answer.plan;
+    const { threads } = host;
+    const reason = threads.kind === "single" ? threads.reason : loaded.singleThreadReason;
+    const calls = plannedCalls(answer.plan, answer.kernels, fallbacks, this.#best);
+    const { device_class: deviceClass } = answer;
+    return { dimensions, deviceClass, calls, ...loaded, singleThreadReason: reason };
+  }
+
+  /** Calls `listener` from now on; answers what ends that. */
+  on(_event: "fallback", listener: FallbackListener): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /**
+   * Outputs by name, row-major, each a typed array of its dtype. Runs that overlap follow each
+   * other. A kernel that traps is replaced by its default, and the run is repeated. Rejects with
+   * KernelZooError (run) for feeds that do not fit, and with the reason of `signal`.
+   */
+  async run(feeds: FeedsOf<Types>, { signal }: RunOptions = {}): Promise<Types["outputs"]> {
+    const { answer, host } = this.#opener;
+    const { inputs, outputs } = answer.plan;
+    const refuse = (message: string) => new host.tools.KernelZooError("run", message);
+    const stored = storedFeeds(inputs, feeds, refuse);
+    this.#last = stored;
+    const ran = await this.#ran(stored, signal);
+    return Object.fromEntries(
+      outputs.map(({ name, dtype }, i) => [name, tensorData(dtype, ran.outputs[i] as Stored)]),
+    );
+  }
+
+  /** Runs the model a few times and answers what each call took. Rejects as `run` does. */
+  async profile({ runs, signal }: ProfileOptions = {}): Promise<Profile> {
+    const { profileOf } = await import("./profile.js");
+    const run = (feeds: readonly Stored[]) => this.#ran(feeds, signal);
+    const planned = () => this.plan.calls;
+    return profileOf({ inputs: this.inputs, last: this.#last, run, planned }, runs);
+  }
+
+  /** Ends the worker and gives its memory back. Runs that are under way are rejected. */
+  async dispose(): Promise<void> {
+    const { host } = this.#opener;
+    const text = `${this.name} was disposed of. Open it again.`;
+    this.#opener.close(new host.tools.KernelZooError("run", text));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.dispose();
+  }
+
+  async #ran(feeds: readonly Stored[], signal: AbortSignal | undefined): Promise<Ran> {
+    const opened = this.#opened;
+    const { session } = await opened;
+    try {
+      const ran = await session.run(
+        feeds.map((each) => each.slice()),
+        signal,
+      );
+      if (this.#runs++ > 0) this.#learn(ran);
+      return ran;
+    } catch (thrown) {
+      if (!(thrown instanceof Refused)) throw thrown;
+      // Of several runs that failed, the first has the model opened anew.
+      if (this.#opened === opened) this.#opened = this.#reopened(await opened, thrown);
+      await this.#opened;
+      return this.#ran(feeds, signal);
+    }
+  }
+
+  async #reopened(opened: Opened, refused: Refused): Promise<Opened> {
+    const again = await this.#opener.reopen(opened, refused);
+    this.#shown = again;
+    for (const [workload, reason] of again.fallbacks) {
+      if (opened.fallbacks.has(workload)) continue;
+      for (const listener of this.#listeners) listener({ workload, reason });
+    }
+    return again;
+  }
+
+  #learn({ times }: Ran): void {
+    for (const [i, best] of this.#best.entries()) {
+      this.#best[i] = Math.min(best, times[3 * i + 1] ?? best);
+    }
+  }
+}

@@ -1,0 +1,192 @@
+/**
+ * Opens a model until it works: kernels that are found wrong are told to the zoo and replaced by
+ * their defaults.
+ */
+import type { ServedKernel } from "../wire/types.js";
+import type { ModelAnswer } from "./answer.js";
+import { release, reserve } from "./budget.js";
+import type { Host } from "./host.js";
+import type { Loaded, LoadOrder, Progress } from "./messages.js";
+import type { Fallbacks } from "./planned.js";
+import type { Answered } from "./request.js";
+import { Refused, type RuntimeWorker, Session, spawnRuntime } from "./session.js";
+
+export interface OpenOrder {
+  /** Whether golden outputs are compared at the first load on a device. */
+  readonly check: boolean;
+  /** What all models of the page may take together; a part of the device's memory unless told. */
+  readonly memoryBytes: number | undefined;
+  readonly progress: (progress: Progress) => void;
+  readonly signal: AbortSignal | undefined;
+}
+
+export interface Opened {
+  readonly session: Session;
+  readonly loaded: Loaded;
+  readonly fallbacks: Fallbacks;
+}
+
+/** An entry of a manifest, but for its workload and its kernel. */
+const SINGLE = { flops: 0, webgpu: null, advice: { target: "wasm", basis: "none" } } as const;
+
+/** Owns what a model holds of the page: its session and its part of the memory. */
+export class Opener {
+  readonly host: Host;
+  readonly answer: ModelAnswer;
+  readonly #origin: string;
+  readonly #order: OpenOrder;
+  readonly #spawn: () => RuntimeWorker;
+  #session: Session | null = null;
+  #closed = false;
+
+  constructor(
+    host: Host,
+    { answer, origin }: Answered,
+    order: OpenOrder,
+    spawn: () => RuntimeWorker = spawnRuntime,
+  ) {
+    this.host = host;
+    this.answer = answer;
+    this.#origin = origin;
+    this.#order = order;
+    this.#spawn = spawn;
+  }
+
+  /** Throws KernelZooError, or the reason of the signal. */
+  async open(): Promise<Opened> {
+    const { memory } = this.answer.plan;
+    try {
+      this.#reserve(memory.weights + memory.activations);
+      return await this.#opened(this.#failedBefore());
+    } catch (thrown) {
+      release(this);
+      throw thrown;
+    }
+  }
+
+  /** Opens the model anew, without the kernels that are to blame. Throws KernelZooError. */
+  async reopen({ session, fallbacks }: Opened, refused: Refused): Promise<Opened> {
+    session.end(refused);
+    return this.#opened(await this.#replaced(fallbacks, refused));
+  }
+
+  close(reason: unknown): void {
+    this.#closed = true;
+    this.#session?.end(reason);
+    release(this);
+  }
+
+  async #opened(first: Fallbacks): Promise<Opened> {
+    for (let fallbacks = first; ; ) {
+      const session = this.#started(fallbacks);
+      try {
+        const loaded = await session.loaded;
+        this.#reserve(loaded.memoryBytes);
+        this.#noteRight(fallbacks);
+        return { session, loaded, fallbacks };
+      } catch (thrown) {
+        session.end(thrown);
+        if (!(thrown instanceof Refused) || this.#closed) throw thrown;
+        fallbacks = await this.#replaced(fallbacks, thrown);
+      } finally {
+        this.#order.signal?.removeEventListener("abort", this.#abort);
+      }
+    }
+  }
+
+  readonly #abort = (): void => this.#session?.end(this.#order.signal?.reason);
+
+  #started(fallbacks: Fallbacks): Session {
+    const { signal, progress, check } = this.#order;
+    const { threads, tools } = this.host;
+    signal?.throwIfAborted();
+    const order: LoadOrder = {
+      answer: this.answer,
+      origin: this.#origin,
+      threads: threads.kind === "pool" ? threads.pool.size : 1,
+      check: check && this.host.tools.notes.read(this.#note) !== this.#right(fallbacks),
+      replaced: [...fallbacks.keys()],
+    };
+    this.#session = new Session(order, tools.KernelZooError, progress, this.#spawn);
+    signal?.addEventListener("abort", this.#abort);
+    return this.#session;
+  }
+
+  /** Kernels of the model that failed in this page, each with the reason. */
+  #failedBefore(): Fallbacks {
+    const failed = new Map<string, string>();
+    for (const [workload, { kernel, fallback }] of Object.entries(this.answer.kernels)) {
+      const reason = this.host.failures.reason(kernel.sha256);
+      if (reason !== null && kernel.sha256 !== fallback.sha256) failed.set(workload, reason);
+    }
+    return failed;
+  }
+
+  /**
+   * Replaces the kernel that is to blame, or those that differ from their defaults; all where none
+   * does. Throws KernelZooError where nothing is left to replace.
+   */
+  async #replaced(fallbacks: Fallbacks, { failure }: Refused): Promise<Fallbacks> {
+    const { failures, tools } = this.host;
+    const { device_class, kernels } = this.answer;
+    const { fault, stage, message } = failure;
+    const error = new tools.KernelZooError(stage, message);
+    const left = Object.entries(kernels).filter(
+      ([workload, { kernel, fallback }]) =>
+        kernel.sha256 !== fallback.sha256 && !fallbacks.has(workload),
+    );
+    const next = new Map(fallbacks);
+    if (fault !== null) {
+      const { workload, artifact } = fault;
+      failures.note({ workload, device_class, artifact }, error);
+      if (left.some(([each]) => each === workload)) next.set(workload, fault.message);
+    } else if (stage === "validate" || stage === "compile" || stage === "compare") {
+      for (const [workload, served] of left) {
+        const reason = await this.#wrong(workload, served);
+        if (reason !== null) next.set(workload, reason);
+      }
+      const known = next.size > fallbacks.size;
+      if (!known) for (const [workload] of left) next.set(workload, message);
+    }
+    if (next.size > fallbacks.size) return next;
+    throw error;
+  }
+
+  /** What is wrong with a kernel beside its default, which the zoo is told; null where nothing is. */
+  async #wrong(workload: string, served: ServedKernel): Promise<string | null> {
+    const { device_class } = this.answer;
+    const kernel = await this.host.tools.loadKernel({
+      ...this.host,
+      origin: new URL(this.#origin),
+      deviceClass: device_class,
+      entry: { ...SINGLE, workload, wasm: served },
+      constants: [],
+      ...{ gpu: { kind: "none", reason: null }, backend: "wasm", buffers: undefined },
+      ...{ use: "best", verify: true, manifestMs: 0 },
+    });
+    kernel.dispose();
+    return kernel.info.fallbackReason;
+  }
+
+  #reserve(bytes: number): void {
+    const { answer, host } = this;
+    const reason = reserve(this, answer.name, bytes, this.#order.memoryBytes);
+    if (reason !== null) throw new host.tools.KernelZooError("memory", reason);
+  }
+
+  get #note(): string {
+    const { name, device_class, plan } = this.answer;
+    return `golden:${name}:${device_class}:${Object.values(plan.dimensions).join("x")}`;
+  }
+
+  /** What was right: these outputs of these calls, by these kernels. */
+  #right(fallbacks: Fallbacks): string {
+    const { plan, module } = this.answer;
+    const { golden, calls } = plan;
+    return [golden.sha256, calls.length, module?.sha256, ...fallbacks.keys()].join();
+  }
+
+  #noteRight(fallbacks: Fallbacks): void {
+    if (this.#order.check) this.host.tools.notes.write(this.#note, this.#right(fallbacks));
+  }
+}

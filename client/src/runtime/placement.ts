@@ -1,0 +1,147 @@
+/**
+ * Where everything of a model lies in its one memory:
+ *
+ *     0    64         64 + activations     + scratch             weights in order of first use
+ *     |free| activations | scratch of each thread | control | plain or packed, as calls read them |
+ *          | staging: a weight that is read packed alone | scratch of pack kernels ... |
+ *
+ * Staging shares its place with what is used by runs alone, so that no weight is in memory twice.
+ */
+import { KernelZooError } from "../engine/error.js";
+import { packTensors, plainTensors } from "../engine/packing.js";
+import { ALIGNMENT, align, tensorBytes } from "../engine/tensors.js";
+import { CONTROL_WORDS } from "../threads/chunks.js";
+import type { ArtifactWire, KernelWire } from "../wire/types.js";
+import { type PlanTensor, type PlanWire, productOf } from "./answer.js";
+
+/** One copy of a weight. `pack` is the kernel that makes it; null for a copy that lies plain. */
+export interface Copy {
+  readonly pack: ArtifactWire | null;
+  readonly address: number;
+}
+
+/** One call. `words` are the addresses of its tensors; scratch follows where the kernel has any. */
+export interface Task {
+  readonly artifact: string;
+  readonly extent: number;
+  readonly words: readonly number[];
+  readonly hasScratch: boolean;
+}
+
+export interface Placement {
+  readonly tasks: readonly Task[];
+  /** Of each weight all copies; a plain one is the first. */
+  readonly weights: readonly (readonly Copy[])[];
+  readonly activations: number;
+  readonly staging: number;
+  readonly packScratch: number;
+  readonly scratch: number;
+  /** Bytes from the scratch of one thread to that of the next. */
+  readonly scratchStride: number;
+  readonly control: number;
+  readonly totalBytes: number;
+}
+
+const MOST_BYTES = 2 ** 32;
+
+/** The kernel of each workload of the plan, in its order. Throws KernelZooError (manifest). */
+export type KernelOf = (workload: string) => KernelWire;
+
+function packOf(kernel: KernelWire, operand: number): ArtifactWire | null {
+  const name = kernel.tensors[operand]?.name;
+  return kernel.layouts.find((layout) => layout.tensor === name)?.pack ?? null;
+}
+
+/** The distinct copies of each weight that calls and outputs read, plain before packed. */
+function wanted(plan: PlanWire, kernels: readonly KernelWire[]): (ArtifactWire | null)[][] {
+  const copies = plan.weights.map(() => new Map<string, ArtifactWire | null>());
+  const note = (tensor: PlanTensor | undefined, pack: ArtifactWire | null): void => {
+    if (tensor?.weight !== undefined) copies[tensor.weight]?.set(pack?.sha256 ?? "", pack);
+  };
+  for (const { kernel, tensors } of plan.calls) {
+    const used = kernels[kernel] as KernelWire;
+    for (const [i, tensor] of tensors.entries()) note(plan.tensors[tensor], packOf(used, i));
+  }
+  for (const { tensor } of plan.outputs) note(plan.tensors[tensor], null);
+  return copies.map((each) => [...each.values()].sort((a, b) => Number(!!a) - Number(!!b)));
+}
+
+/** A copy's bytes. */
+const bytesOf = (pack: ArtifactWire | null, plain: number): number =>
+  pack === null ? plain : tensorBytes(packTensors(pack).packed);
+
+/** Throws KernelZooError (manifest) for a kernel that is of other tensors than its call. */
+function refuseMisfit(plan: PlanWire, call: PlanWire["calls"][number], kernel: KernelWire): void {
+  const plain = plainTensors(kernel);
+  const fits = call.tensors.map((index, i) => {
+    const { shape, weight } = plan.tensors[index] as PlanTensor;
+    const wanted = plain[i] === undefined ? 0 : tensorBytes(plain[i]);
+    return wanted === 4 * productOf(shape) && (weight !== undefined || packOf(kernel, i) === null);
+  });
+  if (!fits.includes(false) && fits.length === plain.length) return;
+  throw new KernelZooError(
+    "manifest",
+    `The kernel of ${plan.kernels[call.kernel]} is of other tensors. Import the model again.`,
+  );
+}
+
+/**
+ * `threads` run at once, each with scratch of its own. Throws KernelZooError: memory for what
+ * WebAssembly cannot address, manifest for kernels that do not fit their calls.
+ */
+export function place(plan: PlanWire, kernelOf: KernelOf, threads: number): Placement {
+  const kernels = plan.kernels.map(kernelOf);
+  for (const call of plan.calls) refuseMisfit(plan, call, kernels[call.kernel] as KernelWire);
+  const copies = wanted(plan, kernels);
+
+  // 1. What runs use, at least as long as the largest weight that is never read plain.
+  const activations = ALIGNMENT;
+  const scratch = activations + align(plan.memory.activations);
+  const scratchStride = align(Math.max(0, ...kernels.map((kernel) => kernel.scratch_bytes)));
+  const control = scratch + threads * scratchStride;
+  const staged = plan.weights.filter((_, i) => copies[i]?.[0] !== null);
+  const packScratch = activations + Math.max(0, ...staged.map(({ bytes }) => align(bytes)));
+  const packing = copies.flat().map((pack) => pack?.scratch_bytes ?? 0);
+  const packed = packScratch + align(Math.max(0, ...packing));
+
+  // 2. Weights.
+  let end = Math.max(control + align(CONTROL_WORDS * Int32Array.BYTES_PER_ELEMENT), packed);
+  const weights = copies.map((packs, i) =>
+    packs.map((pack): Copy => {
+      const address = end;
+      end += align(bytesOf(pack, plan.weights[i]?.bytes ?? 0));
+      return { pack, address };
+    }),
+  );
+  if (end > MOST_BYTES) {
+    const size = `${Math.ceil(end / 2 ** 20)} MiB`;
+    throw new KernelZooError("memory", `This model takes ${size}; WebAssembly has 4096 at most.`);
+  }
+
+  // 3. Calls.
+  const addressIn = (tensor: PlanTensor, pack: ArtifactWire | null): number => {
+    if (tensor.weight === undefined) return activations + (tensor.at ?? 0);
+    const own = weights[tensor.weight] as readonly Copy[];
+    return own.find((copy) => copy.pack?.sha256 === pack?.sha256)?.address as number;
+  };
+  const tasks = plan.calls.map(({ kernel, tensors }): Task => {
+    const used = kernels[kernel] as KernelWire;
+    return {
+      artifact: used.sha256,
+      extent: used.range_extent,
+      words: tensors.map((t, i) => addressIn(plan.tensors[t] as PlanTensor, packOf(used, i))),
+      hasScratch: used.scratch_bytes > 0,
+    };
+  });
+  const loading = { staging: activations, packScratch };
+  return {
+    tasks,
+    weights,
+    activations,
+    ...loading,
+    scratch,
+    scratchStride,
+    control,
+    totalBytes: end,
+  };
+}

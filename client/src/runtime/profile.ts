@@ -1,0 +1,122 @@
+/**
+ * Where the time of a model goes: as a table to read, and as a trace for chrome://tracing. Loaded
+ * with the first profile.
+ */
+import type { CallTimes } from "./dispatch.js";
+import type { Stored } from "./golden.js";
+import type { ModelTensor, PlannedCall } from "./planned.js";
+
+export interface ProfiledCall extends PlannedCall {
+  /** Median of the profile's runs. */
+  readonly elapsedMs: number;
+  /** Of the time of all calls. */
+  readonly share: number;
+  readonly threads: number;
+}
+
+/** An event of the Trace Event Format, in microseconds. */
+export interface TraceEvent {
+  readonly name: string;
+  readonly cat: string;
+  readonly ph: "X";
+  readonly ts: number;
+  readonly dur: number;
+  readonly pid: number;
+  readonly tid: number;
+  readonly args: Readonly<Record<string, string | number>>;
+}
+
+export interface Profile {
+  readonly totalMs: number;
+  /** In the order in which they run. */
+  readonly calls: readonly ProfiledCall[];
+  /** Workloads by their time, the longest first. */
+  table(): string;
+  /** Write it to a file and open that in chrome://tracing or ui.perfetto.dev. */
+  trace(): { readonly traceEvents: readonly TraceEvent[] };
+}
+
+const median = (values: readonly number[]): number =>
+  [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0;
+
+function tableOf(calls: readonly ProfiledCall[], totalMs: number): string {
+  const byWorkload = new Map<string, ProfiledCall[]>();
+  for (const call of calls) {
+    const own = byWorkload.get(call.workload) ?? [];
+    byWorkload.set(call.workload, [...own, call]);
+  }
+  const rows = [...byWorkload].map(([workload, own]) => {
+    const elapsed = own.reduce((sum, call) => sum + call.elapsedMs, 0);
+    const { level, threads } = own[0] as ProfiledCall;
+    return { workload, elapsed, count: own.length, level, threads };
+  });
+  rows.sort((a, b) => b.elapsed - a.elapsed);
+  const lines = rows.map(({ workload, elapsed, count, level, threads }) => [
+    elapsed.toFixed(2),
+    `${((100 * elapsed) / totalMs).toFixed(1)} %`,
+    `${count}`,
+    `${threads}`,
+    level,
+    workload,
+  ]);
+  const all = [["ms", "share", "calls", "threads", "kernel of", "workload"], ...lines];
+  const widths = all[0]?.map((_, i) => Math.max(...all.map((row) => row[i]?.length ?? 0))) ?? [];
+  const aligned = all.map((row) =>
+    row.map((cell, i) => (i < 4 ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0))),
+  );
+  return aligned.map((row) => row.join("  ").trimEnd()).join("\n");
+}
+
+function traceOf(calls: readonly ProfiledCall[], times: CallTimes): readonly TraceEvent[] {
+  return calls.map(({ label, workload, level, threads }, i) => ({
+    name: label || workload,
+    cat: workload.split(":")[0] ?? "",
+    ph: "X",
+    ts: 1000 * (times[3 * i] ?? 0),
+    dur: 1000 * (times[3 * i + 1] ?? 0),
+    pid: 1,
+    tid: 1,
+    args: { workload, level, threads },
+  }));
+}
+
+const zeros = (inputs: readonly ModelTensor[]): readonly Stored[] =>
+  inputs.map(({ dtype, shape }) => {
+    const entries = shape.reduce((product, extent) => product * extent, 1);
+    return dtype === "float32" ? new Float32Array(entries) : new Int32Array(entries);
+  });
+
+/** What is profiled. `last` are the inputs of the last run; `run` answers the times of its calls. */
+export interface Profiled {
+  readonly inputs: readonly ModelTensor[];
+  readonly last: readonly Stored[] | null;
+  readonly run: (feeds: readonly Stored[]) => Promise<{ readonly times: CallTimes }>;
+  readonly planned: () => readonly PlannedCall[];
+}
+
+const RUNS = 5;
+
+/** Runs the model several times; the times of the last run are those of the trace. */
+export async function profileOf(
+  { inputs, last, run, planned }: Profiled,
+  count = RUNS,
+): Promise<Profile> {
+  const feeds = last ?? zeros(inputs);
+  const runs: CallTimes[] = [];
+  for (let i = 0; i < count; i++) runs.push((await run(feeds)).times);
+  const traced = runs.at(-1) as CallTimes;
+  const elapsed = planned().map((_, i) => median(runs.map((times) => times[3 * i + 1] ?? 0)));
+  const totalMs = elapsed.reduce((sum, ms) => sum + ms, 0);
+  const calls = planned().map((call, i) => ({
+    ...call,
+    elapsedMs: elapsed[i] as number,
+    share: (elapsed[i] as number) / totalMs,
+    threads: traced[3 * i + 2] ?? 1,
+  }));
+  return {
+    totalMs,
+    calls,
+    table: () => tableOf(calls, totalMs),
+    trace: () => ({ traceEvents: traceOf(calls, traced) }),
+  };
+}

@@ -1,0 +1,117 @@
+/** Asks for a model: a gateway, a bundle, or a file of any static host. */
+import type { Answer } from "../gateway/request.js";
+import type { Bundle } from "../sdk/address.js";
+import type { ModelAnswer } from "./answer.js";
+import type { Host } from "./host.js";
+
+export type Dimensions = Readonly<Record<string, number>>;
+
+/** `origin` is what addresses in the answer are relative to. */
+export interface Answered {
+  readonly answer: ModelAnswer;
+  readonly origin: string;
+}
+
+const isFile = (name: string): boolean => name.endsWith(".json");
+
+function refused(host: Host, message: string): Error {
+  return new host.tools.KernelZooError("manifest", message);
+}
+
+/** The text of an answer. Throws KernelZooError: network, manifest. */
+function textOf(host: Host, url: URL, name: string, answer: Answer<string>): string {
+  switch (answer.kind) {
+    case "ok":
+      return answer.value;
+    case "refused":
+      if (answer.status === 404 && answer.byGateway) {
+        const command = `kernelzoo models add FILE --name ${name}`;
+        throw refused(host, `The zoo has no such model: ${answer.detail} Add it: ${command}`);
+      }
+      throw refused(host, `${url} answered ${answer.status}: ${answer.detail}`);
+    case "empty":
+      return "";
+    case "unavailable":
+      throw new host.tools.KernelZooError("network", answer.detail);
+    default:
+      return answer satisfies never;
+  }
+}
+
+/** The address of a model in the bundle that the zoo is. */
+async function addressInBundle(host: Host, name: string, dimensions: Dimensions): Promise<URL> {
+  const { origin, bundle: pinned, deviceClass, deadline, tools } = host;
+  const text = textOf(host, origin, name, await tools.fresh(origin, deadline));
+  if (pinned !== undefined && tools.hashOf(text) !== pinned) {
+    throw new tools.KernelZooError("signature", `${origin} is another bundle than this page pins.`);
+  }
+  const { models = [] } = JSON.parse(text) as Bundle;
+  const asked = Object.entries(dimensions);
+  const offers = models.filter(
+    (model) => model.name === name && asked.every(([axis, n]) => model.dimensions[axis] === n),
+  );
+  const chosen = tools.chooseOffer(offers, [deviceClass]);
+  if (chosen !== undefined) return new URL(`.${chosen.url}`, origin);
+  const size = asked.map(([axis, n]) => ` with ${axis} ${n}`).join("");
+  throw refused(host, `${origin} has no model ${name}${size} for ${deviceClass}.`);
+}
+
+function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL {
+  const { origin, deviceClass, hardware } = host;
+  const path = [name, deviceClass].map(encodeURIComponent).join("/");
+  const url = new URL(`./v1/models/${path}`, origin);
+  for (const [axis, extent] of Object.entries(dimensions)) url.searchParams.set(axis, `${extent}`);
+  if (hardware !== null) url.searchParams.set("hardware", JSON.stringify(hardware));
+  return url;
+}
+
+function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): void {
+  const { model, plan, kernels } = answer;
+  if (model !== 1 || plan?.format !== 1 || !kernels)
+    throw refused(host, `${url} is no model that this version of the SDK reads.`);
+}
+
+/** Throws KernelZooError (signature) for a signed answer to another question. */
+function refuseOther({ tools, deviceClass }: Host, answer: ModelAnswer, name: string): void {
+  if (answer.name === name && answer.device_class === deviceClass) return;
+  const found = `${answer.name} for ${answer.device_class}`;
+  throw new tools.KernelZooError("signature", `A model ${found} was sent for ${name}.`);
+}
+
+/**
+ * The plan of a model with kernels for this device. A name that ends in `.json` is the address of
+ * such an answer, relative to the page. Throws KernelZooError: network, manifest, signature.
+ */
+export async function requestModel(
+  host: Host,
+  name: string,
+  dimensions: Dimensions,
+): Promise<Answered> {
+  const { tools, pins, maxAgeMs, deadline, origin, bundle } = host;
+  const stored = isFile(name);
+  const bundled = !stored && isFile(origin.pathname);
+  const opened = async (url: URL): Promise<ModelAnswer> => {
+    const text = textOf(host, url, name, await tools.fresh(url, deadline));
+    if (bundled && bundle !== undefined && !url.pathname.endsWith(`/${tools.hashOf(text)}.json`)) {
+      throw new tools.KernelZooError("signature", `${url} is not what its name says.`);
+    }
+    const answer = await tools.openManifest<ModelAnswer>(text, pins);
+    refuseMalformed(host, answer, url);
+    if (maxAgeMs !== null && !stored) tools.refuseAged(answer, maxAgeMs);
+    if (pins !== null && !stored && !bundled) refuseOther(host, answer, name);
+    return answer;
+  };
+  try {
+    const url = stored
+      ? new URL(name, globalThis.document?.baseURI)
+      : bundled
+        ? await addressInBundle(host, name, dimensions)
+        : addressAtGateway(host, name, dimensions);
+    const growing = pins !== null && !stored && !bundled;
+    const answer = await (growing ? tools.latest(url, opened) : opened(url));
+    return { answer, origin: (stored ? url : origin).href };
+  } catch (thrown) {
+    if (!(thrown instanceof SyntaxError || thrown instanceof TypeError)) throw thrown;
+    throw refused(host, `${name} is no model of ${origin}: ${thrown.message}`);
+  }
+}

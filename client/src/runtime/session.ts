@@ -1,0 +1,120 @@
+/** A model's worker as the page sees it. */
+import type { KernelZooError } from "../engine/error.js";
+import type { CallTimes } from "./dispatch.js";
+import type { Stored } from "./golden.js";
+import type { Failure, FromRuntime, Loaded, LoadOrder, Progress, ToRuntime } from "./messages.js";
+import source from "./worker.js?inlined";
+
+/** What a session needs of a worker. */
+export interface RuntimeWorker {
+  postMessage(message: ToRuntime, transfer: Transferable[]): void;
+  onmessage: ((event: MessageEvent<FromRuntime>) => void) | null;
+  onerror: ((event: ErrorEvent) => void) | null;
+  terminate(): void;
+}
+
+export interface Ran {
+  readonly outputs: readonly Stored[];
+  readonly times: CallTimes;
+}
+
+/** A load that was refused, with the kernels to blame. */
+export class Refused extends Error {
+  readonly failure: Failure;
+
+  constructor(failure: Failure) {
+    super(failure.message);
+    this.failure = failure;
+  }
+}
+
+interface Waiting {
+  resolve(ran: Ran): void;
+  reject(reason: unknown): void;
+  readonly signal: AbortSignal | undefined;
+}
+
+type Make = typeof KernelZooError;
+
+const REMEDY = "If the page has a content security policy, it must allow worker-src blob:.";
+
+/** A worker from a blob, which is of the page's own origin and inherits its isolation. */
+export function spawnRuntime(): RuntimeWorker {
+  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  const worker: Worker = new Worker(url, { name: "kernelzoo model" });
+  const terminate = worker.terminate.bind(worker);
+  worker.terminate = () => {
+    terminate();
+    // Its threads are loaded from the same address.
+    URL.revokeObjectURL(url);
+  };
+  return worker;
+}
+
+/** Owns the worker. Runs follow each other in the order in which they were asked for. */
+export class Session {
+  readonly loaded: Promise<Loaded>;
+  readonly #worker: RuntimeWorker;
+  readonly #waiting = new Map<number, Waiting>();
+  #runs = 0;
+  #over: { readonly reason: unknown } | null = null;
+  #refuse: (reason: unknown) => void = () => undefined;
+
+  /** `loaded` rejects with Refused, or with KernelZooError where the worker does not start. */
+  constructor(
+    order: LoadOrder,
+    make: Make,
+    progress: (progress: Progress) => void,
+    spawn: () => RuntimeWorker = spawnRuntime,
+  ) {
+    this.#worker = spawn();
+    this.loaded = new Promise((resolve, reject) => {
+      this.#refuse = reject;
+      this.#worker.onmessage = ({ data }) => {
+        if (data.type === "loaded") resolve(data.loaded);
+        else if (data.type === "refused") reject(new Refused(data.failure));
+        else if (data.type === "progress") progress(data.progress);
+        else this.#settle(data);
+      };
+      this.#worker.onerror = ({ message }) => {
+        const text = `The model's worker stopped: ${message || "it could not be loaded"}. ${REMEDY}`;
+        this.end(new make("run", text));
+      };
+    });
+    // Whoever does not wait for it any more hears nothing.
+    this.loaded.catch(() => undefined);
+    this.#worker.postMessage({ type: "load", order }, []);
+  }
+
+  /** Rejects with Refused, with the reason of the end, or with that of `signal`. */
+  run(feeds: readonly Stored[], signal: AbortSignal | undefined): Promise<Ran> {
+    if (this.#over !== null) return Promise.reject(this.#over.reason);
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    const id = ++this.#runs;
+    const abort = (): void => this.#worker.postMessage({ type: "abort", id }, []);
+    signal?.addEventListener("abort", abort, { once: true });
+    const ran = new Promise<Ran>((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject, signal });
+    });
+    const buffers = feeds.map(({ buffer }) => buffer);
+    this.#worker.postMessage({ type: "run", id, feeds }, buffers);
+    return ran.finally(() => signal?.removeEventListener("abort", abort));
+  }
+
+  /** Ends the worker, and with it the memory. What waits is rejected with `reason`. */
+  end(reason: unknown): void {
+    this.#over ??= { reason };
+    this.#worker.terminate();
+    this.#refuse(reason);
+    for (const { reject } of this.#waiting.values()) reject(reason);
+    this.#waiting.clear();
+  }
+
+  #settle(data: Exclude<FromRuntime, { type: "loaded" | "refused" | "progress" }>): void {
+    const waiting = this.#waiting.get(data.id);
+    this.#waiting.delete(data.id);
+    if (data.type === "done") waiting?.resolve(data);
+    else if (data.type === "aborted") waiting?.reject(waiting.signal?.reason);
+    else waiting?.reject(new Refused(data.failure));
+  }
+}

@@ -1,0 +1,38 @@
+/** From bytes of the weights file to weights in memory, packed as calls read them. */
+import type { ArtifactWire } from "../wire/types.js";
+import type { WeightWire } from "./answer.js";
+import type { Copy, Placement } from "./placement.js";
+import type { TakeBytes } from "./stream.js";
+
+/** Runs a pack kernel from the plain copy at one address to the packed one at another. */
+export type Pack = (pack: ArtifactWire, from: number, to: number) => void;
+
+/**
+ * Takes the file in order. A weight goes to its plain copy, or to the staging area if no call reads
+ * it plain; when its last byte is there, its packed copies are made.
+ */
+export function weightSink(
+  memory: WebAssembly.Memory,
+  weights: readonly WeightWire[],
+  { weights: places, staging }: Placement,
+  pack: Pack,
+): TakeBytes {
+  const target = new Uint8Array(memory.buffer);
+  let next = 0;
+  return (offset, bytes) => {
+    const end = offset + bytes.length;
+    while (next < weights.length) {
+      const weight = weights[next] as WeightWire;
+      const copies = places[next] as readonly Copy[];
+      const plain = copies[0]?.pack === null ? copies[0].address : staging;
+      const from = Math.max(offset, weight.offset);
+      const to = Math.min(end, weight.offset + weight.bytes);
+      if (from < to) {
+        target.set(bytes.subarray(from - offset, to - offset), plain + from - weight.offset);
+      }
+      if (weight.offset + weight.bytes > end) return;
+      for (const copy of copies) if (copy.pack !== null) pack(copy.pack, plain, copy.address);
+      next += 1;
+    }
+  };
+}

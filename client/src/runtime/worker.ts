@@ -1,0 +1,94 @@
+/**
+ * Entry of a model's worker, inlined into the runtime as text: the one that the page starts loads and
+ * runs the model, those that it starts in turn are its threads.
+ */
+import { KernelZooError, sentence } from "../engine/error.js";
+import { crewMember, type FromCrew, type Hand, type ToCrew } from "./crew.js";
+import { Engine, type EnginePorts, WrongKernel } from "./engine.js";
+import type { Failure, FromRuntime, ToRuntime } from "./messages.js";
+
+/** The worker's global scope, which TypeScript's DOM library does not describe. */
+interface WorkerScope {
+  readonly crossOriginIsolated: boolean;
+  readonly location: { readonly href: string };
+  postMessage(message: FromRuntime | FromCrew, transfer?: Transferable[]): void;
+  onmessage: ((event: { readonly data: ToRuntime | ToCrew }) => void) | null;
+}
+
+const scope = globalThis as unknown as WorkerScope;
+
+/** Lets messages in: one to ourselves comes after those that wait. */
+function breathing(): () => Promise<void> {
+  const { port1, port2 } = new MessageChannel();
+  let resolve: (() => void) | null = null;
+  port1.onmessage = () => resolve?.();
+  return () =>
+    new Promise((done) => {
+      resolve = done;
+      port2.postMessage(null);
+    });
+}
+
+function failureOf(thrown: unknown): Failure {
+  const fault = thrown instanceof WrongKernel ? thrown.fault : null;
+  const stage = thrown instanceof KernelZooError ? thrown.stage : "run";
+  return { stage, message: sentence(thrown), fault };
+}
+
+const post = (message: FromRuntime, transfer: Transferable[] = []): void =>
+  scope.postMessage(message, transfer);
+
+const spawn = (): Hand => new Worker(scope.location.href, { name: "kernelzoo thread" });
+
+const ports: EnginePorts = {
+  breathe: breathing(),
+  progress: (progress) => post({ type: "progress", progress }),
+  spawn: scope.crossOriginIsolated ? spawn : null,
+};
+
+let engine: Engine | null = null;
+let last: Promise<unknown> = Promise.resolve();
+const aborted = new Set<number>();
+let helping: (() => void) | null = null;
+
+async function load(order: Extract<ToRuntime, { type: "load" }>["order"]): Promise<void> {
+  try {
+    engine = await Engine.load(order, ports);
+    post({ type: "loaded", loaded: engine.loaded });
+  } catch (thrown) {
+    post({ type: "refused", failure: failureOf(thrown) });
+  }
+}
+
+async function run({ id, feeds }: Extract<ToRuntime, { type: "run" }>): Promise<void> {
+  try {
+    const gone = (): boolean => aborted.has(id);
+    const result = gone() ? null : ((await engine?.run(feeds, gone)) ?? null);
+    if (result === null) return post({ type: "aborted", id });
+    const buffers = result.outputs.map(({ buffer }) => buffer);
+    post({ type: "done", id, ...result }, [...buffers, result.times.buffer]);
+  } catch (thrown) {
+    post({ type: "failed", id, failure: failureOf(thrown) });
+  } finally {
+    aborted.delete(id);
+  }
+}
+
+scope.onmessage = ({ data }) => {
+  switch (data.type) {
+    case "load":
+      return void load(data.order);
+    case "run":
+      last = last.then(() => run(data));
+      return;
+    case "abort":
+      return void aborted.add(data.id);
+    case "crew":
+      helping = crewMember(data.start);
+      return scope.postMessage({ type: "ready" });
+    case "up":
+      return helping?.();
+    default:
+      data satisfies never;
+  }
+};

@@ -1,0 +1,221 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { type TestContext, test } from "node:test";
+import type { PlanWire, PortWire } from "../src/runtime/answer.js";
+import { release, reserve } from "../src/runtime/budget.js";
+import { Dispatcher } from "../src/runtime/dispatch.js";
+import { type Feeds, storedFeeds, tensorData } from "../src/runtime/feeds.js";
+import type { Main } from "../src/runtime/kernels.js";
+import { place } from "../src/runtime/placement.js";
+import { streamWeights } from "../src/runtime/stream.js";
+import { weightSink } from "../src/runtime/weights.js";
+import { tinyKernel, tinyPackedKernel } from "./kernels.js";
+
+const ELEMENTS = 8;
+const port = (dtype: PortWire["dtype"], entries = 4): PortWire => {
+  return { name: "x", dtype, shape: [entries], tensor: 0 };
+};
+
+/** y = (x + w) + w, where the second kernel wants w packed. */
+const PLAN: PlanWire = {
+  format: 1,
+  model: "tiny",
+  dimensions: {},
+  inputs: [{ name: "x", dtype: "float32", shape: [ELEMENTS], tensor: 0 }],
+  outputs: [{ name: "y", dtype: "float32", shape: [ELEMENTS], tensor: 2 }],
+  tensors: [
+    { dtype: "f32", shape: [ELEMENTS], at: 0 },
+    { dtype: "f32", shape: [ELEMENTS], weight: 0 },
+    { dtype: "f32", shape: [ELEMENTS], at: 64 },
+  ],
+  weights: [{ name: "w", dtype: "f32", shape: [ELEMENTS], offset: 0, bytes: 4 * ELEMENTS }],
+  chunks: [],
+  kernels: ["plain", "packed"],
+  calls: [
+    { kernel: 0, tensors: [0, 1, 2], label: "first" },
+    { kernel: 1, tensors: [2, 1, 2], label: "second" },
+  ],
+  memory: { weights: 4 * ELEMENTS, activations: 128 },
+  golden: { sha256: "", inputs: [], outputs: [], tolerance: 1e-4 },
+};
+
+const kernelOf = (workload: string) =>
+  workload === "plain" ? tinyKernel("add", ELEMENTS) : tinyPackedKernel(ELEMENTS);
+
+test("a weight that is read plain and packed is placed twice, one that is read packed once", () => {
+  const both = place(PLAN, kernelOf, 1);
+  assert.equal(both.weights[0]?.length, 2);
+  assert.deepEqual(
+    both.weights[0]?.map(({ pack }) => pack === null),
+    [true, false],
+  );
+  const packed = place({ ...PLAN, calls: PLAN.calls.slice(1) }, kernelOf, 1);
+  assert.equal(packed.weights[0]?.length, 1);
+  assert.equal(packed.weights[0]?.[0]?.pack !== null, true);
+  assert.ok(packed.totalBytes < both.totalBytes);
+});
+
+test("a kernel of other tensors than its call is refused", () => {
+  const other = () => tinyKernel("add", ELEMENTS + 1);
+  assert.throws(() => place(PLAN, other, 1), /is of other tensors. Import the model again/);
+  const packedInput = () => tinyPackedKernel(ELEMENTS);
+  const calls = [{ kernel: 0, tensors: [1, 0, 2], label: "" }];
+  assert.throws(() => place({ ...PLAN, calls }, packedInput, 1), /other tensors/);
+});
+
+test("a weight that arrives in pieces is packed when its last byte is there", () => {
+  const placement = place({ ...PLAN, calls: PLAN.calls.slice(1) }, kernelOf, 1);
+  const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
+  const packed: number[] = [];
+  const sink = weightSink(memory, PLAN.weights, placement, (_, from, to) => {
+    packed.push(to);
+    const entries = new Float32Array(memory.buffer, from, ELEMENTS);
+    new Float32Array(memory.buffer, to, ELEMENTS).set(entries.map((entry) => -entry));
+  });
+  const file = new Uint8Array(Float32Array.from({ length: ELEMENTS }, (_, i) => i + 1).buffer);
+  sink(0, file.slice(0, 7));
+  sink(7, file.slice(7, 20));
+  assert.deepEqual(packed, []);
+  sink(20, file.slice(20));
+  const address = placement.weights[0]?.[0]?.address as number;
+  assert.deepEqual(packed, [address]);
+  assert.deepEqual([...new Float32Array(memory.buffer, address, 2)], [-1, -2]);
+});
+
+const FILE = Uint8Array.from({ length: 1000 }, (_, i) => i % 251);
+const CHUNKS = [300, 300, 300, 100].map((bytes, i) => {
+  const content = FILE.subarray(300 * i, 300 * i + bytes);
+  return { bytes, sha256: createHash("sha256").update(content).digest("hex") };
+});
+const WEIGHTS = new URL("http://host.test/weights.bin");
+
+/** Serves `file`; the first answers break off after so many bytes. */
+function host(t: TestContext, file: Uint8Array<ArrayBuffer>, breaks: number[], ranges = true) {
+  const asked: string[] = [];
+  t.mock.method(globalThis, "fetch", async (_: URL, init: RequestInit) => {
+    const range = new Headers(init.headers).get("Range");
+    asked.push(range ?? "all");
+    const from = range === null || !ranges ? 0 : Number.parseInt(range.slice(6), 10);
+    const limit = breaks.shift();
+    const body = new ReadableStream({
+      start(controller) {
+        controller.enqueue(file.slice(from, limit));
+        if (limit === undefined) controller.close();
+        else setTimeout(() => controller.error(new TypeError("connection lost")), 5);
+      },
+    });
+    return new Response(body, { status: from > 0 ? 206 : 200 });
+  });
+  return asked;
+}
+
+async function streamed(chunks = CHUNKS): Promise<Uint8Array> {
+  const whole = new Uint8Array(FILE.length);
+  let last = 0;
+  await streamWeights(
+    WEIGHTS,
+    chunks,
+    (offset, bytes) => whole.set(bytes, offset),
+    (bytes) => {
+      last = bytes;
+    },
+  );
+  assert.equal(last, FILE.length);
+  return whole;
+}
+
+for (const ranges of [true, false]) {
+  test(`a broken connection goes on after the last whole chunk (ranges: ${ranges})`, async (t) => {
+    const asked = host(t, FILE, [450], ranges);
+    assert.deepEqual(await streamed(), FILE);
+    assert.deepEqual(asked, ["all", "bytes=300-"]);
+  });
+}
+
+test("a chunk with another hash is refused, and is not asked for again", async (t) => {
+  const changed = FILE.slice();
+  changed[650] = 0xff;
+  const asked = host(t, changed, []);
+  await assert.rejects(streamed(), /weights.bin does not have the SHA-256 that the model says/);
+  assert.deepEqual(asked, ["all"]);
+});
+
+const refuse = (message: string): Error => new Error(message);
+const stored = (given: PortWire, feeds: Feeds) => [
+  ...(storedFeeds([given], feeds, refuse)[0] ?? []),
+];
+
+test("feeds of all kinds become entries as they lie in memory", () => {
+  assert.deepEqual(stored(port("int64"), { x: [1n, -2n, 3n, 4n] }), [1, -2, 3, 4]);
+  assert.deepEqual(stored(port("int64"), { x: Int32Array.of(1, 2, 3, 4) }), [1, 2, 3, 4]);
+  assert.deepEqual(stored(port("bool"), { x: [true, false, true, true] }), [1, 0, 1, 1]);
+  assert.deepEqual(stored(port("uint8"), { x: Uint8Array.of(0, 255, 1, 2) }), [0, 255, 1, 2]);
+  const shaped = { data: [1, 2, 3, 0.5], shape: [4] };
+  assert.deepEqual(stored(port("float32"), { x: shaped }), [1, 2, 3, 0.5]);
+});
+
+test("feeds that do not fit are refused in one sentence", () => {
+  const wrong: readonly [PortWire["dtype"], Feeds, RegExp][] = [
+    ["uint8", { x: [0, 256, 1, 1] }, /whole numbers from 0 to 255; entry 1 is 256/],
+    ["bool", { x: [0, 1, 2, 1] }, /from 0 to 1; entry 2 is 2/],
+    ["int64", { x: [1n, 1n << 40n, 1n, 1n] }, /entry 1 is 1099511627776/],
+    ["int32", { x: [0, 1, 2, Number.NaN] }, /entry 3 is NaN/],
+    ["float32", { x: [true, true, true, true] }, /give a Float32Array, no entries of boolean/],
+    ["float32", { x: { data: [1, 2, 3, 4], shape: [2, 2] } }, /has the shape 4, not 2×2/],
+    ["float32", {}, /Input x is missing: give 4 entries of float32/],
+  ];
+  for (const [dtype, feeds, sentence] of wrong) {
+    assert.throws(() => stored(port(dtype), feeds), sentence);
+  }
+});
+
+test("outputs come in the typed array of their dtype", () => {
+  const entries = Int32Array.of(0, 1, -1);
+  assert.deepEqual(tensorData("int64", entries), BigInt64Array.of(0n, 1n, -1n));
+  assert.deepEqual(tensorData("bool", Int32Array.of(0, 1)), Uint8Array.of(0, 1));
+  assert.equal(tensorData("int32", entries), entries);
+});
+
+test("models of a page share its memory, and one that does not fit names the others", () => {
+  const [first, second] = [{}, {}];
+  assert.equal(reserve(first, "one", 600, 1000), null);
+  assert.match(reserve(second, "two", 600, 1000) ?? "", /two takes .* Dispose of one \(1 MiB\)/);
+  assert.equal(reserve(first, "one", 900, 1000), null, "its own part does not count against it");
+  release(first);
+  assert.equal(reserve(second, "two", 600, 1000), null);
+  release(second);
+});
+
+/** A call that takes `ms` of a clock that only calls move. */
+function clocked(ms: number, extent: number) {
+  const at = { now: 0, ranges: [] as (readonly [number, number])[] };
+  const main: Main = (...words) => {
+    const [lo = 0, hi = 0] = words.slice(-2);
+    at.ranges.push([lo, hi]);
+    at.now += (ms * (hi - lo)) / extent;
+  };
+  return { at, main };
+}
+
+test("a call is cut so that an abort is heard within milliseconds, and covers its range once", async () => {
+  const { at, main } = clocked(50, 100);
+  let breaths = 0;
+  const tasks = [{ artifact: "k", extent: 100, words: [], hasScratch: false }];
+  const blame = (_: number, cause: unknown) => cause as Error;
+  const ports = { breathe: async () => void breaths++, clock: () => at.now };
+  const dispatcher = new Dispatcher(tasks, new Map([["k", main]]), 0, null, blame, ports);
+  for (let run = 0; run < 2; run++) {
+    at.ranges.length = 0;
+    await dispatcher.run(() => false);
+    assert.equal(at.ranges.at(-1)?.[1], 100);
+    assert.ok(at.ranges.every(([lo], i) => lo === (at.ranges[i - 1]?.[1] ?? 0)));
+    assert.ok(
+      at.ranges.every(([lo, hi]) => hi - lo <= 6),
+      "3 ms",
+    );
+  }
+  assert.ok(breaths > 20);
+  const stopped = at.now;
+  assert.equal(await dispatcher.run(() => at.now > stopped + 20), null);
+  assert.ok(at.now < stopped + 26);
+});

@@ -1,0 +1,356 @@
+"""Whole models in a page of another origin than the host that serves them."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from json import loads
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from playwright.sync_api import Browser, Page
+
+from fixtures.model_site import write_model
+from kernelzoo.serving import serving
+from tests.browser.model_plans import Network, chosen, deep, small
+from tests.browser.sites import ISOLATED, site
+from workers.fleet.browsers import BrowserKind, Launch
+from workers.fleet.chromium import launched_chromium
+from workers.fleet.firefox import Firefox, start_firefox
+from workers.fleet.installed import MISSING
+from workers.fleet.webkit import WebKit, start_webkit
+
+CLASS = "0123456789abcdef:r1-0:wasm+simd128"
+CLIENT = Path(__file__).parents[2] / "client" / "dist"
+
+OPEN = """
+  const { KernelZoo, KernelZooError } = await import(`${host}/client/sdk.js`);
+  const deviceClass = "0123456789abcdef:r1-0:wasm+simd128";
+  const open = (options = {}) => KernelZoo.open(host, { deviceClass, backend: "wasm", ...options });
+  const refusal = async (work) => {
+    try { await work(); return "nothing was refused"; } catch (error) {
+      return `${error instanceof KernelZooError ? error.stage : error.name}: ${error.message}`;
+    }
+  };
+"""
+
+
+def script(body: str) -> str:
+    return f"async ([host, feeds]) => {{ {OPEN} {body} }}"
+
+
+STARTED: dict[BrowserKind, Callable[[Launch], Firefox | WebKit]] = {
+    BrowserKind.FIREFOX: start_firefox,
+    BrowserKind.WEBKIT: start_webkit,
+}
+
+
+class Host:
+    """A static host, and the failures that pages told it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = ""
+        self.told: list[dict[str, Any]] = []
+
+    def write(self, network: Network, **changed: Any) -> None:
+        kernels = {key: changed.get(key) or chosen(key) for key in network.plan.kernels}
+        write_model(self.folder, CLASS, network.plan, network.files, kernels)
+
+
+class Handler(SimpleHTTPRequestHandler):
+    host: Host
+
+    def end_headers(self) -> None:
+        self.send_header("Access-Control-Allow-Origin", "*")
+        self.send_header("Access-Control-Allow-Headers", "*")
+        self.send_header("Cross-Origin-Resource-Policy", "cross-origin")
+        super().end_headers()
+
+    def translate_path(self, path: str) -> str:
+        if path.startswith("/client/"):
+            return str(CLIENT / Path(path).name)
+        return super().translate_path(path)
+
+    def do_OPTIONS(self) -> None:
+        self.send_response(204)
+        self.end_headers()
+
+    def do_POST(self) -> None:
+        length = int(self.headers["Content-Length"])
+        self.host.told.append(loads(self.rfile.read(length)))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    made = Host(tmp_path_factory.mktemp("models"))
+    for each in (small(), deep()):
+        made.write(each)
+    handler = type("Bound", (Handler,), {"host": made})
+    bound = partial(handler, directory=str(made.folder))
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), bound)) as server:
+        made.url = f"http://127.0.0.1:{server.server_port}"
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with launched_chromium() as launched:
+        yield launched
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    """Of another origin, and not isolated."""
+    with site({}) as address:
+        opened = browser.new_page()
+        opened.goto(address)
+        yield opened
+        opened.close()
+
+
+def lists(arrays: dict[str, NDArray[Any]]) -> dict[str, list[float]]:
+    return {name: array.ravel().tolist() for name, array in arrays.items()}
+
+
+def close(found: list[float], wanted: NDArray[Any]) -> bool:
+    reach = 1e-4 * float(np.abs(wanted).max())
+    return bool(np.abs(np.array(found) - wanted.ravel()).max() <= reach)
+
+
+def is_right(found: dict[str, list[Any]], network: Network) -> bool:
+    return all(
+        close([float(entry) for entry in found[name]], wanted)
+        for name, wanted in network.outputs.items()
+    )
+
+
+RUN = """
+  const seen = [];
+  const zoo = await open();
+  const model = await zoo.model(`${host}/small.json`, { onProgress: (p) => seen.push(p) });
+  const give = { ids: BigInt64Array.from(feeds.ids, BigInt), x: Float32Array.from(feeds.x) };
+  const [first, second] = await Promise.all([model.run(give), model.run(feeds)]);
+  const profile = await model.profile({ runs: 2 });
+  const types = Object.values(first).map((each) => each.constructor.name);
+  const plain = ([name, data]) => [name, [...data].map(Number)];
+  const listed = (outputs) => Object.fromEntries(Object.entries(outputs).map(plain));
+  const result = {
+    first: listed(first), second: listed(second), types,
+    isolated: crossOriginIsolated, inputs: model.inputs, plan: model.plan,
+    phases: seen, table: profile.table(), events: profile.trace().traceEvents,
+  };
+  await model[Symbol.asyncDispose]();
+  result.after = await refusal(() => model.run(feeds));
+  return result;
+"""
+
+
+def test_a_model_computes_what_numpy_does(page: Page, host: Host) -> None:
+    network = small()
+    found = page.evaluate(script(RUN), [host.url, lists(network.feeds)])
+    assert found["isolated"] is False
+    assert is_right(found["first"], network)
+    assert is_right(found["second"], network), "plain numbers do as well as typed arrays"
+    assert found["types"] == ["Float32Array", "BigInt64Array", "Float32Array"]
+    assert found["inputs"][0] == {"name": "ids", "dtype": "int64", "shape": [9]}
+    calls = found["plan"]["calls"]
+    assert [call["label"] for call in calls] == ["embed", "up", "down", "residual"]
+    assert all(call["measuredMs"] >= 0 for call in calls)
+    phases = {each["phase"]: each for each in found["phases"]}
+    assert list(phases) == ["plan", "kernels", "weights", "check"]
+    assert all(each["loaded"] == each["total"] for each in phases.values())
+    assert "matmul+bias+gelu:f32:m9k13n33:constant=b" in found["table"]
+    assert [event["name"] for event in found["events"]] == [call["label"] for call in calls]
+    assert "run: small was disposed of" in found["after"]
+
+
+REFUSE = """
+  const model = await (await open()).model(`${host}/small.json`, { check: false });
+  const { ids, x } = feeds;
+  const shaped = (data, shape) => ({ data, shape });
+  const all = [];
+  for (const wrong of [
+    { ids }, { ids, x, z: [1] }, { ids: ids.slice(1), x }, { ids, x: shaped(x, [20, 9]) },
+    { ids: ids.map((i) => i + 0.5), x }, { ids: ids.map(() => 2 ** 40), x },
+    { ids, x: BigInt64Array.from(x, () => 1n) },
+  ]) all.push(await refusal(() => model.run(wrong)));
+  await model.dispose();
+  all.push(await refusal(() => (open()).then((zoo) => zoo.model(`${host}/none.json`))));
+  all.push(await refusal(() => (open()).then((zoo) =>
+    zoo.model(`${host}/small.json`, { memoryBytes: 1000 }))));
+  return all;
+"""
+
+
+def test_what_does_not_fit_is_refused_with_what_to_do(page: Page, host: Host) -> None:
+    found = page.evaluate(script(REFUSE), [host.url, lists(small().feeds)])
+    wanted = [
+        "run: Input x is missing: give 9×20 entries of float32",
+        "run: The model has no input z; its inputs are ids, x",
+        "run: Input ids takes 9 entries of int64 (9), not 8: pad or cut it",
+        "run: Input x has the shape 9×20, not 20×9",
+        "run: Input ids (int64) takes whole numbers",
+        "run: Input ids (int64) takes whole numbers from -2147483648",
+        "run: Input x takes float32: give a Float32Array",
+        "manifest: ",
+        "memory: small takes",
+    ]
+    for sentence, start in zip(found, wanted, strict=True):
+        assert sentence.startswith(start)
+
+
+STOP = """
+  const zoo = await open();
+  const early = new AbortController();
+  const loading = refusal(() => zoo.model(`${host}/deep.json`, { signal: early.signal }));
+  early.abort(new Error("gone"));
+  const model = await zoo.model(`${host}/deep.json`);
+  const small = await zoo.model(`${host}/small.json`);
+  const x = Float32Array.from(feeds.x);
+  const whole = performance.now();
+  const output = await model.run({ x });
+  const wholeMs = performance.now() - whole;
+  const stop = new AbortController();
+  const stopped = refusal(() => model.run({ x }, { signal: stop.signal }));
+  const next = model.run({ x });
+  await new Promise((resolve) => setTimeout(resolve, wholeMs / 8));
+  const at = performance.now();
+  stop.abort(new Error("enough"));
+  const reason = await stopped;
+  const stopMs = performance.now() - at;
+  const again = await next;
+  const beside = await small.run({ ids: feeds.ids, x: feeds.rows });
+  const left = model.plan.memoryBytes + small.plan.memoryBytes;
+  await model.dispose();
+  await small.dispose();
+  return { loading: await loading, reason, stopMs, wholeMs, left,
+           y: [...output.y], again: [...again.y], beside: [...beside.y] };
+"""
+
+
+def test_a_run_is_stopped_between_kernels_while_another_waits(page: Page, host: Host) -> None:
+    network, other = deep(), small()
+    feeds = lists({"x": network.feeds["x"], "ids": other.feeds["ids"], "rows": other.feeds["x"]})
+    found = page.evaluate(script(STOP), [host.url, feeds])
+    assert found["loading"] == "Error: gone"
+    assert found["reason"] == "Error: enough"
+    assert found["stopMs"] < found["wholeMs"] / 2, "far from its end"
+    assert close(found["y"], network.outputs["y"])
+    assert close(found["again"], network.outputs["y"]), "the next run is not touched"
+    assert close(found["beside"], other.outputs["y"]), "a second model of the page"
+
+
+DEEP = """
+  const zoo = await open({ threads: 2 });
+  const model = await zoo.model(`${host}/deep.json`);
+  const x = Float32Array.from(feeds.x);
+  let output;
+  for (let i = 0; i < 4; i++) output = await model.run({ x });
+  const stop = new AbortController();
+  const stopped = refusal(() => model.run({ x }, { signal: stop.signal }));
+  setTimeout(() => stop.abort(new Error("enough")), 10);
+  const reason = await stopped;
+  const { calls } = await model.profile({ runs: 1 });
+  const { threads, singleThreadReason } = model.plan;
+  await model.dispose();
+  zoo.dispose();
+  return { y: [...output.y], threads, singleThreadReason, reason,
+           used: calls.map((call) => call.threads), isolated: crossOriginIsolated };
+"""
+
+
+def test_threads_share_the_calls_of_a_model_in_an_isolated_page(
+    browser: Browser, host: Host
+) -> None:
+    network = deep()
+    with site(ISOLATED) as address:
+        page = browser.new_page()
+        page.goto(address)
+        found = page.evaluate(script(DEEP), [host.url, lists(network.feeds)])
+        page.close()
+    assert found["isolated"] is True
+    assert (found["threads"], found["singleThreadReason"]) == (2, None)
+    assert close(found["y"], network.outputs["y"])
+    assert found["reason"] == "Error: enough"
+    assert set(found["used"]) <= {1, 2}
+
+
+WRONG = """
+  const zoo = await open();
+  const model = await zoo.model(`${host}/%s.json`);
+  const output = await model.run(feeds);
+  const { calls } = model.plan;
+  await model.dispose();
+  return { y: [...output.y], fell: calls.filter((call) => call.fallbackReason !== null) };
+"""
+
+
+@pytest.mark.parametrize("kind", ["wrong", "trapping"])
+def test_a_wrong_kernel_gives_way_to_its_default_and_the_host_hears_of_it(
+    page: Page, host: Host, kind: str
+) -> None:
+    """It subtracts instead of adding, or ends in an instruction that traps."""
+    vector, scalar = (b"\xfd\xe4\x01", b"\xfd\xe5\x01"), (b"\x92", b"\x93")
+
+    def break_it(body: bytes) -> bytes:
+        if kind == "trapping":
+            return _trapping(body)
+        for old, new in (vector, scalar):
+            body = body.replace(old, new)
+        return body
+
+    network = small(kind)
+    host.write(network, **{"add:f32:n180": chosen("add:f32:n180", break_it)})
+    host.told.clear()
+    found = page.evaluate(script(WRONG % kind), [host.url, lists(network.feeds)])
+    assert close(found["y"], network.outputs["y"])
+    assert [call["label"] for call in found["fell"]] == ["residual"]
+    assert [(each["workload"], each["stage"]) for each in host.told] == [
+        ("add:f32:n180", "compare" if kind == "wrong" else "run")
+    ]
+
+
+def _trapping(body: bytes) -> bytes:
+    """The module with `unreachable` for its code, which is the last section."""
+    at = 8
+    while body[at] != 10:
+        at += 2 + body[at + 1]
+    return body[:at] + b"\x0a\5\1\3\0\0\x0b"
+
+
+@pytest.mark.parametrize("what", ["weights", "wasm", "golden"])
+def test_a_file_with_one_byte_changed_is_refused(page: Page, host: Host, what: str) -> None:
+    network = small("changed")
+    host.write(network)
+    file = host.folder / f"changed.{what}"
+    body = file.read_bytes()
+    at = len(body) - 5
+    file.write_bytes(body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :])
+    refused = "return refusal(async () => (await open()).model(`${host}/changed.json`));"
+    found = page.evaluate(script(refused), [host.url, {}])
+    assert found.startswith("artifact: ")
+    assert "SHA-256" in found
+
+
+@pytest.mark.parametrize("kind", [BrowserKind.FIREFOX, BrowserKind.WEBKIT])
+def test_another_engine_computes_the_same(host: Host, tmp_path: Path, kind: BrowserKind) -> None:
+    if (package := MISSING[kind]()) is not None:
+        pytest.skip(f"{kind} is not here; install it with `apt-get install {package}`")
+    network = small()
+    opened = STARTED[kind](Launch(profile=tmp_path, gpu=None, sandbox=False))
+    with site({}) as address:
+        try:
+            opened.connect()
+            opened.goto(address)
+            found = opened.evaluate(script(RUN), [host.url, lists(network.feeds)])
+        finally:
+            opened.kill()
+    assert is_right(found["first"], network)
