@@ -3,7 +3,7 @@ that grows of them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import isclose, log10, prod
+from math import log10, prod
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from kernelzoo.domain.operators.expressions import (
     Stage,
     operand,
 )
-from kernelzoo.domain.workload import MAX_EPS, Workload
+from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.graph import NUMPY_DTYPES, Node, Operation, Value, View
 from services.tuner.graph.network import Array, Attribute, Step, TensorType
@@ -187,11 +187,11 @@ class Site:
     def norm(
         self, operator: str, rows: Operand, epsilon: float, *parameters: Operand
     ) -> Operand | None:
-        """A norm of rows; None where its epsilon is no power of ten."""
-        eps = round(-log10(epsilon)) if epsilon > 0 else 0
-        if not 1 <= eps <= MAX_EPS or not isclose(epsilon, 10.0**-eps, rel_tol=1e-6):
+        """A norm of rows; None where its epsilon is no power of ten, which a key could name."""
+        power = round(-log10(epsilon)) if epsilon > 0 else 0
+        if power < 1 or abs(epsilon * 10.0**power - 1) > 1e-3:
             return None
-        return self.workload(operator, (*rows.shape, eps), rows, *parameters)
+        return self.workload(operator, (*rows.shape, power), rows, *parameters)
 
     def transposed(self, of: Operand, order: Sequence[int]) -> Operand:
         order = tuple(order)

@@ -14,12 +14,13 @@ from kernelzoo.domain.operators.expressions import (
     Real,
     Reducer,
     Stage,
+    number,
     power,
 )
 from services.tuner.graph.building import Carried, Formula, Operand, Site
 from services.tuner.graph.onnx_operators.elementwise import absolute, root
 
-NAMED_EPSILON = 1e-5
+EPSILON = 1e-5
 
 
 def _rsqrt(x: Expression) -> Expression:
@@ -31,7 +32,7 @@ def _batch(site: Site) -> Carried:
     if site.integer("training_mode"):
         raise site.refusal("it is in training mode", "call model.eval() before the export")
     x, scale, bias, mean, variance = (site.needed(n) for n in range(5))
-    epsilon = site.real("epsilon", NAMED_EPSILON)
+    epsilon = site.real("epsilon", EPSILON)
     known = [each.constant for each in (scale, bias, mean, variance)]
     formula = Formula(site)
     axes = formula.axes(x.shape)
@@ -57,14 +58,10 @@ def _layer(site: Site) -> Carried:
     rows = site.view(x, (x.elements // n, n))
     gamma = _of_columns(site, site.input(1), x.shape[axis:], 1.0)
     beta = _of_columns(site, site.input(2), x.shape[axis:], 0.0)
-    epsilon = site.real("epsilon", NAMED_EPSILON)
+    epsilon = site.real("epsilon", EPSILON)
     result = site.norm("layer_norm", rows, epsilon, gamma, beta)
     if result is None:
-        formula = Formula(site)
-        result = standardised(
-            formula, rows, epsilon,
-            lambda value, at: value * formula.read(gamma, at[1:]) + formula.read(beta, at[1:]),
-        )  # fmt: skip
+        result = _standardised_rows(site, rows, epsilon, gamma, beta)
     return site.view(result, site.shape), *_moments(site, rows, epsilon)
 
 
@@ -94,7 +91,7 @@ def _rms(site: Site) -> Carried:
     n = prod(x.shape[axis:])
     rows = site.view(x, (x.elements // n, n))
     gamma = _of_columns(site, site.input(1), x.shape[axis:], 1.0)
-    epsilon = site.real("epsilon", NAMED_EPSILON)
+    epsilon = site.real("epsilon", EPSILON)
     result = site.norm("rms_norm", rows, epsilon, gamma)
     if result is None:
         formula = Formula(site)
@@ -125,56 +122,72 @@ def _of_columns(site: Site, given: Operand | None, shape: Sequence[int], default
     return site.view(formula.output(axes, formula.broadcast(given, axes)), (n,))
 
 
-def standardised(
-    formula: Formula,
-    rows: Operand,
-    epsilon: float,
-    finish: Callable[[Expression, tuple[Axis, ...]], Expression],
+def _standardised_rows(
+    site: Site, rows: Operand, epsilon: float, gamma: Operand, beta: Operand
 ) -> Operand:
-    """Each row of x[m, n] less its mean, divided by its deviation, then finished."""
-    n = rows.shape[1]
-    axes, (k,) = formula.axes(rows.shape), formula.axes((n,), first=2)
-    row, share = axes[:1], 1.0 / n
-    total = formula.stage(row, formula.read(rows, (*row, k)), reducer=Reducer.SUM, over=(k,))
-    rest = formula.stage(axes, formula.read(rows, axes) - total[row] * share)
-    inner = rest[(*row, k)]
-    square = formula.stage(row, inner * inner, reducer=Reducer.SUM, over=(k,))
-    factor = formula.stage(row, _rsqrt(square[row] * share + epsilon))
-    return formula.output(axes, finish(rest[axes] * factor[row], axes))
+    """Each row of x[m, n] less its mean, divided by its deviation."""
+    formula = Formula(site)
+    axes, (k,) = formula.axes(rows.shape), formula.axes(rows.shape[1:], first=2)
+    entry = formula.read(rows, axes)
+    moments = _Moments(formula, axes[:1], (k,), formula.read(rows, (axes[0], k)))
+    rest = moments.rest(axes, entry, axes[:1])
+    factor = moments.factor(rest[(axes[0], k)], epsilon)
+    value = rest[axes] * factor[axes[:1]]
+    return formula.output(
+        axes, value * formula.read(gamma, axes[1:]) + formula.read(beta, axes[1:])
+    )
+
+
+class _Moments:
+    """Stages of the mean and of the deviation of `entry`, for each place of `kept` over `over`."""
+
+    def __init__(
+        self, formula: Formula, kept: Sequence[Axis], over: Sequence[Axis], entry: Expression
+    ) -> None:
+        self._formula, self._kept, self._over = formula, tuple(kept), tuple(over)
+        self._share = 1.0 / prod(number(axis.extent) for axis in over)
+        self._total = formula.stage(kept, entry, reducer=Reducer.SUM, over=over)
+
+    def rest(self, axes: Sequence[Axis], entry: Expression, place: Sequence[Expression]) -> Stage:
+        """Entries less the mean of their `place`."""
+        return self._formula.stage(axes, entry - self._total[tuple(place)] * self._share)
+
+    def factor(self, rest: Expression, epsilon: float) -> Stage:
+        """What brings the entries of a place to a variance of 1."""
+        square = self._formula.stage(self._kept, rest * rest, reducer=Reducer.SUM, over=self._over)
+        value = _rsqrt(square[self._kept] * self._share + epsilon)
+        return self._formula.stage(self._kept, value)
 
 
 def _instance(site: Site) -> Carried:
     """Every channel of every image by itself."""
-    x, gamma, beta = site.needed(0), site.needed(1), site.needed(2)
-    channels, pixels = x.shape[1], prod(x.shape[2:])
-    rows = site.view(x, (x.shape[0] * channels, pixels))
-    formula = Formula(site)
-
-    def finish(value: Expression, at: tuple[Axis, ...]) -> Expression:
-        channel = at[0] % channels if x.shape[0] > 1 else at[0]
-        return value * formula.read(gamma, (channel,)) + formula.read(beta, (channel,))
-
-    made = standardised(formula, rows, site.real("epsilon", NAMED_EPSILON), finish)
-    return site.view(made, site.shape)
+    return _standardised_channels(site, groups=site.needed(0).shape[1])
 
 
 def _group(site: Site) -> Carried:
     """Channels in groups; a factor and a summand for each channel, before opset 21 for each
     group."""
+    return _standardised_channels(site, groups=site.integer("num_groups", 1))
+
+
+def _standardised_channels(site: Site, groups: int) -> Operand:
+    """One program over the whole image, so that it can lie in any order of axes."""
     x, gamma, beta = site.needed(0), site.needed(1), site.needed(2)
-    groups, channels, pixels = site.integer("num_groups", 1), x.shape[1], prod(x.shape[2:])
-    of_group = channels // groups * pixels
-    rows = site.view(x, (x.shape[0] * groups, of_group))
-    by_channel = gamma.elements == channels
+    channels = x.shape[1] // groups
     formula = Formula(site)
-
-    def finish(value: Expression, at: tuple[Axis, ...]) -> Expression:
-        group = at[0] % groups if x.shape[0] > 1 else at[0]
-        place = group * (channels // groups) + at[1] // pixels if by_channel else group
-        return value * formula.read(gamma, (place,)) + formula.read(beta, (place,))
-
-    made = standardised(formula, rows, site.real("epsilon", NAMED_EPSILON), finish)
-    return site.view(made, site.shape)
+    axes = formula.axes(x.shape)
+    kept = formula.axes((x.shape[0], groups))
+    inner = formula.axes((channels, *x.shape[2:]), first=2)
+    over = inner if channels > 1 else inner[1:]
+    own = kept[1] * channels + inner[0] if channels > 1 else kept[1]
+    place = (axes[0], axes[1] // channels if channels > 1 else axes[1])
+    at = (kept[0], own, *inner[1:])
+    moments = _Moments(formula, kept, over, formula.read(x, at))
+    rest = moments.rest(axes, formula.read(x, axes), place)
+    factor = moments.factor(rest[at], site.real("epsilon", EPSILON))
+    parameter = axes[1] if gamma.elements == x.shape[1] else place[1]
+    value = rest[axes] * factor[place] * formula.read(gamma, (parameter,))
+    return formula.output(axes, value + formula.read(beta, (parameter,)))
 
 
 def _local_response(site: Site) -> Carried:

@@ -1,0 +1,94 @@
+"""Convolutions and norms of images in the forms that ONNX's own tests leave out."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernelzoo.domain.workload import Workload
+from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.importing import import_model
+from tests.unit.graph.models import assert_as_reference, drawn, parsed, written
+
+CONVOLUTIONS = {
+    "grouped": ("4, 6, 5", "8, 2, 3, 3", "group = 2, pads = [1, 0, 2, 1]", []),
+    "dilated": ("2, 9, 9", "3, 2, 3, 3", "dilations = [2, 1], pads = [2, 1, 2, 1]", []),
+    "depthwise": ("4, 6, 6", "4, 1, 3, 3", "group = 4, pads = [1, 1, 1, 1]", ["depthwise_conv2d"]),
+    "two for each channel": ("3, 5, 5", "6, 1, 3, 3", "group = 3", []),
+    "of one axis": ("4, 9", "5, 4, 3", "pads = [1, 1], strides = [2]", ["conv2d"]),
+    "of unequal sides": ("2, 7, 8", "3, 2, 3, 3", "pads = [0, 1, 1, 0]", ["conv2d"]),
+    "of unequal strides": ("2, 7, 8", "3, 2, 3, 3", "strides = [1, 2]", []),
+    "of three axes": ("2, 4, 5, 4", "3, 2, 2, 3, 2", "pads = [0, 1, 0, 0, 1, 0]", []),
+}
+
+TRANSPOSED = {
+    "without overlap": ("3, 4, 5", "3, 6, 2, 2", "strides = [2, 2]", ["matmul"]),
+    "with overlap": ("3, 4, 5", "3, 6, 4, 4", "strides = [2, 2], pads = [1, 1, 1, 1]", ["conv2d"]),
+    "with padded output": (
+        "3, 4, 4", "3, 2, 3, 3",
+        "strides = [2, 2], pads = [1, 1, 1, 1], output_padding = [1, 1]", ["conv2d"],
+    ),
+    "of one axis": ("3, 6", "3, 2, 4", "strides = [2], pads = [1, 1]", ["conv2d"]),
+}  # fmt: skip
+
+
+def check(operator: str, image: str, weights: str, attributes: str, folder: Path) -> list[str]:
+    """Names of the workloads that it became, but for transposes and padding."""
+    x, w = (tuple(map(int, shape.split(", "))) for shape in (f"2, {image}", weights))
+    group = int(attributes.split("group = ")[1][0]) if "group" in attributes else 1
+    out = w[0] if operator == "Conv" else w[1] * group
+    rank = ", ".join(f"D{n}" for n in range(len(x) - 2))
+    given = f"float[2, {image}] x, float[{weights}] w, float[{out}] b"
+    made = f"{operator} <{attributes}> (x, w, b)"
+    text = f"net ({given}) => (float[N, O, {rank}] y) {{ y = {made} }}"
+    feeds = {"x": drawn(x), "w": drawn(w, 1), "b": drawn((out,), 2)}
+    graph = assert_as_reference(folder, parsed(text), feeds)
+    return [node.op.operator.name for node in graph.nodes if isinstance(node.op, Workload)]
+
+
+@pytest.mark.parametrize("form", CONVOLUTIONS)
+def test_a_convolution(form: str, tmp_path: Path) -> None:
+    image, weights, attributes, named = CONVOLUTIONS[form]
+    assert check("Conv", image, weights, attributes, tmp_path) == named
+
+
+@pytest.mark.parametrize("form", TRANSPOSED)
+def test_a_transposed_convolution(form: str, tmp_path: Path) -> None:
+    image, weights, attributes, named = TRANSPOSED[form]
+    assert check("ConvTranspose", image, weights, attributes, tmp_path) == named
+
+
+def test_a_transposed_convolution_in_groups_is_one_for_each(tmp_path: Path) -> None:
+    """ONNX's reference takes groups of one channel alone, so that it is given them one by one."""
+    given = "net (float[2, 4, 4, 4] x, float[4, 3, 3, 3] w) => (float[N, O, H, W] y)"
+    grouped = f"{given} {{ y = ConvTranspose <group = 2, strides = [2, 1]> (x, w) }}"
+    single = f"""{given} {{
+        x0, x1 = Split <axis = 1> (x)
+        w0, w1 = Split <axis = 0> (w)
+        y0 = ConvTranspose <strides = [2, 1]> (x0, w0)
+        y1 = ConvTranspose <strides = [2, 1]> (x1, w1)
+        y = Concat <axis = 1> (y0, y1)
+    }}"""
+    feeds = {"x": drawn((2, 4, 4, 4)), "w": drawn((4, 3, 3, 3), 1)}
+    wanted = evaluate(assert_as_reference(tmp_path, parsed(single), feeds), feeds)["y"]
+    made = evaluate(import_model(written(tmp_path, parsed(grouped)), {}), feeds)["y"]
+    np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_norm_of_groups_is_one_program_over_the_image(tmp_path: Path) -> None:
+    text = """net (float[2, 6, 3, 4] x, float[6] g, float[6] b) => (float[2, 6, 3, 4] y) {
+        y = GroupNormalization <num_groups = 3, epsilon = 0.01> (x, g, b)
+    }"""
+    feeds = {"x": drawn((2, 6, 3, 4)), "g": drawn((6,), 1), "b": drawn((6,), 2)}
+    graph = assert_as_reference(tmp_path, parsed(text, opset=21), feeds)
+    assert len(graph.nodes) == 1
+
+
+def test_the_epsilon_of_a_norm_stands_in_its_key(tmp_path: Path) -> None:
+    text = """net (float[2, 3, 8] x, float[8] g) => (float[2, 3, 8] y) {
+        y = LayerNormalization <epsilon = 1e-12> (x, g)
+    }"""
+    feeds = {"x": drawn((2, 3, 8)), "g": drawn((8,), 1)}
+    graph = assert_as_reference(tmp_path, parsed(text), feeds)
+    keys = [node.op.key for node in graph.nodes if isinstance(node.op, Workload)]
+    assert keys == ["layer_norm:f32:m6n8eps12"]
