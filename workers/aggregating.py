@@ -8,7 +8,6 @@ from psycopg import OperationalError
 from kernelzoo import jobs
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome, Verdict
-from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
@@ -30,7 +29,7 @@ from kernelzoo.store.measurements import PendingRow
 from services.aggregator.denial import without
 from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, Rule, decide
 from services.aggregator.reputation import Finding
-from services.aggregator.verification import TAKEN_AS_TOLD, Judgement, expected_entries, judge
+from services.aggregator.verification import TAKEN_AS_TOLD, Judgement, expected, judge
 from workers.denying import deny_failing, roll_back
 from workers.suspecting import Fault, settle, times_fault, verdict_of
 
@@ -126,9 +125,8 @@ def _outputs(lease: leases.LeaseRow, pending: list[PendingRow]) -> dict[str, Jud
         return found
     workload = Workload.parse(lease.workload_key)
     kind = lease.device_class.target.kind
-    tolerance = comparison_tolerance(workload, kind)
-    expected = expected_entries(workload, lease.seed)
-    judged = {row.candidate_id: judge(row.sampled_entries, expected, tolerance) for row in ran}
+    right = expected(workload, kind, lease.seed)
+    judged = {row.candidate_id: judge(row.sampled_entries, right) for row in ran}
     return found | judged
 
 

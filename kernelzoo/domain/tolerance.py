@@ -10,15 +10,18 @@ from functools import lru_cache
 from math import prod, sqrt
 
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.known_programs import known
 from kernelzoo.domain.operators import Operator
 from kernelzoo.domain.operators.expressions import Binary, BinaryOp, Function, Reducer, Stage
 from kernelzoo.domain.operators.reduction import epsilon
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import PROGRAM, Workload
 
 UNIT = {TargetKind.WASM: 2.0**-24, TargetKind.WEBGPU: 2.0**-23}
 """Largest relative error of one rounding to float32. WebAssembly rounds to nearest; WGSL lets sums
 and products be rounded up or down (section 15.7.4), reassociated and fused (15.7.5)."""
+SIDES = 2
+"""Two results may err in opposite directions."""
 F16_UNIT, F16_STEP = 2.0**-10, 2.0**-24
 """The same of a result that is stored as f16, which WGSL rounds in either direction (15.7.6), and
 the step of the smallest f16."""
@@ -47,8 +50,14 @@ class Growth(Enum):
 def comparison_tolerance(workload: Workload, kind: TargetKind = TargetKind.WASM) -> float:
     """Largest absolute difference between two right results under seeded inputs.
 
-    Of f16 are inputs, which are exact, and the entry that is stored, which is rounded once.
+    That of a program follows from its evaluation, which is stored; raises ValueError before. Of f16
+    are inputs, which are exact, and the entry that is stored, which is rounded once.
     """
+    if workload.operator is PROGRAM:
+        roundings = known(workload.key).roundings
+        if roundings is None:
+            raise ValueError(f"{workload.key} is not evaluated yet; plan one of its jobs first")
+        return SIDES * UNIT[kind] * roundings
     tolerance = _of_computing(workload, UNIT[kind])
     if workload.dtype is not DType.F16:
         return tolerance

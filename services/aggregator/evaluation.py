@@ -13,7 +13,7 @@ depend on it, so that what a row has in common is computed once for the row.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import erf, prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,26 +52,56 @@ TERMS_AT_ONCE = 1 << 16
 64 entries of a pooling over 512 x 512 windows took 936 MB."""
 
 
+class Arithmetic(Protocol):
+    """What values are computed in: numbers, or numbers with what is known of them. Positions along
+    axes are arrays of int64 in every arithmetic."""
+
+    def constant(self, value: float) -> Array: ...
+    def loaded(self, values: Floats, *, integer: bool) -> Array: ...
+    def positions(self, value: Array) -> Indices: ...
+    def binary(self, op: BinaryOp, left: Array, right: Array) -> Array: ...
+    def call(self, function: Function, argument: Array) -> Array: ...
+    def cast(self, argument: Array, dtype: DType) -> Array: ...
+    def holds(self, op: CompareOp, left: Array, right: Array) -> tuple[Mask, Mask | None]:
+        """Where it holds, and where nobody can tell."""
+        ...
+
+    def either(self, holds: Mask, unsure: Mask | None, then: Array, otherwise: Array) -> Array: ...
+    def reduced(self, reducer: Reducer, values: Array) -> Array:
+        """Over the last dimension."""
+        ...
+
+    def combined(self, reducer: Reducer, one: Array, other: Array) -> Array: ...
+
+
 def entries(program: Program, positions: Indices, lookup: Lookup) -> Floats:
     """float64[positions]: right values at flat positions of the output.
 
     Raises IndexError for a program that reads outside of a tensor.
     """
+    return evaluated(program, positions, lookup, Exact()).astype(np.float64)
+
+
+def evaluated(
+    program: Program, positions: Indices, lookup: Lookup, arithmetic: Arithmetic
+) -> Array:
+    """As `entries`, in an arithmetic."""
     longest = max(terms(stage) for stage in program.stages)
     shape = program.output.shape
     values = []
     for group in _runs(positions.size, max(1, TERMS_AT_ONCE // longest)):
         at = np.unravel_index(positions[group], shape) if shape else ()
-        value = _Evaluation(program, lookup).entry(program.output, at)
+        value = _Evaluation(program, lookup, arithmetic).entry(program.output, at)
         values.append(np.broadcast_to(value, group.shape))
-    return np.concatenate(values).astype(np.float64)
+    return np.concatenate(values)
 
 
 class _Evaluation:
     """Of one group of positions. What a stage was last read as is remembered: softmax reads the
     largest of its row for every term of a sum."""
 
-    def __init__(self, program: Program, lookup: Lookup) -> None:
+    def __init__(self, program: Program, lookup: Lookup, arithmetic: Arithmetic) -> None:
+        self._arithmetic = arithmetic
         self._stages = {stage.name: stage for stage in program.stages}
         self._inputs = {each.name: (n, each) for n, each in enumerate(program.inputs)}
         self._lookup = lookup
@@ -96,7 +126,7 @@ class _Evaluation:
         outer = {name: place[..., np.newaxis] for name, place in zip(names, at, strict=True)}
         places = np.broadcast_shapes(*(place.shape for place in at))
         extents = tuple(number(axis.extent) for axis in stage.over)
-        reduce = _REDUCERS[stage.reducer]
+        reducer, arithmetic = stage.reducer, self._arithmetic
         total: Array | None = None
         for run in _runs(terms(stage), max(1, TERMS_AT_ONCE // prod(places))):
             along = np.unravel_index(run, extents)
@@ -104,43 +134,48 @@ class _Evaluation:
             values = np.broadcast_to(
                 self._value(stage.value, outer | inner, _ALL), (*places, run.size)
             )
-            some = reduce.reduce(values, axis=-1)
-            total = some if total is None else reduce(total, some)
+            some = arithmetic.reduced(reducer, values)
+            total = some if total is None else arithmetic.combined(reducer, total, some)
         return np.asarray(total)
 
     def _value(self, expression: Expression, at: Mapping[str, Array], needed: Mask) -> Array:
         """At places by the names of axes; where it is not `needed` it may be any number."""
+        arithmetic = self._arithmetic
         match expression:
             case Integer(value):
                 return np.array([value])
             case Real(value):
-                return np.array([value])
+                return arithmetic.constant(value)
             case Axis(name):
                 return at[name]
             case Read(tensor, places):
                 return self._read(tensor, [self._value(p, at, needed) for p in places], needed)
             case Binary(op, left, right):
                 sides = (self._value(side, at, needed) for side in (left, right))
-                return np.asarray(_BINARY[op](*sides))
+                return arithmetic.binary(op, *sides)
             case Call(function, argument):
-                return _FUNCTIONS[function](self._value(argument, at, needed))
-            case Cast(argument, DType.F32):
-                return self._value(argument, at, needed).astype(np.float64)
-            case Cast(argument, DType.I32):
-                return _whole(self._value(argument, at, needed))
+                return arithmetic.call(function, self._value(argument, at, needed))
+            case Cast(argument, dtype):
+                return arithmetic.cast(self._value(argument, at, needed), dtype)
             case Choice(conditions, then, otherwise):
-                holds = self._holds(conditions[0], at, needed)
+                holds, unsure = self._holds(conditions[0], at, needed)
                 for condition in conditions[1:]:
-                    holds = holds & self._holds(condition, at, needed)
+                    also, also_unsure = self._holds(condition, at, needed)
+                    holds = holds & also
+                    unsure = _either(unsure, also_unsure)
                 taken = self._value(then, at, needed & holds)
-                return np.where(holds, taken, self._value(otherwise, at, needed & ~holds))
+                other = self._value(otherwise, at, needed & ~holds)
+                return arithmetic.either(holds, unsure, taken, other)
         raise TypeError(f"{expression} has no value; bind the extents that it names")
 
-    def _holds(self, comparison: Comparison, at: Mapping[str, Array], needed: Mask) -> Mask:
+    def _holds(
+        self, comparison: Comparison, at: Mapping[str, Array], needed: Mask
+    ) -> tuple[Mask, Mask | None]:
         left, right = (self._value(x, at, needed) for x in (comparison.left, comparison.right))
-        return np.asarray(_COMPARE[comparison.op](left, right))
+        return self._arithmetic.holds(comparison.op, left, right)
 
     def _read(self, tensor: str, at: Sequence[Array], needed: Mask) -> Array:
+        at = [self._arithmetic.positions(place) for place in at]
         if tensor in self._stages:
             stage = self._stages[tensor]
             return self.entry(stage, _inside(tensor, at, stage.shape, needed))
@@ -149,7 +184,53 @@ class _Evaluation:
         for place, extent in zip(_inside(tensor, at, told.shape, needed), told.shape, strict=True):
             flat = flat * extent + place
         values = self._lookup(input_number, flat)
-        return values.astype(np.int64) if told.dtype in _INTEGERS else values
+        return self._arithmetic.loaded(values, integer=told.dtype in _INTEGERS)
+
+
+class Exact:
+    """Numbers alone: float64 for real numbers, which is as good as exact, and int64."""
+
+    def constant(self, value: float) -> Array:
+        return np.array([value])
+
+    def loaded(self, values: Floats, *, integer: bool) -> Array:
+        return values.astype(np.int64) if integer else values
+
+    def positions(self, value: Array) -> Indices:
+        return value
+
+    def binary(self, op: BinaryOp, left: Array, right: Array) -> Array:
+        return np.asarray(BINARY[op](left, right))
+
+    def call(self, function: Function, argument: Array) -> Array:
+        return FUNCTIONS[function](argument)
+
+    def cast(self, argument: Array, dtype: DType) -> Array:
+        return whole(argument) if dtype is DType.I32 else argument.astype(np.float64)
+
+    def holds(self, op: CompareOp, left: Array, right: Array) -> tuple[Mask, Mask | None]:
+        return np.asarray(COMPARE[op](left, right)), None
+
+    def either(
+        self,
+        holds: Mask,
+        unsure: Mask | None,  # noqa: ARG002 - exact numbers leave nothing unsure
+        then: Array,
+        otherwise: Array,
+    ) -> Array:
+        return np.where(holds, then, otherwise)
+
+    def reduced(self, reducer: Reducer, values: Array) -> Array:
+        return np.asarray(REDUCERS[reducer].reduce(values, axis=-1))
+
+    def combined(self, reducer: Reducer, one: Array, other: Array) -> Array:
+        return np.asarray(REDUCERS[reducer](one, other))
+
+
+def _either(one: Mask | None, other: Mask | None) -> Mask | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other
 
 
 _ALL: Mask = np.ones(1, dtype=bool)
@@ -184,18 +265,18 @@ def _inside(
     return places
 
 
-def _whole(x: Array) -> Array:
+def whole(x: Array) -> Array:
     """What is no i32 becomes the nearest, and NaN becomes 0, as in WebAssembly."""
     smallest, largest = DType.I32.value_range
-    whole = np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), smallest, largest)
-    return np.asarray(whole, dtype=np.int64)
+    clipped = np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), smallest, largest)
+    return np.asarray(clipped, dtype=np.int64)
 
 
 def _sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
-_FUNCTIONS: dict[Function, Callable[[Array], Array]] = {
+FUNCTIONS: dict[Function, Callable[[Array], Array]] = {
     Function.EXP: np.exp,
     Function.ERF: np.vectorize(erf, otypes=[np.float64]),
     Function.TANH: np.tanh,
@@ -210,7 +291,7 @@ _FUNCTIONS: dict[Function, Callable[[Array], Array]] = {
     Function.ROUND: np.rint,
     Function.ABS: np.abs,
 }
-_BINARY: dict[BinaryOp, np.ufunc] = {
+BINARY: dict[BinaryOp, np.ufunc] = {
     BinaryOp.ADD: np.add,
     BinaryOp.SUB: np.subtract,
     BinaryOp.MUL: np.multiply,
@@ -221,13 +302,13 @@ _BINARY: dict[BinaryOp, np.ufunc] = {
     BinaryOp.MAX: np.maximum,
     BinaryOp.POW: np.float_power,
 }
-_COMPARE: dict[CompareOp, np.ufunc] = {
+COMPARE: dict[CompareOp, np.ufunc] = {
     CompareOp.LT: np.less,
     CompareOp.LE: np.less_equal,
     CompareOp.EQ: np.equal,
     CompareOp.NE: np.not_equal,
 }
-_REDUCERS: dict[Reducer, np.ufunc] = {
+REDUCERS: dict[Reducer, np.ufunc] = {
     Reducer.SUM: np.add,
     Reducer.MAX: np.maximum,
     Reducer.MIN: np.minimum,

@@ -12,8 +12,19 @@ import numpy as np
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.measurement import Verdict
 from kernelzoo.domain.seeded import GOLDEN, STEP, sampled_positions
-from kernelzoo.domain.workload import Tensor, Workload
-from services.aggregator.evaluation import Floats, Indices, entries
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.tolerance import SIDES, UNIT, comparison_tolerance
+from kernelzoo.domain.workload import PROGRAM, Tensor, Workload
+from kernelzoo.errors import InvalidInput
+from services.aggregator.evaluation import Floats, Indices, Lookup, Mask, entries
+from services.aggregator.rounding import Bounded, bounded_entries
+
+SEEDS = 4
+"""Of which a program is evaluated when it is planned."""
+MARGIN = 4.0
+"""Entries that were not evaluated may have bounds so many times the largest that was."""
+LEAST_SURE = 0.25
+_U = UNIT[TargetKind.WASM]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,24 +61,92 @@ def input_values(seed: int, number: int, index: Indices, tensor: Tensor) -> Floa
 
 def expected_entries(workload: Workload, seed: int) -> Floats:
     """float64[SAMPLED_ENTRIES]: right values at `sampled_positions`."""
-    positions = np.array(sampled_positions(seed, workload.output.elements), dtype=np.int64)
+    return entries(workload.program, _positions(workload, seed), _lookup(workload, seed))
 
+
+def _positions(workload: Workload, seed: int) -> Indices:
+    return np.array(sampled_positions(seed, workload.output.elements), dtype=np.int64)
+
+
+def _lookup(workload: Workload, seed: int) -> Lookup:
     tensors = workload.tensors
 
     def lookup(number: int, index: Indices) -> Floats:
         return input_values(seed, number, index, tensors[number])
 
-    return entries(workload.program, positions, lookup)
+    return lookup
 
 
-def judge(sampled_entries: Sequence[float], expected: Floats, tolerance: float) -> Judgement:
-    """`tolerance`: of the workload on the target that reports."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """Right values at `sampled_positions`, and by how much each may be off: inf where nobody can
+    tell what is right."""
+
+    entries: Floats
+    tolerances: Floats
+
+
+def expected(workload: Workload, kind: TargetKind, seed: int) -> Expected:
+    """Of a named operator the tolerance is one for all entries; of a program each has its own."""
+    if workload.operator is not PROGRAM:
+        entries = expected_entries(workload, seed)
+        return Expected(
+            entries=entries,
+            tolerances=np.full(entries.shape, comparison_tolerance(workload, kind)),
+        )
+    found = _bounded(workload, seed)
+    tolerances = SIDES * UNIT[kind] * found.roundings
+    return Expected(entries=found.values, tolerances=np.where(_is_sure(found), tolerances, np.inf))
+
+
+def _bounded(workload: Workload, seed: int) -> Bounded:
+    return bounded_entries(workload.program, _positions(workload, seed), _lookup(workload, seed))
+
+
+def _is_sure(found: Bounded) -> Mask:
+    return np.asarray(np.isfinite(found.values) & np.isfinite(found.roundings))
+
+
+def roundings(workload: Workload) -> float:
+    """How far two right results of a program may differ anywhere, in units of one rounding to f32:
+    what `comparison_tolerance` takes. The largest bound of some entries, with a margin.
+
+    Where a comparison may go either way an entry may be any other. Raises InvalidInput for a
+    program that reads outside of a tensor, or of which hardly any entry can be checked.
+    """
+    try:
+        found = [_bounded(workload, seed) for seed in range(SEEDS)]
+    except IndexError as error:
+        raise InvalidInput(f"{workload.key}: {error}; put the read under a condition") from error
+    sure = np.concatenate([_is_sure(each) for each in found])
+    if sure.mean() < LEAST_SURE:
+        raise InvalidInput(
+            f"of {workload.key} {sure.mean():.0%} of the entries can be checked under seeded "
+            "inputs from -1/2 to 1/2; state functions on numbers that they are defined on"
+        )
+    values = np.concatenate([each.values for each in found])
+    bounds = np.concatenate([each.roundings for each in found])
+    largest = MARGIN * float(bounds[sure].max())
+    unsure = np.isfinite(values) & np.isinf(bounds)
+    if unsure.any():
+        largest = max(largest, MARGIN * float(np.abs(values[np.isfinite(values)]).max() + 1) / _U)
+    return largest
+
+
+def judge(sampled_entries: Sequence[float], expected: Expected) -> Judgement:
+    """`expected`: of the workload on the target that reports."""
     got = np.array(sampled_entries, dtype=np.float64)
-    if got.shape != expected.shape:
-        return _rejected(f"{got.size} sampled entries instead of {expected.size}")
-    error = float(np.max(np.abs(got - expected)))
-    if not error <= tolerance:
-        return _rejected(f"a sampled entry is off by {error:.3g}; at most {tolerance:.3g} is right")
+    if got.shape != expected.entries.shape:
+        return _rejected(f"{got.size} sampled entries instead of {expected.entries.size}")
+    with np.errstate(invalid="ignore"):
+        error = np.abs(got - expected.entries)
+    right = (error <= expected.tolerances) | np.isinf(expected.tolerances)
+    if not right.all():
+        worst = int(np.argmax(np.where(right, -1.0, np.nan_to_num(error, nan=np.inf))))
+        return _rejected(
+            f"a sampled entry is off by {error[worst]:.3g}; "
+            f"at most {expected.tolerances[worst]:.3g} is right"
+        )
     return TAKEN_AS_TOLD
 
 

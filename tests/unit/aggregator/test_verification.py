@@ -7,10 +7,10 @@ import pytest
 
 from kernelzoo.domain.measurement import Verdict
 from kernelzoo.domain.seeded import sampled_positions
-from kernelzoo.domain.tolerance import comparison_tolerance
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import MAX_REDUCTION, Workload
 from services.aggregator.evaluation import Floats, Indices, entries
-from services.aggregator.verification import expected_entries, input_values, judge
+from services.aggregator.verification import expected, expected_entries, input_values, judge
 from tests.unit.tuner.reference import EXAMPLES, reference
 
 LONG = (
@@ -67,12 +67,12 @@ def test_the_longest_reductions_are_checked_in_few_megabytes(key: str) -> None:
 
 
 WORKLOAD = Workload.parse("matmul:f32:m5k7n3")
-EXPECTED = expected_entries(WORKLOAD, 1)
-RIGHT = tuple(EXPECTED.tolist())
+EXPECTED = expected(WORKLOAD, TargetKind.WASM, 1)
+RIGHT = tuple(EXPECTED.entries.tolist())
 
 
 def verdict(entries: tuple[float, ...]) -> Verdict:
-    return judge(entries, EXPECTED, comparison_tolerance(WORKLOAD)).verdict
+    return judge(entries, EXPECTED).verdict
 
 
 def test_right_entries_are_verified() -> None:
