@@ -53,13 +53,13 @@ def channels_last(graph: Graph) -> Graph:
 _POOLS = {"row_mean": "avg_pool2d", "row_max": "max_pool2d"}
 
 
-def images_pooled(graph: Graph) -> Graph:
+def pooling_channels_last(graph: Graph) -> Graph:
     """A mean or the largest over whole images is pooling, which reads them channels-last."""
     images = _images(graph)
     makers = {node.output: node for node in graph.nodes}
     edit = Edit(graph)
     for node in graph.nodes:
-        image = _pooled_image(graph, makers, node)
+        image = _whole_image(graph, makers, node)
         if image not in images:
             edit.nodes.append(node)
             continue
@@ -69,14 +69,14 @@ def images_pooled(graph: Graph) -> Graph:
         last = edit.value(image, DType.F32, shape)
         stage = Stage(last, axes, Read(image, tuple(axes[axis] for axis in TO_FIRST)))
         key = f"{_POOLS[node.op.operator.name]}:f32:b{b}h{h}w{w}c{c}kh{h}kw{w}stride1pad0"
-        pooled = edit.value(node.output, DType.F32, (b, 1, 1, c))
+        averaged = edit.value(node.output, DType.F32, (b, 1, 1, c))
         edit.nodes.append(node_of([stage], edit.values, node.label))
-        edit.nodes.append(Node(Workload.parse(key), (last,), pooled, node.label))
-        edit.nodes.append(Node(View(), (pooled,), node.output, node.label))
+        edit.nodes.append(Node(Workload.parse(key), (last,), averaged, node.label))
+        edit.nodes.append(Node(View(), (averaged,), node.output, node.label))
     return edit.finished()
 
 
-def _pooled_image(graph: Graph, makers: Mapping[str, Node], node: Node) -> str:
+def _whole_image(graph: Graph, makers: Mapping[str, Node], node: Node) -> str:
     """The image of which each row is a channel; '' for other nodes."""
     if not isinstance(node.op, Workload) or node.op.operator.name not in _POOLS:
         return ""

@@ -1,0 +1,72 @@
+"""The rules that make few calls of many nodes, in their order. Each is a function of a graph.
+
+    pooling_channels_last        means over whole images are pooling
+    channels_last        images lie as convolutions want them, transposes become views
+    elementwise_merged   chains of entries become one program
+    norms_named          layer norms and RMS norms that are spelt out become workloads
+    epilogues_fused      what follows a contraction goes into it, constants into its weights
+    products_joined      queries, keys and values in one product
+    movements_merged     transposes, slices and pads go into what reads them
+    transposes_folded    a product reads its operand as it lies
+    tied_weights_shared  weights that are another constant's transpose are read from it
+
+Epilogues go before movements: a transpose that had taken a bias could not give it back. Norms go
+before epilogues, because a contraction may take the sum that a norm is computed of.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from services.tuner.graph.epilogues import epilogues_fused
+from services.tuner.graph.graph import Graph
+from services.tuner.graph.layout import channels_last, pooling_channels_last
+from services.tuner.graph.lower import lowered
+from services.tuner.graph.merge import elementwise_merged, movements_merged
+from services.tuner.graph.norms import norms_named
+from services.tuner.graph.operands import products_joined, tied_weights_shared, transposes_folded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """A switch for each rule, for tests and for figures of what each is worth."""
+
+    channels_last: bool = True
+    elementwise: bool = True
+    norms: bool = True
+    epilogues: bool = True
+    affine: bool = True
+    products: bool = True
+    movements: bool = True
+    transposes: bool = True
+    tied: bool = True
+
+    @classmethod
+    def none(cls) -> "Rules":
+        return cls(**{field.name: False for field in fields(cls)})
+
+
+ALL_RULES = Rules()
+
+
+def fused(graph: Graph, rules: Rules = ALL_RULES) -> Graph:
+    """A graph of workloads and views."""
+    for switch, rule in _order(rules):
+        graph = rule(graph) if switch else graph
+    return lowered(graph)
+
+
+def _order(rules: Rules) -> list[tuple[bool, Callable[[Graph], Graph]]]:
+    return [
+        (rules.channels_last, pooling_channels_last),
+        (rules.channels_last, channels_last),
+        (rules.elementwise, elementwise_merged),
+        (rules.norms, norms_named),
+        (rules.epilogues, lambda graph: epilogues_fused(graph, affine=rules.affine)),
+        (rules.elementwise, elementwise_merged),
+        (rules.products, products_joined),
+        (rules.movements, movements_merged),
+        (rules.transposes, transposes_folded),
+        (rules.movements, movements_merged),
+        (rules.epilogues, lambda graph: epilogues_fused(graph, affine=rules.affine)),
+        (rules.tied, tied_weights_shared),
+    ]

@@ -1,0 +1,77 @@
+"""From a graph of workloads to a plan."""
+
+from collections.abc import Mapping
+
+from kernelzoo.domain.plan import (
+    FORMAT,
+    Golden,
+    Plan,
+    PlanCall,
+    PlanMemory,
+    PlanTensor,
+    Port,
+    validated,
+)
+from kernelzoo.domain.workload import Workload
+from services.tuner.graph.graph import Graph
+from services.tuner.graph.graph import Port as GraphPort
+from services.tuner.graph.memory import Placement, placed
+from services.tuner.graph.weights import PlanWeights, WeightFile, printable
+
+
+def planned(
+    graph: Graph,
+    model: str,
+    dimensions: Mapping[str, int],
+    weights: PlanWeights,
+    file: WeightFile,
+    golden: Golden,
+) -> Plan:
+    """The plan of a lowered graph. Raises InvalidInput for a model that no page could hold."""
+    placement = placed(graph)
+    tensors = _Tensors(graph, placement, weights)
+    inputs = tuple(tensors.port(port) for port in graph.inputs)
+    kernels: dict[str, int] = {}
+    calls = []
+    for node in graph.nodes:
+        if isinstance(node.op, Workload):
+            kernel = kernels.setdefault(node.op.key, len(kernels))
+            numbers = tuple(tensors.number(name) for name in (*node.inputs, node.output))
+            calls.append(PlanCall(kernel=kernel, tensors=numbers, label=printable(node.label)))
+    outputs = tuple(tensors.port(port) for port in graph.outputs)
+    plan = Plan(
+        format=FORMAT,
+        model=model,
+        dimensions=dimensions,
+        inputs=inputs,
+        outputs=outputs,
+        tensors=tuple(tensors.made),
+        weights=weights.weights,
+        chunks=file.chunks,
+        kernels=tuple(kernels),
+        calls=tuple(calls),
+        memory=PlanMemory(weights=file.size_bytes, activations=placement.size_bytes),
+        golden=golden,
+    )
+    return validated(plan)
+
+
+class _Tensors:
+    """Values as tensors of the plan, in order of their first use; equal ones are one."""
+
+    def __init__(self, graph: Graph, placement: Placement, weights: PlanWeights) -> None:
+        self._graph = graph
+        self._placement = placement
+        self._weights = weights
+        self.made: dict[PlanTensor, int] = {}
+
+    def number(self, name: str) -> int:
+        value = self._graph.values[name]
+        weight = self._weights.numbers.get(name)
+        at = self._placement.addresses[name] if weight is None else None
+        tensor = PlanTensor(dtype=value.dtype, shape=value.shape, at=at, weight=weight)
+        return self.made.setdefault(tensor, len(self.made))
+
+    def port(self, port: GraphPort) -> Port:
+        shape = self._graph.values[port.value].shape
+        return Port(name=port.name, dtype=port.dtype, shape=shape, tensor=self.number(port.value))

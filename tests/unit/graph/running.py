@@ -1,0 +1,112 @@
+"""Carries a plan out: each kernel the first of its space, all in one memory of wasmtime."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import wasmtime
+from numpy.typing import NDArray
+
+from kernelzoo.domain.artifact import Artifact
+from kernelzoo.domain.plan import ALIGNMENT_BYTES, GoldenPart, Plan, Port
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.compile import compile_candidate, pack_kernels
+from services.tuner.schedules.registry import lite_space
+from tests.unit.tuner.execution import Memory
+
+Bytes = NDArray[np.uint8]
+NUMPY = {"f32": np.float32, "i32": np.int32}
+
+
+class Runner:
+    """As the page's runtime does it: activations, weights, packed weights and scratch memory lie
+    one after the other, and a kernel is instantiated once."""
+
+    def __init__(self, plan: Plan, workloads: Mapping[str, Workload], weights: bytes) -> None:
+        self._plan = plan
+        candidates = [lite_space(workloads[key], TargetKind.WASM)[0] for key in plan.kernels]
+        self._artifacts = [compile_candidate(each) for each in candidates]
+        self._weights_at = _aligned(plan.memory.activations)
+        self._end = self._weights_at + _aligned(len(weights))
+        packed = self._packed_weights(candidates)
+        self._scratch_at = self._end
+        scratch = max(each.manifest.scratch_bytes for each in self._artifacts)
+        self._memory = Memory(self._end + scratch)
+        self._memory.bytes[: plan.memory.activations] = 0xFF
+        self._memory.place(self._weights_at, np.frombuffer(weights, np.uint8))
+        self._packed: dict[tuple[int, str], int] = {}
+        for (weight, layout), (at, pack) in packed.items():
+            source = self._weights_at + plan.weights[weight].offset
+            self._run(pack, [source, at])
+            self._packed[weight, layout] = at
+        self._functions = [self._memory.function(each.body) for each in self._artifacts]
+
+    def _packed_weights(self, candidates: list[Any]) -> dict[tuple[int, str], tuple[int, Artifact]]:
+        """Where each weight goes that a kernel wants in a layout, and what packs it."""
+        found: dict[tuple[int, str], tuple[int, Artifact]] = {}
+        for call in self._plan.calls:
+            manifest = self._artifacts[call.kernel].manifest
+            packs = pack_kernels(candidates[call.kernel], manifest)
+            for layout, pack in zip(manifest.layouts, packs, strict=True):
+                names = [tensor.name for tensor in manifest.tensors]
+                weight = self._weight(call.tensors[names.index(layout.tensor)])
+                if (weight, layout.layout) not in found:
+                    found[weight, layout.layout] = self._end, pack
+                    self._end += _aligned(pack.manifest.tensors[1].size_bytes)
+        return found
+
+    def _weight(self, tensor: int) -> int:
+        weight = self._plan.tensors[tensor].weight
+        assert weight is not None, "only constants are packed"
+        return weight
+
+    def run(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        for port in self._plan.inputs:
+            self._memory.place(self._address(port.tensor), feeds[port.name])
+        for call in self._plan.calls:
+            artifact = self._artifacts[call.kernel]
+            layouts = {each.tensor: each.layout for each in artifact.manifest.layouts}
+            pointers = []
+            for tensor, number in zip(artifact.manifest.tensors, call.tensors, strict=True):
+                layout = layouts.get(tensor.name)
+                pointers.append(
+                    self._packed[self._weight(number), layout] if layout else self._address(number)
+                )
+            self._run(artifact, pointers, self._functions[call.kernel])
+        return {port.name: self._output(port) for port in self._plan.outputs}
+
+    def _address(self, number: int) -> int:
+        tensor = self._plan.tensors[number]
+        if tensor.weight is None:
+            return tensor.at or 0
+        return self._weights_at + self._plan.weights[tensor.weight].offset
+
+    def _output(self, port: Port) -> NDArray[Any]:
+        tensor = self._plan.tensors[port.tensor]
+        at = self._address(port.tensor)
+        raw = np.array(self._memory.bytes[at : at + tensor.size_bytes])
+        return raw.view(NUMPY[tensor.dtype]).reshape(port.shape)
+
+    def _run(
+        self, artifact: Artifact, pointers: list[int], function: wasmtime.Func | None = None
+    ) -> None:
+        scratch = [self._scratch_at] if artifact.manifest.scratch_bytes else []
+        call = function or self._memory.function(artifact.body)
+        self._memory.call(call, *pointers, *scratch, 0, artifact.manifest.range_extent)
+
+
+def golden_arrays(
+    parts: tuple[GoldenPart, ...], ports: tuple[Port, ...], body: bytes
+) -> dict[str, NDArray[Any]]:
+    """What a golden file has for inputs or outputs, in the dtypes that memory has."""
+    return {
+        port.name: np.frombuffer(
+            body, NUMPY[port.dtype.stored], part.bytes // 4, part.offset
+        ).reshape(port.shape)
+        for part, port in zip(parts, ports, strict=True)
+    }
+
+
+def _aligned(size_bytes: int) -> int:
+    return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
