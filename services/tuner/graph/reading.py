@@ -62,7 +62,7 @@ NUMPY_DTYPES: Mapping[int, np.dtype[Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model as it stands in its file. `nodes` of a graph are in order by `sorted_nodes`."""
+    """A model as it stands in its file; the graph has no weights, they stand beside it."""
 
     name: str
     graph: GraphProto
@@ -84,9 +84,13 @@ def read_model(path: Path) -> Model:
     for function in proto.functions:
         _refuse_function_names(function)
     weights = _weights(graph, path.parent)
+    # A copy without weights: what is parsed is freed as a whole, and would be held twice.
+    del graph.initializer[:]
+    light = GraphProto()
+    light.CopyFrom(graph)
     return Model(
         name=path.stem,
-        graph=graph,
+        graph=light,
         opsets=_opsets(proto),
         functions={(each.domain, each.name): each for each in proto.functions},
         weights=weights,
