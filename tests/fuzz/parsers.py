@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import atheris
+from onnx import parser
 
 with atheris.instrument_imports(include=["kernelzoo", "services"]):
     from kernelzoo.domain.candidate import Candidate, Setting
@@ -26,6 +27,7 @@ with atheris.instrument_imports(include=["kernelzoo", "services"]):
     from kernelzoo.formats.wisdom import read_wisdom
     from services.gateway.tokens import ApplicationKey
     from services.tuner.compile import compile_candidate
+    from services.tuner.graph.importing import import_model
     from services.tuner.schedules.registry import lite_space
 
 EXAMPLES = (
@@ -37,6 +39,16 @@ EXAMPLES = (
     "transpose:f32:m6n9",
 )
 """Small, so that compiling a config takes milliseconds."""
+
+MODEL = parser.parse_model(
+    """<ir_version: 8, opset_import: ["" : 17]>
+    net (float[1, 4, 6, 6] x, float[3, 4, 3, 3] w, int64[2] i) => (float[2, 3] y) {
+        c = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (x, w)
+        n = ReduceMean <axes = [2, 3], keepdims = 0> (c)
+        s = Softmax <axis = -1> (n)
+        y = Gather <axis = 0> (s, i)
+    }"""
+).SerializeToString()
 
 SPACES = {
     (kind, key): lite_space(Workload.parse(key), kind) for kind in TargetKind for key in EXAMPLES
@@ -103,14 +115,29 @@ def compile_mutant(data: atheris.FuzzedDataProvider) -> None:
     compile_candidate(mutant)
 
 
+def import_mutant(data: atheris.FuzzedDataProvider) -> None:
+    """A model of a few nodes, some of whose bytes are changed."""
+    content = bytearray(MODEL)
+    for _ in range(data.ConsumeIntInRange(1, 4)):
+        place = data.ConsumeIntInRange(0, len(content) - 1)
+        content[place] = data.ConsumeIntInRange(0, 255)
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "model.onnx")
+        path.write_bytes(content)
+        import_model(path, {})
+
+
+STRUCTURES = (compile_mutant, import_mutant)
+
+
 def fuzz_one(body: bytes) -> None:
     data = atheris.FuzzedDataProvider(body)
-    choice = data.ConsumeIntInRange(0, len(TEXT_PARSERS))
+    choice = data.ConsumeIntInRange(0, len(TEXT_PARSERS) + len(STRUCTURES) - 1)
     try:
         if choice < len(TEXT_PARSERS):
             TEXT_PARSERS[choice](data.ConsumeUnicodeNoSurrogates(4096))
         else:
-            compile_mutant(data)
+            STRUCTURES[choice - len(TEXT_PARSERS)](data)
     except KernelZooError:
         return
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from kernelzoo.domain.plan import PortDType
-from kernelzoo.errors import UnsupportedModel
+from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.building import Builder, Carried, Operand, Site, graph_dtype, is_real
 from services.tuner.graph.graph import Graph, Node, Port, faults
 from services.tuner.graph.network import Network, Step, TensorType
@@ -63,7 +63,15 @@ def _carried(
         types=tuple(network.types[name] if name else None for name in step.inputs),
         builder=builder,
     )
-    results = _all_of(carry(site))
+    try:
+        results = _all_of(carry(site))
+    except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
+        # Attributes of strangers that ONNX's own checks let through: an axis out of range, a mode
+        # that there is not.
+        raise InvalidInput(
+            f"{step.told} has an attribute or a constant that its operator cannot have; export the "
+            "model again"
+        ) from error
     results += (None,) * (len(site.outputs) - len(results))
     for result, type_ in zip(results, site.outputs, strict=False):
         if type_ is not None and (result is None or not _fits(result, type_)):

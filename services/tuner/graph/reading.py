@@ -221,8 +221,9 @@ def _refuse_node_names(nodes: Iterable[NodeProto]) -> None:
             _refuse_name(name)
 
 
-def _refuse_name(name: str) -> None:
-    if len(name) > MAX_NAME or not name.isprintable():
+def _refuse_name(name: str | bytes) -> None:
+    """What is no UTF-8 is read as bytes."""
+    if isinstance(name, bytes) or len(name) > MAX_NAME or not name.isprintable():
         raise InvalidInput(
             f"the name {name[:80]!r} is longer than {MAX_NAME} or has control characters; rename it"
         )

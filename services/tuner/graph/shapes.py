@@ -286,13 +286,16 @@ def infer(
     opsets = [helper.make_opsetid("", version)]
     try:
         made = shape_inference.infer_node_outputs(schema, node, given, told, opset_imports=opsets)
-    except (shape_inference.InferenceError, RuntimeError, ValueError, TypeError) as error:
+    except (*_REFUSALS, RuntimeError, ValueError, TypeError) as error:
         raise InvalidInput(
             f"the inputs of {told_node(node)} do not fit the operator: {_reason(error)}"
         ) from error
     if node.op_type in SHAPE_KEPT:
         return [types[node.input[0]]]
     return [_type(made.get(name), node) if name else None for name in node.output]
+
+
+_REFUSALS = (shape_inference.InferenceError, checker.ValidationError)
 
 
 def computed(
@@ -361,7 +364,7 @@ def _schema(node: NodeProto, version: int) -> defs.OpSchema:
     context.opset_imports = {"": version}
     try:
         checker.check_node(node, context)
-    except checker.ValidationError as error:
+    except (checker.ValidationError, UnicodeDecodeError) as error:
         raise InvalidInput(
             f"{told_node(node)} is not made as ONNX demands: {_reason(error)}; export again"
         ) from error
@@ -426,6 +429,8 @@ def _attribute(attribute: AttributeProto, node: NodeProto) -> Attribute:
 
 
 def _constant(node: NodeProto) -> Array:
+    if not node.attribute:
+        raise InvalidInput(f"{told_node(node)} has no value; export the model again")
     attribute = node.attribute[0]
     value = helper.get_attribute_value(attribute)
     match attribute.name:

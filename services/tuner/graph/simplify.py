@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from services.tuner.graph.network import Network, Step
+from services.tuner.graph.network import Array, Network, Step
 
 Rule = Callable[[Network], Network]
 
@@ -137,13 +137,9 @@ def without_expansion(network: Network) -> Network:
 
 
 def without_equal_steps(network: Network) -> Network:
-    """Of steps that compute the same, one is left; equal small constants become one."""
-    renamed: dict[str, str] = {}
+    """Of steps that compute the same, one is left, and so it is with equal constants."""
+    renamed = _equal_constants(network.constants)
     known: dict[Any, Step] = {}
-    first: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-    for name, value in network.constants.items():
-        if value.size <= _SMALL:
-            renamed[name] = first.setdefault((value.dtype.str, value.shape, value.tobytes()), name)
     steps = []
     for step in _renamed(network.steps, renamed):
         same = known.setdefault(_identity(step), step)
@@ -183,8 +179,8 @@ RULES: Mapping[str, Rule] = {
 }
 """Neutral steps first, so that they hide no pattern; the last two clean up after the others."""
 
-_SMALL = 256
-"""Entries of the constants that are compared."""
+_COMPARED = 256
+"""Entries of a constant by which others like it are found."""
 _BROADCASTING = (
     "Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min",
     "Mul", "Or", "Pow", "Sub", "Where", "Xor",
@@ -228,6 +224,24 @@ def _renamed(steps: Iterable[Step], names: Mapping[str, str]) -> Iterator[Step]:
     """Steps with the names of inputs that `names` has by then."""
     for step in steps:
         yield replace(step, inputs=tuple(names.get(name, name) for name in step.inputs))
+
+
+def _equal_constants(constants: Mapping[str, Array]) -> dict[str, str]:
+    """The first constant that is equal, by the name of each. Large ones are compared only where
+    some of their entries are the same."""
+    first: dict[Any, list[str]] = {}
+    renamed: dict[str, str] = {}
+    for name, value in constants.items():
+        some = value.reshape(-1)[:: max(1, value.size // _COMPARED)]
+        alike = first.setdefault((value.dtype.str, value.shape, some.tobytes()), [])
+        same = (
+            other for other in alike
+            if value.size <= _COMPARED or np.array_equal(value, constants[other])
+        )  # fmt: skip
+        renamed[name] = next(same, name)
+        if renamed[name] == name:
+            alike.append(name)
+    return renamed
 
 
 def _identity(step: Step) -> Any:

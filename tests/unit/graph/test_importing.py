@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import numpy as np
+from onnx import numpy_helper
 
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.graph import Graph
-from tests.unit.graph.models import assert_as_reference, drawn, parsed
+from services.tuner.graph.importing import import_model
+from tests.unit.graph.models import assert_as_reference, drawn, parsed, written
 
 IMAGES = """net (float[B, 3, 8, 8] x, float[5, 3, 3, 3] w, float[5] b) => (float[B, 5] y) {
     c = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (x, w, b)
@@ -58,3 +60,58 @@ def test_arithmetic_on_shapes_vanishes(tmp_path: Path) -> None:
     assert [port.dtype for port in graph.inputs] == [
         PortDType.INT64, PortDType.FLOAT32, PortDType.FLOAT32,
     ]  # fmt: skip
+
+
+def test_a_table_that_also_makes_logits_is_kept_once(tmp_path: Path) -> None:
+    """As GPT-2's: exporters write the transposed table a second time."""
+    table = drawn((520, 512))
+    model = parsed("""net (int64[1, 3] ids) => (float[1, 3, 520] y) {
+        hidden = Gather (table, ids)
+        y = MatMul (hidden, head)
+    }""")
+    model.graph.initializer.append(numpy_helper.from_array(table, "table"))
+    model.graph.initializer.append(numpy_helper.from_array(table.T.copy(), "head"))
+    graph = assert_as_reference(tmp_path, model, {"ids": np.array([[5, 519, 0]])})
+    assert keys(graph) == ["gather:f32:m3k520n512", "matmul_nt:f32:m3k512n520:constant=b"]
+    assert list(graph.constants) == ["table"]
+
+
+def test_updates_at_known_places_are_read_where_a_table_says(tmp_path: Path) -> None:
+    """A cache of keys that one step is written to. No entry asks every update."""
+    model = parsed("""net (float[4, 6] cache, float[2, 6] step) => (float[4, 6] y) {
+        rows = Constant <value = int64[2, 1] {3, -4}> ()
+        y = ScatterND (cache, rows, step)
+    }""")
+    graph = assert_as_reference(tmp_path, model, {"cache": drawn((4, 6)), "step": drawn((2, 6), 1)})
+    assert len(graph.nodes) == 1
+    op = graph.nodes[0].op
+    assert isinstance(op, Program)
+    assert [stage.reducer for stage in op.stages] == [None]
+
+
+def test_attention_is_what_onnx_defines_it_as(tmp_path: Path) -> None:
+    """An operator without a function here is replaced by ONNX's definition of it."""
+    shape = "float[1, 2, 4, 8]"
+    model = parsed(
+        f"net ({shape} q, {shape} k, {shape} v) => ({shape} y) {{"
+        " y = Attention <is_causal = 1> (q, k, v) }",
+        opset=23,
+    )
+    feeds = {name: drawn((1, 2, 4, 8), seed) for seed, name in enumerate("qkv")}
+    graph = assert_as_reference(tmp_path, model, feeds)
+    assert "softmax:f32:m8n4" in keys(graph)
+
+
+def test_a_branch_that_is_known_takes_the_place_of_its_condition(tmp_path: Path) -> None:
+    model = parsed("""net (float[N, 3] x) => (float[N, 3] y) {
+        rows = Shape <start = 0, end = 1> (x)
+        two = Constant <value_ints = [2]> ()
+        few = Less (rows, two)
+        y = If (few) <
+            then_branch = few_rows () => (float[N, 3] t) { t = Exp (x) },
+            else_branch = many_rows () => (float[N, 3] e) { e = Relu (x) }
+        >
+    }""")
+    assert len(assert_as_reference(tmp_path, model, {"x": drawn((2, 3))}, {"N": 2}).nodes) == 1
+    graph = import_model(written(tmp_path, model), {"N": 1})
+    assert "exp" in str(graph.nodes[0].op)

@@ -3,9 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
+import numpy as np
+
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Axis, Expression, Integer, Reducer
 from services.tuner.graph.building import Carried, Formula, Operand, Site
+
+TIED_BYTES = 1 << 20
 
 
 def _matmul(site: Site) -> Carried:
@@ -30,6 +34,9 @@ def _named(site: Site, a: Operand, b: Operand) -> Operand | None:
     if prod(b.shape[:-2]) == 1:
         rows = a.elements // k
         left, right = site.view(a, (rows, k)), site.view(b, (k, n))
+        table = _tied(site, right)
+        if table is not None:
+            return site.workload("matmul_nt", (rows, k, n), left, table)
         return site.workload("matmul", (rows, k, n), left, right)
     rank = max(a.rank, b.rank)
     outer = [(1,) * (rank - x.rank) + x.shape[:-2] for x in (a, b)]
@@ -38,6 +45,19 @@ def _named(site: Site, a: Operand, b: Operand) -> Operand | None:
     batch = prod(outer[0])
     left, right = site.view(a, (batch, m, k)), site.view(b, (batch, k, n))
     return site.workload("batch_matmul", (batch, m, k, n), left, right)
+
+
+def _tied(site: Site, b: Operand) -> Operand | None:
+    """A large constant of the graph that is bᵀ, as a table of embeddings is that makes logits, too:
+    one of the two need not be stored."""
+    if b.constant is None or b.constant.nbytes < TIED_BYTES:
+        return None
+    for name, entries in site.builder.constants.items():
+        if entries.shape == b.shape[::-1] and name != b.name:
+            same = np.array_equal(entries[::97, ::89], b.constant[::89, ::97].T)
+            if same and np.array_equal(entries, b.constant.T):
+                return Operand(name, b.dtype, entries.shape, entries)
+    return None
 
 
 def _generic(site: Site, a: Operand, b: Operand) -> Operand:
@@ -57,18 +77,20 @@ def _gemm(site: Site) -> Carried:
     a, b, c = site.needed(0), site.needed(1), site.input(2)
     if site.integer("transA"):
         a = site.transposed(a, (1, 0))
-    (m, k), turned = a.shape, bool(site.integer("transB"))
-    n = b.shape[0] if turned else b.shape[1]
-    if turned and b.constant is not None:
-        b, turned = site.transposed(b, (1, 0)), False
+    (m, k), transposed_b = a.shape, bool(site.integer("transB"))
+    n = b.shape[0] if transposed_b else b.shape[1]
+    if transposed_b and b.constant is not None:
+        b, transposed_b = site.transposed(b, (1, 0)), False
     alpha, beta = site.real("alpha", 1.0), site.real("beta", 1.0)
     if a.dtype is not DType.F32:
-        total = _generic(site, a, site.transposed(b, (1, 0)) if turned else b)
+        total = _generic(site, a, site.transposed(b, (1, 0)) if transposed_b else b)
         return _finished(site, total, alpha, beta, c)
-    operator = "matmul_nt" if turned else "matmul"
+    operator = "matmul_nt" if transposed_b else "matmul"
     found = site.workload(operator, (m, k, n), a, b)
     total = (
-        _generic(site, a, site.transposed(b, (1, 0)) if turned else b) if found is None else found
+        _generic(site, a, site.transposed(b, (1, 0)) if transposed_b else b)
+        if found is None
+        else found
     )
     return _finished(site, total, alpha, beta, c)
 

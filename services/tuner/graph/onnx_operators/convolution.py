@@ -224,9 +224,9 @@ def _transposed_convolution(site: Site) -> Carried:
         if result is not None:
             return result
     spread = _spread(site, x, size, stride, dilation, before)
-    turned = _reversed_weights(site, w, groups)
+    reversed_weights = _reversed_weights(site, w, groups)
     window = Window(size, (1,) * rank, tuple(dilation), (0,) * rank, (0,) * rank)
-    return _convolved(site, spread, turned, bias, groups, window)
+    return _convolved(site, spread, reversed_weights, bias, groups, window)
 
 
 def _transposed_pads(
@@ -310,7 +310,7 @@ def _max_pool(site: Site) -> Carried:
     if named is not None:
         return named
     lowest: Expression = Real(LOWEST) if x.dtype is DType.F32 else Integer(DType.I32.value_range[0])
-    formula, axes, entry, over = _pooled(site, x, window, lowest)
+    formula, axes, entry, over = _under_windows(site, x, window, lowest)
     made = formula.output(axes, entry, x.dtype, Reducer.MAX, over)
     return site.transposed(made, _to_first(x.rank))
 
@@ -323,7 +323,7 @@ def _average_pool(site: Site) -> Carried:
         named = _named_pool(site, x, window, "avg_pool2d", outside=0.0)
         if named is not None:
             return named
-    formula, axes, entry, over = _pooled(site, x, window, Real(0.0))
+    formula, axes, entry, over = _under_windows(site, x, window, Real(0.0))
     total = formula.stage(axes, entry, reducer=Reducer.SUM, over=over)
     if np.all(count == count.flat[0]):
         made = formula.output(axes, total[axes] * (1.0 / float(count.flat[0])))
@@ -367,7 +367,7 @@ def _named_pool(
     return None if result is None else site.transposed(result, _to_first(4))
 
 
-def _pooled(
+def _under_windows(
     site: Site, x: Operand, window: Window, outside: Expression
 ) -> tuple[Formula, tuple[Axis, ...], Expression, tuple[Axis, ...]]:
     """Channels last: the program, axes of the output, the entry under a window, and its axes."""

@@ -24,6 +24,7 @@ from kernelzoo.domain.operators.expressions import (
     smallest,
 )
 from services.tuner.graph.building import Carried, Formula, Operand, Site
+from services.tuner.graph.network import Array
 from services.tuner.graph.onnx_operators.movement import sliced
 
 
@@ -167,6 +168,8 @@ def _scatter_nd(site: Site) -> Carried:
     count = prod(indices.shape[:-1])
     rows = site.view(indices, (count, depth))
     flat = site.view(updates, (count, *x.shape[depth:]))
+    if rows.constant is not None and site.text("reduction", "none") == "none":
+        return _placed(site, x, rows.constant, flat)
     formula = Formula(site)
     axes = formula.axes(x.shape)
     (k,) = formula.axes((count,), first=x.rank)
@@ -175,6 +178,20 @@ def _scatter_nd(site: Site) -> Carried:
         for n in range(depth)
     )
     return _scattered(site, formula, x, axes, k, chosen, lambda last: (last, *axes[depth:]), flat)
+
+
+def _placed(site: Site, x: Operand, rows: Array, updates: Operand) -> Operand:
+    """Updates at known places, as those of a cache: a table says which is for each place."""
+    depth = rows.shape[1]
+    table = np.full(x.shape[:depth], -1, np.int32)
+    for number, row in enumerate(rows):
+        table[tuple(row)] = number
+    formula = Formula(site)
+    axes = formula.axes(x.shape)
+    number_of = formula.read(site.constant(table), axes[:depth])
+    update = formula.read(updates, (largest(number_of, 0), *axes[depth:]))
+    value = Choice((number_of >= 0,), update, formula.read(x, axes))
+    return formula.output(axes, value, x.dtype)
 
 
 def _scattered(
