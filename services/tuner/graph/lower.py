@@ -138,11 +138,15 @@ def _extent(group: list[Axis]) -> int:
 
 
 def _joined(form: Form, groups: list[list[Axis]], axes: tuple[Axis, ...]) -> Form:
-    terms = {atom: n for atom, n in form.terms.items() if not isinstance(atom, Axis)}
+    terms = {
+        _renamed_axes(atom, groups, axes): times
+        for atom, times in form.terms.items()
+        if not isinstance(atom, Axis)
+    }
     for group, axis in zip(groups, axes, strict=False):
         if group[-1] in form.terms:
             terms[axis] = form.terms[group[-1]]
-    return Form({_renamed_axes(atom, groups, axes): n for atom, n in terms.items()}, form.constant)
+    return Form(terms, form.constant)
 
 
 def _renamed_axes(
