@@ -30,6 +30,16 @@ def statuses(http: TestClient, count: int) -> list[int]:
     return [http.post("/v1/sessions", json=SESSION).status_code for _ in range(count)]
 
 
+def test_a_connection_to_redis_costs_no_look_at_the_installed_packages(
+    http: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look() -> str:
+        pytest.fail("it looks for the version of Redis' client")
+
+    monkeypatch.setattr("redis.utils.get_lib_version", look)
+    assert statuses(http, 1) == [201]
+
+
 def test_a_network_that_opens_too_many_sessions_is_told_when_to_come_back(
     http: TestClient,
 ) -> None:
