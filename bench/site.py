@@ -14,6 +14,7 @@ PAGE = Path(__file__).parent / "page"
 MODULES = PAGE / "node_modules"
 FOLDERS = {
     "": PAGE / "dist",
+    "client": PAGE.parents[1] / "client" / "dist",
     "onnxruntime-web": MODULES / "onnxruntime-web" / "dist",
     "tfjs": MODULES / "@tensorflow" / "tfjs-backend-wasm" / "dist",
 }

@@ -33,8 +33,12 @@ class Space:
     reference: Compiled
 
     @classmethod
-    def of(cls, case: Case, site: Site) -> "Space":
-        space = lite_space(case.workload, TargetKind.WASM)
+    def of(cls, case: Case, site: Site, *, most: int | None = None) -> "Space":
+        """`most`: of so many candidates alone, the likely best, and the default."""
+        whole = lite_space(case.workload, TargetKind.WASM)
+        usual = next(each for each in whole if FMA not in each.requires)
+        likely = whole[:most]
+        space = likely if usual in likely else (*likely, usual)
         made = [compiled(each, compile_candidate(each)) for each in space]
         for candidate, each in zip(space, made, strict=True):
             for path, body in files(candidate, each).items():

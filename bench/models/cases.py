@@ -41,3 +41,5 @@ OTHERS = (
     NetworkCase(name="unet"),
 )
 """Of other operators: nothing is claimed of their speed."""
+TINY = NetworkCase(name="digits")
+"""That of `examples/digits`, which needs no PyTorch."""

@@ -77,12 +77,14 @@ def _export(network: Network, module: nn.Module, inputs: Inputs, path: Path) -> 
             **shared,
         )
         return
-    shapes = tuple(
-        dict.fromkeys(network.axes.get(name, {}), torch.export.Dim.AUTO) for name in names
-    )
+    open_axes = [network.axes.get(name, {}) for name in names]
+    dims = {axis: torch.export.Dim(axis) for each in open_axes for axis in each.values()}
+    shapes = tuple({at: dims[axis] for at, axis in each.items()} for each in open_axes)
+    # What has one entry in the example has one entry for ever.
+    doubled = tuple(torch.cat((feed, feed)) for feed in feeds)
     torch.onnx.export(
         module,
-        feeds,
+        doubled,
         path,
         dynamo=True,
         opset_version=DYNAMO_OPSET,

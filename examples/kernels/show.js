@@ -7,10 +7,10 @@ function element(tag, className, ...children) {
   return made;
 }
 
-function row(name, gflops, full, className) {
+function row(name, value, full, className, unit = "GFLOP/s") {
   const bar = element("div", `bar ${className}`);
-  bar.style.width = `${(100 * gflops) / full}%`;
-  const figure = `${gflops.toFixed(1)} GFLOP/s`;
+  bar.style.width = `${(100 * value) / full}%`;
+  const figure = `${value.toFixed(1)} ${unit}`;
   return element(
     "div",
     "row",
@@ -105,6 +105,24 @@ export function showResult(result) {
       list,
     ),
   );
+}
+
+/** A whole network, by the time of one run. */
+export function showNetwork({ network, zoo_ms, peer, peer_ms, difference, calls, levels }) {
+  const full = Math.max(zoo_ms, peer_ms ?? 0);
+  const voted = levels.filter((level) => level === "exact").length;
+  const told = [fact("Calls of kernels", `${calls}, ${voted} of them voted for here`)];
+  const bars = [row("On the zoo's kernels", zoo_ms, full, "zoo", "ms")];
+  const over = [];
+  if (peer !== null) {
+    bars.unshift(row(peer, peer_ms, full, "", "ms"));
+    told.push(fact("Outputs differ by", `${difference.toExponential(1)} of the largest entry`));
+    over.push(element("p", "headline", `${(peer_ms / zoo_ms).toFixed(2)}×`));
+    over.push(element("p", "quiet", `the speed of ${peer}`));
+  }
+  const heading = element("h2", "", element("code", "", network));
+  const list = element("dl", "", ...told);
+  byId("results").append(element("section", "", heading, ...over, ...bars, list));
 }
 
 export function showError(message) {

@@ -8,10 +8,14 @@ import { sampleNs } from "../../../../client/src/timing/samples.js";
 import { registerLimits } from "../limits.js";
 import { type Engine, type Network, relativeDifference, valuesOf } from "./network.js";
 import { openOnnxRuntime } from "./onnxruntime.js";
+import { openOurs } from "./ours.js";
 
 type Open = (network: Network, threads: number) => Promise<Engine>;
 
-const ENGINES: Readonly<Record<string, Open>> = { peer: openOnnxRuntime };
+const ENGINES: Readonly<Record<string, Open>> = {
+  ours: openOurs,
+  peer: openOnnxRuntime,
+};
 
 export interface Entry {
   readonly engine: string;

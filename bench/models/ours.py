@@ -1,0 +1,75 @@
+"""A network imported, tuned, and served as files of a static host."""
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+from bench.models.files import NetworkFiles
+from bench.models.tuning import Choices, default
+from bench.site import Site
+from fixtures.model_site import Files, Served, write_model
+from kernelzoo.domain.known_programs import KnownProgram, learn
+from kernelzoo.domain.workload import ProgramWorkload, Workload
+from kernelzoo.formats.bundle import VERSION
+from kernelzoo.formats.plans import plan_bytes
+from services.tuner.graph.models import plan_model
+
+ZOO = "/zoo"
+WORTH_TUNING = 0.002
+"""Share of a network's operations below which a workload keeps its default kernel."""
+
+ROUNDINGS = 100.0
+"""By which the page's tolerance of programs is set, should it compare a kernel with its default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """`address` is that of the zoo's answer. `memory_bytes`: weights and activations."""
+
+    address: str
+    flops: int
+    import_s: float
+    plan_gzip_bytes: int
+    memory_bytes: int
+
+
+def prepare(
+    site: Site, network: NetworkFiles, choices: Choices, folder: Path, *, tune: bool
+) -> Prepared:
+    """Files go to `folder`, which must last as long as the site."""
+    name = network.case.name
+    started = perf_counter()
+    planned = plan_model(network.onnx, [network.case.dimensions], name)
+    import_s = perf_counter() - started
+    (plan,), (golden,), (calls,) = planned.plans, planned.golden, planned.calls
+    flops = sum(call.flops for call in calls)
+    if tune:
+        worth = (call for call in calls if call.flops >= WORTH_TUNING * flops)
+        choices.tune(site, (call.workload for call in worth))
+    for workload in planned.workloads:
+        _learn_roundings(workload)
+    kernels = {
+        each.key: Served(candidate=choices(each), fallback=default(each))
+        for each in planned.workloads
+    }
+    files = Files(weights=b"".join(planned.weights.blocks()), golden=golden)
+    write_model(folder, "", plan, files, kernels)
+    for file in folder.rglob("*"):
+        site.lend(f"{ZOO}/{name}/{file.relative_to(folder).as_posix()}", file)
+    empty = {"bundle": VERSION, "set": "none", "manifests": []}
+    site.publish(f"{ZOO}/bundle.json", json.dumps(empty).encode())
+    return Prepared(
+        address=f"{ZOO}/{name}/{name}.json",
+        flops=flops,
+        import_s=import_s,
+        plan_gzip_bytes=len(gzip.compress(plan_bytes(plan))),
+        memory_bytes=plan.memory.weights + plan.memory.activations,
+    )
+
+
+def _learn_roundings(workload: Workload) -> None:
+    """A gateway has them of the aggregator; here outputs are held to PyTorch's."""
+    if isinstance(workload, ProgramWorkload):
+        learn(workload.key, KnownProgram(program=workload.program, roundings=ROUNDINGS))

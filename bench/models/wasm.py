@@ -1,0 +1,179 @@
+"""Whole networks in a page: our runtime beside onnxruntime-web, each in a worker, in turns.
+
+Times are the page's, from its call to the outputs in the page. Outputs are compared with PyTorch's.
+"""
+
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from bench.busy import Usage
+from bench.kernels.peers import peer_versions
+from bench.models.cases import CASES, OTHERS, TINY, NetworkCase
+from bench.models.files import network_files, publish
+from bench.models.ours import Prepared, prepare
+from bench.models.page import OURS, PEER, Cold, ContestAnswer, Entry, Timed, cold, contest
+from bench.models.tuning import Choices
+from bench.options import parser, run
+from bench.report import Cell, Claim, Report, machine
+from bench.site import Site
+
+FOLDER = Path(".kernelzoo/networks")
+TUNED = "tuned.json"
+ROUNDS = 9
+COLDS = 3
+TINY_OPTIONS = ("--only", TINY.name, "--rounds", "2", "--colds", "1", "--threads", "1", "--untuned")
+
+RIGHT = 1e-4
+"""Differences to PyTorch, as a share of the largest magnitude."""
+TWO_THREADS = 1.75
+PLAN_BYTES = 100_000
+IMPORT_S = 30
+MEMORY = 1.3
+"""Peak memory over weights and activations."""
+
+
+def main() -> None:
+    options = parser("Whole networks on our kernels and on onnxruntime-web, in one page.")
+    known = [case.name for case in (*CASES, *OTHERS, TINY)]
+    options.add_argument("--folder", type=Path, default=FOLDER, help="where `make networks` writes")
+    options.add_argument("--rounds", type=int, default=ROUNDS)
+    options.add_argument("--colds", type=int, default=COLDS, help="fresh browsers for each engine")
+    options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--only", nargs="+", choices=known, default=[c.name for c in CASES])
+    options.add_argument("--untuned", action="store_true", help="screen no kernels beforehand")
+    run(options, measure, tiny=TINY_OPTIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One network. `threaded` is the contest on several threads, None where there was none."""
+
+    case: NetworkCase
+    prepared: Prepared
+    alone: ContestAnswer
+    threaded: ContestAnswer | None
+    colds: Mapping[str, tuple[Cold, ...]]
+    others_busy: float
+    browser: str
+
+    @property
+    def limit_gflops(self) -> float:
+        return max(self.alone.limitGflops)
+
+
+def measure(options: Namespace) -> Report:
+    chosen = [case for case in (*CASES, *OTHERS, TINY) if case.name in options.only]
+    choices = Choices(file=options.folder / TUNED)
+    held = []
+    for case in chosen:
+        with Site.serving() as site, TemporaryDirectory() as folder:
+            held.append(_measured(site, case, choices, Path(folder), options))
+    described = machine(
+        browser=held[0].browser, rounds=options.rounds, colds=options.colds, **peer_versions()
+    )
+    return Report(
+        name="models-wasm",
+        machine=described,
+        rows=[row for each in held for row in _rows(each)],
+        claims=[claim for each in held for claim in _claims(each)],
+    )
+
+
+def _measured(
+    site: Site, case: NetworkCase, choices: Choices, folder: Path, options: Namespace
+) -> Measured:
+    files = network_files(options.folder, case)
+    prepared = prepare(site, files, choices, folder, tune=not options.untuned)
+    address = publish(site, files, prepared.address)
+    before = Usage.now()
+    alone, browser = contest(site.url, address, _entries(1), options.rounds)
+    threaded = None
+    if options.threads > 1:
+        entries = (*_entries(options.threads), Entry(engine=OURS, threads=1))
+        threaded, _ = contest(site.url, address, entries, options.rounds)
+    colds: dict[str, list[Cold]] = {OURS: [], PEER: []}
+    for _ in range(options.colds):
+        for engine, found in colds.items():
+            found.append(cold(site.url, address, engine))
+    return Measured(
+        case=case,
+        prepared=prepared,
+        alone=alone,
+        threaded=threaded,
+        colds={engine: tuple(found) for engine, found in colds.items()},
+        others_busy=Usage.now().others_since(before),
+        browser=browser,
+    )
+
+
+def _entries(threads: int) -> tuple[Entry, ...]:
+    return Entry(engine=OURS, threads=threads), Entry(engine=PEER, threads=threads)
+
+
+def _median_ms(timed: Timed) -> float:
+    return median(timed.samplesMs)
+
+
+def _share(held: Measured, timed: Timed) -> float:
+    """Of what as many cores reach at the register-only limit."""
+    gflops = held.prepared.flops / _median_ms(timed) / 1e6
+    return gflops / (held.limit_gflops * timed.threads)
+
+
+def _rows(held: Measured) -> Iterator[dict[str, Cell]]:
+    """`faster`: the peer's median over ours, on as many threads."""
+    answers = (held.alone, held.threaded) if held.threaded else (held.alone,)
+    for answer in answers:
+        peer_ms = _median_ms(answer.timed[1])
+        for timed in answer.timed:
+            first = answer is held.alone
+            name = OURS if timed.name == "kernelzoo" else PEER
+            colds = held.colds[name] if first else ()
+            yield {
+                "network": held.case.name,
+                "engine": timed.name,
+                "threads": timed.threads,
+                "median_ms": _median_ms(timed),
+                "least_ms": min(timed.samplesMs),
+                "gflop": held.prepared.flops / 1e9,
+                "of_limit": _share(held, timed),
+                "faster": peer_ms / _median_ms(timed),
+                "difference": timed.difference,
+                "cold_ms": median(each.first_output_ms for each in colds) if colds else None,
+                "peak_mb": max(each.peak_bytes for each in colds) / 1e6 if colds else None,
+                "others_busy": held.others_busy,
+            }
+
+
+def _claims(held: Measured) -> Iterator[Claim]:
+    case, prepared = held.case, held.prepared
+    ours, peer = held.alone.timed
+    if case.warm is not None:
+        ratio = _median_ms(peer) / _median_ms(ours)
+        yield Claim.at_least(f"{case.name}: faster than onnxruntime-web", ratio, "×", case.warm)
+    if case.share is not None:
+        share = _share(held, ours)
+        yield Claim.at_least(f"{case.name}: of the limit", share, "of it", case.share)
+    if held.threaded is not None:
+        both, _, alone = held.threaded.timed
+        gain = _median_ms(alone) / _median_ms(both)
+        what = f"{case.name}: {both.threads} threads against one"
+        yield Claim.at_least(what, gain, "×", TWO_THREADS)
+    if case.cold is not None and held.colds[OURS]:
+        first = {name: median(c.first_output_ms for c in all_) for name, all_ in held.colds.items()}
+        ratio = first[OURS] / first[PEER]
+        yield Claim.at_most(f"{case.name}: first output", ratio, "of its time", case.cold)
+    yield Claim.at_most(f"{case.name}: difference to PyTorch", ours.difference, "", RIGHT)
+    yield Claim.at_most(f"{case.name}: import", prepared.import_s, "s", IMPORT_S)
+    yield Claim.at_most(f"{case.name}: plan, gzip", prepared.plan_gzip_bytes, "bytes", PLAN_BYTES)
+    if held.colds[OURS]:
+        peak = max(each.peak_bytes for each in held.colds[OURS]) / prepared.memory_bytes
+        yield Claim.at_most(f"{case.name}: peak memory", peak, "of weights and activations", MEMORY)
+
+
+if __name__ == "__main__":
+    main()
