@@ -138,7 +138,9 @@ def _has_windows(space: IterationSpace) -> bool:
 def _reads_vectors(space: IterationSpace) -> bool:
     """A product of matrices, stated as one or as a convolution, whose b is read as vectors."""
     found = contraction(space) or implicit_gemm(space)
-    return found is not None and found.b.dtype in KEY_DTYPES
+    if found is None or found.b.dtype not in KEY_DTYPES:
+        return False
+    return found.epilogue is None or not found.epilogue.chooses
 
 
 def _wasm(
@@ -182,13 +184,13 @@ def _webgpu(
 
 
 FAMILIES = (
-    _wasm("gemv", _streams_b, wasm_gemv_configs),
-    _wasm("matmul", contraction, wasm_matmul_configs),
-    _wasm("conv", _has_windows, wasm_conv_configs),
+    _wasm("gemv", _streams_b, wasm_gemv_configs, programs=True),
+    _wasm("matmul", contraction, wasm_matmul_configs, programs=True),
+    _wasm("conv", _has_windows, wasm_conv_configs, programs=True),
     _wasm("reduction", is_rowwise, wasm_reduction_configs),
     # Loops as the program is stated: any program.
     _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True),
-    _webgpu("matmul", _reads_vectors, matmul_configs),
+    _webgpu("matmul", _reads_vectors, matmul_configs, programs=True),
     _webgpu("conv", is_channelwise, conv_configs),
     _webgpu("reduction", is_rowwise, reduction_configs),
     _webgpu("transpose", is_transposition, transpose_configs),

@@ -15,10 +15,12 @@ from kernelzoo.domain.operators.expressions import (
     Axis,
     Binary,
     BinaryOp,
+    Choice,
     Expression,
     Integer,
     Read,
     Stage,
+    parts,
     rebuilt,
 )
 from kernelzoo.domain.workload import KEY_DTYPES
@@ -39,6 +41,11 @@ class Epilogue:
     axes: Names
     inputs: tuple[tuple[str, Names], ...]
     value: Expression
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it has conditions, so that no single store finishes an entry."""
+        return any(isinstance(part, Choice) for part in parts(self.value))
 
     def shapes(self, output: Shape) -> tuple[Shape, ...]:
         """Of the inputs, where the output has that shape."""

@@ -12,12 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.nodes import Block, Buffer, Expression, Load, Loop, Store
 from services.tuner.ir.rewrite import with_operands
 from services.tuner.operators.lowering import computed
-from services.tuner.schedules.base.epilogue import SUM, Epilogue, Shape
+from services.tuner.schedules.base.epilogue import SUM, Epilogue, Shape, epilogue_of
+from services.tuner.schedules.base.fused import fused
+from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.tir.lowering import plain_program
 from services.tuner.tir.tvm import Node, te
 
@@ -77,6 +80,23 @@ def finish_of(epilogue: Epilogue, shape: Shape) -> Finish:
     program = plain_program(te.create_prim_func([total, *extra, result]))
     axes, entry = _entry(program.body.body)
     return Finish(shape=shape, axes=axes, total=program.parameters[0], entry=entry)
+
+
+def stored_entry(workload: Workload, at: tuple[Affine, ...], value: Expression) -> Store:
+    """What stores the entry of a workload's output at a place, given the value of its reduction."""
+    *_, output = parameters = parameters_of(workload)
+    whole = fused(workload.program)
+    if whole is None or whole.after is None:
+        index = Affine(constant=0)
+        for place, size in zip(at, workload.output.shape, strict=True):
+            index = index.times(size).plus(place)
+        return Store(buffer=output, index=index, value=value)
+    axes = (axis.name for axis in whole.reduction.axes)
+    epilogue = epilogue_of(whole, tuple((name, (name,)) for name in axes))
+    if epilogue is None:
+        raise UnsupportedProgram(f"{workload.key} has an epilogue of another shape")
+    held = {buffer.name: buffer for buffer in parameters} | {"c": output}
+    return finish_of(epilogue, workload.output.shape).stored(at, value, held)
 
 
 def _entry(block: Block) -> tuple[tuple[str, ...], Store]:

@@ -136,13 +136,15 @@ def iteration_space(workload: Workload) -> IterationSpace:
 
 
 def iteration_space_of(program: Program) -> IterationSpace:
-    """The nests of a program that is no operator's. Axes of one entry are left out."""
-    return _iteration_space(without_unit_axes(program), named=False)
+    """The nests of a program that is no operator's."""
+    return _iteration_space(program, named=False)
 
 
 def _iteration_space(program: Program, *, named: bool) -> IterationSpace:
-    dtypes = _dtypes(program)
-    nests = tuple(_nest(stage, dtypes) for stage in program.stages)
+    """Without the axes of one entry where the program is not named."""
+    shorter = program if named else without_unit_axes(program)
+    dtypes = _dtypes(shorter)
+    nests = tuple(_nest(stage, dtypes) for stage in shorter.stages)
     return IterationSpace(program=program, named=named, nests=nests)
 
 
@@ -154,7 +156,14 @@ def _dtypes(program: Program) -> dict[str, DType]:
 def contraction(space: IterationSpace) -> Product | None:
     """The product of two matrices, or of a batch of them, which a program is besides nests that
     reduce nothing; None for any other program."""
-    whole = fused(space.program)
+    found = _contraction(space.program)
+    if found is None and not space.named:
+        return _contraction(without_unit_axes(space.program))
+    return found
+
+
+def _contraction(program: Program) -> Product | None:
+    whole = fused(program)
     if whole is None or whole.before:
         return None
     return next((each for each in _products(whole) if _is_contraction(each, whole)), None)

@@ -32,7 +32,6 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.convolution import LOWEST
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import Frame, binary, loop, number, serial, under, unrolled, vector
 from services.tuner.ir.nodes import (
@@ -50,9 +49,7 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
 )
-from services.tuner.schedules.base.epilogue import epilogue_of
-from services.tuner.schedules.base.finish import Finish, finish_of
-from services.tuner.schedules.base.fused import fused
+from services.tuner.schedules.base.finish import stored_entry
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
@@ -90,7 +87,7 @@ def conv_program(workload: Workload, config: WebgpuConvConfig) -> Program:
 
     kernel = _Kernel(
         parameters=parameters_of(workload),
-        finish=_finish(workload),
+        workload=workload,
         weighted=operator == "depthwise_conv2d",
         extent=e,
         frame=frame,
@@ -103,7 +100,6 @@ def conv_program(workload: Workload, config: WebgpuConvConfig) -> Program:
         op=BinaryOp.MAX if operator == "max_pool2d" else BinaryOp.ADD,
         # What lies outside of the image, and what sums start with.
         neutral=LOWEST if operator == "max_pool2d" else 0,
-        scale=1 / (e["kh"] * e["kw"]) if operator == "avg_pool2d" else 1,
         sums=_local("sums", config.tile_x * width),
         pixel=_local("pixel", width),
     )
@@ -121,19 +117,6 @@ def conv_program(workload: Workload, config: WebgpuConvConfig) -> Program:
     return Program(parameters=kernel.parameters, body=nest)
 
 
-def _finish(workload: Workload) -> Finish | None:
-    if not workload.epilogue:
-        return None
-    whole = fused(workload.program)
-    if whole is None:
-        raise UnsupportedProgram(f"{workload.key} is no single reduction")
-    axes = (axis.name for axis in whole.reduction.axes)
-    epilogue = epilogue_of(whole, tuple((name, (name,)) for name in axes))
-    if epilogue is None:
-        raise UnsupportedProgram(f"{workload.key} has an epilogue of another shape")
-    return finish_of(epilogue, workload.output.shape)
-
-
 def _local(name: str, size: int) -> Buffer:
     return Buffer(name=name, scope=Scope.LOCAL, dtype=DType.F32, size=size)
 
@@ -141,11 +124,12 @@ def _local(name: str, size: int) -> Buffer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
     """What all steps know. The thread's windows are those of pixels `x` to `x` + `tile_x` - 1 of
-    row `y`; `op` joins what is under a window, and `scale` multiplies the result. Pixels are
-    multiplied by weights where the kernel is `weighted`."""
+    row `y`; `op` joins what is under a window. Pixels are multiplied by weights where the kernel is
+    `weighted`.
+    """
 
     parameters: tuple[Buffer, ...]
-    finish: Finish | None
+    workload: Workload
     weighted: bool
     extent: Mapping[str, int]
     frame: Frame
@@ -157,7 +141,6 @@ class _Kernel:
     channel: Affine
     op: BinaryOp
     neutral: float
-    scale: float
     sums: Buffer
     pixel: Buffer
 
@@ -247,18 +230,7 @@ def _stores(kernel: _Kernel) -> Block:
         x = kernel.x.plus(Affine(constant=i))
         held = Affine(constant=i * kernel.width).plus(CHANNEL)
         value: Expression = Load(buffer=kernel.sums, index=held)
-        if kernel.scale != 1:
-            value = binary(BinaryOp.MUL, value, number(kernel.scale))
-        store = kernel.lanes(_stored(kernel, x, value))
+        at = (kernel.image, kernel.y, x, kernel.channel)
+        store = kernel.lanes(stored_entry(kernel.workload, at, value))
         found += under(kernel.frame.undecided((Bound(index=x, limit=e["x"]),)), (store,))
     return tuple(found)
-
-
-def _stored(kernel: _Kernel, x: Affine, value: Expression) -> Store:
-    """What stores the pixel in column x of the thread's row."""
-    if kernel.finish is not None:
-        held = {buffer.name: buffer for buffer in kernel.parameters}
-        return kernel.finish.stored((kernel.image, kernel.y, x, kernel.channel), value, held)
-    line = kernel.image.times(kernel.extent["y"]).plus(kernel.y)
-    place = line.times(kernel.extent["x"]).plus(x).times(kernel.extent["c"]).plus(kernel.channel)
-    return Store(buffer=kernel.parameters[-1], index=place, value=value)

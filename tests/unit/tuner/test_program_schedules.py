@@ -1,0 +1,200 @@
+"""Programs without a name find the family of their iterators, and its kernels are right."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kernelzoo.domain.operators.parsing import parsed
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.aggregator.evaluation import entries
+from services.tuner.codegen.wasm.function import type_faults
+from services.tuner.compile import compilation, gpu_compilation
+from services.tuner.ir.legality import Stage, faults
+from services.tuner.passes.pipeline import ALL_PASSES
+from services.tuner.schedules.registry import lite_space
+from tests.unit.tuner.execution import Floats, execute, inputs_of
+from tests.unit.tuner.gpu_execution import execute_gpu
+
+PROGRAMS = {
+    "strided, padded unevenly, two stages after": (
+        "conv",
+        """
+        a: f32[2, 9, 9, 5]
+        w: f32[3, 2, 5, 7]
+        bias: f32[7]
+        p[i: 2, y: 11, x: 13, c: 5] = \
+(a[i, y - 1, x - 2, c] if 1 <= y and y < 10 and 2 <= x and x < 11 else 0.0)
+        s[i: 2, y: 5, x: 6, o: 7] = sum over r: 3, q: 2, c: 5 of \
+p[i, y * 2 + r, x * 2 + q, c] * w[r, q, c, o]
+        d[i: 2, y: 5, x: 6, o: 7] = s[i, y, x, o] + bias[o]
+        e[i: 2, y: 5, x: 6, o: 7] = max(d[i, y, x, o], 0.0)
+        """,
+    ),
+    "dilated": (
+        "conv",
+        """
+        a: f32[1, 15, 15, 4]
+        w: f32[3, 3, 4, 16]
+        s[i: 1, y: 11, x: 5, o: 16] = sum over r: 3, q: 3, c: 4 of \
+a[i, y + r * 2, x * 2 + q * 3, c] * w[r, q, c, o]
+        """,
+    ),
+    "groups": (
+        "conv",
+        """
+        a: f32[1, 9, 8, 12]
+        w: f32[3, 3, 4, 3, 8]
+        s[i: 1, y: 7, x: 6, g: 3, o: 8] = sum over r: 3, q: 3, c: 4 of \
+a[i, y + r, x + q, g * 4 + c] * w[r, q, c, g, o]
+        """,
+    ),
+    "one axis": (
+        "conv",
+        """
+        a: f32[1, 50, 8]
+        w: f32[3, 8, 16]
+        p[i: 1, x: 52, c: 8] = (a[i, x - 1, c] if 1 <= x and x < 51 else 0.0)
+        s[i: 1, x: 50, o: 16] = sum over r: 3, c: 8 of p[i, x + r, c] * w[r, c, o]
+        """,
+    ),
+    "channels first": (
+        "conv",
+        """
+        a: f32[1, 4, 9, 14]
+        w: f32[6, 4, 3, 3]
+        s[i: 1, o: 6, y: 7, x: 12] = sum over c: 4, r: 3, q: 3 of \
+a[i, c, y + r, x + q] * w[o, c, r, q]
+        """,
+    ),
+    "mean over pixels": (
+        "conv",
+        """
+        a: f32[1, 7, 7, 160]
+        s[i: 1, c: 160] = sum over y: 7, x: 7 of a[i, y, x, c]
+        d[i: 1, c: 160] = s[i, c] * 0.02
+        """,
+    ),
+    "heads split as they are stored": (
+        "conv",
+        """
+        a: f32[1, 12, 24]
+        w: f32[24, 32]
+        bias: f32[32]
+        s[b: 1, m: 12, n: 32] = sum over k: 24 of a[b, m, k] * w[k, n]
+        t[b: 1, h: 4, m: 12, d: 8] = s[b, m, h * 8 + d] + bias[h * 8 + d]
+        """,
+    ),
+    "heads read where they lie": (
+        "conv",
+        """
+        p: f32[1, 4, 12, 20]
+        v: f32[1, 20, 4, 8]
+        s[b: 1, m: 12, h: 4, d: 8] = sum over t: 20 of p[b, h, m, t] * v[b, t, h, d]
+        """,
+    ),
+    "epilogue of any form, inputs in any order": (
+        "matmul",
+        """
+        r: f32[1, 20, 18]
+        w: f32[9, 18]
+        bias: f32[18]
+        x: f32[1, 20, 9]
+        s[b: 1, m: 20, n: 18] = sum over k: 9 of x[b, m, k] * w[k, n]
+        t[b: 1, m: 20, n: 18] = tanh(s[b, m, n] + bias[n]) + r[b, m, n] * 2.0
+        """,
+    ),
+    "weights first": (
+        "matmul",
+        """
+        w: f32[9, 18]
+        x: f32[20, 9]
+        s[m: 20, n: 18] = sum over k: 9 of w[k, n] * x[m, k]
+        """,
+    ),
+    "mask by position": (
+        "matmul",
+        """
+        q: f32[3, 10, 8]
+        k: f32[3, 12, 8]
+        s[h: 3, m: 10, n: 12] = sum over d: 8 of q[h, m, d] * k[h, n, d]
+        t[h: 3, m: 10, n: 12] = (s[h, m, n] * 0.35 if n <= m else -10.0)
+        """,
+    ),
+    "one row": (
+        "gemv",
+        """
+        x: f32[1, 36]
+        w: f32[36, 75]
+        bias: f32[75]
+        s[m: 1, n: 75] = sum over k: 36 of x[m, k] * w[k, n]
+        t[m: 1, n: 75] = max(s[m, n] + bias[n], 0.0)
+        """,
+    ),
+    "an operand that is only read in part": (
+        "conv",
+        """
+        x: f32[20, 12]
+        w: f32[9, 18]
+        s[m: 20, n: 18] = sum over k: 9 of x[m, k + 3] * w[k, n]
+        """,
+    ),
+    "two products in a sum": (
+        "conv",
+        """
+        x: f32[20, 9]
+        w: f32[9, 18]
+        s[m: 20, n: 18] = sum over k: 9 of x[m, k] * w[k, n] + x[m, k]
+        """,
+    ),
+}
+TOLERANCE = 1e-5
+"""Sums of at most 45 products of numbers below 1/2."""
+
+
+def workload_of(text: str) -> Workload:
+    lines = (line.strip() for line in text.strip().splitlines())
+    return Workload.of_program("test", parsed("\n".join(lines)))
+
+
+def right_values(workload: Workload, inputs: list[Floats]) -> NDArray[np.float64]:
+    def lookup(number: int, at: NDArray[np.int64]) -> NDArray[np.float64]:
+        return inputs[number].ravel()[at].astype(np.float64)
+
+    made = entries(workload.program, np.arange(workload.output.elements), lookup)
+    return made.reshape(workload.output.shape)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_without_a_name_has_the_kernels_of_its_family(name: str) -> None:
+    family, text = PROGRAMS[name]
+    workload = workload_of(text)
+    inputs = inputs_of(workload)
+    wanted = right_values(workload, inputs)
+    space = lite_space(workload, TargetKind.WASM)
+    assert space[0].family == family
+    for candidate in space[:: max(1, len(space) // 4)]:
+        steps = compilation(candidate, ALL_PASSES)
+        assert faults(steps.scheduled, Stage.SCHEDULED) == ()
+        assert type_faults(steps.function) == ()
+        output = execute(steps.artifact, inputs)
+        assert np.abs(output - wanted).max() <= TOLERANCE, candidate.config
+        extent = steps.artifact.manifest.range_extent
+        halves = ((extent // 2, extent), (0, extent // 2))
+        assert np.array_equal(execute(steps.artifact, inputs, halves), output)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_without_a_name_is_right_on_a_gpu(name: str) -> None:
+    workload = workload_of(PROGRAMS[name][1])
+    inputs = inputs_of(workload)
+    wanted = right_values(workload, inputs)
+    space = lite_space(workload, TargetKind.WEBGPU)
+    for candidate in {each.family: each for each in space}.values():
+        output = execute_gpu(gpu_compilation(candidate).artifact, inputs, slices=1)
+        assert np.abs(output - wanted).max() <= TOLERANCE, candidate.config
+
+
+def test_windows_of_one_axis_have_slices_where_it_splits_evenly() -> None:
+    (candidate, *_) = lite_space(workload_of(PROGRAMS["one axis"][1]), TargetKind.WASM)
+    assert compilation(candidate, ALL_PASSES).artifact.manifest.range_extent == 10
