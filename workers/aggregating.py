@@ -21,6 +21,7 @@ from kernelzoo.store import (
     measurements,
     models,
     notifications,
+    programs,
     trust,
     zoo,
 )
@@ -98,6 +99,7 @@ def verify_lease(
         pending = fetch_all(db, measurements.pending(lease_id))
         if lease is None or holder is None or not pending:
             return ()
+        programs.learn(db, (lease.workload_key,))
         found = _outputs(lease, pending)
         fault = _wrong(found) or times_fault(db, lease, holder, pending, defences)
         settlement, others = settle(db, holder, fault, defences)

@@ -10,12 +10,14 @@ from kernelzoo import jobs
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import model_of_space
+from kernelzoo.domain.known_programs import is_evaluated
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import Workload, is_program
 from kernelzoo.errors import KernelZooError
 from kernelzoo.metrics import CANDIDATES, COMPILE_DURATION, Compiled, CompileStage
-from kernelzoo.store import candidates, notifications, tuning
+from kernelzoo.store import candidates, notifications, programs, tuning
 from kernelzoo.store.blocking import Database, execute, fetch_one
+from services.aggregator.verification import roundings
 from services.tuner.compile import compile_candidate, pack_kernels
 from services.tuner.schedules.registry import lite_space
 
@@ -40,6 +42,7 @@ def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Message, ...
         if job is None or job.state != "waiting":
             return ()
         try:
+            _evaluate(db, job.workload_key)
             space = _space(Workload.parse(job.workload_key), TargetKind(job.target), job.space)
         except KernelZooError as error:
             execute(db, tuning.job_failed(job_id, str(error)))
@@ -47,6 +50,16 @@ def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Message, ...
         added = _add(db, job_id, space)
         execute(db, tuning.job_planned(job_id))
     return jobs.compile_batches(added, batch)
+
+
+def _evaluate(db: Database, workload_key: str) -> None:
+    """Finds how far right results of a program may differ, before anything is lent of it. Raises
+    InvalidInput for one that reads outside of a tensor, or that cannot be checked."""
+    programs.learn(db, (workload_key,))
+    if is_program(workload_key) and not is_evaluated(workload_key):
+        found = roundings(Workload.parse(workload_key))
+        execute(db, programs.evaluated(workload_key, found))
+        programs.learn(db, (workload_key,))
 
 
 def _space(workload: Workload, kind: TargetKind, space: str) -> tuple[Candidate, ...]:
@@ -67,6 +80,7 @@ def compile_batch(db: Database, candidate_ids: list[str]) -> None:
         with db.transaction():
             row = fetch_one(db, candidates.claim(candidate_id))
         if row is not None:
+            programs.learn(db, (row.workload_key,))
             _compile(db, row)
 
 

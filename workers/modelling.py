@@ -6,7 +6,7 @@ import structlog
 from kernelzoo.domain.device import DeviceClass, Engine, GpuProbeLevels, ProbeLevels
 from kernelzoo.domain.kinship import STRANGER
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.store import cost_models, evidence, notifications, orders
+from kernelzoo.store import cost_models, evidence, notifications, orders, programs
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.tuner.cost_model.dataset import Observation, ProbedDevice
 from services.tuner.cost_model.model import CostModel, evaluation_order
@@ -62,7 +62,9 @@ def order(db: Database, unordered: list[orders.UnorderedRow]) -> None:
 
 def _ranked(db: Database, row: orders.UnorderedRow, model: CostModel | None) -> list[str]:
     """Candidate ids by the model, or by promise where there is no model."""
-    space = [each.to_candidate() for each in fetch_all(db, orders.orderable(row.job_id))]
+    configured = fetch_all(db, orders.orderable(row.job_id))
+    programs.learn(db, {each.workload_key for each in configured})
+    space = [each.to_candidate() for each in configured]
     if model is not None:
         probed = fetch_all(db, cost_models.probes(row.device_class))
         device = _device(probed[-1]) if probed else _stranger(row.device_class)
@@ -75,13 +77,15 @@ def observations(db: Database) -> list[Observation]:
         (row.device_class, row.engine_name, row.engine_version): _device(row)
         for row in fetch_all(db, cost_models.probes())
     }
+    timed = fetch_all(db, cost_models.timed(RACES))
+    programs.learn(db, {row.workload_key for row in timed})
     return [
         Observation(
             device=devices[row.device_class, row.engine_name, row.engine_version],
             candidate=row.to_candidate(),
             relative_time=row.relative_time,
         )
-        for row in fetch_all(db, cost_models.timed(RACES))
+        for row in timed
     ]
 
 

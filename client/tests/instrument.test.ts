@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { LeaseInstrument } from "../src/agent/instrument.js";
 import { cachedLoader } from "../src/agent/kernel-cache.js";
+import { compare, sampledEntries } from "../src/agent/measurement.js";
 import { wasmInstrument } from "../src/agent/wasm-instrument.js";
 import { loadModule } from "../src/engine/artifact.js";
 import { fillSeeded, sampledPositions } from "../src/engine/verification.js";
@@ -115,4 +116,26 @@ test("bytes that this engine cannot read are refused with what they require", as
   const sha256 = "039058c6f2c0cb492c533b0a4d14ef77cc0f78abccced5287d84a1a2011cfb81";
   const kernel = { ...tinyKernel("add", 4), sha256, requires: ["relaxed-simd"] };
   await assert.rejects(loadModule(ORIGIN, kernel), /relaxed-simd/);
+});
+
+test("integers are told as they are, and what is no number as the largest float32", () => {
+  const lease = tinyLease([], ELEMENTS);
+  const integers = Int32Array.from({ length: 9 }, (_, i) => i - 4);
+  const places = sampledPositions(lease.seed, 9);
+  assert.deepEqual(
+    sampledEntries(lease, integers),
+    places.map((i) => i - 4),
+  );
+  const odd = new Float32Array(9).fill(Number.NaN);
+  assert.ok(sampledEntries(lease, odd).every((entry) => entry === Math.fround(3.4028235e38)));
+  compare(odd, odd, 0);
+  assert.throws(
+    () =>
+      compare(
+        integers,
+        Int32Array.from(integers, (i) => i + 1),
+        0,
+      ),
+    /differs/,
+  );
 });

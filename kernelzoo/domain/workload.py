@@ -171,7 +171,7 @@ class Workload:
         A key of a program is one before its text is known; what asks for the program itself then
         raises UnknownProgram.
         """
-        if key.startswith(f"{PROGRAM.name}:"):
+        if is_program(key):
             return ProgramWorkload.parsed(key)
         match = _KEY.fullmatch(key)
         if match is None:
@@ -381,6 +381,11 @@ class ProgramWorkload(Workload):
                 raise InvalidInput(
                     f"{self.key} is too large: {what.format(found)}; at most {most} are allowed"
                 )
+
+
+def is_program(key: str) -> bool:
+    """Whether a key, or what is one but for its end, is that of a program."""
+    return key.startswith(f"{PROGRAM.name}:")
 
 
 @lru_cache(maxsize=1024)

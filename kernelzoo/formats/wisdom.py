@@ -33,7 +33,7 @@ def wisdom(every: tuple[ClassResults, ...]) -> tuple[File, ...]:
 
 def tuning_key(workload: Workload, parameters: tuple[str, ...]) -> str:
     operator, dtype, _ = workload.key.split(":")
-    stem = f"{operator}:{dtype}" if len(workload.extents) <= AXES else workload.key
+    stem = f"{operator}:{dtype}" if 0 < len(workload.extents) <= AXES else workload.key
     return f"{stem}:{'-'.join(parameters)}"
 
 

@@ -13,6 +13,7 @@ from kernelzoo.store import agents, chain, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway.chain import Answer, answers, choose
 from services.gateway.problems import Refusal
+from services.gateway.programs import learn
 from services.gateway.wire.sessions import HardwareWire
 
 
@@ -24,6 +25,7 @@ async def answer(
     quorum: int,
 ) -> list[Answer]:
     """In the order of the keys: the class's own entries; without one, what the chain offers."""
+    await learn(db, workload_keys)
     rows = await fetch_all(db, zoo.served(workload_keys, device_class))
     lacking = [row.workload_key for row in rows if row.entry_kernel is None]
     if not lacking:

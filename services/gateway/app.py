@@ -36,6 +36,7 @@ from services.gateway.routes import (
     leases,
     models,
     pages,
+    programs,
     results,
     sessions,
     zoo,
@@ -80,7 +81,7 @@ def application(settings: Settings) -> FastAPI:
     problems.install(app)
     for module in (
         *(sessions, attestations, leases, job_routes, applications),
-        *(zoo, denials, identities, results, models, cost_models, console, pages),
+        *(zoo, denials, identities, results, programs, models, cost_models, console, pages),
     ):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import hypot, inf, log2
 
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import PROGRAM, Workload
 from kernelzoo.domain.zoo import HitLevel
 from kernelzoo.store.chain import OfferRow, TimedKernelRow
 from kernelzoo.store.zoo import ServedRow
@@ -68,9 +68,12 @@ def answers(
 @lru_cache(maxsize=1 << 16)
 def shape_distance(one_key: str, other_key: str) -> float:
     """Between two shapes of one operator, in octaves: the root of the sum of squares over the
-    extents. What is no extent, as a stride, must be equal: else they are infinitely far.
+    extents. What is no extent, as a stride, must be equal: else they are infinitely far. So are
+    programs, of which a name says nothing.
     """
     one, other = _workload(one_key), _workload(other_key)
+    if PROGRAM in (one.operator, other.operator):
+        return inf
     attributes = one.operator.attributes
     if any(one.given[name] != other.given[name] for name in attributes):
         return inf

@@ -22,6 +22,7 @@ from kernelzoo.store.leases import ConductRow
 from services.gateway.lending import Plan, Terms, plan
 from services.gateway.manifests import kernel_of
 from services.gateway.problems import Refusal
+from services.gateway.programs import learn
 from services.gateway.state import State
 from services.gateway.tokens import Session, unauthorized
 from services.gateway.wire.leases import Lease, MeasuredKernel
@@ -176,6 +177,7 @@ async def _described(
     named = [job.reference_id, *lent, *(row.candidate_id for row in ranked)]
     described = await fetch_all(db, candidates.kernels(named))
     kernels = {row.candidate_id: kernel_of(row) for row in described}
+    await learn(db, (job.workload_key,))
     workload = Workload.parse(job.workload_key)
     return Lease(
         lease=str(loan.lease_id),

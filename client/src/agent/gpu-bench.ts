@@ -1,4 +1,4 @@
-import { zerosOf } from "../engine/tensors.js";
+import { type OutputView, zerosOf } from "../engine/tensors.js";
 import { fillSeeded } from "../engine/verification.js";
 import { BoundProgram } from "../gpu/bound-program.js";
 import {
@@ -92,11 +92,11 @@ export class GpuBench {
     this.open.device.queue.submit([encoder.finish()]);
   }
 
-  /** The entries of the output, which every operator makes of floats. */
-  async output(limitMs: number): Promise<Float32Array> {
+  /** The entries of the output. */
+  async output(limitMs: number): Promise<OutputView> {
     const { output } = this.#buffers;
     const bytes = await readBuffer(this.open, output, storedBytes(this.#made), limitMs);
-    return viewOfStored(this.#made, bytes) as Float32Array;
+    return viewOfStored(this.#made, bytes) as OutputView;
   }
 
   dispose(): void {

@@ -2,6 +2,7 @@
  * Measures webgpu candidates: each is verified, its samples are sized, and it is timed inside a
  * turn. A device that is lost costs one candidate; the next has another device.
  */
+import type { OutputView } from "../engine/tensors.js";
 import { type BoundProgram, runInSlices, type Sliced } from "../gpu/bound-program.js";
 import { CompileDeadline, compilesOneByOne } from "../gpu/compiling.js";
 import type { DeviceOwner, OpenDevice } from "../gpu/device.js";
@@ -36,7 +37,7 @@ import {
 /** The reference kernel, its output on the lease's inputs, and the timer that it set up. */
 export interface GpuReference {
   readonly bound: BoundProgram;
-  readonly output: Float32Array;
+  readonly output: OutputView;
   readonly callMs: number;
   readonly timer: GpuTimer;
 }

@@ -2,6 +2,7 @@
  * What the measurements of both targets have in common: time budgets, comparison, rounds, outcomes.
  */
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
+import type { OutputView } from "../engine/tensors.js";
 import { maxDifference, sampledPositions } from "../engine/verification.js";
 import { type Clock, now } from "../timing/clock.js";
 import { confirmed, interleave, type Sampler, sampleRound } from "../timing/samples.js";
@@ -35,7 +36,7 @@ export const deadlineMs = (callMs: number): number =>
   now() + Math.max(BUDGET_MS, BUDGET_CALLS * callMs);
 
 /** Throws KernelZooError (compare) unless every entry is within the lease's tolerance. */
-export function compare(output: Float32Array, expected: Float32Array, tolerance: number): void {
+export function compare(output: OutputView, expected: OutputView, tolerance: number): void {
   const difference = maxDifference(output, expected);
   if (difference <= tolerance) return;
   throw new KernelZooError(
@@ -72,9 +73,15 @@ export async function screen(
 const steady = ({ own, reference }: Samples): boolean =>
   confirmed(own, SEEN_WITHIN) && confirmed(reference, SEEN_WITHIN);
 
-/** The output's values at the positions that the lease's seed names. */
-export function sampledEntries({ seed }: Lease, output: Float32Array): readonly number[] {
-  return sampledPositions(seed, output.length).map((i) => output[i] as number);
+const LARGEST = 2 ** 128 - 2 ** 104;
+
+/**
+ * The output's values at the positions that the lease's seed names. JSON has no NaN and no infinity:
+ * they are told as the largest float32, which the zoo takes where no number is right.
+ */
+export function sampledEntries({ seed }: Lease, output: OutputView): readonly number[] {
+  const entries = sampledPositions(seed, output.length).map((i) => output[i] as number);
+  return entries.map((entry) => (Number.isFinite(entry) ? entry : LARGEST));
 }
 
 /** The measurement of a kernel whose output was right. */

@@ -3,7 +3,9 @@ import { addresses, instantiate, type KernelInstance } from "../engine/instance.
 import { type PackModules, packTensors, plainTensors, runPack } from "../engine/packing.js";
 import {
   type MemoryPlan,
+  type OutputView,
   planMemory,
+  poison,
   type Region,
   type TensorView,
   tensorBytes,
@@ -63,13 +65,11 @@ export class Bench {
 
   /** Makes entries that a kernel does not write fail the comparison. */
   clearOutput(): void {
-    this.output.fill(Number.NaN);
+    poison(this.output);
   }
 
-  /** The output, which every operator makes of float32. */
-  get output(): Float32Array {
-    const { offset, elements } = this.#plan.regions.at(-1) as Region;
-    return this.#arena.floats(this.#block.start + offset, elements);
+  get output(): OutputView {
+    return this.#view(this.#plan.regions.at(-1) as Region) as OutputView;
   }
 
   dispose(): void {

@@ -1,7 +1,9 @@
 /** Measures wasm candidates: each is verified, warmed up and timed inside a turn. */
+
 import { Arena } from "../engine/arena.js";
 import type { KernelInstance } from "../engine/instance.js";
 import { loadPacks } from "../engine/packing.js";
+import type { OutputView } from "../engine/tensors.js";
 import { now } from "../timing/clock.js";
 import { callsPerSample, sampleNs, samplerOf } from "../timing/samples.js";
 import { warmUp } from "../timing/warmup.js";
@@ -34,7 +36,7 @@ export interface Warm {
 
 /** The reference kernel, with its output on the lease's inputs. */
 export interface Reference extends Warm {
-  readonly output: Float32Array;
+  readonly output: OutputView;
 }
 
 const PATIENCE_MS = 25;

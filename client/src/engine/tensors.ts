@@ -6,6 +6,16 @@ type DType = TensorWire["dtype"];
 /** Entries of a tensor, as its dtype has them. */
 export type TensorView = Float32Array | Int32Array | Int8Array;
 
+/** Entries of an output: floats, or the integers of a program that computes integers. */
+export type OutputView = Float32Array | Int32Array;
+
+const NO_RESULT = -0x7fffffff;
+
+/** Fills an output with what no kernel computes, so that entries that are not written are found. */
+export function poison(output: OutputView): void {
+  output.fill(output instanceof Int32Array ? NO_RESULT : Number.NaN);
+}
+
 interface ViewType {
   readonly name: string;
   readonly BYTES_PER_ELEMENT: number;

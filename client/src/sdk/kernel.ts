@@ -3,7 +3,7 @@ import type { Arena } from "../engine/arena.js";
 import { type LoadedKernel, loadWhole } from "../engine/artifact.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { plainTensors } from "../engine/packing.js";
-import { elementsOf, type Region, type TensorView, zerosOf } from "../engine/tensors.js";
+import { elementsOf, poison, type Region, type TensorView, zerosOf } from "../engine/tensors.js";
 import { fillSeeded, maxDifference } from "../engine/verification.js";
 import { loadProgram, type Program } from "../gpu/program.js";
 import type { KernelWire, ServedKernel, TargetKind } from "../wire/types.js";
@@ -67,7 +67,7 @@ export function wasmOutput(arena: Arena, made: LoadedKernel): Float32Array {
     for (const [i, region] of tensors.plan.regions.slice(0, -1).entries()) {
       tensors.write(region, (view) => fillSeeded(view, VERIFICATION_SEED, i, region.tensor));
     }
-    tensors.output.fill(Number.NaN);
+    poison(tensors.output);
     new WasmKernel(made, arena, tensors).run();
     return tensors.output.slice();
   } finally {

@@ -32,7 +32,7 @@ export class Tensors {
     const named = this.plan.regions.map((region) => [region.tensor, this.#view(region)] as const);
     const inputs = named.slice(0, -1).filter(([{ name }]) => !constants.includes(name));
     this.inputs = Object.fromEntries(inputs.map(([{ name }, view]) => [name, view]));
-    // The output of every operator is float32.
+    // Of float32, but for a program that computes integers: then it is an Int32Array.
     this.output = named.at(-1)?.[1] as Float32Array;
   }
 

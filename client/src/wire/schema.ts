@@ -659,6 +659,47 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/programs": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Add Program
+         * @description Register what no operator names. Its key is then a workload's as any other. For the operator
+         *     alone: what is stored is compiled and evaluated.
+         */
+        readonly post: operations["add_program_v1_programs_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/v1/programs/{workload}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Program
+         * @description What the workload of a program computes.
+         */
+        readonly get: operations["get_program_v1_programs__workload__get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/promotions": {
         readonly parameters: {
             readonly query?: never;
@@ -2073,6 +2114,41 @@ export interface components {
              * @default about:blank
              */
             readonly type: string;
+        };
+        /**
+         * ProgramRequest
+         * @description `name` is for people: a to z, 0 to 9 and _.
+         */
+        readonly ProgramRequest: {
+            /** Name */
+            readonly name: string;
+            /**
+             * Text
+             * @example a: f32[8]
+             *     b: f32[8]
+             *     c[i: 8] = tanh(a[i] + b[i])
+             */
+            readonly text: string;
+        };
+        /**
+         * ProgramWire
+         * @description `text` is normalised: programs that compute the same have the same key.
+         */
+        readonly ProgramWire: {
+            /** Flops */
+            readonly flops: number;
+            /**
+             * Text
+             * @example a: f32[8]
+             *     b: f32[8]
+             *     c[i: 8] = tanh(a[i] + b[i])
+             */
+            readonly text: string;
+            /**
+             * Workload
+             * @example matmul:f32:m384k768n768
+             */
+            readonly workload: string;
         };
         /**
          * Progress
@@ -3844,6 +3920,72 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["Overview"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly add_program_v1_programs_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["ProgramRequest"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 201: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ProgramWire"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_program_v1_programs__workload__get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly workload: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ProgramWire"];
                 };
             };
             /** @description Refused: what, why, what to do */

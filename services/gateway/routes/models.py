@@ -24,6 +24,7 @@ from kernelzoo.metrics import BLOB_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNE
 from kernelzoo.store import models, notifications, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from kernelzoo.store.models import PlanRow, StoredPlan
+from services.gateway import programs
 from services.gateway.blobs import Blobs
 from services.gateway.models import blob_url, build, cache_key, lost, unknown, weights_of
 from services.gateway.problems import Refusal, refuse_stranger
@@ -112,6 +113,7 @@ async def put_model(
     same answers 200 and changes nothing.
     """
     refuse_stranger(operated=operated)
+    sent = await asyncio.to_thread(programs.read, body.programs)
     read = [await asyncio.to_thread(_read, state.blobs, name, each) for each in body.plans]
     _refuse_equal(read)
     async with state.pool.connection() as db:
@@ -123,6 +125,7 @@ async def put_model(
                 opened: list[int] = []
             else:
                 _refuse_another(name, before, replace=replace)
+                await programs.register(db, sent)
                 opened = await _register(db, name, body.source, state.blobs, read)
             rows = await fetch_all(db, models.plans(name))
         await _clear(db, state.blobs, before)

@@ -75,7 +75,7 @@ def _of_workload(workload: Workload) -> Iterator[Feature]:
     yield "workload.bytes", _size(workload.bytes_moved)
     yield "workload.terms", _size(workload.reduction_length)
     for tensor in workload.tensors:
-        row_bytes = tensor.dtype.size_bytes * tensor.shape[-1]
+        row_bytes = tensor.dtype.size_bytes * (tensor.shape[-1] if tensor.shape else 1)
         yield f"workload.{tensor.name}_bytes", _size(tensor.size_bytes)
         yield f"workload.{tensor.name}_aliases", float(row_bytes % PAGE_BYTES == 0)
 

@@ -1,0 +1,46 @@
+"""Programs: the operator registers them, anybody reads what a key computes."""
+
+from http import HTTPStatus
+
+from fastapi import APIRouter
+
+from kernelzoo.domain.known_programs import UnknownProgram
+from kernelzoo.domain.operators.parsing import parsed
+from kernelzoo.domain.workload import ProgramWorkload, Workload
+from services.gateway import programs
+from services.gateway.problems import Refusal, refuse_stranger
+from services.gateway.state import Operator, Shared
+from services.gateway.wire.model import WorkloadKey
+from services.gateway.wire.programs import ProgramRequest, ProgramWire
+
+router = APIRouter(tags=["tuning"])
+
+
+@router.post("/v1/programs", status_code=HTTPStatus.CREATED)
+async def add_program(body: ProgramRequest, state: Shared, operated: Operator) -> ProgramWire:
+    """Register what no operator names. Its key is then a workload's as any other. For the operator
+    alone: what is stored is compiled and evaluated.
+    """
+    refuse_stranger(operated=operated)
+    workload = Workload.of_program(body.name, parsed(body.text))
+    async with state.pool.connection() as db:
+        await programs.register(db, (workload,))
+    return _described(workload)
+
+
+@router.get("/v1/programs/{workload}")
+async def get_program(workload: WorkloadKey, state: Shared) -> ProgramWire:
+    """What the workload of a program computes."""
+    named = Workload.parse(workload)
+    if not isinstance(named, ProgramWorkload):
+        raise Refusal(HTTPStatus.NOT_FOUND, f"{named.key} is of an operator; see docs/operators.md")
+    async with state.pool.connection() as db:
+        await programs.learn(db, (named.key,))
+    try:
+        return _described(named)
+    except UnknownProgram as error:
+        raise Refusal(HTTPStatus.NOT_FOUND, str(error)) from error
+
+
+def _described(workload: ProgramWorkload) -> ProgramWire:
+    return ProgramWire(workload=workload.key, text=str(workload.program), flops=workload.flops)
