@@ -2,7 +2,8 @@
 
 Anybody can ask for manifests of device classes that nobody else is of, each of which has to be
 built. A thousand a second are asked for, beside the loads of pages whose class has voted, and
-beside agents that measure. The gateway is held to one core; all else shares the others.
+beside agents that measure, all of which have come before. The gateway is held to one core; all else
+shares the others.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ import httpx2
 
 from bench.busy import Usage
 from bench.options import parser, run
-from bench.report import Cell, Claim, Report, machine
+from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.samples import percentile
 from bench.serving.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_used_s
 from bench.serving.load import Load, Server
@@ -35,6 +36,7 @@ from cli.stack.supervisor import Stack
 from cli.terminal import note
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from kernelzoo.store.blocking import connected
 
 SETTINGS = (("KERNELZOO_SESSION_S", "3600"),)
 """An agent here opens one session."""
@@ -45,6 +47,7 @@ SECONDS = 60.0
 AGENTS = 200
 AGENTS_OF_A_CLASS = 10
 AGENTS_NICE = 10
+AT_WORK_S = 120.0
 MEASURING_S = 2.0
 """What a measurement takes an agent."""
 SHED = HTTPStatus.SERVICE_UNAVAILABLE
@@ -95,16 +98,33 @@ def measure(options: Namespace) -> Report:
 
 @contextmanager
 def _working(stack: Stack, agents: int) -> Iterator[None]:
-    """Agents at work, in a process of their own, until the block ends."""
+    """Agents at work, in a process of their own, until the block ends.
+
+    Raises CannotMeasure where they do not come.
+    """
+    crowd = max(1, agents // AGENTS_OF_A_CLASS)
+    before = _borrowers(stack)
     working = multiprocessing.get_context("spawn").Process(
-        target=_work, args=(stack.url, max(1, agents // AGENTS_OF_A_CLASS)), daemon=True
+        target=_work, args=(stack.url, crowd), daemon=True
     )
     working.start()
     try:
+        until_s = time.monotonic() + AT_WORK_S
+        while _borrowers(stack) < before + crowd * AGENTS_OF_A_CLASS:
+            if time.monotonic() > until_s:
+                raise CannotMeasure(f"not all agents borrowed anything within {AT_WORK_S:g} s")
+            time.sleep(0.2)
         yield
     finally:
         working.terminate()
         working.join()
+
+
+def _borrowers(stack: Stack) -> int:
+    with connected(stack.postgres.url) as db:
+        row = db.execute("SELECT count(DISTINCT identity_id) FROM lease").fetchone()
+    assert row is not None, "an aggregate is one row"
+    return int(row[0])
 
 
 def _work(url: str, classes: int) -> None:
