@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.app import main
 from cli.options import parse_targets
 from cli.workload import parse_workload
 from kernelzoo.domain.target import TargetKind
@@ -60,6 +61,7 @@ def test_a_shape_that_cannot_be_tuned_is_refused_with_the_range(
     [
         (("tune", "matmul", "-1x2x3"), "from 1 to 65536"),
         (("tune", "matmul", "384x768x768"), "start one with `kernelzoo up`"),
+        (("tune", "matmul", "1x1x1", "--target", "cuda"), "use one of wasm, webgpu"),
         (("zoo", "list"), "start one with `kernelzoo up`"),
         (("fleet", "--agents", "2"), "start one with `kernelzoo up`"),
         (("fleet", "--target", "cuda"), "use one of wasm, webgpu"),
@@ -69,18 +71,20 @@ def test_a_shape_that_cannot_be_tuned_is_refused_with_the_range(
     ],
 )
 def test_an_error_is_a_sentence_and_a_code_without_a_trace(
-    arguments: tuple[str, ...], sentence: str, tmp_path: Path
+    arguments: tuple[str, ...],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    done = _kernelzoo(*arguments, "--state", str(tmp_path))
-    assert done.returncode == 1
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-
-
-def test_an_unknown_target_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    done = _kernelzoo("tune", "matmul", "1x1x1", "--target", "cuda", "--state", str(tmp_path))
-    assert (done.returncode, "use one of wasm, webgpu" in done.stderr) == (1, True)
+    monkeypatch.setattr(sys, "argv", ["kernelzoo", *arguments, "--state", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capfd.readouterr()
+    assert ended.value.code == 1
+    assert sentence in told.err
+    assert "Traceback" not in told.err
+    assert told.out == ""
 
 
 def test_targets_are_taken_once_each_and_are_wasm_without_any() -> None:
