@@ -5,7 +5,7 @@ program of tensor expressions or a view. Functions on graphs are pure: they make
 
     encoded  f32[384, 768]   matmul+bias:f32:m384k768n768:constant=b   (hidden, weight, bias)
     heads    f32[1, 384, 12, 64]   View   (encoded)
-    turned   f32[1, 12, 384, 64]   Program "c[i, j, k, l] = x0[i, k, j, l]"   (heads)
+    spread   f32[1, 12, 384, 64]   Program "c[i, j, k, l] = x0[i, k, j, l]"   (heads)
 """
 
 from collections import Counter

@@ -6,10 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.expressions import largest
+from kernelzoo.domain.plan import PortDType
+from kernelzoo.domain.workload import Workload
 from kernelzoo.formats.plans import plan_bytes, read_plan
 from services.tuner.graph.fuse import ALL_RULES, Rules
-from services.tuner.graph.graph import Graph
+from services.tuner.graph.golden import seeded_feeds
+from services.tuner.graph.graph import Graph, Node, Port, Value
 from services.tuner.graph.models import PlannedModel, plan_graphs
+from tests.unit.graph.graphs import Built
 from tests.unit.graph.running import Runner, golden_arrays
 from tests.unit.graph.test_fuse import attention, image
 
@@ -61,3 +67,27 @@ def test_plans_of_a_model_share_weights_and_each_has_them_in_the_order_of_its_ca
     assert one.memory.weights == sum(chunk.bytes for chunk in one.chunks)
     offsets = [weight.offset for weight in one.weights]
     assert offsets == sorted(offsets)
+
+
+def test_outputs_may_be_inputs_constants_or_the_same_value_twice() -> None:
+    g = Built()
+    x, unused = g.feed(4, 8), g.feed(3)
+    y = g.entrywise(lambda a: largest(a, 0.0), x)
+    made = planned(g.graph(x, g.constant(5), y, g.view(y, 32), g.view(unused, 3, 1)))
+    assert len(made.plans[0].calls) == 1
+    assert_golden(made)
+
+
+def test_integers_are_seeded_so_that_they_choose_rows_of_their_table() -> None:
+    ids, mask = Value("ids", DType.I32, (16,)), Value("mask", DType.I32, (1, 16))
+    table, rows = Value("table", DType.F32, (5, 3)), Value("rows", DType.F32, (16, 3))
+    graph = Graph(
+        inputs=(Port("ids", PortDType.INT64, "ids"), Port("mask", PortDType.INT64, "mask")),
+        outputs=(Port("rows", PortDType.FLOAT32, "rows"),),
+        values={value.name: value for value in (ids, mask, table, rows)},
+        constants={"table": np.zeros((5, 3), np.float32)},
+        nodes=(Node(Workload.parse("gather:f32:m16k5n3"), ("table", "ids"), "rows"),),
+    )
+    feeds = seeded_feeds(graph)
+    assert set(feeds["ids"]) == set(range(5))
+    assert feeds["mask"].tolist() == [[1] * 14 + [0] * 2]
