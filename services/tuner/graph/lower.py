@@ -152,13 +152,16 @@ def _joined(form: Form, groups: list[list[Axis]], axes: tuple[Axis, ...]) -> For
 def _renamed_axes(
     value: Expression, groups: list[list[Axis]], axes: tuple[Axis, ...]
 ) -> Expression:
-    """Axes that stay alone are called anew; the others are gone from the expression."""
+    """Axes that stay alone are called anew, and the one place along an axis of one entry is 0; the
+    others are gone from the expression."""
     names = {group[0]: axis for group, axis in zip(groups, axes, strict=False) if len(group) == 1}
 
     def change(part: Expression) -> Expression:
         if isinstance(part, Read):
             return part
-        return names.get(part, part) if isinstance(part, Axis) else rebuilt(part, change)
+        if not isinstance(part, Axis):
+            return rebuilt(part, change)
+        return names.get(part, Integer(0) if _extent([part]) == 1 else part)
 
     return change(value)
 

@@ -323,6 +323,11 @@ def _infinite(site: Site) -> Carried:
     return _entries(site, value, site.needed(0))
 
 
+def _is_nan(x: Expression) -> Expression:
+    """Compilers take `x != x` for false. Every number is at most 1 or at least 0."""
+    return Choice((x <= 1.0,), Integer(0), Choice((x >= 0.0,), Integer(0), Integer(1)))
+
+
 def _mean(site: Site) -> Carried:
     def value(*x: Expression) -> Expression:
         total = x[0]
@@ -433,7 +438,7 @@ OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
     "HardSwish": _of_reals(lambda x: x * smallest(largest(x * (1.0 / 6.0) + 0.5, 0.0), 1.0)),
     "Identity": _identity,
     "IsInf": _infinite,
-    "IsNaN": _of_reals(lambda x: truth(differs(x, x))),
+    "IsNaN": _of_reals(_is_nan),
     "LeakyRelu": _leaky,
     "Less": _compared(CompareOp.LT),
     "LessOrEqual": _compared(CompareOp.LE),
