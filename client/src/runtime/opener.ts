@@ -37,7 +37,7 @@ export class Opener {
   readonly #order: OpenOrder;
   readonly #spawn: () => RuntimeWorker;
   #session: Session | null = null;
-  #closed = false;
+  #closed: { readonly reason: unknown } | null = null;
 
   constructor(
     host: Host,
@@ -71,7 +71,7 @@ export class Opener {
   }
 
   close(reason: unknown): void {
-    this.#closed = true;
+    this.#closed = { reason };
     this.#session?.end(reason);
     release(this);
   }
@@ -86,7 +86,7 @@ export class Opener {
         return { session, loaded, fallbacks };
       } catch (thrown) {
         session.end(thrown);
-        if (!(thrown instanceof Refused) || this.#closed) throw thrown;
+        if (!(thrown instanceof Refused)) throw thrown;
         fallbacks = await this.#replaced(fallbacks, thrown);
       } finally {
         this.#order.signal?.removeEventListener("abort", this.#abort);
@@ -100,6 +100,7 @@ export class Opener {
     const { signal, progress, check } = this.#order;
     const { threads, tools } = this.host;
     signal?.throwIfAborted();
+    if (this.#closed !== null) throw this.#closed.reason;
     const order: LoadOrder = {
       answer: this.answer,
       origin: this.#origin,

@@ -1,0 +1,266 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { memoryNotebook } from "../src/device/notebook.js";
+import { Arena } from "../src/engine/arena.js";
+import { KernelZooError } from "../src/engine/error.js";
+import { Failures } from "../src/gateway/failures.js";
+import { deadline } from "../src/gateway/request.js";
+import type { ModelAnswer } from "../src/runtime/answer.js";
+import type { Host } from "../src/runtime/host.js";
+import type { FromRuntime, LoadOrder, ToRuntime } from "../src/runtime/messages.js";
+import { Model } from "../src/runtime/model.js";
+import { Opener } from "../src/runtime/opener.js";
+import { requestModel } from "../src/runtime/request.js";
+import type { RuntimeWorker } from "../src/runtime/session.js";
+import { chooseOffer } from "../src/sdk/address.js";
+import { loadKernel } from "../src/sdk/load.js";
+import { fresh, hashOf } from "../src/sdk/manifest.js";
+import { latest, openManifest, refuseAged } from "../src/sdk/signature.js";
+import type { FailureReport } from "../src/wire/types.js";
+import { bytesOf, type Tiny, tinyKernel } from "./kernels.js";
+import { CLASS, ELEMENTS, KEY, manifestOf } from "./zoo.js";
+
+/** A host whose failures are told to `told`. */
+function hostOf(origin: string, told: FailureReport[] = []): Host {
+  const source = {
+    pins: null,
+    maxAgeMs: null,
+    bundle: undefined,
+    deadline: deadline(1000, undefined),
+  };
+  const notes = memoryNotebook();
+  const tools = { KernelZooError, chooseOffer, fresh, hashOf, latest, loadKernel, notes };
+  return {
+    origin: new URL(origin),
+    ...source,
+    hardware: null,
+    arena: new Arena(),
+    deviceClass: CLASS,
+    failures: new Failures((report) => told.push(report)),
+    threads: { kind: "single", reason: null },
+    tools: { ...tools, openManifest, refuseAged },
+  };
+}
+
+function answerOf(kernel: Tiny): ModelAnswer {
+  const [entry] = manifestOf(tinyKernel(kernel, ELEMENTS)).entries;
+  const port = { dtype: "float32", shape: [ELEMENTS] } as const;
+  const file = { url: "/v1/blobs/x", sha256: "", size_bytes: 1 };
+  const tensor = { dtype: "f32", shape: [ELEMENTS], at: 0 } as const;
+  return {
+    model: 1,
+    name: "tiny",
+    device_class: CLASS,
+    dimensions: {},
+    plan: {
+      format: 1,
+      model: "tiny",
+      dimensions: {},
+      inputs: [{ name: "a", ...port, tensor: 0 }],
+      outputs: [{ name: "c", ...port, tensor: 1 }],
+      tensors: [tensor, { ...tensor, at: 64 }],
+      weights: [],
+      chunks: [],
+      kernels: [KEY],
+      calls: [{ kernel: 0, tensors: [0, 0, 1], label: "sum" }],
+      memory: { weights: 0, activations: 128 },
+      golden: { sha256: "g", inputs: [], outputs: [], tolerance: 1e-4 },
+    },
+    weights: file,
+    golden: file,
+    module: null,
+    kernels: { [KEY]: entry?.wasm as NonNullable<typeof entry>["wasm"] & object },
+    missing: [],
+    issued_at: "",
+    serial: 1,
+    signatures: [],
+  };
+}
+
+type Reply = (message: ToRuntime) => FromRuntime | null;
+
+/** Workers that answer as `reply` says, and the orders that they were given. */
+function workers(reply: Reply) {
+  const orders: LoadOrder[] = [];
+  const state = { ended: 0 };
+  const spawn = (): RuntimeWorker => {
+    const worker: RuntimeWorker = {
+      onmessage: null,
+      onerror: null,
+      terminate: () => void state.ended++,
+      postMessage(message) {
+        if (message.type === "load") orders.push(message.order);
+        const data = reply(message);
+        if (data !== null) {
+          queueMicrotask(() => worker.onmessage?.({ data } as MessageEvent<FromRuntime>));
+        }
+      },
+    };
+    return worker;
+  };
+  return { orders, state, spawn };
+}
+
+const LOADED = { memoryBytes: 1000, threads: 1, singleThreadReason: null };
+const ORDER = { check: true, memoryBytes: undefined, progress: () => undefined, signal: undefined };
+const loaded = (): FromRuntime => ({ type: "loaded", loaded: LOADED });
+const done = (id: number): FromRuntime => ({
+  type: "done",
+  id,
+  outputs: [new Float32Array(ELEMENTS).fill(7)],
+  times: new Float64Array(3),
+});
+const refusedFor = (stage: "compare" | "run", fault: boolean): FromRuntime => {
+  const { sha256 } = tinyKernel("subtract", ELEMENTS);
+  const blamed = { workload: KEY, artifact: sha256, stage, message: "it is wrong" };
+  return { type: "refused", failure: { stage, message: "wrong", fault: fault ? blamed : null } };
+};
+
+/** Serves tiny kernels, and JSON for other paths; answers what was asked for. */
+function serve(t: TestContext, json: (path: string) => unknown): string[] {
+  const asked: string[] = [];
+  const tiny: readonly Tiny[] = ["add", "subtract"];
+  const bodies = new Map(tiny.map((name) => [tinyKernel(name, 1).url, bytesOf(name)]));
+  t.mock.method(globalThis, "fetch", async (url: URL) => {
+    asked.push(url.pathname + url.search);
+    const body = bodies.get(url.pathname);
+    if (body !== undefined) return new Response(body);
+    const found = json(url.pathname);
+    return found instanceof Response ? found : Response.json(found);
+  });
+  return asked;
+}
+
+test("a gateway is asked for a model of these dimensions and this class", async (t) => {
+  const asked = serve(t, () => answerOf("add"));
+  const zoo = hostOf("http://zoo.test/behind/");
+  const { answer, origin } = await requestModel(zoo, "tiny", { sequence: 128 });
+  assert.equal(answer.name, "tiny");
+  assert.equal(origin, "http://zoo.test/behind/");
+  assert.deepEqual(asked, [`/behind/v1/models/tiny/${encodeURIComponent(CLASS)}?sequence=128`]);
+});
+
+test("a model that the zoo does not have is refused with the command that adds it", async (t) => {
+  serve(t, () => Response.json({ detail: "none" }, { status: 404 }));
+  await assert.rejects(
+    requestModel(hostOf("http://zoo.test/"), "tiny", {}),
+    /kernelzoo models add FILE --name tiny/,
+  );
+});
+
+test("a bundle's model is chosen by its dimensions, and a file is read as it is", async (t) => {
+  const model = (sequence: number) => ({
+    name: "tiny",
+    dimensions: { sequence },
+    device_classes: [CLASS],
+    url: `/v1/models/${sequence}.json`,
+  });
+  const bundle = { bundle: 1, set: "s", manifests: [], models: [model(64), model(128)] };
+  const asked = serve(t, (path) => (path.endsWith("bundle.json") ? bundle : answerOf("add")));
+  const zoo = hostOf("http://zoo.test/kernels/bundle.json");
+  await requestModel(zoo, "tiny", { sequence: 128 });
+  assert.deepEqual(asked, ["/kernels/bundle.json", "/kernels/v1/models/128.json"]);
+  await assert.rejects(requestModel(zoo, "tiny", { sequence: 9 }), /no model tiny with sequence 9/);
+  const { origin } = await requestModel(zoo, "http://cdn.test/models/tiny.json", {});
+  assert.equal(origin, "http://cdn.test/models/tiny.json");
+});
+
+test("what is no model is refused", async (t) => {
+  serve(t, () => ({ hello: "world" }));
+  const zoo = hostOf("http://zoo.test/");
+  await assert.rejects(requestModel(zoo, "tiny", {}), /is no model that this version/);
+});
+
+test("golden outputs are compared once on a device for the same kernels", async () => {
+  const { orders, spawn } = workers(loaded);
+  const zoo = hostOf("http://zoo.test/");
+  const answer = answerOf("add");
+  const changed = { ...answer, module: { url: "", sha256: "m", size_bytes: 1, functions: {} } };
+  for (const each of [answer, answer, changed]) {
+    const opener = new Opener(zoo, { answer: each, origin: "http://zoo.test/" }, ORDER, spawn);
+    await opener.open();
+    opener.close(new Error("done"));
+  }
+  assert.deepEqual(
+    orders.map(({ check }) => check),
+    [true, false, true],
+  );
+});
+
+test("wrong golden outputs lead to the kernel that differs from its default", async (t) => {
+  serve(t, () => null);
+  const told: FailureReport[] = [];
+  const zoo = hostOf("http://zoo.test/", told);
+  const { orders, state, spawn } = workers((message) =>
+    message.type === "load" && message.order.replaced.length > 0
+      ? loaded()
+      : refusedFor("compare", false),
+  );
+  const answered = { answer: answerOf("subtract"), origin: "http://zoo.test/" };
+  const opener = new Opener(zoo, answered, ORDER, spawn);
+  const opened = await opener.open();
+  assert.deepEqual([...opened.fallbacks.keys()], [KEY]);
+  assert.deepEqual(
+    orders.map(({ replaced }) => replaced),
+    [[], [KEY]],
+  );
+  assert.deepEqual(
+    told.map(({ workload, stage }) => [workload, stage]),
+    [[KEY, "compare"]],
+  );
+  assert.equal(state.ended, 1, "the first worker");
+  opener.close(new Error("done"));
+});
+
+test("a model that is wrong on default kernels is refused, and its memory is given back", async () => {
+  const { spawn } = workers(() => refusedFor("compare", false));
+  const answered = { answer: answerOf("add"), origin: "http://zoo.test/" };
+  const order = { ...ORDER, memoryBytes: 200 };
+  for (let i = 0; i < 2; i++) {
+    const opener = new Opener(hostOf("http://zoo.test/"), answered, order, spawn);
+    await assert.rejects(opener.open(), (thrown) => (thrown as KernelZooError).stage === "compare");
+  }
+});
+
+test("a kernel that traps in a run is replaced, and the run is repeated", async () => {
+  const told: FailureReport[] = [];
+  const zoo = hostOf("http://zoo.test/", told);
+  let failing = true;
+  const { orders, spawn } = workers((message) => {
+    if (message.type === "load") return loaded();
+    if (message.type !== "run") return null;
+    const trapped = refusedFor("run", true) as Extract<FromRuntime, { type: "refused" }>;
+    const failed = { type: "failed", id: message.id, failure: trapped.failure } as const;
+    const reply = failing ? failed : done(message.id);
+    failing = false;
+    return reply;
+  });
+  const answered = { answer: answerOf("subtract"), origin: "http://zoo.test/" };
+  const opener = new Opener(zoo, answered, ORDER, spawn);
+  const model = new Model(opener, await opener.open());
+  const heard: string[] = [];
+  model.on("fallback", ({ workload }) => heard.push(workload));
+  const { c } = await model.run({ a: new Float32Array(ELEMENTS) });
+  assert.equal(c?.[0], 7);
+  assert.deepEqual(heard, [KEY]);
+  assert.equal(model.plan.calls[0]?.fallbackReason, "it is wrong");
+  assert.equal(model.plan.calls[0]?.level, "default");
+  assert.deepEqual(
+    told.map(({ stage }) => stage),
+    ["run"],
+  );
+  assert.equal(orders.at(-1)?.replaced.length, 1);
+  await model.dispose();
+  await assert.rejects(model.run({ a: new Float32Array(ELEMENTS) }), /was disposed of/);
+});
+
+test("a load that is aborted ends its worker and rejects with the reason", async () => {
+  const { state, spawn } = workers(() => null);
+  const abort = new AbortController();
+  const answered = { answer: answerOf("add"), origin: "http://zoo.test/" };
+  const order = { ...ORDER, signal: abort.signal };
+  const opening = new Opener(hostOf("http://zoo.test/"), answered, order, spawn).open();
+  abort.abort(new Error("gone"));
+  await assert.rejects(opening, /gone/);
+  assert.ok(state.ended > 0);
+});
