@@ -168,7 +168,7 @@ test("a bundle's model is chosen by its dimensions, and a file is read as it is"
 test("what is no model is refused", async (t) => {
   serve(t, () => ({ hello: "world" }));
   const zoo = hostOf("http://zoo.test/");
-  await assert.rejects(requestModel(zoo, "tiny", {}), /is no model that this version/);
+  await assert.rejects(requestModel(zoo, "tiny", {}), /is no model that this SDK reads/);
 });
 
 test("golden outputs are compared once on a device for the same kernels", async () => {

@@ -30,7 +30,7 @@ export function reserve(
     return null;
   }
   const open = others.map((model) => `${model.name} (${mib(model.bytes)})`).join(", ");
-  const remedy = open === "" ? "Give a larger memoryBytes" : `Dispose of ${open}`;
+  const remedy = open === "" ? "Give more memoryBytes" : `Dispose of ${open}`;
   return `${name} takes ${mib(bytes)}; ${mib(limit - taken)} are left. ${remedy}.`;
 }
 

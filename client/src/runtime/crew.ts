@@ -192,7 +192,7 @@ export class Crew {
 function ready(hand: Hand, start: CrewStart): Promise<void> {
   return new Promise((resolve, reject) => {
     hand.onmessage = () => resolve();
-    hand.onerror = ({ message }) => reject(new Error(message || "a worker could not be loaded"));
+    hand.onerror = ({ message }) => reject(new Error(message || "a worker is not loaded"));
     hand.postMessage({ type: "crew", start });
   });
 }

@@ -46,8 +46,7 @@ function memoryOf(bytes: number): WebAssembly.Memory {
   } catch (cause) {
     throw new KernelZooError(
       "memory",
-      `The browser cannot give ${Math.ceil(bytes / 2 ** 20)} MiB to a model. Dispose of others, ` +
-        "or close pages.",
+      `The browser cannot give ${Math.ceil(bytes / 2 ** 20)} MiB. Dispose of models, or close pages.`,
       cause,
     );
   }
@@ -185,7 +184,6 @@ async function compileAll(
   { progress }: EnginePorts,
 ) {
   const total = answer.module?.size_bytes ?? 0;
-  progress({ phase: "kernels", loaded: 0, total });
   const modules = await loadKernels(answer, kernels, origin);
   const mains = instantiateAll(modules, memory);
   progress({ phase: "kernels", loaded: total, total });

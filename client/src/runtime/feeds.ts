@@ -26,8 +26,7 @@ const RANGES: Readonly<Record<Exclude<PortDType, "float32">, readonly [number, n
   bool: [0, 1],
 };
 
-export const shapeText = (shape: readonly number[]): string =>
-  shape.length === 0 ? "scalar" : shape.join("×");
+const shapeText = (shape: readonly number[]): string => shape.join("×");
 
 /** Says what is wrong with a feed; the message names the input. */
 export type Refuse = (message: string) => Error;
@@ -42,7 +41,7 @@ function entriesOf({ name, shape, dtype }: PortWire, feed: Feed, refuse: Refuse)
   if (entries.length === wanted) return entries;
   throw refuse(
     `Input ${name} takes ${wanted} entries of ${dtype} (${shapeText(shape)}), ` +
-      `not ${entries.length}: pad or cut it, or open the model with other dimensions.`,
+      `not ${entries.length}: pad or cut it.`,
   );
 }
 

@@ -81,7 +81,7 @@ export function instantiateAll(
     });
     return new Map(named);
   } catch (cause) {
-    const message = `The kernels cannot be instantiated: ${sentence(cause)}`;
+    const message = `The kernels do not start: ${sentence(cause)}`;
     throw new KernelZooError("compile", message, cause);
   }
 }

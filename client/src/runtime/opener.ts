@@ -176,15 +176,13 @@ export class Opener {
   }
 
   get #note(): string {
-    const { name, device_class, plan } = this.answer;
-    return `golden:${name}:${device_class}:${Object.values(plan.dimensions).join("x")}`;
+    return `golden:${this.answer.plan.golden.sha256}`;
   }
 
-  /** What was right: these outputs of these calls, by these kernels. */
+  /** What was right: these calls of these kernels on this class. */
   #right(fallbacks: Fallbacks): string {
-    const { plan, module } = this.answer;
-    const { golden, calls } = plan;
-    return [golden.sha256, calls.length, module?.sha256, ...fallbacks.keys()].join();
+    const { plan, module, device_class } = this.answer;
+    return [device_class, plan.calls.length, module?.sha256, ...fallbacks.keys()].join();
   }
 
   #noteRight(fallbacks: Fallbacks): void {

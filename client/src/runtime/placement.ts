@@ -115,7 +115,7 @@ export function place(plan: PlanWire, kernelOf: KernelOf, threads: number): Plac
   );
   if (end > MOST_BYTES) {
     const size = `${Math.ceil(end / 2 ** 20)} MiB`;
-    throw new KernelZooError("memory", `This model takes ${size}; WebAssembly has 4096 at most.`);
+    throw new KernelZooError("memory", `The model takes ${size}; WebAssembly has 4096.`);
   }
 
   // 3. Calls.

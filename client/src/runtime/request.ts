@@ -20,22 +20,15 @@ function refused(host: Host, message: string): Error {
 
 /** The text of an answer. Throws KernelZooError: network, manifest. */
 function textOf(host: Host, url: URL, name: string, answer: Answer<string>): string {
-  switch (answer.kind) {
-    case "ok":
-      return answer.value;
-    case "refused":
-      if (answer.status === 404 && answer.byGateway) {
-        const command = `kernelzoo models add FILE --name ${name}`;
-        throw refused(host, `The zoo has no such model: ${answer.detail} Add it: ${command}`);
-      }
-      throw refused(host, `${url} answered ${answer.status}: ${answer.detail}`);
-    case "empty":
-      return "";
-    case "unavailable":
-      throw new host.tools.KernelZooError("network", answer.detail);
-    default:
-      return answer satisfies never;
+  if (answer.kind === "ok") return answer.value;
+  if (answer.kind === "empty") return "";
+  const { detail } = answer;
+  if (answer.kind === "unavailable") throw new host.tools.KernelZooError("network", detail);
+  if (answer.status !== 404 || !answer.byGateway) {
+    throw refused(host, `${url} answered ${answer.status}: ${detail}`);
   }
+  const command = `kernelzoo models add FILE --name ${name}`;
+  throw refused(host, `The zoo has no such model: ${detail} Add it: ${command}`);
 }
 
 /** The address of a model in the bundle that the zoo is. */
@@ -43,7 +36,7 @@ async function addressInBundle(host: Host, name: string, dimensions: Dimensions)
   const { origin, bundle: pinned, deviceClass, deadline, tools } = host;
   const text = textOf(host, origin, name, await tools.fresh(origin, deadline));
   if (pinned !== undefined && tools.hashOf(text) !== pinned) {
-    throw new tools.KernelZooError("signature", `${origin} is another bundle than this page pins.`);
+    throw new tools.KernelZooError("signature", `${origin} is another bundle than the page pins.`);
   }
   const { models = [] } = JSON.parse(text) as Bundle;
   const asked = Object.entries(dimensions);
@@ -68,7 +61,7 @@ function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL
 function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): void {
   const { model, plan, kernels } = answer;
   if (model !== 1 || plan?.format !== 1 || !kernels)
-    throw refused(host, `${url} is no model that this version of the SDK reads.`);
+    throw refused(host, `${url} is no model that this SDK reads.`);
 }
 
 /** Throws KernelZooError (signature) for a signed answer to another question. */

@@ -37,7 +37,6 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   name: string,
   { dimensions = {}, onProgress: progress = () => undefined, signal, ...rest }: ModelOptions = {},
 ): Promise<Model<Types>> {
-  progress({ phase: "plan", loaded: 0, total: 1 });
   const answered = await Promise.race([abortion(signal), requestModel(host, name, dimensions)]);
   progress({ phase: "plan", loaded: 1, total: 1 });
   const { check = true, memoryBytes } = rest;

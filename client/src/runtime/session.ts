@@ -36,7 +36,7 @@ interface Waiting {
 
 type Make = typeof KernelZooError;
 
-const REMEDY = "If the page has a content security policy, it must allow worker-src blob:.";
+const REMEDY = "A content security policy must allow worker-src blob:.";
 
 /** A worker from a blob, which is of the page's own origin and inherits its isolation. */
 export function spawnRuntime(): RuntimeWorker {
@@ -77,7 +77,7 @@ export class Session {
         else this.#settle(data);
       };
       this.#worker.onerror = ({ message }) => {
-        const text = `The model's worker stopped: ${message || "it could not be loaded"}. ${REMEDY}`;
+        const text = `The model's worker stopped: ${message || "it is not loaded"}. ${REMEDY}`;
         this.end(new make("run", text));
       };
     });
