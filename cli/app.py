@@ -10,6 +10,7 @@ from cli import application, cost_model, identities, jobs, zoo
 from cli.compile import compile_workload
 from cli.demo.command import demo
 from cli.fleet import fleet
+from cli.models import command as models
 from cli.simulate.command import simulate
 from cli.terminal import note
 from cli.tune import tune
@@ -51,6 +52,7 @@ app.command()(demo)
 app.command()(simulate)
 app.add_typer(zoo.app, name="zoo")
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(models.app, name="models")
 app.add_typer(cost_model.app, name="cost-model")
 app.add_typer(application.app, name="app")
 app.add_typer(identities.app, name="identities")

@@ -2,14 +2,14 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from uuid import UUID
 
 import httpx2
@@ -34,6 +34,15 @@ from services.gateway.wire.denials import Decision, DecisionList, DenialRequest
 from services.gateway.wire.identities import Held
 from services.gateway.wire.jobs import Job, JobList, JobRequest
 from services.gateway.wire.model import Problem
+from services.gateway.wire.models import (
+    FileWire,
+    ListedModel,
+    ModelCoverage,
+    ModelDocument,
+    ModelList,
+    ModelRequest,
+    Registered,
+)
 from services.gateway.wire.results import ClaimsAccepted, ClaimsRequest, Results, ResultsList
 from services.gateway.wire.zoo import Device, DeviceList, Manifest, ZooEntry, ZooList
 
@@ -168,6 +177,49 @@ class GatewayClient:
     def train_cost_model(self) -> TrainingAccepted:
         return self._ask(TrainingAccepted, "POST", "/v1/cost-models")
 
+    def models(self) -> tuple[ListedModel, ...]:
+        return tuple(self._ask(ModelList, "GET", "/v1/models").models)
+
+    def model(self, name: str) -> ModelDocument:
+        return self._ask(ModelDocument, "GET", _model_path(name))
+
+    def model_coverage(self, name: str) -> ModelCoverage:
+        return self._ask(ModelCoverage, "GET", f"{_model_path(name)}/coverage")
+
+    def model_manifest_bytes(
+        self, name: str, device_class: str, dimensions: Mapping[str, int]
+    ) -> bytes:
+        """As it was signed."""
+        path = f"{_model_path(name)}/{quote(device_class, safe=':+')}"
+        return self._send("GET", f"{path}?{urlencode(dimensions)}").content
+
+    def register_model(self, name: str, request: ModelRequest, *, replace: bool) -> Registered:
+        path = _model_path(name) + ("?replace=true" if replace else "")
+        return self._ask(Registered, "PUT", path, body=request.model_dump(mode="json"))
+
+    def remove_model(self, name: str) -> None:
+        self._send("DELETE", _model_path(name))
+
+    def has_blob(self, sha256_hex: str) -> bool:
+        found = self._request(
+            "GET", f"/v1/blobs/{sha256_hex}", headers={"If-None-Match": f'"{sha256_hex}"'}
+        )
+        return found.status_code == HTTPStatus.NOT_MODIFIED
+
+    def put_blob(self, sha256_hex: str, size_bytes: int, pieces: Iterator[bytes]) -> None:
+        headers = {**self._keys(), "Content-Length": str(size_bytes)}
+        path = f"/v1/blobs/{sha256_hex}"
+        self._accepted(self._request("PUT", path, headers=headers, content=pieces))
+
+    def file(self, file: FileWire) -> bytes:
+        """A file of a model, of this gateway or of its author's host. Raises StackError for bytes
+        of another hash.
+        """
+        body = self._send("GET", file.url).content
+        if file.sha256 is not None and sha256(body).hexdigest() != file.sha256:
+            raise StackError(f"{file.url} does not match its hash; `models add` sends it again")
+        return body
+
     def artifact(self, kernel: ArtifactWire) -> bytes:
         """Raises StackError when the bytes are not those that the hash names."""
         path = kernel.path
@@ -204,22 +256,41 @@ class GatewayClient:
         """Keys go with writes, and with the few reads that a gateway answers to their holder
         alone: a zoo that one reads from is often somebody else's.
         """
+        headers = self._keys() if keyed or method != "GET" else {}
+        return self._accepted(self._request(method, path, headers=headers, json=body))
+
+    def _keys(self) -> dict[str, str]:
         keys = {
             "X-Kernelzoo-Operator": self.operator_key,
             "X-Kernelzoo-Key": self.application_key,
         }
-        wanted = keyed or method != "GET"
-        headers = {name: key for name, key in keys.items() if key and wanted}
+        return {name: key for name, key in keys.items() if key}
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str],
+        json: Mapping[str, object] | None = None,
+        content: Iterator[bytes] | None = None,
+    ) -> httpx2.Response:
         try:
-            response = self._http.request(method, path, json=body, headers=headers)
+            return self._http.request(method, path, headers=headers, json=json, content=content)
         except httpx2.TransportError as error:
             raise StackError(
                 f"{self.url} does not answer ({error}); start a stack with `kernelzoo up`, "
                 "or name another gateway with --url"
             ) from error
+
+    def _accepted(self, response: httpx2.Response) -> httpx2.Response:
         if response.is_error:
             raise InvalidInput(f"{self.url} refused: {_detail(response)}{_remedy(response)}")
         return response
+
+
+def _model_path(name: str) -> str:
+    return f"/v1/models/{quote(name, safe='')}"
 
 
 def _manifest_path(name: str, device_classes: tuple[str, ...]) -> str:

@@ -26,16 +26,16 @@ Show = Callable[[str, RenderableType | None], None]
 
 
 @contextmanager
-def live_display() -> Iterator[Show]:
+def live_display(to: Console = out) -> Iterator[Show]:
     """Gives `show(plain, rich)`: the rich form (or the plain one) at a terminal, else the plain."""
-    if not out.is_terminal:
-        yield _paced()
+    if not to.is_terminal:
+        yield _paced(to)
         return
-    with Live(console=out, refresh_per_second=8) as live:
+    with Live(console=to, refresh_per_second=8) as live:
         yield lambda plain, rich: live.update(Text(plain) if rich is None else rich)
 
 
-def _paced() -> Show:
+def _paced(to: Console) -> Show:
     """Prints what has changed, at most once in `PLAIN_EVERY_S`."""
     shown, shown_s = "", float("-inf")
 
@@ -44,6 +44,6 @@ def _paced() -> Show:
         now_s = time.monotonic()
         if plain != shown and now_s - shown_s >= PLAIN_EVERY_S:
             shown, shown_s = plain, now_s
-            print(plain, flush=True)
+            print(plain, file=to.file, flush=True)
 
     return show

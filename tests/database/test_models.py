@@ -27,9 +27,9 @@ from services.gateway.problems import Refusal
 from tests.database.client import OPERATOR, open_agent
 from tests.database.conftest import Connection
 from tests.database.test_shedding import full
-from tests.database.tiny_model import digest, register, send, tiny_model, with_plan
 from tests.reports import all_ok
 from tests.running import eventually
+from tests.tiny_model import digest, register, send, tiny_model, with_plan
 from workers import compiling
 
 SEED = new_seed()

@@ -25,6 +25,7 @@ from kernelzoo.formats.plans import plan_bytes
 from tests.database.client import OPERATOR
 
 K, N = 8, 16
+TINY_NAME = "tiny"
 WEIGHTS = np.random.default_rng(7).random((K, N), np.float32).tobytes()
 
 
@@ -45,7 +46,7 @@ class TinyModel:
         return {"plan": digest(plan_bytes(self.plan)), "weights": digest(self.weights)}
 
 
-def tiny_model(rows: int = 4, name: str = "tiny", weights: bytes = WEIGHTS) -> TinyModel:
+def tiny_model(rows: int = 4, name: str = TINY_NAME, weights: bytes = WEIGHTS) -> TinyModel:
     """For `rows` of x, as its dimension `sequence`."""
     x = np.random.default_rng(1).random((rows, K), np.float32) - np.float32(0.5)
     y = np.maximum(x @ np.frombuffer(weights, np.float32).reshape(K, N), 0)

@@ -1,0 +1,1 @@
+"""`kernelzoo models …`: networks that pages run whole."""

@@ -1,0 +1,117 @@
+"""Whether a model computes its golden outputs with the kernels that a class is served."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cli.models.machine import NUMPY, Array, Machine
+from kernelzoo.domain.plan import GoldenPart, Plan, PlanCall
+from services.gateway.wire.artifacts import Kernel
+from services.gateway.wire.zoo import ServedKernel
+
+DEFAULT, SERVED = 0, 1
+"""Which kernel of a workload: the fallback, which is the default, or what is served."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallDifference:
+    """How far a served kernel is from the default one on the operands of a call, in parts of the
+    largest magnitude of the output.
+    """
+
+    label: str
+    workload: str
+    candidate: str
+    difference: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """Differences from the golden outputs, in parts of the largest magnitude of each; `tolerance`
+    is what they may be. `calls`: those whose kernel differs from the default one by more.
+    """
+
+    tolerance: float
+    default: Mapping[str, float]
+    served: Mapping[str, float]
+    calls: tuple[CallDifference, ...]
+
+    @property
+    def right(self) -> bool:
+        found = (*self.default.values(), *self.served.values())
+        # A difference that is no number is none that is small enough.
+        return all(each <= self.tolerance for each in found) and not self.calls
+
+
+def check(
+    plan: Plan,
+    kernels: Mapping[str, ServedKernel],
+    artifacts: Mapping[str, bytes],
+    weights: bytes,
+    golden: bytes,
+) -> Checked:
+    """`artifacts`: bytes of all kernels, fallbacks and pack kernels, by their hash."""
+    both = {key: (each.fallback, each.kernel) for key, each in kernels.items()}
+    machine = Machine(plan, both, artifacts, weights)
+    inputs = {part.name: _bytes_of(golden, part) for part in plan.golden.inputs}
+    machine.feed(inputs)
+    for call in plan.calls:
+        machine.call(call, DEFAULT)
+    default = dict(_from_golden(machine, golden))
+    machine.feed(inputs)
+    calls = [_compared(machine, call, both[plan.kernels[call.kernel]]) for call in plan.calls]
+    return Checked(
+        tolerance=plan.golden.tolerance,
+        default=default,
+        served=dict(_from_golden(machine, golden)),
+        calls=tuple(
+            each for each in calls if each and not each.difference <= plan.golden.tolerance
+        ),
+    )
+
+
+def needed(kernels: Sequence[ServedKernel]) -> dict[str, Kernel]:
+    """The kernels and fallbacks, by hash, each once."""
+    return {kernel.sha256: kernel for each in kernels for kernel in (each.kernel, each.fallback)}
+
+
+def _compared(
+    machine: Machine, call: PlanCall, kernels: tuple[Kernel, Kernel]
+) -> CallDifference | None:
+    """Runs a call, and where its kernel is not the default one, that first on the same operands."""
+    if kernels[DEFAULT].sha256 == kernels[SERVED].sha256:
+        machine.call(call, SERVED)
+        return None
+    output = call.tensors[-1]
+    # A call may write where it reads.
+    before = machine.read(output)
+    machine.call(call, DEFAULT)
+    expected = machine.read(output)
+    machine.write(output, before)
+    machine.call(call, SERVED)
+    return CallDifference(
+        label=call.label,
+        workload=machine.plan.kernels[call.kernel],
+        candidate=kernels[SERVED].candidate,
+        difference=difference(machine.read(output), expected),
+    )
+
+
+def _from_golden(machine: Machine, golden: bytes) -> Iterator[tuple[str, float]]:
+    for port, part in zip(machine.plan.outputs, machine.plan.golden.outputs, strict=True):
+        dtype = NUMPY[port.dtype.stored]
+        expected = np.frombuffer(_bytes_of(golden, part), dtype)
+        yield port.name, difference(machine.read(port.tensor), expected)
+
+
+def difference(found: Array, expected: Array) -> float:
+    """The largest, in parts of the largest magnitude that is expected."""
+    wanted = expected.astype(np.float64)
+    apart = np.abs(found.astype(np.float64) - wanted).max(initial=0.0)
+    largest = np.abs(wanted).max(initial=0.0)
+    return float(apart / largest) if largest else float(apart)
+
+
+def _bytes_of(golden: bytes, part: GoldenPart) -> bytes:
+    return golden[part.offset : part.offset + part.bytes]

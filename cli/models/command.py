@@ -1,0 +1,258 @@
+"""`kernelzoo models add|list|show|remove|check|types`: networks that pages run whole."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from cli.figures import number
+from cli.gateway_client import reach
+from cli.listing import Column, Listing, print_json
+from cli.models.check import check_model
+from cli.models.dimensions import parse_dimensions, written
+from cli.models.sending import ImportedModel, Told, send
+from cli.models.typescript import declarations
+from cli.options import STATE, JsonOption, StateOption, UrlOption
+from cli.terminal import live_display, note, notes, out
+from kernelzoo.errors import InvalidInput
+from services.gateway.wire.models import ListedModel, PlanCoverage, PlanWire, Registered
+
+app = typer.Typer(help="Networks that pages run whole.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A model's name.")]
+DimOption = Annotated[
+    list[str] | None,
+    typer.Option("--dim", help="As in batch=1 or sequence=128,384; may be repeated."),
+]
+
+
+@app.command()
+def add(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A file of ONNX.")],
+    name: Annotated[str, typer.Option("--name", help="What pages ask for; a-z, 0-9, . _ -")],
+    dim: DimOption = None,
+    weights_url: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the weights lie, if not in the zoo; they are written to --output."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write the weights, too.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Put it in another's place.")] = False,
+    as_json: JsonOption = False,
+    state: StateOption = STATE,
+    url: UrlOption = None,
+) -> None:
+    """Import a model, register it, and have its workloads tuned."""
+    if weights_url and output is None:
+        raise InvalidInput(
+            "--weights-url says where pages find the weights; name a file with --output, to which "
+            "they are written so that you can put them there"
+        )
+    dimensions = parse_dimensions(dim or ())
+    with reach(state, url) as gateway, TemporaryDirectory() as folder, live_display(notes) as shown:
+
+        def told(line: str) -> None:
+            shown(f"{name}: {line}", None)
+
+        weights = output or Path(folder) / "weights.bin"
+        model = imported(file, name, dimensions, weights, told)
+        made = send(
+            gateway,
+            model,
+            source=file.name[:64],
+            replace=replace,
+            weights_url=weights_url,
+            told=told,
+        )
+    if as_json:
+        print_json(made)
+        return
+    _tell_added(made)
+
+
+@app.command("list")
+def list_models(
+    as_json: JsonOption = False, state: StateOption = STATE, url: UrlOption = None
+) -> None:
+    """One line for each."""
+    with reach(state, url) as gateway:
+        found = gateway.models()
+    if as_json:
+        print_json(found)
+    elif found:
+        Listing(columns=COLUMNS, rows=tuple(map(_row, found))).show()
+    else:
+        note("no model yet; `kernelzoo models add model.onnx --name NAME` registers one")
+
+
+COLUMNS = (
+    Column(heading="model"),
+    Column(heading="plans", right=True),
+    Column(heading="workloads", rank=3, right=True),
+    Column(heading="GFLOP", rank=1, right=True),
+    Column(heading="weights", rank=2, right=True),
+    Column(heading="of", rank=4),
+)
+
+
+def _row(model: ListedModel) -> tuple[str, ...]:
+    return (
+        model.name,
+        str(model.plans),
+        str(model.workloads),
+        number(model.flops / 1e9, digits=2),
+        _megabytes(model.weights_bytes),
+        model.source,
+    )
+
+
+@app.command()
+def show(
+    name: NameArgument,
+    as_json: JsonOption = False,
+    state: StateOption = STATE,
+    url: UrlOption = None,
+) -> None:
+    """A model's inputs and outputs, and how far it is tuned on each class of devices."""
+    with reach(state, url) as gateway:
+        model, covered = gateway.model(name), gateway.model_coverage(name)
+    if as_json:
+        print_json({**covered.model_dump(mode="json"), **model.model_dump(mode="json")})
+        return
+    out.print(f"{model.name}, of {model.source}, added {model.added_at}", markup=False)
+    for plan in model.plans:
+        for line in _plan_lines(plan):
+            out.print(line, markup=False)
+    if covered.coverage:
+        Listing(columns=COVERAGE, rows=tuple(map(_coverage_row, covered.coverage))).show()
+    else:
+        note("no device has measured anything of it yet; run `kernelzoo fleet`")
+
+
+COVERAGE = (
+    Column(heading="device class"),
+    Column(heading="plan"),
+    Column(heading="confirmed", right=True),
+    Column(heading="of operations", rank=2, right=True),
+    Column(heading="expected", right=True),
+    Column(heading="page loads", rank=1, right=True),
+)
+
+
+def _plan_lines(plan: PlanWire) -> list[str]:
+    memory = plan.memory
+    ports = [
+        f"  {what} {port.name}: {port.dtype} {port.shape}"
+        for what, all_ports in (("input", plan.inputs), ("output", plan.outputs))
+        for port in all_ports
+    ]
+    sizes = f"weights {_megabytes(memory['weights'])}, activations "
+    head = f"plan {written(plan.dimensions)}: {plan.calls} calls of {plan.kernels} kernels, {sizes}"
+    return [head + _megabytes(memory["activations"]), *ports]
+
+
+def _coverage_row(covered: PlanCoverage) -> tuple[str, ...]:
+    return (
+        covered.device_class,
+        written(covered.dimensions),
+        f"{covered.confirmed}/{covered.workloads}",
+        f"{covered.confirmed_flops:.0%}",
+        expected(covered),
+        str(covered.page_loads),
+    )
+
+
+def expected(covered: PlanCoverage) -> str:
+    """Milliseconds; with a tilde where they rest on less than all operations."""
+    about = "~" if covered.expected_ms is not None and covered.measured < 1 else ""
+    return about + number(covered.expected_ms, "ms")
+
+
+@app.command()
+def remove(
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+    state: StateOption = STATE,
+    url: UrlOption = None,
+) -> None:
+    """Serve a model no more and remove its files. What was learned of its kernels stays."""
+    with reach(state, url) as gateway:
+        model = gateway.model(name)
+        if not yes:
+            note(f"{model.name}, of {model.source}, with {len(model.plans)} plans")
+            typer.confirm("Remove it?", abort=True, err=True)
+        gateway.remove_model(name)
+    if as_json:
+        print_json({"removed": name})
+    else:
+        out.print(f"removed {name}; pages that hold it keep it for up to a minute")
+
+
+@app.command()
+def types(name: NameArgument, state: StateOption = STATE, url: UrlOption = None) -> None:
+    """A declaration file (.d.ts) of a model's inputs and outputs, on standard output."""
+    with reach(state, url) as gateway:
+        print(declarations(gateway.model(name)), end="")
+
+
+@app.command()
+def check(
+    name: NameArgument,
+    dim: DimOption = None,
+    classes: Annotated[
+        list[str] | None,
+        typer.Option("--class", help="A wasm class; any device's and all that voted, if left out."),
+    ] = None,
+    as_json: JsonOption = False,
+    state: StateOption = STATE,
+    url: UrlOption = None,
+) -> None:
+    """Run a model's golden inputs here, through the zoo's kernels, and say what differs."""
+    wanted = parse_dimensions(dim or ())
+    with reach(state, url) as gateway, live_display(notes) as shown:
+
+        def told(line: str) -> None:
+            shown(line, None)
+
+        found = list(check_model(gateway, name, wanted, tuple(classes or ()), told))
+    if as_json:
+        print_json([each.told for each in found])
+    else:
+        for each in found:
+            for line in each.lines:
+                out.print(line, markup=False)
+    if not all(each.checked.right for each in found):
+        raise typer.Exit(1)
+
+
+def imported(
+    file: Path, name: str, dimensions: tuple[Mapping[str, int], ...], weights: Path, told: Told
+) -> ImportedModel:
+    """Writes the weights of all plans to the file `weights`."""
+    raise NotImplementedError
+
+
+def _tell_added(made: Registered) -> None:
+    model = made.model
+    weights = max(plan.memory["weights"] for plan in model.plans)
+    plans = "; ".join(written(plan.dimensions) for plan in model.plans)
+    out.print(
+        f"{model.name} is served: {len(model.plans)} plans ({plans}), "
+        f"weights {_megabytes(weights)}, {made.jobs} new tuning jobs",
+        markup=False,
+    )
+    out.print(
+        f"a page runs it by `zoo.model({model.name!r})`; `kernelzoo tune --model {model.name}` "
+        "shows how it becomes faster",
+        markup=False,
+    )
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.1f} MB"

@@ -1,0 +1,94 @@
+"""Sends an imported model to a gateway: its files first, then what registers them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from cli.gateway_client import GatewayClient
+from kernelzoo.domain.plan import Plan
+from kernelzoo.errors import InvalidInput
+from kernelzoo.formats.plans import plan_bytes
+from services.gateway.wire.models import ModelRequest, PlanRequest, Registered
+
+PIECE_BYTES = 1 << 20
+
+Told = Callable[[str], None]
+"""Takes a line on how far it has come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedModel:
+    """What an import makes of a file. `golden` are the files of the plans, in their order;
+    `weights` is the one of all; `programs` the text of each program that a plan calls.
+    """
+
+    plans: tuple[Plan, ...]
+    golden: tuple[bytes, ...]
+    weights: Path
+    programs: Mapping[str, str]
+
+
+def send(
+    gateway: GatewayClient,
+    model: ImportedModel,
+    *,
+    source: str,
+    replace: bool,
+    weights_url: str | None,
+    told: Told,
+) -> Registered:
+    """Raises InvalidInput where the gateway refuses. Files without a model are removed there after
+    a day.
+    """
+    weights = None if weights_url else _send_weights(gateway, model.weights, told)
+    plans = []
+    for plan, golden in zip(model.plans, model.golden, strict=True):
+        body = plan_bytes(plan)
+        for each in (body, golden):
+            _send_bytes(gateway, each)
+        plan_hash = sha256(body).hexdigest()
+        plans.append(PlanRequest(plan=plan_hash, weights=weights, weights_url=weights_url))
+    told("registering")
+    request = ModelRequest(source=source, plans=plans, programs=dict(model.programs))
+    return gateway.register_model(_name(model.plans), request, replace=replace)
+
+
+def _name(plans: Sequence[Plan]) -> str:
+    names = {plan.model for plan in plans}
+    if len(names) != 1:
+        raise InvalidInput("plans of one model have one name")
+    return names.pop()
+
+
+def _send_bytes(gateway: GatewayClient, body: bytes) -> None:
+    name = sha256(body).hexdigest()
+    if not gateway.has_blob(name):
+        gateway.put_blob(name, len(body), iter((body,)))
+
+
+def _send_weights(gateway: GatewayClient, path: Path, told: Told) -> str:
+    """Their hash."""
+    told("hashing the weights")
+    digest = sha256()
+    for piece in _pieces(path):
+        digest.update(piece)
+    name = digest.hexdigest()
+    if not gateway.has_blob(name):
+        size = path.stat().st_size
+        gateway.put_blob(name, size, _watched(path, size, told))
+    return name
+
+
+def _watched(path: Path, size: int, told: Told) -> Iterator[bytes]:
+    sent = 0
+    for piece in _pieces(path):
+        yield piece
+        sent += len(piece)
+        told(f"sending the weights: {sent / 1e6:.0f} of {size / 1e6:.0f} MB")
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            yield piece

@@ -1,0 +1,118 @@
+"""`kernelzoo models`, as it is typed, against the gateway."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner, Result
+
+from cli.app import app
+from cli.gateway_client import GatewayClient
+from cli.models import command
+from cli.models.sending import ImportedModel, Told
+from kernelzoo.errors import InvalidInput
+from kernelzoo.formats.bundle import any_classes
+from kernelzoo.settings import Settings
+from tests.database.client import OPERATOR_KEY
+from tests.database.conftest import Connection
+from tests.tiny_model import TINY_NAME, tiny_model
+from workers import compiling
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def settings(settings: Settings, tmp_path: Path) -> Settings:
+    return settings.model_copy(update={"models_dir": tmp_path / "models"})
+
+
+@pytest.fixture
+def run(http: TestClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    def reach(*_: object) -> GatewayClient:
+        client = GatewayClient(url="http://zoo.test", operator_key=OPERATOR_KEY)
+        client._http = http
+        return client
+
+    # The client of the tests is used again.
+    monkeypatch.setattr(GatewayClient, "__exit__", lambda *_: None)
+    monkeypatch.setattr(command, "reach", reach)
+    monkeypatch.setattr(command, "imported", _imported)
+    (tmp_path / "tiny.onnx").touch()
+
+    def typed(*words: str, answer: str = "") -> Result:
+        return CliRunner().invoke(app, ["models", *words], input=answer)
+
+    return typed
+
+
+def _imported(
+    _file: Path, name: str, dimensions: tuple[Mapping[str, int], ...], weights: Path, told: Told
+) -> ImportedModel:
+    told("importing")
+    made = [tiny_model(each["sequence"], name) for each in dimensions]
+    weights.write_bytes(made[0].weights)
+    return ImportedModel(
+        plans=tuple(each.plan for each in made),
+        golden=tuple(each.golden for each in made),
+        weights=weights,
+        programs={},
+    )
+
+
+def test_a_model_is_added_listed_shown_typed_checked_and_removed(
+    run: Run, db: Connection, tmp_path: Path
+) -> None:
+    add = ("add", str(tmp_path / "tiny.onnx"), "--name", TINY_NAME, "--dim", "sequence=4,6")
+    added = run(*add)
+    assert added.exit_code == 0, added.output
+    assert "2 plans (sequence=4; sequence=6)" in added.output
+    assert "zoo.model('tiny')" in added.output
+    again = json.loads(run(*add, "--json").stdout)
+    assert (again["model"]["name"], again["jobs"]) == (TINY_NAME, 0)
+    other = run(*add[:-1], "sequence=8")
+    assert isinstance(other.exception, InvalidInput)
+    assert "--replace" in str(other.exception)
+
+    assert "tiny.onnx" in run("list").stdout
+    shown = run("show", TINY_NAME)
+    assert "input x: float32 [4, 8]" in shown.stdout
+    assert "kernelzoo fleet" in shown.output
+    assert "readonly x: Float32Array;" in run("types", TINY_NAME).stdout
+
+    early = run("check", TINY_NAME)
+    assert "not compiled yet" in str(early.exception)
+    for (job_id,) in db.execute("SELECT id FROM tuning_job").fetchall():
+        (first, *_) = compiling.plan_space(db, job_id, 2)
+        compiling.compile_batch(db, *first.arguments)  # type: ignore[arg-type]
+    # The first of the space want relaxed SIMD.
+    fast = ("--class", any_classes()[1][0])
+    checked = run("check", TINY_NAME, *fast, "--dim", "sequence=4", "--json")
+    assert checked.exit_code == 0, checked.output
+    found = json.loads(checked.stdout)
+    assert [(each["right"], each["calls"]) for each in found] == [(True, [])]
+    assert isinstance(run("check", TINY_NAME, "--dim", "sequence=5").exception, InvalidInput)
+
+    declined = run("remove", TINY_NAME, answer="n\n")
+    assert (declined.exit_code, "Remove it?" in declined.output) == (1, True)
+    assert run("remove", TINY_NAME, answer="y\n").exit_code == 0
+    assert "no model yet" in run("list").output
+    assert "there is no model tiny" in str(run("show", TINY_NAME).exception)
+
+
+def test_weights_for_a_host_of_the_author_are_written_for_it(run: Run, tmp_path: Path) -> None:
+    add = ("add", str(tmp_path / "tiny.onnx"), "--name", TINY_NAME, "--dim", "sequence=4")
+    away = ("--weights-url", "https://author.example/w.bin")
+    assert "--output" in str(run(*add, *away).exception)
+    weights = tmp_path / "w.bin"
+    assert run(*add, *away, "--output", str(weights)).exit_code == 0
+    assert weights.read_bytes() == tiny_model().weights
+    shown = json.loads(run("show", TINY_NAME, "--json").stdout)
+    assert shown["plans"][0]["weights"]["url"] == away[1]
+
+
+def test_a_name_that_no_model_may_have_is_refused(run: Run, tmp_path: Path) -> None:
+    refused = run("add", str(tmp_path / "tiny.onnx"), "--name", "../x", "--dim", "sequence=4")
+    assert isinstance(refused.exception, InvalidInput)
+    assert run("list", "--json").stdout.strip() == "[]"

@@ -1,0 +1,131 @@
+"""What `kernelzoo models` reads and writes, and how it finds a kernel that computes wrongly."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cli.models.checking import check
+from cli.models.dimensions import parse_dimensions
+from cli.models.typescript import declarations
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.zoo import HitLevel
+from kernelzoo.errors import InvalidInput
+from services.gateway.manifests import kernel
+from services.gateway.wire.models import FileWire, ModelDocument, PlanWire, PortWire
+from services.gateway.wire.zoo import ServedKernel
+from services.tuner.compile import compile_candidate, pack_kernels
+from services.tuner.schedules.registry import lite_space
+from tests.tiny_model import tiny_model
+
+TINY = tiny_model()
+MATMUL, RELU = TINY.plan.kernels
+
+
+def test_extents_of_dimensions_are_combined() -> None:
+    assert parse_dimensions(()) == ({},)
+    both = parse_dimensions(("batch=1", "sequence=128,384"))
+    assert both == ({"batch": 1, "sequence": 128}, {"batch": 1, "sequence": 384})
+
+
+@pytest.mark.parametrize(
+    ("texts", "fault"),
+    [
+        (("sequence",), "is no dimension; write --dim batch=1"),
+        (("a=1", "a=2"), "write all its extents in one"),
+        (("a=0",), "at least 1"),
+        (("a=1,2,3,4,5,6,7,8,9", "b=1,2,3,4,5,6,7,8"), "72 plans"),
+    ],
+)
+def test_what_is_no_dimension_is_refused_with_the_remedy(
+    texts: tuple[str, ...], fault: str
+) -> None:
+    with pytest.raises(InvalidInput, match=fault):
+        parse_dimensions(texts)
+
+
+def test_types_are_what_a_page_passes_and_gets() -> None:
+    told = declarations(_document("t5-small"))
+    assert "export interface T5Small {" in told
+    assert "    /** int64 [1, 128] or [1, 384] */\n    readonly input_ids: BigInt64Array;" in told
+    assert '    readonly "a.b": Float32Array;' in told
+    assert "export interface Model7b {" in declarations(_document("7b"))
+
+
+def test_kernels_that_compute_right_are_right() -> None:
+    kernels, artifacts = _kernels(other=False)
+    found = check(TINY.plan, kernels, artifacts, TINY.weights, TINY.golden)
+    assert found.right, found
+    assert found.default["y"] < 1e-6
+
+
+def test_a_served_kernel_that_computes_wrongly_is_named() -> None:
+    kernels, artifacts = _kernels(other=True)
+    found = check(TINY.plan, kernels, artifacts, TINY.weights, TINY.golden)
+    assert not found.right
+    assert (found.default["y"] < 1e-6, found.served["y"] > 0.01) == (True, True)
+    assert [(each.label, each.workload) for each in found.calls] == [("activation", RELU)]
+
+
+def test_another_golden_output_is_a_difference_of_the_default_kernels() -> None:
+    kernels, artifacts = _kernels(other=False)
+    values = np.frombuffer(TINY.golden, np.float32).copy()
+    values[-1] = np.nan
+    found = check(TINY.plan, kernels, artifacts, TINY.weights, values.tobytes())
+    assert (found.right, found.calls) == (False, ())
+
+
+def _kernels(*, other: bool) -> tuple[dict[str, ServedKernel], dict[str, bytes]]:
+    """The defaults, and with `other` a kernel in relu's place that computes something else."""
+    artifacts: dict[str, bytes] = {}
+    described: dict[str, Any] = {}
+    for key in (MATMUL, RELU, f"silu{RELU.removeprefix('relu')}"):
+        candidate = lite_space(Workload.parse(key), TargetKind.WASM)[0]
+        described[key] = _compiled(candidate, artifacts)
+    served = dict(zip((MATMUL, RELU), described.values(), strict=False))
+    if other:
+        served[RELU] = list(described.values())[-1]
+    kernels = {key: _served(served[key], described[key]) for key in (MATMUL, RELU)}
+    return kernels, artifacts
+
+
+def _compiled(candidate: Candidate, artifacts: dict[str, bytes]) -> Any:
+    made = compile_candidate(candidate)
+    for each in (made, *pack_kernels(candidate, made.manifest)):
+        artifacts[each.sha256] = each.body
+    return kernel(candidate.candidate_id, made.sha256, len(made.body), made.manifest)
+
+
+def _served(chosen: Any, fallback: Any) -> ServedKernel:
+    return ServedKernel(
+        tolerance=1e-4,
+        level=HitLevel.EXACT,
+        kernel=chosen,
+        fallback=fallback,
+        state=None,
+        version=None,
+        evidence=None,
+        timing=None,
+        grounds=None,
+    )
+
+
+def _document(name: str) -> ModelDocument:
+    file = FileWire(url="/v1/blobs/x", sha256=None, size_bytes=1)
+    plans = [
+        PlanWire(
+            dimensions={"sequence": extent},
+            plan=file,
+            weights=file,
+            golden=file,
+            inputs=[PortWire(name="input_ids", dtype="int64", shape=[1, extent])],
+            outputs=[PortWire(name="a.b", dtype="float32", shape=[1, extent])],
+            memory={"weights": 1, "activations": 1},
+            kernels=1,
+            calls=1,
+        )
+        for extent in (128, 384)
+    ]
+    return ModelDocument(name=name, source="x", added_at="", plans=plans)
