@@ -42,6 +42,9 @@ GpuOption = Annotated[
 OperatorArgument = Annotated[
     str, typer.Argument(help="Operator (matmul, conv2d, softmax, …) or a workload key.")
 ]
+OptionalOperator = Annotated[
+    str | None, typer.Argument(help="Operator (matmul, conv2d, softmax, …) or a workload key.")
+]
 ShapeArgument = Annotated[
     str | None, typer.Argument(help="Extents, as in 384x768x768; none after a key.")
 ]

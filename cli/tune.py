@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,10 +12,11 @@ from cli.figures import progress
 from cli.finding import KernelFinding, finding, sentences
 from cli.gateway_client import GatewayClient, reach
 from cli.listing import print_json
+from cli.models.tuning import ModelPatience, follow_model
 from cli.options import (
     STATE,
     JsonOption,
-    OperatorArgument,
+    OptionalOperator,
     ShapeArgument,
     StateOption,
     TargetsOption,
@@ -26,7 +28,7 @@ from cli.terminal import live_display, note, out
 from cli.workload import parse_workload
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState
-from kernelzoo.errors import StackError
+from kernelzoo.errors import InvalidInput, StackError
 from services.gateway.wire.jobs import Job
 from services.gateway.wire.zoo import ZooEntry
 
@@ -52,8 +54,11 @@ class WaitLimits:
 
 
 def tune(
-    operator: OperatorArgument,
+    operator: OptionalOperator = None,
     shape: ShapeArgument = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Follow the tuning of a whole model instead.")
+    ] = None,
     target: TargetsOption = None,
     wait: Annotated[bool, typer.Option(help="Wait for the winner.")] = True,
     until: Annotated[
@@ -66,6 +71,11 @@ def tune(
     url: UrlOption = None,
 ) -> None:
     """Register a workload and follow its tuning until the vote of each target is final."""
+    if model is not None and operator is None:
+        _tune_model(model, timeout, as_json=as_json, state=state, url=url)
+        return
+    if operator is None or model is not None:
+        raise InvalidInput("name a workload, as in `kernelzoo tune matmul 384x768x768`, or --model")
     workload, kinds = parse_workload(operator, shape), parse_targets(target)
     with reach(state, url) as gateway:
         jobs = [gateway.register(workload, kind) for kind in kinds]
@@ -83,6 +93,25 @@ def tune(
             note(_goes_on(jobs))
             raise typer.Exit(INTERRUPTED) from None
         _tell(findings(gateway, winners, workload.flops), as_json=as_json)
+
+
+def _tune_model(
+    name: str, timeout_s: float, *, as_json: bool, state: Path, url: str | None
+) -> None:
+    """Its workloads were registered with it."""
+    with reach(state, url) as gateway:
+        try:
+            with interruptible():
+                patience = ModelPatience(timeout_s=timeout_s, idle_s=IDLE_S)
+                found = follow_model(gateway, name, patience)
+        except KeyboardInterrupt:
+            note(f"agents go on without this command; `kernelzoo models show {name}` tells how far")
+            raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        out.print(each.line, markup=False)
 
 
 def _goes_on(jobs: list[Job]) -> str:

@@ -20,7 +20,7 @@ ATTESTED: Values = {
 EVERYTHING: Values = {
     "database": {"ownerSecretName": "owner", "role": "service"},
     "attestation": ATTESTED,
-    "gateway": {**PROXIED, "autoscaling": {"enabled": True}},
+    "gateway": {**PROXIED, "autoscaling": {"enabled": True}, "models": {"enabled": True}},
     **{name: {"autoscaling": {"kind": "keda", "minReplicas": 1}} for name in WORKERS},
     "fleet": {"enabled": True, "url": "https://zoo.example"},
     "ingress": {**INGRESS, "controller": "nginx"},
@@ -34,6 +34,7 @@ SETS: tuple[Values, ...] = (
     {**EVERYTHING, **{name: {"autoscaling": {"kind": "cpu"}} for name in WORKERS}},
     {**EVERYTHING, "compile": {"autoscaling": {"kind": "keda", "minReplicas": 0}}},
     {**EVERYTHING, "serviceAccount": {"create": False}},
+    {**PLAIN, "gateway": {"replicas": 1, "models": {"enabled": True}}},
 )
 
 # Where another value of the same type would not do, or is that of `EVERYTHING`.
@@ -58,6 +59,8 @@ OTHERS: dict[str, Any] = {
     "monitoring.serviceMonitor.interval": "15s",
     "compile.autoscaling.minReplicas": 2,
     "gateway.service.port": 8080,
+    "gateway.models.accessMode": "ReadWriteOnce",
+    "gateway.models.size": "40Gi",
     "gateway.trustedProxies": ["10.9.0.0/16"],
     "monitoring.rules.gatewayUrl": "https://other.example",
 }

@@ -75,6 +75,24 @@ FEATURES = {
         on={"compile": {"autoscaling": {"kind": "cpu"}}},
         shows=lambda r: "compile" in r.of("HorizontalPodAutoscaler"),
     ),
+    "models are kept on a claim of the chart": Feature(
+        on={"gateway": {"models": {"enabled": True, "size": "40Gi"}}},
+        shows=lambda r: [
+            claim
+            for claim in r.of("PersistentVolumeClaim").values()
+            if claim["spec"]["resources"]["requests"]["storage"] == "40Gi"
+            and claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        ],
+    ),
+    "models are kept on a claim that is there": Feature(
+        on={"gateway": {"models": {"enabled": True, "existingClaim": "bucket"}}},
+        shows=lambda r: [
+            volume
+            for volume in r.pods()["gateway"]["volumes"]
+            if volume.get("persistentVolumeClaim") == {"claimName": "bucket"}
+            and not r.of("PersistentVolumeClaim")
+        ],
+    ),
     "a fleet runs": Feature(
         on={"fleet": {"enabled": True, "url": "https://zoo.example"}},
         shows=lambda r: (

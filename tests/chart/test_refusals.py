@@ -55,6 +55,11 @@ REFUSALS: dict[str, tuple[Values, str, Values]] = {
         "database.role is empty",
         {"database": {"role": "kernelzoo_service"}},
     ),
+    "models on a volume of one node for several gateways": (
+        {**PLAIN, "gateway": {"models": {"enabled": True, "accessMode": "ReadWriteOnce"}}},
+        "set gateway.models.accessMode=ReadWriteMany",
+        {"gateway": {"replicas": 1}},
+    ),
     "private tokens of nobody": (
         {**PLAIN, "attestation": {"kinds": ["private-token"]}},
         "attestation.privateTokenIssuers is empty",

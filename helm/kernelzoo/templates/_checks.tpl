@@ -7,6 +7,11 @@
     {{- fail (printf "gateway.trustedProxies names %s: any visitor could count as many networks by a header; name the ingress controller's addresses or CIDRs, and in gateway.trustedHops how many proxies stand in a row" $proxy) -}}
   {{- end -}}
 {{- end -}}
+{{- with .Values.gateway -}}
+  {{- if and .models.enabled (not .models.existingClaim) (eq .models.accessMode "ReadWriteOnce") (or .autoscaling.enabled (gt (int .replicas) 1)) -}}
+    {{- fail "gateway.models.accessMode is ReadWriteOnce, but there are several gateways, which pods of other nodes could not mount it for: set gateway.models.accessMode=ReadWriteMany with a class that has it, or gateway.replicas=1 without autoscaling" -}}
+  {{- end -}}
+{{- end -}}
 {{- if and .Values.database.ownerSecretName (not .Values.database.role) -}}
   {{- fail "database.ownerSecretName is set, but database.role is empty, so migrations would grant nobody anything: set it to the role that database.secretName's address connects as" -}}
 {{- end -}}

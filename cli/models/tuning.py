@@ -1,0 +1,121 @@
+"""Follows the tuning of a model: how long an inference is expected to take, class by class."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from cli.figures import number
+from cli.gateway_client import GatewayClient
+from cli.models.dimensions import written
+from cli.terminal import live_display, notes
+from kernelzoo.errors import StackError
+from services.gateway.wire.models import PlanCoverage
+
+POLL_S = 1.0
+
+Key = tuple[str, str]
+"""A class of devices and the dimensions of a plan."""
+
+
+class TunedPlan(BaseModel):
+    """What an inference was expected to take when it was first known, and is now. Null while
+    nothing of the plan is measured on the class.
+    """
+
+    device_class: str
+    dimensions: dict[str, int]
+    first_ms: float | None
+    expected_ms: float | None
+    measured: float
+    workloads: int
+    confirmed: int
+    confirmed_flops: float
+
+    @property
+    def line(self) -> str:
+        fell = ""
+        if self.first_ms and self.expected_ms and self.expected_ms < self.first_ms:
+            times = self.first_ms / self.expected_ms
+            fell = f", {number(self.first_ms, 'ms')} at first ({times:.2f}×)"
+        known = "" if self.measured == 1 else f" from {self.measured:.0%} of its operations"
+        return (
+            f"{self.device_class}, {written(self.dimensions)}: expected "
+            f"{number(self.expected_ms, 'ms')}{known}{fell}; confirmed {self.confirmed}/"
+            f"{self.workloads} kernels, {self.confirmed_flops:.0%} of its operations"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPatience:
+    """How long to wait in all, and for the next sign of progress."""
+
+    timeout_s: float
+    idle_s: float
+
+
+def follow_model(
+    gateway: GatewayClient, name: str, patience: ModelPatience
+) -> tuple[TunedPlan, ...]:
+    """Until all kernels of all plans are confirmed on some class. Raises StackError when that takes
+    longer than `patience`.
+    """
+    gateway.model(name)
+    first: dict[Key, float] = {}
+    started_s = changed_s = time.monotonic()
+    seen: tuple[TunedPlan, ...] = ()
+    with live_display(notes) as show:
+        while True:
+            covered = gateway.model_coverage(name).coverage
+            for each in covered:
+                if each.expected_ms is not None:
+                    first.setdefault(_key(each), each.expected_ms)
+            before, seen = seen, tuple(_tuned(each, first) for each in covered)
+            if is_done(seen):
+                return seen
+            now_s = time.monotonic()
+            changed_s = now_s if seen != before else changed_s
+            if now_s - started_s > patience.timeout_s or now_s - changed_s > patience.idle_s:
+                raise StackError(why_unfinished(name, seen, gateway.url))
+            show("\n".join(each.line for each in seen) or f"{name}: nothing is measured yet", None)
+            time.sleep(POLL_S)
+
+
+def is_done(plans: Iterable[TunedPlan]) -> bool:
+    """Whether some class has a confirmed kernel for every workload of every plan that it has."""
+    unfinished: dict[str, bool] = {}
+    for each in plans:
+        lacking = each.confirmed < each.workloads
+        unfinished[each.device_class] = unfinished.get(each.device_class, False) or lacking
+    return not all(unfinished.values())
+
+
+def why_unfinished(name: str, plans: tuple[TunedPlan, ...], url: str) -> str:
+    more = "run `kernelzoo fleet --agents 5`"
+    best = max(plans, key=lambda each: each.confirmed_flops, default=None)
+    if best is None or best.measured == 0:
+        return (
+            f"no agent has measured anything of {name} yet; open {url}/agent in a browser or {more}"
+        )
+    return (
+        f"{name} is tuned in part: {best.line}. Agents go on without this command; {more} to have "
+        f"it sooner, `kernelzoo models show {name}` tells how far it has come"
+    )
+
+
+def _key(covered: PlanCoverage) -> Key:
+    return covered.device_class, written(covered.dimensions)
+
+
+def _tuned(covered: PlanCoverage, first: dict[Key, float]) -> TunedPlan:
+    return TunedPlan(
+        device_class=covered.device_class,
+        dimensions=covered.dimensions,
+        first_ms=first.get(_key(covered)),
+        expected_ms=covered.expected_ms,
+        measured=covered.measured,
+        workloads=covered.workloads,
+        confirmed=covered.confirmed,
+        confirmed_flops=covered.confirmed_flops,
+    )
