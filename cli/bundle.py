@@ -13,16 +13,19 @@ from cli.gateway_client import GatewayClient
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats import bundle
-from kernelzoo.formats.bundle import INDEX, LOCK, Classes, LockHead, LockRow
+from kernelzoo.formats.bundle import INDEX, LOCK, BundledModel, Classes, LockHead, LockRow
 from kernelzoo.signing import Sealed
 from services.gateway.wire.artifacts import ArtifactWire
+from services.gateway.wire.models import FileWire, ModelManifest
 from services.gateway.wire.zoo import Manifest, ServedKernel
 
 Files = Mapping[str, bytes]
 """By their paths in the bundle, with slashes."""
+Signed = Manifest | ModelManifest
 
 ZIP = ".zip"
-MOST_BYTES = 1 << 28
+MOST_BYTES = 1 << 32
+"""Of a bundle that is unpacked; weights of a model are most of it."""
 
 
 class IndexedManifest(BaseModel):
@@ -30,10 +33,16 @@ class IndexedManifest(BaseModel):
     url: str
 
 
+class IndexedModel(IndexedManifest):
+    name: str
+    dimensions: dict[str, int]
+
+
 class Index(BaseModel):
     bundle: int
     set: str
     manifests: list[IndexedManifest]
+    models: list[IndexedModel] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,27 +62,93 @@ class _Fetched:
     manifest: Manifest
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """Of a model, at its path in the bundle."""
+
+    path: str
+    file: FileWire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FetchedModel:
+    body: bytes
+    manifest: ModelManifest
+
+    @property
+    def bundled(self) -> BundledModel:
+        told = self.manifest
+        return BundledModel(
+            name=told.name,
+            dimensions=told.dimensions,
+            device_class=told.device_class,
+            body=self.body,
+        )
+
+    @property
+    def files(self) -> tuple[_File, ...]:
+        return tuple(_files(self.manifest))
+
+
 def collect(gateway: GatewayClient, name: str, classes: tuple[Classes, ...]) -> dict[str, bytes]:
-    """The files of a bundle of the set `name`: for these classes, or for all that have voted, and
-    for devices that are none of these. Raises InvalidInput where the zoo does not sign.
+    """The files of a bundle of the model or set `name`: for these classes, or for all that have
+    voted, and for devices that are none of these. Raises InvalidInput where the zoo does not sign.
     """
+    if name in {model.name for model in gateway.models()}:
+        return _collect_model(gateway, name, classes)
     usual = [_fetch(gateway, name, each) for each in bundle.any_classes()]
     wanted = classes or _voted(gateway, usual[-1].manifest)
     fetched = [_fetch(gateway, name, each) for each in wanted]
     kept = [*fetched, *(each for each in usual if _adds(each))]
     if not kept:
         raise InvalidInput(f"nothing of {name} is compiled yet; `kernelzoo zoo list` shows what is")
-    index = bundle.index(name, ((each.classes, each.body) for each in kept))
-    manifests = [each.manifest for each in kept]
-    signers = _signers(each.body for each in kept)
+    return _bundled(gateway, name, kept, ())
+
+
+def _collect_model(
+    gateway: GatewayClient, name: str, classes: tuple[Classes, ...]
+) -> dict[str, bytes]:
+    """Every plan on every class; of a pair that is given, on its wasm class."""
+    model = gateway.model(name)
+    covered = gateway.model_coverage(name).coverage
+    voted = [(each.device_class,) for each in covered if each.confirmed]
+    usual = [each for each in bundle.any_classes() if len(each) == 1]
+    wanted = dict.fromkeys(each[0] for each in (*(classes or voted), *usual))
+    fetched = [
+        _fetch_model(gateway, name, plan.dimensions, each)
+        for plan in model.plans
+        for each in wanted
+    ]
+    kept = [each for each in fetched if not each.manifest.missing]
+    if not kept:
+        raise InvalidInput(f"not all of {name} is compiled yet; `kernelzoo jobs list` shows it")
+    return _bundled(gateway, name, (), kept)
+
+
+def _bundled(
+    gateway: GatewayClient,
+    name: str,
+    sets: Sequence[_Fetched],
+    models: Sequence[_FetchedModel],
+) -> dict[str, bytes]:
+    index = bundle.index(
+        name, ((each.classes, each.body) for each in sets), (each.bundled for each in models)
+    )
+    signed = [*(each.body for each in sets), *(each.body for each in models)]
+    manifests: list[Signed] = [
+        *(each.manifest for each in sets),
+        *(each.manifest for each in models),
+    ]
     made = f"{datetime.now(UTC):%Y-%m-%d}"
-    head = _head(index, manifests, signers, zoo=gateway.url, made=made)
+    head = _head(index, name, manifests, _signers(signed), zoo=gateway.url, made=made)
     artifacts = {one.sha256: one for each in manifests for one in _artifacts(each)}
+    files = {one.path: one for each in models for one in each.files}
     return {
         INDEX: index,
         LOCK: bundle.lock_text(head, _rows(manifests)).encode(),
-        **{bundle.manifest_path(each.body): each.body for each in kept},
+        **{bundle.manifest_path(body): body for body in signed},
         **{_file_of(one): gateway.artifact(one) for one in artifacts.values()},
+        **{path: gateway.file(one.file) for path, one in files.items()},
     }
 
 
@@ -84,22 +159,27 @@ def verify(files: Files, keys: tuple[str, ...]) -> Verified:
     Raises InvalidInput with what is wrong first.
     """
     index = _index(_file(files, INDEX))
-    if not index.manifests:
+    if not (index.manifests or index.models):
         raise InvalidInput(f"{INDEX} names no manifest; make the bundle anew")
     text = _file(files, LOCK).decode(errors="replace")
     head = bundle.read_lock_head(text)
     pinned = keys or head.keys
-    manifests = [_checked(files, each, index.set, pinned) for each in index.manifests]
+    manifests: list[Signed] = [
+        *(_checked(files, each, index.set, pinned) for each in index.manifests),
+        *(_checked_model(files, each, pinned) for each in index.models),
+    ]
     artifacts = {_file_of(one): one for each in manifests for one in _artifacts(each)}
     for path, one in artifacts.items():
-        _refuse_changed(files, path, one)
-    listed = {each.url.removeprefix("/") for each in index.manifests}
-    named = {INDEX, LOCK, *listed, *artifacts}
+        _refuse_changed(files, path, one.sha256)
+    parts = {one.path: one.file for each in manifests for one in _files(each)}
+    for path, file in parts.items():
+        _refuse_changed(files, path, file.sha256)
+    listed = {each.url.removeprefix("/") for each in (*index.manifests, *index.models)}
+    named = {INDEX, LOCK, *listed, *artifacts, *parts}
     if strangers := sorted(set(files) - named):
         raise InvalidInput(f"{strangers[0]} belongs to no manifest; take it away")
-    bodies = [_file(files, each.url.removeprefix("/")) for each in index.manifests]
-    signers = _signers(bodies)
-    derived = _head(files[INDEX], manifests, signers, zoo=head.zoo, made=head.made)
+    signers = _signers(_file(files, each) for each in sorted(listed))
+    derived = _head(files[INDEX], index.set, manifests, signers, zoo=head.zoo, made=head.made)
     _refuse_other_lock(text, bundle.lock_text(derived, _rows(manifests)))
     return Verified(head=head, keys=pinned, manifests=len(manifests), kernels=len(artifacts))
 
@@ -169,6 +249,13 @@ def _fetch(gateway: GatewayClient, name: str, classes: Classes) -> _Fetched:
     return _Fetched(classes=classes, body=body, manifest=manifest)
 
 
+def _fetch_model(
+    gateway: GatewayClient, name: str, dimensions: Mapping[str, int], device_class: str
+) -> _FetchedModel:
+    body = gateway.model_manifest_bytes(name, device_class, dimensions)
+    return _FetchedModel(body=body, manifest=ModelManifest.model_validate_json(body))
+
+
 def _voted(gateway: GatewayClient, usual: Manifest) -> tuple[Classes, ...]:
     """The classes that have a confirmed kernel of the set."""
     workloads = {*(entry.workload for entry in usual.entries), *usual.missing}
@@ -197,11 +284,17 @@ def _signers(manifests: Iterable[bytes]) -> tuple[str, ...]:
 
 
 def _head(
-    index: bytes, manifests: Sequence[Manifest], signers: tuple[str, ...], *, zoo: str, made: str
+    index: bytes,
+    name: str,
+    manifests: Sequence[Signed],
+    signers: tuple[str, ...],
+    *,
+    zoo: str,
+    made: str,
 ) -> LockHead:
     """What the files say; `zoo` and `made` are the word of whoever makes the bundle."""
     return LockHead(
-        set=manifests[0].set,
+        set=name,
         zoo=zoo,
         made=made,
         issued=min(each.issued_at for each in manifests),
@@ -211,13 +304,23 @@ def _head(
     )
 
 
-def _rows(manifests: Iterable[Manifest]) -> Iterator[LockRow]:
+def _rows(manifests: Iterable[Signed]) -> Iterator[LockRow]:
     for manifest in manifests:
-        kinds = {text.split(":")[2].split("+")[0]: text for text in manifest.device_classes}
-        for entry in manifest.entries:
-            for kind, served in (("wasm", entry.wasm), ("webgpu", entry.webgpu)):
-                if served is not None:
-                    yield _row(entry.workload, kinds[kind], served)
+        for workload, device_class, served in _kernels(manifest):
+            yield _row(workload, device_class, served)
+
+
+def _kernels(manifest: Signed) -> Iterator[tuple[str, str, ServedKernel]]:
+    """Each with its workload and class."""
+    if isinstance(manifest, ModelManifest):
+        for workload, served in manifest.kernels.items():
+            yield workload, manifest.device_class, served
+        return
+    kinds = {text.split(":")[2].split("+")[0]: text for text in manifest.device_classes}
+    for entry in manifest.entries:
+        for kind, one in (("wasm", entry.wasm), ("webgpu", entry.webgpu)):
+            if one is not None:
+                yield entry.workload, kinds[kind], one
 
 
 def _row(workload: str, device_class: str, served: ServedKernel) -> LockRow:
@@ -244,12 +347,33 @@ def _evidence(served: ServedKernel) -> str:
     )
 
 
-def _artifacts(manifest: Manifest) -> Iterator[ArtifactWire]:
-    for entry in manifest.entries:
-        for served in (entry.wasm, entry.webgpu):
-            for kernel in (served.kernel, served.fallback) if served else ():
-                yield kernel
-                yield from (layout.pack for layout in kernel.layouts)
+def _artifacts(manifest: Signed) -> Iterator[ArtifactWire]:
+    for _, _, served in _kernels(manifest):
+        for kernel in (served.kernel, served.fallback):
+            yield kernel
+            yield from (layout.pack for layout in kernel.layouts)
+
+
+def _files(manifest: Signed) -> Iterator[_File]:
+    """What a model is made of beside kernels; not what its author keeps."""
+    if not isinstance(manifest, ModelManifest):
+        return
+    for file in (manifest.weights, manifest.golden):
+        if file.sha256 is not None:
+            yield _placed(file, f"v1/blobs/{file.sha256}")
+    if (module := manifest.module) is not None:
+        told = FileWire(url=module.url, sha256=module.sha256, size_bytes=module.size_bytes)
+        yield _placed(told, f"v1/artifacts/{module.sha256}.wasm")
+
+
+def _placed(file: FileWire, path: str) -> _File:
+    """Raises InvalidInput where a page would look for it elsewhere."""
+    if file.url != f"/{path}":
+        raise InvalidInput(
+            f"the manifest puts a file at {file.url[:200]!r}, not at /{path}; "
+            "this is no gateway of this version"
+        )
+    return _File(path=path, file=file)
 
 
 def _file_of(artifact: ArtifactWire) -> str:
@@ -273,7 +397,22 @@ def _index(body: bytes) -> Index:
 
 
 def _checked(files: Files, listed: IndexedManifest, name: str, keys: tuple[str, ...]) -> Manifest:
-    """The manifest, of which the signed part alone is read."""
+    manifest = Manifest.model_validate_json(_signed_part(files, listed, keys))
+    if (manifest.set, manifest.device_classes) != (name, listed.device_classes):
+        raise _of_others(listed)
+    return manifest
+
+
+def _checked_model(files: Files, listed: IndexedModel, keys: tuple[str, ...]) -> ModelManifest:
+    manifest = ModelManifest.model_validate_json(_signed_part(files, listed, keys))
+    told = (manifest.name, manifest.dimensions, [manifest.device_class])
+    if told != (listed.name, listed.dimensions, listed.device_classes):
+        raise _of_others(listed)
+    return manifest
+
+
+def _signed_part(files: Files, listed: IndexedManifest, keys: tuple[str, ...]) -> bytes:
+    """A manifest without what nobody has signed."""
     path = listed.url.removeprefix("/")
     body = _file(files, path)
     sealed = Sealed.of(body)
@@ -283,17 +422,19 @@ def _checked(files: Files, listed: IndexedManifest, name: str, keys: tuple[str, 
             f"{path} bears no valid signature of {', '.join(keys) or 'any key'} "
             f"(it names {signers}); somebody changed it, or the key is another zoo's"
         )
-    manifest = Manifest.model_validate_json(sealed.document[:-1] + b',"signatures":[]}')
     if bundle.manifest_path(body) != path:
         raise InvalidInput(f"{path} is not what its name says; somebody changed it")
-    if (manifest.set, manifest.device_classes) != (name, listed.device_classes):
-        raise InvalidInput(f"{path} is of other devices or another set than {INDEX} says")
-    return manifest
+    return sealed.document[:-1] + b',"signatures":[]}'
 
 
-def _refuse_changed(files: Files, path: str, artifact: ArtifactWire) -> None:
-    if sha256(_file(files, path)).hexdigest() != artifact.sha256:
-        raise InvalidInput(f"{path} is not the kernel that the zoo signed; somebody changed it")
+def _of_others(listed: IndexedManifest) -> InvalidInput:
+    path = listed.url.removeprefix("/")
+    return InvalidInput(f"{path} is of other devices or another set than {INDEX} says")
+
+
+def _refuse_changed(files: Files, path: str, sha256_hex: str | None) -> None:
+    if sha256(_file(files, path)).hexdigest() != sha256_hex:
+        raise InvalidInput(f"{path} is not what the zoo signed; somebody changed it")
 
 
 def _refuse_other_lock(given: str, derived: str) -> None:

@@ -4,13 +4,14 @@
     zoo.lock                        what the manifests say, a few lines for each kernel
     v1/manifests/<sha256>.json      signed by the gateway, byte for byte as it served them
     v1/artifacts/<sha256>.<target>  at the paths that manifests name
+    v1/blobs/<sha256>               weights and golden outputs of a model, which its manifests name
 
 The browser's part is client/src/sdk/address.ts.
 """
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -28,6 +29,16 @@ _NO_RHO = PrimitiveVector(suite=0, bits="0")
 _WASM_FEATURES = (("relaxed-simd", "simd128"), ("simd128",))
 
 Classes = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundledModel:
+    """A plan of a model with the kernels of a class; `body` as it was signed."""
+
+    name: str
+    dimensions: Mapping[str, int]
+    device_class: str
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +104,23 @@ def manifest_path(body: bytes) -> str:
     return f"v1/manifests/{sha256(body).hexdigest()}.json"
 
 
-def index(set_name: str, manifests: Iterable[tuple[Classes, bytes]]) -> bytes:
-    """The index document. Browsers take the first of several manifests for the same classes."""
+def index(
+    set_name: str,
+    manifests: Iterable[tuple[Classes, bytes]],
+    models: Iterable[BundledModel] = (),
+) -> bytes:
+    """The index document. Browsers take the first of several manifests for the same classes. A
+    bundle without models does not speak of them.
+    """
+    listed = [
+        {
+            "name": each.name,
+            "dimensions": dict(each.dimensions),
+            "device_classes": [each.device_class],
+            "url": f"/{manifest_path(each.body)}",
+        }
+        for each in models
+    ]
     document = {
         "bundle": VERSION,
         "set": set_name,
@@ -102,6 +128,7 @@ def index(set_name: str, manifests: Iterable[tuple[Classes, bytes]]) -> bytes:
             {"device_classes": list(classes), "url": f"/{manifest_path(body)}"}
             for classes, body in manifests
         ],
+        **({"models": listed} if listed else {}),
     }
     return json.dumps(document, indent=2).encode() + b"\n"
 

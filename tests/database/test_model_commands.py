@@ -1,13 +1,17 @@
 """`kernelzoo models`, as it is typed, against the gateway."""
 
 import json
+import tomllib
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
+from cli import bundle
 from cli.app import app
 from cli.gateway_client import GatewayClient
 from cli.models import command
@@ -15,9 +19,10 @@ from cli.models.sending import ImportedModel, Told
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.bundle import any_classes
 from kernelzoo.settings import Settings
+from kernelzoo.signing import new_seed
 from tests.database.client import OPERATOR_KEY
 from tests.database.conftest import Connection
-from tests.tiny_model import TINY_NAME, tiny_model
+from tests.tiny_model import TINY_NAME, register, tiny_model
 from workers import compiling
 
 Run = Callable[..., Result]
@@ -25,19 +30,22 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def settings(settings: Settings, tmp_path: Path) -> Settings:
-    return settings.model_copy(update={"models_dir": tmp_path / "models"})
+    changes = {"models_dir": tmp_path / "models", "signing_key": SecretStr(new_seed())}
+    return settings.model_copy(update=changes)
 
 
 @pytest.fixture
-def run(http: TestClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    def reach(*_: object) -> GatewayClient:
-        client = GatewayClient(url="http://zoo.test", operator_key=OPERATOR_KEY)
-        client._http = http
-        return client
+def gateway(http: TestClient) -> GatewayClient:
+    client = GatewayClient(url="http://zoo.test", operator_key=OPERATOR_KEY)
+    client._http = http
+    return client
 
+
+@pytest.fixture
+def run(gateway: GatewayClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     # The client of the tests is used again.
     monkeypatch.setattr(GatewayClient, "__exit__", lambda *_: None)
-    monkeypatch.setattr(command, "reach", reach)
+    monkeypatch.setattr(command, "reach", lambda *_: gateway)
     monkeypatch.setattr(command, "imported", _imported)
     (tmp_path / "tiny.onnx").touch()
 
@@ -83,9 +91,7 @@ def test_a_model_is_added_listed_shown_typed_checked_and_removed(
 
     early = run("check", TINY_NAME)
     assert "not compiled yet" in str(early.exception)
-    for (job_id,) in db.execute("SELECT id FROM tuning_job").fetchall():
-        (first, *_) = compiling.plan_space(db, job_id, 2)
-        compiling.compile_batch(db, *first.arguments)  # type: ignore[arg-type]
+    compile_some(db)
     # The first of the space want relaxed SIMD.
     fast = ("--class", any_classes()[1][0])
     checked = run("check", TINY_NAME, *fast, "--dim", "sequence=4", "--json")
@@ -110,6 +116,38 @@ def test_weights_for_a_host_of_the_author_are_written_for_it(run: Run, tmp_path:
     assert weights.read_bytes() == tiny_model().weights
     shown = json.loads(run("show", TINY_NAME, "--json").stdout)
     assert shown["plans"][0]["weights"]["url"] == away[1]
+
+
+def compile_some(db: Connection) -> None:
+    """The first two candidates of each space, as compile workers do."""
+    for (job_id,) in db.execute("SELECT id FROM tuning_job").fetchall():
+        (first, *_) = compiling.plan_space(db, job_id, 2)
+        compiling.compile_batch(db, *first.arguments)  # type: ignore[arg-type]
+
+
+def test_a_bundle_of_a_model_holds_all_that_it_is_made_of(
+    http: TestClient, gateway: GatewayClient, db: Connection
+) -> None:
+    register(http, tiny_model())
+    compile_some(db)
+    files = bundle.collect(gateway, TINY_NAME, ())
+    found = bundle.verify(files, ())
+    assert (found.head.set, found.manifests) == (TINY_NAME, 1)
+    (fast, *_) = json.loads(files["bundle.json"])["models"]
+    assert (fast["name"], fast["dimensions"]) == (TINY_NAME, {"sequence": 4})
+    assert fast["device_classes"] == [any_classes()[1][0]]
+    model = tiny_model()
+    for body in (model.weights, model.golden):
+        assert files[f"v1/blobs/{sha256(body).hexdigest()}"] == body
+    told = json.loads(files[fast["url"].removeprefix("/")])
+    assert told["module"]["url"].removeprefix("/") in files
+    kernels = tomllib.loads(files["zoo.lock"].decode())["kernel"]
+    assert {each["workload"] for each in kernels} == set(model.plan.kernels)
+    for path in sorted(files):
+        with pytest.raises(InvalidInput):
+            bundle.verify({**files, path: files[path] + b" "}, found.keys)
+        with pytest.raises(InvalidInput):
+            bundle.verify({each: files[each] for each in files if each != path}, found.keys)
 
 
 def test_a_name_that_no_model_may_have_is_refused(run: Run, tmp_path: Path) -> None:
