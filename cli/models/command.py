@@ -1,6 +1,5 @@
 """`kernelzoo models add|list|show|remove|check|types`: networks that pages run whole."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -12,7 +11,8 @@ from cli.gateway_client import reach
 from cli.listing import Column, Listing, print_json
 from cli.models.check import check_model
 from cli.models.dimensions import parse_dimensions, written
-from cli.models.sending import ImportedModel, Told, send
+from cli.models.importing import imported
+from cli.models.sending import send
 from cli.models.typescript import declarations
 from cli.options import STATE, JsonOption, StateOption, UrlOption
 from cli.terminal import live_display, note, notes, out
@@ -229,13 +229,6 @@ def check(
                 out.print(line, markup=False)
     if not all(each.checked.right for each in found):
         raise typer.Exit(1)
-
-
-def imported(
-    file: Path, name: str, dimensions: tuple[Mapping[str, int], ...], weights: Path, told: Told
-) -> ImportedModel:
-    """Writes the weights of all plans to the file `weights`."""
-    raise NotImplementedError
 
 
 def _tell_added(made: Registered) -> None:

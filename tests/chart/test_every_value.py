@@ -27,14 +27,15 @@ EVERYTHING: Values = {
     "networkPolicy": {**PEERS, "monitoringPeers": PEERS["gatewayPeers"]},
     "monitoring": {name: {"enabled": True} for name in ("serviceMonitor", "rules", "dashboards")},
 }
+SMALLEST: Values = {**PLAIN, "gateway": {"replicas": 1, "models": {"enabled": True}}}
 # As small as it renders, with all that can be on, scaled on CPU, scaled to nothing, and over http.
 SETS: tuple[Values, ...] = (
-    {**PLAIN, "database": {"role": "service"}},
+    {**SMALLEST, "database": {"role": "service"}},
     EVERYTHING,
     {**EVERYTHING, **{name: {"autoscaling": {"kind": "cpu"}} for name in WORKERS}},
     {**EVERYTHING, "compile": {"autoscaling": {"kind": "keda", "minReplicas": 0}}},
     {**EVERYTHING, "serviceAccount": {"create": False}},
-    {**PLAIN, "gateway": {"replicas": 1, "models": {"enabled": True}}},
+    PLAIN,
 )
 
 # Where another value of the same type would not do, or is that of `EVERYTHING`.

@@ -2,10 +2,12 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
@@ -15,7 +17,6 @@ from cli import bundle
 from cli.app import app
 from cli.gateway_client import GatewayClient
 from cli.models import command
-from cli.models.sending import ImportedModel, Told
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.bundle import any_classes
 from kernelzoo.settings import Settings
@@ -46,8 +47,7 @@ def run(gateway: GatewayClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     # The client of the tests is used again.
     monkeypatch.setattr(GatewayClient, "__exit__", lambda *_: None)
     monkeypatch.setattr(command, "reach", lambda *_: gateway)
-    monkeypatch.setattr(command, "imported", _imported)
-    (tmp_path / "tiny.onnx").touch()
+    onnx.save(_network(), tmp_path / "tiny.onnx")
 
     def typed(*words: str, answer: str = "") -> Result:
         return CliRunner().invoke(app, ["models", *words], input=answer)
@@ -55,18 +55,22 @@ def run(gateway: GatewayClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     return typed
 
 
-def _imported(
-    _file: Path, name: str, dimensions: tuple[Mapping[str, int], ...], weights: Path, told: Told
-) -> ImportedModel:
-    told("importing")
-    made = [tiny_model(each["sequence"], name) for each in dimensions]
-    weights.write_bytes(made[0].weights)
-    return ImportedModel(
-        plans=tuple(each.plan for each in made),
-        golden=tuple(each.golden for each in made),
-        weights=weights,
-        programs={},
+def _network() -> onnx.ModelProto:
+    """y = relu(x @ w) for x of any length."""
+    weights = onnx.numpy_helper.from_array(
+        np.random.default_rng(7).random((8, 16), np.float32), "w"
     )
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["sequence", extent])
+        for name, extent in (("x", 8), ("y", 16))
+    )
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w"], ["product"]),
+        onnx.helper.make_node("Relu", ["product"], ["y"]),
+    ]
+    graph = onnx.helper.make_graph(nodes, "tiny", [x], [y], [weights])
+    opset = onnx.helper.make_opsetid("", 17)
+    return onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10)
 
 
 def test_a_model_is_added_listed_shown_typed_checked_and_removed(
@@ -113,7 +117,7 @@ def test_weights_for_a_host_of_the_author_are_written_for_it(run: Run, tmp_path:
     assert "--output" in str(run(*add, *away).exception)
     weights = tmp_path / "w.bin"
     assert run(*add, *away, "--output", str(weights)).exit_code == 0
-    assert weights.read_bytes() == tiny_model().weights
+    assert np.frombuffer(weights.read_bytes(), np.float32).size == 8 * 16
     shown = json.loads(run("show", TINY_NAME, "--json").stdout)
     assert shown["plans"][0]["weights"]["url"] == away[1]
 
