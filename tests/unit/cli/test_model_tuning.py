@@ -11,7 +11,7 @@ def plan(device_class: str = CLASS, **changes: float | None) -> TunedPlan:
         device_class=device_class,
         dimensions={"sequence": 128},
         workloads=4,
-        **{"confirmed": 3, **told, **changes},  # type: ignore[arg-type]
+        **{"confirmed": 3, **told, **changes},
     )
 
 
