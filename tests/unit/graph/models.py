@@ -10,6 +10,7 @@ from onnx import ModelProto, parser
 from onnx.reference import ReferenceEvaluator
 
 from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.fuse import fused
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import import_model
 
@@ -37,12 +38,12 @@ def assert_as_reference(
     feeds: Mapping[str, NDArray[Any]],
     dimensions: Mapping[str, int] | None = None,
 ) -> Graph:
-    """The import computes what ONNX's reference computes."""
+    """The import computes what ONNX's reference computes, and so does what rules make of it."""
     graph = import_model(written(folder, model), dimensions or {})
-    made = evaluate(graph, feeds)
     wanted = ReferenceEvaluator(model).run(None, dict(feeds))
     assert isinstance(wanted, list)
-    for output, value in zip(model.graph.output, wanted, strict=True):
-        largest = max(1.0, float(np.abs(value).max()))
-        np.testing.assert_allclose(made[output.name], value, rtol=1e-4, atol=1e-5 * largest)
+    for made in (evaluate(graph, feeds), evaluate(fused(graph), feeds)):
+        for output, value in zip(model.graph.output, wanted, strict=True):
+            largest = max(1.0, float(np.abs(value).max()))
+            np.testing.assert_allclose(made[output.name], value, rtol=1e-4, atol=1e-5 * largest)
     return graph

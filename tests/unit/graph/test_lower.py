@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from kernelzoo.domain.operators.expressions import Choice, largest
+from kernelzoo.domain.operators.expressions import (
+    Choice,
+    CompareOp,
+    Comparison,
+    Real,
+    largest,
+)
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.graph import Graph, Node, View
 from services.tuner.graph.lower import lowered
@@ -37,6 +43,12 @@ CASES = {
     ),
     "s0[i0: 6, i1: 5, i2: 4] = x0[i1, i0 + 6, i2]": program(
         (1, 6, 5, 4), lambda a, x: x(a[2], a[1] * 4 + a[3] + 24), (5, 48)
+    ),
+    # An axis of one entry may stand in a condition.
+    "s0[i0: 6] = (x0[i0] if 0 < i0 else 0.0)": program(
+        (1, 6),
+        lambda a, x: Choice((Comparison(CompareOp.LT, a[0], a[1]),), x(*a), Real(0.0)),
+        (1, 6),
     ),
     # Behind a condition places may lie outside of the tensor: they are left as they are.
     "s0[i0: 2, i1: 3, i2: 8] = (x0[i0, i1, i2] if i2 < 4 else x1[i0, i1, i2 - 4])": program(
