@@ -10,7 +10,7 @@ The SHA-256 of the bytes is the artifact's name. Only kernels that pack weights 
 candidates of a workload want the same one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -39,6 +39,8 @@ from services.tuner.schedules.base.settings import BASE
 from services.tuner.schedules.matmul.config import MAX_TILE_ELEMENTS
 from services.tuner.schedules.matmul.wasm import packing_program
 from services.tuner.schedules.registry import scheduled
+from services.tuner.schedules.winograd import wasm as winograd
+from services.tuner.schedules.winograd.config import packed_shape
 from services.tuner.tir.lowering import plain_program
 from services.tuner.tir.tvm import Node
 
@@ -102,10 +104,10 @@ def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:
         abi=ABI_VERSION,
         target=candidate.target,
         requires=candidate.requires,
-        tensors=_tensors(workload, schedule.panels),
+        tensors=_tensors(workload, schedule.layout),
         scratch_bytes=module.scratch_bytes,
         range_extent=nest.body.extent,
-        layouts=_layouts(workload, schedule.panels),
+        layouts=_layouts(workload, schedule.layout),
     )
     return Compilation(
         scheduled=nest,
@@ -189,10 +191,9 @@ def compile_packing(workload: Workload, layout: str) -> Artifact:
 
     Raises InvalidInput for an id that is no layout.
     """
-    width = _panel_width(layout)
-    program = slice_outer_loop(packing_program(Extents.of_weights(workload), width), CHUNK)
+    program = slice_outer_loop(_layout(layout).program(workload), CHUNK)
     module = lower(run_passes(program, ALL_PASSES, PassOptions(vectors=1)), ALL_PASSES)
-    plain, packed = workload.tensors[1], _tensors(workload, width)[1]
+    plain, packed = workload.tensors[1], _tensors(workload, layout)[1]
     manifest = ArtifactManifest(
         abi=ABI_VERSION,
         target=TargetKind.WASM,
@@ -204,30 +205,57 @@ def compile_packing(workload: Workload, layout: str) -> Artifact:
     return Artifact.of(assemble(module.function), manifest)
 
 
-def layout_id(panels: int) -> str:
-    return f"panels{panels}"
+@dataclass(frozen=True, slots=True)
+class _WeightsLayout:
+    """How b may lie: what copies it, and the shape that it then has."""
+
+    program: Callable[[Workload], Program]
+    shape: Callable[[Workload], tuple[int, ...]]
 
 
-def _panel_width(layout: str) -> int:
-    known = {layout_id(width): width for width in range(LANES, MAX_TILE_ELEMENTS + 1, LANES)}
+def _panels(width: int) -> _WeightsLayout:
+    def shape(workload: Workload) -> tuple[int, ...]:
+        extents = Extents.of_weights(workload)
+        batch = (extents.batch,) if extents.batch else ()
+        return (*batch, *panel_shape(extents, width))
+
+    return _WeightsLayout(
+        lambda workload: packing_program(Extents.of_weights(workload), width), shape
+    )
+
+
+def _winograd(width: int) -> _WeightsLayout:
+    return _WeightsLayout(
+        lambda workload: winograd.packing_program(workload, width),
+        lambda workload: packed_shape(workload, width),
+    )
+
+
+_LAYOUTS = {"panels": _panels, "winograd": _winograd}
+
+
+def _layout(layout: str) -> _WeightsLayout:
+    widths = range(LANES, MAX_TILE_ELEMENTS + 1, LANES)
+    known = {f"{name}{width}": (make, width) for name, make in _LAYOUTS.items() for width in widths}
     if layout not in known:
-        raise InvalidInput(f"layout {layout[:40]!r} is unknown; use panels4, panels8, …")
-    return known[layout]
+        raise InvalidInput(
+            f"layout {layout[:40]!r} is unknown; use panels4, panels8, … or winograd4, winograd8, …"
+        )
+    make, width = known[layout]
+    return make(width)
 
 
-def _layouts(workload: Workload, panels: int) -> tuple[Layout, ...]:
-    if not panels:
+def _layouts(workload: Workload, layout: str) -> tuple[Layout, ...]:
+    if not layout:
         return ()
-    made = compile_packing(workload, layout_id(panels))
+    made = compile_packing(workload, layout)
     pack = PackKernel(sha256=made.sha256, size_bytes=len(made.body), manifest=made.manifest)
-    return (Layout(tensor="b", layout=layout_id(panels), pack=pack),)
+    return (Layout(tensor="b", layout=layout, pack=pack),)
 
 
-def _tensors(workload: Workload, panels: int) -> tuple[Tensor, ...]:
-    """Those of the workload, b in panels where the kernel wants it so."""
-    if not panels:
+def _tensors(workload: Workload, layout: str) -> tuple[Tensor, ...]:
+    """Those of the workload, b in the layout that the kernel wants."""
+    if not layout:
         return workload.tensors
     a, b, *rest = workload.tensors
-    extents = Extents.of_weights(workload)
-    batch = (extents.batch,) if extents.batch else ()
-    return a, replace(b, shape=(*batch, *panel_shape(extents, panels))), *rest
+    return a, replace(b, shape=_layout(layout).shape(workload)), *rest

@@ -19,6 +19,7 @@ from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
 from services.tuner.schedules.gemv.config import WasmGemvConfig
 from services.tuner.schedules.matmul.config import Pack, WasmMatmulConfig
 from services.tuner.schedules.reduction.config import WasmReductionConfig
+from services.tuner.schedules.winograd.config import OUT, WasmWinogradConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,21 @@ def _window(candidate: Candidate) -> Usage:
     )
 
 
+def _winograd(candidate: Candidate) -> Usage:
+    """Of a block: points and products of its tiles, the weights of a register tile."""
+    workload, config = candidate.workload, WasmWinogradConfig.of(candidate)
+    e, tile = workload.extent, config.tile_m * config.tile_n
+    tiles, blocks = config.tiles(workload), config.blocks(workload)
+    return Usage(
+        live_vectors=live_vectors(config.tile_m, config.tile_n, fma=config.fma),
+        register_elements=register_elements(config.tile_m, config.unroll_k, config.tile_n),
+        block_bytes=block_bytes(tiles, e["c"], config.tile_n),
+        loads_per_product=(config.tile_m + config.tile_n) / tile,
+        waste=1 - e["y"] * e["x"] / (tiles * blocks * OUT * OUT),
+        slices=config.range_extent(workload),
+    )
+
+
 def _rows(candidate: Candidate) -> Usage:
     config, extent = WasmReductionConfig.of(candidate), candidate.workload.extent
     width = LANES * config.vectors
@@ -127,6 +143,7 @@ _TABLE: dict[tuple[TargetKind, str], Formulas] = {
     (TargetKind.WASM, WasmMatmulConfig.family): _contraction,
     (TargetKind.WASM, WasmGemvConfig.family): _stream,
     (TargetKind.WASM, WasmConvConfig.family): _window,
+    (TargetKind.WASM, WasmWinogradConfig.family): _winograd,
     (TargetKind.WASM, WasmReductionConfig.family): _rows,
     (TargetKind.WASM, WasmElementwiseConfig.family): _map,
 }

@@ -42,6 +42,7 @@ from services.tuner.schedules.reduction.space import wasm_reduction_configs
 from services.tuner.schedules.reduction.webgpu_space import reduction_configs
 from services.tuner.schedules.transpose.webgpu_space import transpose_configs
 from services.tuner.schedules.webgpu_space import WebgpuConfig, webgpu_space
+from services.tuner.schedules.winograd.space import wasm_winograd_configs
 
 Matches = Callable[[IterationSpace], object]
 Lower = Callable[[Candidate], ScheduledProgram]
@@ -135,6 +136,12 @@ def _has_windows(space: IterationSpace) -> bool:
     return windows(space.program) is not None
 
 
+def _has_windows_of_three(space: IterationSpace) -> bool:
+    """3 x 3 pixels of all channels."""
+    found = windows(space.program) if space.named else None
+    return found is not None and found.packs and [*map(found.size, found.window)] == [3, 3]
+
+
 def _reads_vectors(space: IterationSpace) -> bool:
     """A product of matrices, stated as one or as a convolution, whose b is read as vectors."""
     found = contraction(space) or implicit_gemm(space)
@@ -187,6 +194,7 @@ FAMILIES = (
     _wasm("gemv", _streams_b, wasm_gemv_configs, programs=True),
     _wasm("matmul", contraction, wasm_matmul_configs, programs=True),
     _wasm("conv", _has_windows, wasm_conv_configs, programs=True),
+    _wasm("winograd", _has_windows_of_three, wasm_winograd_configs),
     _wasm("reduction", is_rowwise, wasm_reduction_configs),
     # Loops as the program is stated: any program.
     _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True),

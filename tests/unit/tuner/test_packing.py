@@ -90,7 +90,9 @@ def test_an_input_that_may_change_is_never_wanted_packed() -> None:
         compile_candidate(candidate)
 
 
-@pytest.mark.parametrize("layout", ["", "panels", "panels0", "panels6", "panels08", "rows8"])
+@pytest.mark.parametrize(
+    "layout", ["", "panels", "panels0", "panels6", "panels08", "rows8", "winograd6"]
+)
 def test_a_layout_that_is_none_is_refused(layout: str) -> None:
     with pytest.raises(InvalidInput, match="is unknown; use panels4"):
         compile_packing(Workload.parse("matmul:f32:m8k16n20"), layout)

@@ -13,9 +13,14 @@ class ScheduledProgram:
     """`nests` are loop nests as scheduled: one of them for wasm, for webgpu one for each dispatch,
     in order. `options` are for the passes of wasm.
 
-    `panels` are the columns of a panel of b, where the kernel wants b in panels; else 0.
+    `layout` is the one of b that the kernel wants; '' is b as it lies.
     """
 
     nests: tuple[Program, ...]
     options: PassOptions = AS_STATED
-    panels: int = 0
+    layout: str = ""
+
+
+def panels_layout(width: int) -> str:
+    """Of a matrix in panels of so many columns; '' for 0."""
+    return f"panels{width}" if width else ""

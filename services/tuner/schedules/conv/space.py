@@ -20,6 +20,8 @@ from services.tuner.schedules.base.rules import (
 from services.tuner.schedules.conv.config import WasmConvConfig
 from services.tuner.schedules.conv.windows import Windows, windows_of
 from services.tuner.schedules.matmul.config import Pack
+from services.tuner.schedules.winograd.config import WasmWinogradConfig
+from services.tuner.schedules.winograd.space import wasm_winograd_configs
 
 WIDEST_TILE = 16
 """Channels in the widest register tile."""
@@ -32,7 +34,12 @@ BLOCK_Y = (4, 2, 1, 8)
 """Rows of a convolution's output to a block: more rows copy less padding, fewer slice finer."""
 
 
-def wasm_conv_configs(workload: Workload) -> tuple[WasmConvConfig, ...]:
+def wasm_conv_configs(workload: Workload) -> tuple[WasmConvConfig | WasmWinogradConfig, ...]:
+    """Transformed tiles before windows by themselves, where there are any."""
+    return (*wasm_winograd_configs(workload), *_window_configs(workload))
+
+
+def _window_configs(workload: Workload) -> tuple[WasmConvConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Pooling has no products to round."""
     windows = windows_of(workload)
     ranked: dict[WasmConvConfig, int] = {}

@@ -53,7 +53,7 @@ from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Shape
 from services.tuner.schedules.base.fused import enlarged
 from services.tuner.schedules.base.register_tiles import vectorise_tile, write_back
-from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.base.scheduled import ScheduledProgram, panels_layout
 from services.tuner.schedules.conv.config import WasmConvConfig
 from services.tuner.schedules.conv.windows import Windows, windows_of
 from services.tuner.schedules.matmul.config import Pack
@@ -66,7 +66,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     return ScheduledProgram(
         nests=(conv_program(candidate.workload, config),),
         options=PassOptions(fma=config.fma, vectors=1),
-        panels=config.panels,
+        layout=panels_layout(config.panels),
     )
 
 

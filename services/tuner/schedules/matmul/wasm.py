@@ -45,7 +45,7 @@ from services.tuner.schedules.base.extents import Extents, panel_shape
 from services.tuner.schedules.base.finish import finished
 from services.tuner.schedules.base.parameters import in_order
 from services.tuner.schedules.base.register_tiles import vectorise_tile, write_back
-from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.base.scheduled import ScheduledProgram, panels_layout
 from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
 from services.tuner.tir.lowering import lowered, plain_program, visited
 from services.tuner.tir.tvm import Node, Schedule, te, tirx
@@ -57,7 +57,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     return ScheduledProgram(
         nests=(in_order(program, candidate.workload),),
         options=PassOptions(fma=config.fma),
-        panels=config.panels,
+        layout=panels_layout(config.panels),
     )
 
 

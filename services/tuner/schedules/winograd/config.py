@@ -1,0 +1,128 @@
+"""The settings of one kernel of Winograd's F(4x4, 3x3): 16 entries of the output from 36 products
+for each pair of channels, where windows by themselves take 144."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.nodes import LANES
+from services.tuner.schedules.base.extents import Shape, round_up
+from services.tuner.schedules.base.settings import Settings, wasm_candidate
+from services.tuner.schedules.matmul.config import (
+    MAX_SCRATCH_BYTES,
+    MAX_TILE_ELEMENTS,
+    MAX_UNROLL_K,
+    MAX_UNROLLED_PRODUCTS,
+)
+
+OUT = 4
+"""Entries of the output to a side of a tile."""
+IN = OUT + 2
+"""Pixels of the image to a side of a tile, and points of the transformation."""
+POINTS = IN * IN
+
+FEWEST_CHANNELS = 32
+"""With fewer, transforming tiles takes as long as it saves."""
+FEWEST_TILES = 14
+"""With fewer, reading weights that are four times as large takes as long as it saves."""
+WINDOW = 3
+
+
+def is_winograd(workload: Workload) -> bool:
+    """Whether windows of 3 x 3 stand side by side, enough of them, and weights stay the same."""
+    if workload.operator.name != "conv2d" or "b" not in workload.constant:
+        return False
+    e = workload.extent
+    channels = (e["c"], e["o"])
+    return (
+        (e["kh"], e["kw"], e["stride"]) == (WINDOW, WINDOW, 1)
+        and min(channels) >= FEWEST_CHANNELS
+        and all(count % LANES == 0 for count in channels)
+        and -(-e["y"] // OUT) * -(-e["x"] // OUT) >= FEWEST_TILES
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasmWinogradConfig:
+    """The outermost loop takes `block_n` channels of `rows` rows of tiles. Products of what tiles
+    and weights are transformed to have register tiles of `tile_m` tiles and `tile_n` channels,
+    `unroll_k` input channels to a body.
+    """
+
+    family: ClassVar = "winograd"
+    rows: int
+    block_n: int
+    tile_m: int
+    tile_n: int
+    unroll_k: int
+    fma: bool
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        settings = Settings(candidate, cls)
+        config = settings.config
+        settings.refuse(config.fault(candidate.workload), fma=config.fma)
+        return config
+
+    def candidate(self, workload: Workload) -> Candidate:
+        return wasm_candidate(workload, self, fma=self.fma)
+
+    @property
+    def layout(self) -> str:
+        """Of the weights."""
+        return f"winograd{self.tile_n}"
+
+    def tiles(self, workload: Workload) -> int:
+        """In a block, rounded up to whole register tiles."""
+        return round_up(self.rows * -(-workload.extent["x"] // OUT), self.tile_m)
+
+    def blocks(self, workload: Workload) -> int:
+        """Of one image."""
+        return -(-workload.extent["y"] // (OUT * self.rows))
+
+    def range_extent(self, workload: Workload) -> int:
+        """Iterations of the outermost loop."""
+        e = workload.extent
+        return e["b"] * self.blocks(workload) * (e["o"] // self.block_n)
+
+    def scratch_entries(self, workload: Workload) -> int:
+        return POINTS * self.tiles(workload) * (workload.extent["c"] + self.block_n)
+
+    def fault(self, workload: Workload) -> str:
+        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+        if not is_winograd(workload):
+            return (
+                "transforms are for windows of 3x3 side by side over channels in multiples of "
+                f"{LANES}, {FEWEST_CHANNELS} at least, and {FEWEST_TILES} tiles, with constant=b"
+            )
+        if min(self.rows, self.block_n, self.tile_m, self.tile_n, self.unroll_k) < 1:
+            return "tiles, blocks and unroll_k start at 1"
+        if self.tile_m * self.tile_n > MAX_TILE_ELEMENTS or self.tile_n % LANES:
+            return (
+                f"a register tile of {self.tile_m}x{self.tile_n} must have tile_n a multiple of "
+                f"{LANES} and at most {MAX_TILE_ELEMENTS} entries"
+            )
+        e = workload.extent
+        if e["o"] % self.block_n or self.block_n % self.tile_n:
+            return (
+                f"block_n={self.block_n} must divide {e['o']} channels and be a multiple of "
+                f"tile_n={self.tile_n}"
+            )
+        products = self.tile_m * self.tile_n * self.unroll_k
+        if self.unroll_k > MAX_UNROLL_K or products > MAX_UNROLLED_PRODUCTS:
+            return f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLL_K}"
+        if e["c"] % self.unroll_k:
+            return f"unroll_k={self.unroll_k} must divide {e['c']} input channels"
+        if self.rows > -(-e["y"] // OUT):
+            return f"rows={self.rows} are more rows of tiles than there are"
+        if 4 * self.scratch_entries(workload) > MAX_SCRATCH_BYTES:
+            return f"rows={self.rows} take more than {MAX_SCRATCH_BYTES} bytes of scratch memory"
+        return ""
+
+
+def packed_shape(workload: Workload, width: int) -> Shape:
+    """Of the transformed weights, in panels of `width` channels for each point."""
+    e = workload.extent
+    return POINTS, e["o"] // width, e["c"], width
