@@ -11,6 +11,7 @@ from services.aggregator.evaluation import entries
 from services.tuner.codegen.wasm.function import type_faults
 from services.tuner.compile import compilation, gpu_compilation
 from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.text import program_text
 from services.tuner.passes.pipeline import ALL_PASSES
 from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.execution import Floats, execute, inputs_of
@@ -147,6 +148,33 @@ a[i, c, y + r, x + q] * w[o, c, r, q]
         s[m: 20, n: 18] = sum over k: 9 of x[m, k] * w[k, n] + x[m, k]
         """,
     ),
+    "softmax over another axis than the last": (
+        "elementwise",
+        """
+        x: f32[2, 5, 19]
+        t[b: 2, j: 19] = max over k: 5 of x[b, k, j]
+        e[b: 2, i: 5, j: 19] = exp(x[b, i, j] - t[b, j])
+        s[b: 2, j: 19] = sum over k: 5 of e[b, k, j]
+        c[b: 2, i: 5, j: 19] = e[b, i, j] / s[b, j]
+        """,
+    ),
+    "the place of the largest": (
+        "elementwise",
+        """
+        x: f32[7, 9]
+        t[j: 9] = max over k: 7 of x[k, j]
+        c[j: 9]: i32 = min over k: 7 of (k if x[k, j] == t[j] else 7)
+        """,
+    ),
+    "conditions inside of a sum": (
+        "elementwise",
+        """
+        a: f32[1, 9, 8]
+        w: f32[3, 8, 16]
+        s[x: 9, o: 16] = sum over r: 3, c: 8 of \
+(a[0, x + r - 1, c] if 1 <= x + r and x + r < 10 else 0.0) * w[r, c, o]
+        """,
+    ),
 }
 TOLERANCE = 1e-5
 """Sums of at most 45 products of numbers below 1/2."""
@@ -198,3 +226,15 @@ def test_a_program_without_a_name_is_right_on_a_gpu(name: str) -> None:
 def test_windows_of_one_axis_have_slices_where_it_splits_evenly() -> None:
     (candidate, *_) = lite_space(workload_of(PROGRAMS["one axis"][1]), TargetKind.WASM)
     assert compilation(candidate, ALL_PASSES).artifact.manifest.range_extent == 10
+
+
+def test_a_sum_along_the_last_axis_of_its_output_is_in_vectors() -> None:
+    workload = workload_of(PROGRAMS["softmax over another axis than the last"][1])
+    (candidate, *_) = lite_space(workload, TargetKind.WASM)
+    text = program_text(compilation(candidate, ALL_PASSES).optimised)
+    largest, total = (
+        [line for line in text.splitlines() if f"= {op}(s{n}[" in line or f"= (s{n}[" in line]
+        for n, op in ((0, "max"), (2, "add"))
+    )
+    for lines in (largest, total):
+        assert any("+4] = " in line for line in lines), text

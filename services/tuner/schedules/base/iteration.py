@@ -31,6 +31,7 @@ from kernelzoo.domain.operators.expressions import (
     Reducer,
     Stage,
     number,
+    parts,
 )
 from kernelzoo.domain.workload import KEY_DTYPES, Workload
 from services.tuner.schedules.base.epilogue import Epilogue, epilogue_of
@@ -295,6 +296,25 @@ def _order(axes: Axes, plain: Axes, transposed: Axes) -> bool | None:
     if axes == plain:
         return False
     return True if axes == transposed else None
+
+
+def reads_of(value: Expression) -> Iterator[Read]:
+    return (part for part in parts(value) if isinstance(part, Read))
+
+
+def axes_of(read: Read) -> set[str]:
+    """All that its place depends on."""
+    return {part.name for place in read.at for part in parts(place) if isinstance(part, Axis)}
+
+
+def reads_neighbours(read: Read, axis: str) -> bool:
+    """Whether neighbours along an axis are neighbours in memory, or all the same entry."""
+    if axis not in axes_of(read):
+        return True
+    *before, last = read.at
+    if axis in axes_of(Read(read.tensor, tuple(before))):
+        return False
+    return (axis, 1) in (terms_of(last) or ())
 
 
 def _nest(stage: Stage, dtypes: dict[str, DType]) -> Nest:

@@ -35,8 +35,8 @@ BLOCK_Y = (4, 2, 1, 8)
 
 
 def wasm_conv_configs(workload: Workload) -> tuple[WasmConvConfig | WasmWinogradConfig, ...]:
-    """Transformed tiles before windows by themselves, where there are any."""
-    return (*wasm_winograd_configs(workload), *_window_configs(workload))
+    """Windows by themselves before transformed tiles, whose weights take four times the memory."""
+    return (*_window_configs(workload), *wasm_winograd_configs(workload))
 
 
 def _window_configs(workload: Workload) -> tuple[WasmConvConfig, ...]:

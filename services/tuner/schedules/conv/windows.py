@@ -9,14 +9,12 @@ whose entries share what some tensor with c has; y is one of the rest, best alon
 reduced, and in no index together with another axis.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import (
-    Axis,
     Binary,
     BinaryOp,
     Call,
@@ -31,7 +29,7 @@ from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Shape
 from services.tuner.schedules.base.fused import Fused, enlarged, fused, without_unit_axes
-from services.tuner.schedules.base.iteration import terms_of
+from services.tuner.schedules.base.iteration import axes_of, reads_neighbours, reads_of, terms_of
 from services.tuner.schedules.base.rules import SLICES_WANTED
 
 MAX_INNER = 64
@@ -65,7 +63,7 @@ class Windows:
     @property
     def weights_position(self) -> int:
         """Of the weights among the tensors that the reduction reads."""
-        tensors = dict.fromkeys(read.tensor for read in _reads(self.whole.reduction.value))
+        tensors = dict.fromkeys(read.tensor for read in reads_of(self.whole.reduction.value))
         return list(tensors).index(self.weights)
 
     def image_elements(self, rows: int) -> int:
@@ -74,7 +72,7 @@ class Windows:
         program = enlarged(self.whole, sizes)
         shapes = {each.name: each.shape for each in program.inputs}
         shapes |= {stage.name: stage.shape for stage in program.stages}
-        tensors = {read.tensor for read in _reads(self.whole.reduction.value)} - {self.weights}
+        tensors = {read.tensor for read in reads_of(self.whole.reduction.value)} - {self.weights}
         return sum(prod(shapes[name]) for name in tensors)
 
     @property
@@ -116,7 +114,7 @@ def windows(program: Program) -> Windows | None:
     if whole is None or not whole.reduction.axes or not _is_real(whole):
         return None
     c = whole.reduction.axes[-1].name
-    if not all(_side_by_side(read, c) for read in _reads(whole.reduction.value)):
+    if not all(reads_neighbours(read, c) for read in reads_of(whole.reduction.value)):
         return None
     return _with_roles(_with_rows(whole))
 
@@ -159,16 +157,16 @@ def _with_roles(whole: Fused) -> Windows:
     reduction = whole.reduction
     *spatial, c = (axis.name for axis in reduction.axes)
     reduced = [axis.name for axis in reduction.over]
-    reads = list(_reads(reduction.value))
+    reads = list(reads_of(reduction.value))
     sums = [terms for read in reads for terms in map(terms_of, read.at) if terms and len(terms) > 1]
     moved = {name for terms in sums for name, _ in terms}
-    with_c = [_axes(read) for read in reads if c in _axes(read)]
+    with_c = [axes_of(read) for read in reads if c in axes_of(read)]
     shared = [name for name in spatial if any(name not in axes for axes in with_c)]
     x = (shared or spatial)[-1]
     rest = [name for name in spatial if name != x]
     rows = [name for name in rest if name in moved] or [max(rest, key=whole.extents.__getitem__)]
     k = next((name for name in reversed(reduced) if name not in moved), "")
-    weights = (read.tensor for read in reads if _axes(read) & {*spatial, c} == {c})
+    weights = (read.tensor for read in reads if axes_of(read) & {*spatial, c} == {c})
     return Windows(
         whole=whole,
         others=tuple(name for name in rest if name != rows[-1]),
@@ -179,28 +177,6 @@ def _with_roles(whole: Fused) -> Windows:
         k=k,
         weights=next(weights, ""),
     )
-
-
-def _side_by_side(read: Read, c: str) -> bool:
-    """Whether neighbours along c are neighbours in memory, or all the same entry."""
-    *before, last = read.at or (None,)
-    if any(place is not None and c in _names(place) for place in before):
-        return False
-    if last is None or c not in _names(last):
-        return True
-    return (c, 1) in (terms_of(last) or ())
-
-
-def _axes(read: Read) -> set[str]:
-    return {name for place in read.at for name in _names(place)}
-
-
-def _names(place: Expression) -> set[str]:
-    return {part.name for part in parts(place) if isinstance(part, Axis)}
-
-
-def _reads(value: Expression) -> Iterator[Read]:
-    return (part for part in parts(value) if isinstance(part, Read))
 
 
 def _multiplies(value: Expression) -> bool:
