@@ -61,14 +61,3 @@ class Network:
     def makers(self) -> dict[str, Step]:
         """The step that makes a value, by its name."""
         return {name: step for step in self.steps for name in step.outputs if name}
-
-    @property
-    def uses(self) -> dict[str, int]:
-        """How often a value is read, by its name; an output of the model counts as one more."""
-        uses = dict.fromkeys(self.types, 0)
-        for step in self.steps:
-            for name in filter(None, step.inputs):
-                uses[name] += 1
-        for _, name in self.outputs:
-            uses[name] += 1
-        return uses

@@ -6,36 +6,30 @@ is computed at once, so that arithmetic on shapes vanishes; functions and the br
 that is taken are put in the place of their node.
 """
 
-import ast
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import add, floordiv, mul, sub
-from typing import Any
 
 import numpy as np
-from onnx import (
-    AttributeProto,
-    FunctionProto,
-    NodeProto,
-    TypeProto,
-    ValueInfoProto,
-    checker,
-    defs,
-    helper,
-    numpy_helper,
-    shape_inference,
-)
-from onnx.reference import ReferenceEvaluator
+from onnx import AttributeProto, FunctionProto, NodeProto, defs
 
 from kernelzoo.errors import InvalidInput, UnsupportedModel
-from services.tuner.graph.network import Array, Attribute, Network, Step, TensorType
+from services.tuner.graph.dimensions import input_type, refuse_unknown_dimensions
+from services.tuner.graph.network import Array, Network, Step, TensorType
+from services.tuner.graph.onnx_schemas import (
+    attributes_of,
+    body_of,
+    computed,
+    constant_of,
+    fill_defaults,
+    infer,
+    measured,
+    schema_of,
+)
 from services.tuner.graph.reading import (
     MAIN_DOMAINS,
     MAX_NODES,
     Model,
-    described,
     entries,
-    numpy_dtype,
     sorted_nodes,
     told_node,
 )
@@ -43,16 +37,11 @@ from services.tuner.graph.reading import (
 MAX_TENSOR_BYTES = 1 << 31
 MAX_CALLS = 32
 """Functions within functions."""
-MAX_TOLD = 4096
-"""Entries of a constant whose values inference is told: shapes, axes and sizes have fewer."""
 RANDOM = (
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
     "Multinomial",
 )  # fmt: skip
-
 LOOPS = ("Loop", "Scan", "SequenceMap")
-SHAPE_KEPT = ("GroupNormalization",)
-"""Operators for which ONNX infers nothing, and whose output is like their first input."""
 LOOPING = ("Range",)
 """Operators that ONNX defines by a loop. Where their values are not known, their shape is not."""
 
@@ -65,9 +54,9 @@ def fix_shapes(model: Model, dimensions: Mapping[str, int], known: Container[str
     """
     walk = _Walk(model, known)
     inputs = [info for info in model.graph.input if info.name not in model.weights]
-    _refuse_unknown_dimensions(inputs, dimensions)
+    refuse_unknown_dimensions(inputs, dimensions)
     for info in inputs:
-        walk.enter(info.name, _input_type(info, dimensions), "input")
+        walk.enter(info.name, input_type(info, dimensions), "input")
     for name, weight in model.weights.items():
         walk.enter_constant(name, weight)
     scope = _Scope({name: name for name in walk.types}, model.opsets)
@@ -155,7 +144,7 @@ class _Walk:
                 f"{told_node(node)} repeats a part of the model; export the model without loops, "
                 "for one step, and repeat that in the page"
             )
-        schema = _schema(node, version)
+        schema = schema_of(node, version)
         values = self._known_values(node, schema, version)
         if values is not None:
             return tuple(
@@ -163,9 +152,9 @@ class _Walk:
                 for name, value in zip(node.output, values, strict=True)
             )
         if node.op_type not in self._known and node.op_type not in LOOPING:
-            body = _body(node, schema, self.types, version)
+            body = body_of(node, schema, self.types, version)
             if body is not None:
-                _fill_defaults(node, schema)
+                fill_defaults(node, schema)
                 return self._called(node, body, scope, dict.fromkeys(MAIN_DOMAINS, version))
         return self._step(node, schema, scope)
 
@@ -187,7 +176,7 @@ class _Walk:
                 operator=node.op_type,
                 inputs=tuple(node.input),
                 outputs=outputs,
-                attributes=_attributes(node, schema),
+                attributes=attributes_of(node, schema),
                 label=scope.prefix + (node.name or next(filter(None, node.output))),
                 version=version,
             )
@@ -199,9 +188,9 @@ class _Walk:
     ) -> tuple[Array, ...] | None:
         """The values of a node's outputs, where they can be told without running the model."""
         if node.op_type == "Constant":
-            return (_constant(node),)
+            return (constant_of(node),)
         if node.op_type in ("Shape", "Size") and node.input[0] in self.types:
-            return (_measured(node, self.types[node.input[0]]),)
+            return (measured(node, self.types[node.input[0]]),)
         if node.op_type in RANDOM or any(
             name and name not in self.constants for name in node.input
         ):
@@ -265,69 +254,6 @@ class _Walk:
         return tuple(inner.found(each.name) for each in graph.output[: len(node.output)])
 
 
-def infer(
-    node: NodeProto,
-    schema: defs.OpSchema,
-    types: Mapping[str, TensorType],
-    constants: Mapping[str, Array],
-    version: int,
-) -> list[TensorType | None]:
-    """Types of a node's outputs, None for one that is left out.
-
-    Raises UnsupportedModel where a shape depends on values that are not known, InvalidInput where
-    the inputs do not fit the operator.
-    """
-    given = {name: _proto(types[name]) for name in node.input if name}
-    told = {
-        name: numpy_helper.from_array(constants[name])
-        for name in given
-        if name in constants and constants[name].size <= MAX_TOLD and constants[name].ndim < 2
-    }
-    opsets = [helper.make_opsetid("", version)]
-    try:
-        made = shape_inference.infer_node_outputs(schema, node, given, told, opset_imports=opsets)
-    except (*_REFUSALS, RuntimeError, ValueError, TypeError) as error:
-        raise InvalidInput(
-            f"the inputs of {told_node(node)} do not fit the operator: {_reason(error)}"
-        ) from error
-    if node.op_type in SHAPE_KEPT:
-        return [types[node.input[0]]]
-    return [_type(made.get(name), node) if name else None for name in node.output]
-
-
-_REFUSALS = (shape_inference.InferenceError, checker.ValidationError)
-
-
-def computed(
-    node: NodeProto,
-    inputs: Iterable[Array | None],
-    types: Iterable[TensorType | None],
-    version: int,
-) -> tuple[Array, ...] | None:
-    """The outputs of a node by ONNX's reference; None where that does not know the operator."""
-    inputs, types = list(inputs), list(types)
-    names = [f"i{place}" if each is not None else "" for place, each in enumerate(inputs)]
-    copy = NodeProto()
-    copy.CopyFrom(node)
-    del copy.input[:]
-    copy.input.extend(names)
-    function = helper.make_function(
-        "kernelzoo", "folded", list(filter(None, names)), list(filter(None, node.output)), [copy],
-        [helper.make_opsetid("", version)],
-    )  # fmt: skip
-    feeds = {name: each for name, each in zip(names, inputs, strict=True) if each is not None}
-    try:
-        with np.errstate(all="ignore"):
-            results = iter(ReferenceEvaluator(function).run(None, feeds, attributes={}))
-    except Exception:  # noqa: BLE001 - what the reference cannot do stays
-        return None
-    values = [next(results) if type_ else None for type_ in types]
-    return tuple(
-        np.zeros(0) if type_ is None else np.asarray(value, type_.dtype).reshape(type_.shape)
-        for value, type_ in zip(values, types, strict=True)
-    )
-
-
 def _resolved(node: NodeProto, scope: _Scope) -> NodeProto:
     """A node with the network's names of its inputs, and attributes in the place of references."""
     resolved = NodeProto()
@@ -342,210 +268,3 @@ def _resolved(node: NodeProto, scope: _Scope) -> NodeProto:
                 resolved.attribute.add().CopyFrom(given)
                 resolved.attribute[-1].name = each.name
     return resolved
-
-
-def _schema(node: NodeProto, version: int) -> defs.OpSchema:
-    """Raises UnsupportedModel for an operator that ONNX of this version does not have, InvalidInput
-    for a node that is not made as its operator demands."""
-    schema = None
-    if node.domain in MAIN_DOMAINS and defs.has(node.op_type):
-        try:
-            schema = defs.get_schema(node.op_type, version)
-        except defs.SchemaError:
-            schema = None
-    if schema is None or schema.deprecated:
-        domain = f" of {node.domain}" if node.domain not in MAIN_DOMAINS else ""
-        raise UnsupportedModel(
-            f"{told_node(node)} is no operator of ONNX {version}{domain}; export the model with "
-            "ONNX's own operators, without optimisations for a runtime"
-        )
-    context = type(checker.DEFAULT_CONTEXT)()
-    context.ir_version = checker.DEFAULT_CONTEXT.ir_version
-    context.opset_imports = {"": version}
-    try:
-        checker.check_node(node, context)
-    except (checker.ValidationError, UnicodeDecodeError) as error:
-        raise InvalidInput(
-            f"{told_node(node)} is not made as ONNX demands: {_reason(error)}; export again"
-        ) from error
-    return schema
-
-
-def _body(
-    node: NodeProto, schema: defs.OpSchema, types: Mapping[str, TensorType], version: int
-) -> FunctionProto | None:
-    """The operator as a function of others, in the newest form that this opset has."""
-    versioned: Any = schema  # whose stubs lack what follows
-    fixed = [each for each in versioned.function_opset_versions if each <= version]
-    dependent = [
-        each for each in versioned.context_dependent_function_opset_versions if each <= version
-    ]
-    if fixed:
-        text = versioned.get_function_with_opset_version(max(fixed))
-    elif dependent:
-        given = [_proto(types[name]).SerializeToString() if name else b"" for name in node.input]
-        complete = NodeProto()
-        complete.CopyFrom(node)
-        _fill_defaults(complete, schema)
-        text = versioned.get_context_dependent_function_with_opset_version(
-            max(dependent), complete.SerializeToString(), given
-        )
-    function = FunctionProto()
-    function.ParseFromString(text if fixed or dependent else b"")
-    return function if function.node else None
-
-
-def _fill_defaults(node: NodeProto, schema: defs.OpSchema) -> None:
-    given = {each.name for each in node.attribute}
-    for name, attribute in schema.attributes.items():
-        if name not in given and attribute.default_value.name:
-            node.attribute.append(attribute.default_value)
-
-
-def _attributes(node: NodeProto, schema: defs.OpSchema) -> dict[str, Attribute]:
-    complete = NodeProto()
-    complete.CopyFrom(node)
-    _fill_defaults(complete, schema)
-    return {each.name: _attribute(each, node) for each in complete.attribute}
-
-
-def _attribute(attribute: AttributeProto, node: NodeProto) -> Attribute:
-    value = helper.get_attribute_value(attribute)
-    match attribute.type:
-        case AttributeProto.INT | AttributeProto.FLOAT:
-            return value  # type: ignore[no-any-return]
-        case AttributeProto.STRING:
-            return bytes(value).decode(errors="replace")
-        case AttributeProto.INTS | AttributeProto.FLOATS:
-            return tuple(value)
-        case AttributeProto.STRINGS:
-            return tuple(bytes(each).decode(errors="replace") for each in value)
-        case AttributeProto.TENSOR:
-            return entries(value)
-    raise UnsupportedModel(
-        f"attribute {attribute.name!r} of {told_node(node)} is a graph or a type; export the model "
-        "without loops and sequences"
-    )
-
-
-def _constant(node: NodeProto) -> Array:
-    if not node.attribute:
-        raise InvalidInput(f"{told_node(node)} has no value; export the model again")
-    attribute = node.attribute[0]
-    value = helper.get_attribute_value(attribute)
-    match attribute.name:
-        case "value":
-            return entries(value)
-        case "value_float" | "value_floats":
-            return np.array(value, np.float32)
-        case "value_int" | "value_ints":
-            return np.array(value, np.int64)
-    raise UnsupportedModel(f"{told_node(node)} is a text or sparse; export it as a plain tensor")
-
-
-def _measured(node: NodeProto, type_: TensorType) -> Array:
-    """What Shape or Size tell of a tensor."""
-    if node.op_type == "Size":
-        return np.array(type_.elements, np.int64)
-    given = {each.name: each.i for each in node.attribute}
-    return np.array(type_.shape[given.get("start", 0) : given.get("end")], np.int64)
-
-
-def _proto(type_: TensorType) -> TypeProto:
-    return helper.make_tensor_type_proto(
-        helper.np_dtype_to_tensor_dtype(type_.dtype), list(type_.shape)
-    )
-
-
-def _type(proto: TypeProto | None, node: NodeProto) -> TensorType:
-    if proto is None or proto.WhichOneof("value") != "tensor_type":
-        raise UnsupportedModel(
-            f"an output of {told_node(node)} is no tensor of known type; export the model without "
-            "sequences and optional values"
-        )
-    dtype = numpy_dtype(proto.tensor_type.elem_type, f"an output of {told_node(node)}")
-    dims = proto.tensor_type.shape.dim
-    if not proto.tensor_type.HasField("shape") or not all(d.HasField("dim_value") for d in dims):
-        raise UnsupportedModel(
-            f"the shape of what {told_node(node)} makes depends on the values of the model's "
-            "inputs; export the model without it, and do this step in the page"
-        )
-    return TensorType(dtype, tuple(dim.dim_value for dim in dims))
-
-
-def _input_type(info: ValueInfoProto, dimensions: Mapping[str, int]) -> TensorType:
-    dtype, dims = described(info, "input")
-    shape = []
-    for dim in dims:
-        number = dim if isinstance(dim, int) else _number(dim, dimensions)
-        if number is None:
-            raise InvalidInput(
-                f"dimension {dim!r} of input {info.name!r} is open; give it a number, as "
-                f"{dim!r}=128"
-            )
-        if number < 1:
-            raise InvalidInput(
-                f"dimension {dim!r} of input {info.name!r} is {number}; it must be at least 1"
-            )
-        shape.append(number)
-    return TensorType(dtype, tuple(shape))
-
-
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: add,
-    ast.Sub: sub,
-    ast.Mult: mul,
-    ast.FloorDiv: floordiv,
-}
-
-
-def _number(name: str, dimensions: Mapping[str, int]) -> int | None:
-    """The number of a dimension, given by its name or by those in it, as in `past + sequence`."""
-
-    def value(part: ast.expr) -> int:
-        match part:
-            case ast.Constant(value=int(number)):
-                return number
-            case ast.Name(id=inner):
-                return dimensions[inner]
-            case ast.BinOp(left=left, op=op, right=right):
-                return _ARITHMETIC[type(op)](value(left), value(right))
-        raise KeyError(name)
-
-    if name in dimensions:
-        return dimensions[name]
-    try:
-        return value(ast.parse(name, mode="eval").body)
-    except (KeyError, SyntaxError, ValueError, ZeroDivisionError, RecursionError):
-        return None
-
-
-def _refuse_unknown_dimensions(
-    inputs: Iterable[ValueInfoProto], dimensions: Mapping[str, int]
-) -> None:
-    open_ones = {
-        dim: None for info in inputs for dim in described(info, "input")[1] if isinstance(dim, str)
-    }
-    words = set(open_ones) | {word for dim in open_ones for word in _words(dim)}
-    for name in dimensions:
-        if name not in words:
-            raise InvalidInput(
-                f"the model has no dimension {name!r}; "
-                + (
-                    f"it leaves {', '.join(map(repr, open_ones))} open"
-                    if open_ones
-                    else "all its dimensions are numbers"
-                )
-            )
-
-
-def _words(dimension: str) -> set[str]:
-    try:
-        return {node.id for node in ast.walk(ast.parse(dimension)) if isinstance(node, ast.Name)}
-    except (SyntaxError, ValueError, RecursionError):
-        return set()
-
-
-def _reason(error: Exception) -> str:
-    """The first line of what ONNX says."""
-    return (str(error).strip().splitlines() or ["no reason given"])[0][:300]

@@ -1,0 +1,226 @@
+"""What ONNX itself says about one node: whether it is well made, its attributes with their
+defaults, the types of its outputs, its definition as a function, and its values where all is known.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    NodeProto,
+    TypeProto,
+    checker,
+    defs,
+    helper,
+    numpy_helper,
+    shape_inference,
+)
+from onnx.reference import ReferenceEvaluator
+
+from kernelzoo.errors import InvalidInput, UnsupportedModel
+from services.tuner.graph.network import Array, Attribute, TensorType
+from services.tuner.graph.reading import MAIN_DOMAINS, entries, numpy_dtype, told_node
+
+MAX_TOLD = 4096
+"""Entries of a constant whose values inference is told: shapes, axes and sizes have fewer."""
+SHAPE_KEPT = ("GroupNormalization",)
+"""Operators for which ONNX infers nothing, and whose output is like their first input."""
+
+
+def infer(
+    node: NodeProto,
+    schema: defs.OpSchema,
+    types: Mapping[str, TensorType],
+    constants: Mapping[str, Array],
+    version: int,
+) -> list[TensorType | None]:
+    """Types of a node's outputs, None for one that is left out.
+
+    Raises UnsupportedModel where a shape depends on values that are not known, InvalidInput where
+    the inputs do not fit the operator.
+    """
+    given = {name: _proto(types[name]) for name in node.input if name}
+    told = {
+        name: numpy_helper.from_array(constants[name])
+        for name in given
+        if name in constants and constants[name].size <= MAX_TOLD and constants[name].ndim < 2
+    }
+    opsets = [helper.make_opsetid("", version)]
+    try:
+        made = shape_inference.infer_node_outputs(schema, node, given, told, opset_imports=opsets)
+    except (*_REFUSALS, RuntimeError, ValueError, TypeError) as error:
+        raise InvalidInput(
+            f"the inputs of {told_node(node)} do not fit the operator: {_reason(error)}"
+        ) from error
+    if node.op_type in SHAPE_KEPT:
+        return [types[node.input[0]]]
+    return [_type(made.get(name), node) if name else None for name in node.output]
+
+
+_REFUSALS = (shape_inference.InferenceError, checker.ValidationError)
+
+
+def computed(
+    node: NodeProto,
+    inputs: Iterable[Array | None],
+    types: Iterable[TensorType | None],
+    version: int,
+) -> tuple[Array, ...] | None:
+    """The outputs of a node by ONNX's reference; None where that does not know the operator."""
+    inputs, types = list(inputs), list(types)
+    names = [f"i{place}" if each is not None else "" for place, each in enumerate(inputs)]
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    del copy.input[:]
+    copy.input.extend(names)
+    function = helper.make_function(
+        "kernelzoo", "folded", list(filter(None, names)), list(filter(None, node.output)), [copy],
+        [helper.make_opsetid("", version)],
+    )  # fmt: skip
+    feeds = {name: each for name, each in zip(names, inputs, strict=True) if each is not None}
+    try:
+        with np.errstate(all="ignore"):
+            results = iter(ReferenceEvaluator(function).run(None, feeds, attributes={}))
+    except Exception:  # noqa: BLE001 - what the reference cannot do stays
+        return None
+    values = [next(results) if type_ else None for type_ in types]
+    return tuple(
+        np.zeros(0) if type_ is None else np.asarray(value, type_.dtype).reshape(type_.shape)
+        for value, type_ in zip(values, types, strict=True)
+    )
+
+
+def schema_of(node: NodeProto, version: int) -> defs.OpSchema:
+    """Raises UnsupportedModel for an operator that ONNX of this version does not have, InvalidInput
+    for a node that is not made as its operator demands."""
+    schema = None
+    if node.domain in MAIN_DOMAINS and defs.has(node.op_type):
+        try:
+            schema = defs.get_schema(node.op_type, version)
+        except defs.SchemaError:
+            schema = None
+    if schema is None or schema.deprecated:
+        domain = f" of {node.domain}" if node.domain not in MAIN_DOMAINS else ""
+        raise UnsupportedModel(
+            f"{told_node(node)} is no operator of ONNX {version}{domain}; export the model with "
+            "ONNX's own operators, without optimisations for a runtime"
+        )
+    context = type(checker.DEFAULT_CONTEXT)()
+    context.ir_version = checker.DEFAULT_CONTEXT.ir_version
+    context.opset_imports = {"": version}
+    try:
+        checker.check_node(node, context)
+    except (checker.ValidationError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"{told_node(node)} is not made as ONNX demands: {_reason(error)}; export again"
+        ) from error
+    return schema
+
+
+def body_of(
+    node: NodeProto, schema: defs.OpSchema, types: Mapping[str, TensorType], version: int
+) -> FunctionProto | None:
+    """The operator as a function of others, in the newest form that this opset has."""
+    versioned: Any = schema  # whose stubs lack what follows
+    fixed = [each for each in versioned.function_opset_versions if each <= version]
+    dependent = [
+        each for each in versioned.context_dependent_function_opset_versions if each <= version
+    ]
+    if fixed:
+        text = versioned.get_function_with_opset_version(max(fixed))
+    elif dependent:
+        given = [_proto(types[name]).SerializeToString() if name else b"" for name in node.input]
+        complete = NodeProto()
+        complete.CopyFrom(node)
+        fill_defaults(complete, schema)
+        text = versioned.get_context_dependent_function_with_opset_version(
+            max(dependent), complete.SerializeToString(), given
+        )
+    function = FunctionProto()
+    function.ParseFromString(text if fixed or dependent else b"")
+    return function if function.node else None
+
+
+def fill_defaults(node: NodeProto, schema: defs.OpSchema) -> None:
+    given = {each.name for each in node.attribute}
+    for name, attribute in schema.attributes.items():
+        if name not in given and attribute.default_value.name:
+            node.attribute.append(attribute.default_value)
+
+
+def attributes_of(node: NodeProto, schema: defs.OpSchema) -> dict[str, Attribute]:
+    complete = NodeProto()
+    complete.CopyFrom(node)
+    fill_defaults(complete, schema)
+    return {each.name: _attribute(each, node) for each in complete.attribute}
+
+
+def _attribute(attribute: AttributeProto, node: NodeProto) -> Attribute:
+    value = helper.get_attribute_value(attribute)
+    match attribute.type:
+        case AttributeProto.INT | AttributeProto.FLOAT:
+            return value  # type: ignore[no-any-return]
+        case AttributeProto.STRING:
+            return bytes(value).decode(errors="replace")
+        case AttributeProto.INTS | AttributeProto.FLOATS:
+            return tuple(value)
+        case AttributeProto.STRINGS:
+            return tuple(bytes(each).decode(errors="replace") for each in value)
+        case AttributeProto.TENSOR:
+            return entries(value)
+    raise UnsupportedModel(
+        f"attribute {attribute.name!r} of {told_node(node)} is a graph or a type; export the model "
+        "without loops and sequences"
+    )
+
+
+def constant_of(node: NodeProto) -> Array:
+    if not node.attribute:
+        raise InvalidInput(f"{told_node(node)} has no value; export the model again")
+    attribute = node.attribute[0]
+    value = helper.get_attribute_value(attribute)
+    match attribute.name:
+        case "value":
+            return entries(value)
+        case "value_float" | "value_floats":
+            return np.array(value, np.float32)
+        case "value_int" | "value_ints":
+            return np.array(value, np.int64)
+    raise UnsupportedModel(f"{told_node(node)} is a text or sparse; export it as a plain tensor")
+
+
+def measured(node: NodeProto, type_: TensorType) -> Array:
+    """What Shape or Size tell of a tensor."""
+    if node.op_type == "Size":
+        return np.array(type_.elements, np.int64)
+    given = {each.name: each.i for each in node.attribute}
+    return np.array(type_.shape[given.get("start", 0) : given.get("end")], np.int64)
+
+
+def _proto(type_: TensorType) -> TypeProto:
+    return helper.make_tensor_type_proto(
+        helper.np_dtype_to_tensor_dtype(type_.dtype), list(type_.shape)
+    )
+
+
+def _type(proto: TypeProto | None, node: NodeProto) -> TensorType:
+    if proto is None or proto.WhichOneof("value") != "tensor_type":
+        raise UnsupportedModel(
+            f"an output of {told_node(node)} is no tensor of known type; export the model without "
+            "sequences and optional values"
+        )
+    dtype = numpy_dtype(proto.tensor_type.elem_type, f"an output of {told_node(node)}")
+    dims = proto.tensor_type.shape.dim
+    if not proto.tensor_type.HasField("shape") or not all(d.HasField("dim_value") for d in dims):
+        raise UnsupportedModel(
+            f"the shape of what {told_node(node)} makes depends on the values of the model's "
+            "inputs; export the model without it, and do this step in the page"
+        )
+    return TensorType(dtype, tuple(dim.dim_value for dim in dims))
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what ONNX says."""
+    return (str(error).strip().splitlines() or ["no reason given"])[0][:300]
