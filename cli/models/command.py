@@ -185,7 +185,7 @@ def remove(
     with reach(state, url) as gateway:
         model = gateway.model(name)
         if not yes:
-            note(f"{model.name}, of {model.source}, with {len(model.plans)} plans")
+            note(f"{model.name}, of {model.source}, with {_counted(len(model.plans), 'plan')}")
             typer.confirm("Remove it?", abort=True, err=True)
         gateway.remove_model(name)
     if as_json:
@@ -236,8 +236,8 @@ def _tell_added(made: Registered) -> None:
     weights = max(plan.memory["weights"] for plan in model.plans)
     plans = "; ".join(written(plan.dimensions) for plan in model.plans)
     out.print(
-        f"{model.name} is served: {len(model.plans)} plans ({plans}), "
-        f"weights {_megabytes(weights)}, {made.jobs} new tuning jobs",
+        f"{model.name} is served: {_counted(len(model.plans), 'plan')} ({plans}), "
+        f"weights {_megabytes(weights)}, {_counted(made.jobs, 'new tuning job')}",
         markup=False,
     )
     out.print(
@@ -245,6 +245,10 @@ def _tell_added(made: Registered) -> None:
         "shows how it becomes faster",
         markup=False,
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _megabytes(size_bytes: int) -> str:

@@ -27,10 +27,12 @@ WITHIN_S = 20.0
 
 
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-    """Reads the body, as the gateway does, then answers; `/large` more than any buffer holds."""
+    """Reads the body, as the gateway does, then answers; `/large` more than any buffer holds, and
+    what is refused without a look at its body.
+    """
     if scope["type"] != "http":
         return
-    more = True
+    more = not scope["path"].endswith("/refused")
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -118,6 +120,31 @@ def test_who_asked_too_slowly_is_told_and_who_asked_nothing_is_not(port: int) ->
         slow.sendall(b"GET /small HTTP/1.1\r\nHost: zoo\r\n")
         assert rest(slow).startswith(b"HTTP/1.1 408 ")
         assert rest(silent) == b""
+
+
+def test_a_file_may_take_as_long_as_its_bytes_come(port: int) -> None:
+    pieces = 20
+    head = b"PUT /v1/blobs/file HTTP/1.1\r\nHost: zoo\r\nContent-Length: %d\r\n\r\n" % pieces
+    with closing(connect(port)) as connection:
+        connection.sendall(head)
+        for _ in range(pieces):
+            time.sleep(QUICK.body_s / 10)
+            connection.sendall(b"x")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("name", [b"file", b"refused"])
+def test_a_file_whose_bytes_stop_or_that_was_refused_is_ended(port: int, name: bytes) -> None:
+    head = b"PUT /v1/blobs/%b HTTP/1.1\r\nHost: zoo\r\nContent-Length: 99999\r\n\r\n" % name
+    with closing(connect(port)) as connection:
+        connection.sendall(head)
+        deadline_s = time.monotonic() + WITHIN_S
+        with suppress(ConnectionError):
+            while name == b"refused" and time.monotonic() < deadline_s:
+                connection.sendall(b"x")
+                time.sleep(QUICK.body_s / 10)
+        rest(connection)
+        assert time.monotonic() < deadline_s, "the connection was not ended"
 
 
 def test_an_answer_that_nobody_reads_is_given_up(port: int) -> None:
