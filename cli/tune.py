@@ -92,7 +92,7 @@ def tune(
         except KeyboardInterrupt:
             note(_goes_on(jobs))
             raise typer.Exit(INTERRUPTED) from None
-        _tell(findings(gateway, winners, workload.flops), as_json=as_json)
+        _tell(findings(gateway, winners, jobs[0].flops), as_json=as_json)
 
 
 def _tune_model(

@@ -32,8 +32,9 @@ def wisdom(every: tuple[ClassResults, ...]) -> tuple[File, ...]:
 
 
 def tuning_key(workload: Workload, parameters: tuple[str, ...]) -> str:
-    operator, dtype, _ = workload.key.split(":")
-    stem = f"{operator}:{dtype}" if 0 < len(workload.extents) <= AXES else workload.key
+    operator, dtype, *_ = workload.key.split(":")
+    sized = 0 < len(workload.extents) <= AXES and not workload.constant
+    stem = f"{operator}:{dtype}" if sized else workload.key
     return f"{stem}:{'-'.join(parameters)}"
 
 
@@ -100,8 +101,8 @@ def _workload_key(key: str, problem_size: list[object]) -> str:
         case [operators, dtype, _] if operators.split("+")[0] in OPERATORS:
             extents = tuple(size for size in problem_size if type(size) is int)
             return Workload.of(operators, extents, dtype).key
-        case [operators, dtype, extents, _]:
-            return Workload.parse(f"{operators}:{dtype}:{extents}").key
+        case [operators, dtype, *rest, _] if rest:
+            return Workload.parse(":".join((operators, dtype, *rest))).key
     return ""
 
 

@@ -7,6 +7,7 @@ import pytest
 from fixtures.analytic import CORES
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass, Engine, GpuProbeLevels
+from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.cost_model.dataset import ProbedDevice
@@ -94,3 +95,31 @@ def test_what_a_row_lacks_is_a_gap_and_what_the_model_does_not_know_is_left_out(
     matrix = Columns(("a", "b")).matrix([{"b": 2.0, "c": 3.0}])
     assert math.isnan(matrix[0, 0])
     assert matrix[0, 1] == 2.0
+
+
+PROGRAMS = (
+    (
+        "a: f32[64, 96]\nb: f32[96, 32]\np[i: 64, j: 32] = sum over k: 96 of a[i, k] * b[k, j]\n"
+        "c[i: 64, j: 32] = tanh(p[i, j])"
+    ),
+    (
+        "a: f32[1, 9, 9, 8]\nw: f32[3, 3, 8]\nc[b: 1, y: 7, x: 7, c: 8] = sum over r: 3, q: 3 of "
+        "a[b, y + r, x + q, c] * w[r, q, c]"
+    ),
+    (
+        "a: f32[64, 96]\ntop[i: 64] = max over k: 96 of a[i, k]\n"
+        "c[i: 64]: i32 = min over k: 96 of (k if a[i, k] == top[i] else 96)"
+    ),
+    "a: f32[640]\nc[] = sum over k: 640 of a[k]",
+)
+
+
+@pytest.mark.parametrize("text", PROGRAMS, ids=["product", "windows", "argmax", "number"])
+def test_a_program_has_features_though_it_has_no_extents_of_its_own(text: str) -> None:
+    workload = Workload.of_program("any", parsed(text))
+    for target, device in ((TargetKind.WASM, DEVICE), (TargetKind.WEBGPU, GPU)):
+        for candidate in lite_space(workload, target):
+            told = features(candidate, device)
+            assert told["workload.program"] == told["workload.is_program"] == 1
+            assert told["workload.flops"] == math.log2(1 + workload.flops)
+            assert math.isfinite(told["fit.intensity"])

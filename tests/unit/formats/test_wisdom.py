@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.results import ClassResults
@@ -45,6 +46,18 @@ def test_an_application_gets_the_winner_of_its_device_and_the_nearest_size() -> 
     assert best(file.text, key, CLASS, K0.extents) == dict(results().trials[1].config)
     near = best(file.text, key, CLASS, (100, 768, 768))
     assert near == dict(results(OTHER).trials[1].config)
+
+
+PROGRAM = Workload.of_program("twice", parsed("a: f32[9]\nc[i: 9] = a[i] + a[i]"))
+CONSTANT = Workload.parse("matmul:f32:m1k768n768:constant=b")
+
+
+@pytest.mark.parametrize("workload", [PROGRAM, CONSTANT], ids=["program", "constant"])
+def test_what_is_more_than_an_operator_and_a_size_has_its_whole_key_in_the_file(
+    workload: Workload,
+) -> None:
+    (file,) = wisdom((results(workload),))
+    assert {claim.workload_key for claim in read_wisdom(file.text)} == {workload.key}
 
 
 def test_files_are_named_as_kernel_launcher_looks_for_them() -> None:

@@ -53,6 +53,11 @@ def test_a_convolution_of_another_stride_is_no_neighbour() -> None:
     assert choose([offer(HitLevel.SHAPE, strided, CONVOLUTION)]) == {}
 
 
+def test_a_program_of_the_same_name_is_no_neighbour() -> None:
+    one, other = (f"program:add_gelu:{digit * 16}" for digit in "01")
+    assert shape_distance(one, other) == inf
+
+
 def test_each_workload_is_chosen_for_alone() -> None:
     other = "relu:f32:n64"
     chosen = choose([offer(HitLevel.COMMON), offer(HitLevel.MODEL, workload=other)])
