@@ -6,6 +6,7 @@ reads the texts that a process does not have yet.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.errors import InvalidInput
@@ -13,6 +14,13 @@ from kernelzoo.errors import InvalidInput
 
 class UnknownProgram(InvalidInput):
     """A key names a program whose text is not here."""
+
+    @classmethod
+    def of(cls, key: str) -> Self:
+        return cls(
+            f"the program {key[:80]} is not registered; import the model that has it, or register "
+            "its text"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +45,7 @@ def learn(key: str, known: KnownProgram) -> None:
 def known(key: str) -> KnownProgram:
     found = _KNOWN.get(key)
     if found is None:
-        raise UnknownProgram(
-            f"the program {key[:80]} is not registered; import the model that has it"
-        )
+        raise UnknownProgram.of(key)
     return found
 
 

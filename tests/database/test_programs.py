@@ -1,17 +1,23 @@
 """A program from its registration to what a page is served; its text is in one table alone."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import SecretStr
 
 from kernelzoo.domain import known_programs
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.operators.parsing import MAX_TEXT_BYTES
+from kernelzoo.domain.operators.parsing import MAX_TEXT_BYTES, parsed
+from kernelzoo.domain.workload import Workload
+from kernelzoo.settings import Settings
 from services.aggregator.publishing import Rule
+from services.gateway.app import application
 from tests.database.client import OPERATOR, open_agent
 from tests.database.conftest import Connection
 from tests.reports import all_ok
+from tests.tiny_model import send, tiny_model, with_plan
 from workers.aggregating import tally, verify_lease
 from workers.compiling import compile_batch, plan_space
 
@@ -153,3 +159,34 @@ def test_a_program_that_reads_outside_of_a_tensor_is_planned_by_nobody(
     job = http.get(f"/v1/jobs/{job_id}").json()
     assert job["state"] == "failed"
     assert "x0 is read outside of its axis 0" in job["detail"]
+
+
+def test_a_model_brings_the_programs_that_it_calls(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relu = Workload.of_program("relu", parsed("a: f32[64]\nc[i: 64] = max(a[i], 0.0)"))
+    text = str(relu.program)
+    tiny = tiny_model()
+    tiny = with_plan(tiny, kernels=(tiny.plan.kernels[0], relu.key))
+    changes = {"signing_key": SecretStr("A" * 43), "models_dir": tmp_path}
+    with TestClient(application(settings.model_copy(update=changes))) as http:
+        send(http, tiny)
+        forget(monkeypatch)
+
+        def put(programs: dict[str, str]) -> Any:
+            body = {"source": "tiny.onnx", "plans": [tiny.request], "programs": programs}
+            return http.put("/v1/models/tiny", json=body, headers=OPERATOR)
+
+        for programs, words in (
+            ({}, "is not registered"),
+            ({relu.key: text.replace("0.0", "1.0")}, "under its own key"),
+            ({"relu:f32:n8": text}, "no key of a program"),
+        ):
+            refused = put(programs)
+            assert refused.status_code == 422
+            assert words in refused.json()["detail"]
+            assert http.get(f"/v1/programs/{relu.key}").status_code == 404
+        assert put({relu.key: text}).status_code == 201
+        assert http.get(f"/v1/programs/{relu.key}").json()["text"] == text
+        jobs = {job["workload"] for job in http.get("/v1/jobs").json()["jobs"]}
+        assert jobs == set(tiny.plan.kernels)

@@ -14,7 +14,7 @@ from kernelzoo.store import applications, tuning
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.problems import Refusal, refuse_keyless
-from services.gateway.programs import learn
+from services.gateway.programs import require
 from services.gateway.state import Application, Operator, Shared
 from services.gateway.wire.jobs import (
     Job,
@@ -50,7 +50,7 @@ async def open_job(
     workload, kind = Workload.parse(body.workload), TargetKind(body.target)
     refuse_unsupported(workload, kind)
     async with state.pool.connection() as db, db.transaction():
-        await learn(db, (workload.key,))
+        await require(db, (workload.key,))
         await execute(db, tuning.lock_workloads(alone=False))
         if application is not None:
             await execute(db, applications.lock(application.id))
@@ -137,7 +137,7 @@ async def put_set(
     refuse_keyless(keyed=operated or application is not None)
     workloads = [Workload.parse(key) for key in dict.fromkeys(body.workloads)]
     async with state.pool.connection() as db, db.transaction():
-        await learn(db, (workload.key for workload in workloads))
+        await require(db, (workload.key for workload in workloads))
         await execute(db, tuning.lock_workloads(alone=True))
         if application is not None:
             await _own(db, application, name, len(workloads))

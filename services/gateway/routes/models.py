@@ -126,6 +126,7 @@ async def put_model(
             else:
                 _refuse_another(name, before, replace=replace)
                 await programs.register(db, sent)
+                await programs.require(db, (key for each in read for key in each.workloads))
                 opened = await _register(db, name, body.source, state.blobs, read)
             rows = await fetch_all(db, models.plans(name))
         await _clear(db, state.blobs, before)
