@@ -59,8 +59,7 @@ export function kernelsOf({ answer, replaced }: Pick<LoadOrder, "answer" | "repl
     if (served !== undefined) return replaced.includes(workload) ? served.fallback : served.kernel;
     throw new KernelZooError(
       "manifest",
-      `No kernel of ${workload} has been compiled yet. Try again in a few seconds, or see the ` +
-        "console of the zoo.",
+      `No kernel of ${workload} has been compiled yet. Try again in a few seconds.`,
     );
   };
 }

@@ -67,8 +67,7 @@ function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): void {
 /** Throws KernelZooError (signature) for a signed answer to another question. */
 function refuseOther({ tools, deviceClass }: Host, answer: ModelAnswer, name: string): void {
   if (answer.name === name && answer.device_class === deviceClass) return;
-  const found = `${answer.name} for ${answer.device_class}`;
-  throw new tools.KernelZooError("signature", `A model ${found} was sent for ${name}.`);
+  throw new tools.KernelZooError("signature", `${answer.name} was sent for ${name}.`);
 }
 
 /**

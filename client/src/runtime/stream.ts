@@ -80,7 +80,7 @@ export async function refuseChanged(bytes: Bytes, sha256: string, url: URL): Pro
   if (await hasDigest(bytes, sha256)) return;
   throw new KernelZooError(
     "artifact",
-    `${url} does not have the SHA-256 that the model says. A proxy or a cache may have changed it.`,
+    `${url} does not have the SHA-256 that the model says. A proxy may have changed it.`,
   );
 }
 
