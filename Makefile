@@ -112,7 +112,7 @@ setup: .venv/.installed .venv/.system client/dist/.built .kernelzoo/networks/dig
 
 .kernelzoo/networks/digits.onnx: examples/digits/train.py .venv/.installed
 	@echo "· training the network of examples/digits"
-	@$(BIN)/python examples/digits/train.py $@
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/digits/train.py $@
 
 dashboards/grafana: $(wildcard dashboards/*.py) .venv/.installed
 	@$(BIN)/python -m dashboards.generate
