@@ -29,7 +29,6 @@ READY = "globalThis.kernelzooReady || !document.querySelector('#error').hidden"
 STROKES = {
     0: "128,45 90,65 75,128 90,190 128,212 166,190 181,128 166,65 128,45",
     1: "105,80 132,48 132,128 132,210",
-    7: "75,55 128,52 180,55 150,110 128,160 112,212",
 }
 """Places on a canvas of 256 × 256."""
 

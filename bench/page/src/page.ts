@@ -29,7 +29,9 @@ const ready = (async (): Promise<number> => {
 function problemOf({ lease, reference }: Stand): Problem {
   const tensors = plainTensors(lease.reference).map((tensor, i) => {
     const { name, shape, role } = tensor;
-    const data = role === "input" ? new Float32Array(elementsOf(tensor)) : reference.output;
+    // The workloads that peers have give reals; only programs give integers.
+    const given = reference.output as Float32Array<ArrayBuffer>;
+    const data = role === "input" ? new Float32Array(elementsOf(tensor)) : given;
     if (role === "input") fillSeeded(data, lease.seed, i);
     return { name, shape, data };
   });

@@ -61,7 +61,8 @@ async function addPeer(field: Field, name: string): Promise<void> {
 
 async function addOurs(field: Field, stand: GpuStand, tuneLimitMs: number): Promise<void> {
   field.screened = await tune(stand, field.case.configs, now() + tuneLimitMs);
-  if (field.expected === null) field.expected = right(field, stand.reference.output);
+  const output = stand.reference.output as Float32Array;
+  if (field.expected === null) field.expected = right(field, output);
   for (const candidate of fastest(field.screened, FINALISTS)) {
     field.entrants.push(await kernelEntrant(stand, candidate, field.expected));
   }
