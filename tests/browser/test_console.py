@@ -58,6 +58,7 @@ def views(tuned: Tuned) -> dict[str, str]:
         "#/zoo": f"td >> text={KEY}",
         tuned.key: ".served-mark",
         "#/coverage": ".cells .cell-c",
+        "#/coverage?workload=matmul": "text=No model is registered",
         "#/tuning": f"td >> text={KEY}",
         f"#/tuning/{tuned.job}": ".step",
         f"#/tuning/{tuned.job}?across=time": ".step",

@@ -4,6 +4,7 @@ import { count, integer } from "../page/text.js";
 import type { Coverage } from "../wire/types.js";
 import { coverageMap, MEANING } from "./coverage-map.js";
 import { followed } from "./followed.js";
+import { modelsCard } from "./models.js";
 import { type Column, card, classCell, code, empty, link, table } from "./pieces.js";
 import { aboutRho } from "./rho.js";
 import { address, type Route } from "./route.js";
@@ -18,7 +19,10 @@ export function coverageView({ query }: Route, signal: AbortSignal): readonly HT
     },
     signal,
   );
-  return [card("Device classes against workloads", searchForm("coverage", query), map)];
+  return [
+    card("Device classes against workloads", searchForm("coverage", query), map),
+    modelsCard(signal),
+  ];
 }
 
 function draw(coverage: Coverage, query: Route["query"]): Node {

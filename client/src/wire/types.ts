@@ -50,3 +50,6 @@ export type SessionResponse = Schemas["SessionResponse"];
 export type TargetKind = Schemas["TargetKind"];
 export type TensorWire = Schemas["TensorWire"];
 export type Version = Schemas["Version"];
+export type ModelCoverage = Schemas["ModelCoverage"];
+export type ModelList = Schemas["ModelList"];
+export type PlanCoverage = Schemas["PlanCoverage"];

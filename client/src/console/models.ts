@@ -1,0 +1,61 @@
+/** Models that pages run whole: how far each is tuned, class by class. */
+import { element } from "../page/elements.js";
+import { count, integer } from "../page/text.js";
+import type { ModelCoverage, ModelList, PlanCoverage } from "../wire/types.js";
+import { followed } from "./followed.js";
+import { type Column, card, code, empty, table } from "./pieces.js";
+
+const plan = ({ dimensions }: PlanCoverage): string =>
+  Object.entries(dimensions)
+    .map(([name, extent]) => `${name}=${extent}`)
+    .join(", ") || "–";
+
+/** A tilde stands before what rests on less than all operations of an inference. */
+const expected = ({ expected_ms, measured }: PlanCoverage): string =>
+  expected_ms === null ? "–" : `${measured < 1 ? "~" : ""}${expected_ms.toFixed(1)} ms`;
+
+const COLUMNS: readonly Column<PlanCoverage>[] = [
+  { title: "Device class", cell: ({ device_class }) => code(device_class) },
+  { title: "Plan", cell: plan },
+  {
+    title: "Confirmed",
+    numeric: true,
+    cell: ({ confirmed, workloads }) => `${integer(confirmed)} of ${integer(workloads)}`,
+  },
+  {
+    title: "Of its operations",
+    numeric: true,
+    cell: ({ confirmed_flops }) => `${Math.round(100 * confirmed_flops)} %`,
+  },
+  { title: "Expected", numeric: true, cell: expected },
+  { title: "Page loads", numeric: true, cell: ({ page_loads }) => integer(page_loads) },
+];
+
+export function modelsCard(signal: AbortSignal): HTMLElement {
+  const draw = (list: ModelList): Node => drawModels(list, signal);
+  return card("Models", followed<ModelList>({ path: "/v1/models", everyMs: 30_000, draw }, signal));
+}
+
+function drawModels({ models }: ModelList, signal: AbortSignal): Node {
+  if (models.length === 0) {
+    return empty("No model is registered:", code("kernelzoo models add FILE --name N"));
+  }
+  return element("div", "", ...models.map(({ name, plans }) => drawModel(name, plans, signal)));
+}
+
+/** Asked for once it is opened. */
+function drawModel(name: string, plans: number, signal: AbortSignal): HTMLElement {
+  const summary = element("summary", "", `${name}, ${count(plans, "plan")}`);
+  const details = element("details", "", summary);
+  const open = (): void => {
+    const path = `/v1/models/${encodeURIComponent(name)}/coverage`;
+    details.append(followed<ModelCoverage>({ path, everyMs: 15_000, draw: drawCoverage }, signal));
+  };
+  details.addEventListener("toggle", open, { once: true, signal });
+  return details;
+}
+
+function drawCoverage({ model, coverage }: ModelCoverage): Node {
+  if (coverage.length === 0) return empty("No device has measured or asked for it yet.");
+  return table(`Classes that have met ${model}`, COLUMNS, coverage);
+}
