@@ -28,8 +28,8 @@ export default [
     rules: { "security/detect-non-literal-regexp": "off", "no-unsanitized/method": "off" },
   },
   {
-    files: ["examples/kernels/kernels.js"],
-    // `?zoo=` and `?frameworks=` name whose code the page runs; the example says so.
+    files: ["examples/digits/digits.js", "examples/kernels/kernels.js", "examples/network/network.js"],
+    // `?zoo=` and `?frameworks=` name whose code the page runs; the examples say so.
     rules: { "no-unsanitized/method": "off" },
   },
 ];
