@@ -107,12 +107,16 @@ def _peak_after(browser: Browser, url: str, ready: str) -> int:
 
 def _peak_bytes() -> int:
     """Of the largest process of a page that this process started."""
-    pages = [
-        process
-        for process in psutil.Process().children(recursive=True)
-        if "--type=renderer" in process.cmdline()
-    ]
-    return max(_peak_of(process.pid) for process in pages)
+    started = psutil.Process().children(recursive=True)
+    return max(_peak_of(process.pid) for process in started if _is_page(process))
+
+
+def _is_page(process: psutil.Process) -> bool:
+    """Not one that has ended meanwhile."""
+    try:
+        return "--type=renderer" in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _peak_of(pid: int) -> int:

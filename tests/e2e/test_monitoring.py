@@ -1,7 +1,7 @@
 """Every query of the dashboards and alerts, asked of a real Prometheus and a real PostgreSQL.
 
 One stack with monitoring does some of everything first: kernels are compiled, measured, voted on,
-published and served; a report is refused and an output rejected.
+published and served; a report is refused and an output rejected; a model is added.
 """
 
 import re
@@ -23,9 +23,11 @@ from dashboards.generate import ALL
 from dashboards.model import Metric, Panel, Rows
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from services.gateway.wire.models import ModelRequest, PlanRequest
 from tests.e2e.scripted_agent import ScriptedAgent
 from tests.reports import failure
 from tests.running import eventually, rows, running_stack
+from tests.tiny_model import TINY_NAME, digest, tiny_model
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -69,9 +71,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 def _work(stack: Stack) -> None:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         gateway.register(WORKLOAD, TargetKind.WASM)
-    # One query: between two of them the space could be written.
-    compiled = "SELECT bool_and(state = 'compiled') FROM candidate"
-    eventually(lambda: rows(stack, compiled) == [(True,)], "compiling")
+    _await_compiled(stack)
     first, second = (ScriptedAgent(stack.url, stack.keys.operator) for _ in range(2))
     for agent in (first, second):
         agent.open()
@@ -86,6 +86,28 @@ def _work(stack: Stack) -> None:
     eventually(
         lambda: rows(stack, "SELECT sum(loads)::int FROM page_load") == [(4,)], "a count on disk"
     )
+    _add_model(stack)
+
+
+def _await_compiled(stack: Stack) -> None:
+    """One query: between two of them the space could be written."""
+    compiled = """
+        SELECT bool_and(c.state = 'compiled') AND (
+            SELECT count(*) FROM tuning_job WHERE state = 'waiting') = 0
+        FROM candidate c
+    """
+    eventually(lambda: rows(stack, compiled) == [(True,)], "compiling")
+
+
+def _add_model(stack: Stack) -> None:
+    model = tiny_model()
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        for body in model.files:
+            gateway.put_blob(digest(body), len(body), iter([body]))
+        plans = [PlanRequest(**model.request)]
+        request = ModelRequest(source="tiny.onnx", plans=plans, programs={})
+        gateway.register_model(TINY_NAME, request, replace=False)
+    _await_compiled(stack)
 
 
 def _disturb(agent: ScriptedAgent) -> None:
@@ -180,8 +202,9 @@ def _rows(watched: Watched, ask: Rows) -> list[tuple[Any, ...]]:
 
 
 def test_coverage_says_what_pages_asked_for_and_did_not_get(watched: Watched) -> None:
-    found = rows(watched.stack, "SELECT device_class, state, loads::int FROM coverage")
-    assert (STRANGER, "missing", 1) in found
+    asked = "SELECT workload_key, device_class, state, loads::int FROM coverage"
+    found = [found for key, *found in rows(watched.stack, asked) if key == WORKLOAD.key]
+    assert [STRANGER, "missing", 1] in found
     assert [(state, loads) for name, state, loads in found if name != STRANGER] == [
         ("confirmed", 3)
     ]

@@ -22,6 +22,7 @@ KEY = "add:f32:n8"
 BODY = b"a kernel"
 SHA256 = hashlib.sha256(BODY).hexdigest()
 PLACE = f"/v1/artifacts/{SHA256}.wasm"
+MODELS = "/v1/models"
 SIGNER = Signer.of(new_seed())
 
 
@@ -32,6 +33,12 @@ class Zoo:
     address: str = ""
     url: str = PLACE
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+
+    @property
+    def other(self) -> list[str]:
+        """The paths that are neither manifests nor the list of models."""
+        paths = (path for path, _ in self.asked if path != MODELS)
+        return [path for path in paths if not path.startswith("/v1/zoo/")]
 
 
 def manifest(device_class: str, url: str) -> bytes:
@@ -82,15 +89,18 @@ def manifest(device_class: str, url: str) -> bytes:
 
 @pytest.fixture
 def zoo() -> Iterator[Zoo]:
-    """Any address that is not a manifest's answers with the kernel."""
+    """It has no models. Any address that is not a manifest's answers with the kernel."""
     told = Zoo()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             told.asked.append((self.path, {name.lower(): v for name, v in self.headers.items()}))
             device_class = self.path.rpartition("/")[2]
-            is_manifest = self.path.startswith("/v1/zoo/")
-            body = manifest(device_class, told.url) if is_manifest else BODY
+            if self.path == MODELS:
+                body = b'{"models": []}'
+            else:
+                is_manifest = self.path.startswith("/v1/zoo/")
+                body = manifest(device_class, told.url) if is_manifest else BODY
             self.send_response(200)
             self.end_headers()
             self.wfile.write(body)
@@ -116,7 +126,7 @@ def test_a_kernel_is_asked_for_and_written_where_its_hash_says(zoo: Zoo, tmp_pat
     bundle.write(collected(zoo), tmp_path / "kernels")
     written = {file.name for file in (tmp_path / "kernels/v1/artifacts").iterdir()}
     assert written == {f"{SHA256}.wasm"}
-    assert [path for path, _ in zoo.asked if not path.startswith("/v1/zoo/")] == [PLACE]
+    assert zoo.other == [PLACE]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +146,7 @@ def test_a_kernel_that_is_said_to_lie_elsewhere_is_not_asked_for_and_nothing_is_
     with pytest.raises(InvalidInput, match="no gateway of this version"):
         bundle.write(collected(zoo), tmp_path / "kernels")
     assert list(tmp_path.iterdir()) == []
-    assert all(path.startswith("/v1/zoo/") for path, _ in zoo.asked)
+    assert zoo.other == []
 
 
 def test_keys_are_not_sent_to_a_zoo_that_is_only_read(zoo: Zoo) -> None:
