@@ -4,6 +4,7 @@
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,10 +44,11 @@ NO_LIMIT = ""
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """That refuse nobody for asking often: a limit would answer in place of what is tested."""
-    rates = ("sessions_rate", "agent_rate", "application_rate")
-    return settings.model_copy(update=dict.fromkeys(rates, NO_LIMIT))
+def settings(settings: Settings, tmp_path: Path) -> Settings:
+    """That keep models, and refuse nobody for asking often: a limit would answer in place of what
+    is tested."""
+    limits = dict.fromkeys(("sessions_rate", "agent_rate", "application_rate"), NO_LIMIT)
+    return settings.model_copy(update={"models_dir": tmp_path / "models", **limits})
 
 
 def label(operation: Any) -> str:
