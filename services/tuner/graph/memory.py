@@ -77,10 +77,6 @@ def least_bytes(blocks: Sequence[Block]) -> int:
     )
 
 
-def blocks_of(graph: Graph, *, in_place: bool = True) -> list[Block]:
-    return _blocks(graph, _owners(graph, in_place=in_place))
-
-
 def _blocks(graph: Graph, owners: Mapping[str, str]) -> list[Block]:
     first: dict[str, int] = {}
     last: dict[str, int] = {}

@@ -223,11 +223,6 @@ def is_rowwise(space: IterationSpace) -> bool:
     )
 
 
-def is_elementwise(space: IterationSpace) -> bool:
-    """Whether nothing is reduced: every entry is made of a few others."""
-    return not space.reductions
-
-
 def is_transposition(space: IterationSpace) -> bool:
     """Whether one nest reads one matrix, and its axes the other way round."""
     match space.nests:
