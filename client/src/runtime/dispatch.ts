@@ -39,16 +39,25 @@ export interface Ports {
 /** What to throw for what a call has thrown. */
 export type Blame = (task: number, cause: unknown) => Error;
 
-interface Ready {
+/** A call, and what was learnt of it. */
+export interface Ready {
   readonly task: Task;
   readonly main: Main;
   readonly words: readonly number[];
   readonly learnt: Learnt;
 }
 
+export const readyOf = (task: Task, mains: ReadonlyMap<string, Main>, scratch: number): Ready => ({
+  task,
+  main: mains.get(task.artifact) as Main,
+  words: task.hasScratch ? [...task.words, scratch] : task.words,
+  learnt: { alone: Number.POSITIVE_INFINITY, shared: Number.POSITIVE_INFINITY },
+});
+
 /** Owns what was learnt of each call. */
 export class Dispatcher {
-  readonly #calls: readonly Ready[];
+  /** In their order; one may be replaced between two runs. */
+  readonly calls: Ready[];
   readonly #crew: Crew | null;
   readonly #blame: Blame;
   readonly #breathe: () => Promise<void>;
@@ -62,12 +71,7 @@ export class Dispatcher {
     blame: Blame,
     { breathe, clock = now }: Ports,
   ) {
-    this.#calls = tasks.map((task) => ({
-      task,
-      main: mains.get(task.artifact) as Main,
-      words: task.hasScratch ? [...task.words, scratch] : task.words,
-      learnt: { alone: Number.POSITIVE_INFINITY, shared: Number.POSITIVE_INFINITY },
-    }));
+    this.calls = tasks.map((task) => readyOf(task, mains, scratch));
     this.#crew = crew;
     this.#blame = blame;
     this.#breathe = breathe;
@@ -78,13 +82,13 @@ export class Dispatcher {
    * Runs all calls; answers when each ran, or null where `aborted` said to stop. Throws as `blame` says.
    */
   async run(aborted: () => boolean): Promise<CallTimes | null> {
-    const times = new Float64Array(3 * this.#calls.length);
+    const times = new Float64Array(3 * this.calls.length);
     const started = this.#clock();
     let breath = started;
     this.#crew?.up();
     try {
       let before = started;
-      for (const [index, call] of this.#calls.entries()) {
+      for (const [index, call] of this.calls.entries()) {
         const shared = this.#shared(call);
         const parts = this.#parts(call, shared);
         for (let part = 0; part < parts; part++) {

@@ -31,6 +31,8 @@ export interface EnginePorts extends Ports {
   readonly progress: (progress: Progress) => void;
   /** Starts a thread; null where threads cannot share memory. */
   readonly spawn: (() => Hand) | null;
+  /** Bytes that the memory may grow by once the model is loaded; it does not unless told. */
+  readonly spareBytes?: number;
 }
 
 export interface RunResult {
@@ -39,10 +41,11 @@ export interface RunResult {
   readonly times: CallTimes;
 }
 
-function memoryOf(bytes: number): WebAssembly.Memory {
-  const pages = Math.ceil(bytes / PAGE_BYTES);
+function memoryOf(bytes: number, spareBytes = 0): WebAssembly.Memory {
+  const initial = Math.ceil(bytes / PAGE_BYTES);
+  const maximum = initial + Math.ceil(spareBytes / PAGE_BYTES);
   try {
-    return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+    return new WebAssembly.Memory({ initial, maximum, shared: true });
   } catch (cause) {
     throw new KernelZooError(
       "memory",
@@ -67,10 +70,10 @@ export function kernelsOf({ answer, replaced }: Pick<LoadOrder, "answer" | "repl
 /** Owns the memory of one model. It ends with its worker. */
 export class Engine {
   readonly loaded: Loaded;
-  readonly #order: LoadOrder;
-  readonly #memory: WebAssembly.Memory;
-  readonly #placement: Placement;
-  readonly #dispatcher: Dispatcher;
+  readonly order: LoadOrder;
+  readonly memory: WebAssembly.Memory;
+  readonly placement: Placement;
+  readonly dispatcher: Dispatcher;
 
   private constructor(
     order: LoadOrder,
@@ -79,10 +82,10 @@ export class Engine {
     dispatcher: Dispatcher,
     loaded: Loaded,
   ) {
-    this.#order = order;
-    this.#memory = memory;
-    this.#placement = placement;
-    this.#dispatcher = dispatcher;
+    this.order = order;
+    this.memory = memory;
+    this.placement = placement;
+    this.dispatcher = dispatcher;
     this.loaded = loaded;
   }
 
@@ -98,7 +101,7 @@ export class Engine {
     // 1. A place for everything.
     const threads = ports.spawn === null ? 1 : order.threads;
     const placement = place(plan, kernelsOf(order), threads);
-    const memory = memoryOf(placement.totalBytes);
+    const memory = memoryOf(placement.totalBytes, ports.spareBytes);
 
     // 2. Kernels, and the first weights at the same time: these wait for the kernels that pack them.
     const compiled = compileAll(order, kernels, memory, ports);
@@ -141,24 +144,24 @@ export class Engine {
    * WrongKernel.
    */
   async run(feeds: readonly Stored[], aborted: () => boolean): Promise<RunResult | null> {
-    const { plan } = this.#order.answer;
+    const { plan } = this.order.answer;
     for (const [i, port] of plan.inputs.entries()) this.#view(port).set(feeds[i] as Stored);
-    const times = await this.#dispatcher.run(aborted);
+    const times = await this.dispatcher.run(aborted);
     if (times === null) return null;
     return { outputs: plan.outputs.map((port) => this.#view(port).slice() as Stored), times };
   }
 
   #view({ tensor, shape }: Pick<PortWire, "tensor" | "shape">) {
-    const { plan } = this.#order.answer;
+    const { plan } = this.order.answer;
     const { dtype, at = 0, weight } = plan.tensors[tensor] as (typeof plan.tensors)[number];
-    const { activations, weights } = this.#placement;
+    const { activations, weights } = this.placement;
     const address = weight === undefined ? activations + at : (weights[weight]?.[0]?.address ?? 0);
-    return viewOf(this.#memory.buffer, dtype, address, productOf(shape));
+    return viewOf(this.memory.buffer, dtype, address, productOf(shape));
   }
 
   /** Throws KernelZooError (compare) where an output is wrong. */
   async #check({ progress }: EnginePorts): Promise<void> {
-    const { answer, origin } = this.#order;
+    const { answer, origin } = this.order;
     const { plan } = answer;
     const { inputs, outputs, golden } = plan;
     const total = plan.calls.length;
