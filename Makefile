@@ -26,7 +26,7 @@ ARGS ?=
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: setup bench-page  ## Tune real kernels in real browsers and serve them to a page (about a minute)
+demo: setup bench-page  ## Tune real kernels and a network in real browsers, serve them to pages (under two minutes)
 	@$(BIN)/kernelzoo demo $(ARGS)
 
 up: setup  ## Run the stack until Ctrl-C; ARGS="--agents 5" adds browser agents

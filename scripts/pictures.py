@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def demo(browser: Browser, scratch: Path, folder: Path) -> None:
-    """Its terminal, and the page of its last step."""
+    """Its terminal, and its pages: `example.png` and `example-network.png`."""
     state = ("--state", str(scratch / "demo"))
     said = in_terminal("demo", *state, "--screenshot", str(folder / "example.png"))
     (folder / "example-console.png").unlink()
@@ -82,7 +82,7 @@ def in_terminal(*words: str) -> str:
         told.append(os.read(terminal, 1 << 16))
         return told[-1]
 
-    os.environ |= {"COLUMNS": "72", "LINES": "40", "TERM": "xterm-256color"}
+    os.environ |= {"COLUMNS": "72", "LINES": "60", "TERM": "xterm-256color"}
     if pty.spawn((sys.executable, "-m", "cli", *words), read) != 0:
         raise SystemExit(f"`kernelzoo {words[0]}` failed; what it says is above")
     return b"".join(told).decode()

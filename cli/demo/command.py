@@ -1,22 +1,34 @@
-"""The demo as a command: five steps, each of which happens in its time or ends it."""
+"""The demo as a command: seven steps, each of which happens in its time or ends it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 from urllib.parse import urlencode
 
 import typer
 
-from cli.demo.display import panel, plain, summary
-from cli.demo.examples import FRAMEWORKS, frameworks_are_built, served_examples
-from cli.demo.page import PageFailed, PageResult, PageVisit, visit
+from cli.demo.display import Shown, panel, plain, summary
+from cli.demo.examples import FRAMEWORKS, PEER, frameworks_are_built, served_examples
+from cli.demo.network import NAME, tune_network
+from cli.demo.page import (
+    PageFailed,
+    Visitor,
+    kernels_of,
+    network_of,
+    picture_beside,
+    picture_of,
+    picture_of_console,
+    visiting,
+)
 from cli.demo.watch import (
+    NETWORK,
     PAGE,
     START,
     STEPS,
+    TUNE,
     DemoFailed,
     Registered,
     Sight,
@@ -46,23 +58,37 @@ LAST_STAGE = Workload.parse("conv2d:f32:b1h7w7c512o512kh3kw3stride1pad1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """The settings, but for what `overrides` say."""
+    """The settings, but for what `overrides` say. A whole network is tuned for `network_s`; it is
+    left out where that is None.
+    """
 
     agents: int
     overrides: Environment
     workloads: tuple[Workload, ...]
+    network_s: float | None
 
-    def of_target(self, kind: TargetKind) -> tuple[Workload, ...]:
-        """A software adapter takes minutes for more than the first."""
-        return self.workloads if kind is TargetKind.WASM else self.workloads[:1]
+    def of_target(self, kind: TargetKind) -> Self:
+        """A software adapter takes minutes for more than the first. Whole networks run on
+        WebAssembly.
+        """
+        if kind is TargetKind.WASM:
+            return self
+        return replace(self, workloads=self.workloads[:1], network_s=None)
 
 
-FULL = Scale(agents=5, overrides=(OWN_AGENTS,), workloads=(K0, LAST_STAGE))
-SHORT = Scale(agents=2, overrides=(OWN_AGENTS, ("KERNELZOO_QUORUM", "2")), workloads=(K0,))
+FULL = Scale(agents=5, overrides=(OWN_AGENTS,), workloads=(K0, LAST_STAGE), network_s=40)
+SHORT = Scale(
+    agents=2,
+    overrides=(OWN_AGENTS, ("KERNELZOO_QUORUM", "2")),
+    workloads=(K0,),
+    network_s=0,
+)
 
 
 def demo(
-    short: Annotated[bool, typer.Option("--short", help="One kernel, two agents.")] = False,
+    short: Annotated[
+        bool, typer.Option("--short", help="One kernel, two agents, a network untuned.")
+    ] = False,
     screenshot: Annotated[
         Path | None, typer.Option(help="Picture of the page; the console's goes beside it.")
     ] = None,
@@ -73,8 +99,8 @@ def demo(
         Path, typer.Option(help="A directory of the demo's own; emptied at the start.")
     ] = Path(".kernelzoo/demo"),
 ) -> None:
-    """Tune two kernels from an empty zoo and serve them to a page, in about a minute."""
-    scale = SHORT if short else FULL
+    """Tune two kernels and a network from an empty zoo, and serve them to pages."""
+    scale = (SHORT if short else FULL).of_target(parse_kind(target))
     fleet = FleetPlan.chromium(scale.agents, (parse_kind(target),), gpu)
     place = Place.at(state)
     empty(place, "demo")
@@ -86,46 +112,50 @@ def demo(
     )
     try:
         with interruptible():
-            workloads = scale.of_target(parse_kind(target))
-            sights, results = _steps(place, options, fleet, workloads, screenshot)
+            shown = _steps(place, options, fleet, scale, screenshot)
     except KeyboardInterrupt:
         note("demo interrupted; every process has been stopped")
         raise typer.Exit(130) from None
-    out.print(summary(sights, results))
+    out.print(summary(shown))
 
 
 def _steps(
-    place: Place,
-    options: StackOptions,
-    fleet: FleetPlan,
-    workloads: tuple[Workload, ...],
-    screenshot: Path | None,
-) -> tuple[tuple[Sight, ...], tuple[PageResult, ...]]:
+    place: Place, options: StackOptions, fleet: FleetPlan, scale: Scale, screenshot: Path | None
+) -> Shown:
     _announce(START)
     with ExitStack() as exits:
         try:
             stack = exits.enter_context(running(place, options))
         except StackError as error:
             raise DemoFailed.at(START, str(error), place.logs) from error
-        sights = _tune(stack, fleet, workloads)
-        return sights, _open_page(stack, fleet, workloads, screenshot)
+        sights, network = _tune(stack, fleet, scale)
+        return _open_pages(stack, fleet, sights, network, screenshot)
 
 
-def _tune(stack: Stack, fleet: FleetPlan, workloads: tuple[Workload, ...]) -> tuple[Sight, ...]:
-    """What was seen of each workload, one after another, as the agents take them."""
+def _tune(stack: Stack, fleet: FleetPlan, scale: Scale) -> tuple[tuple[Sight, ...], Path | None]:
+    """What was seen of each workload, one after another, as the agents take them, and the file of
+    the network.
+    """
     (kind,) = fleet.targets
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         jobs = [
             Registered(job=gateway.register(workload, kind), at_s=time.monotonic())
-            for workload in workloads
+            for workload in scale.workloads
         ]
         stack.launch(plan_fleet(stack.place, stack.keys, stack.url, fleet))
         with live_display() as show:
             tell = _telling(show)
             sights = tuple(watch(stack, gateway, job, tell) for job in jobs)
-    # The page is timed on a quiet machine.
+        network = None
+        if scale.network_s is not None:
+            _announce(TUNE)
+            with live_display() as show:
+                network = tune_network(
+                    stack, gateway, scale.network_s, lambda line: show(line, None)
+                )
+    # The pages are timed on a quiet machine.
     stack.end("fleet")
-    return sights
+    return sights, network
 
 
 def _telling(show: Show) -> Callable[[Sight], None]:
@@ -142,29 +172,58 @@ def _telling(show: Show) -> Callable[[Sight], None]:
     return tell
 
 
-def _open_page(
-    stack: Stack, fleet: FleetPlan, workloads: tuple[Workload, ...], screenshot: Path | None
-) -> tuple[PageResult, ...]:
+def _open_pages(
+    stack: Stack,
+    fleet: FleetPlan,
+    sights: tuple[Sight, ...],
+    network: Path | None,
+    screenshot: Path | None,
+) -> Shown:
     """In a browser with the flags of the fleet's: another adapter is another device."""
     _announce(PAGE)
     (kind,) = fleet.targets
-    asked = [("zoo", stack.url), ("target", kind)]
-    asked += [("workload", workload.key) for workload in workloads]
+    visitor = Visitor(
+        gpu=fleet.gpu if kind is TargetKind.WEBGPU else None,
+        profile=stack.place.root / "visitor",
+        log=stack.log(PAGE.log),
+    )
+    folders = {} if network is None else {_NETWORK_FILES: network.parent}
+    step = PAGE
+    try:
+        with served_examples(folders=folders) as origin, visiting(visitor) as page:
+            results = kernels_of(page, _kernels_page(origin, stack.url, sights))
+            if screenshot is not None:
+                picture_of(page, screenshot)
+                console = picture_beside(screenshot, "console")
+                picture_of_console(page, f"{stack.url}/console", console)
+            if network is None:
+                return Shown(sights=sights, results=results, network=None)
+            step = NETWORK
+            _announce(step)
+            ran = network_of(page, _network_page(origin, stack.url, network))
+            if screenshot is not None:
+                picture_of(page, picture_beside(screenshot, "network"))
+            return Shown(sights=sights, results=results, network=ran)
+    except PageFailed as error:
+        raise DemoFailed.at(step, str(error), stack.log(step.log)) from error
+
+
+_NETWORK_FILES = "/files/"
+
+
+def _kernels_page(origin: str, zoo: str, sights: Sequence[Sight]) -> str:
+    asked = [("zoo", zoo), ("target", sights[0].job.target)]
+    asked += [("workload", sight.job.workload) for sight in sights]
     if frameworks_are_built():
         asked.append(("frameworks", FRAMEWORKS))
-    with served_examples() as origin:
-        plan = PageVisit(
-            address=f"{origin}/kernels/index.html?{urlencode(asked)}",
-            gpu=fleet.gpu if kind is TargetKind.WEBGPU else None,
-            console=f"{stack.url}/console",
-            profile=stack.place.root / "visitor",
-            log=stack.log(PAGE.log),
-            screenshot=screenshot,
-        )
-        try:
-            return visit(plan)
-        except PageFailed as error:
-            raise DemoFailed.at(PAGE, str(error), stack.log(PAGE.log)) from error
+    return f"{origin}/kernels/index.html?{urlencode(asked)}"
+
+
+def _network_page(origin: str, zoo: str, network: Path) -> str:
+    asked = [("zoo", zoo), ("model", NAME)]
+    if frameworks_are_built():
+        asked += [("onnx", f"{_NETWORK_FILES}{network.name}"), ("peer", PEER)]
+    return f"{origin}/network/index.html?{urlencode(asked)}"
 
 
 def _announce(step: Step) -> None:

@@ -4,6 +4,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from rich.box import SIMPLE_HEAD
@@ -13,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from cli.demo.page import FrameworkResult, PageResult
+from cli.demo.page import FrameworkResult, NetworkResult, PageResult
 from cli.demo.watch import Sight, outstanding
 from cli.figures import ABSENT, gflops, number, progress
 from kernelzoo.domain.lease import LEADERS
@@ -80,8 +81,20 @@ def first_timed_ms(fleet: FleetStatus | None) -> float | None:
     return agents[0].first_timed_ms if agents else None
 
 
-def summary(sights: Sequence[Sight], results: Sequence[PageResult]) -> Group:
-    """A column for each workload, then what is said of the visit as a whole."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the demo has to show: of each workload its tuning and what the page says, and what the
+    page says of a whole network.
+    """
+
+    sights: Sequence[Sight]
+    results: Sequence[PageResult]
+    network: NetworkResult | None
+
+
+def summary(shown: Shown) -> Group:
+    """A column for each workload, then what is said of the visit as a whole and of the network."""
+    sights, results = shown.sights, shown.results
     kind, fleet = sights[0].job.target, sights[-1].fleet
     table = Table(title="kernelzoo demo", title_justify="left", box=SIMPLE_HEAD)
     table.add_column()
@@ -96,7 +109,24 @@ def summary(sights: Sequence[Sight], results: Sequence[PageResult]) -> Group:
     visit.add_row("first candidate timed", _first_timed(fleet, kind))
     visit.add_row("same, median of agents", number(_median_first_timed(fleet), "ms", 0))
     visit.add_row("manifest at page load", number(results[0].manifest_ms, "ms"))
-    return Group(table, Padding(visit, (0, 0, 0, 1)))
+    parts: list[RenderableType] = [table, Padding(visit, (0, 0, 0, 1))]
+    if shown.network is not None:
+        parts.append(_of_network(shown.network))
+    return Group(*parts)
+
+
+def _of_network(result: NetworkResult) -> Table:
+    """What it is, then a run in each engine."""
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("text encoder, 6 layers,\n128 words, random weights")
+    table.add_column("one run, on\none thread", justify="right")
+    table.add_row("kernels from the zoo", number(result.zoo_ms, "ms"))
+    if result.peer is not None and result.peer_ms is not None:
+        table.add_row(result.peer, number(result.peer_ms, "ms"))
+        table.add_row("  zoo over it", f"{result.peer_ms / result.zoo_ms:.2f}×")
+        table.add_row("largest difference", f"{result.difference:.1e}")
+    table.add_row("calls by kernels voted for", f"{result.voted} of {result.calls}")
+    return table
 
 
 def _heading(job: Job) -> str:

@@ -1,10 +1,11 @@
 """Serves the examples from an origin of their own, as a customer's site would."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from kernelzoo.serving import serving
@@ -14,6 +15,8 @@ EXAMPLES = _CHECKOUT / "examples"
 _BENCH_PAGE = _CHECKOUT / "bench" / "page"
 FRAMEWORKS = "/frameworks/frameworks.js"
 """onnxruntime-web and TensorFlow.js, as `make bench-page` builds them, and the files they read."""
+PEER = "/frameworks/session.js"
+"""A worker that runs a whole network in onnxruntime-web."""
 _FOLDERS = {
     "/frameworks/": _BENCH_PAGE / "dist",
     "/onnxruntime-web/": _BENCH_PAGE / "node_modules" / "onnxruntime-web" / "dist",
@@ -28,6 +31,8 @@ ISOLATION = (
 
 
 class _Isolated(SimpleHTTPRequestHandler):
+    folders: Mapping[str, Path] = _FOLDERS
+
     def end_headers(self) -> None:
         for name, value in ISOLATION:
             self.send_header(name, value)
@@ -35,7 +40,7 @@ class _Isolated(SimpleHTTPRequestHandler):
 
     def translate_path(self, path: str) -> str:
         asked = urlsplit(path).path
-        for prefix, folder in _FOLDERS.items():
+        for prefix, folder in self.folders.items():
             name = asked.removeprefix(prefix)
             if asked.startswith(prefix) and "/" not in name:
                 return str(folder / name)
@@ -50,8 +55,13 @@ def frameworks_are_built() -> bool:
 
 
 @contextmanager
-def served_examples(directory: Path = EXAMPLES) -> Iterator[str]:
-    """Gives the origin. Loopback only, on a free port."""
-    handler = partial(_Isolated, directory=str(directory))
+def served_examples(
+    directory: Path = EXAMPLES, folders: Mapping[str, Path] = MappingProxyType({})
+) -> Iterator[str]:
+    """Gives the origin. Loopback only, on a free port. The files of `folders` are served below
+    their paths, which begin and end with a slash.
+    """
+    bound = type("_Bound", (_Isolated,), {"folders": {**_FOLDERS, **folders}})
+    handler = partial(bound, directory=str(directory))
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}"

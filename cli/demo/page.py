@@ -1,17 +1,21 @@
-"""Step 5: a browser that the zoo has never seen opens a page that uses the SDK."""
+"""Steps 6 and 7: a browser that the zoo has never seen opens pages that use the SDK."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from playwright.sync_api import BrowserContext, Error, Page, sync_playwright
+from playwright.sync_api import Error, Page, sync_playwright
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from cli.demo.watch import PAGE, too_late
+from cli.demo.watch import NETWORK, PAGE, Step, too_late
 from kernelzoo.domain.zoo import HitLevel
 from kernelzoo.errors import KernelZooError
 from workers.fleet.chromium import find_chromium, own_flags
 from workers.fleet.gpu import Gpu
+
+Result = TypeVar("Result")
 
 
 class PageFailed(KernelZooError):
@@ -55,53 +59,88 @@ class PageResult(BaseModel):
         return self.zoo_gflops / self.limit_gflops
 
 
-_RESULTS = TypeAdapter(tuple[PageResult, ...])
+class NetworkResult(BaseModel):
+    """What the example page says of a whole network: milliseconds of a run on one thread, of the
+    zoo's kernels and of another engine. `difference` is the largest between their outputs, as a
+    share of the largest entry. `levels` say of each call where its kernel came from.
+    """
 
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    zoo_ms: float
+    peer: str | None
+    peer_ms: float | None
+    difference: float | None
+    calls: int
+    levels: tuple[str, ...]
+
+    @property
+    def voted(self) -> int:
+        """Calls of kernels that devices like this one have voted for."""
+        return self.levels.count(HitLevel.EXACT)
+
+
+_RESULTS = TypeAdapter(tuple[PageResult, ...])
+_NETWORK = TypeAdapter(NetworkResult)
 
 MORE_PROBES = 2
 """How often the page is opened again where it found itself in a class without a winner."""
+EQUAL = 1e-4
+"""Outputs of a network differ by at most so much, as a share of the largest entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageVisit:
-    """`profile` is a directory that does not exist yet. The console is on the gateway.
-
-    What the page writes to its developer console goes to `log`.
+class Visitor:
+    """`profile` is a directory that does not exist yet. What its pages write to their developer
+    console goes to `log`.
     """
 
-    address: str
-    console: str
     gpu: Gpu | None
     profile: Path
     log: Path
-    screenshot: Path | None
 
 
-def visit(plan: PageVisit) -> tuple[PageResult, ...]:
-    """A result for each workload.
-
-    Raises PageFailed when the page fails, stays silent or shows something wrong.
-    """
+@contextmanager
+def visiting(visitor: Visitor) -> Iterator[Page]:
+    """A page of a new browser. Raises PageFailed for what the browser says of it."""
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
-            plan.profile,
+            visitor.profile,
             executable_path=find_chromium(Path(playwright.chromium.executable_path)),
-            args=own_flags(plan.gpu),
+            args=own_flags(visitor.gpu),
             chromium_sandbox="--no-sandbox" not in own_flags(),
             viewport={"width": 1100, "height": 760},
         )
         try:
             page = context.pages[0] if context.pages else context.new_page()
-            _keep_log(page, plan.log)
-            results = _probed(page, plan)
-            if plan.screenshot is not None:
-                _picture_of_console(context, plan.console, plan.screenshot)
+            _keep_log(page, visitor.log)
+            yield page
         except Error as error:
             raise PageFailed(str(error).partition("\n")[0]) from error
         finally:
             with suppress(Error):
                 context.close()
+
+
+def kernels_of(page: Page, address: str) -> tuple[PageResult, ...]:
+    """A result for each workload. On a busy machine the page may probe other primitives than the
+    agents did; it keeps what it probed, so it forgets that before it is opened again.
+
+    Raises PageFailed when the page fails, stays silent or shows something wrong.
+    """
+    results = _kernels(page, address)
+    for _ in range(MORE_PROBES):
+        if all(result.level == HitLevel.EXACT for result in results):
+            break
+        page.evaluate("localStorage.clear()")
+        results = _kernels(page, address)
     return tuple(accept(result) for result in results)
+
+
+def network_of(page: Page, address: str) -> NetworkResult:
+    """Raises PageFailed as `kernels_of` does, and where the outputs of two engines differ."""
+    told = _told(page, address, "kernelzooNetwork", NETWORK)
+    return accept_network(_read(_NETWORK, told))
 
 
 def accept(result: PageResult) -> PageResult:
@@ -113,33 +152,36 @@ def accept(result: PageResult) -> PageResult:
     return result
 
 
-def _probed(page: Page, plan: PageVisit) -> tuple[PageResult, ...]:
-    """What the page shows. On a busy machine it may probe other primitives than the agents did; it
-    keeps what it probed, so it forgets that before it is opened again."""
-    results = _read(page, plan)
-    for _ in range(MORE_PROBES):
-        if all(result.level == HitLevel.EXACT for result in results):
-            break
-        page.evaluate("localStorage.clear()")
-        results = _read(page, plan)
-    return results
+def accept_network(result: NetworkResult) -> NetworkResult:
+    """Raises PageFailed unless both engines compute the same. What is no number comes as None."""
+    if result.peer is not None and not (
+        result.difference is not None and result.difference <= EQUAL
+    ):
+        raise PageFailed(f"the outputs of the network differ by {result.difference}")
+    return result
 
 
-def _read(page: Page, plan: PageVisit) -> tuple[PageResult, ...]:
-    page.goto(plan.address)
+def _kernels(page: Page, address: str) -> tuple[PageResult, ...]:
+    return _read(_RESULTS, _told(page, address, "kernelzooResults", PAGE))
+
+
+def _told(page: Page, address: str, name: str, step: Step) -> str:
+    """What a page leaves at `globalThis[name]`, as JSON."""
+    page.goto(address)
     try:
         page.wait_for_function(
-            "globalThis.kernelzooResults || globalThis.kernelzooError",
-            timeout=PAGE.limit_s * 1e3,
+            f"globalThis.{name} || globalThis.kernelzooError", timeout=step.limit_s * 1e3
         )
     except Error as error:
-        raise PageFailed(too_late(PAGE)) from error
+        raise PageFailed(too_late(step)) from error
     if (problem := page.evaluate("String(globalThis.kernelzooError ?? '')")) != "":
         raise PageFailed(f"the page says: {problem}")
-    if plan.screenshot is not None:
-        page.screenshot(path=plan.screenshot, full_page=True)
+    return str(page.evaluate(f"JSON.stringify(globalThis.{name})"))
+
+
+def _read(kind: TypeAdapter[Result], told: str) -> Result:
     try:
-        return _RESULTS.validate_json(page.evaluate("JSON.stringify(globalThis.kernelzooResults)"))
+        return kind.validate_json(told)
     except ValidationError as error:
         raise PageFailed(f"the page's result cannot be read: {error}") from error
 
@@ -155,12 +197,18 @@ def _keep_log(page: Page, log: Path) -> None:
     page.on("pageerror", lambda error: write(f"uncaught: {error}"))
 
 
-def console_picture(screenshot: Path) -> Path:
-    """Beside the page's picture: `demo.png` and `demo-console.png`."""
-    return screenshot.with_stem(f"{screenshot.stem}-console")
+def picture_beside(screenshot: Path, of: str) -> Path:
+    """`demo.png` and `demo-console.png`."""
+    return screenshot.with_stem(f"{screenshot.stem}-{of}")
 
 
-def _picture_of_console(context: BrowserContext, console: str, screenshot: Path) -> None:
-    page = context.new_page()
-    page.goto(console, wait_until="networkidle")
-    page.screenshot(path=console_picture(screenshot), full_page=True)
+def picture_of(page: Page, screenshot: Path) -> None:
+    page.screenshot(path=screenshot, full_page=True)
+
+
+def picture_of_console(page: Page, console: str, screenshot: Path) -> None:
+    """In a page of its own."""
+    other = page.context.new_page()
+    other.goto(console, wait_until="networkidle")
+    picture_of(other, screenshot)
+    other.close()

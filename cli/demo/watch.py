@@ -44,14 +44,28 @@ VOTE = Step(
     log="aggregate",
     lacking="no confirmed zoo entry",
 )
-PAGE = Step(
+TUNE = Step(
     number=5,
-    what="a new page gets the winner",
+    what="agents tune a whole network",
+    limit_s=60,
+    log="compile",
+    lacking="no kernel for each of its calls",
+)
+PAGE = Step(
+    number=6,
+    what="a new page gets the winners",
     limit_s=60,
     log="page",
     lacking="no result from the page",
 )
-STEPS = (START, COMPILE, MEASURE, VOTE, PAGE)
+NETWORK = Step(
+    number=7,
+    what="the page runs the network",
+    limit_s=60,
+    log="page",
+    lacking="no result from the page",
+)
+STEPS = (START, COMPILE, MEASURE, VOTE, TUNE, PAGE, NETWORK)
 
 
 class DemoFailed(StackError):

@@ -1,7 +1,7 @@
 """Follows the tuning of a model: how long an inference is expected to take, class by class."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pydantic import BaseModel
@@ -62,24 +62,31 @@ def follow_model(
     longer than `patience`.
     """
     gateway.model(name)
-    first: dict[Key, float] = {}
     started_s = changed_s = time.monotonic()
-    seen: tuple[TunedPlan, ...] = ()
+    before: tuple[TunedPlan, ...] = ()
     with live_display(notes) as show:
-        while True:
-            covered = gateway.model_coverage(name).coverage
-            for each in covered:
-                if each.expected_ms is not None:
-                    first.setdefault(_key(each), each.expected_ms)
-            before, seen = seen, tuple(_tuned(each, first) for each in covered)
+        for seen in sights(gateway, name):
             if is_done(seen):
-                return seen
+                break
             now_s = time.monotonic()
             changed_s = now_s if seen != before else changed_s
+            before = seen
             if now_s - started_s > patience.timeout_s or now_s - changed_s > patience.idle_s:
                 raise StackError(why_unfinished(name, seen, gateway.url))
             show("\n".join(each.line for each in seen) or f"{name}: nothing is measured yet", None)
-            time.sleep(POLL_S)
+    return seen
+
+
+def sights(gateway: GatewayClient, name: str) -> Iterator[tuple[TunedPlan, ...]]:
+    """How far each plan is tuned on each class: now, and again every second."""
+    first: dict[Key, float] = {}
+    while True:
+        covered = gateway.model_coverage(name).coverage
+        for each in covered:
+            if each.expected_ms is not None:
+                first.setdefault(_key(each), each.expected_ms)
+        yield tuple(_tuned(each, first) for each in covered)
+        time.sleep(POLL_S)
 
 
 def is_done(plans: Iterable[TunedPlan]) -> bool:

@@ -20,9 +20,16 @@ const peerUrl = parameters.get("peer");
 async function openZoo() {
   const { KernelZoo } = await import(new URL("/client/sdk.js", zooUrl).href);
   const zoo = await KernelZoo.open(zooUrl);
-  return zoo.model(name, {
-    onProgress: ({ phase, loaded, total }) => showStatus(`${phase}: ${loaded} of ${total}`),
-  });
+  return zoo.model(name, { onProgress: (progress) => showStatus(sentence(progress)) });
+}
+
+const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
+
+/** How far a load has come. */
+function sentence({ phase, loaded, total }) {
+  if (phase === "plan") return "The plan is there…";
+  if (phase === "check") return "Comparing an output that is known…";
+  return `Loading ${phase}: ${megabytes(loaded)} of ${megabytes(total)} MB…`;
 }
 
 /** What the worker of onnxruntime-web answers to a question. */
@@ -99,10 +106,10 @@ async function main() {
   const inputs = feedsOf(model);
   const feeds = Object.fromEntries(inputs.map((each) => [each.name, each.data]));
   const run = () => model.run(feeds);
-  showStatus("onnxruntime-web loads the same network…");
+  if (peerUrl !== null) showStatus("onnxruntime-web loads the same network…");
   const peer = await openPeer(inputs);
   const apart = peer === null ? null : difference(await run(), await peer.run());
-  showStatus("timing both in turns…");
+  showStatus(`Timing ${ROUNDS} runs${peer === null ? "" : " of both, in turns"}…`);
   const [zooMs, peerMs = null] = await timed(peer === null ? [run] : [run, peer.run]);
   const { calls } = model.plan;
   const result = {

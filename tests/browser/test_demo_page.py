@@ -4,7 +4,7 @@ import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from cli.demo.page import MORE_PROBES, PageVisit, visit
+from cli.demo.page import MORE_PROBES, Visitor, kernels_of, visiting
 from kernelzoo.serving import serving
 
 FOUND = {
@@ -49,14 +49,8 @@ def test_a_page_that_probed_another_class_forgets_it_and_is_opened_again(tmp_pat
             pass
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
-        plan = PageVisit(
-            address=f"http://127.0.0.1:{server.server_port}/",
-            console="",
-            gpu=None,
-            profile=tmp_path / "profile",
-            log=tmp_path / "log",
-            screenshot=None,
-        )
-        (result,) = visit(plan)
+        visitor = Visitor(gpu=None, profile=tmp_path / "profile", log=tmp_path / "log")
+        with visiting(visitor) as page:
+            (result,) = kernels_of(page, f"http://127.0.0.1:{server.server_port}/")
     assert result.level == "exact"
     assert asked == ["/found?kept=false"] * 3

@@ -175,11 +175,15 @@ def _demo(place: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_the_short_demo_goes_from_an_empty_zoo_to_a_hit_at_page_load(tmp_path: Path) -> None:
+def test_the_short_demo_goes_from_an_empty_zoo_to_a_network_in_two_engines(tmp_path: Path) -> None:
+    """It fails where the page misses, or where both engines do not compute the same."""
     demo = _demo(tmp_path / "demo")
     said, _ = demo.communicate(timeout=200)
     assert demo.returncode == 0, said
     assert "zoo over default" in said
+    network = said.partition("text encoder")[2]
+    assert re.search(r"onnxruntime-web [\d.]+ +[\d.]+ ms", network), said
+    assert re.search(r"zoo over it +[\d.]+×", network), said
 
 
 def test_a_demo_that_is_interrupted_leaves_no_process(tmp_path: Path) -> None:

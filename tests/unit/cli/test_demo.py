@@ -9,13 +9,16 @@ import pytest
 from rich.console import Console
 
 from cli.demo.command import LAST_STAGE
-from cli.demo.display import _speed_up, plain, shared_work, summary
+from cli.demo.display import Shown, _speed_up, plain, shared_work, summary
+from cli.demo.network import told
 from cli.demo.page import (
     FrameworkResult,
+    NetworkResult,
     PageFailed,
     PageResult,
     accept,
-    console_picture,
+    accept_network,
+    picture_beside,
 )
 from cli.demo.watch import (
     COMPILE,
@@ -32,6 +35,7 @@ from cli.demo.watch import (
     outstanding,
     too_late,
 )
+from cli.models.tuning import TunedPlan
 from cli.stack.place import Place
 from cli.stack.supervisor import empty
 from cli.tune import why_waiting
@@ -92,7 +96,7 @@ def test_a_failed_step_is_named_with_the_log_to_read() -> None:
 
 
 def test_the_steps_are_numbered_in_their_order() -> None:
-    assert [step.number for step in STEPS] == [1, 2, 3, 4, 5]
+    assert [step.number for step in STEPS] == [1, 2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize(
@@ -164,14 +168,20 @@ class _Quiet:
         return ()
 
 
-def _text_of_summary(*results: PageResult, first_timed_ms: float = 900, job: Job) -> str:
+def _text_of_summary(
+    *results: PageResult,
+    first_timed_ms: float = 900,
+    job: Job,
+    network: NetworkResult | None = None,
+) -> str:
     agent = AgentStatus(agent="agent-1", state="idle", first_timed_ms=first_timed_ms)
     fleet = FleetStatus(url="http://h", agents=(agent,))
     sight = Sight(job=job, fleet=fleet, winners=(), elapsed_s=1)
     last = replace(sight, job=job.model_copy(update={"workload": LAST_STAGE.key}))
     console = Console(width=72)
     with console.capture() as told:
-        console.print(summary([sight, last][: len(results)], results))
+        sights = (sight, last)[: len(results)]
+        console.print(summary(Shown(sights=sights, results=results, network=network)))
     return told.get()
 
 
@@ -223,8 +233,60 @@ def test_a_second_demo_starts_from_nothing(tmp_path: Path) -> None:
     assert (place.root / "demo").exists()
 
 
-def test_the_consoles_picture_goes_beside_the_pages() -> None:
-    assert console_picture(Path("docs/demo.png")) == Path("docs/demo-console.png")
+def test_other_pictures_go_beside_the_first_pages() -> None:
+    assert picture_beside(Path("docs/demo.png"), "console") == Path("docs/demo-console.png")
+
+
+def _network(**changes: object) -> NetworkResult:
+    values = {
+        "zoo_ms": 40.0,
+        "peer": "onnxruntime-web 1.30.0",
+        "peer_ms": 70.0,
+        "difference": 1.1e-6,
+        "calls": 82,
+        "levels": ["exact"] * 30 + ["default"] * 52,
+    }
+    return NetworkResult.model_validate(values | changes)
+
+
+def test_the_summary_ends_with_the_whole_network_in_both_engines() -> None:
+    said = _text_of_summary(_result(), job=_job(), network=_network())
+    lines = [line.split() for line in said.splitlines()]
+    assert max(map(len, said.splitlines())) <= 72
+    assert "random weights" in said
+    assert ["kernels", "from", "the", "zoo", "40.0", "ms"] in lines
+    assert ["onnxruntime-web", "1.30.0", "70.0", "ms"] in lines
+    assert ["zoo", "over", "it", "1.75×"] in lines
+    assert ["calls", "by", "kernels", "voted", "for", "30", "of", "82"] in lines
+    alone = _network(peer=None, peer_ms=None, difference=None)
+    assert "onnxruntime" not in _text_of_summary(_result(), job=_job(), network=alone)
+
+
+def test_a_network_must_compute_the_same_in_both_engines() -> None:
+    assert accept_network(_network()).voted == 30
+    with pytest.raises(PageFailed, match=r"differ by 0\.01"):
+        accept_network(_network(difference=0.01))
+    with pytest.raises(PageFailed, match="differ by None"):
+        accept_network(_network(difference=None))
+
+
+def test_the_tuning_of_a_network_is_told_with_what_it_gained() -> None:
+    plan = TunedPlan(
+        device_class="c",
+        dimensions={},
+        first_ms=60,
+        expected_ms=45,
+        measured=1,
+        workloads=15,
+        confirmed=3,
+        confirmed_flops=0.64,
+    )
+    assert told(None) == "encoder: nothing is measured yet"
+    assert told(plan) == (
+        "encoder: 3 of 15 kernels confirmed, 64% of its operations; "
+        "a run is expected to take 45.0 ms, 60.0 ms at first"
+    )
+    assert "at first" not in told(plan.model_copy(update={"first_ms": 45}))
 
 
 @pytest.mark.parametrize(
