@@ -11,7 +11,8 @@ import {
   storedLending,
   unlimitedLending,
 } from "../src/agent/budget.js";
-import { mainPause, obstacles, type Pause } from "../src/agent/conditions.js";
+import { obstacles } from "../src/agent/conditions.js";
+import { mainPause, type Pause } from "../src/agent/pauses.js";
 import { NOTHING_SENT, withSent } from "../src/agent/sent.js";
 import { turns } from "../src/agent/turns.js";
 import { memoryNotebook } from "../src/device/notebook.js";

@@ -1,12 +1,12 @@
 /** An agent whose GPU driver does not compile what it is asked for, against a gateway of the test. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { gate } from "../src/agent/conditions.js";
 import { gpuInstrument } from "../src/agent/gpu-instrument.js";
 import { type Keep, keptPromises } from "../src/agent/kernel-cache.js";
 import { runAgent } from "../src/agent/loop.js";
 import { referenceFailedOn } from "../src/agent/measurer.js";
 import type { AgentEvent } from "../src/agent/messages.js";
+import { gate } from "../src/agent/pauses.js";
 import { session } from "../src/agent/session.js";
 import { turns } from "../src/agent/turns.js";
 import { KernelZooError } from "../src/engine/error.js";

@@ -2,7 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { screen } from "../src/agent/measurement.js";
 import { clockStepMs } from "../src/timing/clock.js";
-import { callsPerSample, interleave, sampleNs, samplerOf } from "../src/timing/samples.js";
+import {
+  callsPerSample,
+  interleave,
+  restingSampler,
+  sampleNs,
+  samplerOf,
+} from "../src/timing/samples.js";
 import { warmUp } from "../src/timing/warmup.js";
 
 /** A kernel on a clock of its own: `slowMs` a call until `optimisedAfterMs`, then `fastMs`. */
@@ -154,4 +160,18 @@ test("the step of the clock is found", () => {
     clockStepMs(() => Math.floor(calls++ / 10) * 0.5),
     0.5,
   );
+});
+
+test("a sample in slices rests after each, and counts none of it", async () => {
+  const { kernel, clock } = simulated(64, 32, 32, 0);
+  let [rested, rests] = [0, 0];
+  const rest = async (): Promise<void> => {
+    const before = clock();
+    kernel.run(0, 64);
+    rested += clock() - before;
+    rests++;
+  };
+  const sample = restingSampler(kernel, { calls: 2, callMs: 32 }, rest, () => clock() - rested);
+  assert.ok(Math.abs((await sample()) / 1e6 - 32) < 1e-6);
+  assert.ok(rests >= 20, "a slice is of 2.5 ms");
 });

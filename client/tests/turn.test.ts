@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { gate } from "../src/agent/conditions.js";
 import { Lru } from "../src/agent/kernel-cache.js";
+import { gate } from "../src/agent/pauses.js";
 import { pageHost, remoteTurns, turns } from "../src/agent/turns.js";
 
 function recordingHost(log: string[]) {

@@ -40,7 +40,7 @@ export async function setUp(lease: Lease, stepMs: number): Promise<Stand> {
   const packs = await loadPacks(kernels, (pack) => loadModule(origin(), pack));
   const bench = new Bench(arena, lease, kernels, packs);
   const module = await loadModule(origin(), lease.reference);
-  const reference = setReference(bench, lease.reference, module, stepMs);
+  const reference = await setReference(bench, lease.reference, module, stepMs);
   return { arena, bench, lease, reference, stepMs };
 }
 
@@ -70,7 +70,7 @@ export async function kernelEntrant(stand: Stand, kernel: KernelWire): Promise<E
   const { bench, lease, reference, stepMs } = stand;
   bench.clearOutput();
   const module = await loadModule(origin(), kernel);
-  const { instance, callMs, output } = setReference(bench, kernel, module, stepMs);
+  const { instance, callMs, output } = await setReference(bench, kernel, module, stepMs);
   return {
     name: kernel.candidate,
     threads: 1,

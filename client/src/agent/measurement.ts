@@ -32,8 +32,8 @@ export const late = (): KernelZooError =>
   new KernelZooError("timeout", "The candidate took longer than its time budget.");
 
 /** The time at which a candidate is given up whose reference takes `callMs`. */
-export const deadlineMs = (callMs: number): number =>
-  now() + Math.max(BUDGET_MS, BUDGET_CALLS * callMs);
+export const deadlineMs = (callMs: number, clock: Clock = now): number =>
+  clock() + Math.max(BUDGET_MS, BUDGET_CALLS * callMs);
 
 /** Throws KernelZooError (compare) unless every entry is within the lease's tolerance. */
 export function compare(output: OutputView, expected: OutputView, tolerance: number): void {

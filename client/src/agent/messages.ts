@@ -2,7 +2,7 @@
 import type { Engine } from "../device/hardware.js";
 import type { Outcome, TargetKind } from "../wire/types.js";
 import type { Allowed } from "./budget.js";
-import type { Pause } from "./conditions.js";
+import type { Pause } from "./pauses.js";
 import type { SentRequest } from "./sent.js";
 import type { TurnRequest } from "./turns.js";
 

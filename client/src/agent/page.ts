@@ -4,16 +4,10 @@ import { sentence } from "../engine/error.js";
 import { byId, setText, show } from "../page/elements.js";
 import type { TargetKind } from "../wire/types.js";
 import { isLimited, type Lending, storedLending, unlimitedLending } from "./budget.js";
-import {
-  mainPause,
-  obstacles,
-  type Pause,
-  pauses,
-  thisBrowser,
-  watchDevice,
-} from "./conditions.js";
+import { obstacles, thisBrowser } from "./conditions.js";
 import { forget, identityNumber } from "./forgetting.js";
 import type { AgentEvent, FromWorker, ToWorker } from "./messages.js";
+import { mainPause, type Pause, pauses, watchDevice, watchPage } from "./pauses.js";
 import { render, showBudget, watchBudgetForm } from "./render.js";
 import { NOTHING_SENT, renderSent, type SentLog, withSent } from "./sent.js";
 import { type AgentState, INITIAL_STATE, reduce } from "./state.js";
@@ -239,7 +233,7 @@ function listen(): void {
   byId("pause").addEventListener("click", () => {
     reasons.set("hand", !reasons.because.has("hand"));
   });
-  document.addEventListener("visibilitychange", () => reasons.set("hidden", document.hidden));
+  watchPage(reasons);
   // The visitor has erased the notes or changed the budget in another tab.
   addEventListener("storage", () => {
     if (worker !== null && !agreed() && isLimited(lending) && pastConsent()) stop();

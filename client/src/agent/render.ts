@@ -3,7 +3,7 @@ import { byId, element, setText, show } from "../page/elements.js";
 import { count, milliseconds, rate, short, span, speedup } from "../page/text.js";
 import type { TargetKind } from "../wire/types.js";
 import { type Budget, budgetMs, type Intensity, isLimited, type Lending } from "./budget.js";
-import { PAUSES } from "./conditions.js";
+import { PAUSES } from "./pauses.js";
 import { renderProfile } from "./sent.js";
 import type { AgentState, Bar, SessionEvent, WorkloadState } from "./state.js";
 

@@ -1,6 +1,6 @@
 import type { Outcome, TargetKind } from "../wire/types.js";
-import type { Pause } from "./conditions.js";
 import type { AgentEvent } from "./messages.js";
+import type { Pause } from "./pauses.js";
 
 /** One measured candidate, in the order of measuring. */
 export interface Bar {

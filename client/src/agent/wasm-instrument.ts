@@ -4,9 +4,15 @@ import { Arena } from "../engine/arena.js";
 import type { KernelInstance } from "../engine/instance.js";
 import { loadPacks } from "../engine/packing.js";
 import type { OutputView } from "../engine/tensors.js";
-import { now } from "../timing/clock.js";
-import { callsPerSample, sampleNs, samplerOf } from "../timing/samples.js";
-import { warmUp } from "../timing/warmup.js";
+import { type Clock, now } from "../timing/clock.js";
+import {
+  callsPerSample,
+  restingSampler,
+  type Sampler,
+  sampleNs,
+  samplerOf,
+} from "../timing/samples.js";
+import { warmingUp } from "../timing/warmup.js";
 import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
 import {
   type Instrument,
@@ -42,17 +48,50 @@ export interface Reference extends Warm {
 const PATIENCE_MS = 25;
 const WARM_UP_LIMIT_MS = 150;
 
+/** How measuring shares its thread and its device with others. */
+export interface Pacing {
+  /** Awaited after each slice of a few milliseconds; null where a turn is worked through. */
+  readonly rest: (() => Promise<void>) | null;
+  /** It stands still during a rest. */
+  readonly clock: Clock;
+  /** A candidate that warms up to so many times the reference's time is not timed any further. */
+  readonly hopeless: number;
+}
+
+const UNDISTURBED: Pacing = { rest: null, clock: now, hopeless: Number.POSITIVE_INFINITY };
+
 /** Runs every entry at least once. Throws KernelZooError: run, timeout. */
-function warm(instance: KernelInstance, stepMs: number, untilMs: number): Warm {
-  const result = warmUp(instance, {
+async function warm(
+  instance: KernelInstance,
+  stepMs: number,
+  untilMs: number,
+  { rest, clock }: Pacing,
+): Promise<Warm> {
+  const limits = {
     stepMs,
     patienceMs: PATIENCE_MS,
     limitMs: WARM_UP_LIMIT_MS,
     deadlineMs: untilMs,
-  });
-  if (result.kind === "late") throw late();
-  return { instance, callMs: result.callMs };
+  };
+  const slices = warmingUp(instance, limits, clock);
+  for (;;) {
+    const { done, value } = slices.next();
+    if (done !== true) {
+      if (rest !== null) await rest();
+      continue;
+    }
+    if (value.kind === "late") throw late();
+    return { instance, callMs: value.callMs };
+  }
 }
+
+/** Samples of as many calls each. */
+const sampling =
+  (calls: number, { rest, clock }: Pacing) =>
+  ({ instance, callMs }: Warm): Sampler =>
+    rest === null
+      ? samplerOf({ calls, call: instance.runAll })
+      : restingSampler(instance, { calls, callMs }, rest, clock);
 
 /** Calls a sample needs; one trial sample corrects an estimate from a slower tier. */
 function calibrated({ instance, callMs }: Warm, stepMs: number): number {
@@ -63,20 +102,22 @@ function calibrated({ instance, callMs }: Warm, stepMs: number): number {
 }
 
 /** Warms the reference up and keeps its output. Throws KernelZooError when it cannot. */
-export function setReference(
+export async function setReference(
   bench: Bench,
   kernel: KernelWire,
   module: WebAssembly.Module,
   stepMs: number,
-): Reference {
-  const ready = warm(bench.bind(kernel, module), stepMs, now() + REFERENCE_BUDGET_MS);
+  pacing = UNDISTURBED,
+): Promise<Reference> {
+  const untilMs = pacing.clock() + REFERENCE_BUDGET_MS;
+  const ready = await warm(bench.bind(kernel, module), stepMs, untilMs, pacing);
   return { ...ready, output: bench.output.slice() };
 }
 
 /**
  * Measures one candidate: one pass in slices writes the whole output and warms the code up, then
  * the output is compared, then the rounds are timed. Nothing else of this thread runs until the
- * promise resolves. Rejects with KernelZooError and its stage.
+ * promise resolves, but in the rests of `pacing`. Rejects with KernelZooError and its stage.
  */
 export async function measure(
   bench: Bench,
@@ -85,15 +126,21 @@ export async function measure(
   kernel: KernelWire,
   module: WebAssembly.Module,
   stepMs: number,
+  pacing = UNDISTURBED,
 ): Promise<MeasurementWire> {
-  const untilMs = deadlineMs(reference.callMs);
+  const { clock, hopeless } = pacing;
+  const untilMs = deadlineMs(reference.callMs, clock);
   bench.clearOutput();
-  const ready = warm(bench.bind(kernel, module), stepMs, untilMs);
+  const ready = await warm(bench.bind(kernel, module), stepMs, untilMs, pacing);
   compare(bench.output, reference.output, lease.tolerance);
   const entries = sampledEntries(lease, bench.output);
+  if (ready.callMs > hopeless * reference.callMs) {
+    const [own, beside] = [ready, reference].map(({ callMs }) => [1e6 * callMs]);
+    return measurementOf(kernel, entries, { own: own ?? [], reference: beside ?? [] }, 1);
+  }
   const calls = Math.max(calibrated(ready, stepMs), calibrated(reference, stepMs));
-  const sampler = ({ instance }: Warm) => samplerOf({ calls, call: instance.runAll });
-  const samples = await screen(sampler(ready), sampler(reference), untilMs);
+  const sampler = sampling(calls, pacing);
+  const samples = await screen(sampler(ready), sampler(reference), untilMs, clock);
   return measurementOf(kernel, entries, samples, calls);
 }
 
@@ -103,12 +150,14 @@ export async function measureAgain(
   reference: Reference,
   kernels: readonly (readonly [KernelWire, WebAssembly.Module])[],
   stepMs: number,
+  pacing = UNDISTURBED,
 ): Promise<readonly number[]> {
-  const ready = kernels.map(([kernel, module]) =>
-    warm(bench.bind(kernel, module), stepMs, now() + REFERENCE_BUDGET_MS),
-  );
-  const sampler = (each: Warm) =>
-    samplerOf({ calls: calibrated(each, stepMs), call: each.instance.runAll });
+  const ready: Warm[] = [];
+  for (const [kernel, module] of kernels) {
+    const untilMs = pacing.clock() + REFERENCE_BUDGET_MS;
+    ready.push(await warm(bench.bind(kernel, module), stepMs, untilMs, pacing));
+  }
+  const sampler = (each: Warm) => sampling(calibrated(each, stepMs), pacing)(each);
   return rankAgain(sampler(reference), ready.map(sampler));
 }
 
@@ -118,19 +167,23 @@ function leaseInstrument(
   referenceModule: WebAssembly.Module,
   load: LoadKernel,
   stepMs: number,
+  pacing: Pacing,
 ): LeaseInstrument {
-  let known: Reference | undefined;
-  const reference = (): Reference => {
-    known ??= setReference(bench, lease.reference, referenceModule, stepMs);
+  let known: Promise<Reference> | undefined;
+  const reference = (): Promise<Reference> => {
+    known ??= setReference(bench, lease.reference, referenceModule, stepMs, pacing);
+    known.catch(() => {
+      known = undefined;
+    });
     return known;
   };
   const attempt = async (
     kernel: KernelWire,
     module: WebAssembly.Module,
   ): Promise<MeasurementWire> => {
-    const against = reference();
+    const against = await reference();
     try {
-      return await measure(bench, lease, against, kernel, module, stepMs);
+      return await measure(bench, lease, against, kernel, module, stepMs, pacing);
     } catch (thrown) {
       bench.reset();
       return failureOf(kernel, thrown);
@@ -148,7 +201,7 @@ function leaseInstrument(
     async again(kernels) {
       const modules = await Promise.all(kernels.map(load));
       const pairs = kernels.map((kernel, i) => [kernel, modules[i] as WebAssembly.Module] as const);
-      return () => measureAgain(bench, reference(), pairs, stepMs);
+      return async () => measureAgain(bench, await reference(), pairs, stepMs, pacing);
     },
     dispose: () => bench.dispose(),
   };
@@ -159,6 +212,7 @@ export function wasmInstrument(
   load: LoadKernel,
   stepMs: number,
   referenceFailed: ReferenceFailed = () => undefined,
+  pacing = UNDISTURBED,
 ): Instrument {
   const arena = new Arena();
   return {
@@ -170,7 +224,7 @@ export function wasmInstrument(
       reference.catch((thrown) => tellReference(lease, thrown, referenceFailed));
       const [module, packs] = await Promise.all([reference, loadPacks(all, load)]);
       const bench = new Bench(arena, lease, all, packs);
-      return leaseInstrument(lease, bench, module, load, stepMs);
+      return leaseInstrument(lease, bench, module, load, stepMs, pacing);
     },
   };
 }

@@ -3,9 +3,9 @@ import type { Gateway } from "../gateway/gateway.js";
 import type { Answer, FinalAnswer } from "../gateway/request.js";
 import { now } from "../timing/clock.js";
 import type { KernelWire, Lease, MeasurementWire, TargetKind } from "../wire/types.js";
-import type { Gate } from "./conditions.js";
 import type { Instrument, LeaseInstrument, TimedWork } from "./instrument.js";
 import type { Emit } from "./messages.js";
+import type { Gate } from "./pauses.js";
 import {
   ballotLines,
   fastest,

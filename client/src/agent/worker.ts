@@ -8,10 +8,10 @@ import { type Answer, backoffMs, type RetryPorts, retried, sleep } from "../gate
 import { clockStepMs } from "../timing/clock.js";
 import type { SessionRequest, SessionResponse, TargetKind } from "../wire/types.js";
 import { Allowance } from "./budget.js";
-import { gate } from "./conditions.js";
 import { runAgent } from "./loop.js";
 import { type Environment, MEASURERS, type Measurer } from "./measurer.js";
 import type { Emit, FromWorker, StartOptions, ToWorker } from "./messages.js";
+import { gate } from "./pauses.js";
 import { type Session, session, solved } from "./session.js";
 import { remoteTurns, turns, type WithTurn } from "./turns.js";
 import type { AgentPorts } from "./work.js";

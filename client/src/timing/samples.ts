@@ -1,4 +1,5 @@
 import { type Clock, now } from "./clock.js";
+import type { Sliceable } from "./warmup.js";
 
 /** A sample lasts this many steps of the clock: 1 % of quantisation. */
 const STEPS_PER_SAMPLE = 100;
@@ -33,6 +34,34 @@ export const samplerOf =
   (contestant: Contestant, clock: Clock = now): Sampler =>
   () =>
     sampleNs(contestant, clock);
+
+/** A slice after which others may run. */
+const SLICE_MS = 2.5;
+
+/** The same in slices, with a rest after each that no time is counted of. */
+export function restingSampler(
+  { extent, run }: Sliceable,
+  { calls, callMs }: { readonly calls: number; readonly callMs: number },
+  rest: () => Promise<void>,
+  clock: Clock,
+): Sampler {
+  const units = Math.max(1, Math.floor((extent * SLICE_MS) / callMs));
+  return async () => {
+    let elapsedMs = 0;
+    let start = clock();
+    for (let call = 0; call < calls; call++) {
+      for (let lo = 0; lo < extent; lo += units) {
+        run(lo, Math.min(lo + units, extent));
+        const sliceMs = clock() - start;
+        if (sliceMs < SLICE_MS) continue;
+        elapsedMs += sliceMs;
+        await rest();
+        start = clock();
+      }
+    }
+    return ((elapsedMs + clock() - start) * 1e6) / calls;
+  };
+}
 
 /**
  * One sample of each. Each round starts half-way around from the one before, so that the samples

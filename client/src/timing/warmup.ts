@@ -77,17 +77,23 @@ const longer = (units: number, extent: number): number =>
 
 /**
  * Runs the whole range at least once in short slices, then goes on until the time of a slice
- * settles. `callMs` estimates one whole call in the tier that was reached. A slice that is too
- * short for the clock is followed by longer ones and does not count, nor does the range's end.
+ * settles; yields after each slice. `callMs` estimates one whole call in the tier that was reached. A
+ * slice that is too short for the clock is followed by longer ones and does not count, nor does the
+ * range's end.
  */
-export function warmUp(kernel: Sliceable, limits: WarmUpLimits, clock: Clock = now): WarmUp {
+export function* warmingUp(
+  kernel: Sliceable,
+  limits: WarmUpLimits,
+  clock: Clock = now,
+): Generator<void, WarmUp> {
   const { extent } = kernel;
   const shortestMs = Math.max(SHORTEST_SLICE_MS, 10 * limits.stepMs);
   const pace = new Pace();
   const start = clock();
   let covered = false;
   let units = Math.max(1, Math.floor(extent / FIRST_SLICES));
-  for (let lo = 0, before = start; ; ) {
+  for (let lo = 0; ; ) {
+    const before = clock();
     const hi = runSlice(kernel, lo, units);
     const after = clock();
     const elapsed = after - before;
@@ -104,6 +110,15 @@ export function warmUp(kernel: Sliceable, limits: WarmUpLimits, clock: Clock = n
     }
     if (whole && elapsed > LONGEST_SLICE_MS) units = Math.max(1, units >> 1);
     lo = hi === extent ? 0 : hi;
-    before = after;
+    yield;
+  }
+}
+
+/** Warms a kernel up without a pause. */
+export function warmUp(kernel: Sliceable, limits: WarmUpLimits, clock: Clock = now): WarmUp {
+  const slices = warmingUp(kernel, limits, clock);
+  for (;;) {
+    const { done, value } = slices.next();
+    if (done === true) return value;
   }
 }
