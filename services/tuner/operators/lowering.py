@@ -150,5 +150,13 @@ def _reads(conditions: tuple[Comparison, ...]) -> bool:
 
 
 def _compared(comparison: Comparison, at: Places, tensors: Tensors) -> Node:
+    """TVM takes `x == x` for true and `x != x` for false, which they are not where a real x is NaN:
+    a number is at most itself, and NaN is not."""
     left, right = (_lowered(side, at, tensors) for side in (comparison.left, comparison.right))
+    if comparison.left == comparison.right:
+        match comparison.op:
+            case CompareOp.EQ:
+                return left <= right
+            case CompareOp.NE:
+                return tirx.Select(left <= right, 0, 1) == 1
     return _COMPARE[comparison.op](left, right)

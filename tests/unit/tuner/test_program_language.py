@@ -16,7 +16,7 @@ from services.aggregator.evaluation import entries
 from services.tuner.compile import compile_candidate, compile_program
 from services.tuner.operators.lowering import prim_func
 from services.tuner.schedules.registry import lite_space
-from tests.unit.tuner.execution import run_program
+from tests.unit.tuner.execution import execute, run_program
 from tests.unit.tuner.gpu_execution import execute_gpu
 
 Array = NDArray[Any]
@@ -153,3 +153,33 @@ def test_a_part_of_the_language_is_what_numpy_says(name: str) -> None:
             assert found.tolist() == wanted.tolist()
         else:
             np.testing.assert_allclose(found, wanted, rtol=5e-6, atol=1e-6)
+
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0], np.float32)
+COMPARED: dict[str, np.ufunc] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+
+
+@pytest.mark.parametrize("operator", COMPARED)
+@pytest.mark.parametrize("right", ["b[i, j]", "a[i, j]", "1.0"])
+def test_nan_is_compared_as_ieee_754_says(operator: str, right: str) -> None:
+    """Unscheduled, and by the first candidate, which compares four at once."""
+    a, b = np.meshgrid(SPECIAL, SPECIAL, indexing="ij")
+    program = parsed(
+        "a: f32[7, 7]\nb: f32[7, 7]\n"
+        f"c[i: 7, j: 7] = (b[i, j] if a[i, j] {operator} {right} and b[i, j] < 2.0 else -5.0)"
+    )
+    rights = {"b[i, j]": b, "a[i, j]": a, "1.0": np.ones_like(a)}
+    holds = COMPARED[operator](a, rights[right])
+    wanted = np.where(holds & (b < 2), b, np.float32(-5)).ravel()
+    plain = run_program(
+        compile_program(prim_func(program), "program"), [a.ravel(), b.ravel()], wanted.size
+    )
+    candidate = lite_space(Workload.of_program("any", program), TargetKind.WASM)[0]
+    scheduled = execute(compile_candidate(candidate), [a, b])
+    for found in (plain, scheduled.ravel()):
+        np.testing.assert_array_equal(found, wanted)

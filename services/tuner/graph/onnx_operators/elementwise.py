@@ -324,7 +324,7 @@ def _infinite(site: Site) -> Carried:
 
 
 def _is_nan(x: Expression) -> Expression:
-    """Compilers take `x != x` for false. Every number is at most 1 or at least 0."""
+    """Compilers of WGSL may take `x != x` for false. Every number is at most 1 or at least 0."""
     return Choice((x <= 1.0,), Integer(0), Choice((x >= 0.0,), Integer(0), Integer(1)))
 
 
