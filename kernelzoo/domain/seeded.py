@@ -2,7 +2,8 @@
 
 Element `i` of input tensor `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32,
 24 bits scaled to [-0.5, 0.5), which is exact; for f16, that rounded to the nearest; for i8, its
-highest byte from -128 on; for an index, its remainder below the limit. `mix` is the 32-bit
+highest byte from -128 on; for an index, its remainder below the limit; for i32 without a limit, all
+32 bits. `mix` is the 32-bit
 finaliser of MurmurHash3. The client implements
 the same in `client/src/engine/verification.ts`; both are held to `tests/golden/seeded.json`.
 """
@@ -42,7 +43,7 @@ def input_value(
         case DType.I8:
             return (bits >> 24) - 128
         case DType.I32 | DType.I64:
-            return bits % limit
+            return bits % limit if limit else bits - (bits >> 31 << 32)
 
 
 def sampled_positions(seed: int, output_elements: int) -> tuple[int, ...]:

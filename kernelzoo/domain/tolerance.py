@@ -13,6 +13,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.known_programs import known
 from kernelzoo.domain.operators import Operator
 from kernelzoo.domain.operators.expressions import Binary, BinaryOp, Function, Reducer, Stage
+from kernelzoo.domain.operators.quantised import BLOCK
 from kernelzoo.domain.operators.reduction import epsilon
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import PROGRAM, Workload
@@ -30,6 +31,9 @@ FUNCTION_ROUNDINGS = 16
 all are polynomials, within 3 ulp. In WGSL exp is the device's, within 3 + 2·|x| ulp: 5 in softmax,
 whose exponents are in [-1, 0] under seeded inputs; below 6 in all that use it where |x| may be
 large, since e^-|x| falls faster than the error grows. A division takes 2.5 and inverseSqrt 2."""
+ZERO_POINTS_APART = 4
+"""Kernels sum q · a of a block of quantised weights, and take zero · Σ a away: terms of a block are
+so many times as large as those of (q - zero) · a."""
 FEW_COLUMNS = 16
 I8_SCALE = 256
 """Seeded i8 are that many times as large as seeded f32."""
@@ -124,7 +128,8 @@ def _of_products(workload: Workload, n: int, unit: float) -> float:
     """
     scale = _scale(workload)
     magnitude = scale * (n / 16 + 6 * sqrt(n) / 8)
-    sums = 2 * (n + 1) * unit * magnitude
+    apart = ZERO_POINTS_APART * BLOCK if workload.operator.weight_bits else 0
+    sums = 2 * (n + 1 + apart) * unit * magnitude
     if not workload.epilogue:
         return sums
     largest = scale * 0.25 * n + len(workload.epilogue)
@@ -132,6 +137,10 @@ def _of_products(workload: Workload, n: int, unit: float) -> float:
 
 
 def _scale(workload: Workload) -> int:
+    """How many times as large as seeded f32 weights are: one of w bits times a seeded scale is
+    2^(w-4) on average."""
+    if workload.operator.weight_bits:
+        return 1 << (workload.operator.weight_bits - 2)
     return I8_SCALE if any(t.dtype is DType.I8 for t in workload.tensors) else 1
 
 

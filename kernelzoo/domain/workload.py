@@ -39,6 +39,8 @@ from kernelzoo.domain.operators.parsing import refuse_long
 from kernelzoo.errors import InvalidInput
 
 MAX_EXTENT = 65_536
+MAX_QUANTISED_EXTENT = 1 << 18
+"""Of operators with quantised weights: a row for each token of a vocabulary."""
 MAX_ENTRIES = 1 << 26
 """The largest extent of an operator with one axis, which is all there is of a tensor."""
 MAX_EPS = 30
@@ -63,7 +65,7 @@ class Role(StrEnum):
 class Tensor:
     """One parameter of a workload, row-major and dense.
 
-    Entries of an index are below `limit`; 0 is for a tensor of values.
+    Entries of an index are below `limit`; 0 is for a tensor of values, which of i32 are any.
     """
 
     name: str
@@ -196,6 +198,7 @@ class Workload:
         for axis, extent in zip(operator.axes, self.extents, strict=False):
             least = 0 if axis in operator.attributes else 1
             most = MAX_ENTRIES if len(operator.axes) == 1 else MAX_EXTENT
+            most = MAX_QUANTISED_EXTENT if operator.words else most
             most = MAX_EPS if axis == "eps" else most
             if not least <= extent <= most:
                 raise InvalidInput(
@@ -204,6 +207,12 @@ class Workload:
                 )
         if operator.strided:
             self._refuse_windows()
+        for axis, step in operator.multiples:
+            if self.given[axis] % step:
+                raise InvalidInput(
+                    f"extent {axis}={self.given[axis]} of {operator.name} must be a multiple of "
+                    f"{step}, which is a block of weights"
+                )
         for derived in operator.derived:
             if extent_of(derived.extent, self.given) < 1:
                 raise InvalidInput(
@@ -295,7 +304,8 @@ class Workload:
 
     def _input(self, name: str, shape: tuple[int, ...]) -> Tensor:
         dtype = DType(dict(self.operator.dtypes).get(name, self.dtype))
-        limit = self.given[self.operator.indexed] if dtype is DType.I32 else 0
+        indexes = dtype is DType.I32 and name not in self.operator.words
+        limit = self.given[self.operator.indexed] if indexes else 0
         return Tensor(name=name, role=Role.INPUT, dtype=dtype, shape=shape, limit=limit)
 
     @property

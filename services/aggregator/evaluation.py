@@ -301,6 +301,8 @@ BINARY: dict[BinaryOp, np.ufunc] = {
     BinaryOp.MIN: np.minimum,
     BinaryOp.MAX: np.maximum,
     BinaryOp.POW: np.float_power,
+    BinaryOp.SHIFT_RIGHT: np.right_shift,
+    BinaryOp.BIT_AND: np.bitwise_and,
 }
 COMPARE: dict[CompareOp, np.ufunc] = {
     CompareOp.LT: np.less,

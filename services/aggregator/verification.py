@@ -56,7 +56,8 @@ def input_values(seed: int, number: int, index: Indices, tensor: Tensor) -> Floa
         case DType.I8:
             return (x >> 24).astype(np.float64) - 128
         case DType.I32 | DType.I64:
-            return (x % np.uint32(tensor.limit)).astype(np.float64)
+            held = x % np.uint32(tensor.limit) if tensor.limit else x.view(np.int32)
+            return held.astype(np.float64)
 
 
 def expected_entries(workload: Workload, seed: int) -> Floats:

@@ -4,7 +4,7 @@
  * Seeded inputs equal those of `kernelzoo/domain/seeded.py` to the bit. Element `i` of input tensor
  * `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32, 24 bits scaled to [-0.5,
  * 0.5); for f16, that rounded to the nearest; for i8, the highest byte from -128 on; for an index,
- * the remainder below its limit.
+ * the remainder below its limit; for i32 without a limit, all 32 bits.
  */
 import type { TensorWire } from "../wire/types.js";
 import { roundedToFloat16 } from "./float16.js";
@@ -48,7 +48,7 @@ export function fillSeeded(
     f32: fraction,
     f16: (bits: number) => roundedToFloat16(fraction(bits)),
     i8: (bits: number) => (bits >>> 24) - 128,
-    i32: (bits: number) => (bits >>> 0) % limit,
+    i32: (bits: number) => (limit > 0 ? (bits >>> 0) % limit : bits),
   } satisfies Record<TensorWire["dtype"], (bits: number) => number>;
   fill(into, seed, number, values[dtype]);
 }

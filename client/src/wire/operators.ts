@@ -39,6 +39,10 @@ export interface OperatorInputs {
   concat: { a: Float32Array; b: Float32Array };
   slice: { a: Float32Array };
   pad: { a: Float32Array };
+  matmul_q4: { a: Float32Array; b: Int32Array; block_scales: Float32Array };
+  matmul_q4z: { a: Float32Array; b: Int32Array; block_scales: Float32Array; zeros: Int32Array };
+  matmul_q8: { a: Float32Array; b: Int32Array; block_scales: Float32Array };
+  gather_q4: { a: Int32Array; block_scales: Float32Array; indices: Int32Array };
 }
 
 /** Of each operator the last part of its keys. */
@@ -78,6 +82,10 @@ export interface OperatorExtents {
   concat: `m${number}n${number}k${number}`;
   slice: `m${number}n${number}start${number}size${number}`;
   pad: `m${number}n${number}pad${number}`;
+  matmul_q4: `m${number}k${number}n${number}`;
+  matmul_q4z: `m${number}k${number}n${number}`;
+  matmul_q8: `m${number}k${number}n${number}`;
+  gather_q4: `m${number}k${number}n${number}`;
 }
 
 /** What a page gives an epilogue; nothing where it needs the entry alone. */
@@ -106,7 +114,10 @@ export type WithEpilogue =
   | "matmul_i8"
   | "matmul_nt_i8"
   | "conv2d"
-  | "depthwise_conv2d";
+  | "depthwise_conv2d"
+  | "matmul_q4"
+  | "matmul_q4z"
+  | "matmul_q8";
 
 /** Operators whose weights may be called constant. */
 export type WithConstant =
@@ -117,4 +128,7 @@ export type WithConstant =
   | "batch_matmul_nt"
   | "matmul_i8"
   | "matmul_nt_i8"
-  | "conv2d";
+  | "conv2d"
+  | "matmul_q4"
+  | "matmul_q4z"
+  | "matmul_q8";

@@ -5,11 +5,12 @@ from kernelzoo.domain.operators.convolution import CONVOLUTIONS
 from kernelzoo.domain.operators.elementwise import ELEMENTWISE
 from kernelzoo.domain.operators.epilogues import EPILOGUES, EpilogueKind
 from kernelzoo.domain.operators.operator import Axes, Family, Operator
+from kernelzoo.domain.operators.quantised import QUANTISED
 from kernelzoo.domain.operators.reduction import REDUCTIONS
 
 __all__ = ["EPILOGUES", "OPERATORS", "Axes", "EpilogueKind", "Family", "Operator"]
 
 OPERATORS = {
     operator.name: operator
-    for operator in (*CONTRACTIONS, *CONVOLUTIONS, *REDUCTIONS, *ELEMENTWISE)
+    for operator in (*CONTRACTIONS, *CONVOLUTIONS, *REDUCTIONS, *ELEMENTWISE, *QUANTISED)
 }

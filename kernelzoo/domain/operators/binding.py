@@ -5,7 +5,7 @@ so does a stage that then copies its input, as the padded image of a convolution
 """
 
 from collections.abc import Callable, Mapping
-from operator import add, floordiv, mod, mul, sub, truediv
+from operator import add, and_, floordiv, mod, mul, rshift, sub, truediv
 from typing import Any
 
 from kernelzoo.domain.dtype import DType
@@ -38,6 +38,8 @@ _ARITHMETIC: Mapping[BinaryOp, Callable[[Any, Any], Any]] = {
     BinaryOp.MIN: min,
     BinaryOp.MAX: max,
     BinaryOp.POW: pow,
+    BinaryOp.SHIFT_RIGHT: rshift,
+    BinaryOp.BIT_AND: and_,
 }
 MAX_FOLDED_EXPONENT = 32
 _DIVISIONS = (BinaryOp.DIV, BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
@@ -168,4 +170,6 @@ def position_range(expression: Expression) -> tuple[int, int] | None:
                 return None
             low, high = sorted(_ARITHMETIC[op](end, value) for end in inner)
             return low, high
+        case Binary(BinaryOp.FLOOR_MOD, _, Integer(value)) if value > 0:
+            return 0, value - 1
     return None

@@ -9,6 +9,7 @@ from keyword import iskeyword
 from re import fullmatch
 
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.binding import position_range
 from kernelzoo.domain.operators.expressions import (
     CASTS,
     Axis,
@@ -34,11 +35,16 @@ STAGE_DTYPES = (DType.F32, DType.I32)
 INPUT_DTYPES = (DType.F32, DType.F16, DType.I32, DType.I8)
 MAX_DEPTH = 100
 """Of expressions within expressions: each is a call of each pass over a program."""
-RESERVED = {"inf", "nan", "min", "max", "pow", *CASTS.values(), *Function}
+RESERVED = {
+    *("inf", "nan", "min", "max", "pow", "shift_right", "bit_and"),
+    *(*CASTS.values(), *Function),
+}
 """Names that mean something else in the text of a program."""
 
 _REAL_ONLY = (BinaryOp.DIV, BinaryOp.POW)
 _INTEGER_ONLY = (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
+_BITS = (BinaryOp.SHIFT_RIGHT, BinaryOp.BIT_AND)
+WORD_BITS = 32
 _Tensors = Mapping[str, tuple[DType, int]]
 """The dtype that values are computed in and the rank, by name."""
 
@@ -167,6 +173,12 @@ class _Checker:
                 raise InvalidInput(f"{binary.op} is of real numbers; use / with floor()")
             if not isinstance(binary.right, Integer) or binary.right.value < 1:
                 raise InvalidInput(f"the divisor of {binary.op} must be a number of at least 1")
+        if binary.op in _BITS and left is not DType.I32:
+            raise InvalidInput(f"{binary.op} is of real numbers; only integers have bits")
+        if binary.op is BinaryOp.SHIFT_RIGHT:
+            span = position_range(binary.right)
+            if span is None or span[0] < 0 or span[1] >= WORD_BITS:
+                raise InvalidInput("a shift must be by 0 to 31 for every place along the axes")
         if binary.op in _REAL_ONLY and left is not DType.F32:
             raise InvalidInput(f"{binary.op} is of integers; cast them to real numbers")
         return left

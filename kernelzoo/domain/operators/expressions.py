@@ -30,7 +30,8 @@ from kernelzoo.domain.dtype import DType
 
 class BinaryOp(StrEnum):
     """Floor division and the remainder, which has the sign of the divisor, are of integers; the
-    quotient and the power are of real numbers."""
+    quotient and the power are of real numbers. Bits are those of integers of 32: a shift to the
+    right keeps the sign."""
 
     ADD = "+"
     SUB = "-"
@@ -41,6 +42,8 @@ class BinaryOp(StrEnum):
     MIN = "min"
     MAX = "max"
     POW = "pow"
+    SHIFT_RIGHT = "shift_right"
+    BIT_AND = "bit_and"
 
 
 class CompareOp(StrEnum):
@@ -388,6 +391,12 @@ def truth(*conditions: Comparison) -> Expression:
 
 def power(base: Operand, exponent: Operand) -> Expression:
     return Binary(BinaryOp.POW, operand(base), operand(exponent))
+
+
+def bits(word: Operand, start: Operand, count: int) -> Expression:
+    """`count` bits of an integer from bit `start` on, as a number from 0."""
+    shifted = Binary(BinaryOp.SHIFT_RIGHT, operand(word), operand(start))
+    return Binary(BinaryOp.BIT_AND, shifted, Integer((1 << count) - 1))
 
 
 def largest(left: Operand, right: Operand) -> Expression:

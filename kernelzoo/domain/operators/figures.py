@@ -8,6 +8,7 @@ from kernelzoo.domain.operators.binding import position_range
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Binary,
+    BinaryOp,
     Call,
     Cast,
     Choice,
@@ -23,6 +24,7 @@ from kernelzoo.domain.operators.expressions import (
     terms,
 )
 
+_OF_BITS = (BinaryOp.SHIFT_RIGHT, BinaryOp.BIT_AND)
 FEWEST_VALUES = 2
 """Of an integer that is no index: a truth takes two values."""
 
@@ -94,12 +96,23 @@ def stage_bytes(program: Program) -> int:
 
 def limits(program: Program) -> dict[str, int]:
     """For each input of integers a bound that its entries are below in a call that makes sense: the
-    smallest extent that it is a place of, or what it is compared with."""
-    reach = _Reach(program)
+    smallest extent that it is a place of, or what it is compared with. Words, whose bits are read,
+    have none."""
+    reach, words = _Reach(program), _words(program)
     return {
         each.name: reach.limit(each.name)
         for each in program.inputs
-        if DType(each.dtype).compute_dtype is DType.I32
+        if DType(each.dtype).compute_dtype is DType.I32 and each.name not in words
+    }
+
+
+def _words(program: Program) -> set[str]:
+    """Tensors of which single bits are read."""
+    found = (part for stage in program.stages for part in parts(stage.value))
+    return {
+        part.left.tensor
+        for part in found
+        if isinstance(part, Binary) and part.op in _OF_BITS and isinstance(part.left, Read)
     }
 
 

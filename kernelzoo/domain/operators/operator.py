@@ -35,8 +35,10 @@ class Operator:
     in the names of tensors and axes.
 
     `dtypes` are those of inputs that do not have the workload's; the entries of an index lie below
-    the extent that `indexed` names. A key leaves out the last attribute where it is `usual`. Every
-    output entry takes `flops_per_point` operations for each combination of `summed` axes.
+    the extent that `indexed` names; those of `words` are any 32 bits, which hold weights of
+    `weight_bits` each. `multiples` are extents with what each has to be a multiple of. A key leaves
+    out the last attribute where it is `usual`. Every output entry takes `flops_per_point`
+    operations for each combination of `summed` axes.
     """
 
     name: str
@@ -50,6 +52,9 @@ class Operator:
     dtypes: tuple[tuple[str, str], ...] = ()
     indexed: str = ""
     usual: int | None = None
+    words: Axes = ()
+    weight_bits: int = 0
+    multiples: tuple[tuple[str, int], ...] = ()
     flops_per_point: int = 1
 
     def __hash__(self) -> int:

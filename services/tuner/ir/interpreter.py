@@ -132,8 +132,8 @@ def _block(block: Block, machine: _Machine) -> Iterator[None]:
 
 def _shared(reduced: SubgroupReduce, machine: _Machine) -> Iterator[None]:
     """Stores the value of this thread in the shared buffer, then waits for the others."""
-    thread = int(_value(reduced.thread, machine)[0])
-    machine.buffers[reduced.shared.name][thread : thread + 1] = _value(reduced.value, machine)
+    thread, value = int(_value(reduced.thread, machine)[0]), _value(reduced.value, machine)
+    machine.buffers[reduced.shared.name].reshape(-1, value.size)[thread] = value
     yield
 
 
@@ -141,10 +141,11 @@ def _reduced(reduced: SubgroupReduce, machine: _Machine) -> Value:
     """Combines neighbours, then neighbouring pairs, …: the order of a butterfly reduction."""
     thread = int(_value(reduced.thread, machine)[0])
     first = thread - thread % reduced.threads
-    values = machine.buffers[reduced.shared.name][first : first + reduced.threads]
-    while values.size > 1:
+    shared = machine.buffers[reduced.shared.name].reshape(-1, lanes_of(reduced.value))
+    values = shared[first : first + reduced.threads]
+    while len(values) > 1:
         values = _lanes(_BINARY[reduced.op](values[::2], values[1::2]))
-    return values
+    return np.asarray(values[0])
 
 
 def _write(statement: Store | Assign, machine: _Machine) -> None:

@@ -138,7 +138,8 @@ def _reduction(reduced: SubgroupReduce, scope: _Scope) -> Iterator[str]:
     yield from _value(reduced.thread, scope)
     match reduced.thread:
         case IndexValue(index=index) if _bound_variables(index, scope):
-            yield from _access(reduced.shared, index, 1, scope)
+            lanes = lanes_of(reduced.value)
+            yield from _access(reduced.shared, index.times(lanes), lanes, scope)
 
 
 def _loop(loop: Loop, scope: _Scope) -> Iterator[str]:

@@ -232,8 +232,9 @@ class SubgroupReduce(Struct, frozen=True, kw_only=True, gc=False):
     """Reduces `value` by `op` over each group of `threads` neighbouring threads, a power of two.
 
     It uses subgroup operations, whatever size a subgroup has. `thread` is the number of the thread
-    in its workgroup, an IndexValue. `shared` is a workgroup buffer of one element a thread, for
-    this reduction alone. It is a barrier, and it must be the whole value of a Store or Assign.
+    in its workgroup, an IndexValue. `shared` is a workgroup buffer of one value a thread, for this
+    reduction alone; a value may have four lanes. It is a barrier, and it must be the whole value of
+    a Store or Assign.
     """
 
     op: BinaryOp
@@ -344,9 +345,9 @@ _LANES: dict[type[Expression], Callable[..., int]] = {
     **dict.fromkeys((MultiplyAdd, Binary, Compare, Shuffle), lambda e: lanes_of(e.left)),
     **dict.fromkeys((Load, Const, Broadcast), lambda e: e.lanes),
     Read: lambda e: e.register.lanes,
-    **dict.fromkeys((ExtractLane, IndexValue, SubgroupReduce), lambda _: 1),
+    **dict.fromkeys((ExtractLane, IndexValue), lambda _: 1),
     Lanes: lambda e: len(e.values),
-    **dict.fromkeys((Cast, Bitcast), lambda e: lanes_of(e.value)),
+    **dict.fromkeys((Cast, Bitcast, SubgroupReduce), lambda e: lanes_of(e.value)),
     Call: lambda e: lanes_of(e.argument),
     Select: lambda e: lanes_of(e.then),
 }

@@ -44,6 +44,8 @@ _BINARY: dict[BinaryOp, Callable[[Node, Node], Node]] = {
     BinaryOp.MIN: te.min,
     BinaryOp.MAX: te.max,
     BinaryOp.POW: te.power,
+    BinaryOp.SHIFT_RIGHT: lambda left, right: left >> right,
+    BinaryOp.BIT_AND: lambda left, right: left & right,
 }
 _FUNCTIONS: dict[Function, Callable[[Node], Node]] = {
     Function.EXP: te.exp,

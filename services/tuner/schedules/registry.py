@@ -27,6 +27,7 @@ from services.tuner.schedules.base.iteration import (
     is_transposition,
     iteration_space,
 )
+from services.tuner.schedules.base.quantised import quantised_product
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.base.settings import Config
 from services.tuner.schedules.conv.space import wasm_conv_configs
@@ -38,6 +39,8 @@ from services.tuner.schedules.gemv.config import MAX_M
 from services.tuner.schedules.gemv.space import wasm_gemv_configs
 from services.tuner.schedules.matmul.space import wasm_matmul_configs
 from services.tuner.schedules.matmul.webgpu_space import matmul_configs
+from services.tuner.schedules.quantised_gemv.webgpu_config import MAX_M as MAX_QUANTISED_M
+from services.tuner.schedules.quantised_gemv.webgpu_space import quantised_gemv_configs
 from services.tuner.schedules.reduction.space import wasm_reduction_configs
 from services.tuner.schedules.reduction.webgpu_space import reduction_configs
 from services.tuner.schedules.transpose.webgpu_space import transpose_configs
@@ -150,6 +153,12 @@ def _reads_vectors(space: IterationSpace) -> bool:
     return found.epilogue is None or not found.epilogue.chooses
 
 
+def _streams_quantised(space: IterationSpace) -> bool:
+    """A product of few rows with quantised weights."""
+    found = quantised_product(space.program)
+    return found is not None and found.m <= MAX_QUANTISED_M
+
+
 def _wasm(
     name: str,
     matches: Matches,
@@ -198,6 +207,7 @@ FAMILIES = (
     _wasm("reduction", is_rowwise, wasm_reduction_configs),
     # Loops as the program is stated: any program.
     _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True),
+    _webgpu("quantised_gemv", _streams_quantised, quantised_gemv_configs, programs=True),
     _webgpu("matmul", _reads_vectors, matmul_configs, programs=True),
     _webgpu("conv", is_channelwise, conv_configs),
     _webgpu("reduction", is_rowwise, reduction_configs),

@@ -77,6 +77,7 @@ _FUNCTIONS = {
     "tirx.floor": MathFunction.FLOOR,
     "prim.ceil": MathFunction.CEIL,
 }
+_BITS = {tirx.RShift: BinaryOp.SHIFT_RIGHT, tirx.BitwiseAnd: BinaryOp.AND}
 _FLOAT = "float32"
 _WIDE = ("int32", "int64")
 _BYTE = "int8"
@@ -241,6 +242,8 @@ class Expressions:
             return Load(buffer=at.buffer, index=at.index)
         if kind is tirx.Cast and _is_float(node.value) and _dtype(node) in _WIDE:
             return Cast(value=self.value(node.value), dtype=DType.I32)
+        if kind in _BITS and node not in self._lets:
+            return Binary(op=_BITS[kind], left=self.integer(node.a), right=self.integer(node.b))
         return IndexValue(index=self.affine(node))
 
     def affine(self, node: Node) -> Affine:
@@ -284,6 +287,8 @@ class Expressions:
             at = self.access(node.source, node.indices)
             loaded = Load(buffer=at.buffer, index=at.index)
             return self._let(node, loaded, at.buffer.dtype.value_range)
+        if kind in _BITS:
+            return self._let(node, self.integer(node), DType.I32.value_range)
         raise unsupported(node, "the visit of TVM indices")
 
     def _integer_cast(self, node: Node) -> Affine:

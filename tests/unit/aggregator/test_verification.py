@@ -11,6 +11,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import MAX_REDUCTION, Workload
 from services.aggregator.evaluation import Floats, Indices, entries
 from services.aggregator.verification import expected, expected_entries, input_values, judge
+from tests.unit.tuner.execution import NUMPY
 from tests.unit.tuner.reference import EXAMPLES, reference
 
 LONG = (
@@ -31,7 +32,11 @@ def test_expected_entries_are_those_of_the_whole_output(key: str) -> None:
         input_values(99, number, np.arange(tensor.elements), tensor).reshape(tensor.shape)
         for number, tensor in enumerate(workload.tensors[:-1])
     ]
-    whole = reference(workload, [tensor.astype(np.float32) for tensor in inputs]).ravel()
+    typed = [
+        values.astype(NUMPY[tensor.dtype])
+        for values, tensor in zip(inputs, workload.tensors, strict=False)
+    ]
+    whole = reference(workload, typed).ravel()
     positions = list(sampled_positions(99, workload.output.elements))
     np.testing.assert_allclose(
         expected_entries(workload, 99), whole[positions], rtol=1e-9, atol=1e-12

@@ -117,7 +117,8 @@ def _drawn(random: np.random.Generator, tensor: Tensor) -> Any:
         case DType.I8:
             return random.integers(-128, 128, tensor.shape).astype(np.int8)
         case DType.I32:
-            return random.integers(0, tensor.limit, tensor.shape).astype(np.int32)
+            low, high = (0, tensor.limit) if tensor.limit else (-(1 << 31), 1 << 31)
+            return random.integers(low, high, tensor.shape).astype(np.int32)
 
 
 def packed_inputs(candidate: Candidate, artifact: Artifact, inputs: list[Floats]) -> list[Floats]:

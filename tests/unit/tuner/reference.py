@@ -54,6 +54,10 @@ EXAMPLES = (
     "row_max:f32:m4n41",
     "gather:f32:m6k9n13",
     "gather:f32:m31k5n16",
+    "matmul_q4+bias+residual:f32:m1k96n11",
+    "matmul_q4z:f32:m3k288n6",
+    "matmul_q8+silu:f32:m2k64n9:constant=b",
+    "gather_q4:f32:m5k9n64",
     "transpose:f32:m11n7",
     "transpose:f32:m9n38",
     "transpose:f32:m3n5",
@@ -92,8 +96,8 @@ BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maxim
 
 
 def reference(workload: Workload, inputs: list[NDArray[np.float32]]) -> Doubles:
-    doubles = [array.astype(np.float64) for array in inputs]
-    count = len(workload.operator.inputs)
+    doubles = [array.astype(np.float64) for array in _dequantised(workload, inputs)]
+    count = len(doubles) - len(workload.tensors[len(workload.operator.inputs) : -1])
     result = _entries(workload, doubles[:count])
     extra = doubles[count:]
     for name in workload.epilogue:
@@ -106,6 +110,33 @@ def reference(workload: Workload, inputs: list[NDArray[np.float32]]) -> Doubles:
     return result
 
 
+def _dequantised(
+    workload: Workload, inputs: list[NDArray[np.float32]]
+) -> list[NDArray[np.generic]]:
+    """The inputs with a matrix of numbers in place of its words, scales and zero points."""
+    operator = workload.operator
+    if not operator.words:
+        return list(inputs)
+    names = (name for name, _ in operator.inputs)
+    given: dict[str, NDArray[np.generic]] = dict(zip(names, inputs, strict=False))
+    weights = unpacked(given[operator.words[0]], operator.weight_bits).astype(np.float64)
+    zeros: float | Doubles = float(1 << (operator.weight_bits - 1))
+    if "zeros" in given:
+        held = unpacked(given.pop("zeros"), 4)[:, : given["block_scales"].shape[1]]
+        zeros = np.repeat(held, 32, axis=1).astype(np.float64)
+    scales = np.repeat(given.pop("block_scales").astype(np.float64), 32, axis=1)
+    given[operator.words[0]] = (weights - zeros) * scales
+    return [*given.values(), *inputs[len(operator.inputs) :]]
+
+
+def unpacked(words: NDArray[np.generic], bits: int) -> NDArray[np.int64]:
+    """Numbers of so many bits each, the first in the lowest bits of the first word of its row."""
+    count = 32 // bits
+    wide = words.view(np.uint32).astype(np.int64)[..., np.newaxis]
+    held = wide >> (np.arange(count) * bits) & ((1 << bits) - 1)
+    return held.reshape(*words.shape[:-1], -1)
+
+
 def _entries(workload: Workload, x: list[Doubles]) -> Doubles:
     name, e = workload.operator.name, workload.extent
     if name in UNARY:
@@ -115,13 +146,20 @@ def _entries(workload: Workload, x: list[Doubles]) -> Doubles:
     match name:
         case "matmul" | "matmul_i8" | "batch_matmul":
             return np.asarray(x[0] @ x[1])
-        case "matmul_nt" | "matmul_nt_i8" | "batch_matmul_nt":
+        case (
+            "matmul_nt"
+            | "matmul_nt_i8"
+            | "batch_matmul_nt"
+            | "matmul_q4"
+            | "matmul_q4z"
+            | "matmul_q8"
+        ):
             return np.asarray(x[0] @ np.swapaxes(x[1], -1, -2))
         case "matmul_tn":
             return np.asarray(x[0].T @ x[1])
         case "conv2d" | "depthwise_conv2d" | "max_pool2d" | "avg_pool2d":
             return _windows(workload, x)
-        case "gather":
+        case "gather" | "gather_q4":
             return x[0][x[1].astype(np.int64)]
         case "transpose":
             return x[0].T

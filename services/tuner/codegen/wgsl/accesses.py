@@ -95,7 +95,8 @@ class _Scan:
 
     def _reduction(self, node: SubgroupReduce) -> None:
         self.reductions.append(node)
-        self.scalar.add(node.shared.name)
+        if lanes_of(node.value) == 1:
+            self.scalar.add(node.shared.name)
 
     def _read(self, register: Register) -> None:
         made = self._assigned.get(register)

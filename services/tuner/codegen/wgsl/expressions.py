@@ -252,7 +252,9 @@ def write_reduction_function(
     def with_part(other: str) -> str:
         return f"part = {_COMBINED[reduced.op].format('part', other)};"
 
-    with writer.block(f"fn {values.reducer(reduced)}(value: f32, thread: u32, lanes: u32) -> f32"):
+    held = type_text(DType.F32, lanes_of(reduced.value))
+    head = f"fn {values.reducer(reduced)}(value: {held}, thread: u32, lanes: u32) -> {held}"
+    with writer.block(head):
         writer.line("var part = value;")
         writer.line(f"let span = min(lanes, {count});")
         with writer.block("for (var step = 1u; step < span; step <<= 1u)"):

@@ -1,0 +1,158 @@
+"""Sums over the threads that share a row: a team, neighbours in a workgroup.
+
+Four sums travel together as the lanes of a vector. By subgroups they are exchanged without memory;
+without subgroups they go through workgroup memory, eight threads at a time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelzoo.domain.dtype import DType
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.build import ZERO, binary, number, under
+from services.tuner.ir.nodes import (
+    LANES,
+    Barrier,
+    BinaryOp,
+    Block,
+    Bound,
+    Buffer,
+    Expression,
+    IndexValue,
+    Lanes,
+    Load,
+    Scope,
+    Statement,
+    Store,
+    SubgroupReduce,
+)
+
+RADIX = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """`threads` neighbours, a power of two; the workgroup's team `own`, in which the thread is
+    number `lane`. A workgroup has `teams` of them."""
+
+    threads: int
+    teams: int
+    own: Affine
+    lane: Affine
+    subgroups: bool
+
+    @property
+    def thread(self) -> Affine:
+        return self.own.times(self.threads).plus(self.lane)
+
+
+def shared_bytes(threads: int, teams: int, count: int, *, subgroups: bool) -> int:
+    """What `reduced` keeps of `count` values in workgroup memory."""
+    if threads == 1:
+        return 0
+    held = threads if subgroups else sum(levels(threads))
+    return -(-count // LANES) * LANES * held * teams * DType.F32.size_bytes
+
+
+def levels(threads: int) -> list[int]:
+    """Values of a team at each level of its tree, until all threads read what is left."""
+    counts = [threads]
+    while counts[-1] > RADIX:
+        counts.append(max(1, counts[-1] // RADIX))
+    return counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduced:
+    """`values` are what every thread of the team knows after `body`; `local` and `shared` are
+    buffers that have to be allocated around it."""
+
+    values: tuple[Expression, ...]
+    body: Block
+    local: tuple[Buffer, ...]
+    shared: tuple[Buffer, ...]
+
+
+def reduced(
+    team: Team, values: Sequence[Expression], name: str, op: BinaryOp = BinaryOp.ADD
+) -> Reduced:
+    """Every thread of the workgroup has to come here."""
+    if team.threads == 1:
+        return Reduced(values=tuple(values), body=(), local=(), shared=())
+    padded = [*values, *[number(0)] * (-len(values) % LANES)]
+    packs = [Lanes(values=tuple(padded[n : n + LANES])) for n in range(0, len(padded), LANES)]
+    local, shared, body = [], [], []
+    for place, pack in enumerate(packs):
+        held = _buffer(f"{name}.team{place}", LANES, Scope.LOCAL)
+        make = _by_subgroups if team.subgroups else _by_tree
+        statements, buffers = make(team, pack, held, f"{name}.shared{place}", op)
+        local.append(held)
+        shared += buffers
+        body += statements
+    found = [
+        Load(buffer=held, index=Affine(constant=lane)) for held in local for lane in range(LANES)
+    ]
+    return Reduced(
+        values=tuple(found[: len(values)]),
+        body=tuple(body),
+        local=tuple(local),
+        shared=tuple(shared),
+    )
+
+
+def _by_subgroups(
+    team: Team, pack: Expression, held: Buffer, name: str, op: BinaryOp
+) -> tuple[list[Statement], list[Buffer]]:
+    shared = _buffer(name, LANES * team.threads * team.teams, Scope.WORKGROUP)
+    value = SubgroupReduce(
+        op=op,
+        value=pack,
+        thread=IndexValue(index=team.thread),
+        threads=team.threads,
+        shared=shared,
+    )
+    return [Store(buffer=held, index=ZERO, value=value)], [shared]
+
+
+def _by_tree(
+    team: Team, pack: Expression, held: Buffer, name: str, op: BinaryOp
+) -> tuple[list[Statement], list[Buffer]]:
+    """A thread takes values that lie as far apart as its level has threads, so that neighbours read
+    neighbours."""
+    counts = levels(team.threads)
+    shared = [
+        _buffer(f"{name}.{n}", LANES * count * team.teams, Scope.WORKGROUP)
+        for n, count in enumerate(counts)
+    ]
+
+    def place(level: int, at: Affine) -> Affine:
+        return team.own.times(counts[level]).plus(at).times(LANES)
+
+    def spread(level: int, first: Affine, apart: int) -> Expression:
+        places = (first.plus(Affine(constant=n)) for n in range(0, counts[level], apart))
+        found: list[Expression] = [
+            Load(buffer=shared[level], index=place(level, at), lanes=LANES) for at in places
+        ]
+        while len(found) > 1:
+            pairs = zip(found[::2], found[1::2], strict=False)
+            found = [binary(op, *pair) for pair in pairs] + found[len(found) // 2 * 2 :]
+        return found[0]
+
+    body: list[Statement] = [
+        Store(buffer=shared[0], index=place(0, team.lane), value=pack),
+        Barrier(),
+    ]
+    for level in range(1, len(counts)):
+        store = Store(
+            buffer=shared[level],
+            index=place(level, team.lane),
+            value=spread(level - 1, team.lane, counts[level]),
+        )
+        body += under((Bound(index=team.lane, limit=counts[level]),), (store,))
+        body.append(Barrier())
+    body.append(Store(buffer=held, index=ZERO, value=spread(len(counts) - 1, ZERO, 1)))
+    return body, shared
+
+
+def _buffer(name: str, size: int, scope: Scope) -> Buffer:
+    return Buffer(name=name, scope=scope, dtype=DType.F32, size=size)

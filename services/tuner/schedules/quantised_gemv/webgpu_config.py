@@ -1,0 +1,105 @@
+"""The settings of a product of few rows with quantised weights."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.quantised import BLOCK
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
+from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
+from services.tuner.schedules.base.settings import Settings, webgpu_candidate
+from services.tuner.schedules.base.teams import shared_bytes
+
+MAX_M = 8
+"""Rows of activations: more of them are worth a tile of a matrix product."""
+MAX_SUMS = 16
+"""Sums of four lanes that a thread keeps in registers."""
+SLOTS = 8
+"""Vectors of four activations to a block of weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebgpuQuantisedGemvConfig:
+    """`threads_per_row` of the `threads` of a workgroup share a row of the weights, and take its
+    blocks in turn; each of them has `tile_n` rows. Activations lie in workgroup memory, `block_k`
+    of a row at a time. A row's threads add up by `subgroups` or through workgroup memory."""
+
+    family: ClassVar = "quantised_gemv"
+    threads: int
+    threads_per_row: int
+    tile_n: int
+    block_k: int
+    subgroups: bool
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        settings = Settings(candidate, cls, TargetKind.WEBGPU)
+        config = settings.config
+        settings.refuse_fault(config.fault(candidate.workload))
+        settings.refuse_features(config.requires(candidate.workload))
+        return config
+
+    @property
+    def teams(self) -> int:
+        return self.threads // self.threads_per_row
+
+    @property
+    def block_n(self) -> int:
+        """Rows of the weights to a workgroup."""
+        return self.teams * self.tile_n
+
+    @property
+    def pitch(self) -> int:
+        """Vectors from one slot of the activations to the next: never a multiple of eight, so that
+        the slots of a block lie in different banks."""
+        blocks = self.block_k // BLOCK
+        return blocks + (blocks % SLOTS == 0)
+
+    def fault(self, workload: Workload) -> str:
+        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+        product = quantised_product_of(workload)
+        if self.threads not in WORKGROUP_THREADS:
+            return f"threads={self.threads} must be one of {', '.join(map(str, WORKGROUP_THREADS))}"
+        if self.threads_per_row not in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+            return f"threads_per_row={self.threads_per_row} must be a power of two up to 256"
+        if self.threads_per_row > self.threads:
+            return f"threads_per_row={self.threads_per_row} are more than threads={self.threads}"
+        if not 1 <= self.tile_n <= MAX_SUMS or _sums(product, self.tile_n) > MAX_SUMS:
+            return f"tile_n={self.tile_n} makes a thread keep 0 or more than {MAX_SUMS} sums"
+        if self.block_k < BLOCK or self.block_k % BLOCK or product.k % self.block_k:
+            return f"block_k={self.block_k} must be a multiple of {BLOCK} that divides {product.k}"
+        if self.threads_per_row == 1 and self.subgroups:
+            return "threads_per_row=1 leaves nothing to reduce; use subgroups=false"
+        return ""
+
+    def workgroup_bytes_for(self, workload: Workload) -> int:
+        product = quantised_product_of(workload)
+        staged = product.m * SLOTS * self.pitch * 4 * DType.F32.size_bytes
+        sums = shared_bytes(
+            self.threads_per_row,
+            self.teams,
+            _sums(product, self.tile_n),
+            subgroups=self.subgroups,
+        )
+        if product.norm is not None:
+            sums += shared_bytes(self.threads, 1, product.m, subgroups=self.subgroups)
+        return staged + sums
+
+    def requires(self, workload: Workload) -> tuple[str, ...]:
+        limits = required(
+            workload,
+            threads=self.threads,
+            workgroup_bytes=self.workgroup_bytes_for(workload),
+        )
+        return tuple(sorted((*limits, "subgroups"))) if self.subgroups else limits
+
+    def candidate(self, workload: Workload) -> Candidate:
+        return webgpu_candidate(workload, self, self.requires(workload))
+
+
+def _sums(product: QuantisedProduct, tile_n: int) -> int:
+    return len(product.weights) * tile_n * product.m

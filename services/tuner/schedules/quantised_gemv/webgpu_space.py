@@ -1,0 +1,83 @@
+"""The lite space of products of few rows with quantised weights: threads per row, rows, blocks."""
+
+from collections.abc import Iterator
+from itertools import product
+from math import log2
+
+from kernelzoo.domain.gpu import GpuModel
+from kernelzoo.domain.operators.quantised import BLOCK
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidSchedule
+from services.tuner.schedules.base.quantised import quantised_product_of
+from services.tuner.schedules.quantised_gemv.webgpu_config import WebgpuQuantisedGemvConfig
+
+MOST_CANDIDATES = 48
+THREADS = (64, 128, 256, 32)
+TILES = (2, 1, 4, 8)
+THREADS_PER_ROW = (32, 16, 64, 8, 128, 256, 4)
+FEW_STAGED, MANY_STAGED = 1024, 4096
+"""Activations of a row in workgroup memory: what any driver compiles, and all of most rows."""
+
+
+def quantised_gemv_configs(
+    workload: Workload, gpu: GpuModel
+) -> tuple[WebgpuQuantisedGemvConfig, ...]:
+    """Ordered by the sum of the ranks of their settings."""
+    ranked: dict[WebgpuQuantisedGemvConfig, float] = {}
+    for config, rank in _points(workload, gpu):
+        if not config.fault(workload) and _fits(config, workload):
+            ranked[config] = min(rank, ranked.get(config, rank))
+    found = sorted(ranked, key=ranked.__getitem__)
+    plain = next(one for one in found if not one.requires(workload) and _is_small(one, workload))
+    return (plain, *(one for one in found[:MOST_CANDIDATES] if one != plain))
+
+
+def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuQuantisedGemvConfig, float]]:
+    operands = quantised_product_of(workload)
+    blocks = operands.k // BLOCK
+    best = min(max(4, gpu.warp_lanes), 1 << (blocks - 1).bit_length())
+    for threads_per_row, (size_rank, threads), (tile_rank, tile_n), (
+        staged,
+        block_k,
+    ), group in product(
+        THREADS_PER_ROW,
+        enumerate(THREADS),
+        enumerate(TILES),
+        enumerate(_staged(operands.k, operands.m)),
+        (True, False),
+    ):
+        if threads_per_row > threads or threads_per_row > 2 * blocks:
+            continue
+        away = abs(log2(threads_per_row / best))
+        config = WebgpuQuantisedGemvConfig(
+            threads=threads,
+            threads_per_row=threads_per_row,
+            tile_n=tile_n,
+            block_k=block_k,
+            subgroups=group,
+        )
+        rank = away + 0.5 * size_rank + 0.75 * tile_rank + 1.5 * staged + 1.25 * (not group)
+        yield config, rank + (config.block_n > operands.n)
+
+
+def _staged(k: int, m: int) -> list[int]:
+    """All of a row first where it fits, then the longest part that every driver compiles, and one
+    block for rows of any length."""
+    parts = [k // n for n in range(1, k // BLOCK + 1) if not k % (n * BLOCK)]
+    many = next(part for part in parts if part * m <= max(MANY_STAGED, BLOCK * m))
+    few = next(part for part in parts if part * m <= max(FEW_STAGED, BLOCK * m))
+    least = next(part for part in parts if part * m <= max(FEW_STAGED // 4, BLOCK * m))
+    return list(dict.fromkeys((many, few, least)))
+
+
+def _fits(config: WebgpuQuantisedGemvConfig, workload: Workload) -> bool:
+    try:
+        config.requires(workload)
+    except InvalidSchedule:
+        return False
+    return True
+
+
+def _is_small(config: WebgpuQuantisedGemvConfig, workload: Workload) -> bool:
+    """Whether a driver without a GPU compiles it soon."""
+    return config.workgroup_bytes_for(workload) <= 6_144 and config.tile_n <= 2

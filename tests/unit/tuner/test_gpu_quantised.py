@@ -1,0 +1,140 @@
+"""Products with quantised weights for WebGPU, their norms, gates and epilogues, against NumPy."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kernelzoo.domain.candidate import Setting
+from kernelzoo.domain.operators.decoding import normed_matmul_q4, swiglu_q4
+from kernelzoo.domain.operators.expressions import Program
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.tolerance import UNIT
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidInput, InvalidSchedule
+from services.aggregator.verification import expected, roundings
+from services.tuner.compile import compile_candidate, gpu_compilation
+from services.tuner.ir.legality import Stage, faults
+from services.tuner.schedules.quantised_gemv.webgpu_config import WebgpuQuantisedGemvConfig
+from services.tuner.schedules.registry import lite_space, matching
+from tests.snapshots import Golden
+from tests.unit.tuner.execution import inputs_of
+from tests.unit.tuner.gpu_checks import right
+from tests.unit.tuner.gpu_execution import execute_gpu
+from tests.unit.tuner.gpu_reference import interpreted
+from tests.unit.tuner.reference import reference, unpacked
+
+Doubles = NDArray[np.float64]
+GOLDEN = WebgpuQuantisedGemvConfig(
+    threads=32, threads_per_row=8, tile_n=2, block_k=64, subgroups=False
+)
+KEYS = (
+    "matmul_q4+bias+residual:f32:m1k96n11",
+    "matmul_q4:f16:m1k160n7",
+    "matmul_q4z:f32:m3k288n6",
+    "matmul_q8+silu:f32:m2k64n9:constant=b",
+    "matmul_q4:f32:m8k128n5",
+)
+
+
+def dequantised(words: NDArray[np.generic], scales: NDArray[np.float32]) -> Doubles:
+    held = (unpacked(words, 4) - 8) * np.repeat(scales.astype(np.float64), 32, axis=1)
+    return np.asarray(held)
+
+
+def normed(a: NDArray[np.float32], gamma: NDArray[np.float32], epsilon: float) -> Doubles:
+    wide = a.astype(np.float64)
+    return np.asarray(wide / np.sqrt((wide * wide).mean(1, keepdims=True) + epsilon) * gamma)
+
+
+def gated(rows: Doubles, weights: Doubles) -> Doubles:
+    gate, up = np.split(rows @ weights.T, 2, axis=1)
+    return np.asarray(gate / (1 + np.exp(-gate)) * up)
+
+
+PROGRAMS: dict[str, tuple[Program, Callable[..., Doubles]]] = {
+    "norm": (
+        normed_matmul_q4(2, 96, 21, epsilon=1e-6, bias=True),
+        lambda a, gamma, w, s, bias: normed(a, gamma, 1e-6) @ dequantised(w, s).T + bias,
+    ),
+    "gate": (swiglu_q4(1, 64, 20), lambda a, w, s: gated(a, dequantised(w, s))),
+    "norm_gate": (
+        swiglu_q4(1, 576, 6, epsilon=1e-5),
+        lambda a, gamma, w, s: gated(normed(a, gamma, 1e-5), dequantised(w, s)),
+    ),
+}
+
+
+def test_a_gemv_of_four_bits_reads_as_recorded(golden: Golden) -> None:
+    workload = Workload.parse("matmul_q4+bias:f32:m1k128n13")
+    steps = right(GOLDEN.candidate(workload))
+    golden("gpu-quantised-gemv.wgsl", steps.artifact.body.decode())
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_products_of_few_rows_are_right(key: str) -> None:
+    workload = Workload.parse(key)
+    space = lite_space(workload, TargetKind.WEBGPU)
+    assert {candidate.family for candidate in space} == {"quantised_gemv"}
+    assert space[0].requires == ()
+    for candidate in space[:: max(1, len(space) // 5)]:
+        right(candidate)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_norms_before_and_gates_behind_products_are_one_kernel_and_right(name: str) -> None:
+    program, compute = PROGRAMS[name]
+    workload = Workload.of_program(name, program)
+    assert matching(workload, TargetKind.WEBGPU)[0].name == "quantised_gemv"
+    inputs = inputs_of(workload)
+    wanted = compute(*inputs)
+    tolerance = UNIT[TargetKind.WEBGPU] * roundings(workload)
+    space = lite_space(workload, TargetKind.WEBGPU)
+    for candidate in space[:: max(1, len(space) // 5)]:
+        steps = gpu_compilation(candidate)
+        assert [faults(each, Stage.SCHEDULED) for each in steps.scheduled] == [()]
+        assert len(steps.artifact.manifest.dispatches) == 1
+        output = execute_gpu(steps.artifact, inputs, slices=2)
+        assert np.abs(output - wanted).max() <= min(tolerance, 1e-3), candidate.config
+
+
+def test_reports_of_a_gated_product_are_checked_entry_by_entry() -> None:
+    program, _ = PROGRAMS["norm_gate"]
+    found = expected(Workload.of_program("norm_gate", program), TargetKind.WEBGPU, 5)
+    assert np.isfinite(found.tolerances).all()
+    assert (found.tolerances < 0.01 * np.abs(found.entries).max()).all()
+
+
+@pytest.mark.parametrize("subgroups", [False, True])
+def test_the_interpreter_agrees(subgroups: bool) -> None:
+    workload = Workload.parse("matmul_q4z:f32:m2k64n5")
+    steps = right(replace(GOLDEN, subgroups=subgroups).candidate(workload))
+    inputs = inputs_of(workload)
+    for programs in (steps.scheduled, steps.optimised):
+        output = interpreted(programs, workload, inputs)
+        assert np.abs(output - reference(workload, inputs)).max() < 1e-4
+
+
+def test_rows_that_are_no_whole_blocks_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="k=100 of matmul_q4 must be a multiple of 32"):
+        Workload.parse("matmul_q4:f32:m1k100n5")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"threads": 48}, "must be one of"),
+        ({"threads_per_row": 64}, "more than threads"),
+        ({"threads_per_row": 3}, "power of two"),
+        ({"tile_n": 0}, "keep 0 or more than"),
+        ({"block_k": 96}, "divides 128"),
+        ({"subgroups": 1}, "true or false"),
+    ],
+)
+def test_a_hostile_config_is_refused(changes: dict[str, Setting], message: str) -> None:
+    good = GOLDEN.candidate(Workload.parse("matmul_q4:f32:m1k128n13"))
+    settings = tuple(sorted((dict(good.config) | changes).items()))
+    with pytest.raises(InvalidSchedule, match=message):
+        compile_candidate(replace(good, config=settings))
