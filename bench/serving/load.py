@@ -38,12 +38,14 @@ class Server:
 
 @dataclass(slots=True)
 class Load:
-    """`due_ms`: from when a request was due to its answer, so waiting for a connection counts;
-    `sent_ms`: from when it was sent. `statuses`: of the answers, in the same order.
+    """`waited_ms`: from when a request was to be sent to its answer, so waiting for a connection
+    counts; `sent_ms`: from when it was sent. `late_ms`: how late this process came to a request
+    that was due, which is in neither. `statuses`: of the answers, in the same order.
     """
 
-    due_ms: list[float] = field(default_factory=list)
+    waited_ms: list[float] = field(default_factory=list)
     sent_ms: list[float] = field(default_factory=list)
+    late_ms: list[float] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     elapsed_s: float = 0.0
 
@@ -100,7 +102,7 @@ async def _connection(server: Server, requests: Iterator[bytes], load: Load) -> 
         took_ms = (time.perf_counter() - sent_s) * 1e3
         if status >= 400:
             raise CannotMeasure(f"{request.split(maxsplit=2)[1].decode()} answered {status}")
-        load.due_ms.append(took_ms)
+        load.waited_ms.append(took_ms)
         load.sent_ms.append(took_ms)
         load.statuses.append(status)
     await connection.close()

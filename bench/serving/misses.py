@@ -168,28 +168,27 @@ def _loads(server: Server, device_class: str, seconds: float) -> Loads:
 
 
 def _row(what: str, load: Load) -> dict[str, Cell]:
-    """`p50_ms` and `p99_ms` are of what was answered, `shed_p99_ms` of what was refused, all from
-    when a request was due: `sent_late_p99_ms` of it is this process's own.
+    """`p50_ms` and `p99_ms` are of what was answered, `shed_p99_ms` of what was refused;
+    `sent_late_p99_ms` is how late this process came to them, and in none of these.
     """
     answered, shed = _of(load, refused=False), _of(load, refused=True)
     statuses = Counter(load.statuses)
-    late = [due_ms - sent_ms for due_ms, sent_ms in zip(load.due_ms, load.sent_ms, strict=True)]
     return {
         "load": what,
-        "requests": len(load.due_ms),
+        "requests": len(load.waited_ms),
         "per_second": load.per_second,
         "answered": len(answered),
         "shed": statuses[SHED],
         "p50_ms": percentile(answered, 50) if len(answered) > 1 else None,
         "p99_ms": percentile(answered, 99) if len(answered) > 1 else None,
         "shed_p99_ms": percentile(shed, 99) if len(shed) > 1 else None,
-        "sent_late_p99_ms": percentile(late, 99),
+        "sent_late_p99_ms": percentile(load.late_ms, 99),
     }
 
 
 def _of(load: Load, *, refused: bool) -> list[float]:
-    pairs = zip(load.due_ms, load.statuses, strict=True)
-    return [took_ms for took_ms, status in pairs if (status == SHED) is refused]
+    pairs = zip(load.waited_ms, load.statuses, strict=True)
+    return [waited_ms for waited_ms, status in pairs if (status == SHED) is refused]
 
 
 def _claims(loads: Loads) -> list[Claim]:
@@ -206,7 +205,7 @@ def _claims(loads: Loads) -> list[Claim]:
         Claim.at_most("page loads in memory, and health checks, refused",
                       loads.hits.statuses.count(SHED) + loads.probes.statuses.count(SHED),
                       "requests", 0),
-        Claim.at_most("p99 of page loads in memory", percentile(loads.hits.due_ms, 99), "ms",
+        Claim.at_most("p99 of page loads in memory", percentile(loads.hits.waited_ms, 99), "ms",
                       HIT_MS),
     ]  # fmt: skip
 

@@ -33,13 +33,19 @@ class Builds:
         self, key: Hashable, make: Callable[[], Awaitable[ServedManifest]], *, known: bool
     ) -> ServedManifest:
         """Built once for all who ask for it meanwhile. `known`: its class has voted."""
+        # One who leaves must not take it from the others.
+        return await asyncio.shield(self.begin(key, make, known=known))
+
+    def begin(
+        self, key: Hashable, make: Callable[[], Awaitable[ServedManifest]], *, known: bool
+    ) -> asyncio.Task[ServedManifest]:
+        """The one build of it that is under way from now on."""
         task = self._under_way.get(key)
         if task is None:
             task = asyncio.create_task(self._made(make, known=known))
             self._under_way[key] = task
             task.add_done_callback(lambda made: self._forget(key, made))
-        # One who leaves must not take it from the others.
-        return await asyncio.shield(task)
+        return task
 
     async def _made(
         self, make: Callable[[], Awaitable[ServedManifest]], *, known: bool

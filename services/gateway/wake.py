@@ -1,8 +1,11 @@
 """Listens to PostgreSQL's notifications, so that long polls and caches follow the rows."""
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from math import inf
 
 import psycopg
 import structlog
@@ -14,6 +17,8 @@ from services.gateway.background import running
 log = structlog.get_logger(__name__)
 
 RECONNECT_S = 0.5
+CHANGES_KEPT_S = 5.0
+"""For so long it is known when a generation ended."""
 
 
 class Wake:
@@ -26,6 +31,17 @@ class Wake:
         self.generation = 0
         self.served_generation = 0
         """The generation of what manifests are made from, which leases are no part of."""
+        self._served_since_s: deque[float] = deque()
+        """When each of the last of these generations began."""
+
+    def outdated_s(self, served_generation: int) -> float:
+        """How long ago this generation ended: 0 while it lasts, infinite where nobody knows."""
+        younger = self.served_generation - served_generation
+        if younger <= 0:
+            return 0.0
+        if younger > len(self._served_since_s):
+            return inf
+        return time.monotonic() - self._served_since_s[-younger]
 
     async def wait(self, since: int, timeout_s: float) -> None:
         """Until there is a notification after the generation `since`, or for `timeout_s`.
@@ -64,14 +80,28 @@ class Wake:
             await connection.execute("SELECT FROM workload LIMIT 1")
             for channel in (notifications.CANDIDATES, notifications.LEASES, notifications.ZOO):
                 await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
-            self.connected = True
-            self._announce()
+            self._begin_listening()
             async for notice in connection.notifies():
                 self._announce(served=notice.channel != notifications.LEASES)
+
+    def _begin_listening(self) -> None:
+        """What changed before was not heard of."""
+        self.connected = True
+        self._served_since_s.clear()
+        self.served_generation += 1
+        self._announce(served=False)
 
     def _announce(self, *, served: bool = True) -> None:
         """Wakes all who wait now; who waits later waits for the next one."""
         self.generation += 1
-        self.served_generation += served
+        if served:
+            self._serve_anew()
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def _serve_anew(self) -> None:
+        now_s = time.monotonic()
+        self.served_generation += 1
+        self._served_since_s.append(now_s)
+        while self._served_since_s[0] < now_s - CHANGES_KEPT_S:
+            self._served_since_s.popleft()

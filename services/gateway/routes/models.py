@@ -20,7 +20,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import read_plan
-from kernelzoo.metrics import BLOB_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS, CacheResult
+from kernelzoo.metrics import BLOB_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS
 from kernelzoo.store import models, notifications, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from kernelzoo.store.models import PlanRow, StoredPlan
@@ -28,6 +28,7 @@ from services.gateway import programs
 from services.gateway.blobs import Blobs
 from services.gateway.models import blob_url, build, cache_key, lost, unknown, weights_of
 from services.gateway.problems import Refusal, refuse_stranger
+from services.gateway.recall import recalled
 from services.gateway.routes.zoo import ARTIFACT_CACHE, MANIFEST_CACHE, ClassText, IfNoneMatch, Told
 from services.gateway.state import Operator, Shared
 from services.gateway.wire.models import (
@@ -185,14 +186,7 @@ async def get_model_manifest(
     """
     start_s = time.perf_counter()
     key = cache_key(name, device_class, request.query_params.items())
-    remembered = state.models.get(*key)
-    generation = state.wake.served_generation
-    served = remembered or await state.builds.build(
-        (generation, *key), partial(build, state, key), known=state.models.knows(*key)
-    )
-    if remembered is None:
-        state.models.put(*key, served=served, generation=generation)
-    cache = CacheResult.HIT if remembered else CacheResult.MISS
+    served, cache = await recalled(state, state.models, key, partial(build, state, key))
     MANIFEST_DURATION.labels(cache).observe(time.perf_counter() - start_s)
     for level, kernels in served.levels:
         MANIFEST_KERNELS.labels(level).inc(kernels)

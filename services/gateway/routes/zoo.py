@@ -9,12 +9,13 @@ from fastapi import APIRouter, Header, Path, Query, Response
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.metrics import ARTIFACT_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS, CacheResult
+from kernelzoo.metrics import ARTIFACT_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS
 from kernelzoo.store import agents, candidates, tuning, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway import manifests
 from services.gateway.answering import answer, hardware_of
 from services.gateway.problems import Refusal
+from services.gateway.recall import recalled
 from services.gateway.state import Shared, State
 from services.gateway.views import evidence
 from services.gateway.wire.model import WorkloadKey
@@ -84,17 +85,8 @@ async def _serve(
     state: State, if_none_match: str | None, told: str | None, name: str, *class_texts: str
 ) -> Response:
     start_s = time.perf_counter()
-    asked = (*class_texts, told or "")
-    remembered = state.manifests.get(name, *asked)
-    generation = state.wake.served_generation
-    served = remembered or await state.builds.build(
-        (generation, name, *asked),
-        partial(_build, state, told, name, *class_texts),
-        known=state.manifests.knows(name, *asked),
-    )
-    if remembered is None:
-        state.manifests.put(name, *asked, served=served, generation=generation)
-    cache = CacheResult.HIT if remembered else CacheResult.MISS
+    make = partial(_build, state, told, name, *class_texts)
+    served, cache = await recalled(state, state.manifests, (name, *class_texts, told or ""), make)
     MANIFEST_DURATION.labels(cache).observe(time.perf_counter() - start_s)
     for level, kernels in served.levels:
         MANIFEST_KERNELS.labels(level).inc(kernels)
