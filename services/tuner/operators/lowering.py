@@ -68,7 +68,7 @@ _COMPARE: dict[CompareOp, Callable[[Node, Node], Node]] = {
     CompareOp.EQ: tirx.EQ,
     CompareOp.NE: tirx.NE,
 }
-_REDUCERS: dict[Reducer, Callable[..., Node]] = {
+REDUCERS: dict[Reducer, Callable[..., Node]] = {
     Reducer.SUM: te.sum,
     Reducer.MAX: te.max,
     Reducer.MIN: te.min,
@@ -106,18 +106,18 @@ def computed(stage: Stage, tensors: Tensors) -> Node:
     names = [axis.name for axis in stage.axes]
 
     def entry(*at: Node) -> Node:
-        value = _lowered(stage.value, dict(zip(names, at, strict=True)) | over, tensors)
+        value = value_of(stage.value, dict(zip(names, at, strict=True)) | over, tensors)
         if stage.reducer is None:
             return value
-        return _REDUCERS[stage.reducer](value, axis=list(over.values()))
+        return REDUCERS[stage.reducer](value, axis=list(over.values()))
 
     shape = tuple(number(axis.extent) for axis in stage.axes)
     return te.compute(shape, entry, name=stage.name, varargs_names=names)
 
 
-def _lowered(expression: Expression, at: Places, tensors: Tensors) -> Node:
-    def lowered(part: Expression) -> Node:
-        return _lowered(part, at, tensors)
+def value_of(expression: Expression, at: Places, tensors: Tensors) -> Node:
+    def inside(part: Expression) -> Node:
+        return value_of(part, at, tensors)
 
     match expression:
         case Integer(value):
@@ -127,18 +127,18 @@ def _lowered(expression: Expression, at: Places, tensors: Tensors) -> Node:
         case Axis(name):
             return at[name]
         case Read(tensor, places):
-            return tensors[tensor](*map(lowered, places))
+            return tensors[tensor](*map(inside, places))
         case Binary(op, left, right):
-            return _BINARY[op](lowered(left), lowered(right))
+            return _BINARY[op](inside(left), inside(right))
         case Call(function, argument):
-            return _FUNCTIONS[function](lowered(argument))
+            return _FUNCTIONS[function](inside(argument))
         case Cast(argument, dtype):
-            return lowered(argument).astype(DTYPES[dtype])
+            return inside(argument).astype(DTYPES[dtype])
         case Choice(conditions, then, otherwise):
             holds = tirx.all(*(_compared(each, at, tensors) for each in conditions))
             if _reads(conditions):
-                return tirx.Select(holds, lowered(then), lowered(otherwise))
-            return tirx.if_then_else(holds, lowered(then), lowered(otherwise))
+                return tirx.Select(holds, inside(then), inside(otherwise))
+            return tirx.if_then_else(holds, inside(then), inside(otherwise))
     raise UnsupportedProgram(f"{expression} is not lowered; bind the extents that it names")
 
 
@@ -154,7 +154,7 @@ def _reads(conditions: tuple[Comparison, ...]) -> bool:
 def _compared(comparison: Comparison, at: Places, tensors: Tensors) -> Node:
     """TVM takes `x == x` for true and `x != x` for false, which they are not where a real x is NaN:
     a number is at most itself, and NaN is not."""
-    left, right = (_lowered(side, at, tensors) for side in (comparison.left, comparison.right))
+    left, right = (value_of(side, at, tensors) for side in (comparison.left, comparison.right))
     if comparison.left == comparison.right:
         match comparison.op:
             case CompareOp.EQ:

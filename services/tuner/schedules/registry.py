@@ -23,7 +23,6 @@ from services.tuner.schedules.base.iteration import (
     contraction,
     implicit_gemm,
     is_channelwise,
-    is_rowwise,
     is_transposition,
     iteration_space,
 )
@@ -41,6 +40,7 @@ from services.tuner.schedules.matmul.space import wasm_matmul_configs
 from services.tuner.schedules.matmul.webgpu_space import matmul_configs
 from services.tuner.schedules.quantised_gemv.webgpu_config import MAX_M as MAX_QUANTISED_M
 from services.tuner.schedules.quantised_gemv.webgpu_space import quantised_gemv_configs
+from services.tuner.schedules.reduction.rows import rows
 from services.tuner.schedules.reduction.space import wasm_reduction_configs
 from services.tuner.schedules.reduction.webgpu_space import reduction_configs
 from services.tuner.schedules.transpose.webgpu_space import transpose_configs
@@ -135,6 +135,10 @@ def _streams_b(space: IterationSpace) -> bool:
     )
 
 
+def _reduces_rows(space: IterationSpace) -> bool:
+    return rows(space.program) is not None
+
+
 def _has_windows(space: IterationSpace) -> bool:
     return windows(space.program) is not None
 
@@ -204,13 +208,13 @@ FAMILIES = (
     _wasm("matmul", contraction, wasm_matmul_configs, programs=True),
     _wasm("conv", _has_windows, wasm_conv_configs, programs=True),
     _wasm("winograd", _has_windows_of_three, wasm_winograd_configs),
-    _wasm("reduction", is_rowwise, wasm_reduction_configs),
+    _wasm("reduction", _reduces_rows, wasm_reduction_configs, programs=True),
     # Loops as the program is stated: any program.
     _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True),
     _webgpu("quantised_gemv", _streams_quantised, quantised_gemv_configs, programs=True),
     _webgpu("matmul", _reads_vectors, matmul_configs, programs=True),
     _webgpu("conv", is_channelwise, conv_configs),
-    _webgpu("reduction", is_rowwise, reduction_configs),
+    _webgpu("reduction", _reduces_rows, reduction_configs, programs=True),
     _webgpu("transpose", is_transposition, transpose_configs),
     # A thread for each entry, as the program is stated: any program.
     _webgpu("elementwise", lambda _: True, elementwise_configs, programs=True),

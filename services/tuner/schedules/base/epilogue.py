@@ -78,7 +78,7 @@ def epilogue_of(whole: Fused, groups: tuple[tuple[str, Names], ...]) -> Epilogue
                 return Read(SUM, tuple(Axis(n, Integer(sizes[n])) for n in names))
             case Read(tensor, at) if tensor in tensors:
                 shape = tensors[tensor].shape
-                axes = _read_axes(at, shape, kept, extents)
+                axes = read_axes(at, shape, kept, extents)
                 if axes is None or inputs.setdefault(tensor, axes) != axes:
                     raise _NotFound
                 return Read(
@@ -104,7 +104,7 @@ class _NotFound(Exception):
     """The epilogue has a part that groups of axes cannot express."""
 
 
-def _read_axes(
+def read_axes(
     at: tuple[Expression, ...],
     shape: Shape,
     groups: tuple[tuple[str, Names], ...],

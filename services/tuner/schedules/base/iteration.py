@@ -214,15 +214,6 @@ def has_windows(space: IterationSpace) -> bool:
     )
 
 
-def is_rowwise(space: IterationSpace) -> bool:
-    """Whether nests reduce, each of them the last axes of all that it reads."""
-    return bool(space.reductions) and all(
-        access.plain and access.axes == (*nest.spatial, *nest.reduced)
-        for nest in space.reductions
-        for access in nest.accesses
-    )
-
-
 def is_transposition(space: IterationSpace) -> bool:
     """Whether one nest reads one matrix, and its axes the other way round."""
     match space.nests:

@@ -7,6 +7,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.settings import Settings, wasm_candidate
+from services.tuner.schedules.reduction.rows import rows_of
 
 MAX_VECTORS = 8
 MAX_BLOCK_ROWS = 64
@@ -41,7 +42,7 @@ class WasmReductionConfig:
         """What makes the config unusable, or ''."""
         if not 1 <= self.vectors <= MAX_VECTORS:
             return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
-        rows = workload.extent["m"]
+        rows = rows_of(workload).slices
         if not 1 <= self.block_m <= MAX_BLOCK_ROWS or rows % self.block_m:
             return f"block_m={self.block_m} must divide {rows} and be from 1 to {MAX_BLOCK_ROWS}"
         return ""

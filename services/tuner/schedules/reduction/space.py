@@ -6,6 +6,7 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.rules import SLICES_WANTED
 from services.tuner.schedules.reduction.config import WasmReductionConfig
+from services.tuner.schedules.reduction.rows import rows_of
 
 VECTORS = (4, 2, 8, 1)
 """Vectors summed at once: an addition takes three to four cycles, two start in each."""
@@ -16,12 +17,11 @@ BLOCK_M = (1, 4, 16)
 
 def wasm_reduction_configs(workload: Workload) -> tuple[WasmReductionConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Plain sums have no products to round."""
-    extent = workload.extent
-    multiplies = "n" in workload.operator.output[1]
-    vectors = [v for v in VECTORS if LANES * (v - 1) < extent["n"]]
-    most = max(1, extent["m"] // SLICES_WANTED)
-    blocks = [b for b in BLOCK_M if extent["m"] % b == 0 and b <= most]
-    roundings = (True, False) if multiplies else (False,)
+    rows = rows_of(workload)
+    vectors = [v for v in VECTORS if LANES * (v - 1) < rows.n]
+    most = max(1, rows.slices // SLICES_WANTED)
+    blocks = [b for b in BLOCK_M if rows.slices % b == 0 and b <= most]
+    roundings = (True, False) if rows.multiplies else (False,)
     ranked: dict[WasmReductionConfig, int] = {}
     for (fma_rank, fma), (block_rank, block), (rank, count) in product(
         enumerate(roundings), enumerate(blocks), enumerate(vectors)

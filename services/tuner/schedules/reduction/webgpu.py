@@ -1,4 +1,4 @@
-"""Row-wise operators for WebGPU: sums, means, norms and softmax of the rows of a[m, n].
+"""Reductions of rows for WebGPU: sums, means, norms, softmax, and what is fused to them.
 
 Shapes, named by the settings of `WebgpuReductionConfig`:
 
@@ -11,9 +11,9 @@ Shapes, named by the settings of `WebgpuReductionConfig`:
       tree        of level l [block_m][threads_per_row / radix^l], until a row has at most `radix`
       subgroups   [block_m][threads_per_row], where subgroups are smaller than a row's threads
 
-An operator is a list of stages, each of which reduces the row to one value. The steps below are
-numbered in their order. What they make of softmax:f32:m6n36 with threads_per_row=8, block_m=4,
-vectors=2 and radix=4 (a thread has at most two vectors, which stay in registers):
+A program is passes over its rows (`rows.py`), each of which reduces the row to one value. The steps
+below are numbered in their order. What they make of softmax:f32:m6n36 with threads_per_row=8,
+block_m=4, vectors=2 and radix=4 (a thread has at most two vectors, which stay in registers):
 
     entries_0 = a[lane + row * 9u];                                // 3  the thread's part
     part0_0 = max(part0_0, entries_0);
@@ -24,18 +24,17 @@ vectors=2 and radix=4 (a thread has at most two vectors, which stay in registers
     }
     workgroupBarrier();
     let single0_0 = max(team0_1[own * 2u], team0_1[own * 2u + 1u]);   // then the row's largest
-    entries_0 = exp((entries_0 - vec4<f32>(single0_0)));           // 3  of the second stage
+    entries_0 = exp((entries_0 - vec4<f32>(single0_0)));           // 3  of the second pass
     …
     c[lane + row * 9u] = (entries_0 * vec4<f32>(single1_0));       // 5  the row's second pass
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.convolution import LOWEST
-from kernelzoo.domain.operators.reduction import epsilon
+from kernelzoo.domain.operators import expressions as domain
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
@@ -58,22 +57,28 @@ from services.tuner.ir.nodes import (
     Block,
     Bound,
     Buffer,
-    Call,
     Expression,
     IndexValue,
     Load,
     LoopKind,
-    MathFunction,
     Program,
     Scope,
     Statement,
     Store,
     SubgroupReduce,
 )
+from services.tuner.operators.direct import value_of
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.reduction.rows import NEUTRAL, Rows, rows_of, size_of
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig, width_of
 
+OPS = {
+    domain.Reducer.SUM: BinaryOp.ADD,
+    domain.Reducer.PROD: BinaryOp.MUL,
+    domain.Reducer.MAX: BinaryOp.MAX,
+    domain.Reducer.MIN: BinaryOp.MIN,
+}
 FOUR = Affine.variable("four")
 
 
@@ -84,8 +89,8 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tuple[Program, ...]:
     """One dispatch; its parameters are those of the workload, flat."""
-    extent, frame = workload.extent, Frame()
-    m, n, width = extent["m"], extent["n"], width_of(workload)
+    rows, frame = rows_of(workload), Frame()
+    m, n, width = rows.m, rows.n, width_of(workload)
     groups = -(-m // config.block_m)
     steps = -(-n // (width * config.threads_per_row * config.vectors))
 
@@ -99,14 +104,18 @@ def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tup
     unclamped = group.times(config.block_m).plus(own)
     exists = frame.undecided((Bound(index=unclamped, limit=m),))
     entries = _buffer("entries", config.vectors * width, Scope.LOCAL) if steps == 1 else None
+    row = frame.clamped("row", unclamped, m, 1)
+    parameters = parameters_of(workload)
     kernel = _Kernel(
         config=config,
-        parameters=parameters_of(workload),
-        operator=_row_operator(workload),
+        parameters=parameters,
+        tensors={each.name: each for each in parameters[:-1]},
+        rows=rows,
         n=n,
         width=width,
         steps=steps,
-        row=frame.clamped("row", unclamped, m, 1),
+        row=row,
+        row_of=_rows_of_inputs(frame, rows, row),
         own=own,
         lane=lane,
         entries=entries,
@@ -114,15 +123,12 @@ def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tup
         shared=[],
     )
 
-    # 2 to 4. The values of the row, one stage after another.
+    # 2 to 4. The values of the row, one pass after another.
     body: Block = ()
-    values: list[Load] = []
-    for place, stage in enumerate(kernel.operator.stages):
-        value, made = _stage(kernel, stage, values, place)
-        body = (*body, *made)
-        values.append(value)
+    for place, stage in enumerate(rows.passes):
+        body = (*body, *_pass(kernel, stage, place))
     # 5. The entries of the output, or the row's one value.
-    body = (*body, *under(exists, _stored(kernel, values)))
+    body = (*body, *under(exists, _stored(kernel)))
 
     for buffer in kernel.local:
         body = (Allocate(buffer=buffer, body=body),)
@@ -133,115 +139,54 @@ def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tup
     return (Program(parameters=kernel.parameters, body=nest),)
 
 
-# Step 2: what an operator computes, stage by stage.
+# Step 2: where rows lie, and what an entry is at any time.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """Reduces what `term` makes of every entry by `op`, from `start` on; `single` makes one value
-    of that and the length of the row. The next stage and the result see what `kept` makes of an
-    entry and this value."""
-
-    op: BinaryOp
-    start: float
-    term: Callable[[Expression], Expression] = lambda entry: entry
-    single: Callable[[Expression, int], Expression] = lambda value, _: value
-    kept: Callable[[Expression, Expression], Expression] = lambda entry, _: entry
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowOperator:
-    """`result` makes an entry of the output of one that the stages leave and of the parameters in
-    its column, in their order; it is missing where the output is the value of the last stage."""
-
-    stages: tuple[Stage, ...]
-    result: Callable[..., Expression] | None = None
-
-
-def _add(left: Expression, right: Expression) -> Expression:
-    return binary(BinaryOp.ADD, left, right)
-
-
-def _subtract(left: Expression, right: Expression) -> Expression:
-    return binary(BinaryOp.SUB, left, right)
-
-
-def _multiply(left: Expression, right: Expression) -> Expression:
-    return binary(BinaryOp.MUL, left, right)
-
-
-def _square(value: Expression) -> Expression:
-    return _multiply(value, value)
-
-
-def _reciprocal(value: Expression, _: int) -> Expression:
-    return binary(BinaryOp.DIV, number(1), value)
-
-
-def _mean(value: Expression, n: int) -> Expression:
-    return _multiply(value, number(1 / n))
-
-
-def _exp_of_difference(entry: Expression, largest: Expression) -> Expression:
-    return Call(function=MathFunction.EXP, argument=_subtract(entry, largest))
-
-
-def _norm(floor: float) -> Stage:
-    def rsqrt_of_mean(value: Expression, n: int) -> Expression:
-        mean = _add(_mean(value, n), number(floor))
-        return Call(function=MathFunction.RSQRT, argument=mean)
-
-    return Stage(op=BinaryOp.ADD, start=0, term=_square, single=rsqrt_of_mean, kept=_multiply)
-
-
-def _layer_norm(floor: float) -> RowOperator:
-    return RowOperator(
-        stages=(Stage(op=BinaryOp.ADD, start=0, single=_mean, kept=_subtract), _norm(floor)),
-        result=lambda entry, gamma, beta: _add(_multiply(entry, gamma), beta),
-    )
-
-
-def _rms_norm(floor: float) -> RowOperator:
-    return RowOperator(stages=(_norm(floor),), result=_multiply)
-
-
-NORMS = {"layer_norm": _layer_norm, "rms_norm": _rms_norm}
-OPERATORS = {
-    "softmax": RowOperator(
-        stages=(
-            Stage(op=BinaryOp.MAX, start=LOWEST, kept=_exp_of_difference),
-            Stage(op=BinaryOp.ADD, start=0, single=_reciprocal, kept=_multiply),
-        ),
-        result=lambda entry: entry,
-    ),
-    "row_sum": RowOperator(stages=(Stage(op=BinaryOp.ADD, start=0),)),
-    "row_mean": RowOperator(stages=(Stage(op=BinaryOp.ADD, start=0, single=_mean),)),
-    "row_max": RowOperator(stages=(Stage(op=BinaryOp.MAX, start=LOWEST),)),
-}
-
-
-def _row_operator(workload: Workload) -> RowOperator:
-    name = workload.operator.name
-    return NORMS[name](epsilon(workload.extent)) if name in NORMS else OPERATORS[name]
+def _rows_of_inputs(frame: Frame, rows: Rows, row: Affine) -> dict[str, Affine]:
+    """The row of each input: an input may have only some of the axes of rows."""
+    parts = [(axis.name, size_of(axis)) for axis in rows.axes]
+    whole = {axis for axis in rows.axes if size_of(axis) > 1}
+    some = [axes for _, axes in rows.inputs if 0 < len(whole & {*axes}) < len(whole)]
+    digits = frame.delinearize(row, parts) if some else []
+    found = {}
+    for name, axes in rows.inputs:
+        if whole <= {*axes}:
+            found[name] = row
+            continue
+        place = ZERO
+        for axis, digit in zip(rows.axes, digits, strict=False):
+            if axis in axes:
+                place = place.times(size_of(axis)).plus(digit)
+        found[name] = place
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
     """What all steps know, and the buffers that they make. Each of `steps` reads `vectors` units of
-    `width` entries of the row. A row that is one step stays in registers, in `entries`."""
+    `width` entries of the row.
+
+    `row_of` tells where the rows of an input are. `values` are those of the row that are known, by
+    what they are. A row that is one step stays in registers, in `entries`: `held` is what they are
+    after the last pass.
+    """
 
     config: WebgpuReductionConfig
     parameters: tuple[Buffer, ...]
-    operator: RowOperator
+    tensors: Mapping[str, Buffer]
+    rows: Rows
     n: int
     width: int
     steps: int
     row: Affine
+    row_of: Mapping[str, Affine]
     own: Affine
     lane: Affine
     entries: Buffer | None
     local: list[Buffer]
     shared: list[Buffer]
+    values: dict[domain.Expression, Load] = field(default_factory=dict)
+    held: list[domain.Expression] = field(default_factory=list)
 
     def new_local(self, name: str, size: int) -> Buffer:
         self.local.append(_buffer(name, size, Scope.LOCAL))
@@ -263,27 +208,66 @@ def _buffer(name: str, size: int, scope: Scope) -> Buffer:
 # Step 3: the part of a row that one thread reduces.
 
 
-def _stage(kernel: _Kernel, stage: Stage, before: list[Load], place: int) -> tuple[Load, Block]:
-    """The one value that a stage makes of a row, and what makes it, given the values before."""
+def _pass(kernel: _Kernel, stage: domain.Stage, place: int) -> Block:
+    """What makes the values of a row that need this pass, and those before."""
+    reducer = stage.reducer or domain.Reducer.SUM
+    op, holds = OPS[reducer], _held_in(kernel.rows, stage)
     part = kernel.new_local(f"part{place}", kernel.width)
-    start = kernel.unit(Store(buffer=part, index=FOUR, value=number(stage.start)))
+    start = kernel.unit(Store(buffer=part, index=FOUR, value=number(NEUTRAL[reducer])))
+    before = kernel.held[-1:]
 
     def reduced(v: Affine, unit: Affine) -> Block:
-        entry: Expression = _entry(kernel, before, v, unit)
         kept: Block = ()
+        held = before
         if kernel.entries is not None:
             here = v.times(kernel.width).plus(FOUR)
+            entry = _value(kernel, holds, v, unit, held)
             kept = (kernel.unit(Store(buffer=kernel.entries, index=here, value=entry)),)
-            entry = Load(buffer=kernel.entries, index=here)
-        value = binary(stage.op, Load(buffer=part, index=FOUR), stage.term(entry))
+            held = [holds]
+        term = _value(kernel, stage.value, v, unit, held)
+        value = binary(op, Load(buffer=part, index=FOUR), term)
         return (*kept, kernel.unit(Store(buffer=part, index=FOUR, value=value)))
 
     units = _each_unit(kernel, reduced)
     lanes = [Load(buffer=part, index=Affine(constant=lane)) for lane in range(part.size)]
-    value, tree = _of_all_threads(kernel, stage.op, _pairwise(stage.op, lanes), str(place))
-    single = kernel.new_local(f"single{place}", 1)
-    store = Store(buffer=single, index=ZERO, value=stage.single(value, kernel.n))
-    return Load(buffer=single, index=ZERO), (start, *units, *tree, store)
+    value, tree = _of_all_threads(kernel, op, _pairwise(op, lanes), str(place))
+    kernel.held.append(holds)
+    return (start, *units, *tree, *_singles(kernel, stage, place, value))
+
+
+def _held_in(rows: Rows, stage: domain.Stage) -> domain.Expression:
+    """What stays in registers: the one tensor of entries that a pass reads, or what it reduces."""
+    read = {
+        part: None
+        for part in domain.parts(stage.value)
+        if isinstance(part, domain.Read) and rows.column in part.at
+    }
+    return next(iter(read)) if len(read) == 1 else stage.value
+
+
+def _singles(kernel: _Kernel, stage: domain.Stage, place: int, value: Expression) -> Block:
+    """The values of the row that this pass is the last to be needed for; that of the pass itself
+    where others need it."""
+    rows = kernel.rows
+    own = domain.Read(stage.name, stage.axes)
+    passes = [each.name for each in rows.passes]
+
+    def last(part: domain.Expression) -> int:
+        read = (each.tensor for each in domain.parts(part) if isinstance(each, domain.Read))
+        return max(passes.index(name) for name in read if name in passes)
+
+    wanted = rows.values_of_row(*(each.value for each in rows.stages), rows.output)
+    later = [part for part in wanted if last(part) > place and own in domain.parts(part)]
+    found: list[domain.Expression] = [own] if later else []
+    found += [part for part in wanted if last(part) == place and part not in found]
+    stores: list[Statement] = []
+    for count, part in enumerate(found):
+        single = kernel.new_local(f"single{place}" + (f"_{count}" if count else ""), 1)
+        made = _value(kernel, part, ZERO, ZERO, [], reduced={own: value})
+        stores.append(Store(buffer=single, index=ZERO, value=made))
+        kernel.values[part] = Load(buffer=single, index=ZERO)
+        value = kernel.values[part] if part == own else value
+    return tuple(stores)
 
 
 def _each_unit(kernel: _Kernel, body: Callable[[Affine, Affine], Block]) -> Block:
@@ -298,19 +282,39 @@ def _each_unit(kernel: _Kernel, body: Callable[[Affine, Affine], Block]) -> Bloc
     return serial("step", kernel.steps, (step,))
 
 
-def _entry(kernel: _Kernel, values: list[Load], v: Affine, unit: Affine) -> Expression:
-    """The entries of a unit as the stages of `values` leave them: read again, or from registers,
-    where what the last of these stages keeps has not been applied yet."""
-    stages = kernel.operator.stages[: len(values)]
-    if kernel.entries is not None and values:
-        held = Load(buffer=kernel.entries, index=v.times(kernel.width).plus(FOUR))
-        return stages[-1].kept(held, values[-1])
+def _value(
+    kernel: _Kernel,
+    wanted: domain.Expression,
+    v: Affine,
+    unit: Affine,
+    held: list[domain.Expression],
+    reduced: Mapping[domain.Expression, Expression] | None = None,
+) -> Expression:
+    """An expression at the entries of a unit: read from storage and computed again, apart from what
+    is `held` in registers, and from values of the row."""
+    rows = kernel.rows
     column = unit.times(kernel.width).plus(FOUR)
-    place = kernel.row.times(kernel.n).plus(column)
-    entry: Expression = Load(buffer=kernel.parameters[0], index=place)
-    for stage, value in zip(stages, values, strict=True):
-        entry = stage.kept(entry, value)
-    return entry
+    known = {**kernel.values, **(reduced or {})}
+    if kernel.entries is not None and held:
+        known[held[-1]] = Load(buffer=kernel.entries, index=v.times(kernel.width).plus(FOUR))
+    entries, inputs = rows.entries, dict(rows.inputs)
+
+    def place(tensor: str) -> Affine:
+        row = kernel.row_of[tensor]
+        return row.times(kernel.n).plus(column) if rows.column in inputs[tensor] else row
+
+    def found(part: domain.Expression) -> Expression | domain.Expression | None:
+        """What an operand is, or the expression to take for it; None for its own operation."""
+        if part in known:
+            return known[part]
+        match part:
+            case domain.Read(tensor) if tensor in entries:
+                return entries[tensor]
+            case domain.Read(tensor):
+                return Load(buffer=kernel.tensors[tensor], index=place(tensor))
+        return None
+
+    return value_of(wanted, found)
 
 
 # Step 4: one value from those of all threads of a row.
@@ -385,18 +389,18 @@ def _pairwise(op: BinaryOp, parts: list[Load]) -> Expression:
 # Step 5: the row's second pass.
 
 
-def _stored(kernel: _Kernel, values: list[Load]) -> Block:
+def _stored(kernel: _Kernel) -> Block:
     """Every entry of the row's output, or by the first thread of the row its one value."""
-    output, result = kernel.parameters[-1], kernel.operator.result
-    if result is None:
+    output, result = kernel.parameters[-1], kernel.rows.output
+    held = kernel.held[-1:]
+    if not kernel.rows.has_columns:
         first = (Bound(index=kernel.lane, limit=1),) if kernel.lane.terms else ()
-        return under(first, (Store(buffer=output, index=kernel.row, value=values[-1]),))
+        value = _value(kernel, result, ZERO, ZERO, held)
+        return under(first, (Store(buffer=output, index=kernel.row, value=value),))
 
     def body(v: Affine, unit: Affine) -> Block:
-        column = unit.times(kernel.width).plus(FOUR)
-        parameters = [Load(buffer=b, index=column) for b in kernel.parameters[1:-1]]
-        value = result(_entry(kernel, values, v, unit), *parameters)
-        place = kernel.row.times(kernel.n).plus(column)
+        value = _value(kernel, result, v, unit, held)
+        place = kernel.row.times(kernel.n).plus(unit.times(kernel.width).plus(FOUR))
         return (kernel.unit(Store(buffer=output, index=place, value=value)),)
 
     return _each_unit(kernel, body)

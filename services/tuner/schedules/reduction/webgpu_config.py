@@ -9,12 +9,10 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.limits import MAX_THREADS, required
 from services.tuner.schedules.base.settings import Settings, webgpu_candidate
+from services.tuner.schedules.reduction.rows import rows_of
 
 MAX_VECTORS = 16
 RADICES = (1, 2, 4, 8, 16, 32)
-REDUCTIONS = {"softmax": 2, "layer_norm": 2}
-"""How many values of a row follow one from another; one of all other operators."""
-
 SUBGROUPS = "subgroups"
 
 
@@ -58,8 +56,7 @@ class WebgpuReductionConfig:
         return tuple(counts)
 
     def workgroup_bytes_for(self, workload: Workload) -> int:
-        reductions = REDUCTIONS.get(workload.operator.name, 1)
-        return 4 * reductions * self.block_m * sum(self.levels)
+        return 4 * len(rows_of(workload).passes) * self.block_m * sum(self.levels)
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
         shared_bytes = self.workgroup_bytes_for(workload)
@@ -86,8 +83,8 @@ class WebgpuReductionConfig:
             )
         if self.threads_per_row == 1 and self.subgroups:
             return "threads_per_row=1 leaves nothing to reduce; use subgroups=false"
-        extent = workload.extent
-        if self.threads_per_row > max(1, extent["n"]) or self.block_m > 2 * extent["m"]:
+        rows = rows_of(workload)
+        if self.threads_per_row > max(1, rows.n) or self.block_m > 2 * rows.m:
             return f"{self._shape} are more than there is to do"
         return ""
 
@@ -98,4 +95,4 @@ class WebgpuReductionConfig:
 
 def width_of(workload: Workload) -> int:
     """Neighbours that are read at once: four where every row starts at a vector."""
-    return 1 if workload.extent["n"] % LANES else LANES
+    return 1 if rows_of(workload).n % LANES else LANES

@@ -7,6 +7,7 @@ from math import log2
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.limits import FEW_LANES
+from services.tuner.schedules.reduction.rows import rows_of
 from services.tuner.schedules.reduction.webgpu_config import (
     MAX_VECTORS,
     WebgpuReductionConfig,
@@ -46,7 +47,8 @@ def reduction_configs(workload: Workload, gpu: GpuModel) -> tuple[WebgpuReductio
 
 
 def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuReductionConfig, float]]:
-    units = workload.extent["n"] // width_of(workload)
+    rows = rows_of(workload)
+    units = rows.n // width_of(workload)
     best = _likely(workload, units, gpu)
     for threads in THREADS_PER_ROW:
         away = abs(log2(threads / best))
@@ -55,11 +57,11 @@ def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuReduction
         for (size_rank, size), (way_rank, (radix, subgroups)), (again, vectors) in product(
             enumerate(WORKGROUPS), enumerate(_ways(threads)), _vectors(-(-units // threads))
         ):
-            rows = max(1, min(size // threads, workload.extent["m"]))
+            block = max(1, min(size // threads, rows.m))
             yield (
                 WebgpuReductionConfig(
                     threads_per_row=threads,
-                    block_m=rows,
+                    block_m=block,
                     vectors=vectors,
                     radix=radix,
                     subgroups=subgroups,
@@ -90,7 +92,7 @@ def _likely(workload: Workload, units: int, gpu: GpuModel) -> int:
     if gpu.warp_lanes < FEW_LANES:
         return min(gpu.warp_lanes, _power_up(units))
     threads = gpu.cores * gpu.warps * gpu.warp_lanes // 2
-    share = min(VECTORS_WANTED, max(1, units * workload.extent["m"] // threads))
+    share = min(VECTORS_WANTED, max(1, units * rows_of(workload).m // threads))
     return min(THREADS_PER_ROW[-1], _power_up(-(-units // share)))
 
 
