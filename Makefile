@@ -110,7 +110,7 @@ clean:  ## Remove what was built and installed here; the data in .kernelzoo stay
 
 setup: .venv/.installed .venv/.system client/dist/.built .kernelzoo/networks/digits.onnx
 
-.kernelzoo/networks/digits.onnx: examples/digits/train.py .venv/.installed
+.kernelzoo/networks/digits.onnx: examples/digits/train.py examples/digits/strokes.py .venv/.installed
 	@echo "· training the network of examples/digits"
 	@OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/digits/train.py $@
 

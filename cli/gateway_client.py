@@ -220,6 +220,9 @@ class GatewayClient:
             raise StackError(f"{file.url} does not match its hash; `models add` sends it again")
         return body
 
+    def client_file(self, name: str) -> bytes:
+        return self._send("GET", f"/client/{quote(name, safe='')}").content
+
     def artifact(self, kernel: ArtifactWire) -> bytes:
         """Raises StackError when the bytes are not those that the hash names."""
         path = kernel.path

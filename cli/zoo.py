@@ -31,6 +31,7 @@ from cli.options import (
     UrlOption,
     parse_targets,
 )
+from cli.sdk_files import sdk
 from cli.terminal import note, out
 from kernelzoo.domain.target import TargetKind, parse_kind
 from kernelzoo.domain.workload import Workload
@@ -45,7 +46,7 @@ KeysOption = Annotated[
 ]
 
 app = typer.Typer(help="What the zoo holds.", no_args_is_help=True)
-for command in (deny, allow, rollback, denied):
+for command in (deny, allow, rollback, denied, sdk):
     app.command()(command)
 
 
@@ -186,7 +187,10 @@ def import_claims(
 
 @app.command()
 def bundle(
-    name: Annotated[str, typer.Argument(metavar="SET", help="A workload set, or a workload key.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="SET", help="A workload set, the key of a workload, or a model."),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="A new folder, or FILE.zip.")],
     classes: Annotated[
         list[str] | None,

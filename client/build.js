@@ -32,8 +32,11 @@ const script = readFileSync("dist/sdk.js");
 const file = `sdk-${hash("sha256", script, "hex").slice(0, 12)}.js`;
 const { version } = JSON.parse(readFileSync("package.json", "utf8"));
 const integrity = `sha384-${hash("sha384", script, "base64")}`;
+/** What sdk.js loads when a page needs it. */
+const chunks = [...sdk.keys()].filter((name) => name.endsWith(".js") && name !== "sdk.js");
 writeFileSync(`dist/${file}`, script);
-writeFileSync("dist/sdk.json", `${JSON.stringify({ version, file, integrity }, null, 2)}\n`);
+const index = { version, file, integrity, chunks };
+writeFileSync("dist/sdk.json", `${JSON.stringify(index, null, 2)}\n`);
 
 for (const name of readdirSync("dist").filter((each) => COMPRESSED.test(each))) {
   const content = readFileSync(`dist/${name}`);

@@ -1,47 +1,54 @@
 /**
  * Reads a digit while it is drawn. `?zoo=` names a zoo that has the model `digits`; without it the
- * page reads the bundle beside it, from any static host and without a network.
+ * page reads the bundle beside it, from any static host, and after the first visit without a network.
  *
- * The answer to the last stroke is at `globalThis.kernelzooDigit`.
+ * What was read last is at `globalThis.kernelzooDigit`, null for empty paper.
  */
-import { clear, drawOn, imageOf } from "./paper.js";
+import { paperIn } from "./paper.js";
 
 const DIGITS = 10;
 const zooUrl = new URLSearchParams(location.search).get("zoo");
-const sdkUrl = zooUrl === null ? "./sdk.js" : new URL("/client/sdk.js", zooUrl).href;
+const sdkUrl = zooUrl === null ? "./sdk/sdk.js" : new URL("/client/sdk.js", zooUrl).href;
 
-const paper = document.querySelector("#paper");
-const shown = document.querySelector("#digit");
-const status = document.querySelector("#status");
+const byId = (id) => document.getElementById(id);
 
-const meters = Array.from({ length: DIGITS }, (_, digit) => {
+const bars = Array.from({ length: DIGITS }, (_, digit) => {
   const meter = document.createElement("meter");
   meter.setAttribute("aria-label", `${digit}`);
   const row = document.createElement("li");
   row.append(`${digit}`, meter);
-  document.querySelector("#bars").append(row);
+  byId("bars").append(row);
   return meter;
 });
 
+/** Null for empty paper. */
 function show(probabilities) {
-  const digit = probabilities.indexOf(Math.max(...probabilities));
-  for (const [i, meter] of meters.entries()) meter.value = probabilities[i];
-  shown.textContent = digit;
-  return digit;
+  const digit = probabilities === null ? null : probabilities.indexOf(Math.max(...probabilities));
+  for (const [i, bar] of bars.entries()) bar.value = probabilities?.[i] ?? 0;
+  // A screen reader says it when it changes.
+  const text = digit === null ? "?" : `${digit}`;
+  if (byId("digit").textContent !== text) byId("digit").textContent = text;
+  globalThis.kernelzooDigit = digit;
+}
+
+function showError(thrown) {
+  const error = byId("error");
+  error.textContent = thrown instanceof Error ? thrown.message : `${thrown}`;
+  error.hidden = false;
 }
 
 /** Runs for the newest drawing alone: strokes that come meanwhile wait for one run together. */
-function reader(model) {
+function reader(model, paper) {
   let running = false;
   let waiting = false;
   const read = async () => {
-    const image = imageOf(paper);
-    if (image === null) return;
+    const image = paper.image();
+    if (image === null) return show(null);
     const start = performance.now();
     const { probabilities } = await model.run({ image });
     const elapsedMs = performance.now() - start;
-    status.textContent = `Read in ${elapsedMs.toFixed(1)} ms.`;
-    globalThis.kernelzooDigit = show(probabilities);
+    show(probabilities);
+    byId("status").textContent = `Read in ${elapsedMs.toFixed(1)} ms.`;
   };
   return async () => {
     waiting = true;
@@ -60,24 +67,30 @@ function reader(model) {
   };
 }
 
-function showError(thrown) {
-  const error = document.querySelector("#error");
-  error.textContent = thrown instanceof Error ? thrown.message : `${thrown}`;
-  error.hidden = false;
+/** The worker that keeps what this page fetches; none on plain http. */
+async function keepForOffline() {
+  const { serviceWorker } = navigator;
+  if (zooUrl !== null || serviceWorker === undefined) return;
+  await serviceWorker.register("offline.js");
+  if (serviceWorker.controller !== null) return;
+  await new Promise((resolve) => {
+    serviceWorker.addEventListener("controllerchange", resolve, { once: true });
+  });
 }
 
-try {
+async function main() {
+  let changed = () => undefined;
+  const paper = paperIn(byId("paper"), () => changed());
+  byId("clear").addEventListener("click", paper.clear);
+  await keepForOffline();
   const { KernelZoo } = await import(sdkUrl);
   const zoo = await KernelZoo.open(zooUrl ?? new URL("zoo/bundle.json", location.href));
-  const model = await zoo.model("digits");
-  const read = reader(model);
-  drawOn(paper, () => void read());
-  document.querySelector("#clear").addEventListener("click", () => {
-    clear(paper);
-    shown.textContent = "?";
-  });
-  status.textContent = "Ready: draw with a finger or a mouse.";
+  const read = reader(await zoo.model("digits"), paper);
+  changed = () => void read();
+  byId("status").textContent = "Ready: draw with a finger, a mouse or the keys.";
   globalThis.kernelzooReady = true;
-} catch (thrown) {
-  showError(thrown);
+  // What was drawn meanwhile.
+  changed();
 }
+
+main().catch(showError);

@@ -102,5 +102,7 @@ def test_the_build_names_the_sdk_by_its_hash_and_says_what_a_page_needs_to_pin_i
     assert told["file"] == f"sdk-{sha256(script).hexdigest()[:12]}.js"
     assert told["integrity"] == f"sha384-{base64.b64encode(sha384(script).digest()).decode()}"
     assert (dist / "sdk.js").read_bytes() == script
+    assert told["chunks"], "what a page with a model loads"
+    assert all((dist / each).exists() for each in told["chunks"])
     assert gzip.decompress((dist / "sdk.js.gz").read_bytes()) == script
     assert len((dist / "sdk.js.br").read_bytes()) < 18_500
