@@ -170,6 +170,11 @@ TUNING = Dashboard(
                     legend="{{target}} candidates a second",
                 ),
                 Metric(query="sum(kernelzoo_polls_waiting)", legend="agents waiting"),
+                Metric(
+                    query="sum(rate(kernelzoo_queued_kernels_total[$__rate_interval]))",
+                    legend="candidates a second to pages that tune themselves",
+                ),
+                Metric(query="sum(kernelzoo_queue_streams)", legend="such pages"),
             ),
         ),
         Panel(

@@ -7,6 +7,7 @@ logged and dropped: the periodic task `requeue` finds the waiting row and sends 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log2
 from typing import Protocol
 
 import structlog
@@ -28,17 +29,23 @@ VISIBILITY_TIMEOUT_S = 180
 # Training takes seconds of a core; beside thirteen busy processes on two cores it took 44 s.
 TRAINING_LIMIT_S = 150
 
+LAST = 9
+"""The last place in a queue."""
+
 SENT_S = "sent_s"
 """Header of a message: when it was sent, in seconds of the sender's clock since 1970."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """`arguments` are ids of rows, never the rows."""
+    """`arguments` are ids of rows, never the rows. Of a queue's messages those of the lowest
+    `place` are taken first, in the order in which they were sent.
+    """
 
     name: str
     queue: str
     arguments: tuple[int | str | list[str] | list[int], ...]
+    place: int = 0
 
 
 def plan_space(job_id: int) -> Message:
@@ -46,16 +53,26 @@ def plan_space(job_id: int) -> Message:
     return Message(name="plan_space", queue=COMPILE_QUEUE, arguments=(job_id,))
 
 
-def compile_batch(candidate_ids: tuple[str, ...]) -> Message:
+def compile_batch(candidate_ids: tuple[str, ...], place: int = 0) -> Message:
     """Compile these candidates and store their artifacts."""
-    return Message(name="compile_batch", queue=COMPILE_QUEUE, arguments=(list(candidate_ids),))
+    return Message(
+        name="compile_batch", queue=COMPILE_QUEUE, arguments=(list(candidate_ids),), place=place
+    )
 
 
-def compile_batches(candidate_ids: Sequence[str], size: int) -> tuple[Message, ...]:
-    """`compile_batch` for all of them, in their order, `size` at a time."""
+def compile_batches(
+    candidate_ids: Sequence[str], size: int, *, share: float = 1.0
+) -> tuple[Message, ...]:
+    """`compile_batch` for all of them, in their order, `size` at a time.
+
+    `share`: of an inference, that their workload takes. What may be won by a batch is taken to be
+    half of what the one before it wins, so that the first of a workload with half the share comes
+    together with the second of this one.
+    """
+    first = round(-log2(share)) if share > 0 else LAST
     return tuple(
-        compile_batch(tuple(candidate_ids[start : start + size]))
-        for start in range(0, len(candidate_ids), size)
+        compile_batch(tuple(candidate_ids[start : start + size]), min(first + number, LAST))
+        for number, start in enumerate(range(0, len(candidate_ids), size))
     )
 
 
@@ -110,6 +127,8 @@ def broker(redis_url: str) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_transport_options={
             "visibility_timeout": VISIBILITY_TIMEOUT_S,
+            "priority_steps": list(range(LAST + 1)),
+            "queue_order_strategy": "priority",
             "socket_timeout": 5,
             "socket_connect_timeout": 2,
             # Give up after one quick retry: a lost message costs less than a blocked sender.
@@ -139,6 +158,7 @@ def celery_sender(app: Celery) -> Sender:
                 job.name,
                 args=job.arguments,
                 queue=job.queue,
+                priority=job.place,
                 retry=False,
                 headers={SENT_S: time.time()},
             )

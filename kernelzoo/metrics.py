@@ -153,6 +153,14 @@ POLLS_WAITING = Gauge(
     "Agents whose request for a lease waits for a candidate",
     multiprocess_mode="livesum",
 )
+QUEUE_STREAMS = Gauge(
+    "kernelzoo_queue_streams",
+    "Pages that are sent candidates to tune themselves with",
+    multiprocess_mode="livesum",
+)
+QUEUED_KERNELS = Counter(
+    "kernelzoo_queued_kernels", "Candidates sent to pages that tune themselves"
+)
 MEASUREMENTS_ACCEPTED = Counter(
     "kernelzoo_measurements_accepted", "Measurements stored, by what the agent says", ("outcome",)
 )
@@ -271,7 +279,8 @@ GATEWAY: tuple[MetricWrapperBase, ...] = (
     *(HTTP_REQUESTS, HTTP_REQUEST_DURATION, MANIFEST_DURATION, MANIFEST_KERNELS),
     *(ARTIFACT_SENT_BYTES, BLOB_SENT_BYTES, PAGE_LOADS_LOST, MANIFESTS_SHED),
     *(SESSIONS, LEASES, LEASED_CANDIDATES),
-    *(POLLS_WAITING, MEASUREMENTS_ACCEPTED, MEASUREMENTS_REFUSED, BALLOTS, BALLOTS_REFUSED),
+    *(POLLS_WAITING, QUEUE_STREAMS, QUEUED_KERNELS),
+    *(MEASUREMENTS_ACCEPTED, MEASUREMENTS_REFUSED, BALLOTS, BALLOTS_REFUSED),
     *(CONNECTION_POOL_WAIT, CONNECTION_POOL_TIMEOUTS, JOBS_SENT, JOBS_LOST),
 )
 COMPILE: tuple[MetricWrapperBase, ...] = (

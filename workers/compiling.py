@@ -35,7 +35,8 @@ def warm_up() -> None:
 def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Message, ...]:
     """Writes a waiting job's space. Doing it again changes nothing.
 
-    Returns messages for the candidates that no other space had, the most promising batch first.
+    Returns messages for the candidates that no other space had, the most promising batch first;
+    among those of other jobs they stand by the time that may be won.
     """
     with db.transaction():
         job = fetch_one(db, tuning.job(job_id))
@@ -49,7 +50,7 @@ def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Message, ...
             return ()
         added = _add(db, job_id, space)
         execute(db, tuning.job_planned(job_id))
-    return jobs.compile_batches(added, batch)
+    return jobs.compile_batches(added, batch, share=job.priority)
 
 
 def _evaluate(db: Database, workload_key: str) -> None:

@@ -114,11 +114,13 @@ def next_job(
     device_class: DeviceClass,
     after: tuple[float, int] = FIRST,
     application_id: int | None = None,
+    workload_keys: list[str] | None = None,
 ) -> Query[LendableJobRow]:
     """The oldest of the highest priority after the job of this priority and number, of the space of
     its device, in which an identity may have anything to do: its share, or what is served since it
     did that or contends with it. A share is done with a ballot, where there is anything to vote
-    for: a page that was closed before its own is asked again.
+    for: a page that was closed before its own is asked again. Where `workload_keys` are given there
+    are no others, and their order is that of priority.
 
     Nothing is lent before the job's reference kernel is compiled, so that relative times of one
     job share their base.
@@ -127,7 +129,13 @@ def next_job(
         sql="""
             WITH open AS MATERIALIZED (
                 SELECT j.id, j.priority, j.workload_key, share.closed_at
-                FROM tuning_job j
+                FROM (
+                    SELECT id, workload_key, target, space, state, cancelled_at,
+                           CASE WHEN %(only)s::text[] IS NULL THEN priority
+                                ELSE -array_position(%(only)s, workload_key) END AS priority
+                    FROM tuning_job
+                    WHERE %(only)s::text[] IS NULL OR workload_key = ANY (%(only)s)
+                ) j
                 CROSS JOIN LATERAL (
                     SELECT max(l.created_at) AS closed_at FROM lease l
                     WHERE l.identity_id = %(identity)s::uuid AND l.job_id = j.id
@@ -171,6 +179,7 @@ def next_job(
             "below": after[0],
             "after": after[1],
             "application": application_id,
+            "only": workload_keys,
         },
         row=LendableJobRow,
     )

@@ -16,6 +16,7 @@ class JobRow:
     target: str
     space: str
     state: str
+    priority: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,7 @@ def open_jobs_for(device_id: str) -> Query[JobId]:
 def job(job_id: int) -> Query[JobRow]:
     return Query(
         sql="""
-            SELECT id, workload_key, target, space,
+            SELECT id, workload_key, target, space, priority,
                    CASE WHEN cancelled_at IS NULL THEN state ELSE 'cancelled' END AS state
             FROM tuning_job WHERE id = %(id)s
         """,

@@ -37,6 +37,7 @@ from services.gateway.routes import (
     models,
     pages,
     programs,
+    queue,
     results,
     sessions,
     zoo,
@@ -44,6 +45,7 @@ from services.gateway.routes import (
 from services.gateway.routes import jobs as job_routes
 from services.gateway.shedding import Shedding
 from services.gateway.state import State
+from services.gateway.streams import Streams
 from services.gateway.tokens import Tokens
 from services.gateway.wake import Wake
 from services.gateway.wire.model import Problem
@@ -81,7 +83,7 @@ def application(settings: Settings) -> FastAPI:
     problems.install(app)
     for module in (
         *(sessions, attestations, leases, job_routes, applications),
-        *(zoo, denials, identities, results, programs, models, cost_models, console, pages),
+        *(zoo, denials, identities, results, programs, models, queue, cost_models, console, pages),
     ):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
@@ -144,6 +146,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                     polls=Polls(settings.polls_per_network),
                     verifiers=chosen,
                     remembered=Remembered(REMEMBERED_S),
+                    streams=Streams(),
                 )
                 yield
         await rates.close()

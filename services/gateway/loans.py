@@ -36,8 +36,11 @@ CHANCE = secrets.SystemRandom()
 Connection = AsyncConnection[Any]
 
 
-async def try_to_lend(state: State, session: Session, limit: int) -> Lease | None:
-    """Lends of the first job that has anything for this agent; None where no job has.
+async def try_to_lend(
+    state: State, session: Session, limit: int, only: list[str] | None
+) -> Lease | None:
+    """Lends of the first job that has anything for this agent; None where no job has. Where
+    workloads are given, `only` of theirs.
 
     Raises Refusal (401) for an identity that was erased, and (429) for a network that had its
     share.
@@ -51,7 +54,7 @@ async def try_to_lend(state: State, session: Session, limit: int) -> Lease | Non
             raise unauthorized("this identity was erased")
         after = prospects.FIRST
         while job := await fetch_one(
-            db, prospects.next_job(identity, device_class, after, session.application_id)
+            db, prospects.next_job(identity, device_class, after, session.application_id, only)
         ):
             terms = Terms(
                 reference_id=job.reference_id,

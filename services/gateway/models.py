@@ -47,7 +47,7 @@ async def build(state: State, key: Key) -> ServedManifest:
     """Compressed. Raises Refusal for a model, dimensions or a class that are not served."""
     named, class_text, told, *asked = key
     name = named.removeprefix("model:")
-    device_class = _runs_models(DeviceClass.parse(class_text))
+    device_class = runs_models(DeviceClass.parse(class_text))
     async with state.pages.connection() as db:
         row = chosen(name, await fetch_all(db, models.plans(name)), asked)
         called = await fetch_all(db, models.calls(row.id))
@@ -144,7 +144,8 @@ def _query(dimensions: Mapping[str, object]) -> str:
     return "?" + "&".join(f"{name}={extent}" for name, extent in dimensions.items())
 
 
-def _runs_models(device_class: DeviceClass) -> DeviceClass:
+def runs_models(device_class: DeviceClass) -> DeviceClass:
+    """Raises Refusal for a class of another target than whole models run on."""
     if device_class.target.kind is not TargetKind.WASM:
         raise Refusal(
             HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -27,6 +27,7 @@ from services.gateway.page_loads import PageLoads
 from services.gateway.problems import Refusal
 from services.gateway.rates import Polls, RateLimits
 from services.gateway.remembered import Remembered
+from services.gateway.streams import Streams
 from services.gateway.tokens import ApplicationKey, Session, Tokens, is_operator
 from services.gateway.wake import Wake
 
@@ -56,7 +57,8 @@ class State:
     rates: RateLimits
     polls: Polls
     verifiers: Mapping[Kind, Verifier]
-    remembered: Remembered
+    remembered: Remembered[bytes]
+    streams: Streams
 
 
 async def _state(request: Request) -> State:

@@ -62,8 +62,8 @@ class Agent:
     def bearer(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
 
-    def lease(self, limit: int = 8, wait_s: float = 0) -> Response:
-        body = {"limit": limit, "wait_s": wait_s}
+    def lease(self, limit: int = 8, wait_s: float = 0, **told: Any) -> Response:
+        body = {"limit": limit, "wait_s": wait_s, **told}
         return self.http.post("/v1/leases", json=body, headers=self.bearer)
 
     def report(self, lease: dict[str, Any], measurements: list[dict[str, Any]]) -> Response:

@@ -129,7 +129,7 @@ def test_an_answer_is_made_once_for_all_who_wait_and_a_failure_is_not_kept() -> 
         return b"answer"
 
     async def ask() -> None:
-        remembered = Remembered(60)
+        remembered: Remembered[bytes] = Remembered(60)
         failed = await asyncio.gather(
             *(remembered.get("x", slow) for _ in range(5)), return_exceptions=True
         )

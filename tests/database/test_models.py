@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ from kernelzoo.store import models, zoo
 from kernelzoo.store.blocking import execute
 from services.gateway.blobs import KEPT_S, Blobs
 from services.gateway.problems import Refusal
+from services.gateway.state import State
+from services.gateway.streams import MOST_OF_NETWORK
 from tests.database.client import OPERATOR, open_agent
 from tests.database.conftest import Connection
 from tests.database.test_shedding import full
@@ -339,3 +343,92 @@ def test_a_gateway_without_a_folder_says_so(settings: Settings) -> None:
             503,
             True,
         )
+
+
+def queued(http: TestClient, query: str) -> list[dict[str, Any]]:
+    answer = http.get(f"/v1/models/tiny/{CLASS}/candidates?{query}")
+    assert answer.headers["Content-Type"] == "application/x-ndjson", answer.text
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def test_candidates_are_sent_as_they_are_compiled_to_pages_without_a_session(
+    served: TestClient, db: Connection
+) -> None:
+    *batches, end = queued(served, "wait_s=0")
+    assert (end["end"], end["retry_s"]) == ("waited", 2)
+    # The first of each is the default kernel, which the page has.
+    assert {batch["workload"]: len(batch["candidates"]) for batch in batches} == {
+        MATMUL: 1,
+        RELU: 1,
+    }
+    assert batches[0]["workload"] == MATMUL, "most of an inference"
+    kernel = batches[0]["candidates"][0]["kernel"]
+    assert digest(served.get(kernel["url"]).content) == kernel["sha256"]
+    assert kernel["candidate"] != given(served)["kernels"][MATMUL]["kernel"]["candidate"]
+
+    def compile_later() -> None:
+        time.sleep(1.0)
+        waiting = db.execute("SELECT candidate_id FROM candidate WHERE state = 'waiting'")
+        compiling.compile_batch(db, [row[0] for row in waiting.fetchall()[:3]])
+
+    late = threading.Thread(target=compile_later)
+    late.start()
+    *more, _ = queued(served, f"wait_s=3&after={time.time() + 0.5}")
+    late.join()
+    assert sum(len(batch.get("candidates", ())) for batch in more) == 3
+    refused = served.get(f"/v1/models/other/{CLASS}/candidates")
+    assert (refused.status_code, refused.headers["Content-Type"]) == (
+        404,
+        "application/problem+json",
+    )
+
+
+def test_there_is_nothing_to_send_where_a_class_has_confirmed_all(
+    served: TestClient, db: Connection
+) -> None:
+    for key in (MATMUL, RELU):
+        row = db.execute(
+            "SELECT candidate_id FROM candidate WHERE workload_key = %s AND state = 'compiled'",
+            (key,),
+        ).fetchone()
+        assert row is not None
+        evidence = Evidence(ballots=5, weight=20, total_weight=25, relative_time=0.5)
+        of = DeviceClass.parse(CLASS)
+        execute(db, zoo.publish(key, of, row[0], EntryState.CONFIRMED, evidence))
+    assert queued(served, "") == [{"end": "settled", "retry_s": 60, "cursor": ""}]
+    tag = {"If-None-Match": '"settled"'}
+    path = f"/v1/models/tiny/{CLASS}/candidates"
+    assert served.get(path, headers=tag).status_code == 304
+    given(served)
+    state: State = served.app.state.kernelzoo  # type: ignore[attr-defined]
+    asked = state.streams.look
+    state.streams.look = None  # type: ignore[method-assign, assignment]
+    assert served.get(path, headers=tag).status_code == 304, "from memory"
+    state.streams.look = asked  # type: ignore[method-assign]
+
+
+def test_a_network_has_few_streams_open(served: TestClient) -> None:
+    state: State = served.app.state.kernelzoo  # type: ignore[attr-defined]
+    network = state.tokens.network("127.0.0.1")
+    with ExitStack() as others:
+        for _ in range(MOST_OF_NETWORK):
+            others.enter_context(state.streams.counted(network))
+        refused = served.get(f"/v1/models/tiny/{CLASS}/candidates?wait_s=0")
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
+    assert queued(served, "wait_s=0")[-1]["end"] == "waited"
+    assert state.streams._open.total() == 0
+
+
+def test_a_page_that_tunes_a_model_is_lent_of_its_workloads_in_its_own_order(
+    served: TestClient,
+) -> None:
+    agent = open_agent(served)
+
+    def lent(*workloads: str) -> str | None:
+        answer = agent.lease(limit=1, workloads=list(workloads))
+        return None if answer.status_code == 204 else str(answer.json()["workload"])
+
+    assert agent.lease(limit=1).json()["workload"] == MATMUL, "most of an inference"
+    assert lent(RELU, MATMUL) == RELU
+    assert lent("matmul:f32:m1k1n1") is None
+    assert agent.lease(workloads=[]).status_code == 422

@@ -639,6 +639,28 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/models/{name}/{device_class}/candidates": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Candidates
+         * @description Candidates of a model's workloads that the class has not confirmed, those first that may save
+         *     most time: one JSON object a line, sent as soon as it is there, at most `each` of a workload.
+         *     The last line says `end`. Parameters beside those named here are dimensions.
+         */
+        readonly get: operations["get_candidates_v1_models__name___device_class__candidates_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/overview": {
         readonly parameters: {
             readonly query?: never;
@@ -1691,7 +1713,8 @@ export interface components {
         };
         /**
          * LeaseRequest
-         * @description At most `limit` candidates; wait up to `wait_s` until there is one.
+         * @description At most `limit` candidates; wait up to `wait_s` until there is one. A page that runs a model
+         *     names its `workloads`, those first in which most time may be won, and is lent of no others.
          */
         readonly LeaseRequest: {
             /**
@@ -1704,6 +1727,8 @@ export interface components {
              * @default 20
              */
             readonly wait_s: number;
+            /** Workloads */
+            readonly workloads?: readonly string[] | null;
         };
         /**
          * ListedModel
@@ -2218,6 +2243,70 @@ export interface components {
             readonly use: "sig";
             /** X */
             readonly x: string;
+        };
+        /**
+         * QueueBatch
+         * @description Candidates to try, the best first. `expected_ms`: what the calls of the workload take an
+         *     inference on this class; `won_ms`: how much of it may be won; null where nobody has measured
+         *     it. `waiting`: further candidates that are being compiled. A right output differs from the
+         *     default kernel's by at most `tolerance` in every entry. `cursor`: what is given back as `after`
+         *     to be sent only what is compiled later.
+         */
+        readonly QueueBatch: {
+            /** Calls */
+            readonly calls: number;
+            /** Candidates */
+            readonly candidates: readonly components["schemas"]["QueuedKernel"][];
+            /** Cursor */
+            readonly cursor: string;
+            /** Expected Ms */
+            readonly expected_ms: number | null;
+            /** Flops */
+            readonly flops: number;
+            /** Tolerance */
+            readonly tolerance: number;
+            /** Waiting */
+            readonly waiting: number;
+            /** Won Ms */
+            readonly won_ms: number | null;
+            /**
+             * Workload
+             * @example matmul:f32:m384k768n768
+             */
+            readonly workload: string;
+        };
+        /**
+         * QueueEnd
+         * @description The last line. `settled`: the class has confirmed every workload. `complete`: all there is
+         *     was sent. `waited`: more is being compiled; ask again after `retry_s`.
+         */
+        readonly QueueEnd: {
+            /** Cursor */
+            readonly cursor: string;
+            /**
+             * End
+             * @enum {string}
+             */
+            readonly end: "settled" | "complete" | "waited";
+            /** Retry S */
+            readonly retry_s: number;
+        };
+        /**
+         * QueueWaits
+         * @description Nothing is new, and so many candidates are being compiled.
+         */
+        readonly QueueWaits: {
+            /** Waiting */
+            readonly waiting: number;
+        };
+        /**
+         * QueuedKernel
+         * @description `expected`: its time over that of the default kernel, as others measured it.
+         */
+        readonly QueuedKernel: {
+            /** Expected */
+            readonly expected: number | null;
+            readonly kernel: components["schemas"]["Kernel"];
         };
         /**
          * QuotaWire
@@ -3892,6 +3981,53 @@ export interface operations {
                 content: {
                     readonly "application/json": components["schemas"]["ModelManifest"];
                 };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_candidates_v1_models__name___device_class__candidates_get: {
+        readonly parameters: {
+            readonly query?: {
+                readonly wait_s?: number;
+                readonly each?: number;
+                readonly after?: number;
+                /** @description The hardware that the device id is the hash of, as JSON: so a device that never ran an agent is served what its architecture's others found. It is refused where the hash is another. */
+                readonly hardware?: string | null;
+            };
+            readonly header?: {
+                readonly "if-none-match"?: string | null;
+            };
+            readonly path: {
+                readonly name: string;
+                readonly device_class: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["QueueBatch"] | components["schemas"]["QueueWaits"] | components["schemas"]["QueueEnd"];
+                };
+            };
+            /** @description Every workload is still confirmed */
+            readonly 304: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Refused: what, why, what to do */
             readonly "4XX": {

@@ -92,7 +92,7 @@ async def lend(
         while not await request.is_disconnected():
             generation = state.wake.generation
             await _open_jobs(state, session)
-            lease = await try_to_lend(state, session, body.limit)
+            lease = await try_to_lend(state, session, body.limit, body.workloads)
             remaining_s = deadline - time.monotonic()
             if lease is not None:
                 _count_lease(session, lease)

@@ -13,10 +13,13 @@ Samples = Annotated[list[Nanoseconds], Field(max_length=64)]
 
 
 class LeaseRequest(WireModel):
-    """At most `limit` candidates; wait up to `wait_s` until there is one."""
+    """At most `limit` candidates; wait up to `wait_s` until there is one. A page that runs a model
+    names its `workloads`, those first in which most time may be won, and is lent of no others.
+    """
 
     limit: Annotated[int, Field(ge=1, le=16)] = 8
     wait_s: Annotated[float, Field(ge=0, le=25)] = 20
+    workloads: Annotated[list[WorkloadKey], Field(min_length=1, max_length=64)] | None = None
 
 
 class MeasuredKernel(WireModel):

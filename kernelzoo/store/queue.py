@@ -1,0 +1,81 @@
+"""What a page that tunes the model it runs may try: compiled candidates, and those yet to come."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.store.chain import stranger_of
+from kernelzoo.store.query import Query
+
+TIMED_BY = 32
+"""Measurements of a candidate that its expected time is the median of: the latest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedRow:
+    """A candidate that is compiled, since `compiled_at`, or waits to be. `relative_time`: what
+    devices of any class measured; null where none has. All but the workload are null for one whose
+    space nobody has enumerated yet.
+    """
+
+    workload_key: str
+    candidate_id: str | None
+    compiled_at: datetime | None
+    relative_time: float | None
+
+
+def queued(workload_keys: list[str], device_class: DeviceClass) -> Query[QueuedRow]:
+    """Of these workloads what a class can run of wasm, is not denied, and is not its default; in
+    the order in which the class, or one like it that nobody knows, measures them.
+    """
+    return Query(
+        sql="""
+            WITH job AS MATERIALIZED (
+                SELECT j.id, j.workload_key, j.state, j.cancelled_at,
+                       (SELECT d.candidate_id FROM default_kernel(j.workload_key, %(class)s) d)
+                           AS default_id,
+                       (SELECT o.candidate_ids FROM evaluation_order o
+                        WHERE o.job_id = j.id AND o.device_class IN (%(class)s, %(stranger)s)
+                        ORDER BY o.device_class <> %(class)s LIMIT 1) AS ordered
+                FROM tuning_job j
+                WHERE j.workload_key = ANY (%(keys)s) AND j.target = 'wasm'
+            ), space AS (
+                SELECT job.workload_key, c.candidate_id, c.compiled_at,
+                       array_position(job.ordered, c.candidate_id) AS place, p.ordinal
+                FROM job
+                JOIN space_point p ON p.job_id = job.id
+                JOIN candidate c ON c.candidate_id = p.candidate_id
+                WHERE c.candidate_id IS DISTINCT FROM job.default_id
+                  AND c.requires <@ %(features)s::text[]
+                  AND (c.state = 'compiled' OR c.state = 'waiting' AND job.cancelled_at IS NULL)
+                  AND NOT EXISTS (
+                    SELECT FROM denied d
+                    WHERE d.artifact_sha256 = c.artifact_sha256
+                      AND d.device_class = %(class)s AND d.denied)
+                UNION ALL
+                SELECT workload_key, NULL, NULL, NULL, NULL FROM job
+                WHERE state = 'waiting' AND cancelled_at IS NULL
+            )
+            SELECT s.workload_key, s.candidate_id, s.compiled_at, t.relative_time
+            FROM space s
+            LEFT JOIN LATERAL (
+                SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY recent.relative_time)
+                           AS relative_time
+                FROM (
+                    SELECT m.relative_time FROM measurement m
+                    WHERE m.candidate_id = s.candidate_id AND m.outcome = 'ok'
+                      AND m.verdict = 'verified'
+                    ORDER BY m.created_at DESC LIMIT %(timed_by)s
+                ) AS recent
+            ) t ON true
+            ORDER BY s.place NULLS LAST, t.relative_time NULLS LAST, s.ordinal
+        """,
+        parameters={
+            "keys": workload_keys,
+            "class": device_class,
+            "stranger": stranger_of(device_class),
+            "features": list(device_class.target.features),
+            "timed_by": TIMED_BY,
+        },
+        row=QueuedRow,
+    )

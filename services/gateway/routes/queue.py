@@ -1,0 +1,188 @@
+"""Candidates for a page that tunes the model it runs, sent as soon as they are compiled.
+
+Whoever asks needs no session: nothing is lent, counted or remembered. What a page measures counts
+only where it is an agent beside it.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.tolerance import comparison_tolerance
+from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.zoo import HitLevel
+from kernelzoo.metrics import QUEUE_STREAMS, QUEUED_KERNELS
+from kernelzoo.store import candidates, models, queue
+from kernelzoo.store.asynchronous import fetch_all
+from services.gateway.manifests import Key, kernel_of
+from services.gateway.models import cache_key, chosen, runs_models
+from services.gateway.programs import learn
+from services.gateway.queueing import Batch, batches, compiled_since, tried, waiting
+from services.gateway.routes.zoo import ClassText, IfNoneMatch, Told
+from services.gateway.state import Network, Shared, State
+from services.gateway.streams import LOOKED_EVERY_S, Seen
+from services.gateway.wire.models import ModelName
+from services.gateway.wire.queue import QueueBatch, QueuedKernel, QueueEnd, QueueLine, QueueWaits
+
+router = APIRouter(tags=["models"])
+
+PARAMETERS = ("wait_s", "each", "after")
+"""Those that are no dimensions of a model."""
+SAID_EVERY_S = 10.0
+RETRY_S = 2
+SLACK_S = 5.0
+"""A compilation is stored at most so long after the time that it is stored with."""
+SETTLED = QueueEnd(end="settled", retry_s=60, cursor="")
+SETTLED_ETAG = '"settled"'
+NDJSON = "application/x-ndjson"
+OPEN = {
+    "Cache-Control": "no-store",
+    # Or nginx keeps lines until it has a page of them.
+    "X-Accel-Buffering": "no",
+}
+
+
+@router.get(
+    "/v1/models/{name}/{device_class}/candidates",
+    response_model=QueueLine,
+    responses={HTTPStatus.NOT_MODIFIED: {"description": "Every workload is still confirmed"}},
+)
+async def get_candidates(
+    name: ModelName,
+    device_class: ClassText,
+    request: Request,
+    state: Shared,
+    network: Network,
+    wait_s: Annotated[float, Query(ge=0, le=60)] = 30,
+    each: Annotated[int, Query(ge=1, le=36)] = 12,
+    after: Annotated[float, Query(ge=0, allow_inf_nan=False)] = 0,
+    if_none_match: IfNoneMatch = None,
+    hardware: Told = None,  # noqa: ARG001 - read with the rest of the query
+) -> Response:
+    """Candidates of a model's workloads that the class has not confirmed, those first that may save
+    most time: one JSON object a line, sent as soon as it is there, at most `each` of a workload.
+    The last line says `end`. Parameters beside those named here are dimensions.
+    """
+    asked = request.query_params.items()
+    key = cache_key(name, device_class, (pair for pair in asked if pair[0] not in PARAMETERS))
+    runs_models(DeviceClass.parse(device_class))
+    seen = None if _is_settled(state, key) else await _look(state, key)
+    if seen is None or not seen.left:
+        headers = {"ETag": SETTLED_ETAG, "Cache-Control": "public, max-age=60"}
+        if if_none_match is not None and SETTLED_ETAG in if_none_match:
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        return Response(_line(SETTLED), media_type=NDJSON, headers=headers)
+    state.streams.refuse_excess(network)
+    stream = _Stream(state=state, key=key, network=network, each=each, after_s=after)
+    return StreamingResponse(stream.lines(seen, wait_s), media_type=NDJSON, headers=OPEN)
+
+
+def _is_settled(state: State, key: Key) -> bool:
+    """As far as it is known without a look."""
+    served = state.models.get(*key) or state.models.outdated(*key)
+    return served is not None and all(
+        level == HitLevel.EXACT for level, kernels in served.levels if kernels
+    )
+
+
+async def _look(state: State, key: Key) -> Seen:
+    """Raises Refusal where there is no such plan."""
+    return await state.streams.look(key, partial(_see, state, key))
+
+
+async def _see(state: State, key: Key) -> Seen:
+    named, class_text, _, *asked = key
+    name, device_class = named.removeprefix("model:"), DeviceClass.parse(class_text)
+    async with state.pool.connection() as db:
+        plan = chosen(name, await fetch_all(db, models.plans(name)), asked)
+        called = await fetch_all(db, models.call_times(plan.id, device_class))
+        keys = [row.workload_key for row in called]
+        await learn(db, keys)
+        found = await fetch_all(db, queue.queued(keys, device_class))
+    compiled = [row.compiled_at.timestamp() for row in found if row.compiled_at is not None]
+    return Seen(left=tried(called, found), newest_s=max(compiled, default=0.0))
+
+
+@dataclass(kw_only=True)
+class _Stream:
+    """`sent`: candidates by workload. `cursor`: of the last look that is wholly sent."""
+
+    state: State
+    key: Key
+    network: str
+    each: int
+    after_s: float
+    sent: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    cursor: str = ""
+
+    async def lines(self, seen: Seen, wait_s: float) -> AsyncIterator[bytes]:
+        with self.state.streams.counted(self.network), QUEUE_STREAMS.track_inprogress():
+            async for line in self._lines(seen, time.monotonic() + wait_s):
+                yield _line(line)
+
+    async def _lines(self, seen: Seen, until_s: float) -> AsyncIterator[QueueLine]:
+        said_s = time.monotonic()
+        while seen.left:
+            for batch in batches(compiled_since(seen.left, self.after_s), self.sent, self.each):
+                yield await self._described(batch)
+                said_s = time.monotonic()
+            self.cursor = f"{max(seen.newest_s - SLACK_S, self.after_s, 0.0):.6f}"
+            coming = waiting(seen.left, self.sent, self.each)
+            if coming == 0:
+                yield QueueEnd(end="complete", retry_s=0, cursor=self.cursor)
+                return
+            if (now_s := time.monotonic()) >= until_s:
+                yield QueueEnd(end="waited", retry_s=RETRY_S, cursor=self.cursor)
+                return
+            if now_s > said_s + SAID_EVERY_S:
+                yield QueueWaits(waiting=coming)
+                said_s = now_s
+            seen = await self._later(until_s - now_s)
+        yield SETTLED
+
+    async def _later(self, left_s: float) -> Seen:
+        """What there is after the next change, or a while."""
+        generation = self.state.wake.generation
+        await asyncio.sleep(min(LOOKED_EVERY_S, left_s))
+        await self.state.wake.wait(generation, max(0.0, min(SAID_EVERY_S, left_s) - LOOKED_EVERY_S))
+        return await _look(self.state, self.key)
+
+    async def _described(self, batch: Batch) -> QueueBatch:
+        names = [str(row.candidate_id) for row in batch.candidates]
+        async with self.state.pool.connection() as db:
+            kernels = {
+                row.candidate_id: row for row in await fetch_all(db, candidates.kernels(names))
+            }
+        self.sent[batch.of.workload_key].update(names)
+        QUEUED_KERNELS.inc(len(kernels))
+        expected_ms = None if batch.of.expected_ns is None else batch.of.expected_ns / 1e6
+        workload = Workload.parse(batch.of.workload_key)
+        return QueueBatch(
+            workload=batch.of.workload_key,
+            calls=batch.of.calls,
+            flops=batch.of.flops,
+            tolerance=comparison_tolerance(workload, TargetKind.WASM),
+            expected_ms=expected_ms,
+            won_ms=None if expected_ms is None else expected_ms * batch.of.gain,
+            candidates=[
+                QueuedKernel(kernel=kernel_of(kernels[name]), expected=row.relative_time)
+                for name, row in zip(names, batch.candidates, strict=True)
+                if name in kernels
+            ],
+            waiting=batch.of.waiting,
+            cursor=self.cursor,
+        )
+
+
+def _line(line: QueueLine) -> bytes:
+    return line.model_dump_json().encode() + b"\n"

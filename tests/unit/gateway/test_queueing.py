@@ -1,0 +1,65 @@
+"""In which order a page that tunes itself is sent candidates."""
+
+from datetime import UTC, datetime
+
+from kernelzoo.store.models import CallTimeRow
+from kernelzoo.store.queue import QueuedRow
+from services.gateway.queueing import Batch, batches, compiled_since, tried, waiting
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def called(
+    key: str, calls: int, flops: int, ns: float | None, state: str = "missing"
+) -> CallTimeRow:
+    return CallTimeRow(workload_key=key, calls=calls, flops=flops, state=state, expected_ns=ns)
+
+
+def space(
+    key: str, compiled: int, waits: int = 0, relative: float | None = None
+) -> list[QueuedRow]:
+    return [
+        QueuedRow(
+            workload_key=key,
+            candidate_id=f"{key}{number}",
+            compiled_at=NOW if number < compiled else None,
+            relative_time=relative if number == 0 else None,
+        )
+        for number in range(compiled + waits)
+    ]
+
+
+def names(found: tuple[Batch, ...]) -> list[str]:
+    return [" ".join(str(row.candidate_id) for row in batch.candidates) for batch in found]
+
+
+def test_what_may_win_most_time_comes_first_and_each_workload_before_the_second_of_any() -> None:
+    left = tried(
+        [
+            called("often", 10, 1, 100.0),
+            called("long", 1, 9, 2000.0),
+            called("untimed", 1, 900, None),
+            called("settled", 9, 9, 9e9, "confirmed"),
+        ],
+        [*space("often", 5), *space("long", 6, relative=0.99), *space("untimed", 1)],
+    )
+    # Ten calls of 100 ns of which 9 % may be won; one of 2,000 of which 1 % is known to be; and 900
+    # operations at the 158 ns that one of the timed takes.
+    assert names(batches(left, {}, each=5)) == [
+        "untimed0",
+        "often0 often1 often2 often3",
+        "long0 long1 long2 long3",
+        "often4",
+        "long4",
+    ]
+
+
+def test_what_was_sent_or_is_too_much_is_left_out_and_what_is_to_come_is_counted() -> None:
+    left = tried(
+        [called("a", 1, 1, 1.0), called("b", 1, 1, 1.0)], [*space("a", 6, 9), *space("b", 1, 3)]
+    )
+    sent = {"a": {"a0", "a1", "a2"}}
+    assert names(batches(left, sent, each=4)) == ["a3", "b0"]
+    assert waiting(left, sent, each=4) == 12
+    assert waiting(left, sent, each=3) == 3
+    assert batches(compiled_since(left, NOW.timestamp()), {}, each=4) == ()
