@@ -21,14 +21,14 @@ from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.base.iteration import (
     IterationSpace,
     contraction,
-    implicit_gemm,
-    is_channelwise,
     is_transposition,
     iteration_space,
 )
 from services.tuner.schedules.base.quantised import quantised_product
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.base.settings import Config
+from services.tuner.schedules.conv.channelwise import channelwise
+from services.tuner.schedules.conv.implicit_gemm import gathered
 from services.tuner.schedules.conv.space import wasm_conv_configs
 from services.tuner.schedules.conv.webgpu_space import conv_configs
 from services.tuner.schedules.conv.windows import windows
@@ -151,7 +151,10 @@ def _has_windows_of_three(space: IterationSpace) -> bool:
 
 def _reads_vectors(space: IterationSpace) -> bool:
     """A product of matrices, stated as one or as a convolution, whose b is read as vectors."""
-    found = contraction(space) or implicit_gemm(space)
+    found = contraction(space)
+    if found is None:
+        windows = gathered(space)
+        found = windows.product if windows else None
     if found is None or found.b.dtype not in KEY_DTYPES:
         return False
     return found.epilogue is None or not found.epilogue.chooses
@@ -213,7 +216,7 @@ FAMILIES = (
     _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True),
     _webgpu("quantised_gemv", _streams_quantised, quantised_gemv_configs, programs=True),
     _webgpu("matmul", _reads_vectors, matmul_configs, programs=True),
-    _webgpu("conv", is_channelwise, conv_configs),
+    _webgpu("conv", channelwise, conv_configs, programs=True),
     _webgpu("reduction", _reduces_rows, reduction_configs, programs=True),
     _webgpu("transpose", is_transposition, transpose_configs),
     # A thread for each entry, as the program is stated: any program.

@@ -191,24 +191,20 @@ def implicit_gemm(space: IterationSpace) -> Product | None:
     """The product of windows of an image and a matrix of weights, [windows, k] · [k, channels],
     which a convolution over all its input channels is; None for any other program."""
     whole = fused(space.program)
-    found = next(_products(whole), None) if whole and space.named else None
-    if found is None or found.batch or not (found.m and found.n and found.b.plain):
+    found = next(_products(whole), None) if whole else None
+    if found is None or found.batch or not (found.m and found.k and found.n and found.b.plain):
         return None
-    return found if has_windows(space) and found.b_transposed is False else None
+    reduced = tuple(n for n in found.nest.reduced if n in found.k or found.nest.size((n,)) > 1)
+    in_order = found.nest.spatial == (*found.m, *found.n) and reduced == found.k
+    moves = has_windows(found.nest) and not contraction(space)
+    return found if in_order and moves and found.b_transposed is False else None
 
 
-def is_channelwise(space: IterationSpace) -> bool:
-    """Whether windows slide over each channel by itself: pooling, depthwise convolutions."""
-    return space.named and has_windows(space) and not implicit_gemm(space)
-
-
-def has_windows(space: IterationSpace) -> bool:
-    """Whether a nest reduces over windows: an index is the sum of a spatial and a reduced axis.
-    Windows of one pixel side by side are none: their product is a contraction."""
-    return not contraction(space) and any(
+def has_windows(nest: Nest) -> bool:
+    """Whether a nest reduces over windows: an index is the sum of a spatial and a reduced axis."""
+    return any(
         any(name in nest.spatial for name, _ in terms or ())
         and any(name in nest.reduced for name, _ in terms or ())
-        for nest in space.reductions
         for access in nest.accesses
         for terms in access.indices
     )

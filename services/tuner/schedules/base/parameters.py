@@ -14,12 +14,6 @@ def parameters_of(workload: Workload) -> tuple[Buffer, ...]:
     )
 
 
-def operands_of(parameters: tuple[Buffer, ...], workload: Workload) -> tuple[Buffer, Buffer]:
-    """The operands a and b of a contraction."""
-    order = parameter_order(workload)
-    return parameters[order.index(0)], parameters[order.index(1)]
-
-
 def in_order(program: Program, workload: Workload) -> Program:
     """A contraction's program, whose parameters are a, b, the inputs of the epilogue and c, with
     its parameters in the order of the workload's tensors."""

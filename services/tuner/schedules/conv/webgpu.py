@@ -30,10 +30,19 @@ from math import prod
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.convolution import LOWEST
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import Frame, binary, loop, number, serial, under, unrolled, vector
+from services.tuner.ir.build import (
+    ZERO,
+    Frame,
+    binary,
+    loop,
+    number,
+    serial,
+    under,
+    unrolled,
+    vector,
+)
 from services.tuner.ir.nodes import (
     LANES,
     Allocate,
@@ -51,13 +60,19 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.schedules.base.finish import stored_entry
 from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.reducers import JOINS, NEUTRAL
 from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.conv.channelwise import Channelwise, channelwise_of
+from services.tuner.schedules.conv.implicit_gemm import Dims
 from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
 
 MAX_UNROLLED = 16
 """Pixels of one row of the image under the windows of a thread; with more, windows are a loop."""
 
 MAX_ROWS_UNROLLED = 5
+OUTER, ROWS = ("u", "t", "z", "image", "y"), ("r", "s", "t", "u")
+"""What axes of the output before x, and of the window besides its columns, are called."""
+
 CHANNEL = Affine.variable("channel")
 
 
@@ -68,38 +83,37 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 def conv_program(workload: Workload, config: WebgpuConvConfig) -> Program:
     """One dispatch; its parameters are those of the workload, flat."""
-    e, frame, operator = workload.extent, Frame(), workload.operator.name
+    found, frame = channelwise_of(workload), Frame()
     width = LANES if config.whole_vectors else 1
 
     # 1. Which pixels are the thread's. Threads beyond the last compute the same and store nothing.
+    *others, x_axis, channel_axis = found.axes
     parts = (
-        ("image", e["b"]),
-        ("y", e["y"]),
-        ("x", -(-e["x"] // config.tile_x)),
-        ("unit", e["c"] // width),
+        *zip(OUTER[-len(others) :] if others else (), map(found.size, others), strict=True),
+        ("x", -(-found.size(x_axis) // config.tile_x)),
+        ("unit", found.size(channel_axis) // width),
     )
     count = prod(size for _, size in parts)
     groups = -(-count // config.threads)
     group = frame.variable("group", groups)
     place = group.times(config.threads).plus(frame.variable("thread", config.threads))
     exists = frame.undecided((Bound(index=place, limit=count),))
-    image, y, x, unit = frame.delinearize(frame.clamped("place", place, count, 1), parts)
+    *outer, x, unit = frame.delinearize(frame.clamped("place", place, count, 1), parts)
 
+    parameters = parameters_of(workload)
     kernel = _Kernel(
-        parameters=parameters_of(workload),
+        tensors={each.name: each for each in parameters},
         workload=workload,
-        weighted=operator == "depthwise_conv2d",
-        extent=e,
+        windows=found,
         frame=frame,
         tile_x=config.tile_x,
         width=width,
-        image=image,
-        y=y,
+        outer=dict(zip(others, outer, strict=True)),
         x=x.times(config.tile_x),
         channel=unit.times(width).plus(CHANNEL),
-        op=BinaryOp.MAX if operator == "max_pool2d" else BinaryOp.ADD,
+        op=JOINS[found.reducer],
         # What lies outside of the image, and what sums start with.
-        neutral=LOWEST if operator == "max_pool2d" else 0,
+        neutral=NEUTRAL[found.reducer],
         sums=_local("sums", config.tile_x * width),
         pixel=_local("pixel", width),
     )
@@ -114,7 +128,7 @@ def conv_program(workload: Workload, config: WebgpuConvConfig) -> Program:
         body = (Allocate(buffer=buffer, body=body),)
     threads = loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body))
     nest = loop("group", groups, LoopKind.RANGE, (threads,))
-    return Program(parameters=kernel.parameters, body=nest)
+    return Program(parameters=parameters, body=nest)
 
 
 def _local(name: str, size: int) -> Buffer:
@@ -123,20 +137,18 @@ def _local(name: str, size: int) -> Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
-    """What all steps know. The thread's windows are those of pixels `x` to `x` + `tile_x` - 1 of
-    row `y`; `op` joins what is under a window. Pixels are multiplied by weights where the kernel is
-    `weighted`.
+    """What all steps know. The thread's windows are those of pixels `x` to `x` + `tile_x` - 1 at
+    the places `outer` along other axes; `op` joins what is under a window. Pixels are multiplied by
+    weights where there are any.
     """
 
-    parameters: tuple[Buffer, ...]
+    tensors: Mapping[str, Buffer]
     workload: Workload
-    weighted: bool
-    extent: Mapping[str, int]
+    windows: Channelwise
     frame: Frame
     tile_x: int
     width: int
-    image: Affine
-    y: Affine
+    outer: Mapping[str, Affine]
     x: Affine
     channel: Affine
     op: BinaryOp
@@ -159,60 +171,102 @@ class _Kernel:
 
 
 def _rows(kernel: _Kernel) -> Block:
-    e = kernel.extent
-    kernel.frame.variable("r", e["kh"])
-    row = kernel.y.times(e["stride"]).plus(Affine.of(-e["pad"], {"r": 1}))
+    found = kernel.windows
+    names = ROWS[: len(found.rows)]
+    rows = dict(zip(found.rows, map(Affine.variable, names), strict=True))
+    sizes = tuple(map(found.size, found.rows))
+    for name, size in zip(names, sizes, strict=True):
+        kernel.frame.variable(name, size)
     # Pixels of a row of the image under all windows of the thread.
-    span = (kernel.tile_x - 1) * e["stride"] + e["kw"]
-    pixels = _pixels(kernel, row, span) if span <= MAX_UNROLLED else _pixels_in_loop(kernel, row)
-    body = under(kernel.inside(row, e["h"]), pixels)
-    if e["kh"] <= MAX_ROWS_UNROLLED and span <= MAX_UNROLLED:
-        return (unrolled("r", e["kh"], *body),)
-    return serial("r", e["kh"], body)
+    columns = (found.size(found.column) - 1) * found.dilation + 1
+    span = (kernel.tile_x - 1) * found.stride + columns
+    whole = span <= MAX_UNROLLED
+    pixels = _pixels(kernel, rows, span) if whole else _pixels_in_loop(kernel, rows)
+    bounds: list[Bound] = []
+    for index, size in found.dims[:-1]:
+        if not index.coefficient(found.x):
+            bounds += kernel.inside(_at(index, {**kernel.outer, **rows}), size)
+    body = under(bounds, pixels)
+    for name, size in reversed(tuple(zip(names, sizes, strict=True))):
+        if size <= MAX_ROWS_UNROLLED and whole:
+            body = (unrolled(name, size, *body),)
+        else:
+            body = serial(name, size, body)
+    return body
+
+
+def _at(index: Affine, places: Mapping[str, Affine]) -> Affine:
+    found = Affine(constant=index.constant)
+    for name, factor in index.terms:
+        found = found.plus(places[name].times(factor))
+    return found
+
+
+def _flat(dims: Dims, places: Mapping[str, Affine]) -> Affine:
+    place = ZERO
+    for index, size in dims:
+        place = place.times(size).plus(_at(index, places))
+    return place
 
 
 # Step 4: each pixel of that row, added to the sums of all windows that it is in.
 
 
-def _pixels(kernel: _Kernel, row: Affine, span: int) -> Block:
-    """Pixel j is in column j - i·stride of window i."""
-    stride, kw = kernel.extent["stride"], kernel.extent["kw"]
+def _pixels(kernel: _Kernel, rows: Mapping[str, Affine], span: int) -> Block:
+    """Pixel j is in column (j - i·stride) / dilation of window i."""
+    windows = kernel.windows
+    columns = [column * windows.dilation for column in range(windows.size(windows.column))]
     found: list[Statement] = []
     for j in range(span):
-        windows = [i for i in range(kernel.tile_x) if 0 <= j - i * stride < kw]
-        if windows:
-            found += _pixel(kernel, row, Affine(constant=j), windows)
+        inside = [i for i in range(kernel.tile_x) if j - i * windows.stride in columns]
+        if inside:
+            found += _pixel(
+                kernel,
+                rows,
+                Affine(constant=j),
+                {i: Affine(constant=(j - i * windows.stride) // windows.dilation) for i in inside},
+            )
     return tuple(found)
 
 
-def _pixels_in_loop(kernel: _Kernel, row: Affine) -> Block:
+def _pixels_in_loop(kernel: _Kernel, rows: Mapping[str, Affine]) -> Block:
     """A loop over the columns of a window: each window reads its own pixel."""
-    stride, kw = kernel.extent["stride"], kernel.extent["kw"]
-    column = kernel.frame.variable("q", kw)
+    windows = kernel.windows
+    count = windows.size(windows.column)
+    column = kernel.frame.variable("q", count)
     body: list[Statement] = []
     for i in range(kernel.tile_x):
-        body += _pixel(kernel, row, column.plus(Affine(constant=i * stride)), [i])
-    return serial("q", kw, tuple(body))
+        j = column.times(windows.dilation).plus(Affine(constant=i * windows.stride))
+        body += _pixel(kernel, rows, j, {i: column})
+    return serial("q", count, tuple(body))
 
 
-def _pixel(kernel: _Kernel, row: Affine, j: Affine, windows: list[int]) -> Block:
-    """Pixel j of the row under the thread's windows, read once and joined to those it is in."""
-    e = kernel.extent
-    x = kernel.x.times(e["stride"]).plus(j).plus(Affine(constant=-e["pad"]))
-    line = kernel.image.times(e["h"]).plus(row)
-    place = line.times(e["w"]).plus(x).times(e["c"]).plus(kernel.channel)
-    bounds = kernel.inside(x, e["w"])
+def _pixel(
+    kernel: _Kernel, rows: Mapping[str, Affine], j: Affine, columns: Mapping[int, Affine]
+) -> Block:
+    """Pixel j of the row under the thread's windows, read once and joined to those it is in, each
+    of which has it in its column."""
+    windows = kernel.windows
+    at = {**kernel.outer, **rows, windows.x: kernel.x, windows.channel: kernel.channel}
+    images = kernel.tensors[windows.images]
+    bounds: tuple[Bound, ...] = ()
+    place = ZERO
+    for index, size in windows.dims:
+        step = _at(index, {**at, windows.column: ZERO})
+        if index.coefficient(windows.x):
+            step = step.plus(j)
+            bounds = kernel.inside(step, size)
+        place = place.times(size).plus(step)
     read, missing = (
         kernel.lanes(Store(buffer=kernel.pixel, index=CHANNEL, value=value))
-        for value in (Load(buffer=kernel.parameters[0], index=place), number(kernel.neutral))
+        for value in (Load(buffer=images, index=place), number(kernel.neutral))
     )
     found = [*under(bounds, (read,), (missing,) if bounds else ())]
-    for i in windows:
+    for i, column in columns.items():
         value: Expression = Load(buffer=kernel.pixel, index=CHANNEL)
-        if kernel.weighted:
-            column = j.plus(Affine(constant=-i * e["stride"]))
-            tap = Affine.of(0, {"r": e["kw"]}).plus(column).times(e["c"]).plus(kernel.channel)
-            weight = Load(buffer=kernel.parameters[1], index=tap)
+        if windows.weights:
+            tap = _flat(windows.weights_dims, {**at, windows.column: column})
+            weight = Load(buffer=kernel.tensors[windows.weights], index=tap)
             value = binary(BinaryOp.MUL, value, weight)
         here = Affine(constant=i * kernel.width).plus(CHANNEL)
         joined = binary(kernel.op, Load(buffer=kernel.sums, index=here), value)
@@ -224,13 +278,13 @@ def _pixel(kernel: _Kernel, row: Affine, j: Affine, windows: list[int]) -> Block
 
 
 def _stores(kernel: _Kernel) -> Block:
-    e = kernel.extent
+    width = kernel.windows.size(kernel.windows.x)
     found: list[Statement] = []
     for i in range(kernel.tile_x):
         x = kernel.x.plus(Affine(constant=i))
         held = Affine(constant=i * kernel.width).plus(CHANNEL)
         value: Expression = Load(buffer=kernel.sums, index=held)
-        at = (kernel.image, kernel.y, x, kernel.channel)
+        at = (*kernel.outer.values(), x, kernel.channel)
         store = kernel.lanes(stored_entry(kernel.workload, at, value))
-        found += under(kernel.frame.undecided((Bound(index=x, limit=e["x"]),)), (store,))
+        found += under(kernel.frame.undecided((Bound(index=x, limit=width),)), (store,))
     return tuple(found)

@@ -10,6 +10,7 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
 from services.tuner.schedules.base.settings import Settings, webgpu_candidate
+from services.tuner.schedules.conv.channelwise import channelwise_of
 
 MAX_TILE = 8
 
@@ -46,9 +47,10 @@ class WebgpuConvConfig:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
         if self.threads not in WORKGROUP_THREADS:
             return f"threads={self.threads} must be one of {', '.join(map(str, WORKGROUP_THREADS))}"
-        most = min(MAX_TILE, workload.extent["x"])
+        windows = channelwise_of(workload)
+        most = min(MAX_TILE, windows.size(windows.x))
         if not 1 <= self.tile_x <= most:
             return f"tile_x={self.tile_x} must be from 1 to {most}"
-        if self.whole_vectors and workload.extent["c"] % LANES:
+        if self.whole_vectors and windows.size(windows.channel) % LANES:
             return f"whole_vectors needs channels in multiples of {LANES}; use false"
         return ""

@@ -73,9 +73,14 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.base.parameters import operands_of, parameters_of
+from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.conv.implicit_gemm import Window, product_extents, window_of
+from services.tuner.schedules.conv.implicit_gemm import (
+    Window,
+    operand_names,
+    product_extents,
+    window_of,
+)
 from services.tuner.schedules.matmul.product import Product
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
 
@@ -95,7 +100,8 @@ def matmul_programs(workload: Workload, config: WebgpuMatmulConfig) -> tuple[Pro
     """One dispatch, and with split_k > 1 a second one that adds the partial sums."""
     extents = product_extents(workload)
     product = Product(extents=extents, parameters=parameters_of(workload))
-    a, b = operands_of(product.parameters, workload)
+    held = {buffer.name: buffer for buffer in product.parameters}
+    a, b = (held[name] for name in operand_names(workload))
     partial = _partial_sums(extents, config)
     frame = Frame()
     kernel = _Kernel(

@@ -18,7 +18,6 @@ from functools import lru_cache
 from math import prod
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.convolution import LOWEST
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Binary,
@@ -29,7 +28,6 @@ from kernelzoo.domain.operators.expressions import (
     Program,
     Read,
     Real,
-    Reducer,
     Stage,
     parts,
     rebuilt,
@@ -43,9 +41,6 @@ Axes = tuple[Axis, ...]
 
 REDUCED = "reduced"
 """The name of a pass that the program calls like its output."""
-
-NEUTRAL = {Reducer.SUM: 0.0, Reducer.PROD: 1.0, Reducer.MAX: LOWEST, Reducer.MIN: -LOWEST}
-"""What a reduction starts with."""
 
 _CONSTANT: Mapping[BinaryOp, Callable[[float, float], float]] = {
     BinaryOp.ADD: lambda left, right: left + right,

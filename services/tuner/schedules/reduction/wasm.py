@@ -48,9 +48,10 @@ from services.tuner.ir.nodes import LANES, Program
 from services.tuner.operators.lowering import REDUCERS, value_of
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import round_up
+from services.tuner.schedules.base.reducers import NEUTRAL
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.reduction.config import WasmReductionConfig
-from services.tuner.schedules.reduction.rows import NEUTRAL, Rows, rows_of, size_of
+from services.tuner.schedules.reduction.rows import Rows, rows_of, size_of
 from services.tuner.tir.lowering import scheduled_program
 from services.tuner.tir.tvm import Node, Schedule, te, tirx
 

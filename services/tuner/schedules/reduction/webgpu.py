@@ -69,16 +69,11 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.operators.direct import value_of
 from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.reducers import JOINS, NEUTRAL
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.reduction.rows import NEUTRAL, Rows, rows_of, size_of
+from services.tuner.schedules.reduction.rows import Rows, rows_of, size_of
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig, width_of
 
-OPS = {
-    domain.Reducer.SUM: BinaryOp.ADD,
-    domain.Reducer.PROD: BinaryOp.MUL,
-    domain.Reducer.MAX: BinaryOp.MAX,
-    domain.Reducer.MIN: BinaryOp.MIN,
-}
 FOUR = Affine.variable("four")
 
 
@@ -211,7 +206,7 @@ def _buffer(name: str, size: int, scope: Scope) -> Buffer:
 def _pass(kernel: _Kernel, stage: domain.Stage, place: int) -> Block:
     """What makes the values of a row that need this pass, and those before."""
     reducer = stage.reducer or domain.Reducer.SUM
-    op, holds = OPS[reducer], _held_in(kernel.rows, stage)
+    op, holds = JOINS[reducer], _held_in(kernel.rows, stage)
     part = kernel.new_local(f"part{place}", kernel.width)
     start = kernel.unit(Store(buffer=part, index=FOUR, value=number(NEUTRAL[reducer])))
     before = kernel.held[-1:]

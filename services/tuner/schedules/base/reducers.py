@@ -1,0 +1,14 @@
+"""What a reduction starts with, and what it joins values by."""
+
+from kernelzoo.domain.operators.convolution import LOWEST
+from kernelzoo.domain.operators.expressions import Reducer
+from services.tuner.ir.nodes import BinaryOp
+
+NEUTRAL = {Reducer.SUM: 0.0, Reducer.PROD: 1.0, Reducer.MAX: LOWEST, Reducer.MIN: -LOWEST}
+
+JOINS = {
+    Reducer.SUM: BinaryOp.ADD,
+    Reducer.PROD: BinaryOp.MUL,
+    Reducer.MAX: BinaryOp.MAX,
+    Reducer.MIN: BinaryOp.MIN,
+}
