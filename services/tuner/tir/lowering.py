@@ -56,12 +56,15 @@ Decided = Mapping[Node, bool]
 """Conditions inside a value that hold, or do not, where its store is being visited."""
 
 
-def scheduled_program(schedule: Node, shapes: tuple[Shape, ...], range_extent: int) -> Program:
-    """The schedule's function; its parameters are flat, with their true `shapes`."""
+def scheduled_program(
+    schedule: Node, shapes: tuple[Shape, ...] | None, range_extent: int
+) -> Program:
+    """The schedule's function; its parameters are flat, with their true `shapes` where those are
+    not what it states."""
     return visited(lowered(schedule.mod), shapes, range_extent)
 
 
-def visited(function: Node, shapes: tuple[Shape, ...], range_extent: int) -> Program:
+def visited(function: Node, shapes: tuple[Shape, ...] | None, range_extent: int) -> Program:
     """Our loop IR of a lowered function."""
     return Visit(function, shapes).program(range_extent)
 

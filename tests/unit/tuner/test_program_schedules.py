@@ -255,6 +255,18 @@ else -3.4028234663852886e+38)
         s[i: 1] = prod over y: 10, x: 10 of a[y, x] * 0.25 + 1.0
         """,
     ),
+    "a norm of channels that lie last": (
+        "elementwise",
+        """
+        a: f32[1, 6, 7, 48]
+        gamma: f32[48]
+        t[b: 1, c: 48] = sum over y: 6, x: 7 of a[b, y, x, c]
+        r[b: 1, c: 48, y: 6, x: 7] = a[b, y, x, c] - t[b, c] * 0.023809523809523808
+        q[b: 1, c: 48] = sum over y: 6, x: 7 of r[b, c, y, x] * r[b, c, y, x]
+        f[b: 1, c: 48] = rsqrt(q[b, c] * 0.023809523809523808 + 0.01)
+        o[b: 1, y: 6, x: 7, c: 48] = r[b, c, y, x] * f[b, c] * gamma[c]
+        """,
+    ),
     "softmax over another axis than the last": (
         "elementwise",
         """
@@ -348,6 +360,19 @@ def test_a_program_without_a_name_is_right_on_a_gpu(name: str) -> None:
 def test_windows_of_one_axis_have_slices_where_it_splits_evenly() -> None:
     (candidate, *_) = lite_space(workload_of(PROGRAMS["one axis"][1]), TargetKind.WASM)
     assert compilation(candidate, ALL_PASSES).artifact.manifest.range_extent == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "slices"),
+    [
+        ("a norm of channels that lie last", 3),
+        ("softmax over another axis than the last", 2),
+        ("the place of the largest", 1),
+    ],
+)
+def test_nests_with_a_common_axis_are_computed_slice_by_slice(name: str, slices: int) -> None:
+    (candidate, *_) = lite_space(workload_of(PROGRAMS[name][1]), TargetKind.WASM)
+    assert compilation(candidate, ALL_PASSES).artifact.manifest.range_extent == slices
 
 
 def test_a_sum_along_the_last_axis_of_its_output_is_in_vectors() -> None:

@@ -1,6 +1,7 @@
 """Programs for wasm that nothing else schedules: loops as they are stated, in vectors.
 
-    range         blocks of `chunk` entries of a lone loop; else the outermost loop as it stands
+    range         blocks of `chunk` entries of a lone loop; else the outermost loop as it stands; of
+                  several nests slices of an axis that all of them have, where there is one
     loop body     `vectors` of four entries of the innermost loop
 
 Reads that jump from row to row, of a transposition, are taken in blocks of 4 · vectors columns, so
@@ -15,46 +16,80 @@ last axis of what it makes runs over that axis innermost, so that it is in vecto
 """
 
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.operators.expressions import Program as TensorProgram
 from kernelzoo.domain.operators.expressions import Stage
-from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
-from services.tuner.operators.lowering import stated
+from services.tuner.ir.nodes import LANES, Program
+from services.tuner.operators.lowering import prim_func
 from services.tuner.passes.blocked_transpose import transpose_in_blocks
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.passes.vectorise import slice_outer_loop
 from services.tuner.schedules.base.iteration import reads_neighbours, reads_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.elementwise.common_axis import (
+    CommonAxis,
+    common_axis,
+    with_cheap_stages_inside,
+)
 from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
-from services.tuner.tir.lowering import plain_program
+from services.tuner.tir.lowering import plain_program, scheduled_program
 from services.tuner.tir.tvm import Node, Schedule
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmElementwiseConfig.of(candidate)
-    program = plain_program(_interchanged(candidate.workload))
-    program = transpose_in_blocks(program, LANES * config.vectors)
+    stated = with_cheap_stages_inside(candidate.workload.program)
+    common = common_axis(stated)
+    if common is None:
+        program = slice_outer_loop(
+            _blocked(plain_program(_interchanged(stated)), config), config.chunk
+        )
+    else:
+        schedule = _in_slices(stated, common)
+        _interchange(schedule, stated, shared=1)
+        program = _blocked(scheduled_program(schedule, None, common.slices), config)
     return ScheduledProgram(
-        nests=(slice_outer_loop(program, config.chunk),),
-        options=PassOptions(fma=config.fma, vectors=config.vectors),
+        nests=(program,), options=PassOptions(fma=config.fma, vectors=config.vectors)
     )
 
 
-def _interchanged(workload: Workload) -> Node:
-    """The workload as it is stated, reductions with the last axis of their output innermost where
-    that reads neighbours."""
-    function = stated(workload)
-    stages = [stage for stage in workload.program.stages if _runs_along_last_axis(stage)]
-    if not stages:
+def _blocked(program: Program, config: WasmElementwiseConfig) -> Program:
+    return transpose_in_blocks(program, LANES * config.vectors)
+
+
+def _interchanged(program: TensorProgram) -> Node:
+    function = prim_func(program)
+    if not any(map(_runs_along_last_axis, program.stages)):
         return function
     schedule = Schedule(function, debug_mask="none", enable_check=False)
-    for stage in stages:
+    _interchange(schedule, program, shared=0)
+    return schedule.mod["main"]
+
+
+def _interchange(schedule: Node, program: TensorProgram, *, shared: int) -> None:
+    """Puts the last axis of what a reduction makes innermost, where that reads neighbours. All
+    nests are inside of so many `shared` loops."""
+    for stage in filter(_runs_along_last_axis, program.stages):
         block = schedule.get_sblock(stage.name)
-        loops = schedule.get_loops(block)
+        loops = schedule.get_loops(block)[shared:]
         *outer, last = loops[: len(stage.axes)]
         reduced = loops[len(stage.axes) :]
         schedule.reorder(*outer, *reduced, last)
         schedule.decompose_reduction(block, reduced[0])
-    return schedule.mod["main"]
+
+
+def _in_slices(program: TensorProgram, common: CommonAxis) -> Node:
+    """The schedule with all stages in one loop over slices."""
+    schedule = Schedule(prim_func(program), debug_mask="none", enable_check=False)
+    output = schedule.get_sblock(program.output.name)
+    loops = list(schedule.get_loops(output))
+    slices, inner = schedule.split(
+        loops[common.position], [common.slices, common.block], preserve_unit_iters=True
+    )
+    before = loops[: common.position]
+    schedule.reorder(slices, *before, inner, *loops[common.position + 1 :])
+    for stage in reversed(program.stages[:-1]):
+        schedule.compute_at(schedule.get_sblock(stage.name), slices, preserve_unit_loops=True)
+    return schedule
 
 
 def _runs_along_last_axis(stage: Stage) -> bool:
