@@ -255,6 +255,16 @@ else -3.4028234663852886e+38)
         s[i: 1] = prod over y: 10, x: 10 of a[y, x] * 0.25 + 1.0
         """,
     ),
+    "entry by entry": (
+        "elementwise",
+        """
+        a: f32[3, 5, 7]
+        b: f32[3, 5, 7]
+        scale: f32[1]
+        s[i: 3, j: 5, k: 7] = a[i, j, k] + b[i, j, k]
+        c[i: 3, j: 5, k: 7] = (s[i, j, k] * scale[0] if a[i, j, k] <= 0.1 else tanh(s[i, j, k]))
+        """,
+    ),
     "a norm of channels that lie last": (
         "elementwise",
         """
@@ -355,6 +365,13 @@ def test_a_program_without_a_name_is_right_on_a_gpu(name: str) -> None:
     for candidate in dict.fromkeys(some):
         output = execute_gpu(gpu_compilation(candidate).artifact, inputs, slices=1)
         assert np.abs(output - wanted).max() <= TOLERANCE, candidate.config
+
+
+def test_entries_by_themselves_are_vectors_whatever_their_axes() -> None:
+    (candidate, *_) = lite_space(workload_of(PROGRAMS["entry by entry"][1]), TargetKind.WEBGPU)
+    text = gpu_compilation(candidate).artifact.body.decode()
+    assert "array<vec4<f32>>" in text
+    assert len(gpu_compilation(candidate).optimised) == 1
 
 
 def test_windows_of_one_axis_have_slices_where_it_splits_evenly() -> None:

@@ -1,15 +1,11 @@
 """Any operator as it is stated: a dispatch for each loop nest, a thread for a few entries."""
 
-from dataclasses import replace
-
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.operators import Family
-from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
-from services.tuner.operators.lowering import stated
+from services.tuner.operators.lowering import prim_func
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads, split_nests
-from services.tuner.schedules.base.extents import round_up
 from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.elementwise.pointwise import pointwise
 from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
 from services.tuner.tir.lowering import plain_program
 
@@ -19,18 +15,11 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     threads = ThreadBinding(
         count=entries.threads, vectors=entries.vectors, wide=entries.wide, stride=entries.stride
     )
-    workload = _padded(candidate.workload)
+    workload = candidate.workload
     held = tuple(tensor.dtype for tensor in workload.tensors)
-    plain = plain_program(stated(workload), held)
+    # Entries of one axis are whole vectors, since buffers are padded to 16 bytes.
+    stated = pointwise(workload.program, LANES) or workload.program
+    plain = plain_program(prim_func(stated), held)
     return ScheduledProgram(
         nests=tuple(bind_threads(program, threads) for program in split_nests(plain))
     )
-
-
-def _padded(workload: Workload) -> Workload:
-    """A function of single entries on whole vectors, since buffers are padded to 16 bytes."""
-    operator = workload.operator
-    if operator.family is not Family.ELEMENTWISE or len(operator.axes) > 1:
-        return workload
-    (entries,) = workload.extents
-    return replace(workload, extents=(round_up(entries, LANES),))

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from itertools import product
 
 from kernelzoo.domain.gpu import GpuModel
-from kernelzoo.domain.operators import Family
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.passes.thread_binding import Stride
+from services.tuner.schedules.elementwise.pointwise import pointwise
 from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
 
 MOST_CANDIDATES = 40
@@ -45,6 +45,4 @@ def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuElementwi
 
 def _widths(workload: Workload) -> tuple[bool, ...]:
     """Single entries too where four are certain to be possible: elsewhere both may be the same."""
-    operator = workload.operator
-    alone = operator.family is Family.ELEMENTWISE and len(operator.axes) == 1
-    return (True, False) if alone else (True,)
+    return (True, False) if pointwise(workload.program) else (True,)
