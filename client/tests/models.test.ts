@@ -8,7 +8,7 @@ import { type Feeds, storedFeeds, tensorData } from "../src/runtime/feeds.js";
 import type { Main } from "../src/runtime/kernels.js";
 import { place } from "../src/runtime/placement.js";
 import { streamWeights } from "../src/runtime/stream.js";
-import { weightSink } from "../src/runtime/weights.js";
+import { Arrivals, weightSink } from "../src/runtime/weights.js";
 import { tinyKernel, tinyPackedKernel } from "./kernels.js";
 
 const ELEMENTS = 8;
@@ -52,7 +52,7 @@ test("a weight that is read plain and packed is placed twice, one that is read p
   const packed = place({ ...PLAN, calls: PLAN.calls.slice(1) }, kernelOf, 1);
   assert.equal(packed.weights[0]?.length, 1);
   assert.equal(packed.weights[0]?.[0]?.pack !== null, true);
-  assert.ok(packed.totalBytes < both.totalBytes);
+  assert.ok(packed.staging >= packed.activations + PLAN.memory.activations, "runs may go on");
 });
 
 test("a kernel of other tensors than its call is refused", () => {
@@ -67,18 +67,25 @@ test("a weight that arrives in pieces is packed when its last byte is there", ()
   const placement = place({ ...PLAN, calls: PLAN.calls.slice(1) }, kernelOf, 1);
   const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
   const packed: number[] = [];
-  const sink = weightSink(memory, PLAN.weights, placement, (_, from, to) => {
-    packed.push(to);
-    const entries = new Float32Array(memory.buffer, from, ELEMENTS);
-    new Float32Array(memory.buffer, to, ELEMENTS).set(entries.map((entry) => -entry));
-  });
+  const arrivals = new Arrivals();
+  const sink = weightSink(
+    memory,
+    PLAN.weights,
+    placement,
+    (_, from, to) => {
+      packed.push(to);
+      const entries = new Float32Array(memory.buffer, from, ELEMENTS);
+      new Float32Array(memory.buffer, to, ELEMENTS).set(entries.map((entry) => -entry));
+    },
+    arrivals,
+  );
   const file = new Uint8Array(Float32Array.from({ length: ELEMENTS }, (_, i) => i + 1).buffer);
   sink(0, file.slice(0, 7));
   sink(7, file.slice(7, 20));
-  assert.deepEqual(packed, []);
+  assert.deepEqual([packed, arrivals.count], [[], 0]);
   sink(20, file.slice(20));
   const address = placement.weights[0]?.[0]?.address as number;
-  assert.deepEqual(packed, [address]);
+  assert.deepEqual([packed, arrivals.count], [[address], 1]);
   assert.deepEqual([...new Float32Array(memory.buffer, address, 2)], [-1, -2]);
 });
 
@@ -112,14 +119,12 @@ function host(t: TestContext, file: Uint8Array<ArrayBuffer>, breaks: number[], r
 async function streamed(chunks = CHUNKS): Promise<Uint8Array> {
   const whole = new Uint8Array(FILE.length);
   let last = 0;
-  await streamWeights(
-    WEIGHTS,
-    chunks,
-    (offset, bytes) => whole.set(bytes, offset),
-    (bytes) => {
+  await streamWeights(WEIGHTS, chunks, (offset, bytes) => whole.set(bytes, offset), {
+    chunk: (bytes) => {
       last = bytes;
     },
-  );
+    piece: () => undefined,
+  });
   assert.equal(last, FILE.length);
   return whole;
 }
@@ -200,7 +205,7 @@ function clocked(ms: number, extent: number) {
 test("a call is cut so that an abort is heard within milliseconds, and covers its range once", async () => {
   const { at, main } = clocked(50, 100);
   let breaths = 0;
-  const tasks = [{ artifact: "k", extent: 100, words: [], hasScratch: false }];
+  const tasks = [{ artifact: "k", extent: 100, words: [], hasScratch: false, weights: 0 }];
   const blame = (_: number, cause: unknown) => cause as Error;
   const ports = { breathe: async () => void breaths++, clock: () => at.now };
   const dispatcher = new Dispatcher(tasks, new Map([["k", main]]), 0, null, blame, ports);
@@ -218,4 +223,54 @@ test("a call is cut so that an abort is heard within milliseconds, and covers it
   const stopped = at.now;
   assert.equal(await dispatcher.run(() => at.now > stopped + 20), null);
   assert.ok(at.now < stopped + 26);
+});
+
+test("a call waits for its weights and those before it run, and an abort is heard meanwhile", async () => {
+  const arrivals = new Arrivals();
+  const ran: string[] = [];
+  const mains = new Map(["a", "b"].map((name) => [name, () => void ran.push(name)] as const));
+  const task = { extent: 1, words: [], hasScratch: false };
+  const tasks = [
+    { ...task, artifact: "a", weights: 1 },
+    { ...task, artifact: "b", weights: 2 },
+  ];
+  const blame = (_: number, cause: unknown) => cause as Error;
+  const ports = { breathe: async () => undefined, arrivals };
+  const dispatcher = new Dispatcher(tasks, mains, 0, null, blame, ports);
+  arrivals.one();
+  const running = dispatcher.run(() => false);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  assert.deepEqual(ran, ["a"]);
+  arrivals.one();
+  assert.notEqual(await running, null);
+  assert.deepEqual(ran, ["a", "b"]);
+  const waiting = new Dispatcher(tasks, mains, 0, null, blame, {
+    ...ports,
+    arrivals: new Arrivals(),
+  });
+  assert.equal(await waiting.run(() => true), null);
+});
+
+test("pieces of a file are read into one buffer, where the browser can", async (t) => {
+  const buffers = new Set<ArrayBuffer>();
+  t.mock.method(globalThis, "fetch", async () => {
+    let at = 0;
+    const body = new ReadableStream({
+      type: "bytes",
+      pull(controller) {
+        const { byobRequest } = controller;
+        const view = byobRequest?.view as Uint8Array<ArrayBuffer>;
+        buffers.add(view.buffer);
+        const part = FILE.subarray(at, at + 90);
+        at += part.length;
+        if (part.length === 0) controller.close();
+        else view.set(part);
+        byobRequest?.respond(part.length);
+      },
+    });
+    return new Response(body);
+  });
+  assert.deepEqual(await streamed(), FILE);
+  const sizes = [...buffers].map(({ byteLength }) => byteLength);
+  assert.ok(sizes.length > 9 && sizes.every((bytes) => bytes === 0), "each was handed back");
 });

@@ -5,6 +5,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from json import loads
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,8 @@ class Host:
         self.folder = folder
         self.url = ""
         self.told: list[dict[str, Any]] = []
+        self.held: Event | None = None
+        """Set when the second half of weights may be sent."""
 
     def write(self, network: Network, **changed: Any) -> None:
         kernels = {key: changed.get(key) or chosen(key) for key in network.plan.kernels}
@@ -78,9 +81,23 @@ class Handler(SimpleHTTPRequestHandler):
         self.send_response(204)
         self.end_headers()
 
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        held = self.host.held
+        if held is not None and self.path.endswith(".weights"):
+            body = source.read()
+            outputfile.write(body[: len(body) // 2])
+            held.wait(60)
+            outputfile.write(body[len(body) // 2 :])
+            return
+        super().copyfile(source, outputfile)
+
     def do_POST(self) -> None:
         length = int(self.headers["Content-Length"])
-        self.host.told.append(loads(self.rfile.read(length)))
+        told = loads(self.rfile.read(length))
+        if self.path == "/rest" and self.host.held is not None:
+            self.host.held.set()
+        else:
+            self.host.told.append(told)
         self.send_response(204)
         self.end_headers()
 
@@ -138,6 +155,7 @@ RUN = """
   const model = await zoo.model(`${host}/small.json`, { onProgress: (p) => seen.push(p) });
   const give = { ids: BigInt64Array.from(feeds.ids, BigInt), x: Float32Array.from(feeds.x) };
   const [first, second] = await Promise.all([model.run(give), model.run(feeds)]);
+  await model.complete();
   const profile = await model.profile({ runs: 2 });
   const types = Object.values(first).map((each) => each.constructor.name);
   const plain = ([name, data]) => [name, [...data].map(Number)];
@@ -285,7 +303,7 @@ def test_threads_share_the_calls_of_a_model_in_an_isolated_page(
 
 WRONG = """
   const zoo = await open();
-  const model = await zoo.model(`${host}/%s.json`);
+  const model = await zoo.model(`${host}/%s.json`, { check: "first" });
   const output = await model.run(feeds);
   const { calls } = model.plan;
   await model.dispose();
@@ -298,15 +316,7 @@ def test_a_wrong_kernel_gives_way_to_its_default_and_the_host_hears_of_it(
     page: Page, host: Host, kind: str
 ) -> None:
     """It subtracts instead of adding, or ends in an instruction that traps."""
-    vector, scalar = (b"\xfd\xe4\x01", b"\xfd\xe5\x01"), (b"\x92", b"\x93")
-
-    def break_it(body: bytes) -> bytes:
-        if kind == "trapping":
-            return _trapping(body)
-        for old, new in (vector, scalar):
-            body = body.replace(old, new)
-        return body
-
+    break_it = _trapping if kind == "trapping" else _subtracting
     network = small(kind)
     host.write(network, **{"add:f32:n180": chosen("add:f32:n180", break_it)})
     host.told.clear()
@@ -316,6 +326,58 @@ def test_a_wrong_kernel_gives_way_to_its_default_and_the_host_hears_of_it(
     assert [(each["workload"], each["stage"]) for each in host.told] == [
         ("add:f32:n180", "compare" if kind == "wrong" else "run")
     ]
+
+
+LATE = """
+  const zoo = await open();
+  const model = await zoo.model(`${host}/late.json`);
+  const fell = [];
+  model.on("fallback", ({ workload }) => fell.push(workload));
+  const first = await model.run(feeds);
+  await model.complete();
+  const second = await model.run(feeds);
+  await model.dispose();
+  return { first: [...first.y], second: [...second.y], fell };
+"""
+
+
+def test_a_wrong_kernel_is_found_when_the_page_wants_no_run(page: Page, host: Host) -> None:
+    network = small("late")
+    host.write(network, **{"add:f32:n180": chosen("add:f32:n180", _subtracting)})
+    host.told.clear()
+    found = page.evaluate(script(LATE), [host.url, lists(network.feeds)])
+    assert not close(found["first"], network.outputs["y"])
+    assert found["fell"] == ["add:f32:n180"]
+    assert close(found["second"], network.outputs["y"])
+    assert [each["stage"] for each in host.told] == ["compare"]
+
+
+SLOW = """
+  const model = await (await open()).model(`${host}/slow.json`);
+  const running = model.run({ x: Float32Array.from(feeds.x) });
+  const stop = new AbortController();
+  const stopped = refusal(() => model.run(feeds, { signal: stop.signal }));
+  stop.abort(new Error("enough"));
+  const before = await fetch(`${host}/rest`, { method: "POST", body: "{}" }).then(() => "asked");
+  return { y: [...(await running).y], stopped: await stopped, before };
+"""
+
+
+def test_a_run_begins_while_weights_are_on_their_way(page: Page, host: Host) -> None:
+    """The host keeps the end of the file until the page, whose model is open, asks for it."""
+    network = deep("slow", layers=2)
+    host.write(network)
+    host.held = Event()
+    found = page.evaluate(script(SLOW), [host.url, lists(network.feeds)])
+    host.held = None
+    assert close(found["y"], network.outputs["y"])
+    assert found["stopped"] == "Error: enough"
+
+
+def _subtracting(body: bytes) -> bytes:
+    for old, new in ((b"\xfd\xe4\x01", b"\xfd\xe5\x01"), (b"\x92", b"\x93")):
+        body = body.replace(old, new)
+    return body
 
 
 def _trapping(body: bytes) -> bytes:
@@ -334,7 +396,10 @@ def test_a_file_with_one_byte_changed_is_refused(page: Page, host: Host, what: s
     body = file.read_bytes()
     at = len(body) - 5
     file.write_bytes(body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :])
-    refused = "return refusal(async () => (await open()).model(`${host}/changed.json`));"
+    refused = """return refusal(async () => {
+      const model = await (await open()).model(`${host}/changed.json`);
+      await model.complete();
+    });"""
     found = page.evaluate(script(refused), [host.url, {}])
     assert found.startswith("artifact: ")
     assert "SHA-256" in found

@@ -19,6 +19,7 @@ import {
   takeChunk,
 } from "../threads/chunks.js";
 import { instantiateAll, type Linked, type Main } from "./kernels.js";
+import { MOST_PARTS, PART_BITS, rangeOfPart } from "./parts.js";
 import type { Task } from "./placement.js";
 
 /** What each thread is told once. */
@@ -48,25 +49,14 @@ export interface Hand {
 const IDLE = -1;
 /** No call yet or no call of theirs: threads wait for the next. */
 const AWAKE = -2;
-const PART_BITS = 8;
-export const MOST_PARTS = (1 << PART_BITS) - 1;
 /** Calls that fit a number beside two of PART_BITS. */
-export const MOST_TASKS = 2 ** (31 - 2 * PART_BITS);
+const MOST_TASKS = 2 ** (31 - 2 * PART_BITS);
 /** A kernel that takes longer is taken for one that hangs. */
 const LIMIT_MS = 30_000;
 
 /** Part `index` of `count` equal ones of a call, as one number. */
 export const partOf = (task: number, index: number, count: number): number =>
   (((task << PART_BITS) | index) << PART_BITS) | count;
-
-/** The range of part `index` of `count`. */
-export function rangeOfPart(
-  extent: number,
-  index: number,
-  count: number,
-): readonly [number, number] {
-  return [Math.floor((extent * index) / count), Math.floor((extent * (index + 1)) / count)];
-}
 
 interface Chunks extends Chunking {
   readonly task: Task;
@@ -147,6 +137,7 @@ export class Crew {
     mains: ReadonlyMap<string, Main>,
     spawn: () => Hand,
   ): Promise<Crew> {
+    if (start.tasks.length >= MOST_TASKS) throw new KernelZooError("run", "it has too many calls");
     const member = new Member({ ...start, scratch: scratchOf(0) }, mains);
     member.control.fill(0);
     openRun(member.control, IDLE);

@@ -1,8 +1,10 @@
 /** Runs the calls of a plan in order, in parts that are short enough for an abort to be heard. */
 import { type Clock, now } from "../timing/clock.js";
-import { type Crew, MOST_PARTS, rangeOfPart } from "./crew.js";
+import type { Crew } from "./crew.js";
 import type { Main } from "./kernels.js";
+import { MOST_PARTS, rangeOfPart } from "./parts.js";
 import type { Task } from "./placement.js";
+import type { Arrivals } from "./weights.js";
 
 /** A part that is expected to take longer is cut in two. */
 const PART_MS = 2.5;
@@ -33,11 +35,16 @@ interface Learnt {
 export interface Ports {
   /** Lets messages in. */
   readonly breathe: () => Promise<void>;
+  /** Weights that are in memory, while they come; all are where it is left out. */
+  readonly arrivals?: Pick<Arrivals, "count" | "next"> | undefined;
   readonly clock?: Clock;
 }
 
 /** What to throw for what a call has thrown. */
 export type Blame = (task: number, cause: unknown) => Error;
+
+/** Threads that help. */
+export type Hands = Pick<Crew, "threads" | "up" | "down" | "run">;
 
 /** A call, and what was learnt of it. */
 export interface Ready {
@@ -58,23 +65,25 @@ export const readyOf = (task: Task, mains: ReadonlyMap<string, Main>, scratch: n
 export class Dispatcher {
   /** In their order; one may be replaced between two runs. */
   readonly calls: Ready[];
-  readonly #crew: Crew | null;
+  readonly #crew: Hands | null;
   readonly #blame: Blame;
   readonly #breathe: () => Promise<void>;
+  readonly #arrivals: Ports["arrivals"];
   readonly #clock: Clock;
 
   constructor(
     tasks: readonly Task[],
     mains: ReadonlyMap<string, Main>,
     scratch: number,
-    crew: Crew | null,
+    crew: Hands | null,
     blame: Blame,
-    { breathe, clock = now }: Ports,
+    { breathe, arrivals, clock = now }: Ports,
   ) {
     this.calls = tasks.map((task) => readyOf(task, mains, scratch));
     this.#crew = crew;
     this.#blame = blame;
     this.#breathe = breathe;
+    this.#arrivals = arrivals;
     this.#clock = clock;
   }
 
@@ -89,6 +98,11 @@ export class Dispatcher {
     try {
       let before = started;
       for (const [index, call] of this.calls.entries()) {
+        while (this.#arrivals && this.#arrivals.count < call.task.weights) {
+          await this.#arrivals.next();
+          if (aborted()) return null;
+          before = this.#clock();
+        }
         const shared = this.#shared(call);
         const parts = this.#parts(call, shared);
         for (let part = 0; part < parts; part++) {

@@ -4,14 +4,14 @@ import { KernelZooError, sentence } from "../engine/error.js";
 import { viewOf } from "../engine/tensors.js";
 import type { KernelWire } from "../wire/types.js";
 import { addressOf, type PortWire, productOf } from "./answer.js";
-import { Crew, type Hand, MOST_TASKS } from "./crew.js";
+import type { Crew, Hand } from "./crew.js";
 import { type CallTimes, Dispatcher, type Ports } from "./dispatch.js";
 import { goldenParts, type Stored, wrongOutput } from "./golden.js";
 import { instantiateAll, type Linked, loadKernels, type Main } from "./kernels.js";
 import type { Fault, Loaded, LoadOrder, Progress } from "./messages.js";
 import { type Placement, place } from "./placement.js";
 import { refuseChanged, streamWeights } from "./stream.js";
-import { type Pack, weightSink } from "./weights.js";
+import { Arrivals, type Pack, weightSink } from "./weights.js";
 
 const PAGE_BYTES = 65_536;
 /** Slices of the first run of a pack kernel, so that optimised code takes over within it. */
@@ -27,10 +27,16 @@ export class WrongKernel extends KernelZooError {
   }
 }
 
+/** What starts threads. */
+export interface Threads {
+  readonly start: typeof Crew.start;
+  readonly spawn: () => Hand;
+}
+
 export interface EnginePorts extends Ports {
   readonly progress: (progress: Progress) => void;
-  /** Starts a thread; null where threads cannot share memory. */
-  readonly spawn: (() => Hand) | null;
+  /** Null where threads cannot share memory, or none is wanted. */
+  readonly threads: Threads | null;
   /** Bytes that the memory may grow by once the model is loaded; it does not unless told. */
   readonly spareBytes?: number;
 }
@@ -70,6 +76,8 @@ export function kernelsOf({ answer, replaced }: Pick<LoadOrder, "answer" | "repl
 /** Owns the memory of one model. It ends with its worker. */
 export class Engine {
   readonly loaded: Loaded;
+  /** Resolves when all weights are in memory. Rejects with KernelZooError: network, artifact. */
+  readonly stored: Promise<void>;
   readonly order: LoadOrder;
   readonly memory: WebAssembly.Memory;
   readonly placement: Placement;
@@ -80,18 +88,20 @@ export class Engine {
     memory: WebAssembly.Memory,
     placement: Placement,
     dispatcher: Dispatcher,
+    stored: Promise<void>,
     loaded: Loaded,
   ) {
     this.order = order;
     this.memory = memory;
     this.placement = placement;
     this.dispatcher = dispatcher;
+    this.stored = stored;
     this.loaded = loaded;
   }
 
   /**
-   * Loads kernels and weights, and compares the golden outputs where that is asked for. Throws
-   * KernelZooError: network, manifest, artifact, validate, compile, memory, compare; WrongKernel.
+   * Loads kernels; weights are on their way then, and runs wait for those that they need. Throws
+   * KernelZooError: network, manifest, artifact, validate, compile, memory.
    */
   static async load(order: LoadOrder, ports: EnginePorts): Promise<Engine> {
     const { answer, origin } = order;
@@ -99,23 +109,31 @@ export class Engine {
     const kernels = plan.kernels.map(kernelsOf(order));
 
     // 1. A place for everything.
-    const threads = ports.spawn === null ? 1 : order.threads;
+    const threads = ports.threads === null ? 1 : order.threads;
     const placement = place(plan, kernelsOf(order), threads);
     const memory = memoryOf(placement.totalBytes, ports.spareBytes);
 
     // 2. Kernels, and the first weights at the same time: these wait for the kernels that pack them.
+    const arrivals = new Arrivals();
+    let pieces = 0;
     const compiled = compileAll(order, kernels, memory, ports);
     const sink = compiled.then(({ mains }) =>
-      weightSink(memory, plan.weights, placement, packer(placement, mains)),
+      weightSink(memory, plan.weights, placement, packer(placement, mains), arrivals),
     );
     const total = plan.memory.weights;
     const stored = streamWeights(
       addressOf(answer.weights.url, origin),
       plan.chunks,
       async (offset, bytes) => (await sink)(offset, bytes),
-      (loaded) => ports.progress({ phase: "weights", loaded, total }),
+      {
+        chunk: (loaded) => ports.progress({ phase: "weights", loaded, total }),
+        piece: () => {
+          pieces += 1;
+        },
+      },
     );
-    const [{ modules, mains }] = await Promise.all([compiled, stored]);
+    stored.catch(() => undefined); // Whoever waits for it hears of it.
+    const { modules, mains } = await compiled;
 
     // 3. Threads.
     const { crew, reason } = await crewOf(threads, memory, placement, modules, mains, ports);
@@ -127,16 +145,24 @@ export class Engine {
       const artifact = tasks[task]?.artifact as string;
       return new WrongKernel({ workload, artifact, stage, message });
     };
-    const dispatcher = new Dispatcher(tasks, mains, scratch, crew, blame, ports);
-    const engine = new Engine(order, memory, placement, dispatcher, {
+    // What has arrived is taken before the next part of a call: else the connection would wait.
+    const breathe = async (): Promise<void> => {
+      let seen: number;
+      do {
+        seen = pieces;
+        await ports.breathe();
+      } while (seen < pieces);
+    };
+    const dispatcher = new Dispatcher(tasks, mains, scratch, crew, blame, {
+      ...ports,
+      breathe,
+      arrivals,
+    });
+    return new Engine(order, memory, placement, dispatcher, stored, {
       memoryBytes: placement.totalBytes,
       threads: crew?.threads ?? 1,
       singleThreadReason: reason,
     });
-
-    // 4. The golden outputs.
-    if (order.check) await engine.#check(ports);
-    return engine;
   }
 
   /**
@@ -148,6 +174,8 @@ export class Engine {
     for (const [i, port] of plan.inputs.entries()) this.#view(port).set(feeds[i] as Stored);
     const times = await this.dispatcher.run(aborted);
     if (times === null) return null;
+    // An output may be a weight that no call reads.
+    await this.stored;
     return { outputs: plan.outputs.map((port) => this.#view(port).slice() as Stored), times };
   }
 
@@ -159,8 +187,11 @@ export class Engine {
     return viewOf(this.memory.buffer, dtype, address, productOf(shape));
   }
 
-  /** Throws KernelZooError (compare) where an output is wrong. */
-  async #check({ progress }: EnginePorts): Promise<void> {
+  /**
+   * Compares the golden outputs; false where `aborted` said to stop. Throws KernelZooError: compare
+   * where an output is wrong, network, artifact; WrongKernel.
+   */
+  async check({ progress }: EnginePorts, aborted: () => boolean): Promise<boolean> {
     const { answer, origin } = this.order;
     const { plan } = answer;
     const { inputs, outputs, golden } = plan;
@@ -169,11 +200,12 @@ export class Engine {
     const bytes = await download(url, (response) => response.arrayBuffer());
     await refuseChanged(new Uint8Array(bytes), golden.sha256, url);
     progress({ phase: "check", loaded: 0, total });
-    const found = await this.run(goldenParts(bytes, inputs, golden.inputs), () => false);
+    const found = await this.run(goldenParts(bytes, inputs, golden.inputs), aborted);
+    if (found === null) return false;
     progress({ phase: "check", loaded: total, total });
     const wanted = goldenParts(bytes, outputs, golden.outputs);
-    const wrong = wrongOutput(plan, found?.outputs ?? [], wanted);
-    if (wrong === undefined) return;
+    const wrong = wrongOutput(plan, found.outputs, wanted);
+    if (wrong === undefined) return true;
     const message = `${answer.name} computes a wrong ${wrong} on this device.`;
     throw new KernelZooError("compare", message);
   }
@@ -214,13 +246,17 @@ async function crewOf(
   { tasks, control, scratch, scratchStride }: Placement,
   modules: readonly Linked[],
   mains: ReadonlyMap<string, Main>,
-  { spawn }: EnginePorts,
+  { threads: starting }: EnginePorts,
 ): Promise<Manned> {
-  const alone = threads === 1 || spawn === null || tasks.length >= MOST_TASKS;
-  if (alone) return { crew: null, reason: null };
+  if (threads === 1 || starting === null) return { crew: null, reason: null };
   const start = { memory, control, modules, tasks, threads };
   try {
-    const crew = await Crew.start(start, (i) => scratch + i * scratchStride, mains, spawn);
+    const crew = await starting.start(
+      start,
+      (i) => scratch + i * scratchStride,
+      mains,
+      starting.spawn,
+    );
     return { crew, reason: null };
   } catch (thrown) {
     return { crew: null, reason: sentence(thrown) };

@@ -11,14 +11,16 @@ export interface Progress {
   readonly total: number;
 }
 
+export type Check = boolean | "first";
+
 export interface LoadOrder {
   readonly answer: ModelAnswer;
   /** Addresses of the answer are relative to it. */
   readonly origin: string;
   /** Threads that run calls, the worker's own among them. */
   readonly threads: number;
-  /** Whether the golden outputs are to be compared. */
-  readonly check: boolean;
+  /** Whether the golden outputs are to be compared: once no run is wanted, or before the first. */
+  readonly check: Check;
   /** Workloads whose default kernel runs in place of the one that the zoo chose. */
   readonly replaced: readonly string[];
 }
@@ -53,7 +55,10 @@ export interface Loaded {
 
 export type FromRuntime =
   | { readonly type: "progress"; readonly progress: Progress }
+  /** Runs may come; weights are still on their way. */
   | { readonly type: "loaded"; readonly loaded: Loaded }
+  /** All weights are in memory, and the golden outputs are right. */
+  | { readonly type: "complete" }
   | { readonly type: "refused"; readonly failure: Failure }
   | {
       readonly type: "done";

@@ -77,6 +77,24 @@ export class Model<Types extends ModelTypes = AnyModel> {
     this.inputs = answer.plan.inputs.map(tensor);
     this.outputs = answer.plan.outputs.map(tensor);
     this.#best = answer.plan.calls.map(() => Number.POSITIVE_INFINITY);
+    this.complete().catch(() => undefined); // Runs hear of it as well.
+  }
+
+  /**
+   * Resolves when all weights are in memory and the outputs have been compared with those that are
+   * known to be right, which runs need not wait for. Rejects with KernelZooError: network, artifact,
+   * compare.
+   */
+  async complete(): Promise<void> {
+    for (;;) {
+      const opened = this.#opened;
+      const { session } = await opened;
+      try {
+        return await session.complete;
+      } catch (thrown) {
+        await this.#replaced(opened, thrown);
+      }
+    }
   }
 
   /** Which kernel each call runs, where it came from, and how long it took so far. */
@@ -144,15 +162,20 @@ export class Model<Types extends ModelTypes = AnyModel> {
       if (this.#runs++ > 0) this.#learn(ran);
       return ran;
     } catch (thrown) {
-      if (!(thrown instanceof Refused)) throw thrown;
-      // Of several runs that failed, the first has the model opened anew.
-      if (this.#opened === opened) this.#opened = this.#reopened(await opened, thrown);
-      await this.#opened;
+      await this.#replaced(opened, thrown);
       return this.#ran(feeds, signal);
     }
   }
 
-  async #reopened(opened: Opened, refused: Refused): Promise<Opened> {
+  /** Has a model that was refused opened anew, which the first of those who heard of it does. */
+  async #replaced(opened: Promise<Opened>, thrown: unknown): Promise<void> {
+    if (!(thrown instanceof Refused)) throw thrown;
+    if (this.#opened === opened) this.#opened = this.#reopened(opened, thrown);
+    await this.#opened;
+  }
+
+  async #reopened(refusing: Promise<Opened>, refused: Refused): Promise<Opened> {
+    const opened = await refusing;
     const again = await this.#opener.reopen(opened, refused);
     this.#shown = again;
     for (const [workload, reason] of again.fallbacks) {

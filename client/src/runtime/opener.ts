@@ -6,14 +6,14 @@ import type { ServedKernel } from "../wire/types.js";
 import type { ModelAnswer } from "./answer.js";
 import { release, reserve } from "./budget.js";
 import type { Host } from "./host.js";
-import type { Loaded, LoadOrder, Progress } from "./messages.js";
+import type { Check, Loaded, LoadOrder, Progress } from "./messages.js";
 import type { Fallbacks } from "./planned.js";
 import type { Answered } from "./request.js";
-import { Refused, type RuntimeWorker, Session, spawnRuntime } from "./session.js";
+import { Refused, type RuntimeWorker, Session } from "./session.js";
 
 export interface OpenOrder {
-  /** Whether golden outputs are compared at the first load on a device. */
-  readonly check: boolean;
+  /** Whether golden outputs are compared at the first load on a device, and whether before it runs. */
+  readonly check: Check;
   /** What all models of the page may take together; a part of the device's memory unless told. */
   readonly memoryBytes: number | undefined;
   readonly progress: (progress: Progress) => void;
@@ -43,7 +43,7 @@ export class Opener {
     host: Host,
     { answer, origin }: Answered,
     order: OpenOrder,
-    spawn: () => RuntimeWorker = spawnRuntime,
+    spawn: () => RuntimeWorker,
   ) {
     this.host = host;
     this.answer = answer;
@@ -82,15 +82,25 @@ export class Opener {
       try {
         const loaded = await session.loaded;
         this.#reserve(loaded.memoryBytes);
-        this.#noteRight(fallbacks);
+        this.#completed(session, fallbacks);
         return { session, loaded, fallbacks };
       } catch (thrown) {
         session.end(thrown);
         if (!(thrown instanceof Refused)) throw thrown;
         fallbacks = await this.#replaced(fallbacks, thrown);
-      } finally {
-        this.#order.signal?.removeEventListener("abort", this.#abort);
       }
+    }
+  }
+
+  /** Until it is complete, the signal ends it; then what was compared is noted as right. */
+  async #completed(session: Session, fallbacks: Fallbacks): Promise<void> {
+    try {
+      await session.complete;
+      this.#noteRight(fallbacks);
+    } catch {
+      // Whoever runs the model hears of it.
+    } finally {
+      this.#order.signal?.removeEventListener("abort", this.#abort);
     }
   }
 
@@ -105,11 +115,11 @@ export class Opener {
       answer: this.answer,
       origin: this.#origin,
       threads: threads.kind === "pool" ? threads.pool.size : 1,
-      check: check && this.host.tools.notes.read(this.#note) !== this.#right(fallbacks),
+      check: this.host.tools.notes.read(this.#note) !== this.#right(fallbacks) && check,
       replaced: [...fallbacks.keys()],
     };
     this.#session = new Session(order, tools.KernelZooError, progress, this.#spawn);
-    signal?.addEventListener("abort", this.#abort);
+    signal?.addEventListener("abort", this.#abort, { once: true });
     return this.#session;
   }
 

@@ -1,11 +1,11 @@
 /**
  * Where everything of a model lies in its one memory:
  *
- *     0    64         64 + activations     + scratch             weights in order of first use
- *     |free| activations | scratch of each thread | control | plain or packed, as calls read them |
- *          | staging: a weight that is read packed alone | scratch of pack kernels ... |
+ *     0    64                                                                 weights in order of first use
+ *     |free| activations | scratch of each thread | control | staging | plain or packed, as calls read them |
  *
- * Staging shares its place with what is used by runs alone, so that no weight is in memory twice.
+ * A weight that is read packed alone lies plain in the staging area until it is packed, while runs
+ * use what lies before it. The scratch of pack kernels follows it.
  */
 import { KernelZooError } from "../engine/error.js";
 import { packTensors, plainTensors } from "../engine/packing.js";
@@ -20,12 +20,16 @@ export interface Copy {
   readonly address: number;
 }
 
-/** One call. `words` are the addresses of its tensors; scratch follows where the kernel has any. */
+/**
+ * One call. `words` are the addresses of its tensors; scratch follows where the kernel has any. It
+ * needs the first `weights` weights of the file.
+ */
 export interface Task {
   readonly artifact: string;
   readonly extent: number;
   readonly words: readonly number[];
   readonly hasScratch: boolean;
+  readonly weights: number;
 }
 
 export interface Placement {
@@ -94,18 +98,18 @@ export function place(plan: PlanWire, kernelOf: KernelOf, threads: number): Plac
   for (const call of plan.calls) refuseMisfit(plan, call, kernels[call.kernel] as KernelWire);
   const copies = wanted(plan, kernels);
 
-  // 1. What runs use, at least as long as the largest weight that is never read plain.
+  // 1. What runs use.
   const activations = ALIGNMENT;
   const scratch = activations + align(plan.memory.activations);
   const scratchStride = align(Math.max(0, ...kernels.map((kernel) => kernel.scratch_bytes)));
   const control = scratch + threads * scratchStride;
-  const staged = plan.weights.filter((_, i) => copies[i]?.[0] !== null);
-  const packScratch = activations + Math.max(0, ...staged.map(({ bytes }) => align(bytes)));
-  const packing = copies.flat().map((pack) => pack?.scratch_bytes ?? 0);
-  const packed = packScratch + align(Math.max(0, ...packing));
 
-  // 2. Weights.
-  let end = Math.max(control + align(CONTROL_WORDS * Int32Array.BYTES_PER_ELEMENT), packed);
+  // 2. What packing takes, and weights.
+  const staging = control + align(CONTROL_WORDS * Int32Array.BYTES_PER_ELEMENT);
+  const staged = plan.weights.filter((_, i) => copies[i]?.[0] !== null);
+  const packScratch = staging + Math.max(0, ...staged.map(({ bytes }) => align(bytes)));
+  const packing = copies.flat().map((pack) => pack?.scratch_bytes ?? 0);
+  let end = packScratch + align(Math.max(0, ...packing));
   const weights = copies.map((packs, i) =>
     packs.map((pack): Copy => {
       const address = end;
@@ -131,14 +135,15 @@ export function place(plan: PlanWire, kernelOf: KernelOf, threads: number): Plac
       extent: used.range_extent,
       words: tensors.map((t, i) => addressIn(plan.tensors[t] as PlanTensor, packOf(used, i))),
       hasScratch: used.scratch_bytes > 0,
+      weights: Math.max(0, ...tensors.map((t) => 1 + (plan.tensors[t]?.weight ?? -1))),
     };
   });
-  const loading = { staging: activations, packScratch };
   return {
     tasks,
     weights,
     activations,
-    ...loading,
+    staging,
+    packScratch,
     scratch,
     scratchStride,
     control,

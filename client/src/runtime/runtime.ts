@@ -1,9 +1,10 @@
 /** Entry of the runtime, which a page loads with its first model. */
 import type { Host } from "./host.js";
-import type { Progress } from "./messages.js";
+import type { Check, Progress } from "./messages.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
 import { Opener } from "./opener.js";
 import { type Dimensions, requestModel } from "./request.js";
+import { type RuntimeWorker, spawnRuntime } from "./session.js";
 
 export interface ModelOptions {
   /** What the model leaves open, such as `{ sequence: 128 }`; the first that the zoo has unless told. */
@@ -14,9 +15,10 @@ export interface ModelOptions {
   readonly signal?: AbortSignal;
   /**
    * Compares the model with its golden outputs at the first load on a device, at the cost of one
-   * run; true unless told.
+   * run: once the page wants no other, or with `first` before the model is handed out; true unless
+   * told. What is wrong is replaced, and runs after that are right.
    */
-  readonly check?: boolean;
+  readonly check?: Check;
   /**
    * Bytes that all models of the page may take together; half of the device's memory unless told,
    * 2 GiB where that is unknown.
@@ -31,15 +33,43 @@ const abortion = (signal: AbortSignal | undefined): Promise<never> =>
     signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
   });
 
-/** Throws KernelZooError; its message says what to do. */
+/**
+ * Workers for a model; the first starts while the zoo answers. One that does not start is started
+ * once more, and heard then.
+ */
+async function workersOf({ threads }: Host) {
+  const source = threads.kind === "pool" ? (await import("./threaded.js")).source : undefined;
+  let early: RuntimeWorker | null = spawnRuntime(source);
+  const drop = (): void => {
+    early?.terminate();
+    early = null;
+  };
+  early.onerror = drop;
+  const next = (): RuntimeWorker => {
+    const worker = early ?? spawnRuntime(source);
+    early = null;
+    return worker;
+  };
+  return { next, drop };
+}
+
+/** Resolves when runs may come; they wait for their weights. Throws KernelZooError. */
 export async function openModel<Types extends ModelTypes = AnyModel>(
   host: Host,
   name: string,
   { dimensions = {}, onProgress: progress = () => undefined, signal, ...rest }: ModelOptions = {},
 ): Promise<Model<Types>> {
-  const answered = await Promise.race([abortion(signal), requestModel(host, name, dimensions)]);
-  progress({ phase: "plan", loaded: 1, total: 1 });
-  const { check = true, memoryBytes } = rest;
-  const opener = new Opener(host, answered, { check, memoryBytes, progress, signal });
-  return new Model<Types>(opener, await opener.open());
+  const requested = Promise.race([abortion(signal), requestModel(host, name, dimensions)]);
+  requested.catch(() => undefined); // It is awaited when the worker is on its way.
+  const workers = await workersOf(host);
+  try {
+    const answered = await requested;
+    progress({ phase: "plan", loaded: 1, total: 1 });
+    const { check = true, memoryBytes } = rest;
+    const order = { check, memoryBytes, progress, signal };
+    const opener = new Opener(host, answered, order, workers.next);
+    return new Model<Types>(opener, await opener.open());
+  } finally {
+    workers.drop();
+  }
 }

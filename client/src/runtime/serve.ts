@@ -3,7 +3,7 @@
  * those that it starts in turn are its threads.
  */
 import { KernelZooError, sentence } from "../engine/error.js";
-import { crewMember, type FromCrew, type Hand, type ToCrew } from "./crew.js";
+import type { Crew, crewMember, FromCrew, Hand, ToCrew } from "./crew.js";
 import { type Engine, type EnginePorts, WrongKernel } from "./engine.js";
 import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "./messages.js";
 
@@ -40,28 +40,63 @@ const post = (message: FromRuntime, transfer: Transferable[] = []): void =>
 
 const spawn = (): Hand => new Worker(scope.location.href, { name: "kernelzoo thread" });
 
-const ports: EnginePorts = {
-  breathe: breathing(),
-  progress: (progress) => post({ type: "progress", progress }),
-  spawn: scope.crossOriginIsolated ? spawn : null,
-};
+/** What a worker with threads has that others lack. */
+export interface Crewed {
+  readonly start: typeof Crew.start;
+  readonly member: typeof crewMember;
+}
 
 /** What a worker needs of a model that is loaded. */
-export type Served = Pick<Engine, "loaded" | "run">;
+export type Served = Pick<Engine, "loaded" | "stored" | "run" | "check">;
+
+/** Without a run for so long, the golden outputs are compared. */
+const IDLE_MS = 20;
+/** So often the comparison gives way to a run of the page. */
+const MOST_YIELDS = 16;
+
+const sleep = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
 
 /** Answers messages from now on; `open` loads the model. */
-export function serve(open: (order: LoadOrder, ports: EnginePorts) => Promise<Served>): void {
+export function serve(
+  open: (order: LoadOrder, ports: EnginePorts) => Promise<Served>,
+  crewed: Crewed | null = null,
+): void {
+  const sharing = crewed !== null && scope.crossOriginIsolated;
+  const ports: EnginePorts = {
+    breathe: breathing(),
+    progress: (progress) => post({ type: "progress", progress }),
+    threads: sharing ? { start: crewed.start, spawn } : null,
+  };
   let engine: Served | null = null;
   let last: Promise<unknown> = Promise.resolve();
+  /** Runs that are not over. */
+  let wanted = 0;
   const aborted = new Set<number>();
   let helping: (() => void) | null = null;
 
   const load = async (order: LoadOrder): Promise<void> => {
     try {
       engine = await open(order, ports);
+      if (order.check === "first") await engine.check(ports, () => false);
       post({ type: "loaded", loaded: engine.loaded });
+      await engine.stored;
+      if (order.check === true) await checkWhenIdle(engine);
+      post({ type: "complete" });
     } catch (thrown) {
       post({ type: "refused", failure: failureOf(thrown) });
+    }
+  };
+
+  /** Throws what `check` throws. */
+  const checkWhenIdle = async (served: Served): Promise<void> => {
+    for (let yields = 0; ; yields++) {
+      await last;
+      await sleep(IDLE_MS);
+      const patient = yields < MOST_YIELDS;
+      if (wanted > 0 && patient) continue;
+      const checked = last.then(() => served.check(ports, () => wanted > 0 && patient));
+      last = checked.catch(() => undefined);
+      if (await checked) return;
     }
   };
 
@@ -76,6 +111,7 @@ export function serve(open: (order: LoadOrder, ports: EnginePorts) => Promise<Se
       post({ type: "failed", id, failure: failureOf(thrown) });
     } finally {
       aborted.delete(id);
+      wanted -= 1;
     }
   };
 
@@ -84,12 +120,13 @@ export function serve(open: (order: LoadOrder, ports: EnginePorts) => Promise<Se
       case "load":
         return void load(data.order);
       case "run":
+        wanted += 1;
         last = last.then(() => run(data));
         return;
       case "abort":
         return void aborted.add(data.id);
       case "crew":
-        helping = crewMember(data.start);
+        helping = crewed?.member(data.start) ?? null;
         return scope.postMessage({ type: "ready" });
       case "up":
         return helping?.();

@@ -39,8 +39,8 @@ type Make = typeof KernelZooError;
 const REMEDY = "A content security policy must allow worker-src blob:.";
 
 /** A worker from a blob, which is of the page's own origin and inherits its isolation. */
-export function spawnRuntime(): RuntimeWorker {
-  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+export function spawnRuntime(text = source): RuntimeWorker {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
   const worker: Worker = new Worker(url, { name: "kernelzoo model" });
   const terminate = worker.terminate.bind(worker);
   worker.terminate = () => {
@@ -53,36 +53,45 @@ export function spawnRuntime(): RuntimeWorker {
 
 /** Owns the worker. Runs follow each other in the order in which they were asked for. */
 export class Session {
+  /** When runs may come. */
   readonly loaded: Promise<Loaded>;
+  /** When all weights are in memory and what was to be checked is right. */
+  readonly complete: Promise<void>;
   readonly #worker: RuntimeWorker;
   readonly #waiting = new Map<number, Waiting>();
   #runs = 0;
   #over: { readonly reason: unknown } | null = null;
   #refuse: (reason: unknown) => void = () => undefined;
 
-  /** `loaded` rejects with Refused, or with KernelZooError where the worker does not start. */
+  /** `loaded` and `complete` reject with Refused, or with KernelZooError where the worker does not start. */
   constructor(
     order: LoadOrder,
     make: Make,
     progress: (progress: Progress) => void,
-    spawn: () => RuntimeWorker = spawnRuntime,
+    spawn: () => RuntimeWorker,
   ) {
     this.#worker = spawn();
-    this.loaded = new Promise((resolve, reject) => {
+    let complete: () => void = () => undefined;
+    let loaded: (loaded: Loaded) => void = () => undefined;
+    const refused = new Promise<never>((_, reject) => {
       this.#refuse = reject;
-      this.#worker.onmessage = ({ data }) => {
-        if (data.type === "loaded") resolve(data.loaded);
-        else if (data.type === "refused") reject(new Refused(data.failure));
-        else if (data.type === "progress") progress(data.progress);
-        else this.#settle(data);
-      };
-      this.#worker.onerror = ({ message }) => {
-        const text = `The model's worker stopped: ${message || "it is not loaded"}. ${REMEDY}`;
-        this.end(new make("run", text));
-      };
     });
-    // Whoever does not wait for it any more hears nothing.
+    this.loaded = Promise.race([refused, new Promise<Loaded>((resolve) => (loaded = resolve))]);
+    this.complete = Promise.race([refused, new Promise<void>((resolve) => (complete = resolve))]);
+    this.#worker.onmessage = ({ data }) => {
+      if (data.type === "loaded") loaded(data.loaded);
+      else if (data.type === "complete") complete();
+      else if (data.type === "refused") this.#refuse(new Refused(data.failure));
+      else if (data.type === "progress") progress(data.progress);
+      else this.#settle(data);
+    };
+    this.#worker.onerror = ({ message }) => {
+      const text = `The model's worker stopped: ${message || "it is not loaded"}. ${REMEDY}`;
+      this.end(new make("run", text));
+    };
+    // Whoever does not wait for them any more hears nothing.
     this.loaded.catch(() => undefined);
+    this.complete.catch(() => undefined);
     this.#worker.postMessage({ type: "load", order }, []);
   }
 
@@ -110,7 +119,9 @@ export class Session {
     this.#waiting.clear();
   }
 
-  #settle(data: Exclude<FromRuntime, { type: "loaded" | "refused" | "progress" }>): void {
+  #settle(
+    data: Exclude<FromRuntime, { type: "loaded" | "complete" | "refused" | "progress" }>,
+  ): void {
     const waiting = this.#waiting.get(data.id);
     this.#waiting.delete(data.id);
     if (data.type === "done") waiting?.resolve(data);

@@ -10,9 +10,15 @@ type Bytes = Uint8Array<ArrayBuffer>;
 /** Takes verified bytes of the file from `offset` on; they are overwritten afterwards. */
 export type TakeBytes = (offset: number, bytes: Bytes) => void | Promise<void>;
 
-/** Called with the bytes that have arrived. */
-export type Arrived = (bytes: number) => void;
+/** Hears of what arrives. */
+export interface Arrived {
+  /** Bytes of the file that are verified. */
+  readonly chunk: (bytes: number) => void;
+  readonly piece: () => void;
+}
 
+/** What a browser's pipe holds; longer pieces do not come. */
+const PIECE_BYTES = 1 << 19;
 const TRIES = 4;
 const WAIT_MS = 500;
 
@@ -26,7 +32,22 @@ async function hasDigest(bytes: Bytes, sha256: string): Promise<boolean> {
   return digest.every((byte, i) => byte === Number.parseInt(sha256.slice(2 * i, 2 * i + 2), 16));
 }
 
-/** The file from byte `from` on, as it arrives. Throws KernelZooError (artifact) for a refusal. */
+/**
+ * Pieces are read into one buffer where the browser can do that: memory of their own, 64 kB each, is
+ * only given back now and then.
+ */
+function readerOf(body: ReadableStream<Bytes>): ReadableStreamDefaultReader<Bytes> {
+  try {
+    return body.getReader({ mode: "byob" }) as unknown as ReadableStreamDefaultReader<Bytes>;
+  } catch {
+    return body.getReader();
+  }
+}
+
+/**
+ * The file from byte `from` on, as it arrives; each piece is overwritten by the next. Throws
+ * KernelZooError (artifact) for a refusal.
+ */
 async function* received(url: URL, from: number): AsyncGenerator<Bytes, void> {
   const response = await fetch(url, from > 0 ? { headers: { Range: `bytes=${from}-` } } : {});
   if (!response.ok || response.body === null) {
@@ -35,11 +56,15 @@ async function* received(url: URL, from: number): AsyncGenerator<Bytes, void> {
   }
   // A host that knows no ranges starts from the beginning.
   let skip = response.status === 206 ? 0 : from;
-  const reader = response.body.getReader() as ReadableStreamDefaultReader<Bytes>;
+  const reader = readerOf(response.body);
+  // A reader of pieces that have memory of their own looks at no argument.
+  const read = reader.read.bind(reader) as (into: Bytes) => ReturnType<typeof reader.read>;
+  let spare = new ArrayBuffer(PIECE_BYTES);
   try {
     for (;;) {
-      const { value } = await reader.read();
-      if (value === undefined) return;
+      const { value, done } = await read(new Uint8Array(spare));
+      if (done) return;
+      spare = value.buffer;
       if (value.length > skip) yield value.subarray(skip);
       skip = Math.max(0, skip - value.length);
     }
@@ -56,9 +81,11 @@ async function* cut(
   pieces: AsyncIterable<Bytes>,
   chunks: readonly ChunkWire[],
   buffers: readonly [Bytes, Bytes],
+  heard: () => void,
 ): AsyncGenerator<readonly [ChunkWire, Bytes], void> {
   let [next, filled] = [0, 0];
   for await (const piece of pieces) {
+    heard();
     for (let rest = piece; rest.length > 0 && next < chunks.length; ) {
       const chunk = chunks[next] as ChunkWire;
       const buffer = (buffers[next % 2] as Bytes).subarray(0, chunk.bytes);
@@ -100,14 +127,15 @@ export async function streamWeights(
     await refuseChanged(bytes, chunk.sha256, url);
     await take(offset, bytes);
     [done, offset] = [done + 1, offset + chunk.bytes];
-    arrived(offset);
+    arrived.chunk(offset);
   };
 
   for (let attempt = 1; ; attempt++) {
     // One chunk is verified while the next one arrives.
     let accepted: Promise<void> = Promise.resolve();
     try {
-      for await (const [chunk, bytes] of cut(received(url, offset), chunks.slice(done), buffers)) {
+      const rest = cut(received(url, offset), chunks.slice(done), buffers, arrived.piece);
+      for await (const [chunk, bytes] of rest) {
         await accepted;
         accepted = accept(chunk, bytes);
         accepted.catch(() => undefined); // It is awaited below or in the next round.

@@ -4,8 +4,34 @@ import type { WeightWire } from "./answer.js";
 import type { Copy, Placement } from "./placement.js";
 import type { TakeBytes } from "./stream.js";
 
+/** Whoever waits for weights hears of an abort this late. */
+const PATIENCE_MS = 4;
+
 /** Runs a pack kernel from the plain copy at one address to the packed one at another. */
 export type Pack = (pack: ArtifactWire, from: number, to: number) => void;
+
+/** Weights that are in memory, in the order of the file. */
+export class Arrivals {
+  #count = 0;
+  #hear = (): void => undefined;
+
+  get count(): number {
+    return this.#count;
+  }
+
+  one(): void {
+    this.#count += 1;
+    this.#hear();
+  }
+
+  /** Resolves with the next weight, and after milliseconds without one. */
+  next(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#hear = resolve;
+      setTimeout(resolve, PATIENCE_MS);
+    });
+  }
+}
 
 /**
  * Takes the file in order. A weight goes to its plain copy, or to the staging area if no call reads
@@ -14,14 +40,14 @@ export type Pack = (pack: ArtifactWire, from: number, to: number) => void;
 export function weightSink(
   memory: WebAssembly.Memory,
   weights: readonly WeightWire[],
-  { weights: places, staging }: Placement,
+  { weights: places, staging }: Pick<Placement, "weights" | "staging">,
   pack: Pack,
+  arrivals: Arrivals,
 ): TakeBytes {
   const target = new Uint8Array(memory.buffer);
-  let next = 0;
   return (offset, bytes) => {
     const end = offset + bytes.length;
-    while (next < weights.length) {
+    for (let next = arrivals.count; next < weights.length; next++) {
       const weight = weights[next] as WeightWire;
       const copies = places[next] as readonly Copy[];
       const plain = copies[0]?.pack === null ? copies[0].address : staging;
@@ -32,7 +58,7 @@ export function weightSink(
       }
       if (weight.offset + weight.bytes > end) return;
       for (const copy of copies) if (copy.pack !== null) pack(copy.pack, plain, copy.address);
-      next += 1;
+      arrivals.one();
     }
   };
 }

@@ -15,7 +15,7 @@ from kernelzoo.domain.plan import ALIGNMENT_BYTES, Chunk, Weight
 from services.tuner.graph.edit import Entries
 from services.tuner.graph.graph import Graph
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
