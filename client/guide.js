@@ -6,12 +6,21 @@ import { Marked } from "marked";
 const SOURCE = "../docs";
 const ADDRESS = "/client/guide";
 
-/** As GitHub makes them of headings, so that links between documents hold here too. */
-const anchor = (/** @type {string} */ heading) =>
-  heading
+/**
+ * As GitHub makes them of headings, so that links between documents hold here too: the second of
+ * two that are alike ends in -1. `seen` counts them.
+ * @param {string} heading
+ * @param {Map<string, number>} seen
+ */
+function anchor(heading, seen) {
+  const name = heading
     .toLowerCase()
     .replace(/[^\p{L}\p{N}_\- ]/gu, "")
     .replaceAll(" ", "-");
+  const before = seen.get(name) ?? 0;
+  seen.set(name, before + 1);
+  return before === 0 ? name : `${name}-${before}`;
+}
 
 /**
  * A link of the document `path`; null where it leads to something that is not served.
@@ -54,10 +63,11 @@ const page = (/** @type {string} */ title, /** @type {string} */ body) => `<!doc
  * @param {string} markdown
  */
 export function rendered(path, markdown) {
+  const seen = new Map();
   const marked = new Marked({
     renderer: {
       heading({ tokens, depth, text }) {
-        return `<h${depth} id="${anchor(text)}">${this.parser.parseInline(tokens)}</h${depth}>\n`;
+        return `<h${depth} id="${anchor(text, seen)}">${this.parser.parseInline(tokens)}</h${depth}>\n`;
       },
       link({ href, tokens }) {
         const address = served(path, href);

@@ -28,9 +28,11 @@ def _links(text: str) -> Iterator[str]:
 
 
 def _anchors(text: str) -> set[str]:
-    """As GitHub makes them of headings."""
+    """As GitHub makes them of headings: the second of two that are alike ends in -1."""
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+    names = [re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings]
+    before = [names[:i].count(name) for i, name in enumerate(names)]
+    return {f"{name}-{n}" if n else name for name, n in zip(names, before, strict=True)}
 
 
 def _broken(document: Path, text: str) -> list[str]:
