@@ -17,7 +17,7 @@ from services.tuner.schedules.base.rules import (
     VECTOR_REGISTERS,
     live_vectors,
 )
-from services.tuner.schedules.conv.config import WasmConvConfig
+from services.tuner.schedules.conv.config import MAX_BLOCK_ROWS, WasmConvConfig
 from services.tuner.schedules.conv.windows import Windows, windows_of
 from services.tuner.schedules.matmul.config import Pack
 from services.tuner.schedules.winograd.config import WasmWinogradConfig
@@ -78,7 +78,8 @@ def _unrolls(windows: Windows) -> list[int]:
 def _places(windows: Windows, workload: Workload) -> list[tuple[Pack, int]]:
     """Packing, and rows of the output that share one copy of padded rows, the likely best first.
 
-    Rows without packing leave slices enough; with it tiles of channels are the slices.
+    Rows without packing leave slices enough; with it tiles of channels are the slices, so that all
+    rows may share one copy: 3x3 windows of 7 rows copy 9 rows then, and 21 one by one.
     """
     height, channels = windows.size(windows.y), windows.size(windows.c)
     rows = [block for block in BLOCK_Y if height % block == 0]
@@ -87,7 +88,8 @@ def _places(windows: Windows, workload: Workload) -> list[tuple[Pack, int]]:
     if not windows.packs or channels < WIDEST_TILE * FEWEST_SLICES:
         return plain
     if "b" in workload.constant:
-        return [(Pack.BEFORE, rows[0]), *plain]
+        tall = max(block for block in range(1, MAX_BLOCK_ROWS + 1) if height % block == 0)
+        return [(Pack.BEFORE, block) for block in dict.fromkeys((rows[0], tall))] + plain
     packed = (Pack.KERNEL, rows[0])
     aliased = LANES * channels * ALIASING_ROWS % ALIASING_BYTES == 0
     return [packed, *plain] if aliased else [*plain, packed]

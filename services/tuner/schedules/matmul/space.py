@@ -44,6 +44,10 @@ SMALL_B_BYTES = 32 << 10
 """A matrix b that lies in the first cache as it is gains nothing from packing (64x64: 96 % without,
 93 % with); for 384x64 it gains 4 to 6 %."""
 
+SMALL_PANELS_BYTES = B_BLOCK_BYTES
+"""Weights that stay in the second-level cache whole. Blocks of rows outside of them write, and read
+of a residual, whole rows: 3136x64x256 with a residual took 1.8 ms instead of 2.2."""
+
 PACKING_ROWS = 16
 """Packing copies an entry of b once for its use in every row; below this it costs more."""
 
@@ -68,10 +72,10 @@ def _points(extents: Extents) -> Iterator[tuple[WasmMatmulConfig, int]]:
     packs = _packs(extents)
     for fma in (True, False):
         axes = (_tiles(extents, fma=fma), enumerate(packs), enumerate(_unrolls(extents)))
-        for (tile_rank, tile), (pack_rank, pack), (unroll_rank, unroll) in product(*axes):
+        for (tile_rank, tile), (pack_rank, (pack, outer)), (unroll_rank, unroll) in product(*axes):
             if pack_rank and unroll_rank:
                 continue
-            config = _config(extents, tile, pack, unroll, fma=fma)
+            config = _config(extents, tile, pack, unroll, fma=fma, outer=outer)
             few = config.range_extent(extents) < FEWEST_SLICES
             if pack is Pack.KERNEL and few and not extents.b_transposed:
                 continue
@@ -92,12 +96,16 @@ def _tiles(extents: Extents, *, fma: bool) -> list[tuple[int, tuple[int, int]]]:
     return list(enumerate(full or fitting))
 
 
-def _packs(extents: Extents) -> tuple[Pack, ...]:
-    """How b may be read, the likely best first. What is packed once is not packed again."""
+def _packs(extents: Extents) -> tuple[tuple[Pack, Outer | None], ...]:
+    """How b may be read, and the axis to slice where it is not the usual one; the likely best
+    first. What is packed once is not packed again."""
     at_run = _packs_at_run(extents)
     if not extents.b_constant:
-        return at_run
-    return (Pack.BEFORE, Pack.NONE) if Pack.NONE in at_run else (Pack.BEFORE,)
+        return tuple((pack, None) for pack in at_run)
+    plain = ((Pack.NONE, None),) if Pack.NONE in at_run else ()
+    small = 4 * extents.k * extents.n <= SMALL_PANELS_BYTES and extents.m >= PACKING_ROWS
+    by_rows = ((Pack.BEFORE, Outer.ROWS),) if small else ()
+    return ((Pack.BEFORE, None), *by_rows, *plain)
 
 
 def _packs_at_run(extents: Extents) -> tuple[Pack, ...]:
@@ -119,10 +127,16 @@ def _unrolls(extents: Extents) -> tuple[int, ...]:
 
 
 def _config(
-    extents: Extents, tile: tuple[int, int], pack: Pack, unroll_k: int, *, fma: bool
+    extents: Extents,
+    tile: tuple[int, int],
+    pack: Pack,
+    unroll_k: int,
+    *,
+    fma: bool,
+    outer: Outer | None,
 ) -> WasmMatmulConfig:
     tile_m, tile_n = tile
-    outer = _outer(extents, tile, pack)
+    outer = outer or _outer(extents, tile, pack)
     rows, columns = -(-extents.m // tile_m), -(-extents.n // tile_n)
     row_bytes = 4 * extents.k
     return WasmMatmulConfig(
