@@ -33,6 +33,13 @@ class Rounds(BaseModel):
     most: int
 
 
+class ScreenRequest(BaseModel):
+    """`hot` leaves weights in the caches from one run to the next."""
+
+    lease: Lease
+    hot: bool
+
+
 class ContestRequest(BaseModel):
     """As in `page/src/request.ts`."""
 
@@ -65,8 +72,9 @@ class BenchPage:
 
     page: Page
 
-    def screen(self, lease: Lease) -> list[Screened]:
-        return self._call("screen", lease.model_dump_json(), list[Screened])
+    def screen(self, lease: Lease, *, hot: bool) -> list[Screened]:
+        request = ScreenRequest(lease=lease, hot=hot)
+        return self._call("screen", request.model_dump_json(), list[Screened])
 
     def contest(self, request: ContestRequest) -> list[Result]:
         return self._call("contest", request.model_dump_json(), list[Result])

@@ -79,7 +79,7 @@ def machine(**more: Cell) -> dict[str, Cell]:
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "commit": commit(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "logical_cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
@@ -142,7 +142,7 @@ def _text(cell: Cell) -> str:
             return str(cell)
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     """As Linux describes it; family and model tell what a cloud's name for it does not."""
     described = Path("/proc/cpuinfo")
     if not described.exists():

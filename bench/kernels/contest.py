@@ -1,6 +1,6 @@
 """One workload: compiled, screened, and timed against peers and limits in several pages."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from bench.browser import BenchBrowser, ContestRequest, Reading, Result, Rounds, Screened
@@ -33,12 +33,13 @@ class Space:
     reference: Compiled
 
     @classmethod
-    def of(cls, case: Case, site: Site, *, most: int | None = None) -> "Space":
-        """`most`: of so many candidates alone, the likely best, and the default."""
+    def of(
+        cls, case: Case, site: Site, *, among: Collection[Candidate] | None = None
+    ) -> "Space":
+        """`among`: of these alone, and the default."""
         whole = lite_space(case.workload, TargetKind.WASM)
         usual = next(each for each in whole if FMA not in each.requires)
-        likely = whole[:most]
-        space = likely if usual in likely else (*likely, usual)
+        space = [each for each in whole if among is None or each in among or each == usual]
         made = [compiled(each, compile_candidate(each)) for each in space]
         for candidate, each in zip(space, made, strict=True):
             for path, body in files(candidate, each).items():
@@ -92,11 +93,12 @@ def hold(browser: BenchBrowser, site: Site, case: Case, *, threads: int, pages: 
     return Contest(space=space, threads=threads, pages=held)
 
 
-def screened_times(browser: BenchBrowser, space: Space) -> dict[str, float]:
-    """Times over that of the reference, in a page for this alone. Raises CannotMeasure where no
-    candidate runs."""
+def screened_times(browser: BenchBrowser, space: Space, *, hot: bool) -> dict[str, float]:
+    """Times over that of the reference, in a page for this alone; `hot` with weights in the caches.
+    Raises CannotMeasure where no candidate runs."""
+    asked = lease(space.case, space.reference, tuple(space.compiled.values()))
     with browser.page() as page:
-        screened = page.screen(lease(space.case, space.reference, tuple(space.compiled.values())))
+        screened = page.screen(asked, hot=hot)
     times = _timed(screened)
     if not times:
         raise CannotMeasure(f"no candidate of {space.case.name} runs: {screened[0].failure}")
@@ -105,7 +107,7 @@ def screened_times(browser: BenchBrowser, space: Space) -> dict[str, float]:
 
 def _finalists(browser: BenchBrowser, space: Space) -> list[str]:
     """The fastest few on screening, with fma and without."""
-    times = screened_times(browser, space)
+    times = screened_times(browser, space, hot=True)
     ranked = sorted(times, key=times.__getitem__)
     groups = ([n for n in ranked if space.fuses(n) is fma] for fma in (True, False))
     return [name for group in groups for name in group[:FINALISTS]]

@@ -17,7 +17,7 @@ from kernelzoo.formats.plans import plan_bytes
 from services.tuner.graph.models import plan_model
 
 ZOO = "/zoo"
-WORTH_TUNING = 0.002
+WORTH_TUNING = 0.0005
 """Share of a network's operations below which a workload keeps its default kernel."""
 
 ROUNDINGS = 100.0

@@ -4,7 +4,9 @@ import { type TestContext, test } from "node:test";
 import type { LeaseInstrument } from "../src/agent/instrument.js";
 import { cachedLoader } from "../src/agent/kernel-cache.js";
 import { compare, sampledEntries } from "../src/agent/measurement.js";
-import { wasmInstrument } from "../src/agent/wasm-instrument.js";
+import { Bench } from "../src/agent/wasm-bench.js";
+import { sampling, wasmInstrument } from "../src/agent/wasm-instrument.js";
+import { Arena } from "../src/engine/arena.js";
 import { loadModule } from "../src/engine/artifact.js";
 import { fillSeeded, sampledPositions } from "../src/engine/verification.js";
 import { clockStepMs } from "../src/timing/clock.js";
@@ -91,6 +93,46 @@ test("a failure leaves packed inputs right too, those of the reference among the
   assert.equal((await outcomeIn(bench, trap)).outcome, "run");
   assert.equal((await outcomeIn(bench, add)).outcome, "ok");
   bench.dispose();
+});
+
+test("weights that stay the same are timed as cold: runs take turns with right copies", async () => {
+  for (const kernel of [tinyKernel("add", ELEMENTS), tinyPackedKernel(ELEMENTS)]) {
+    const arena = new Arena();
+    const lease = { ...tinyLease([kernel], ELEMENTS), workload: "add:f32:n1000:constant=b" };
+    const compile = (name: Tiny) => WebAssembly.compile(bytesOf(name));
+    const packs = new Map([[tinyKernel("negate", 1).sha256, await compile("negate")]]);
+    const bench = new Bench(arena, lease, [kernel], packs);
+    const module = await compile(kernel.layouts.length > 0 ? "subtract" : "add");
+    const instance = bench.bind(kernel, module);
+    assert.ok(arena.memory.buffer.byteLength > 256 * 4 * ELEMENTS);
+    instance.runAll();
+    const first = bench.output.slice();
+    bench.reset();
+    for (let turn = 0; turn < 3; turn++) {
+      bench.clearOutput();
+      instance.runAll();
+      assert.deepEqual(bench.output, first);
+    }
+    bench.dispose();
+    assert.equal(arena.allocate(64).start, 64);
+  }
+});
+
+test("of a long call samples time a part and tell the whole", async () => {
+  let units = 0;
+  const instance = {
+    extent: 10,
+    run(lo: number, hi: number) {
+      const end = performance.now() + 2 * (hi - lo);
+      while (performance.now() < end) units += 0;
+      units += hi - lo;
+    },
+    runAll: () => assert.fail("the whole call"),
+  };
+  const pacing = { rest: null, clock: () => performance.now() };
+  const ns = await sampling(1, 0.2, pacing)({ instance, callMs: 20 })();
+  assert.equal(units, 2);
+  assert.ok(ns >= 19e6, `${ns}`);
 });
 
 test("bytes that are not those of the manifest fail at validate", async (t) => {

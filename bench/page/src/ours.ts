@@ -33,36 +33,49 @@ export interface Stand {
 
 const origin = (): URL => new URL(location.origin);
 
-export async function setUp(lease: Lease, stepMs: number): Promise<Stand> {
+/** `hot` leaves weights in the caches from one run to the next, as peers' runs do. */
+export async function setUp(lease: Lease, stepMs: number, hot: boolean): Promise<Stand> {
   const arena = new Arena();
   arena.allocate(RESERVED_BYTES);
   const kernels = [lease.reference, ...lease.candidates];
   const packs = await loadPacks(kernels, (pack) => loadModule(origin(), pack));
-  const bench = new Bench(arena, lease, kernels, packs);
+  const bench = new Bench(arena, lease, kernels, packs, hot);
   const module = await loadModule(origin(), lease.reference);
   const reference = await setReference(bench, lease.reference, module, stepMs);
   return { arena, bench, lease, reference, stepMs };
 }
 
-async function screened(stand: Stand, kernel: KernelWire): Promise<Screened> {
+/** The best samples of a candidate and of the reference beside it; a text says what failed. */
+type Sampled = { readonly ownNs: number; readonly referenceNs: number } | string;
+
+async function sampled(stand: Stand, kernel: KernelWire): Promise<Sampled> {
   const { bench, lease, reference, stepMs } = stand;
-  const { candidate } = kernel;
   try {
     const module = await loadModule(origin(), kernel);
     const found = await measure(bench, lease, reference, kernel, module, stepMs);
-    const relativeTime = Math.min(...found.samples_ns) / Math.min(...found.reference_ns);
-    return { candidate, relativeTime, failure: "" };
+    const ownNs = Math.min(...found.samples_ns);
+    return { ownNs, referenceNs: Math.min(...found.reference_ns) };
   } catch (thrown) {
     bench.reset();
-    return { candidate, relativeTime: null, failure: sentence(thrown) };
+    return sentence(thrown);
   }
 }
 
-/** Every candidate of the lease, one after the other. */
+/**
+ * Every candidate of the lease, one after the other. All times are over the best of the reference:
+ * where the machine is busy, one that was timed beside a disturbed reference would look fast.
+ */
 export async function screenAll(stand: Stand): Promise<readonly Screened[]> {
-  const all: Screened[] = [];
-  for (const kernel of stand.lease.candidates) all.push(await screened(stand, kernel));
-  return all;
+  const { candidates } = stand.lease;
+  const all: Sampled[] = [];
+  for (const kernel of candidates) all.push(await sampled(stand, kernel));
+  const references = all.map((each) => (typeof each === "string" ? Infinity : each.referenceNs));
+  const best = Math.min(...references);
+  return candidates.map(({ candidate }, i) => {
+    const each = all[i] as Sampled;
+    if (typeof each === "string") return { candidate, relativeTime: null, failure: each };
+    return { candidate, relativeTime: each.ownNs / best, failure: "" };
+  });
 }
 
 /** A kernel in its optimised tier, its output compared. */

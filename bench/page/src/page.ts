@@ -5,14 +5,14 @@ import { plainTensors } from "../../../client/src/engine/packing.js";
 import { elementsOf } from "../../../client/src/engine/tensors.js";
 import { fillSeeded } from "../../../client/src/engine/verification.js";
 import { clockStepMs } from "../../../client/src/timing/clock.js";
-import type { KernelWire, Lease } from "../../../client/src/wire/types.js";
+import type { KernelWire } from "../../../client/src/wire/types.js";
 import { compete, type Entrant } from "./contestant.js";
 import { loopEntrant, registerLimits } from "./limits.js";
 import { kernelEntrant, type Stand, screenAll, setUp, startPool, threadedEntrant } from "./ours.js";
 import { onnxRuntimeEntrants, setOnnxRuntime } from "./peers/onnxruntime.js";
 import { type Problem, parsedKey } from "./peers/problem.js";
 import { setTensorFlow, tensorFlowEntrant } from "./peers/tensorflow.js";
-import type { ContestRequest, Reading, Result, Screened } from "./request.js";
+import type { ContestRequest, Reading, Result, Screened, ScreenRequest } from "./request.js";
 
 /** Threads of every engine of the page. Where there are several, ours run on one, too. */
 const threads = Number(new URLSearchParams(location.search).get("threads") ?? "1");
@@ -79,12 +79,13 @@ async function entrantsOf(stand: Stand, request: ContestRequest): Promise<readon
   return entrants;
 }
 
-async function screen(lease: Lease): Promise<readonly Screened[]> {
-  return screenAll(await setUp(lease, stepMs));
+/** As an agent does; `hot` as the contest does, whose peers have weights in the caches. */
+async function screen({ lease, hot }: ScreenRequest): Promise<readonly Screened[]> {
+  return screenAll(await setUp(lease, stepMs, hot));
 }
 
 async function contest(request: ContestRequest): Promise<readonly Result[]> {
-  const stand = await setUp(request.lease, stepMs);
+  const stand = await setUp(request.lease, stepMs, true);
   const entrants = await entrantsOf(stand, request);
   const samples = await compete(entrants, request.rounds);
   for (const entrant of entrants) entrant.dispose();

@@ -8,6 +8,11 @@ export interface Reading {
   readonly extent: number;
 }
 
+export interface ScreenRequest {
+  readonly lease: Lease;
+  readonly hot: boolean;
+}
+
 export interface ContestRequest {
   readonly lease: Lease;
   /** Kernels that take part under the name of their candidate. */
@@ -28,7 +33,7 @@ export interface Result {
   readonly difference: number | null;
 }
 
-/** One candidate, screened against the reference: bests of the same rounds. */
+/** One candidate, screened: its best time over the reference's. */
 export interface Screened {
   readonly candidate: string;
   readonly relativeTime: number | null;

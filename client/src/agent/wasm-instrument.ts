@@ -85,13 +85,25 @@ async function warm(
   }
 }
 
-/** Samples of as many calls each. */
-const sampling =
-  (calls: number, { rest, clock }: Pacing) =>
-  ({ instance, callMs }: Warm): Sampler =>
-    rest === null
-      ? samplerOf({ calls, call: instance.runAll })
-      : restingSampler(instance, { calls, callMs }, rest, clock);
+/** Of a longer call samples time the beginning: agents shall stay within the time of a lease. */
+const LONG_CALL_MS = 100;
+
+const shareOf = ({ callMs }: Warm): number => Math.min(1, LONG_CALL_MS / callMs);
+
+/** Samples of as many calls each, of which `share` is run; they tell the time of whole calls. */
+export const sampling =
+  (calls: number, share: number, { rest, clock }: Omit<Pacing, "hopeless">) =>
+  ({ instance, callMs }: Warm): Sampler => {
+    const { extent, run, runAll } = instance;
+    const units = Math.max(1, Math.round(share * extent));
+    const part = { calls, callMs: (callMs * units) / extent };
+    const call = units === extent ? runAll : () => run(0, units);
+    const sampler =
+      rest === null
+        ? samplerOf({ calls, call })
+        : restingSampler({ extent: units, run }, part, rest, clock);
+    return async () => ((await sampler()) * extent) / units;
+  };
 
 /** Calls a sample needs; one trial sample corrects an estimate from a slower tier. */
 function calibrated({ instance, callMs }: Warm, stepMs: number): number {
@@ -138,8 +150,9 @@ export async function measure(
     const [own, beside] = [ready, reference].map(({ callMs }) => [1e6 * callMs]);
     return measurementOf(kernel, entries, { own: own ?? [], reference: beside ?? [] }, 1);
   }
-  const calls = Math.max(calibrated(ready, stepMs), calibrated(reference, stepMs));
-  const sampler = sampling(calls, pacing);
+  const share = shareOf(reference);
+  const calls = share < 1 ? 1 : Math.max(calibrated(ready, stepMs), calibrated(reference, stepMs));
+  const sampler = sampling(calls, share, pacing);
   const samples = await screen(sampler(ready), sampler(reference), untilMs, clock);
   return measurementOf(kernel, entries, samples, calls);
 }
@@ -157,7 +170,9 @@ export async function measureAgain(
     const untilMs = pacing.clock() + REFERENCE_BUDGET_MS;
     ready.push(await warm(bench.bind(kernel, module), stepMs, untilMs, pacing));
   }
-  const sampler = (each: Warm) => sampling(calibrated(each, stepMs), pacing)(each);
+  const share = shareOf(reference);
+  const sampler = (each: Warm) =>
+    sampling(share < 1 ? 1 : calibrated(each, stepMs), share, pacing)(each);
   return rankAgain(sampler(reference), ready.map(sampler));
 }
 

@@ -48,17 +48,23 @@ export function runInSlices({ extent, run }: KernelInstance): void {
   for (let lo = 0; lo < extent; lo += units) run(lo, Math.min(lo + units, extent));
 }
 
-/** Binds `module` to `words`, the addresses of its tensors and scratch in `memory`. */
+/**
+ * Binds `module` to `words`, the addresses of its tensors and scratch in `memory`. Runs take `turns`
+ * one after the other, the addresses of copies of the same tensors; a run begins with its first slice.
+ */
 export function instantiate(
   module: WebAssembly.Module,
   memory: WebAssembly.Memory,
   words: readonly number[],
   extent: number,
+  turns: readonly (readonly number[])[] = [words],
 ): KernelInstance {
   const main = exportedMain(module, memory);
+  let turn = -1;
   const run = (lo: number, hi: number): void => {
+    if (lo === 0) turn = (turn + 1) % turns.length;
     try {
-      main(...words, lo, hi);
+      main(...(turns[turn] ?? words), lo, hi);
     } catch (cause) {
       throw new KernelZooError("run", `The kernel trapped: ${sentence(cause)}`, cause);
     }
