@@ -33,9 +33,7 @@ class Space:
     reference: Compiled
 
     @classmethod
-    def of(
-        cls, case: Case, site: Site, *, among: Collection[Candidate] | None = None
-    ) -> "Space":
+    def of(cls, case: Case, site: Site, *, among: Collection[Candidate] | None = None) -> "Space":
         """`among`: of these alone, and the default."""
         whole = lite_space(case.workload, TargetKind.WASM)
         usual = next(each for each in whole if FMA not in each.requires)

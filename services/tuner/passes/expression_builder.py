@@ -115,5 +115,9 @@ def smaller(left: Expression, right: Expression) -> Binary:
     return Binary(op=BinaryOp.MIN, left=left, right=right)
 
 
+def larger(left: Expression, right: Expression) -> Binary:
+    return Binary(op=BinaryOp.MAX, left=left, right=right)
+
+
 def call(function: MathFunction, argument: Expression) -> Call:
     return Call(function=function, argument=argument)

@@ -10,7 +10,7 @@ arithmetic serves one lane and four, as it has no branches, only selects. MLIR's
 PolynomialApproximation does the same.
 
 Errors are the largest seen against float64, in units in the last place (ulp) of the float32 result,
-over two million points, with and without multiply-add: exp 0.99, tanh 1.31, erf 1.27, sigmoid 1.93,
+over two million points, with and without multiply-add: exp 0.99, tanh 6.4, erf 6.2, sigmoid 1.93,
 rsqrt 1.48, log 0.82, sin and cos 1.54 up to |x| = 100. A power of e to the y·ln x errs by 1.3 where
 |y·ln x| is below 10, and by 9.7 near 88. The tests hold each to its figure below.
 
@@ -19,8 +19,9 @@ so is sigmoid there. tanh and erf keep the sign of -0 and reach ±1; denormal ar
 unchanged.
 
 The coefficients are minimax fits of this project (Lawson's iteration on Chebyshev points, weighted
-by the relative error of the function), rounded to float32. The range reduction of exp is that of
-Cody and Waite (Software Manual for the Elementary Functions, 1980), its constants those of Cephes.
+by the relative error of the function, and linearised by the denominator for the quotients of tanh
+and erf), rounded to float32. The range reduction of exp is that of Cody and Waite (Software Manual
+for the Elementary Functions, 1980), its constants those of Cephes.
 """
 
 from collections.abc import Iterator
@@ -55,6 +56,7 @@ from services.tuner.passes.expression_builder import (
     add,
     call,
     divide,
+    larger,
     multiply,
     smaller,
     subtract,
@@ -64,8 +66,8 @@ from services.tuner.passes.sine import cosine, sine
 
 LARGEST_ERROR_ULP = {
     MathFunction.EXP: 1.0,
-    MathFunction.TANH: 1.5,
-    MathFunction.ERF: 1.5,
+    MathFunction.TANH: 7.0,
+    MathFunction.ERF: 7.0,
     MathFunction.SIGMOID: 2.0,
     MathFunction.RSQRT: 1.5,
     MathFunction.SQRT: 0.5,
@@ -91,45 +93,44 @@ _EXP = (
 )
 """(eʳ - 1 - r)/r² for |r| ≤ ln 2 / 2."""
 
-_TANH_SMALL = 0.625
+_TANH_ONE = 8.9916
+"""tanh of it and of anything larger is 1 within half a unit; the quotient is exactly 1 there."""
+
 _TANH = (
-    -0.3333328068256378,
-    0.13331441581249237,
-    -0.05373971164226532,
-    0.020639078691601753,
-    -0.005704978480935097,
+    (
+        1.0,
+        0.13679921627044678,
+        0.0038683349266648293,
+        2.800760375976097e-05,
+        3.0585361798785016e-08,
+        -1.2203705060387371e-11,
+    ),
+    (1.0, 0.4701325297355652, 0.027245866134762764, 0.0003938643785659224, 1.287376676373242e-06),
 )
-"""(tanh x / x - 1)/x² in x² for |x| < 0.625."""
+"""tanh x / x as a quotient of polynomials in x², for |x| up to `_TANH_ONE`."""
 
-_TANH_ONE = 10.0
-"""tanh of it and of anything larger is 1 in float32. Used where exp is a GPU's, which need not have
-inf."""
-
-_ERF_SMALL = 0.93
-_ERF_ONE = 3.95
-"""erf of it and of anything larger is 1 in float32."""
+_ERF_ONE = 3.91436
+"""erf of it and of anything larger is 1 in float32; the quotient is exactly 1 there."""
 
 _ERF = (
-    0.12837916612625122,
-    -0.37612631916999817,
-    0.11283687502145767,
-    -0.026858940720558167,
-    0.005199906416237354,
-    -0.0008130011847242713,
-    8.316772436955944e-05,
+    (
+        1.1283791065216064,
+        0.1915460079908371,
+        0.05287490040063858,
+        0.003807986620813608,
+        0.00028468534583225846,
+        2.0259583379811374e-06,
+    ),
+    (
+        1.0,
+        0.5030859112739563,
+        0.11455786228179932,
+        0.015054733492434025,
+        0.0011706865625455976,
+        3.783220745390281e-05,
+    ),
 )
-"""erf x / x - 1 in x² for |x| < 0.93."""
-
-_ERF_TAIL = (
-    0.12865422666072845,
-    0.6351280808448792,
-    0.10627520829439163,
-    -0.023795023560523987,
-    0.003658018307760358,
-    -0.00032662483863532543,
-    1.161252657766454e-05,
-)
-"""-ln(1 - erf x)/x - 1 for x from 0.93 to 3.95."""
+"""erf x / x as a quotient of polynomials in x², for |x| up to `_ERF_ONE`."""
 
 
 def approximation(function: MathFunction, x: Expression, build: ExpressionBuilder) -> Expression:
@@ -138,9 +139,9 @@ def approximation(function: MathFunction, x: Expression, build: ExpressionBuilde
         case MathFunction.EXP:
             return _exp(x, build)
         case MathFunction.TANH:
-            return _tanh(x, build)
+            return _odd(_TANH, _TANH_ONE, x, build)
         case MathFunction.ERF:
-            return _erf(x, build)
+            return _odd(_ERF, _ERF_ONE, x, build)
         case MathFunction.SIGMOID:
             return _sigmoid(x, build)
         case MathFunction.RSQRT:
@@ -205,29 +206,20 @@ def _exp(x: Expression, build: ExpressionBuilder, *, may_overflow: bool = True) 
     return build.below(build.number(_EXP_HIGHEST), x, build.number(inf), normal)
 
 
-def _tanh(x: Expression, build: ExpressionBuilder) -> Expression:
-    x = build.keep(x)
-    size = build.keep(call(MathFunction.ABS, x))
-    square = build.keep(multiply(size, size))
-    small = build.multiply_add(multiply(size, square), build.polynomial(_TANH, square), size)
-    bounded = size
-    if MathFunction.EXP in build.native:
-        bounded = build.keep(smaller(size, build.number(_TANH_ONE)))
-    power = build.keep(_exp(add(bounded, bounded), build))
-    part = divide(build.number(2), add(power, build.number(1)))
-    large = subtract(build.number(1), part)
-    return build.with_sign_of(build.below(size, build.number(_TANH_SMALL), small, large), x)
-
-
-def _erf(x: Expression, build: ExpressionBuilder) -> Expression:
-    x = build.keep(x)
-    size = build.keep(smaller(call(MathFunction.ABS, x), build.number(_ERF_ONE)))
-    square = build.keep(multiply(size, size))
-    small = build.multiply_add(size, build.polynomial(_ERF, square), size)
-    exponent = build.multiply_add(size, build.polynomial(_ERF_TAIL, size), size)
-    rest = build.keep(_exp(subtract(build.number(0), exponent), build, may_overflow=False))
-    large = subtract(build.number(1), rest)
-    return build.with_sign_of(build.below(size, build.number(_ERF_SMALL), small, large), x)
+def _odd(
+    quotient: tuple[tuple[float, ...], tuple[float, ...]],
+    one: float,
+    x: Expression,
+    build: ExpressionBuilder,
+) -> Expression:
+    """x·P(x²)/Q(x²) for |x| up to `one`, and ±1 beyond. One form for all x takes half the
+    instructions of one for small x and one with an exponential, which is right to 1.3 ulp: the
+    GELU behind 128x384x1536 takes 0.2 ms instead of 0.4."""
+    bounded = build.keep(larger(smaller(x, build.number(one)), build.number(-one)))
+    square = build.keep(multiply(bounded, bounded))
+    above, below = (build.polynomial(each, square) for each in quotient)
+    share = divide(multiply(bounded, above), below)
+    return larger(smaller(share, build.number(1)), build.number(-1))
 
 
 def _sigmoid(x: Expression, build: ExpressionBuilder) -> Expression:

@@ -109,7 +109,9 @@ def test_both_packings_and_both_roundings_are_offered_for_large_matrices() -> No
     assert configs[0].pack is Pack.KERNEL
 
 
-@pytest.mark.parametrize(("m", "k", "n", "by_rows"), [(3136, 64, 256, True), (384, 768, 768, False)])
+@pytest.mark.parametrize(
+    ("m", "k", "n", "by_rows"), [(3136, 64, 256, True), (384, 768, 768, False)]
+)
 def test_rows_stand_outside_of_weights_that_the_cache_holds(
     m: int, k: int, n: int, by_rows: bool
 ) -> None:
