@@ -6,6 +6,7 @@ import { release, reserve } from "../src/runtime/budget.js";
 import { Dispatcher } from "../src/runtime/dispatch.js";
 import { type Feeds, storedFeeds, tensorData } from "../src/runtime/feeds.js";
 import type { Main } from "../src/runtime/kernels.js";
+import { rangeOfPart } from "../src/runtime/parts.js";
 import { place } from "../src/runtime/placement.js";
 import { streamWeights } from "../src/runtime/stream.js";
 import { Arrivals, weightSink } from "../src/runtime/weights.js";
@@ -273,4 +274,26 @@ test("pieces of a file are read into one buffer, where the browser can", async (
   assert.deepEqual(await streamed(), FILE);
   const sizes = [...buffers].map(({ byteLength }) => byteLength);
   assert.ok(sizes.length > 9 && sizes.every((bytes) => bytes === 0), "each was handed back");
+});
+
+test("parts of several threads keep all of them busy: rounds are as few as for the whole", () => {
+  for (const [extent, threads] of [
+    [8, 2],
+    [32, 2],
+    [9, 2],
+    [16, 3],
+    [2, 4],
+  ] as const) {
+    for (let count = 1; count <= Math.ceil(extent / threads); count++) {
+      const parts = Array.from({ length: count }, (_, i) => rangeOfPart(extent, i, count, threads));
+      assert.deepEqual(
+        parts.map(([lo]) => lo),
+        [0, ...parts.slice(0, -1).map(([, hi]) => hi)],
+      );
+      assert.equal(parts.at(-1)?.[1], extent);
+      const rounds = parts.map(([lo, hi]) => Math.ceil((hi - lo) / threads));
+      const total = rounds.reduce((sum, each) => sum + each, 0);
+      assert.equal(total, Math.ceil(extent / threads), `${count} parts of ${extent}`);
+    }
+  }
 });

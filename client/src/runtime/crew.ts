@@ -86,7 +86,7 @@ class Member {
     this.#chunks = null;
     if (part < 0 || task === undefined) return null;
     const index = (part >> PART_BITS) & MOST_PARTS;
-    const [lo, hi] = rangeOfPart(task.extent, index, part & MOST_PARTS);
+    const [lo, hi] = rangeOfPart(task.extent, index, part & MOST_PARTS, threads);
     this.#chunks = { task, lo, ...chunking(hi - lo, threads) };
     return this.#chunks;
   }

@@ -146,7 +146,8 @@ export class Dispatcher {
     const expected = shared ? learnt.shared : learnt.alone;
     const unknown = shared ? FIRST_CREW_PARTS : FIRST_PARTS;
     const wanted = Number.isFinite(expected) ? Math.ceil(expected / PART_MS) : unknown;
-    return Math.max(1, Math.min(wanted, task.extent, MOST_PARTS));
+    const threads = shared ? (this.#crew?.threads ?? 1) : 1;
+    return Math.max(1, Math.min(wanted, Math.ceil(task.extent / threads), MOST_PARTS));
   }
 
   #learn(learnt: Learnt, shared: boolean, elapsedMs: number): void {
