@@ -81,9 +81,12 @@ def cold(site_url: str, network: str, engine: str, threads: int = 1) -> Cold:
         empty = _peak_after(browser, f"{site_url}/models.html", "globalThis.kernelzooModels")
     with chromium() as browser, _opened(browser) as page:
         query = f"cold={engine}&threads={threads}&network={network}"
-        page.goto(f"{site_url}/models.html?{query}", wait_until="commit")
-        page.wait_for_function("globalThis.kernelzooCold")
-        told = page.evaluate("kernelzooCold")
+        try:
+            page.goto(f"{site_url}/models.html?{query}", wait_until="commit")
+            page.wait_for_function("globalThis.kernelzooCold")
+            told = page.evaluate("kernelzooCold")
+        except Error as error:
+            raise CannotMeasure(f"the page failed: {error.message[:400]}") from error
         if "failure" in told:
             raise CannotMeasure(f"{engine} does not run {network}: {told['failure'][:400]}")
         peak = _peak_bytes()

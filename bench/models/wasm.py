@@ -18,7 +18,7 @@ from bench.models.ours import Prepared, prepare
 from bench.models.page import OURS, PEER, Cold, ContestAnswer, Entry, Timed, cold, contest
 from bench.models.tuning import Choices
 from bench.options import parser, run
-from bench.report import Cell, Claim, Report, machine
+from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.site import Site
 
 FOLDER = Path(".kernelzoo/networks")
@@ -68,10 +68,18 @@ class Measured:
 def measure(options: Namespace) -> Report:
     chosen = [case for case in (*CASES, *OTHERS, TINY) if case.name in options.only]
     choices = Choices(file=options.folder / TUNED)
-    held = []
+    held, failures = [], []
     for case in chosen:
-        with Site.serving() as site, TemporaryDirectory() as folder:
-            held.append(_measured(site, case, choices, Path(folder), options))
+        try:
+            with Site.serving() as site, TemporaryDirectory() as folder:
+                held.append(_measured(site, case, choices, Path(folder), options))
+        except CannotMeasure as failure:
+            print(f"{case.name}: {failure}", flush=True)
+            failures.append(f"{case.name}: {failure}")
+        else:
+            print(f"{case.name} is measured", flush=True)
+    if not held:
+        raise CannotMeasure("; ".join(failures))
     described = machine(
         browser=held[0].browser, rounds=options.rounds, colds=options.colds, **peer_versions()
     )
@@ -79,7 +87,10 @@ def measure(options: Namespace) -> Report:
         name="models-wasm",
         machine=described,
         rows=[row for each in held for row in _rows(each)],
-        claims=[claim for each in held for claim in _claims(each)],
+        claims=[
+            *(claim for each in held for claim in _claims(each)),
+            *(Claim.at_most(f"{failure}: failures", 1, "", 0) for failure in failures),
+        ],
     )
 
 
