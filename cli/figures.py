@@ -1,13 +1,26 @@
 """Figures as people read them. A figure that is not there yet is a dash."""
 
+from math import floor, log10
+
 from services.gateway.wire.jobs import Job
 from services.gateway.wire.zoo import ZooEntry
 
 ABSENT = "–"
+UNITS = ((1.0, "ms"), (1e3, "µs"), (1e6, "ns"))
+"""How many of a unit a millisecond is."""
 
 
 def number(value: float | None, unit: str = "", digits: int = 1) -> str:
     return ABSENT if value is None else f"{value:.{digits}f}{unit and ' ' + unit}"
+
+
+def duration(ms: float | None) -> str:
+    """With three digits, in the unit that suits it: 213 ns, 21.3 µs, 1.23 ms, 1,234 ms."""
+    if not ms:
+        return number(ms, "ms")
+    factor, unit = next((each for each in UNITS if ms * each[0] >= 1), UNITS[-1])
+    value = ms * factor
+    return f"{value:,.{max(0, 2 - floor(log10(value)))}f} {unit}"
 
 
 def gflops(flops: int, elapsed_ns: float | None) -> float | None:

@@ -41,6 +41,7 @@ from services.gateway.wire.models import (
     ModelDocument,
     ModelList,
     ModelRequest,
+    ModelTimeline,
     Registered,
 )
 from services.gateway.wire.results import ClaimsAccepted, ClaimsRequest, Results, ResultsList
@@ -185,6 +186,12 @@ class GatewayClient:
 
     def model_coverage(self, name: str) -> ModelCoverage:
         return self._ask(ModelCoverage, "GET", f"{_model_path(name)}/coverage")
+
+    def model_timeline(
+        self, name: str, device_class: str, dimensions: Mapping[str, int]
+    ) -> ModelTimeline:
+        path = f"{_model_path(name)}/{quote(device_class, safe=':+')}/timeline"
+        return self._ask(ModelTimeline, "GET", f"{path}?{urlencode(dimensions)}")
 
     def model_manifest_bytes(
         self, name: str, device_class: str, dimensions: Mapping[str, int]

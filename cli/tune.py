@@ -12,7 +12,7 @@ from cli.figures import progress
 from cli.finding import KernelFinding, finding, sentences
 from cli.gateway_client import GatewayClient, reach
 from cli.listing import print_json
-from cli.models.tuning import ModelPatience, follow_model
+from cli.models.tuning import ModelPatience, follow_model, pictures
 from cli.options import (
     STATE,
     JsonOption,
@@ -104,6 +104,7 @@ def _tune_model(
             with interruptible():
                 patience = ModelPatience(timeout_s=timeout_s, idle_s=IDLE_S)
                 found = follow_model(gateway, name, patience)
+                fell = "" if as_json else pictures(gateway, name, found)
         except KeyboardInterrupt:
             note(f"agents go on without this command; `kernelzoo models show {name}` tells how far")
             raise typer.Exit(INTERRUPTED) from None
@@ -112,6 +113,7 @@ def _tune_model(
         return
     for each in found:
         out.print(each.line, markup=False)
+    out.print(fell, markup=False)
 
 
 def _goes_on(jobs: list[Job]) -> str:

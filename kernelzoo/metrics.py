@@ -67,6 +67,7 @@ class Removed(StrEnum):
     LEASE = "lease"
     SESSION = "session"
     IDENTITY = "identity"
+    PROGRAM = "program"
 
 
 MISSING = "missing"

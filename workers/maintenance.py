@@ -10,6 +10,7 @@ from kernelzoo.store import (
     denials,
     measurements,
     models,
+    programs,
     rations,
     retention,
     tuning,
@@ -53,6 +54,9 @@ STANDING = 64
 """Ballots of a key, and verified measurements of a candidate on a class, that stay however old they
 are: twice what a plan of a lease looks at (kernelzoo/store/prospects.py)."""
 
+UNUSED_PROGRAM_DAYS = 7
+"""After which a program that nothing was tuned for is removed."""
+
 UNUSED_MODULE_DAYS = 30
 """After which a linked module that no gateway names is removed. Caches keep its name a day."""
 
@@ -69,6 +73,9 @@ def remove_old(
         _count(Removed.IDENTITY, execute(db, retention.remove_erased()))
         execute(db, rations.forget_earlier_days())
         execute(db, models.remove_unused_modules(UNUSED_MODULE_DAYS))
+        with db.transaction():
+            execute(db, tuning.lock_workloads(alone=True))
+            _count(Removed.PROGRAM, execute(db, programs.remove_unused(UNUSED_PROGRAM_DAYS)))
         return None
     return leases or after_lease, sessions or after_session
 

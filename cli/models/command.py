@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.figures import number
+from cli.figures import duration, number
 from cli.gateway_client import reach
 from cli.listing import Column, Listing, print_json
 from cli.models.check import check_model
@@ -170,7 +170,7 @@ def _coverage_row(covered: PlanCoverage) -> tuple[str, ...]:
 def expected(covered: PlanCoverage) -> str:
     """Milliseconds; with a tilde where they rest on less than all operations."""
     about = "~" if covered.expected_ms is not None and covered.measured < 1 else ""
-    return about + number(covered.expected_ms, "ms")
+    return about + duration(covered.expected_ms)
 
 
 @app.command()

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pydantic import BaseModel
+from rich.text import Text
 
-from cli.figures import number
+from cli.figures import duration
 from cli.gateway_client import GatewayClient
 from cli.models.dimensions import written
+from cli.models.drawing import drawn
 from cli.terminal import live_display, notes
 from kernelzoo.errors import StackError
 from services.gateway.wire.models import PlanCoverage
@@ -38,11 +40,11 @@ class TunedPlan(BaseModel):
         fell = ""
         if self.first_ms and self.expected_ms and self.expected_ms < self.first_ms:
             times = self.first_ms / self.expected_ms
-            fell = f", {number(self.first_ms, 'ms')} at first ({times:.2f}×)"
+            fell = f", {duration(self.first_ms)} at first ({times:.2f}×)"
         known = "" if self.measured == 1 else f" from {self.measured:.0%} of its operations"
         return (
             f"{self.device_class}, {written(self.dimensions)}: expected "
-            f"{number(self.expected_ms, 'ms')}{known}{fell}; confirmed {self.confirmed}/"
+            f"{duration(self.expected_ms)}{known}{fell}; confirmed {self.confirmed}/"
             f"{self.workloads} kernels, {self.confirmed_flops:.0%} of its operations"
         )
 
@@ -73,7 +75,9 @@ def follow_model(
             before = seen
             if now_s - started_s > patience.timeout_s or now_s - changed_s > patience.idle_s:
                 raise StackError(why_unfinished(name, seen, gateway.url))
-            show("\n".join(each.line for each in seen) or f"{name}: nothing is measured yet", None)
+            lines = "\n".join(each.line for each in seen) or f"{name}: nothing is measured yet"
+            drawing = pictures(gateway, name, seen[:1]) if notes.is_terminal else ""
+            show(lines, Text(f"{lines}\n{drawing}"))
     return seen
 
 
@@ -87,6 +91,19 @@ def sights(gateway: GatewayClient, name: str) -> Iterator[tuple[TunedPlan, ...]]
                 first.setdefault(_key(each), each.expected_ms)
         yield tuple(_tuned(each, first) for each in covered)
         time.sleep(POLL_S)
+
+
+def pictures(gateway: GatewayClient, name: str, plans: Iterable[TunedPlan]) -> str:
+    """How the time of an inference fell, plan by plan; nothing of those of which no kernel won."""
+    told = (
+        (each, drawn(gateway.model_timeline(name, each.device_class, each.dimensions)))
+        for each in plans
+    )
+    return "\n".join(
+        f"{each.device_class}, {written(each.dimensions)}\n{picture}"
+        for each, picture in told
+        if picture
+    )
 
 
 def is_done(plans: Iterable[TunedPlan]) -> bool:

@@ -40,6 +40,20 @@ def evaluated(key: str, roundings: float) -> Statement:
     )
 
 
+def remove_unused(days: int) -> Statement:
+    """Those that were registered so long ago and are no workload. Nobody may register workloads
+    meanwhile (`tuning.lock_workloads`).
+    """
+    return Statement(
+        sql="""
+            DELETE FROM program p
+            WHERE p.registered_at < now() - make_interval(days => %(days)s)
+              AND NOT EXISTS (SELECT FROM workload w WHERE w.key = p.key)
+        """,
+        parameters={"days": days},
+    )
+
+
 def texts(keys: list[str]) -> Query[ProgramRow]:
     return Query(
         sql="SELECT key, text, roundings FROM program WHERE key = ANY(%(keys)s)",

@@ -40,6 +40,7 @@ from services.gateway.routes import (
     queue,
     results,
     sessions,
+    timelines,
     zoo,
 )
 from services.gateway.routes import jobs as job_routes
@@ -83,7 +84,8 @@ def application(settings: Settings) -> FastAPI:
     problems.install(app)
     for module in (
         *(sessions, attestations, leases, job_routes, applications),
-        *(zoo, denials, identities, results, programs, models, queue, cost_models, console, pages),
+        *(zoo, denials, identities, results, programs, models, queue, timelines),
+        *(cost_models, console, pages),
     ):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)

@@ -13,6 +13,7 @@ PEERS: dict[str, Any] = {
     "redis": {"peers": [{"ipBlock": {"cidr": "10.0.0.6/32"}}], "port": 6380},
     "gatewayPeers": [{"podSelector": {"matchLabels": {"app": "ingress"}}}],
 }
+BODY = "nginx.ingress.kubernetes.io/proxy-body-size"
 INGRESS = {"enabled": True, "host": "zoo.example", "tlsSecretName": "zoo-tls"}
 PROXIED = {"trustedProxies": ["10.0.0.0/8"]}
 
@@ -199,7 +200,7 @@ FEATURES = {
     ),
     "browsers come in": Feature(
         on={"ingress": INGRESS, "gateway": PROXIED},
-        shows=lambda r: set(r.of("Ingress")) == {"gateway", "gateway-cached"},
+        shows=lambda r: set(r.of("Ingress")) == {"gateway", "gateway-cached", "gateway-blobs"},
     ),
     "the ingress waits for long polls": Feature(
         on={"ingress": {**INGRESS, "controller": "nginx"}, "gateway": PROXIED},
@@ -209,6 +210,16 @@ FEATURES = {
             if manifest["metadata"]["annotations"]["nginx.ingress.kubernetes.io/proxy-read-timeout"]
             == "75"
         ],
+    ),
+    "the ingress lets files of models through": Feature(
+        on={"ingress": {**INGRESS, "controller": "nginx"}, "gateway": PROXIED},
+        shows=lambda r: (
+            {
+                name: manifest["metadata"]["annotations"][BODY]
+                for name, manifest in r.of("Ingress").items()
+            }
+            == {"gateway": "1048576", "gateway-cached": "1048576", "gateway-blobs": "4294967296"}
+        ),
     ),
     "caches are told what they may keep": Feature(
         on={"ingress": {**INGRESS, "cachedAnnotations": {"cdn": "yes"}}, "gateway": PROXIED},

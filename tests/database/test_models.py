@@ -282,6 +282,15 @@ def test_measured_times_outweigh_operations(served: TestClient, db: Connection) 
     (covered,) = coverage(served)
     assert (covered["workloads"], covered["confirmed"], covered["confirmed_flops"]) == (2, 2, 1.0)
     assert (covered["expected_ms"], covered["measured"]) == (pytest.approx(1.1), 1.0)
+    told = served.get(f"/v1/models/tiny/{agent.device_class}/timeline?sequence=4").json()
+    assert [(swap["workload"], swap["served"]) for swap in told["swaps"]] == [
+        (RELU, True),
+        (MATMUL, True),
+    ]
+    # Both take half of the default kernel's time.
+    assert told["swaps"][-1]["expected_ms"] == pytest.approx(told["first_ms"] / 2)
+    assert served.get(f"/v1/models/tiny/{CLASS}/timeline").json()["first_ms"] is None
+    assert served.get(f"/v1/models/other/{CLASS}/timeline").status_code == 404
 
 
 def confirm(db: Connection, device_class: str, key: str, best_ns: float) -> None:

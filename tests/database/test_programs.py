@@ -18,6 +18,7 @@ from tests.database.client import OPERATOR, open_agent
 from tests.database.conftest import Connection
 from tests.reports import all_ok
 from tests.tiny_model import send, tiny_model, with_plan
+from workers import maintenance
 from workers.aggregating import tally, verify_lease
 from workers.compiling import compile_batch, plan_space
 
@@ -190,3 +191,19 @@ def test_a_model_brings_the_programs_that_it_calls(
         assert http.get(f"/v1/programs/{relu.key}").json()["text"] == text
         jobs = {job["workload"] for job in http.get("/v1/jobs").json()["jobs"]}
         assert jobs == set(tiny.plan.kernels)
+
+
+def test_a_program_that_nothing_was_tuned_for_is_removed_after_a_week(
+    http: TestClient, db: Connection
+) -> None:
+    kept = register(http).json()["workload"]
+    opened(http, kept)
+    unused = register(http, TEXT.replace("1000.0", "2000.0")).json()["workload"]
+
+    def stored(days: int) -> set[str]:
+        db.execute("UPDATE program SET registered_at = now() - make_interval(days => %s)", (days,))
+        assert maintenance.remove_old(db, 0, 0, days=30, quorum=1) is None
+        return {row[0] for row in db.execute("SELECT key FROM program").fetchall()}
+
+    assert stored(6) == {kept, unused}
+    assert stored(8) == {kept}

@@ -1,9 +1,10 @@
 /** Models that pages run whole: how far each is tuned, class by class. */
 import { element } from "../page/elements.js";
-import { count, integer } from "../page/text.js";
+import { count, duration, integer } from "../page/text.js";
 import type { ModelCoverage, ModelList, PlanCoverage } from "../wire/types.js";
 import { followed } from "./followed.js";
-import { type Column, card, code, empty, table } from "./pieces.js";
+import { type Column, card, code, empty, link, table } from "./pieces.js";
+import { timelineAddress } from "./timeline.js";
 
 const plan = ({ dimensions }: PlanCoverage): string =>
   Object.entries(dimensions)
@@ -12,9 +13,9 @@ const plan = ({ dimensions }: PlanCoverage): string =>
 
 /** A tilde stands before what rests on less than all operations of an inference. */
 const expected = ({ expected_ms, measured }: PlanCoverage): string =>
-  expected_ms === null ? "–" : `${measured < 1 ? "~" : ""}${expected_ms.toFixed(1)} ms`;
+  expected_ms === null ? "–" : `${measured < 1 ? "~" : ""}${duration(expected_ms * 1e6)}`;
 
-const COLUMNS: readonly Column<PlanCoverage>[] = [
+const columns = (model: string): readonly Column<PlanCoverage>[] => [
   { title: "Device class", cell: ({ device_class }) => code(device_class) },
   { title: "Plan", cell: plan },
   {
@@ -28,6 +29,7 @@ const COLUMNS: readonly Column<PlanCoverage>[] = [
     cell: ({ confirmed_flops }) => `${Math.round(100 * confirmed_flops)} %`,
   },
   { title: "Expected", numeric: true, cell: expected },
+  { title: "Over time", cell: (each) => link(timelineAddress(model, each), "every kernel") },
   { title: "Page loads", numeric: true, cell: ({ page_loads }) => integer(page_loads) },
 ];
 
@@ -57,5 +59,5 @@ function drawModel(name: string, plans: number, signal: AbortSignal): HTMLElemen
 
 function drawCoverage({ model, coverage }: ModelCoverage): Node {
   if (coverage.length === 0) return empty("No device has measured or asked for it yet.");
-  return table(`Classes that have met ${model}`, COLUMNS, coverage);
+  return table(`Classes that have met ${model}`, columns(model), coverage);
 }

@@ -22,8 +22,11 @@ import {
 import { registerForm } from "./register.js";
 import { aboutRho } from "./rho.js";
 import { address, type Route } from "./route.js";
+import { timelineView } from "./timeline.js";
 
 export function tuningView(route: Route, signal: AbortSignal): readonly HTMLElement[] {
+  const timeline = timelineView(route, signal);
+  if (timeline !== null) return timeline;
   const [job] = route.path;
   if (job !== undefined) return jobView(job, route.query, signal);
   const size = pageSize();

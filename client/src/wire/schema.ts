@@ -661,6 +661,27 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/models/{name}/{device_class}/timeline": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Timeline
+         * @description What an inference was expected to take on a class, and each kernel that changed it. An
+         *     answer is up to five seconds old. Parameters are dimensions.
+         */
+        readonly get: operations["get_timeline_v1_models__name___device_class__timeline_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/overview": {
         readonly parameters: {
             readonly query?: never;
@@ -1928,6 +1949,28 @@ export interface components {
             readonly source: string;
         };
         /**
+         * ModelTimeline
+         * @description How long an inference takes on a class, from one kernel to the next. `first_ms`: with default
+         *     kernels alone; null while nothing is measured. `measured` is the share of its operations whose
+         *     times are known.
+         */
+        readonly ModelTimeline: {
+            /** Device Class */
+            readonly device_class: string;
+            /** Dimensions */
+            readonly dimensions: {
+                readonly [key: string]: number;
+            };
+            /** First Ms */
+            readonly first_ms: number | null;
+            /** Measured */
+            readonly measured: number;
+            /** Model */
+            readonly model: string;
+            /** Swaps */
+            readonly swaps: readonly components["schemas"]["SwapWire"][];
+        };
+        /**
          * ModuleWire
          * @description All kernels and their pack kernels in one module. `functions`: the export of each artifact,
          *     by its hash.
@@ -2485,6 +2528,31 @@ export interface components {
             readonly key: string;
             /** Signature */
             readonly signature: string;
+        };
+        /**
+         * SwapWire
+         * @description From `at` on an inference is expected to take `expected_ms`, as the calls of `workload` take
+         *     `after_ms` instead of `before_ms` with this kernel. `served`: pages are given it; else it leads,
+         *     and too few have voted.
+         */
+        readonly SwapWire: {
+            /** After Ms */
+            readonly after_ms: number;
+            /** At */
+            readonly at: string;
+            /** Before Ms */
+            readonly before_ms: number;
+            /** Candidate */
+            readonly candidate: string;
+            /** Expected Ms */
+            readonly expected_ms: number;
+            /** Served */
+            readonly served: boolean;
+            /**
+             * Workload
+             * @example matmul:f32:m384k768n768
+             */
+            readonly workload: string;
         };
         /**
          * TargetKind
@@ -4028,6 +4096,38 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_timeline_v1_models__name___device_class__timeline_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly name: string;
+                readonly device_class: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ModelTimeline"];
+                };
             };
             /** @description Refused: what, why, what to do */
             readonly "4XX": {

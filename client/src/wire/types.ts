@@ -51,5 +51,6 @@ export type TargetKind = Schemas["TargetKind"];
 export type TensorWire = Schemas["TensorWire"];
 export type Version = Schemas["Version"];
 export type ModelCoverage = Schemas["ModelCoverage"];
+export type ModelTimeline = Schemas["ModelTimeline"];
 export type ModelList = Schemas["ModelList"];
 export type PlanCoverage = Schemas["PlanCoverage"];

@@ -1,7 +1,9 @@
-{{- /* What each controller calls the time to wait for an answer, and the largest body. */ -}}
+{{- /* (list top bytes): what each controller calls the time to wait for an answer, and the largest
+body. */ -}}
 {{- define "kernelzoo.controllerAnnotations" -}}
+{{- $bytes := int64 (index . 1) -}}
+{{- with index . 0 -}}
 {{- $seconds := int .Values.ingress.longPollSeconds -}}
-{{- $bytes := int (default 1048576 .Values.settings.max_request_bytes) -}}
 {{- if eq .Values.ingress.controller "nginx" }}
 nginx.ingress.kubernetes.io/proxy-read-timeout: {{ $seconds | quote }}
 nginx.ingress.kubernetes.io/proxy-send-timeout: {{ $seconds | quote }}
@@ -16,12 +18,13 @@ haproxy.org/timeout-server: {{ printf "%ds" $seconds }}
 alb.ingress.kubernetes.io/load-balancer-attributes: {{ printf "idle_timeout.timeout_seconds=%d" $seconds }}
 {{- end }}
 {{- end -}}
+{{- end -}}
 
-{{- /* (dict top name paths annotations) */ -}}
+{{- /* (dict top name paths bytes annotations) */ -}}
 {{- define "kernelzoo.ingress" -}}
 {{- $top := .top -}}
 {{- $gateway := printf "%s-gateway" (include "kernelzoo.fullname" $top) -}}
-{{- $controller := include "kernelzoo.controllerAnnotations" $top | fromYaml -}}
+{{- $controller := include "kernelzoo.controllerAnnotations" (list $top .bytes) | fromYaml -}}
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata:

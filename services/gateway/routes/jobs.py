@@ -50,8 +50,8 @@ async def open_job(
     workload, kind = Workload.parse(body.workload), TargetKind(body.target)
     refuse_unsupported(workload, kind)
     async with state.pool.connection() as db, db.transaction():
-        await require(db, (workload.key,))
         await execute(db, tuning.lock_workloads(alone=False))
+        await require(db, (workload.key,))
         if application is not None:
             await execute(db, applications.lock(application.id))
         await execute(db, tuning.register_workload(workload))

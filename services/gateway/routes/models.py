@@ -126,6 +126,7 @@ async def put_model(
                 opened: list[int] = []
             else:
                 _refuse_another(name, before, replace=replace)
+                await execute(db, tuning.lock_workloads(alone=False))
                 await programs.register(db, sent)
                 await programs.require(db, (key for each in read for key in each.workloads))
                 opened = await _register(db, name, body.source, state.blobs, read)
@@ -319,14 +320,15 @@ def _refuse_another(name: str, before: Sequence[PlanRow], *, replace: bool) -> N
 async def _register(
     db: AsyncConnection[Any], name: str, source: str, blobs: Blobs, plans: Sequence[_ReadPlan]
 ) -> list[int]:
-    """The jobs that are new, those of what takes most of an inference first."""
+    """The jobs that are new, those of what takes most of an inference first. Workloads are locked
+    (`tuning.lock_workloads`).
+    """
     for plan in plans:
         # What was there before the lock may have gone with another model.
         for file in _files(plan.stored):
             _size(blobs, file, "file")
     await execute(db, models.remove(name))
     await execute(db, models.put_model(name, source))
-    await execute(db, tuning.lock_workloads(alone=False))
     shares = _largest_shares(plans)
     workloads = {key: each for plan in plans for key, each in plan.workloads.items()}
     opened: list[int] = []

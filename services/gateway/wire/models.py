@@ -4,7 +4,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from services.gateway.wire.model import STORABLE, Sha256, ShortText, WireModel, WorkloadKey
+from services.gateway.wire.model import (
+    STORABLE,
+    CandidateId,
+    Sha256,
+    ShortText,
+    WireModel,
+    WorkloadKey,
+)
 from services.gateway.wire.zoo import ServedKernel, SignatureWire
 
 ModelName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
@@ -153,3 +160,32 @@ class PlanCoverage(WireModel):
 class ModelCoverage(WireModel):
     model: ModelName
     coverage: list[PlanCoverage]
+
+
+class SwapWire(WireModel):
+    """From `at` on an inference is expected to take `expected_ms`, as the calls of `workload` take
+    `after_ms` instead of `before_ms` with this kernel. `served`: pages are given it; else it leads,
+    and too few have voted.
+    """
+
+    at: str
+    expected_ms: float
+    workload: WorkloadKey
+    candidate: CandidateId
+    before_ms: float
+    after_ms: float
+    served: bool
+
+
+class ModelTimeline(WireModel):
+    """How long an inference takes on a class, from one kernel to the next. `first_ms`: with default
+    kernels alone; null while nothing is measured. `measured` is the share of its operations whose
+    times are known.
+    """
+
+    model: ModelName
+    device_class: str
+    dimensions: dict[str, int]
+    first_ms: float | None
+    measured: float
+    swaps: list[SwapWire]
