@@ -6,12 +6,13 @@ One i32 byte address per tensor, 16-byte aligned, in the order of `tensors`; the
 [lo, hi) of the outermost loop, 0 ≤ lo ≤ hi ≤ `range_extent`. Disjoint ranges may run at once.
 
 ABI 1, webgpu: WGSL text. Binding i of group 0 is tensor i in the order of `tensors`, inputs as
-`read`, the output as `read_write`; then, only if `scratch_bytes` > 0, one `read_write` buffer that
-this call alone uses. Buffers are padded to 16 bytes, so that a binding may be of `vec4`. A call is
-the `dispatches` in order, each an entry point over workgroups in one dimension that takes its
-workgroup's number from `workgroup_id.x` plus the first word of the uniform at group 1, binding 0:
-as lo does for wasm, this lets a caller run a dispatch in slices. Threads of a workgroup number
-themselves by `local_invocation_index`. `range_extent` counts the workgroups of all dispatches.
+`read`, states and the output as `read_write`; then, only if `scratch_bytes` > 0, one `read_write`
+buffer that this call alone uses. Buffers are padded to 16 bytes, so that a binding may be of
+`vec4`. A call is the `dispatches` in order, each an entry point over workgroups in one dimension
+that takes its workgroup's number from `workgroup_id.x` plus the first word of the uniform at group
+1, binding 0: as lo does for wasm, this lets a caller run a dispatch in slices. Threads of a
+workgroup number themselves by `local_invocation_index`. `range_extent` counts the workgroups of all
+dispatches.
 
 A kernel may want an input in another layout than row-major, such as constant weights. `layouts`
 names it by an id, `tensors` has its shape there, and the layout's pack kernel, an artifact of the

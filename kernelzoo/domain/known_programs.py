@@ -49,6 +49,11 @@ def known(key: str) -> KnownProgram:
     return found
 
 
+def is_known(key: str) -> bool:
+    """Whether the text of a program is here."""
+    return key in _KNOWN
+
+
 def is_evaluated(key: str) -> bool:
     """Whether everything about a program is known here."""
     return key in _KNOWN and _KNOWN[key].roundings is not None

@@ -31,7 +31,13 @@ DTYPES = {TargetKind.WASM: (DType.F32,), TargetKind.WEBGPU: (DType.F32, DType.F1
 
 
 def refuse_unsupported(workload: Workload, kind: TargetKind) -> None:
-    """Raises InvalidInput for a workload that has no kernels for the target."""
+    """Raises InvalidInput for a workload that has no kernels for the target. Of a program it is
+    asked once its text is known."""
+    if kind is TargetKind.WASM and workload.has_states:
+        raise InvalidInput(
+            f"{kind} has no kernels that write their inputs, as {workload.key} does; tune it for "
+            f"{TargetKind.WEBGPU} (--target {TargetKind.WEBGPU})"
+        )
     if workload.dtype not in DTYPES[kind]:
         names = ", ".join(DTYPES[kind])
         others = " or ".join(other for other in TargetKind if workload.dtype in DTYPES[other])

@@ -22,7 +22,7 @@ from typing import Self
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.former_keys import respelled
-from kernelzoo.domain.known_programs import KnownProgram, known, learn
+from kernelzoo.domain.known_programs import KnownProgram, is_known, known, learn
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS, Family, Operator
 from kernelzoo.domain.operators.binding import bound, extent_of
 from kernelzoo.domain.operators.checking import checked
@@ -57,7 +57,10 @@ tensors alone: kernels compute in f32 and round what they store."""
 
 
 class Role(StrEnum):
+    """A state is an input that a call also writes, in place: a cache that grows."""
+
     INPUT = "input"
+    STATE = "state"
     OUTPUT = "output"
 
 
@@ -86,7 +89,7 @@ class Tensor:
 MAX_EPILOGUES = 4
 MAX_STAGE_BYTES = 1 << 28
 """Of all stages of a program before its output."""
-MAX_WORK = 1 << 20
+MAX_WORK = 1 << 23
 """Terms of one entry of a program's output with those of all that it is made of. Who checks a
 report computes 64 such entries."""
 CONSTANT_WEIGHTS = ":constant=b"
@@ -271,6 +274,11 @@ class Workload:
         return _program(self)
 
     @property
+    def has_states(self) -> bool:
+        """Whether a call writes some of its inputs."""
+        return False
+
+    @property
     def flops(self) -> int:
         """Floating-point operations of one call, a multiply-add counted as two.
 
@@ -363,6 +371,10 @@ class ProgramWorkload(Workload):
         return known(self.key).program
 
     @property
+    def has_states(self) -> bool:
+        return is_known(self.key) and bool(self.program.updates)
+
+    @property
     def flops(self) -> int:
         return _flops(self.key)
 
@@ -407,10 +419,11 @@ def _flops(key: str) -> int:
 def _tensors(key: str) -> tuple[Tensor, ...]:
     program = known(key).program
     limit = limits(program)
+    states = {update.tensor for update in program.updates}
     inputs = (
         Tensor(
             name=each.name,
-            role=Role.INPUT,
+            role=Role.STATE if each.name in states else Role.INPUT,
             dtype=DType(each.dtype),
             shape=each.shape,
             limit=limit.get(each.name, 0),

@@ -52,6 +52,10 @@ TERMS_AT_ONCE = 1 << 16
 64 entries of a pooling over 512 x 512 windows took 936 MB."""
 
 
+MOST_KEPT = 1 << 18
+"""Entries of a stage that is computed whole: 4 MB of values with their bounds."""
+
+
 class Arithmetic(Protocol):
     """What values are computed in: numbers, or numbers with what is known of them. Positions along
     axes are arrays of int64 in every arithmetic."""
@@ -88,17 +92,19 @@ def evaluated(
     """As `entries`, in an arithmetic."""
     longest = max(terms(stage) for stage in program.stages)
     shape = program.output.shape
+    evaluation = _Evaluation(program, lookup, arithmetic)
     values = []
     for group in _runs(positions.size, max(1, TERMS_AT_ONCE // longest)):
         at = np.unravel_index(positions[group], shape) if shape else ()
-        value = _Evaluation(program, lookup, arithmetic).entry(program.output, at)
+        value = evaluation.entry(program.output, at)
         values.append(np.broadcast_to(value, group.shape))
     return np.concatenate(values)
 
 
 class _Evaluation:
-    """Of one group of positions. What a stage was last read as is remembered: softmax reads the
-    largest of its row for every term of a sum."""
+    """Of one program. What a stage was last read as is remembered: softmax reads the largest of its
+    row for every term of a sum. A stage of which half is asked for at once is computed whole, and
+    once: attention reads all its scores for the largest, for the powers and for their sum."""
 
     def __init__(self, program: Program, lookup: Lookup, arithmetic: Arithmetic) -> None:
         self._arithmetic = arithmetic
@@ -106,9 +112,12 @@ class _Evaluation:
         self._inputs = {each.name: (n, each) for n, each in enumerate(program.inputs)}
         self._lookup = lookup
         self._latest: dict[str, tuple[bytes, Array]] = {}
+        self._whole: dict[str, Array] = {}
 
     def entry(self, stage: Stage, at: Sequence[Array]) -> Array:
         """The entries of a stage at places along its axes, all of them within it."""
+        if stage.name in self._whole or _asks_for_half(stage, at):
+            return np.asarray(self._all_of(stage)[tuple(at)])
         last = min((_trailing_ones(place.shape) for place in at), default=0)
         places = [place.reshape(place.shape[: place.ndim - last]) for place in at]
         key = b"at" + b"".join(f"{place.shape}".encode() + place.tobytes() for place in places)
@@ -117,6 +126,13 @@ class _Evaluation:
             value = self._computed(stage, places)
             self._latest[stage.name] = (key, value)
         return value.reshape(value.shape + (1,) * last)
+
+    def _all_of(self, stage: Stage) -> Array:
+        if stage.name not in self._whole:
+            at = np.unravel_index(np.arange(prod(stage.shape)), stage.shape)
+            found = np.broadcast_to(self._computed(stage, at), (prod(stage.shape),))
+            self._whole[stage.name] = found.reshape(stage.shape)
+        return self._whole[stage.name]
 
     def _computed(self, stage: Stage, at: Sequence[Array]) -> Array:
         """Each run of terms is a new last dimension, which is summed away."""
@@ -242,6 +258,12 @@ def _runs(length: int, size: int) -> Iterator[Indices]:
     """0 to `length` in runs of at most `size`."""
     for start in range(0, length, size):
         yield np.arange(start, min(start + size, length))
+
+
+def _asks_for_half(stage: Stage, at: Sequence[Array]) -> bool:
+    entries = prod(stage.shape)
+    asked = prod(np.broadcast_shapes(*(place.shape for place in at)))
+    return bool(at) and entries <= MOST_KEPT and 2 * asked >= entries
 
 
 def _trailing_ones(shape: tuple[int, ...]) -> int:

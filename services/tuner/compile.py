@@ -127,7 +127,8 @@ def gpu_compilation(candidate: Candidate) -> GpuCompilation:
         optimised = tuple(map(run_gpu_passes, nests))
         # 3. Generate. Bindings are called like the tensors.
         names = tuple(tensor.name for tensor in workload.tensors)
-        module = print_module(optimised, names, f16_storage_of(candidate))
+        states = tuple(each.name for each in workload.tensors if each.role is Role.STATE)
+        module = print_module(optimised, names, f16_storage_of(candidate), states)
     # 4. Describe.
     artifact = webgpu_artifact(module, workload.tensors, candidate.requires)
     return GpuCompilation(scheduled=nests, optimised=optimised, artifact=artifact)

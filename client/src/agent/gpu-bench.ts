@@ -24,18 +24,34 @@ const NOT_A_NUMBER = 0xffff_ffff;
 const notANumbers = (device: GPUDevice, bytes: number): GPUBuffer =>
   filledBuffer(device, bytes, GPUBufferUsage.COPY_SRC, (words) => words.fill(NOT_A_NUMBER));
 
+/** A tensor that kernels read and write, and what it holds before each kernel that is verified. */
+interface State {
+  readonly tensor: TensorWire;
+  readonly buffer: GPUBuffer;
+  readonly before: GPUBuffer;
+}
+
 interface Buffers {
   readonly inputs: readonly GPUBuffer[];
+  readonly states: readonly State[];
   readonly output: GPUBuffer;
   readonly scratch: GPUBuffer;
   readonly poison: GPUBuffer;
 }
 
 /** The last tensor is the output. */
-function allocate(device: GPUDevice, sizes: readonly number[], scratch: number): Buffers {
+function allocate(device: GPUDevice, tensors: readonly TensorWire[], scratch: number): Buffers {
+  const sizes = tensors.map(storedBytes);
   const output = sizes.at(-1) ?? 0;
+  const inputs = sizes.slice(0, -1).map((bytes) => storageBuffer(device, bytes));
   return {
-    inputs: sizes.slice(0, -1).map((bytes) => storageBuffer(device, bytes)),
+    inputs,
+    states: inputs.flatMap((buffer, i) => {
+      const tensor = tensors[i] as TensorWire;
+      return tensor.role === "state"
+        ? [{ tensor, buffer, before: storageBuffer(device, buffer.size) }]
+        : [];
+    }),
     output: storageBuffer(device, output),
     scratch: storageBuffer(device, scratch),
     poison: notANumbers(device, Math.max(output, scratch)),
@@ -61,14 +77,16 @@ export class GpuBench {
     kernels: readonly KernelWire[],
   ): Promise<GpuBench> {
     const { tensors } = lease.reference;
-    const sizes = tensors.map(storedBytes);
     const scratch = Math.max(...kernels.map(({ scratch_bytes }) => scratch_bytes));
-    const buffers = await open.scoped(() => allocate(open.device, sizes, scratch), LIMIT_MS);
+    const buffers = await open.scoped(() => allocate(open.device, tensors, scratch), LIMIT_MS);
     for (const [i, buffer] of buffers.inputs.entries()) {
       const tensor = tensors[i] as TensorWire;
       const values = zerosOf(tensor);
       fillSeeded(values, lease.seed, i, tensor);
-      writeEntries(open.device, buffer, stored(tensor, values));
+      const entries = stored(tensor, values);
+      writeEntries(open.device, buffer, entries);
+      const state = buffers.states.find((each) => each.buffer === buffer);
+      if (state !== undefined) writeEntries(open.device, state.before, entries);
     }
     return new GpuBench(open, buffers, tensors.at(-1) as TensorWire);
   }
@@ -81,13 +99,17 @@ export class GpuBench {
   }
 
   /**
-   * Fills output and scratch with NaN, so that what a kernel does not write fails the comparison.
+   * Fills output and scratch with NaN, so that what a kernel does not write fails the comparison,
+   * and states with what they held at first.
    */
   clearOutput(): void {
     const encoder = this.open.device.createCommandEncoder();
-    const { output, scratch, poison } = this.#buffers;
+    const { output, scratch, poison, states } = this.#buffers;
     for (const buffer of [output, scratch]) {
       encoder.copyBufferToBuffer(poison, 0, buffer, 0, Math.min(buffer.size, poison.size));
+    }
+    for (const { buffer, before } of states) {
+      encoder.copyBufferToBuffer(before, 0, buffer, 0, buffer.size);
     }
     this.open.device.queue.submit([encoder.finish()]);
   }
@@ -99,8 +121,19 @@ export class GpuBench {
     return viewOfStored(this.#made, bytes) as OutputView;
   }
 
+  /** The entries of the states, in their order. */
+  async states(limitMs: number): Promise<readonly OutputView[]> {
+    const found: OutputView[] = [];
+    for (const { tensor, buffer } of this.#buffers.states) {
+      const bytes = await readBuffer(this.open, buffer, storedBytes(tensor), limitMs);
+      found.push(viewOfStored(tensor, bytes) as OutputView);
+    }
+    return found;
+  }
+
   dispose(): void {
-    const { inputs, output, scratch, poison } = this.#buffers;
-    for (const buffer of [...inputs, output, scratch, poison]) buffer.destroy();
+    const { inputs, states, output, scratch, poison } = this.#buffers;
+    const copies = states.map(({ before }) => before);
+    for (const buffer of [...inputs, ...copies, output, scratch, poison]) buffer.destroy();
   }
 }

@@ -38,6 +38,7 @@ import {
 export interface GpuReference {
   readonly bound: BoundProgram;
   readonly output: OutputView;
+  readonly states: readonly OutputView[];
   readonly callMs: number;
   readonly timer: GpuTimer;
 }
@@ -56,11 +57,13 @@ async function ranMs(open: OpenDevice, work: Sliced, untilMs: number): Promise<n
 export async function gpuReference(bench: GpuBench, program: Program): Promise<GpuReference> {
   const untilMs = now() + REFERENCE_BUDGET_MS;
   const bound = await bench.bind(program);
+  bench.clearOutput();
   const callMs = await ranMs(bench.open, bound, untilMs);
   const output = await bench.output(untilMs - now());
+  const states = await bench.states(untilMs - now());
   const oneSlice = (pass: GPUComputePassEncoder): void => bound.encode(pass, 0, 1);
   const timer = await gpuTimer(bench.open, oneSlice, untilMs - now(), TIMER_TOOLS);
-  return { bound, output, callMs, timer };
+  return { bound, output, states, callMs, timer };
 }
 
 /** A kernel with the number of its calls in one sample. */
@@ -95,6 +98,9 @@ async function measured(
   const callMs = await ranMs(bench.open, bound, untilMs);
   const output = await bench.output(untilMs - now());
   compare(output, reference.output, lease.tolerance);
+  for (const [i, state] of (await bench.states(untilMs - now())).entries()) {
+    compare(state, reference.states[i] as OutputView, lease.tolerance);
+  }
   const own = await sized(timer, bound, callMs, untilMs);
   const against = await sized(timer, reference.bound, reference.callMs, untilMs);
   const samples = await screen(own.sampler, against.sampler, untilMs);

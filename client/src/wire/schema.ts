@@ -2420,9 +2420,10 @@ export interface components {
         };
         /**
          * Role
+         * @description A state is an input that a call also writes, in place: a cache that grows.
          * @enum {string}
          */
-        readonly Role: "input" | "output";
+        readonly Role: "input" | "state" | "output";
         /**
          * ScoreWire
          * @description Means over races; a regret of 0.1 is a tenth longer than the best measured.

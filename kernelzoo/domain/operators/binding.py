@@ -52,15 +52,16 @@ def bound(program: Program, extents: Mapping[str, int]) -> Program:
     """`extents` by the names of `Extent`. Raises KeyError for a name without a number."""
     shapes = {each.name: each.shape for each in program.inputs}
     copied: dict[str, str] = {}
+    kept = {program.output.name, *(update.stage for update in program.updates)}
     stages = []
     for stage in program.stages:
         made = _bound_stage(stage, extents, copied)
         source = _copied(made, shapes)
-        if source and stage is not program.output:
+        if source and stage.name not in kept:
             copied[stage.name] = source
         else:
             stages.append(made)
-    return Program(inputs=program.inputs, stages=tuple(stages))
+    return Program(inputs=program.inputs, stages=tuple(stages), updates=program.updates)
 
 
 def extent_of(expression: Expression, extents: Mapping[str, int]) -> int:

@@ -65,7 +65,21 @@ def checked(program: Program) -> Program:
         except InvalidInput as error:
             raise InvalidInput(f"stage {stage.name}: {error}") from None
         tensors[stage.name] = (stage.dtype, len(stage.axes))
+    _refuse_updates(program)
     return program
+
+
+def _refuse_updates(program: Program) -> None:
+    inputs = {each.name: (each.dtype, each.shape) for each in program.inputs}
+    stages = {each.name: (each.dtype, each.shape) for each in program.stages}
+    names = [update.tensor for update in program.updates]
+    if len(set(names)) < len(names):
+        raise InvalidInput("an input is updated twice; give it one update")
+    for update in program.updates:
+        if update.stage not in stages or inputs.get(update.tensor) != stages[update.stage]:
+            raise InvalidInput(
+                f"{update} updates no input by a stage of its dtype and shape; state one such"
+            )
 
 
 def _refuse_name(name: str, taken: Mapping[str, object]) -> None:

@@ -4,9 +4,15 @@ An RMS norm before a product is a prologue of it: each workgroup normalises the 
 costs less than a dispatch.
 """
 
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.binding import bound
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Call,
+    Choice,
     Expression,
     Function,
     Input,
@@ -16,7 +22,11 @@ from kernelzoo.domain.operators.expressions import (
     Real,
     Reducer,
     Stage,
+    Update,
+    equal,
+    largest,
     read,
+    smallest,
 )
 from kernelzoo.domain.operators.quantised import BLOCK, per_word, weight
 
@@ -56,6 +66,137 @@ def swiglu_q4(m: int, k: int, n: int, *, epsilon: float | None = None, width: in
     return Program(
         inputs=(*given, *_weights(2 * n, k, width)),
         stages=(*before, gate, up, Stage("c", (i, j), value)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionShape:
+    """`heads` queries share `groups` keys and values of `depth` entries each; the cache has room
+    for `length` tokens."""
+
+    heads: int
+    groups: int
+    depth: int
+    length: int
+
+    @property
+    def shared(self) -> int:
+        """Heads that share one key."""
+        return self.heads // self.groups
+
+
+LOWEST = -(2.0**127)
+"""A number of f32 below any score."""
+
+LANES = 4
+"""Entries of a key that lie side by side, so that threads of neighbouring tokens read vectors."""
+STATE = 4
+"""Words of the state of a decoder; the first is the position, the tokens in the cache."""
+
+
+@lru_cache(maxsize=64)
+def decode_attention(shape: AttentionShape) -> Program:
+    """The attention of one token over itself and all tokens before it, whose keys and values it
+    joins: c[1, heads · depth].
+
+    Inputs: projected[1, (heads + 2 groups) · depth] has the queries, then the keys, then the values
+    of the token; cosines and sines[length, depth / 2] of the rotary embedding, which turns entry d
+    with entry d + depth / 2; position i32[4], whose first word is the token's position. States:
+    keys[groups, depth / 4, length, 4], values[groups, length, depth]; keys are kept rotated.
+    """
+    heads, groups, depth, length = shape.heads, shape.groups, shape.depth, shape.length
+    half = depth // 2
+    r, d = Axis("r", Integer(heads + groups)), Axis("d", Integer(depth))
+    h, g = Axis("h", Integer(heads)), Axis("g", Integer(groups))
+    t, q, x = Axis("t", Integer(length)), Axis("q", Integer(depth // LANES)), Axis("x", Integer(4))
+    i, n = Axis("i", Integer(1)), Axis("n", Integer(heads * depth))
+    here = read("here")
+    entry = read("projected", 0, r * depth + d)
+    partner = Choice(
+        (d < half,),
+        Real(0.0) - read("projected", 0, r * depth + d + half),
+        read("projected", 0, r * depth + d - half),
+    )
+    rotated = entry * read("cosines", here, d % half) + partner * read("sines", here, d % half)
+    new_key = read("rotated", g + heads, q * LANES + x)
+    new_value = read("projected", 0, g * depth + d + (heads + groups) * depth)
+    score = read("rotated", h, d) * read("new_keys", h // shape.shared, d // LANES, t, d % LANES)
+    seen = (t <= here,)
+    scaled = read("scores", h, t) * Real(float(depth**-0.5))
+    power = Call(Function.EXP, read("masked", h, t) - read("most", h))
+    head = n // depth
+    mixed = read("power", head, t) * read("new_values", head // shape.shared, t, n % depth)
+    return Program(
+        inputs=(
+            Input("projected", "f32", (1, (heads + 2 * groups) * depth)),
+            Input("cosines", "f32", (length, half)),
+            Input("sines", "f32", (length, half)),
+            Input("position", "i32", (STATE,)),
+            Input("keys", "f32", (groups, depth // LANES, length, LANES)),
+            Input("values", "f32", (groups, length, depth)),
+        ),
+        stages=(
+            Stage(
+                "here",
+                (),
+                largest(smallest(read("position", 0), length - 1), 0),
+                dtype=DType.I32,
+            ),
+            Stage("rotated", (r, d), rotated),
+            Stage(
+                "new_keys",
+                (g, q, t, x),
+                Choice((equal(t, here),), new_key, read("keys", g, q, t, x)),
+            ),
+            Stage(
+                "new_values",
+                (g, t, d),
+                Choice((equal(t, here),), new_value, read("values", g, t, d)),
+            ),
+            Stage("scores", (h, t), score, Reducer.SUM, (d,)),
+            Stage("masked", (h, t), Choice(seen, scaled, Real(LOWEST))),
+            Stage("most", (h,), read("masked", h, t), Reducer.MAX, (t,)),
+            Stage("power", (h, t), Choice(seen, power, Real(0.0))),
+            Stage("total", (h,), read("power", h, t), Reducer.SUM, (t,)),
+            Stage("mixed", (i, n), mixed, Reducer.SUM, (t,)),
+            Stage("c", (i, n), read("mixed", i, n) / read("total", head)),
+        ),
+        updates=(Update("keys", "new_keys"), Update("values", "new_values")),
+    )
+
+
+def attention_shape(program: Program) -> AttentionShape | None:
+    """Of which a normalised program is `decode_attention`; None for any other."""
+    shapes = [each.shape for each in program.inputs]
+    match shapes:
+        case [(1, width), (length, half), _, _, (groups, _, _, _), _] if program.updates:
+            depth = 2 * half
+            heads = width // depth - 2 * groups
+        case _:
+            return None
+    if heads < groups or heads % groups or depth % LANES:
+        return None
+    shape = AttentionShape(heads=heads, groups=groups, depth=depth, length=length)
+    return shape if _normalised(shape) == program else None
+
+
+@lru_cache(maxsize=64)
+def _normalised(shape: AttentionShape) -> Program:
+    return bound(decode_attention(shape), {}).normalised()
+
+
+@lru_cache(maxsize=64)
+def argmax(count: int) -> Program:
+    """c i32[1]: the place of the largest of a[1, count], the first of several."""
+    i, k = Axis("i", Integer(1)), Axis("k", Integer(count))
+    entry = read("a", i, k)
+    place = Choice((equal(entry, read("most", i)),), k, Integer(count - 1))
+    return Program(
+        inputs=(Input("a", "f32", (1, count)),),
+        stages=(
+            Stage("most", (i,), entry, Reducer.MAX, (k,)),
+            Stage("c", (i,), place, Reducer.MIN, (k,), dtype=DType.I32),
+        ),
     )
 
 

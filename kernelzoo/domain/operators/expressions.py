@@ -286,14 +286,27 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class Update:
+    """An input that is written, too: after a call it holds what a stage of its shape computes. All
+    stages read what it held before."""
+
+    tensor: str
+    stage: str
+
+    def __str__(self) -> str:
+        return f"{self.tensor} := {self.stage}"
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """The last stage is the output. All extents are numbers."""
 
     inputs: tuple[Input, ...]
     stages: tuple[Stage, ...]
+    updates: tuple[Update, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(map(str, (*self.inputs, *self.stages)))
+        return "\n".join(map(str, (*self.inputs, *self.stages, *self.updates)))
 
     @property
     def output(self) -> Stage:
@@ -307,6 +320,7 @@ class Program:
         return Program(
             inputs=tuple(replace(each, name=names[each.name]) for each in self.inputs),
             stages=tuple(_renamed(stage, names) for stage in self.stages),
+            updates=tuple(Update(names[u.tensor], names[u.stage]) for u in self.updates),
         )
 
 

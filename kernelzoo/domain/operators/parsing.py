@@ -4,6 +4,7 @@
     largest[i: 5] = max over k: 37 of a[i, k]           stage that reduces
     c[i: 5, j: 37] = exp(a[i, j] - largest[i])          stage
     above[i: 5]: i32 = (1 if 0.5 < a[i, 0] else 0)      stage of integers
+    a := c                                              update: what a holds after the call
 
 Expressions are a small part of Python's, so that Python's own parser reads them; nothing of them is
 ever executed.
@@ -34,6 +35,7 @@ from kernelzoo.domain.operators.expressions import (
     Real,
     Reducer,
     Stage,
+    Update,
 )
 from kernelzoo.errors import InvalidInput
 
@@ -45,6 +47,7 @@ _STAGE = re.compile(
     r"(?P<name>\w+)\[(?P<axes>[^\[\]]*)\](: (?P<dtype>\w+))? = "
     r"((?P<reducer>\w+) over (?P<over>[^\[\]]*?) of )?(?P<value>.+)"
 )
+_UPDATE = re.compile(r"(?P<tensor>\w+) := (?P<stage>\w+)")
 _BINARY: Mapping[type[ast.operator], BinaryOp] = {
     ast.Add: BinaryOp.ADD,
     ast.Sub: BinaryOp.SUB,
@@ -79,16 +82,20 @@ def parsed(text: str) -> Program:
     lines = text.split("\n")
     inputs: list[Input] = []
     stages: list[Stage] = []
+    updates: list[Update] = []
     for number, line in enumerate(lines, 1):
         try:
             given = _INPUT.fullmatch(line)
+            update = _UPDATE.fullmatch(line)
             if given and not stages:
                 inputs.append(_input(given))
+            elif update:
+                updates.append(Update(update["tensor"], update["stage"]))
             else:
                 stages.append(_stage(line))
         except (InvalidInput, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise InvalidInput(f"line {number} of the program: {_said(error)}") from None
-    program = checked(Program(tuple(inputs), tuple(stages)))
+    program = checked(Program(tuple(inputs), tuple(stages), tuple(updates)))
     if str(program) != text:
         raise InvalidInput("the program is not written as it is printed; store what str gives")
     return program

@@ -88,7 +88,8 @@ def stated(workload: Workload) -> Node:
 
 
 def prim_func(program: Program) -> Node:
-    """Parameters are the inputs and the output; every stage before it is a buffer."""
+    """Parameters are the inputs, the output and the stages that inputs are updated by; every other
+    stage is a buffer."""
     inputs = {
         each.name: te.placeholder(each.shape, name=each.name, dtype=DTYPES[DType(each.dtype)])
         for each in program.inputs
@@ -96,7 +97,9 @@ def prim_func(program: Program) -> Node:
     tensors = dict(inputs)
     for stage in program.stages:
         tensors[stage.name] = computed(stage, tensors)
-    return te.create_prim_func([*inputs.values(), tensors[program.output.name]])
+    updated = [update.stage for update in program.updates if update.stage != program.output.name]
+    made = (tensors[name] for name in dict.fromkeys(updated))
+    return te.create_prim_func([*inputs.values(), tensors[program.output.name], *made])
 
 
 def computed(stage: Stage, tensors: Tensors) -> Node:

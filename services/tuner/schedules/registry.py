@@ -15,6 +15,7 @@ from importlib import import_module
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU, GpuModel
+from kernelzoo.domain.operators.decoding import attention_shape
 from kernelzoo.domain.target import TargetKind, refuse_unsupported
 from kernelzoo.domain.workload import KEY_DTYPES, PROGRAM, Workload
 from kernelzoo.errors import InvalidSchedule
@@ -32,6 +33,7 @@ from services.tuner.schedules.conv.implicit_gemm import gathered
 from services.tuner.schedules.conv.space import wasm_conv_configs
 from services.tuner.schedules.conv.webgpu_space import conv_configs
 from services.tuner.schedules.conv.windows import windows
+from services.tuner.schedules.decode_attention.webgpu_space import decode_attention_configs
 from services.tuner.schedules.elementwise.space import wasm_elementwise_configs
 from services.tuner.schedules.elementwise.webgpu_space import elementwise_configs
 from services.tuner.schedules.gemv.config import MAX_M
@@ -58,7 +60,8 @@ class ScheduleFamily:
     `matches` tells whether it has schedules for programs that iterate so; `space` lists candidates
     for a model of GPU (at which those for wasm do not look), the likely best first. Some of them
     may be of another family that matches as well. `programs`: it also takes programs that no
-    operator names, and so asks a workload for neither extents nor an operator. `lower` makes loop
+    operator names, and so asks a workload for neither extents nor an operator; `states`: also those
+    that write some of their inputs. `lower` makes loop
     nests of a candidate; it raises InvalidSchedule and UnsupportedProgram as `compile_candidate`
     does.
     """
@@ -69,6 +72,7 @@ class ScheduleFamily:
     space: Callable[[Workload, GpuModel], tuple[Candidate, ...]]
     lower: Lower
     programs: bool = False
+    states: bool = False
 
 
 def lite_space(
@@ -92,7 +96,10 @@ def matching(workload: Workload, target: TargetKind) -> tuple[ScheduleFamily, ..
     return tuple(
         each
         for each in FAMILIES
-        if each.target is target and (each.programs or not unnamed) and each.matches(space)
+        if each.target is target
+        and (each.programs or not unnamed)
+        and (each.states or not workload.has_states)
+        and each.matches(space)
     )
 
 
@@ -166,6 +173,10 @@ def _streams_quantised(space: IterationSpace) -> bool:
     return found is not None and found.m <= MAX_QUANTISED_M
 
 
+def _attends(space: IterationSpace) -> bool:
+    return attention_shape(space.program) is not None
+
+
 def _wasm(
     name: str,
     matches: Matches,
@@ -192,6 +203,7 @@ def _webgpu(
     configs: Callable[[Workload, GpuModel], Sequence[WebgpuConfig]],
     *,
     programs: bool = False,
+    states: bool = False,
 ) -> ScheduleFamily:
     def space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
         return webgpu_space(configs(workload, gpu), workload, gpu)
@@ -203,6 +215,7 @@ def _webgpu(
         space=space,
         lower=_template(name, TargetKind.WEBGPU),
         programs=programs,
+        states=states,
     )
 
 
@@ -215,12 +228,13 @@ FAMILIES = (
     # Loops as the program is stated: any program.
     _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True),
     _webgpu("quantised_gemv", _streams_quantised, quantised_gemv_configs, programs=True),
+    _webgpu("decode_attention", _attends, decode_attention_configs, programs=True, states=True),
     _webgpu("matmul", _reads_vectors, matmul_configs, programs=True),
     _webgpu("conv", channelwise, conv_configs, programs=True),
     _webgpu("reduction", _reduces_rows, reduction_configs, programs=True),
     _webgpu("transpose", is_transposition, transpose_configs),
     # A thread for each entry, as the program is stated: any program.
-    _webgpu("elementwise", lambda _: True, elementwise_configs, programs=True),
+    _webgpu("elementwise", lambda _: True, elementwise_configs, programs=True, states=True),
 )
 """The first of a target that matches a program lists its space."""
 

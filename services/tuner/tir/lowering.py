@@ -71,7 +71,7 @@ def visited(function: Node, shapes: tuple[Shape, ...] | None, range_extent: int)
 
 def plain_program(function: Node, held: tuple[DType, ...] = ()) -> Program:
     """Any PrimFunc, its loops as they stand, in a range of one iteration. `held` are the elements
-    of its parameters where they are not what it states."""
+    of its parameters where they are not what it states; parameters behind those are scratch."""
     module = IRModule({"main": function.with_attr("global_symbol", "main")})
     return Visit(lowered(module), held=held).whole()
 
@@ -101,13 +101,17 @@ class Visit:
             self._symbols.declare(
                 parameter,
                 parameter.name,
-                Scope.PARAMETER,
+                Scope.GLOBAL if held and dtype is None else Scope.PARAMETER,
                 dtype=dtype or dtype_named(parameter.name, str(parameter.ty.dtype)),
                 shape=shape,
                 stated=rounded,
             )
             for parameter, shape, rounded, dtype in zip(
-                function.params, shapes or stated, stated, held or repeat(None), strict=False
+                function.params,
+                shapes or stated,
+                stated,
+                (*held, *repeat(None, len(stated))),
+                strict=False,
             )
         )
 

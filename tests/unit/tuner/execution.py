@@ -12,7 +12,7 @@ from wasmtime import _ffi as ffi
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.workload import Role, Tensor, Workload
+from kernelzoo.domain.workload import Tensor, Workload
 from services.tuner.codegen.wasm.module import assemble, lower
 from services.tuner.compile import CompiledProgram, pack_kernels
 from services.tuner.ir.nodes import Program
@@ -106,7 +106,7 @@ def inputs_of(workload: Workload, seed: int = 7) -> list[Floats]:
     The type says float32 throughout, as all inputs of nearly all workloads are.
     """
     random = np.random.default_rng(seed)
-    return [_drawn(random, tensor) for tensor in workload.tensors if tensor.role is Role.INPUT]
+    return [_drawn(random, tensor) for tensor in workload.tensors[:-1]]
 
 
 def _drawn(random: np.random.Generator, tensor: Tensor) -> Any:

@@ -58,6 +58,11 @@ def execute_gpu(artifact: Artifact, inputs: list[Floats], slices: int = 1) -> Fl
 
 def execute_on_gpu(artifact: Artifact, inputs: Sequence[Values], slices: int = 1) -> Values:
     """The same as the dtype that the output has."""
+    return executed(artifact, inputs, slices)[-1]
+
+
+def executed(artifact: Artifact, inputs: Sequence[Values], slices: int = 1) -> list[Values]:
+    """The states in their order, as they are after the call, then the output."""
     import wgpu
 
     manifest = artifact.manifest
@@ -71,11 +76,13 @@ def execute_on_gpu(artifact: Artifact, inputs: Sequence[Values], slices: int = 1
             data[:size] = inputs[number].view(np.uint8).ravel()
         buffers.append(device().create_buffer_with_data(data=data, usage=usage))
     _run(artifact, buffers, slices)
-    output = manifest.tensors[-1]
-    held = device().queue.read_buffer(buffers[len(manifest.tensors) - 1])
-    assert output.role is Role.OUTPUT
-    entries = np.frombuffer(held, NUMPY[output.dtype])[: output.elements]
-    return entries.reshape(output.shape)
+    assert manifest.tensors[-1].role is Role.OUTPUT
+    found: list[Values] = []
+    for tensor, buffer in zip(manifest.tensors, buffers, strict=False):
+        if tensor.role is not Role.INPUT:
+            held = np.frombuffer(device().queue.read_buffer(buffer), NUMPY[tensor.dtype])
+            found.append(held[: tensor.elements].reshape(tensor.shape))
+    return found
 
 
 def _run(artifact: Artifact, buffers: list[Device], slices: int) -> None:

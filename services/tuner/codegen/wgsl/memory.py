@@ -118,7 +118,8 @@ class Memory:
 
     `scalar` buffers are arrays of single elements, all others of vec4. Four i8 are packed into one
     i32, the first in its lowest bits, as WGSL has no smaller type. `f16_storage` says how f16 lie.
-    All scratch buffers share one binding; `offsets` are where they start in it, in elements.
+    All scratch buffers share one binding, of i32 where one of them is; `offsets` are where they
+    start in it, in elements.
     `output` is the name of the buffer that is written.
     """
 
@@ -127,6 +128,7 @@ class Memory:
     offsets: Mapping[str, int] = field(default_factory=dict)
     f16_storage: F16Storage = F16Storage.PACKED
     output: str = ""
+    scratch_dtype: DType = DType.F32
 
     def wide(self, buffer: Buffer) -> bool:
         return (SCRATCH if buffer.name in self.offsets else buffer.name) not in self.scalar
@@ -141,7 +143,7 @@ class Memory:
                 if self._shared(buffer)
                 else ARRAYS[self.f16_storage, self.wide(buffer)]
             )
-        held = _element(buffer)
+        held = self.scratch_dtype if buffer.name in self.offsets else _element(buffer)
         if not self.wide(buffer):
             return f"array<{held}, {size}>" if size else f"array<{held}>"
         return f"array<vec4<{held}>, {-(-size // LANES)}>" if size else f"array<vec4<{held}>>"
@@ -149,6 +151,12 @@ class Memory:
     def load(self, load: Load) -> str:
         if load.buffer.dtype is DType.F16:
             return self._load_f16(load)
+        if self._is_cast(load.buffer):
+            held = type_text(load.buffer.dtype, load.lanes)
+            if load.lanes == 1 or self.wide(load.buffer):
+                return f"bitcast<{held}>({self.place(load.buffer, load.index)})"
+            parts = ", ".join(self.place(load.buffer, at) for at in _lanes(load.index, load.lanes))
+            return f"bitcast<{held}>({type_text(self.scratch_dtype, load.lanes)}({parts}))"
         narrow = load.buffer.dtype is DType.I8
         if not narrow and (load.lanes == 1 or self.wide(load.buffer)):
             return self.place(load.buffer, load.index)
@@ -158,6 +166,9 @@ class Memory:
 
     def store(self, buffer: Buffer, index: Affine, value: str) -> str:
         """Stores one array element, which is a vec4 in an array of those."""
+        if self._is_cast(buffer):
+            lanes = LANES if self.wide(buffer) else 1
+            value = f"bitcast<{type_text(self.scratch_dtype, lanes)}>({value})"
         if buffer.dtype is not DType.F16:
             return f"{self.place(buffer, index)} = {value}"
         name, wide = self.indices.names.of("buffer", buffer.name), self.wide(buffer)
@@ -165,6 +176,10 @@ class Memory:
         if wide:
             return f"{name}[{text}] = {store_four(self.f16_storage, value)}"
         return store_one(self.f16_storage, name, text, value)
+
+    def _is_cast(self, buffer: Buffer) -> bool:
+        """Whether its entries lie as bits of another dtype."""
+        return buffer.name in self.offsets and buffer.dtype is not self.scratch_dtype
 
     def _load_f16(self, load: Load) -> str:
         name = self.indices.names.of("buffer", load.buffer.name)

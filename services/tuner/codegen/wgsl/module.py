@@ -1,5 +1,6 @@
 """A WGSL module: bindings, workgroup memory, and an entry point for each program."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from kernelzoo.domain.artifact import Dispatch
@@ -43,8 +44,10 @@ def print_module(
     programs: tuple[Program, ...],
     tensors: tuple[str, ...],
     f16_storage: F16Storage = F16Storage.PACKED,
+    states: Collection[str] = (),
 ) -> Module:
     """`programs` are dispatched in order; `tensors` are the names of the bindings, the output last.
+    `states` are those of them that are written, too.
 
     Raises UnsupportedProgram for a node that WGSL does not have and for a module too large.
     """
@@ -62,9 +65,10 @@ def print_module(
         offsets=offsets,
         f16_storage=f16_storage,
         output=tensors[-1],
+        scratch_dtype=DType.I32 if _has_integers(buffers, offsets) else DType.F32,
     )
     writer = Writer()
-    _bindings(writer, memory, tensors, buffers)
+    _bindings(writer, memory, tensors, buffers, states)
     bodies = [
         _entry(writer, memory, own, program, entry)
         for own, program, entry in zip(uses, programs, entries, strict=True)
@@ -88,6 +92,10 @@ def print_module(
         scratch_bytes=DType.F32.size_bytes * scratch,
         workgroup_bytes=max(map(_workgroup_bytes, programs)),
     )
+
+
+def _has_integers(buffers: tuple[Buffer, ...], scratch: Collection[str]) -> bool:
+    return any(each.dtype is DType.I32 for each in buffers if each.name in scratch)
 
 
 def _entry_names(count: int) -> tuple[str, ...]:
@@ -124,12 +132,16 @@ def _workgroup_bytes(program: Program) -> int:
 
 
 def _bindings(
-    writer: Writer, memory: Memory, tensors: tuple[str, ...], buffers: tuple[Buffer, ...]
+    writer: Writer,
+    memory: Memory,
+    tensors: tuple[str, ...],
+    buffers: tuple[Buffer, ...],
+    states: Collection[str],
 ) -> None:
     known = {buffer.name: buffer for buffer in buffers}
     names = memory.indices.names
     for number, tensor in enumerate(tensors):
-        access = "read_write" if tensor == tensors[-1] else "read"
+        access = "read_write" if tensor == tensors[-1] or tensor in states else "read"
         kind = memory.array_type(known[tensor])
         head = f"@group(0) @binding({number}) var<storage, {access}>"
         writer.line(f"{head} {names.of('buffer', tensor)}: {kind};")

@@ -8,8 +8,10 @@ from services.tuner.ir.nodes import (
     Assign,
     Barrier,
     Block,
+    Bound,
     If,
     Let,
+    Load,
     Loop,
     LoopKind,
     Register,
@@ -19,6 +21,7 @@ from services.tuner.ir.nodes import (
     lanes_of,
     unsupported,
 )
+from services.tuner.ir.rewrite import leaves
 from services.tuner.passes.if_conversion import too_many_branches
 
 THREAD = "invocation"
@@ -36,6 +39,7 @@ class Statements:
         self._variables = variables
         self.values = Expressions(indices, memory)
         self._no_short_circuit = False
+        self._loaded: set[str] = set()
 
     def block(self, block: Block) -> None:
         for statement in block:
@@ -80,6 +84,8 @@ class Statements:
         match statement:
             case Let(var=var, value=value, low=low, high=high):
                 text = self.values.unsigned(value)
+                if any(isinstance(leaf, Load) for leaf in leaves(value)):
+                    self._loaded.add(var)
                 self._indices.ranges[var] = (low, high)
                 self._writer.line(f"let {self._indices.variable(var)} = {text};")
             case Allocate(buffer=buffer) if buffer.scope is Scope.LOCAL:
@@ -100,17 +106,29 @@ class Statements:
                     self._writer.line(f"var {self.values.register(register)}: {kind};")
                 self.block(loop.body)
             case LoopKind.SERIAL:
-                with self._writer.block(
-                    f"for (var {name} = 0u; {name} < {loop.extent}u; {name}++)"
-                ):
+                ends = self._ends(loop)
+                tests = [f"{name} < {loop.extent}u", *map(self._indices.bound, ends)]
+                head = f"for (var {name} = 0u; {' && '.join(tests)}; {name}++)"
+                with self._writer.block(head):
                     outside, self._no_short_circuit = (
                         self._no_short_circuit,
                         self._no_short_circuit or too_many_branches(loop),
                     )
-                    self.block(loop.body)
+                    self.block(_inside(loop.body) if ends else loop.body)
                     self._no_short_circuit = outside
             case _:
                 raise unsupported(loop, f"the WGSL printer for {loop.kind} loops")
+
+    def _ends(self, loop: Loop) -> tuple[Bound, ...]:
+        """The bounds around all that a loop does, if they fail for good once they fail and a value
+        that is read decides one: the loop ends there, as one over a cache that is half full."""
+        match loop.body:
+            case (If(bounds=bounds, otherwise=()),) if any(
+                var in self._loaded for bound in bounds for var, _ in bound.index.terms
+            ):
+                rises = all(bound.index.coefficient(loop.var) > 0 for bound in bounds)
+                return bounds if rises else ()
+        return ()
 
     def _condition(self, statement: If) -> None:
         tests = [self._indices.bound(bound) for bound in statement.bounds]
@@ -126,3 +144,8 @@ class Statements:
         if self._no_short_circuit and len(tests) > 1:
             return " & ".join(f"({test})" for test in tests)
         return " && ".join(tests)
+
+
+def _inside(block: Block) -> Block:
+    """What the only statement of a block, an If, does where its bounds hold."""
+    return tuple(inner for one in block if isinstance(one, If) for inner in one.body)

@@ -1,0 +1,532 @@
+"""Attention of one token over itself and the cache for WebGPU (`operators.decoding`).
+
+    dispatch    heads × parts workgroups, then heads where there are several parts
+    workgroup   one head, and `tokens` of the cache: those of its part
+    thread      tokens thread, thread + threads, … for the scores; then four entries of the output,
+                of every (4 · threads / depth)-th token
+
+    workgroup memory
+      query, key, value [depth]     the head's query, and what the token adds to the cache
+      scores [tokens]               of the part's tokens, then their powers
+      mixed [threads] vec4          parts of the output
+
+Nothing waits for the cache to be written: a workgroup has the token's own key and value in
+workgroup memory, and the first head of a group writes them into the cache, where all read only
+tokens before. The position is read once; a loop over tokens ends at it
+(`codegen/wgsl/statements.py`).
+
+The steps are numbered as they follow one another below:
+
+    query[thread] = (projected[…] * cosines[…] + partner * sines[…]) * 0.125     // 1 rotary
+    for (step; step < 8 && step * 256 + thread < here) scores[…] = Σ query · keys  // 2
+    most = max over all threads; scores[…] = exp(scores[…] - most); total = Σ      // 3
+    for (row …) mixed[thread] += scores[…] * values[…]                             // 4
+    c[…] = Σ mixed[…] / total                                                      // 5
+"""
+
+from dataclasses import dataclass
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.decoding import LANES, LOWEST, AttentionShape
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.build import ZERO, Frame, binary, loop, number, under, whole
+from services.tuner.ir.nodes import (
+    Allocate,
+    Barrier,
+    BinaryOp,
+    Block,
+    Bound,
+    Broadcast,
+    Buffer,
+    Call,
+    Compare,
+    CompareOp,
+    Const,
+    Expression,
+    ExtractLane,
+    IndexValue,
+    Load,
+    LoopKind,
+    MathFunction,
+    Program,
+    Scope,
+    Select,
+    Statement,
+    Store,
+)
+from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.base.teams import Team, reduced
+from services.tuner.schedules.decode_attention.webgpu_config import (
+    WebgpuDecodeAttentionConfig,
+    shape_of,
+)
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    config = WebgpuDecodeAttentionConfig.of(candidate)
+    return ScheduledProgram(nests=attention_programs(candidate.workload, config))
+
+
+def attention_programs(
+    workload: Workload, config: WebgpuDecodeAttentionConfig
+) -> tuple[Program, ...]:
+    """One dispatch, and with several parts a second one that joins them."""
+    kernel = _Kernel.of(workload, config)
+    shape, frame = kernel.shape, kernel.frame
+    body: Block = (
+        *_token(kernel),
+        Barrier(),
+        *_kept(kernel),
+        *_scores(kernel),
+    )
+    most = reduced(kernel.team, [kernel.largest], "most", BinaryOp.MAX)
+    body = (*body, *most.body, *_powers(kernel, most.values[0]))
+    sums = reduced(kernel.team, [kernel.power], "total")
+    body = (*body, *sums.body, *_mixed(kernel))
+    body = (*body, *_stored(kernel, most.values[0], sums.values[0]))
+    for buffer in (*kernel.local, *most.local, *sums.local):
+        body = (Allocate(buffer=buffer, body=body),)
+    block: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body)),)
+    for buffer in (*kernel.shared, *most.shared, *sums.shared):
+        block = (Allocate(buffer=buffer, body=block),)
+    main = Program(
+        parameters=kernel.parameters,
+        body=loop("group", shape.heads * config.parts, LoopKind.RANGE, block),
+    )
+    return (main, _joined(kernel)) if config.parts > 1 else (main,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kernel:
+    """What all steps know. `first` is the first token of the workgroup's part, `here` the position,
+    a variable of the frame."""
+
+    config: WebgpuDecodeAttentionConfig
+    shape: AttentionShape
+    parameters: tuple[Buffer, ...]
+    frame: Frame
+    thread: Affine
+    head: Affine
+    part: Affine
+    group: Affine
+    among: Affine
+    here: Affine
+    query: Buffer
+    key: Buffer
+    value: Buffer
+    scores: Buffer
+    mixed: Buffer
+    best: Buffer
+    sum: Buffer
+    dot: Buffer
+    acc: Buffer
+
+    @classmethod
+    def of(cls, workload: Workload, config: WebgpuDecodeAttentionConfig) -> "_Kernel":
+        shape, frame = shape_of(workload), Frame()
+        parameters = parameters_of(workload)
+        place = frame.variable("group", shape.heads * config.parts)
+        head, part = frame.delinearize(place, (("head", shape.heads), ("part", config.parts)))
+        group, among = frame.delinearize(head, (("shared", shape.groups), ("among", shape.shared)))
+        thread = frame.variable("thread", config.threads)
+        held = Load(buffer=parameters[3], index=ZERO)
+        last = binary(BinaryOp.MIN, held, whole(shape.length - 1))
+        here = frame.let("here", binary(BinaryOp.MAX, last, whole(0)), shape.length - 1)
+        parts: tuple[Buffer, ...] = ()
+        if config.parts > 1:
+            entries = shape.heads * config.parts
+            parts = (
+                _buffer("part_mixed", entries * shape.depth, Scope.GLOBAL),
+                _buffer("part_most", entries, Scope.GLOBAL),
+                _buffer("part_total", entries, Scope.GLOBAL),
+            )
+        return cls(
+            config=config,
+            shape=shape,
+            parameters=(*parameters, *parts),
+            frame=frame,
+            thread=thread,
+            head=head,
+            part=part,
+            group=group,
+            among=among,
+            here=here,
+            query=_buffer("query", shape.depth, Scope.WORKGROUP),
+            key=_buffer("own_key", shape.depth, Scope.WORKGROUP),
+            value=_buffer("own_value", shape.depth, Scope.WORKGROUP),
+            scores=_buffer("scores", config.tokens(shape), Scope.WORKGROUP),
+            mixed=_buffer("mixed", LANES * config.threads, Scope.WORKGROUP),
+            best=_buffer("best", 1, Scope.LOCAL),
+            sum=_buffer("sum", 1, Scope.LOCAL),
+            dot=_buffer("dot", LANES, Scope.LOCAL),
+            acc=_buffer("acc", LANES, Scope.LOCAL),
+        )
+
+    @property
+    def local(self) -> tuple[Buffer, ...]:
+        return self.best, self.sum, self.dot, self.acc
+
+    @property
+    def shared(self) -> tuple[Buffer, ...]:
+        return self.query, self.key, self.value, self.scores, self.mixed
+
+    @property
+    def team(self) -> Team:
+        return Team(
+            threads=self.config.threads,
+            teams=1,
+            own=ZERO,
+            lane=self.thread,
+            subgroups=self.config.subgroups,
+        )
+
+    @property
+    def largest(self) -> Load:
+        return Load(buffer=self.best, index=ZERO)
+
+    @property
+    def power(self) -> Load:
+        return Load(buffer=self.sum, index=ZERO)
+
+    @property
+    def first(self) -> Affine:
+        return self.part.times(self.config.tokens(self.shape))
+
+    def key_at(self, quad: Affine, token: Affine) -> Affine:
+        """Four entries of a key in the cache."""
+        row = self.group.times(self.shape.depth // LANES).plus(quad)
+        return row.times(self.shape.length).plus(token).times(LANES)
+
+    def value_at(self, quad: Affine, token: Affine) -> Affine:
+        row = self.group.times(self.shape.length).plus(token)
+        return row.times(self.shape.depth).plus(quad.times(LANES))
+
+
+def _buffer(name: str, size: int, scope: Scope) -> Buffer:
+    return Buffer(name=name, scope=scope, dtype=DType.F32, size=size)
+
+
+def _times(left: Expression, right: Expression) -> Expression:
+    return binary(BinaryOp.MUL, left, right)
+
+
+def _plus(left: Expression, right: Expression) -> Expression:
+    return binary(BinaryOp.ADD, left, right)
+
+
+def _wide(value: Expression) -> Expression:
+    return Broadcast(value=value, lanes=LANES)
+
+
+def _all_lanes(value: Expression) -> Expression:
+    x, y, z, w = (ExtractLane(value=value, lane=lane) for lane in range(LANES))
+    return _plus(_plus(x, y), _plus(z, w))
+
+
+def _exp_of_difference(value: Expression, most: Expression) -> Expression:
+    return Call(function=MathFunction.EXP, argument=binary(BinaryOp.SUB, value, most))
+
+
+def _before(index: Affine, limit: Affine) -> Bound:
+    """index < limit"""
+    return Bound(index=index.plus(limit.times(-1)), limit=0)
+
+
+# Step 1: the query, the key and the value of the token, the first two rotated.
+
+
+def _token(kernel: _Kernel) -> Block:
+    shape, thread = kernel.shape, kernel.thread
+    inside = kernel.frame.nested()
+    entry = inside.clamped("entry", thread, shape.depth, 1)
+    half = shape.depth // 2
+    opposite, angle = (
+        inside.let(name, binary(BinaryOp.FLOOR_MOD, IndexValue(index=index), whole(size)), size - 1)
+        for name, index, size in (
+            ("opposite", entry.plus(Affine(constant=half)), shape.depth),
+            ("angle", entry, half),
+        )
+    )
+    place = kernel.here.times(half).plus(angle)
+    cosine, sine = (Load(buffer=kernel.parameters[n], index=place) for n in (1, 2))
+
+    def projected(row: Affine, at: Affine) -> Expression:
+        return Load(buffer=kernel.parameters[0], index=row.times(shape.depth).plus(at))
+
+    def rotated(row: Affine) -> Expression:
+        partner = projected(row, opposite)
+        negative = _times(number(-1.0), partner)
+        low = Compare(op=CompareOp.LT, left=IndexValue(index=entry), right=whole(half))
+        other = Select(condition=low, then=negative, otherwise=partner)
+        return _plus(_times(projected(row, entry), cosine), _times(other, sine))
+
+    keys = kernel.group.plus(Affine(constant=shape.heads))
+    values = keys.plus(Affine(constant=shape.groups))
+    scale = number(float(shape.depth**-0.5))
+    stores = (
+        Store(buffer=kernel.query, index=entry, value=_times(rotated(kernel.head), scale)),
+        Store(buffer=kernel.key, index=entry, value=rotated(keys)),
+        Store(buffer=kernel.value, index=entry, value=projected(values, entry)),
+    )
+    exists = kernel.frame.undecided((Bound(index=thread, limit=shape.depth),))
+    return inside.enclose(under(exists, stores))
+
+
+def _kept(kernel: _Kernel) -> Block:
+    """The first head of a group keeps the token in the cache, in its first part's workgroup."""
+    thread, quads = kernel.thread, kernel.shape.depth // LANES
+    bounds = kernel.frame.undecided(
+        (
+            Bound(index=thread, limit=quads),
+            Bound(index=kernel.among, limit=1),
+            Bound(index=kernel.part, limit=1),
+        )
+    )
+    own = [
+        Load(buffer=buffer, index=thread.times(LANES), lanes=LANES)
+        for buffer in (kernel.key, kernel.value)
+    ]
+    stores = (
+        Store(buffer=kernel.parameters[4], index=kernel.key_at(thread, kernel.here), value=own[0]),
+        Store(
+            buffer=kernel.parameters[5], index=kernel.value_at(thread, kernel.here), value=own[1]
+        ),
+    )
+    return under(bounds, stores)
+
+
+# Step 2: a thread has the scores of whole tokens.
+
+
+def _scores(kernel: _Kernel) -> Block:
+    config, shape = kernel.config, kernel.shape
+    tokens = config.tokens(shape)
+
+    def scored(at: Affine, key: Buffer, place: list[Affine]) -> Block:
+        found: list[Statement] = []
+        for quad, index in enumerate(place):
+            query = Load(buffer=kernel.query, index=Affine(constant=LANES * quad), lanes=LANES)
+            product = _times(query, Load(buffer=key, index=index, lanes=LANES))
+            so_far = Load(buffer=kernel.dot, index=ZERO, lanes=LANES)
+            value = _plus(so_far, product) if quad else product
+            found.append(Store(buffer=kernel.dot, index=ZERO, value=value))
+        score = _all_lanes(Load(buffer=kernel.dot, index=ZERO, lanes=LANES))
+        found.append(Store(buffer=kernel.scores, index=at, value=score))
+        best = binary(BinaryOp.MAX, kernel.largest, Load(buffer=kernel.scores, index=at))
+        return (*found, Store(buffer=kernel.best, index=ZERO, value=best))
+
+    quads = range(shape.depth // LANES)
+    step = Affine.variable("step")
+    at = step.times(config.threads).plus(kernel.thread)
+    token = kernel.first.plus(at)
+    cached = scored(at, kernel.parameters[4], [kernel.key_at(_at(q), token) for q in quads])
+    own = scored(
+        kernel.here.plus(kernel.first.times(-1)),
+        kernel.key,
+        [_at(LANES * q) for q in quads],
+    )
+    steps = -(-tokens // config.threads)
+    ranges = {**kernel.frame.ranges, "step": (0, steps - 1)}
+    return (
+        Store(buffer=kernel.best, index=ZERO, value=number(LOWEST)),
+        *_here_in_part(kernel, own),
+        *_each(kernel, "step", steps, at, token, cached, ranges),
+    )
+
+
+def _at(constant: int) -> Affine:
+    return Affine(constant=constant)
+
+
+def _each(
+    kernel: _Kernel,
+    var: str,
+    steps: int,
+    at: Affine,
+    token: Affine,
+    body: Block,
+    ranges: dict[str, tuple[int, int]],
+) -> Block:
+    """The body for each token of the part that stands before the position. The loop is one even
+    where it has one step: its condition ends it."""
+    tokens = kernel.config.tokens(kernel.shape)
+    bounds = [_before(token, kernel.here)]
+    if at.bounds(ranges)[1] >= tokens:
+        bounds.append(Bound(index=at, limit=tokens))
+    if token.bounds(ranges)[1] >= kernel.shape.length:
+        bounds.append(Bound(index=token, limit=kernel.shape.length))
+    return (loop(var, steps, LoopKind.SERIAL, under(bounds, body)),)
+
+
+def _here_in_part(kernel: _Kernel, body: Block, *, all_threads: bool = False) -> Block:
+    """The body where the position lies in the part, of the first thread or of all of them."""
+    tokens = kernel.config.tokens(kernel.shape)
+    bounds = [] if all_threads else [Bound(index=kernel.thread, limit=1)]
+    if kernel.config.parts > 1:
+        after = kernel.here.plus(kernel.first.times(-1))
+        bounds += [Bound(index=after, limit=tokens), Bound(index=after.times(-1), limit=1)]
+    return under(bounds, body)
+
+
+# Step 3: their powers, and the sum of these.
+
+
+def _powers(kernel: _Kernel, most: Expression) -> Block:
+    config = kernel.config
+
+    def powered(at: Affine) -> Block:
+        score = Load(buffer=kernel.scores, index=at)
+        return (
+            Store(buffer=kernel.scores, index=at, value=_exp_of_difference(score, most)),
+            Store(
+                buffer=kernel.sum,
+                index=ZERO,
+                value=_plus(kernel.power, Load(buffer=kernel.scores, index=at)),
+            ),
+        )
+
+    steps = -(-config.tokens(kernel.shape) // config.threads)
+    at = Affine.variable("turn").times(config.threads).plus(kernel.thread)
+    ranges = {**kernel.frame.ranges, "turn": (0, steps - 1)}
+    own = powered(kernel.here.plus(kernel.first.times(-1)))
+    return (
+        Store(buffer=kernel.sum, index=ZERO, value=number(0)),
+        *_here_in_part(kernel, own),
+        *_each(kernel, "turn", steps, at, kernel.first.plus(at), powered(at), ranges),
+    )
+
+
+# Step 4: a thread has four entries of the output, of every so many tokens.
+
+
+def _mixed(kernel: _Kernel) -> Block:
+    config, shape = kernel.config, kernel.shape
+    quads = shape.depth // LANES
+    rows = config.threads // quads
+    inside = kernel.frame.nested()
+    row, quad = inside.delinearize(kernel.thread, (("row", rows), ("quad", quads)))
+    steps = -(-config.tokens(shape) // rows)
+
+    def added(at: Affine, value: Load) -> Block:
+        power = _wide(Load(buffer=kernel.scores, index=at))
+        so_far = Load(buffer=kernel.acc, index=ZERO, lanes=LANES)
+        whole_ = _plus(so_far, _times(power, value))
+        return (Store(buffer=kernel.acc, index=ZERO, value=whole_),)
+
+    at = Affine.variable("round").times(rows).plus(row)
+    token = kernel.first.plus(at)
+    cached = Load(buffer=kernel.parameters[5], index=kernel.value_at(quad, token), lanes=LANES)
+    ranges = {**inside.ranges, "round": (0, steps - 1)}
+    own = Load(buffer=kernel.value, index=quad.times(LANES), lanes=LANES)
+    first = inside.undecided((Bound(index=row, limit=1),))
+    after = kernel.here.plus(kernel.first.times(-1))
+    sums = Load(buffer=kernel.acc, index=ZERO, lanes=LANES)
+    body: Block = (
+        Store(buffer=kernel.acc, index=ZERO, value=Const(value=0, dtype=DType.F32, lanes=LANES)),
+        *under(first, _here_in_part(kernel, added(after, own), all_threads=True)),
+        *_each(kernel, "round", steps, at, token, added(at, cached), ranges),
+        Store(buffer=kernel.mixed, index=kernel.thread.times(LANES), value=sums),
+    )
+    return (*inside.enclose(body), Barrier())
+
+
+# Step 5: the rows of threads added up, and the entries of the output or of the part.
+
+
+def _stored(kernel: _Kernel, most: Expression, sum_: Expression) -> Block:
+    config, shape, thread = kernel.config, kernel.shape, kernel.thread
+    quads = shape.depth // LANES
+    rows = [
+        Load(
+            buffer=kernel.mixed,
+            index=thread.plus(_at(row * quads)).times(LANES),
+            lanes=LANES,
+        )
+        for row in range(config.threads // quads)
+    ]
+    value = _pairwise(list(rows))
+    first = kernel.frame.undecided((Bound(index=thread, limit=1),))
+    exists = kernel.frame.undecided((Bound(index=thread, limit=quads),))
+    place = thread.times(LANES)
+    if config.parts == 1:
+        output, quotient = kernel.parameters[6], binary(BinaryOp.DIV, value, _wide(sum_))
+        index = kernel.head.times(shape.depth).plus(place)
+        return under(exists, (Store(buffer=output, index=index, value=quotient),))
+    mixed, largest, powers = kernel.parameters[7:]
+    part = kernel.head.times(config.parts).plus(kernel.part)
+    return (
+        *under(
+            exists,
+            (Store(buffer=mixed, index=part.times(shape.depth).plus(place), value=value),),
+        ),
+        *under(
+            first,
+            (
+                Store(buffer=largest, index=part, value=most),
+                Store(buffer=powers, index=part, value=sum_),
+            ),
+        ),
+    )
+
+
+def _pairwise(values: list[Expression]) -> Expression:
+    while len(values) > 1:
+        pairs = zip(values[::2], values[1::2], strict=False)
+        values = [_plus(*pair) for pair in pairs] + values[len(values) // 2 * 2 :]
+    return values[0]
+
+
+def _joined(kernel: _Kernel) -> Program:
+    """A part without tokens has no power: its largest score is below all others."""
+    shape, parts = kernel.shape, kernel.config.parts
+    quads, frame = shape.depth // LANES, Frame()
+    threads = max(32, 1 << (quads - 1).bit_length())
+    head, thread = frame.variable("group", shape.heads), frame.variable("thread", threads)
+    mixed, largest, powers = kernel.parameters[7:]
+    first = head.times(parts)
+    found = [Load(buffer=largest, index=first.plus(_at(part))) for part in range(parts)]
+    most = _buffer("most", 1, Scope.LOCAL)
+    held = Load(buffer=most, index=ZERO)
+    sums, share = _buffer("sum", 1, Scope.LOCAL), _buffer("share", 1, Scope.LOCAL)
+    acc = _buffer("acc", LANES, Scope.LOCAL)
+    body: list[Statement] = [Store(buffer=most, index=ZERO, value=found[0])]
+    body += (
+        Store(buffer=most, index=ZERO, value=binary(BinaryOp.MAX, held, each)) for each in found[1:]
+    )
+    body += (
+        Store(buffer=sums, index=ZERO, value=number(0)),
+        Store(buffer=acc, index=ZERO, value=Const(value=0, dtype=DType.F32, lanes=LANES)),
+    )
+    own = Load(buffer=share, index=ZERO)
+    for part, each in enumerate(found):
+        at = first.plus(_at(part))
+        place = at.times(shape.depth).plus(thread.times(LANES))
+        total_ = _times(own, Load(buffer=powers, index=at))
+        entries = _times(_wide(own), Load(buffer=mixed, index=place, lanes=LANES))
+        body += (
+            Store(buffer=share, index=ZERO, value=_exp_of_difference(each, held)),
+            Store(buffer=sums, index=ZERO, value=_plus(Load(buffer=sums, index=ZERO), total_)),
+            Store(
+                buffer=acc,
+                index=ZERO,
+                value=_plus(Load(buffer=acc, index=ZERO, lanes=LANES), entries),
+            ),
+        )
+    value = binary(
+        BinaryOp.DIV,
+        Load(buffer=acc, index=ZERO, lanes=LANES),
+        _wide(Load(buffer=sums, index=ZERO)),
+    )
+    index = head.times(shape.depth).plus(thread.times(LANES))
+    body.append(Store(buffer=kernel.parameters[6], index=index, value=value))
+    exists = frame.undecided((Bound(index=thread, limit=quads),))
+    block: Block = under(exists, tuple(body))
+    for buffer in (most, sums, share, acc):
+        block = (Allocate(buffer=buffer, body=block),)
+    inner = loop("thread", threads, LoopKind.THREAD_INDEX, frame.enclose(block))
+    return Program(
+        parameters=kernel.parameters, body=loop("group", shape.heads, LoopKind.RANGE, (inner,))
+    )

@@ -1,0 +1,73 @@
+"""The settings of a kernel of attention while decoding."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.decoding import LANES, AttentionShape, attention_shape
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidSchedule
+from services.tuner.schedules.base.limits import MAX_THREADS, required
+from services.tuner.schedules.base.settings import Settings, webgpu_candidate
+from services.tuner.schedules.base.teams import shared_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebgpuDecodeAttentionConfig:
+    """A workgroup of `threads` has one head and one of `parts` of the cache; a second dispatch
+    joins the parts. Threads add up by `subgroups` or through workgroup memory."""
+
+    family: ClassVar = "decode_attention"
+    threads: int
+    parts: int
+    subgroups: bool
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        settings = Settings(candidate, cls, TargetKind.WEBGPU)
+        config = settings.config
+        settings.refuse_fault(config.fault(candidate.workload))
+        settings.refuse_features(config.requires(candidate.workload))
+        return config
+
+    def tokens(self, shape: AttentionShape) -> int:
+        """Of the cache that one workgroup reads, at most."""
+        return -(-shape.length // self.parts)
+
+    def fault(self, workload: Workload) -> str:
+        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+        shape = shape_of(workload)
+        if self.threads & (self.threads - 1) or not 32 <= self.threads <= MAX_THREADS:
+            return f"threads={self.threads} must be a power of two from 32 to {MAX_THREADS}"
+        if self.threads < shape.depth or self.threads % (shape.depth // LANES):
+            return f"threads={self.threads} must be at least {shape.depth}, and four have an entry"
+        if not 1 <= self.parts <= shape.length:
+            return f"parts={self.parts} must be from 1 to {shape.length}"
+        return ""
+
+    def workgroup_bytes_for(self, workload: Workload) -> int:
+        shape = shape_of(workload)
+        entries = self.tokens(shape) + 3 * shape.depth + LANES * self.threads
+        sums = 2 * shared_bytes(self.threads, 1, 1, subgroups=self.subgroups)
+        return entries * DType.F32.size_bytes + sums
+
+    def requires(self, workload: Workload) -> tuple[str, ...]:
+        limits = required(
+            workload,
+            threads=self.threads,
+            workgroup_bytes=self.workgroup_bytes_for(workload),
+        )
+        return tuple(sorted((*limits, "subgroups"))) if self.subgroups else limits
+
+    def candidate(self, workload: Workload) -> Candidate:
+        return webgpu_candidate(workload, self, self.requires(workload))
+
+
+def shape_of(workload: Workload) -> AttentionShape:
+    found = attention_shape(workload.program)
+    if found is None:
+        raise InvalidSchedule(f"{workload.key} is no attention of one token over its cache")
+    return found

@@ -1,0 +1,144 @@
+"""Attention over a cache for WebGPU, and other programs that write their inputs, against NumPy."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelzoo.domain.operators.decoding import AttentionShape, attention_shape, decode_attention
+from kernelzoo.domain.operators.parsing import parsed
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Role, Workload
+from kernelzoo.errors import InvalidInput
+from services.aggregator.verification import expected, roundings
+from services.tuner.compile import gpu_compilation
+from services.tuner.ir.legality import Stage, faults
+from services.tuner.schedules.decode_attention.webgpu_config import WebgpuDecodeAttentionConfig
+from services.tuner.schedules.registry import lite_space, matching
+from tests.unit.tuner.execution import inputs_of
+from tests.unit.tuner.gpu_execution import executed
+
+SHAPE = AttentionShape(heads=6, groups=2, depth=32, length=150)
+CONFIGS = [
+    WebgpuDecodeAttentionConfig(threads=threads, parts=parts, subgroups=subgroups)
+    for threads, parts, subgroups in ((64, 1, False), (32, 4, False), (128, 3, True))
+]
+
+
+def attended(shape: AttentionShape, inputs: list[Any]) -> list[Any]:
+    """Keys and values with the token's, and its output, all in float64."""
+    heads, groups, depth, length = shape.heads, shape.groups, shape.depth, shape.length
+    rows, cosines, sines, position, keys, values = (np.asarray(x, np.float64) for x in inputs)
+    here = int(np.clip(position[0], 0, length - 1))
+    rows = rows.reshape(-1, depth)
+    low, high = np.split(rows[: heads + groups], 2, axis=1)
+    cosine, sine = cosines[here], sines[here]
+    rotated = np.concatenate([low * cosine - high * sine, high * cosine + low * sine], axis=1)
+    keys, values = keys.copy(), values.copy()
+    keys[:, :, here] = rotated[heads:].reshape(groups, -1, 4)
+    values[:, here] = rows[heads + groups :]
+    plain = keys.transpose(0, 2, 1, 3).reshape(groups, length, depth)[:, : here + 1]
+    output = []
+    for head in range(heads):
+        group = head // (heads // groups)
+        scores = plain[group] @ rotated[head] * depth**-0.5
+        powers = np.exp(scores - scores.max())
+        output.append(powers / powers.sum() @ values[group, : here + 1])
+    return [keys, values, np.concatenate(output)[np.newaxis]]
+
+
+@pytest.mark.parametrize("here", [0, 77, 149])
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_a_token_attends_to_all_before_it_and_joins_the_cache(
+    config: WebgpuDecodeAttentionConfig, here: int
+) -> None:
+    workload = Workload.of_program("decode_attention", decode_attention(SHAPE))
+    inputs = inputs_of(workload)
+    inputs[3][0] = here
+    steps = gpu_compilation(config.candidate(workload))
+    for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
+        assert faults(scheduled, Stage.SCHEDULED) == ()
+        assert faults(optimised, Stage.SCALAR_REPLACED) == ()
+    found = executed(steps.artifact, inputs, slices=2)
+    for got, wanted in zip(found, attended(SHAPE, inputs), strict=True):
+        assert np.abs(got.astype(np.float64) - wanted).max() < 1e-6
+
+
+def test_the_loops_over_tokens_end_at_the_position() -> None:
+    workload = Workload.of_program("decode_attention", decode_attention(SHAPE))
+    text = gpu_compilation(CONFIGS[0].candidate(workload)).artifact.body.decode()
+    loops = [line for line in text.splitlines() if "for (var" in line]
+    assert len(loops) == 3
+    assert all("- here" in line for line in loops)
+
+
+def test_attention_is_found_by_its_program_and_its_reports_are_checked() -> None:
+    workload = Workload.of_program("decode_attention", decode_attention(SHAPE))
+    assert attention_shape(workload.program) == SHAPE
+    assert matching(workload, TargetKind.WEBGPU)[0].name == "decode_attention"
+    space = lite_space(workload, TargetKind.WEBGPU)
+    assert space[0].requires == ()
+    roles = [tensor.role for tensor in workload.tensors]
+    assert roles == [Role.INPUT] * 4 + [Role.STATE] * 2 + [Role.OUTPUT]
+    assert workload.tensors[3].limit == SHAPE.length
+    found = expected(workload, TargetKind.WEBGPU, 3)
+    assert found.tolerances.max() < 1e-3
+    assert roundings(workload) < 1e5
+
+
+def test_another_scale_is_no_such_attention_and_is_computed_as_stated() -> None:
+    shape = AttentionShape(heads=2, groups=1, depth=8, length=12)
+    text = str(decode_attention(shape)).replace(repr(8**-0.5), "1.0")
+    workload = Workload.of_program("unscaled", parsed(text))
+    assert [each.name for each in matching(workload, TargetKind.WEBGPU)] == ["elementwise"]
+    inputs = inputs_of(workload)
+    scaled = [inputs[0].copy(), *inputs[1:]]
+    scaled[0][0, :16] *= 8**0.5
+    found = executed(gpu_compilation(lite_space(workload, TargetKind.WEBGPU)[0]).artifact, inputs)
+    wanted = attended(shape, scaled)
+    for got, right in zip(found, wanted, strict=True):
+        assert np.abs(got.astype(np.float64) - right).max() < 1e-6
+
+
+ADVANCE = """state: i32[4]
+token: i32[1]
+next[i: 4]: i32 = (state[0] + 1 if i == 0 else (token[0] if i == 1 else state[i]))
+c[i: 4]: i32 = next[i]
+state := next"""
+
+
+def test_a_program_that_writes_its_input_reads_what_that_held_before() -> None:
+    workload = Workload.of_program("advance", parsed(ADVANCE))
+    inputs: list[Any] = [np.array([7, 1, 2, 3], np.int32), np.array([42], np.int32)]
+    artifact = gpu_compilation(lite_space(workload, TargetKind.WEBGPU)[0]).artifact
+    state, output = executed(artifact, inputs)
+    assert list(state) == list(output) == [8, 42, 2, 3]
+    assert [tensor.role for tensor in artifact.manifest.tensors] == ["state", "input", "output"]
+
+
+def test_no_kernel_for_wasm_writes_its_inputs() -> None:
+    with pytest.raises(InvalidInput, match="no kernels that write their inputs"):
+        lite_space(Workload.of_program("advance", parsed(ADVANCE)), TargetKind.WASM)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("state := token", "updates no input by a stage"),
+        ("token := next", "updates no input by a stage"),
+        ("state := next\nstate := c", "updated twice"),
+    ],
+)
+def test_an_update_is_of_an_input_by_a_stage_of_its_shape(line: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        parsed(ADVANCE.replace("state := next", line))
+
+
+def test_a_hostile_config_is_refused() -> None:
+    workload = Workload.of_program("decode_attention", decode_attention(SHAPE))
+    for changed, message in (
+        (replace(CONFIGS[0], threads=48), "power of two"),
+        (replace(CONFIGS[0], parts=0), "from 1 to 150"),
+    ):
+        assert message in changed.fault(workload)
