@@ -46,8 +46,14 @@ function createMemory(): WebAssembly.Memory {
  * it is not posted to another thread (checked in Chromium 156).
  */
 export class Arena {
-  readonly memory = createMemory();
-  #taken: readonly Block[] = [];
+  readonly memory: WebAssembly.Memory;
+  #taken: readonly Block[];
+
+  /** `taken` blocks, sorted, are not lent. */
+  constructor(memory = createMemory(), taken: readonly Block[] = []) {
+    this.memory = memory;
+    this.#taken = taken;
+  }
 
   /** Lends `bytes`, aligned to 64. Throws KernelZooError (memory) when the engine has no more. */
   allocate(bytes: number): Block {

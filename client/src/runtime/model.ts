@@ -1,4 +1,6 @@
 /** A network that runs on the zoo's kernels, in a worker of its own. */
+
+import type { ModelTuning, TuningEvents } from "../tuning/tuning.js";
 import { type Feed, storedFeeds, type TensorData, tensorData } from "./feeds.js";
 import type { Stored } from "./golden.js";
 import type { Opened, Opener } from "./opener.js";
@@ -51,15 +53,22 @@ export interface Fallback {
   readonly reason: string;
 }
 
-/** Hears of each kernel that is replaced. */
-export type FallbackListener = (fallback: Fallback) => void;
+/** What a model tells of while it runs; those but `fallback` where it is tuned in the page. */
+export interface ModelEvents extends TuningEvents {
+  /** Of each kernel that does not work here. */
+  readonly fallback: Fallback;
+}
+
+type Listener = (told: never) => void;
 
 export class Model<Types extends ModelTypes = AnyModel> {
   readonly name: string;
   readonly inputs: readonly ModelTensor[];
   readonly outputs: readonly ModelTensor[];
+  /** What tuning in this page does; undefined where it was not asked for. */
+  tuning: ModelTuning | undefined;
   readonly #opener: Opener;
-  readonly #listeners = new Set<FallbackListener>();
+  readonly #listeners = new Set<readonly [event: string, Listener]>();
   readonly #best: number[];
   #opened: Promise<Opened>;
   #last: readonly Stored[] | null = null;
@@ -104,15 +113,25 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const { dimensions } = answer.plan;
     const { threads } = host;
     const reason = threads.kind === "single" ? threads.reason : loaded.singleThreadReason;
-    const calls = plannedCalls(answer.plan, answer.kernels, fallbacks, this.#best);
+    const served = plannedCalls(answer.plan, answer.kernels, fallbacks, this.#best);
+    const calls = this.tuning?.planned(served) ?? served;
     const { device_class: deviceClass } = answer;
     return { dimensions, deviceClass, calls, ...loaded, singleThreadReason: reason };
   }
 
   /** Calls `listener` from now on; answers what ends that. */
-  on(_event: "fallback", listener: FallbackListener): () => void {
-    this.#listeners.add(listener);
-    return () => void this.#listeners.delete(listener);
+  on<Event extends keyof ModelEvents>(
+    event: Event,
+    listener: (told: ModelEvents[Event]) => void,
+  ): () => void {
+    const heard = [event, listener] as const;
+    this.#listeners.add(heard);
+    return () => void this.#listeners.delete(heard);
+  }
+
+  /** @internal */
+  tell<Event extends keyof ModelEvents>(event: Event, told: ModelEvents[Event]): void {
+    for (const [each, listener] of this.#listeners) if (each === event) listener(told as never);
   }
 
   /**
@@ -179,8 +198,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const again = await this.#opener.reopen(opened, refused);
     this.#shown = again;
     for (const [workload, reason] of again.fallbacks) {
-      if (opened.fallbacks.has(workload)) continue;
-      for (const listener of this.#listeners) listener({ workload, reason });
+      if (!opened.fallbacks.has(workload)) this.tell("fallback", { workload, reason });
     }
     return again;
   }

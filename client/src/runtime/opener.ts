@@ -2,7 +2,6 @@
  * Opens a model until it works: kernels that are found wrong are told to the zoo and replaced by
  * their defaults.
  */
-import type { ServedKernel } from "../wire/types.js";
 import type { ModelAnswer } from "./answer.js";
 import { release, reserve } from "./budget.js";
 import type { Host } from "./host.js";
@@ -25,9 +24,6 @@ export interface Opened {
   readonly loaded: Loaded;
   readonly fallbacks: Fallbacks;
 }
-
-/** An entry of a manifest, but for its workload and its kernel. */
-const SINGLE = { flops: 0, webgpu: null, advice: { target: "wasm", basis: "none" } } as const;
 
 /** Owns what a model holds of the page: its session and its part of the memory. */
 export class Opener {
@@ -133,50 +129,9 @@ export class Opener {
     return failed;
   }
 
-  /**
-   * Replaces the kernel that is to blame, or those that differ from their defaults; all where none
-   * does. Throws KernelZooError where nothing is left to replace.
-   */
   async #replaced(fallbacks: Fallbacks, { failure }: Refused): Promise<Fallbacks> {
-    const { failures, tools } = this.host;
-    const { device_class, kernels } = this.answer;
-    const { fault, stage, message } = failure;
-    const error = new tools.KernelZooError(stage, message);
-    const left = Object.entries(kernels).filter(
-      ([workload, { kernel, fallback }]) =>
-        kernel.sha256 !== fallback.sha256 && !fallbacks.has(workload),
-    );
-    const next = new Map(fallbacks);
-    if (fault !== null) {
-      const { workload, artifact } = fault;
-      failures.note({ workload, device_class, artifact }, error);
-      if (left.some(([each]) => each === workload)) next.set(workload, fault.message);
-    } else if (stage === "validate" || stage === "compile" || stage === "compare") {
-      for (const [workload, served] of left) {
-        const reason = await this.#wrong(workload, served);
-        if (reason !== null) next.set(workload, reason);
-      }
-      const known = next.size > fallbacks.size;
-      if (!known) for (const [workload] of left) next.set(workload, message);
-    }
-    if (next.size > fallbacks.size) return next;
-    throw error;
-  }
-
-  /** What is wrong with a kernel beside its default, which the zoo is told; null where nothing is. */
-  async #wrong(workload: string, served: ServedKernel): Promise<string | null> {
-    const { device_class } = this.answer;
-    const kernel = await this.host.tools.loadKernel({
-      ...this.host,
-      origin: new URL(this.#origin),
-      deviceClass: device_class,
-      entry: { ...SINGLE, workload, wasm: served },
-      constants: [],
-      ...{ gpu: { kind: "none", reason: null }, backend: "wasm", buffers: undefined },
-      ...{ use: "best", verify: true, manifestMs: 0 },
-    });
-    kernel.dispose();
-    return kernel.info.fallbackReason;
+    const { replaced } = await import("./blame.js");
+    return replaced(this.host, { answer: this.answer, origin: this.#origin }, fallbacks, failure);
   }
 
   #reserve(bytes: number): void {

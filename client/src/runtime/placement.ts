@@ -51,7 +51,7 @@ const MOST_BYTES = 2 ** 32;
 /** The kernel of each workload of the plan, in its order. Throws KernelZooError (manifest). */
 export type KernelOf = (workload: string) => KernelWire;
 
-function packOf(kernel: KernelWire, operand: number): ArtifactWire | null {
+export function packOf(kernel: KernelWire, operand: number): ArtifactWire | null {
   const name = kernel.tensors[operand]?.name;
   return kernel.layouts.find((layout) => layout.tensor === name)?.pack ?? null;
 }

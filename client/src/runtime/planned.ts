@@ -13,8 +13,13 @@ export interface PlannedCall {
   /** The node of the model. */
   readonly label: string;
   readonly workload: string;
-  /** Where in the chain of the zoo the kernel came from; `default` is what every device gets. */
-  readonly level: HitLevel;
+  /**
+   * Where in the chain of the zoo the kernel came from; `default` is what every device gets, `page`
+   * what was found here.
+   */
+  readonly level: HitLevel | "page";
+  /** When a kernel that was found here won; undefined for the zoo's. */
+  readonly since?: Date;
   readonly candidate: string;
   /** Why the default runs in place of the zoo's kernel; null where the zoo's runs. */
   readonly fallbackReason: string | null;

@@ -1,4 +1,6 @@
 /** Entry of the runtime, which a page loads with its first model. */
+
+import type { TuneOptions } from "../tuning/tuning.js";
 import type { Host } from "./host.js";
 import type { Check, Progress } from "./messages.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
@@ -6,7 +8,7 @@ import { Opener } from "./opener.js";
 import { type Dimensions, requestModel } from "./request.js";
 import { type RuntimeWorker, spawnRuntime } from "./session.js";
 
-export interface ModelOptions {
+export interface ModelOptions extends TuneOptions {
   /** What the model leaves open, such as `{ sequence: 128 }`; the first that the zoo has unless told. */
   readonly dimensions?: Dimensions;
   /** Called with numbers while kernels and weights arrive, and while the model is checked. */
@@ -65,10 +67,14 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   try {
     const answered = await requested;
     progress({ phase: "plan", loaded: 1, total: 1 });
-    const { check = true, memoryBytes } = rest;
+    const { check = true, memoryBytes, tune } = rest;
+    const tuned =
+      tune === "idle" ? (await import("../tuning/tuned.js")).tuned(host, answered, rest) : null;
     const order = { check, memoryBytes, progress, signal };
-    const opener = new Opener(host, answered, order, workers.next);
-    return new Model<Types>(opener, await opener.open());
+    const opener = new Opener(host, answered, order, tuned?.spawn ?? workers.next);
+    const model = new Model<Types>(opener, await opener.open());
+    tuned?.attach(model);
+    return model;
   } finally {
     workers.drop();
   }

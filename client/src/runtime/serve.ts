@@ -3,6 +3,7 @@
  * those that it starts in turn are its threads.
  */
 import { KernelZooError, sentence } from "../engine/error.js";
+import { breathing } from "./breathing.js";
 import type { Crew, crewMember, FromCrew, Hand, ToCrew } from "./crew.js";
 import { type Engine, type EnginePorts, WrongKernel } from "./engine.js";
 import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "./messages.js";
@@ -16,18 +17,6 @@ interface WorkerScope {
 }
 
 const scope = globalThis as unknown as WorkerScope;
-
-/** Lets messages in: one to ourselves comes after those that wait. */
-export function breathing(): () => Promise<void> {
-  const { port1, port2 } = new MessageChannel();
-  let resolve: (() => void) | null = null;
-  port1.onmessage = () => resolve?.();
-  return () =>
-    new Promise((done) => {
-      resolve = done;
-      port2.postMessage(null);
-    });
-}
 
 function failureOf(thrown: unknown): Failure {
   const fault = thrown instanceof WrongKernel ? thrown.fault : null;

@@ -23,9 +23,9 @@ export type { Progress } from "../runtime/messages.js";
 export type {
   AnyModel,
   Fallback,
-  FallbackListener,
   FeedsOf,
   Model,
+  ModelEvents,
   ModelPlan,
   ModelTypes,
   ProfileOptions,
@@ -35,6 +35,7 @@ export type { ModelTensor, PlannedCall } from "../runtime/planned.js";
 export type { Profile, ProfiledCall, TraceEvent } from "../runtime/profile.js";
 export type { ModelOptions } from "../runtime/runtime.js";
 export type { ThreadCount } from "../threads/threads.js";
+export type { ModelTuning, Regression, Swap } from "../tuning/tuning.js";
 export type { Backend } from "./backend.js";
 export { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
 export type { KernelInfo } from "./info.js";

@@ -1,0 +1,67 @@
+/**
+ * Which kernels of a model are at fault, and their defaults in their places. Loaded with the first
+ * failure.
+ */
+import type { ServedKernel } from "../wire/types.js";
+import type { Host } from "./host.js";
+import type { Failure } from "./messages.js";
+import type { Fallbacks } from "./planned.js";
+import type { Answered } from "./request.js";
+
+/** An entry of a manifest, but for its workload and its kernel. */
+const SINGLE = { flops: 0, webgpu: null, advice: { target: "wasm", basis: "none" } } as const;
+
+/**
+ * Replaces the kernel that is to blame, or those that differ from their defaults; all where none
+ * does. Throws KernelZooError where nothing is left to replace.
+ */
+export async function replaced(
+  host: Host,
+  answered: Answered,
+  fallbacks: Fallbacks,
+  { fault, stage, message }: Failure,
+): Promise<Fallbacks> {
+  const { failures, tools } = host;
+  const { device_class, kernels } = answered.answer;
+  const error = new tools.KernelZooError(stage, message);
+  const left = Object.entries(kernels).filter(
+    ([workload, { kernel, fallback }]) =>
+      kernel.sha256 !== fallback.sha256 && !fallbacks.has(workload),
+  );
+  const next = new Map(fallbacks);
+  if (fault !== null) {
+    const { workload, artifact } = fault;
+    failures.note({ workload, device_class, artifact }, error);
+    if (left.some(([each]) => each === workload)) next.set(workload, fault.message);
+  } else if (stage === "validate" || stage === "compile" || stage === "compare") {
+    for (const [workload, served] of left) {
+      const reason = await wrong(host, answered, workload, served);
+      if (reason !== null) next.set(workload, reason);
+    }
+    const known = next.size > fallbacks.size;
+    if (!known) for (const [workload] of left) next.set(workload, message);
+  }
+  if (next.size > fallbacks.size) return next;
+  throw error;
+}
+
+/** What is wrong with a kernel beside its default, which the zoo is told; null where nothing is. */
+async function wrong(
+  host: Host,
+  { answer, origin }: Answered,
+  workload: string,
+  served: ServedKernel,
+): Promise<string | null> {
+  const { device_class } = answer;
+  const kernel = await host.tools.loadKernel({
+    ...host,
+    origin: new URL(origin),
+    deviceClass: device_class,
+    entry: { ...SINGLE, workload, wasm: served },
+    constants: [],
+    ...{ gpu: { kind: "none", reason: null }, backend: "wasm", buffers: undefined },
+    ...{ use: "best", verify: true, manifestMs: 0 },
+  });
+  kernel.dispose();
+  return kernel.info.fallbackReason;
+}

@@ -1,0 +1,35 @@
+/** What to measure next: where most time of an inference is won for the time that measuring takes. */
+
+export interface Prospect {
+  readonly workload: string;
+  /** What it takes of an inference, all its calls together. */
+  readonly inferenceMs: number;
+  readonly callMs: number;
+  /** Best expected time of a candidate that is left, over that of the kernel that runs; null: unknown. */
+  readonly expected: number | null;
+  /** Candidates that were measured since the last that was better. */
+  readonly inVain: number;
+}
+
+/** Where the cost model says nothing, a tenth is hoped for, and less with each candidate in vain. */
+const HOPED = 0.1;
+const LESS = 0.9;
+/** A model's word is not final. */
+const LEAST = 0.01;
+/** To set a candidate up, and calls of it and of the kernel that runs. */
+const SET_UP_MS = 40;
+const CALLS = 10;
+
+/** Share of the workload's time that one more candidate is expected to save. */
+const gain = ({ expected, inVain }: Prospect): number =>
+  Math.max(expected === null ? HOPED : 1 - expected, LEAST) * LESS ** inVain;
+
+const worth = (prospect: Prospect): number =>
+  (prospect.inferenceMs * gain(prospect)) / (SET_UP_MS + CALLS * prospect.callMs);
+
+/** The workload to measure next; undefined where there is none. */
+export const best = (prospects: readonly Prospect[]): Prospect | undefined =>
+  prospects.reduce<Prospect | undefined>(
+    (first, each) => (first === undefined || worth(each) > worth(first) ? each : first),
+    undefined,
+  );

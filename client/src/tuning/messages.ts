@@ -1,0 +1,70 @@
+/** What a page, the worker that measures and the worker of a tuned model tell each other. */
+import type { SentRequest } from "../agent/sent.js";
+import type { KernelWire, Outcome } from "../wire/types.js";
+
+/** A kernel that was found to be faster in an earlier visit. */
+export interface Kept {
+  readonly workload: string;
+  readonly kernel: KernelWire;
+}
+
+/** A workload of the model, and the kernel that runs. */
+export interface Running {
+  readonly workload: string;
+  readonly kernel: KernelWire;
+  readonly tolerance: number;
+}
+
+export interface MeasureOrder {
+  /** Addresses of kernels are relative to it. */
+  readonly origin: string;
+  /** Of the stream of candidates. */
+  readonly candidates: string;
+  readonly running: readonly Running[];
+  /** To be measured first. */
+  readonly kept: readonly Kept[];
+  /** Artifacts that are not to be tried again. */
+  readonly tried: readonly string[];
+  readonly budgetMs: number;
+}
+
+export type ToMeasurer =
+  | { readonly type: "measure"; readonly order: MeasureOrder }
+  /** Milliseconds of an inference by workload. */
+  | { readonly type: "times"; readonly ms: Readonly<Record<string, number>> }
+  | { readonly type: "running"; readonly running: Running }
+  | { readonly type: "go" }
+  | { readonly type: "rest" }
+  | { readonly type: "ping" };
+
+export interface Found {
+  readonly workload: string;
+  readonly kernel: KernelWire;
+  /** Against the kernel that runs, the worse of two measurements. */
+  readonly relativeTime: number;
+}
+
+export type FromMeasurer =
+  | { readonly type: "pong" }
+  | { readonly type: "trying"; readonly artifact: string }
+  | {
+      readonly type: "measured";
+      readonly workload: string;
+      readonly artifact: string;
+      readonly candidate: string;
+      readonly outcome: Outcome;
+      readonly relativeTime: number | null;
+    }
+  | { readonly type: "found"; readonly found: Found }
+  | { readonly type: "spent"; readonly ms: number }
+  | { readonly type: "sent"; readonly request: SentRequest }
+  /** The zoo is away, or what it sends does not arrive. */
+  | { readonly type: "waiting"; readonly message: string }
+  | { readonly type: "ended"; readonly reason: string };
+
+export type ToTuned = { readonly type: "swap"; readonly swaps: readonly Found[] };
+
+export type FromTuned =
+  /** `refused`: why a kernel does not run, in the order of the swaps; null where it does. */
+  | { readonly type: "swapped"; readonly refused: readonly (string | null)[] }
+  | { readonly type: "regression"; readonly workload: string; readonly reason: string };

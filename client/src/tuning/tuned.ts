@@ -1,0 +1,420 @@
+/** Entry of the tuner, which a page loads with the first model that it has tuned. */
+import { mainPause, PAUSES, type Pause, pauses, watchDevice, watchPage } from "../agent/pauses.js";
+import type { SentRequest } from "../agent/sent.js";
+import type { CallTimes } from "../runtime/dispatch.js";
+import type { Host } from "../runtime/host.js";
+import type { FromRuntime, LoadOrder, ToRuntime } from "../runtime/messages.js";
+import type { Model } from "../runtime/model.js";
+import type { PlannedCall } from "../runtime/planned.js";
+import type { Answered } from "../runtime/request.js";
+import type { RuntimeWorker } from "../runtime/session.js";
+import type { KernelWire, ServedKernel } from "../wire/types.js";
+import measurerSource from "./measurer.js?inlined";
+import type { Found, FromMeasurer, FromTuned, Running, ToMeasurer, ToTuned } from "./messages.js";
+import modelSource from "./model-worker.js?inlined";
+import type { ModelTuning, Swap, TuneOptions } from "./tuning.js";
+import { Wins } from "./wins.js";
+
+/** A model of any types. */
+type Tunable = Pick<Model, "plan" | "tell" | "tuning">;
+
+export interface Tuned {
+  /** Undefined where the model is not tuned. */
+  readonly spawn: (() => RuntimeWorker) | undefined;
+  attach(model: Tunable): void;
+}
+
+type FromModel = FromRuntime | FromTuned;
+type ToModel = ToRuntime | ToTuned;
+
+const PING_MS = 1_000;
+/** A measurer that does not answer for so long runs a candidate that hangs. */
+const HANGS_MS = 4_000;
+const SENT_KEPT = 50;
+
+/** A worker from a blob, which is of the page's own origin and inherits its policy. */
+function workerOf(source: string, name: string): Worker {
+  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  const worker: Worker = new Worker(url, { name });
+  const terminate = worker.terminate.bind(worker);
+  worker.terminate = () => {
+    terminate();
+    // Its threads are loaded from the same address.
+    URL.revokeObjectURL(url);
+  };
+  return worker;
+}
+
+/** The kernel of a workload that won, and since when it runs. */
+interface Winner {
+  readonly kernel: KernelWire;
+  readonly since: Date;
+}
+
+class Tuning implements ModelTuning, Tuned {
+  readonly swaps: Swap[] = [];
+  readonly sent: SentRequest[] = [];
+  spentMs = 0;
+  measured = 0;
+  readonly #host: Host;
+  readonly #answered: Answered;
+  readonly #options: TuneOptions;
+  readonly #wins: Wins;
+  readonly #winners = new Map<string, Winner>();
+  readonly #tried = new Set<string>();
+  readonly #timesMs = new Map<string, number>();
+  readonly #pauses = pauses(() => this.#look());
+  #model: Tunable | null = null;
+  #runtime: Runtime | null = null;
+  #measurer: Worker | null = null;
+  #trying = "";
+  #heardMs = 0;
+  #pinging: ReturnType<typeof setInterval> | undefined;
+  #found: readonly Found[] = [];
+  #swapping: readonly Found[] = [];
+  #ended: string | null = null;
+  #waiting = "";
+
+  constructor(host: Host, answered: Answered, options: TuneOptions) {
+    this.#host = host;
+    this.#answered = answered;
+    this.#options = options;
+    const { device_class } = answered.answer;
+    this.#wins = new Wins(host.tools.notes, answered.origin, device_class, navigator.userAgent);
+  }
+
+  get pausedBecause(): Pause | null {
+    return mainPause(this.#pauses.because);
+  }
+
+  get state(): ModelTuning["state"] {
+    if (this.#ended !== null) return "done";
+    return this.pausedBecause === null ? "measuring" : "paused";
+  }
+
+  get reason(): string {
+    const paused = this.pausedBecause;
+    return this.#ended ?? (paused === null ? this.#waiting : PAUSES[paused]);
+  }
+
+  stop(): void {
+    this.#end("It was stopped.");
+  }
+
+  planned(calls: readonly PlannedCall[]): readonly PlannedCall[] {
+    return calls.map((call) => {
+      const winner = this.#winners.get(call.workload);
+      if (winner === undefined || call.fallbackReason !== null) return call;
+      const { since, kernel } = winner;
+      return { ...call, candidate: kernel.candidate, level: "page", since, predictedMs: null };
+    });
+  }
+
+  get spawn() {
+    // Its threads would have to be told of each swap.
+    return this.#host.threads.kind === "pool" ? undefined : this.#spawn;
+  }
+
+  readonly #spawn = (): RuntimeWorker => {
+    this.#winners.clear();
+    this.#swapping = [];
+    const winners = this.#wins.trusted ? this.#wins.of(this.#answered.answer) : [];
+    const runtime = new Runtime(modelSource, this.#served(winners), {
+      runs: (running) => this.#runs(running),
+      ran: (times) => this.#ran(times),
+      told: (told) => this.#told(told),
+      refused: () => {
+        // Whatever is wrong, it may be of a kernel that only this page has chosen.
+        this.#wins.forget(winners.map(([workload]) => workload));
+        this.#winners.clear();
+      },
+      ended: () => this.#quit(),
+    });
+    for (const [workload, { kernel, at }] of winners) {
+      this.#winners.set(workload, { kernel, since: new Date(at) });
+    }
+    this.#runtime = runtime;
+    // It is opened anew, as a kernel of the zoo has failed.
+    if (this.#model !== null && this.#ended === null) this.#measure();
+    return runtime;
+  };
+
+  attach(model: Tunable): void {
+    this.#model = model;
+    model.tuning = this;
+    if (this.spawn === undefined) return void this.#end("Models on several threads are not tuned.");
+    if (this.#unsettled().length === 0) return void this.#end("All its kernels are confirmed.");
+    // The owner of an automated browser has decided.
+    if (!navigator.webdriver) watchDevice(this.#pauses);
+    watchPage(this.#pauses);
+    this.#measure();
+  }
+
+  #unsettled(): readonly (readonly [string, ServedKernel])[] {
+    const { kernels } = this.#answered.answer;
+    return Object.entries(kernels).filter(([, { state }]) => state !== "confirmed");
+  }
+
+  /** The answer of the zoo with the kernels that won here; the answer itself where there are none. */
+  #served(winners: ReturnType<Wins["of"]>): LoadOrder["answer"] {
+    const { answer } = this.#answered;
+    if (winners.length === 0) return answer;
+    const won = winners.map(([workload, { kernel }]) => [
+      workload,
+      { ...(answer.kernels[workload] as ServedKernel), kernel },
+    ]);
+    return { ...answer, kernels: { ...answer.kernels, ...Object.fromEntries(won) } };
+  }
+
+  #runningOf(workload: string): Running {
+    const served = this.#answered.answer.kernels[workload] as ServedKernel;
+    const kernel = this.#winners.get(workload)?.kernel ?? served.kernel;
+    return { workload, kernel, tolerance: served.tolerance };
+  }
+
+  /** Starts the worker that measures. */
+  #measure(): void {
+    const { answer, origin } = this.#answered;
+    const { hardware } = this.#host;
+    const path = [answer.name, answer.device_class].map(encodeURIComponent).join("/");
+    const candidates = new URL(`./v1/models/${path}/candidates`, origin);
+    for (const [axis, extent] of Object.entries(answer.plan.dimensions)) {
+      candidates.searchParams.set(axis, `${extent}`);
+    }
+    if (hardware !== null) candidates.searchParams.set("hardware", JSON.stringify(hardware));
+    const kept = this.#wins.trusted ? [] : this.#wins.of(answer);
+    this.#measurer = workerOf(measurerSource, "kernelzoo tuner");
+    this.#measurer.onmessage = ({ data }: MessageEvent<FromMeasurer>) => this.#heard(data);
+    this.#measurer.onerror = () => this.#end("The tuner's worker does not start.");
+    this.#post({
+      type: "measure",
+      order: {
+        origin,
+        candidates: candidates.href,
+        running: this.#unsettled().map(([workload]) => this.#runningOf(workload)),
+        kept: kept.map(([workload, { kernel }]) => ({ workload, kernel })),
+        tried: [...this.#tried],
+        budgetMs: (this.#options.budgetMs ?? Number.POSITIVE_INFINITY) - this.spentMs,
+      },
+    });
+    this.#tellTimes();
+    this.#heardMs = performance.now();
+    this.#pinging = setInterval(() => this.#ping(), PING_MS);
+    this.#look();
+  }
+
+  #post(message: ToMeasurer): void {
+    this.#measurer?.postMessage(message);
+  }
+
+  #ping(): void {
+    if (performance.now() - this.#heardMs > HANGS_MS && !document.hidden) return void this.#hangs();
+    this.#post({ type: "ping" });
+  }
+
+  /** Ends the worker that a candidate holds, and goes on without that. */
+  #hangs(): void {
+    this.#quit();
+    this.#tried.add(this.#trying);
+    this.measured += 1;
+    this.#measure();
+  }
+
+  #quit(): void {
+    clearInterval(this.#pinging);
+    this.#measurer?.terminate();
+    this.#measurer = null;
+  }
+
+  #end(reason: string): void {
+    this.#ended ??= reason;
+    this.#quit();
+  }
+
+  /** Lets the measurer work while nothing else does. */
+  #look(): void {
+    const busy = this.#runtime?.busy === true || this.#pauses.because.size > 0;
+    this.#post({ type: busy ? "rest" : "go" });
+  }
+
+  #runs(running: boolean): void {
+    if (running) this.#post({ type: "rest" });
+    else this.#look();
+  }
+
+  #ran(times: CallTimes): void {
+    const { calls, kernels } = this.#answered.answer.plan;
+    const sums = new Map<string, number>();
+    for (const [i, { kernel }] of calls.entries()) {
+      const workload = kernels[kernel] as string;
+      sums.set(workload, (sums.get(workload) ?? 0) + (times[3 * i + 1] ?? 0));
+    }
+    for (const [workload, ms] of sums) {
+      this.#timesMs.set(workload, Math.min(ms, this.#timesMs.get(workload) ?? ms));
+    }
+    this.#tellTimes();
+  }
+
+  #tellTimes(): void {
+    this.#post({ type: "times", ms: Object.fromEntries(this.#timesMs) });
+  }
+
+  #heard(data: FromMeasurer): void {
+    this.#heardMs = performance.now();
+    switch (data.type) {
+      case "pong":
+        return;
+      case "trying":
+        this.#trying = data.artifact;
+        return;
+      case "measured":
+        this.measured += 1;
+        this.#waiting = "";
+        this.#tried.add(data.artifact);
+        return;
+      case "found":
+        this.#found = [...this.#found, data.found];
+        this.#swap();
+        return;
+      case "spent":
+        this.spentMs += data.ms;
+        return;
+      case "sent":
+        this.sent.push(data.request);
+        this.sent.splice(0, this.sent.length - SENT_KEPT);
+        return;
+      case "waiting":
+        this.#waiting = data.message;
+        return;
+      case "ended":
+        return void this.#end(data.reason);
+      default:
+        data satisfies never;
+    }
+  }
+
+  #swap(): void {
+    if (this.#swapping.length > 0 || this.#found.length === 0) return;
+    // Of several of one workload the last is the fastest.
+    const last = new Map(this.#found.map((found) => [found.workload, found]));
+    this.#swapping = [...last.values()];
+    this.#found = [];
+    this.#runtime?.tell({ type: "swap", swaps: this.#swapping });
+  }
+
+  #told(told: FromTuned): void {
+    if (told.type === "regression") return void this.#regressed(told.workload, told.reason);
+    const since = new Date();
+    for (const [i, found] of this.#swapping.entries()) {
+      const { workload } = found;
+      if (told.refused[i] === null) this.#swapped(found, since);
+      // It was measured beside a kernel that does not run.
+      else this.#post({ type: "running", running: this.#runningOf(workload) });
+    }
+    this.#swapping = [];
+    this.#swap();
+  }
+
+  #swapped({ workload, kernel, relativeTime }: Found, since: Date): void {
+    const { candidate: before } = this.#runningOf(workload).kernel;
+    const over = this.#answered.answer.kernels[workload]?.kernel.sha256 as string;
+    this.#winners.set(workload, { kernel, since });
+    this.#timesMs.delete(workload);
+    this.#wins.keep(workload, { kernel, over, relativeTime, at: since.getTime() });
+    const swap = { workload, candidate: kernel.candidate, before, relativeTime, since };
+    this.swaps.push(swap);
+    this.#model?.tell("swap", swap);
+  }
+
+  #regressed(workload: string, reason: string): void {
+    const { candidate } = this.#runningOf(workload).kernel;
+    this.#winners.delete(workload);
+    this.#wins.forget([workload]);
+    this.#post({ type: "running", running: this.#runningOf(workload) });
+    this.#model?.tell("regression", { workload, candidate, reason });
+  }
+}
+
+interface RuntimePorts {
+  /** An inference was asked for, or the last one has ended. */
+  readonly runs: (running: boolean) => void;
+  readonly ran: (times: CallTimes) => void;
+  readonly told: (told: FromTuned) => void;
+  /** The model does not load with the kernels that won here; it is loaded without them. */
+  readonly refused: () => void;
+  readonly ended: () => void;
+}
+
+/** The worker of a model, watched. */
+class Runtime implements RuntimeWorker {
+  onmessage: RuntimeWorker["onmessage"] = null;
+  onerror: RuntimeWorker["onerror"] = null;
+  readonly #source: string;
+  readonly #answer: LoadOrder["answer"];
+  readonly #ports: RuntimePorts;
+  #worker: Worker;
+  #order: LoadOrder | null = null;
+  #loaded = false;
+  #runs = 0;
+
+  /** `answer` is loaded first in place of the order's. */
+  constructor(source: string, answer: LoadOrder["answer"], ports: RuntimePorts) {
+    this.#source = source;
+    this.#answer = answer;
+    this.#ports = ports;
+    this.#worker = this.#start();
+  }
+
+  get busy(): boolean {
+    return this.#runs > 0;
+  }
+
+  tell(message: ToModel, transfer: Transferable[] = []): void {
+    this.#worker.postMessage(message, transfer);
+  }
+
+  postMessage(message: ToRuntime, transfer: Transferable[]): void {
+    if (message.type === "run" && this.#runs++ === 0) this.#ports.runs(true);
+    if (message.type !== "load") return void this.tell(message, transfer);
+    this.#order = message.order;
+    this.tell({ type: "load", order: { ...message.order, answer: this.#answer } });
+  }
+
+  terminate(): void {
+    this.#worker.terminate();
+    this.#ports.ended();
+  }
+
+  #reload(order: LoadOrder): void {
+    this.#order = null;
+    this.#worker.terminate();
+    this.#worker = this.#start();
+    this.tell({ type: "load", order });
+  }
+
+  #start(): Worker {
+    const worker = workerOf(this.#source, "kernelzoo model");
+    worker.onmessage = (event: MessageEvent<FromModel>) => this.#heard(event);
+    worker.onerror = (event) => this.onerror?.(event);
+    return worker;
+  }
+
+  #heard(event: MessageEvent<FromModel>): void {
+    const { data } = event;
+    if (data.type === "swapped" || data.type === "regression") return void this.#ports.told(data);
+    const order = this.#order;
+    if (data.type === "refused" && order !== null && order.answer !== this.#answer) {
+      this.#ports.refused();
+      // Later there are runs that wait; then the model is opened anew.
+      if (!this.#loaded) return void this.#reload(order);
+    }
+    if (data.type === "loaded") this.#loaded = true;
+    if (data.type === "done") this.#ports.ran(data.times);
+    const ended = data.type === "done" || data.type === "aborted" || data.type === "failed";
+    if (ended && --this.#runs === 0) this.#ports.runs(false);
+    this.onmessage?.(event as MessageEvent<FromRuntime>);
+  }
+}
+
+export const tuned = (host: Host, answered: Answered, options: TuneOptions): Tuned =>
+  new Tuning(host, answered, options);

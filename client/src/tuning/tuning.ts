@@ -1,0 +1,57 @@
+/** What a page sees of a model that is tuned in it. */
+import type { Pause } from "../agent/pauses.js";
+import type { SentRequest } from "../agent/sent.js";
+import type { PlannedCall } from "../runtime/planned.js";
+
+/** A kernel that took the place of another between two runs. */
+export interface Swap {
+  readonly workload: string;
+  /** The kernel that runs from now on, and the one that ran before. */
+  readonly candidate: string;
+  readonly before: string;
+  /** Time of the new one over that of the one before. */
+  readonly relativeTime: number;
+  readonly since: Date;
+}
+
+/** A kernel that was taken back, as it trapped or disagreed with the one before. */
+export interface Regression {
+  readonly workload: string;
+  readonly candidate: string;
+  readonly reason: string;
+}
+
+export interface TuneOptions {
+  /**
+   * `idle`: while no run waits, this page measures further kernels of the model in a worker, and runs
+   * those that are faster from the next run on. `off` unless told.
+   */
+  readonly tune?: "idle" | "off";
+  /** Milliseconds of measuring in this visit; no end unless told. */
+  readonly budgetMs?: number;
+}
+
+export interface TuningEvents {
+  readonly swap: Swap;
+  readonly regression: Regression;
+}
+
+export interface ModelTuning {
+  /** `done`: nothing is left to measure, or the budget is spent. */
+  readonly state: "measuring" | "paused" | "done";
+  /** Why it is paused or done, or what it waits for; empty while it measures. */
+  readonly reason: string;
+  readonly pausedBecause: Pause | null;
+  /** Time spent measuring in this visit. */
+  readonly spentMs: number;
+  /** Candidates that were measured, those that failed among them. */
+  readonly measured: number;
+  /** Of this visit, the latest last. */
+  readonly swaps: readonly Swap[];
+  /** Requests of this visit, exactly as they went out, the latest last. */
+  readonly sent: readonly SentRequest[];
+  /** Stops measuring for good; kernels that were swapped in stay. */
+  stop(): void;
+  /** @internal */
+  planned(calls: readonly PlannedCall[]): readonly PlannedCall[];
+}
