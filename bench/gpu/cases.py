@@ -1,5 +1,6 @@
 """What the WebGPU benchmark measures, and what it should reach on a data-centre GPU, as data."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernelzoo.domain.workload import Workload
@@ -66,6 +67,30 @@ GPU_CASES = (
 )
 """K0 to K3 are of nnJIT's section 7.3, conv and stem of ResNet-50. What moves is 64 MiB each way
 in f32, more than the 50 MB that an H200 keeps in its second-level cache."""
+
+
+def _layer(model: str, hidden: int, projected: int, inner: int, tokens: int) -> Iterator[GpuCase]:
+    """The products of a token with the weights of one layer, and with those of the head: queries,
+    keys and values; their output; gate and up; down."""
+    for name, k, n in (
+        ("qkv", hidden, projected),
+        ("out", hidden, hidden),
+        ("gate-up", hidden, 2 * inner),
+        ("down", inner, hidden),
+        ("head", hidden, tokens),
+    ):
+        yield case(f"{model}-{name}", f"matmul_q4:f32:m1k{k}n{n}", reads_once=True)
+
+
+QUANTISED_CASES = (
+    *_layer("llama-1b", 2048, 3072, 8192, 128_256),
+    *_layer("qwen-0.5b", 896, 1152, 4864, 151_936),
+    *_layer("smollm-135m", 576, 960, 1536, 49_152),
+)
+"""Weights of 4 bits of Llama-3.2-1B, Qwen2-0.5B and SmolLM-135M, measured where they are asked for
+(`--quantised`). No peer of the page takes such weights as an operator of its own."""
+
+TINY_QUANTISED = case("tiny-q4", "matmul_q4:f32:m1k64n64", reads_once=True)
 
 TINY = case("tiny", "matmul:f32:m64k64n64")
 """To see that the benchmark works."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.gpu import site as gpu_site
 from bench.gpu.answer import parsed
 from bench.gpu.browser import answered
-from bench.gpu.cases import GPU_CASES, QUICK, TINY
+from bench.gpu.cases import GPU_CASES, QUANTISED_CASES, QUICK, TINY, TINY_QUANTISED
 from bench.gpu.job import BRIEFLY, ON_CPU, ON_GPU, GpuSpace
 from bench.gpu.report import gpu_report
 from bench.options import parser, run
@@ -23,20 +23,25 @@ from kernelzoo.domain.gpu import GPU_MODELS
 
 def main() -> None:
     options = parser("WebGPU kernels against their peers, in one page.")
-    options.add_argument("--only", nargs="+", choices=[c.name for c in (*GPU_CASES, TINY)])
+    every = (*GPU_CASES, *QUANTISED_CASES, TINY, TINY_QUANTISED)
+    options.add_argument("--only", nargs="+", choices=[case.name for case in every])
+    options.add_argument(
+        "--quantised", action="store_true", help="products of language models with 4-bit weights"
+    )
     options.add_argument("--model", choices=list(GPU_MODELS), help="whose space is exported")
     way = options.add_mutually_exclusive_group()
     way.add_argument("--export", type=Path, metavar="FOLDER", help="write the page there, only")
     way.add_argument("--import", type=Path, metavar="FILE", dest="answer", help="what it answered")
     options.add_argument("--gpu", default="", help="with --import: its name, as browsers hide it")
-    run(options, measure, tiny=("--only", TINY.name))
+    run(options, measure, tiny=("--only", TINY.name, TINY_QUANTISED.name))
 
 
 def measure(options: Namespace) -> Report | None:
     if options.answer is not None:
         return _imported(options.answer, options.gpu)
     if options.export is not None:
-        spaces = _spaces(options.only, options.model or "any")
+        asked = [case.name for case in QUANTISED_CASES] if options.quantised else options.only
+        spaces = _spaces(asked, options.model or "any")
         gpu_site.write(options.export, gpu_site.files(spaces, ON_GPU))
         return None
     spaces = _spaces(options.only or list(QUICK), options.model or "swiftshader")
@@ -46,7 +51,8 @@ def measure(options: Namespace) -> Report | None:
 
 def _spaces(only: list[str] | None, model: str) -> list[GpuSpace]:
     chosen = [case for case in GPU_CASES if only is None or case.name in only]
-    chosen += [TINY] if only and TINY.name in only else []
+    others = (*QUANTISED_CASES, TINY, TINY_QUANTISED)
+    chosen += [case for case in others if only and case.name in only]
     return [GpuSpace.of(case, GPU_MODELS[model]) for case in chosen]
 
 

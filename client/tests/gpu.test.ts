@@ -6,6 +6,7 @@ import type { AgentPorts } from "../src/agent/work.js";
 import { gpuLevelsOf } from "../src/device/gpu-profile.js";
 import { type Launch, launches, planSlices } from "../src/gpu/bound-program.js";
 import { padded } from "../src/gpu/buffers.js";
+import { noActivity, raiseClock } from "../src/gpu/clock.js";
 import { limiter } from "../src/gpu/compiling.js";
 import { deviceDescriptor, gpuFeatures } from "../src/gpu/features.js";
 import { shapeOf } from "../src/gpu/sample.js";
@@ -161,6 +162,84 @@ for (const disturbed of [0, 1, 2]) {
     assert.ok(calls * 24_000 >= 0.99 * 10e6, `${calls} calls`);
   });
 }
+
+/** Milliseconds of work, and the clock in MHz from there on, of a GPU that was idle before. */
+const RAMP = [
+  [0, 345],
+  [90, 690],
+  [160, 1_200],
+  [220, 1_700],
+  [260, 1_980],
+] as const;
+const FULL_MHZ = 1_980;
+
+/** A kernel of 24 µs at the full clock, on a GPU whose clock follows `RAMP` as it works. */
+function ramping(idleMs: () => number) {
+  let [timeMs, busyMs, encoded] = [0, 0, 0];
+  const work = {
+    slices: 1,
+    encode: () => {
+      encoded += 1;
+    },
+  };
+  const passNs = async (encode: (pass: GPUComputePassEncoder) => void): Promise<number> => {
+    encoded = 0;
+    encode(undefined as unknown as GPUComputePassEncoder);
+    const mhz = RAMP.filter(([from]) => from <= busyMs).at(-1)?.[1] ?? FULL_MHZ;
+    const ns = (encoded * 24_000 * FULL_MHZ) / mhz;
+    busyMs += ns / 1e6;
+    timeMs += ns / 1e6 + idleMs();
+    return ns;
+  };
+  const timer = { kind: "timestamp" as const, stepMs: 0.1, passNs, dispose: () => undefined };
+  return {
+    timer,
+    work,
+    clock: () => timeMs,
+    full: () => busyMs >= 260,
+    rest: (ms: number): void => {
+      timeMs += ms;
+    },
+  };
+}
+
+test("the clock of an idle GPU is up before anything is timed", async () => {
+  const gpu = ramping(() => 0.2);
+  const activity = noActivity();
+  assert.equal(gpu.full(), false);
+  await raiseClock(gpu.timer, gpu.work, activity, Number.POSITIVE_INFINITY, gpu.clock);
+  assert.ok(gpu.full());
+  assert.ok(gpu.clock() < 400, `${gpu.clock()} ms`);
+  assert.equal(activity.lastMs, gpu.clock());
+});
+
+test("a GPU that was at work a moment ago is kept at work, not raised again", async () => {
+  const gpu = ramping(() => 0.2);
+  const activity = noActivity();
+  await raiseClock(gpu.timer, gpu.work, activity, Number.POSITIVE_INFINITY, gpu.clock);
+  for (const [restMs, least, most] of [
+    [5, 10, 60],
+    [500, 290, 400],
+  ] as const) {
+    gpu.rest(restMs);
+    const begun = gpu.clock();
+    await raiseClock(gpu.timer, gpu.work, activity, Number.POSITIVE_INFINITY, gpu.clock);
+    const tookMs = gpu.clock() - begun;
+    assert.ok(tookMs >= least && tookMs <= most, `${tookMs} ms after ${restMs} ms of rest`);
+  }
+});
+
+test("a clock that never settles is not waited for", async () => {
+  const gpu = ramping(() => 0);
+  let reading = 0;
+  const timer = {
+    ...gpu.timer,
+    passNs: async (encode: (pass: GPUComputePassEncoder) => void) =>
+      (await gpu.timer.passNs(encode)) * (reading++ % 2 === 0 ? 1 : 1.5),
+  };
+  await raiseClock(timer, gpu.work, noActivity(), Number.POSITIVE_INFINITY, gpu.clock);
+  assert.ok(gpu.clock() >= 900 && gpu.clock() < 1_000, `${gpu.clock()} ms`);
+});
 
 test("a slow kernel is sampled once, in passes that leave the GPU to others", async () => {
   const { timer, work } = steady(1e9, 0.1);

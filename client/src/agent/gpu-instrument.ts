@@ -4,6 +4,7 @@
  */
 import type { OutputView } from "../engine/tensors.js";
 import { type BoundProgram, runInSlices, type Sliced } from "../gpu/bound-program.js";
+import { type GpuActivity, noActivity, raiseClock } from "../gpu/clock.js";
 import { CompileDeadline, compilesOneByOne } from "../gpu/compiling.js";
 import type { DeviceOwner, OpenDevice } from "../gpu/device.js";
 import type { Program } from "../gpu/program.js";
@@ -41,6 +42,7 @@ export interface GpuReference {
   readonly states: readonly OutputView[];
   readonly callMs: number;
   readonly timer: GpuTimer;
+  readonly activity: GpuActivity;
 }
 
 /**
@@ -63,7 +65,7 @@ export async function gpuReference(bench: GpuBench, program: Program): Promise<G
   const states = await bench.states(untilMs - now());
   const oneSlice = (pass: GPUComputePassEncoder): void => bound.encode(pass, 0, 1);
   const timer = await gpuTimer(bench.open, oneSlice, untilMs - now(), TIMER_TOOLS);
-  return { bound, output, states, callMs, timer };
+  return { bound, output, states, callMs, timer, activity: noActivity() };
 }
 
 /** A kernel with the number of its calls in one sample. */
@@ -101,9 +103,12 @@ async function measured(
   for (const [i, state] of (await bench.states(untilMs - now())).entries()) {
     compare(state, reference.states[i] as OutputView, lease.tolerance);
   }
+  // Comparing outputs has left the GPU idle.
+  await raiseClock(timer, reference.bound, reference.activity, untilMs);
   const own = await sized(timer, bound, callMs, untilMs);
   const against = await sized(timer, reference.bound, reference.callMs, untilMs);
   const samples = await screen(own.sampler, against.sampler, untilMs);
+  reference.activity.lastMs = now();
   const entries = sampledEntries(lease, output);
   return measurementOf(bound.program.kernel, entries, samples, own.calls);
 }
@@ -128,10 +133,11 @@ export async function measureGpuAgain(
   reference: GpuReference,
   programs: readonly Program[],
 ): Promise<readonly number[]> {
-  const { timer, bound, callMs } = reference;
+  const { timer, bound, callMs, activity } = reference;
   const untilMs = now() + REFERENCE_BUDGET_MS;
   const others = await Promise.all(programs.map((program) => bench.bind(program)));
   try {
+    await raiseClock(timer, bound, activity, untilMs);
     const own = await sized(timer, bound, callMs, untilMs);
     const samplers: Sampler[] = [];
     for (const other of others) {
@@ -167,6 +173,8 @@ class GpuLease implements LeaseInstrument {
   readonly #kernels: readonly KernelWire[];
   readonly #ports: GpuInstrumentPorts;
   #current: LeaseOnDevice | null = null;
+  /** All pipelines of the device that the lease was opened on. */
+  #compiled: Promise<unknown> = Promise.resolve();
   /** Why nothing of this lease can be measured: its reference does not compile here. */
   #refused: unknown = null;
 
@@ -186,10 +194,9 @@ class GpuLease implements LeaseInstrument {
 
   /** Begins all fetches at once; whoever needs a kernel sees its failure. */
   begin(open: OpenDevice): void {
-    this.#reference(open).catch(() => undefined);
-    for (const kernel of this.#kernels) {
-      if (kernel !== this.#lease.reference) this.#load(open, kernel).catch(() => undefined);
-    }
+    const others = this.#kernels.filter((kernel) => kernel !== this.#lease.reference);
+    const loading = others.map((kernel) => this.#load(open, kernel));
+    this.#compiled = Promise.allSettled([this.#reference(open), ...loading]);
   }
 
   async candidate(kernel: KernelWire): Promise<MeasurementWire | TimedWork<MeasurementWire>> {
@@ -201,6 +208,9 @@ class GpuLease implements LeaseInstrument {
       // Several compile at once, and any of them may have lost the device: each is tried alone.
       if (open.loss === null || thrown instanceof CompileDeadline) return failureOf(kernel, thrown);
     }
+    // Candidates are timed one after another, so that the clock stays up, and not while the driver
+    // compiles others.
+    await this.#compiled;
     return () => this.#attempt(kernel);
   }
 

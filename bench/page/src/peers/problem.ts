@@ -3,6 +3,8 @@ export interface PeerTensor {
   readonly name: string;
   readonly shape: readonly number[];
   readonly data: Float32Array;
+  /** The entries of a tensor of i32, of which `data` has none. */
+  readonly words?: Int32Array;
 }
 
 /** What is to be computed, from what. */

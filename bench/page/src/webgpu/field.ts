@@ -108,7 +108,8 @@ export async function hold(open: OpenDevice, given: GpuCase, job: GpuJob): Promi
     ...{ case: given, task, entrants: [], failures: {} },
     ...{ screened: [], expected: null },
   };
-  for (const name of Object.keys(PEERS)) await attempt(field, name, () => addPeer(field, name));
+  const peers = task.inputs.some(({ words }) => words) ? [] : Object.keys(PEERS);
+  for (const name of peers) await attempt(field, name, () => addPeer(field, name));
   const stand = await setUp(open, given.lease);
   try {
     await attempt(field, "ours", () => addOurs(field, stand, job.tuneLimitMs));

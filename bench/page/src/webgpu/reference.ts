@@ -12,9 +12,15 @@ import { type PeerTensor, parsedKey, type Task, VARIANCE_FLOOR } from "../peers/
 /** A lease as peers see it, with the same inputs. */
 export function taskOf({ workload, seed, reference }: Lease): Task {
   const inputs: PeerTensor[] = reference.tensors.slice(0, -1).map((tensor, i) => {
+    const named = { name: tensor.name, shape: tensor.shape };
+    if (tensor.dtype === "i32") {
+      const words = new Int32Array(elementsOf(tensor));
+      fillSeeded(words, seed, i, tensor);
+      return { ...named, data: new Float32Array(0), words };
+    }
     const data = new Float32Array(elementsOf(tensor));
     fillSeeded(data, seed, i, tensor);
-    return { name: tensor.name, shape: tensor.shape, data };
+    return { ...named, data };
   });
   return { ...parsedKey(workload), inputs, output: reference.tensors.at(-1) as Task["output"] };
 }
@@ -42,6 +48,28 @@ const productEntry: Entry = (task, index) => {
   for (let i = 0; i < k; i++) {
     const other = (batch * k + i) * n + (index % n);
     sum += (left.data[row * k + i] as number) * (right.data[other] as number);
+  }
+  return sum;
+};
+
+/** Weights with one scale, and weights of 4 bits in a word. */
+const BLOCK = 32;
+const PER_WORD = 8;
+const ZERO = 8;
+
+/** One entry of a product with weights of 4 bits, eight to a word, the first in the lowest bits. */
+const quantisedEntry: Entry = ({ inputs, output }, index) => {
+  const [left, right, scales] = inputs as [PeerTensor, PeerTensor, PeerTensor];
+  const words = right.words as Int32Array;
+  const k = left.shape.at(-1) as number;
+  const n = output.shape.at(-1) as number;
+  const [row, column] = [Math.floor(index / n), index % n];
+  let sum = 0;
+  for (let i = 0; i < k; i++) {
+    const word = words[(column * k) / PER_WORD + Math.floor(i / PER_WORD)] as number;
+    const weight = ((word >>> (4 * (i % PER_WORD))) & 15) - ZERO;
+    const scale = scales.data[(column * k) / BLOCK + Math.floor(i / BLOCK)] as number;
+    sum += (left.data[row * k + i] as number) * weight * scale;
   }
   return sum;
 };
@@ -116,6 +144,7 @@ const convolutionEntry: Entry = (task, index) => {
 const ENTRIES_OF: Readonly<Record<string, Entry>> = {
   matmul: productEntry,
   batch_matmul: productEntry,
+  matmul_q4: quantisedEntry,
   conv2d: convolutionEntry,
   softmax: softmaxEntry,
   layer_norm: layerNormEntry,

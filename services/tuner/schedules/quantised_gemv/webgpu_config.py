@@ -76,6 +76,10 @@ class WebgpuQuantisedGemvConfig:
             return "threads_per_row=1 leaves nothing to reduce; use subgroups=false"
         return ""
 
+    def sums(self, workload: Workload) -> int:
+        """Of four lanes each, that a thread keeps in registers."""
+        return _sums(quantised_product_of(workload), self.tile_n)
+
     def workgroup_bytes_for(self, workload: Workload) -> int:
         product = quantised_product_of(workload)
         staged = product.m * SLOTS * self.pitch * 4 * DType.F32.size_bytes

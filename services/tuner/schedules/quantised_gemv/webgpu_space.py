@@ -4,17 +4,20 @@ from collections.abc import Iterator
 from itertools import product
 from math import log2
 
-from kernelzoo.domain.gpu import GpuModel
+from kernelzoo.domain.gpu import SOFTWARE_DRIVER, GpuModel
 from kernelzoo.domain.operators.quantised import BLOCK
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.base.quantised import quantised_product_of
 from services.tuner.schedules.quantised_gemv.webgpu_config import WebgpuQuantisedGemvConfig
 
-MOST_CANDIDATES = 48
+MOST_CANDIDATES, MOST_ON_A_PROCESSOR = 48, 12
 THREADS = (64, 128, 256, 32)
 TILES = (2, 1, 4, 8)
 THREADS_PER_ROW = (32, 16, 64, 8, 128, 256, 4)
+FEW_THREADS, FEW_SUMS = 64, 4
+"""What a driver without a GPU compiles in a second or two: it writes the zeros of workgroup memory
+by an instruction for each word."""
 FEW_STAGED, MANY_STAGED = 1024, 4096
 """Activations of a row in workgroup memory: what any driver compiles, and all of most rows."""
 
@@ -25,11 +28,14 @@ def quantised_gemv_configs(
     """Ordered by the sum of the ranks of their settings."""
     ranked: dict[WebgpuQuantisedGemvConfig, float] = {}
     for config, rank in _points(workload, gpu):
-        if not config.fault(workload) and _fits(config, workload):
+        if config.fault(workload) or not _fits(config, workload):
+            continue
+        if gpu.driver is not SOFTWARE_DRIVER or _is_small(config, workload):
             ranked[config] = min(rank, ranked.get(config, rank))
     found = sorted(ranked, key=ranked.__getitem__)
     plain = next(one for one in found if not one.requires(workload) and _is_small(one, workload))
-    return (plain, *(one for one in found[:MOST_CANDIDATES] if one != plain))
+    most = MOST_ON_A_PROCESSOR if gpu.driver is SOFTWARE_DRIVER else MOST_CANDIDATES
+    return (plain, *(one for one in found[:most] if one != plain))
 
 
 def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuQuantisedGemvConfig, float]]:
@@ -80,4 +86,8 @@ def _fits(config: WebgpuQuantisedGemvConfig, workload: Workload) -> bool:
 
 def _is_small(config: WebgpuQuantisedGemvConfig, workload: Workload) -> bool:
     """Whether a driver without a GPU compiles it soon."""
-    return config.workgroup_bytes_for(workload) <= 6_144 and config.tile_n <= 2
+    return (
+        config.workgroup_bytes_for(workload) <= SOFTWARE_DRIVER.workgroup_bytes
+        and config.threads <= FEW_THREADS
+        and (config.tile_n == 1 or config.sums(workload) <= FEW_SUMS)
+    )
