@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.models.networks import NETWORKS, Inputs, Network
+from bench.models.parts import PARTS
 from bench.models.weights import confirm, randomise
 
 SEED = 17
@@ -22,7 +23,8 @@ DYNAMO_OPSET = 20
 
 
 def main() -> None:
-    names = [network.name for network in NETWORKS]
+    networks = (*NETWORKS, *PARTS)
+    names = [network.name for network in networks]
     options = ArgumentParser(description=__doc__)
     options.add_argument("folder", type=Path)
     options.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
@@ -31,7 +33,7 @@ def main() -> None:
     if unknown:
         sys.exit(f"no such network: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     chosen.folder.mkdir(parents=True, exist_ok=True)
-    for network in NETWORKS:
+    for network in networks:
         if network.name in (chosen.names or names):
             write(network, chosen.folder)
 

@@ -87,7 +87,7 @@ def _transformer(
     **settings: object,
 ) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
-        _torchvision()  # transformers imports it where it is installed
+        torchvision()  # transformers imports it where it is installed
         import transformers
 
         made = getattr(transformers, config)(attn_implementation="eager", **settings)
@@ -98,7 +98,7 @@ def _transformer(
 
 def _classifier(name: str) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
-        return getattr(_torchvision().models, name)(weights=None)
+        return getattr(torchvision().models, name)(weights=None)
 
     return build
 
@@ -106,7 +106,7 @@ def _classifier(name: str) -> Callable[[], nn.Module]:
 _OPERATORS = torch.library.Library("torchvision", "FRAGMENT")
 
 
-def _torchvision() -> ModuleType:
+def torchvision() -> ModuleType:
     """PyPI's torchvision is built for CUDA: with torch's CPU build its own operators are missing,
     and its Python part loads only where their names are known."""
     for name in ("nms", "qnms"):
@@ -145,7 +145,7 @@ WHISPER = {
 
 
 def _whisper_encoder() -> nn.Module:
-    _torchvision()
+    torchvision()
     from transformers import WhisperConfig, WhisperModel
 
     config = WhisperConfig(attn_implementation="eager", **WHISPER)
