@@ -21,7 +21,7 @@ NJSSCAN_RULES := .venv/audit/bin/python -c \
 FUZZ := -max_total_time=20 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=.venv/
 ARGS ?=
 
-.PHONY: help demo up compose test check static unit audit bench bench-page networks stale replay build generate lock clean setup
+.PHONY: help demo up compose test check static unit audit bench bench-page networks nodes stale replay build generate lock clean setup
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ bench-page: bench/page/dist/.built
 networks: .venv/.models  ## Networks with random weights as ONNX in .kernelzoo/networks; ARGS="resnet50 minilm" makes these
 	@.venv/models/bin/python -m bench.models.export .kernelzoo/networks $(ARGS)
 
+nodes: setup  ## ONNX's tests of all operators in Chromium (two minutes); writes docs/onnx.md
+	@$(BIN)/python -W ignore::RuntimeWarning -m scripts.onnx_coverage
+
 stale: .venv/.installed  ## Benchmark results that are older than the code that they measure
 	@$(BIN)/python -m bench.stale
 
@@ -83,9 +86,8 @@ replay: .venv/.installed  ## Kernels that differ from the merge base; ARGS="COMM
 
 build: setup  ## Everything that demo and test need, without running them
 
-generate: .venv/.installed client/node_modules/.installed  ## Write what follows from code and results: interface, types, docs/api, docs/operators.md, docs/onnx.md, docs/sizing.md
+generate: .venv/.installed client/node_modules/.installed  ## Write what follows from code and results: interface, types, docs/api, docs/operators.md, docs/sizing.md
 	@$(BIN)/python -m scripts.operators
-	@$(BIN)/python -m scripts.onnx_coverage
 	@$(BIN)/python -m scripts.sizing
 	@$(BIN)/python -m services.gateway.openapi > docs/api/openapi.json
 	@$(BIN)/python -m kernelzoo.formats.key_types > client/src/wire/operators.ts
