@@ -75,7 +75,7 @@ bench-page: bench/page/dist/.built
 networks: .venv/.models  ## Networks with random weights as ONNX in .kernelzoo/networks; ARGS="resnet50 minilm" makes these
 	@.venv/models/bin/python -m bench.models.export .kernelzoo/networks $(ARGS)
 
-nodes: setup  ## ONNX's tests of all operators in Chromium (two minutes); writes docs/onnx.md
+nodes: setup  ## ONNX's tests of all operators in Chromium (minutes); writes docs/onnx.md
 	@$(BIN)/python -W ignore::RuntimeWarning -m scripts.onnx_coverage
 
 stale: .venv/.installed  ## Benchmark results that are older than the code that they measure

@@ -1,5 +1,5 @@
 """Writes docs/onnx.md from the operators that the import knows and ONNX's own tests of them, all of
-which run in Chromium: `make nodes`, two minutes."""
+which run in Chromium: `make nodes`, minutes."""
 
 import re
 from collections import Counter
@@ -7,14 +7,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import fill
 
 from fixtures.node_pages import Outputs, node_page
-from fixtures.onnx_nodes import DEVIATIONS, NodeCase, carried, differing, node_cases
+from fixtures.onnx_nodes import DEFINED, DEVIATIONS, NodeCase, carried, differing, node_cases
 from kernelzoo.errors import KernelZooError
+from services.tuner.graph.contrib import OPERATORS as CONTRIB
 from services.tuner.graph.onnx_operators import OPERATORS
 from services.tuner.graph.reading import OPSETS
+from services.tuner.graph.recurrent import MAX_STEPS
 
 PAGE = Path(__file__).parents[1] / "docs" / "onnx.md"
+
+
+def _listed(operators: Iterable[str]) -> str:
+    return fill(", ".join(f"`{each}`" for each in sorted(operators)), 100)
+
 
 HEAD = f"""\
 # ONNX operators
@@ -31,10 +39,16 @@ ONNX's arithmetic makes of shapes is computed at import, functions are put in th
 is the branch of a condition that does not depend on inputs. Floats of every size are f32 in the
 page; integers are i32, so that an int64 is cut to 32 bits; a boolean is 0 or 1.
 
-Operators that are not in the table are imported where ONNX defines them by others (`Attention`,
-`RotaryEmbedding`, `MeanVarianceNormalization`, …), or where all that they read is constant. Any
-other is refused in one sentence that names the node. So are loops, sequences, texts, training, and
-shapes that depend on values (`NonZero`, `NonMaxSuppression`, `Unique`): do such a step in the page.
+Operators that are not in the table are imported where ONNX defines them by others, or where all
+that they read is constant. Any other is refused in one sentence that names the node. So are loops,
+sequences, texts, training, and shapes that depend on values (`NonZero`, `NonMaxSuppression`,
+`Unique`): do such a step in the page. Recurrent layers are unrolled, up to {MAX_STEPS} steps.
+
+Of com.microsoft, as onnxruntime's optimiser, Optimum and transformers.js write them:
+{_listed(CONTRIB)}.
+They are held to what onnxruntime 1.32 computed (`scripts/record_operators.py`). Weights of 4 and 8
+bits become f32 at import. `GroupQueryAttention` takes a cache that grows and one with room for what
+comes, whose plan serves every step; the total length must follow from shapes.
 
 | operator | tests passed | refused | of |
 |---|---|---|---|
@@ -49,6 +63,8 @@ REASONS: Mapping[str, str] = {
     r"is 0; it must be|has no entries": "tensors without entries",
     r"in blocks": "quantisation in blocks",
     r"filters or crops": "resizing with antialiasing or cropping",
+    r"peepholes": "peepholes",
+    r"batch comes first": "batches first",
     r"places are asked for": "places of the largest",
     r"depends on": "parameters that are no constants",
 }
@@ -109,7 +125,7 @@ def page() -> str:
 
 
 def _rows(found: Mapping[str, Coverage]) -> Iterator[str]:
-    for operator in sorted(OPERATORS):
+    for operator in sorted({*OPERATORS, *DEFINED}):
         yield found.get(operator, Coverage()).row(operator)
 
 

@@ -92,20 +92,26 @@ def computed(
     )
 
 
+def is_known(node: NodeProto, version: int) -> bool:
+    """Whether ONNX of this version has the operator."""
+    if node.domain not in MAIN_DOMAINS or not defs.has(node.op_type):
+        return False
+    try:
+        defs.get_schema(node.op_type, version)
+    except defs.SchemaError:
+        return False
+    return True
+
+
 def schema_of(node: NodeProto, version: int) -> defs.OpSchema:
     """Raises UnsupportedModel for an operator that ONNX of this version does not have, InvalidInput
     for a node that is not made as its operator demands."""
-    schema = None
-    if node.domain in MAIN_DOMAINS and defs.has(node.op_type):
-        try:
-            schema = defs.get_schema(node.op_type, version)
-        except defs.SchemaError:
-            schema = None
+    schema = defs.get_schema(node.op_type, version) if is_known(node, version) else None
     if schema is None or schema.deprecated:
         domain = f" of {node.domain}" if node.domain not in MAIN_DOMAINS else ""
         raise UnsupportedModel(
-            f"{told_node(node)} is no operator of ONNX {version}{domain}; export the model with "
-            "ONNX's own operators, without optimisations for a runtime"
+            f"{told_node(node)} is no operator of ONNX {version}{domain} that the import knows; "
+            "export the model with ONNX's own operators, or with those of docs/onnx.md"
         )
     context = type(checker.DEFAULT_CONTEXT)()
     context.ir_version = checker.DEFAULT_CONTEXT.ir_version

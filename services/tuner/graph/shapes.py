@@ -8,12 +8,15 @@ that is taken are put in the place of their node.
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 from onnx import AttributeProto, FunctionProto, NodeProto, defs
 
 from kernelzoo.errors import InvalidInput, UnsupportedModel
+from services.tuner.graph.contrib import written
 from services.tuner.graph.dimensions import input_type, refuse_unknown_dimensions
+from services.tuner.graph.functions import OPSET
 from services.tuner.graph.network import Array, Network, Step, TensorType
 from services.tuner.graph.onnx_schemas import (
     attributes_of,
@@ -22,6 +25,7 @@ from services.tuner.graph.onnx_schemas import (
     constant_of,
     fill_defaults,
     infer,
+    is_known,
     measured,
     schema_of,
 )
@@ -144,6 +148,9 @@ class _Walk:
                 f"{told_node(node)} repeats a part of the model; export the model without loops, "
                 "for one step, and repeat that in the page"
             )
+        own = written(node, self.types, self.constants, known_to_onnx=is_known(node, version))
+        if own is not None:
+            return self._written(node, *own, scope)
         schema = schema_of(node, version)
         values = self._known_values(node, schema, version)
         if values is not None:
@@ -157,6 +164,17 @@ class _Walk:
                 fill_defaults(node, schema)
                 return self._called(node, body, scope, dict.fromkeys(MAIN_DOMAINS, version))
         return self._step(node, schema, scope)
+
+    def _written(
+        self, node: NodeProto, body: FunctionProto, weights: Mapping[str, Array], scope: _Scope
+    ) -> tuple[str, ...]:
+        try:
+            return self._called(node, body, scope, dict.fromkeys(MAIN_DOMAINS, OPSET), weights)
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"the inputs of {told_node(node)} do not fit the operator ({error}); export the "
+                "model again"
+            ) from error
 
     def _step(self, node: NodeProto, schema: defs.OpSchema, scope: _Scope) -> tuple[str, ...]:
         version = scope.opsets[""]
@@ -199,9 +217,15 @@ class _Walk:
         return computed(node, [self.constants.get(name) for name in node.input], types, version)
 
     def _called(
-        self, node: NodeProto, function: FunctionProto, scope: _Scope, opsets: Mapping[str, int]
+        self,
+        node: NodeProto,
+        function: FunctionProto,
+        scope: _Scope,
+        opsets: Mapping[str, int],
+        weights: Mapping[str, Array] = MappingProxyType({}),
     ) -> tuple[str, ...]:
-        """Puts a function in the place of the node that calls it."""
+        """Puts a function in the place of the node that calls it. `weights` are what it reads
+        beside its inputs, by the names that it has for them."""
         if scope.depth >= MAX_CALLS:
             raise InvalidInput(
                 f"{told_node(node)} calls functions within functions deeper than {MAX_CALLS}; does "
@@ -222,6 +246,8 @@ class _Walk:
             attributes=attributes | {each.name: each for each in node.attribute},
             depth=scope.depth + 1,
         )
+        for name, value in weights.items():
+            inner.values[name] = self.enter_constant(inner.prefix + name, value)
         self.nodes(function.node, inner)
         return tuple(
             inner.found(inside) if name else ""

@@ -101,11 +101,11 @@ REFUSED = {
     ),
     "an unknown operator": (
         model(node("Frobnicate", ["x"], "y")),
-        "node 'the Frobnicate' (Frobnicate) is no operator of ONNX 17; export",
+        "node 'the Frobnicate' (Frobnicate) is no operator of ONNX 17 that the import knows",
     ),
     "an operator of a runtime": (
-        model(node("FusedMatMul", ["x", "x"], "y", domain="com.microsoft")),
-        "is no operator of ONNX 17 of com.microsoft; export the model with ONNX's own",
+        model(node("QAttention", ["x", "x"], "y", domain="com.microsoft")),
+        "is no operator of ONNX 17 of com.microsoft that the import knows; export",
     ),
     "an operator that is not carried over": (
         model(node("Det", ["x"], "y")),

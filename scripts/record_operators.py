@@ -1,0 +1,281 @@
+"""Records what onnxruntime makes of operators that its optimiser and transformers.js write, and of
+recurrent layers: `python scripts/record_operators.py`, where onnx and onnxruntime are installed.
+Tests hold the import to it.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+TO = Path(__file__).parents[1] / "fixtures" / "recorded" / "onnxruntime_operators.npz"
+Array = NDArray[Any]
+B, S, P, HEADS, GROUPS, WIDTH = 2, 5, 6, 4, 2, 16
+D = HEADS * WIDTH
+RANDOM = np.random.default_rng(5)
+
+
+def real(*shape: int) -> Array:
+    """Numbers of few digits, which take a quarter of the space."""
+    return (np.rint(RANDOM.standard_normal(shape) * 32) / 32).astype(np.float32)
+
+
+def whole(*values: int, dtype: type = np.int32) -> Array:
+    return np.array(values, dtype)
+
+
+class Case:
+    """One node. `feeds` are its inputs in order, None for one that is left out; those named in
+    `constants` by their place are constants of the model."""
+
+    def __init__(
+        self,
+        operator: str,
+        feeds: list[Array | None],
+        outputs: int = 1,
+        *,
+        constants: tuple[int, ...] = (),
+        domain: str = "com.microsoft",
+        opset: int = 17,
+        asked: tuple[int, ...] | None = None,
+        **attributes: Any,
+    ) -> None:
+        names = [f"x{n}" if feed is not None else "" for n, feed in enumerate(feeds)]
+        made = [f"y{n}" if asked is None or n in asked else "" for n in range(outputs)]
+        node = helper.make_node(operator, names, made, "node", domain=domain, **attributes)
+        given = {name: feed for name, feed in zip(names, feeds, strict=True) if feed is not None}
+        fixed = {f"x{n}" for n in constants}
+        graph = helper.make_graph(
+            [node],
+            operator,
+            [
+                helper.make_tensor_value_info(
+                    name, helper.np_dtype_to_tensor_dtype(feed.dtype), feed.shape
+                )
+                for name, feed in given.items()
+                if name not in fixed
+            ],
+            [helper.make_empty_tensor_value_info(name) for name in made if name],
+            [numpy_helper.from_array(given[name], name) for name in fixed],
+        )
+        opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+        self.model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+        self.feeds = {name: feed for name, feed in given.items() if name not in fixed}
+
+    def recorded(self) -> Mapping[str, Array]:
+        runtime = import_module("onnxruntime")
+        options = runtime.SessionOptions()
+        options.log_severity_level = 3
+        body = self.model.SerializeToString()
+        session = runtime.InferenceSession(body, options, providers=["CPUExecutionProvider"])
+        names = [each.name for each in session.get_outputs()]
+        outputs = dict(zip(names, session.run(names, self.feeds), strict=True))
+        return {
+            "model": np.frombuffer(body, np.uint8),
+            **{f"input.{name}": feed for name, feed in self.feeds.items()},
+            **{f"output.{name}": value for name, value in outputs.items()},
+        }
+
+
+def caches(length: int, heads: int = HEADS) -> list[Array | None]:
+    return [real(B, heads, length, WIDTH), real(B, heads, length, WIDTH)]
+
+
+def angles(length: int, half: int = WIDTH // 2) -> list[Array | None]:
+    angle = np.arange(length)[:, None] * 0.3 ** np.arange(half)
+    return [np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)]
+
+
+def grouped(new: int, past: int, lengths: tuple[int, ...], total: int, **more: Any) -> Case:
+    """Of `new` positions in caches of `past`; each text has one more than its length says."""
+    held = caches(past, GROUPS) if past else [None, None]
+    for each in held:
+        if each is not None:
+            each[:, :, total:] = 0  # as onnxruntime leaves what lies behind
+    feeds = [
+        real(B, new, D), real(B, new, GROUPS * WIDTH), real(B, new, GROUPS * WIDTH),
+        *held, whole(*lengths), whole(total), *angles(32),
+    ]  # fmt: skip
+    return Case(
+        "GroupQueryAttention", feeds, 3, constants=(6,), num_heads=HEADS, kv_num_heads=GROUPS,
+        do_rotary=1, **more,
+    )  # fmt: skip
+
+
+def bits(packed: int, size: int, *, zero: bool) -> Case:
+    n, k, blocks = 6, 80, -(-80 // size)
+    feeds: list[Array | None] = [
+        real(3, k),
+        RANDOM.integers(0, 256, (n, blocks, size * packed // 8)).astype(np.uint8),
+        RANDOM.uniform(0.1, 1, n * blocks).astype(np.float32),
+    ]
+    if zero:
+        columns = -(-blocks * packed // 8)
+        feeds.append(RANDOM.integers(0, 256, n * columns).astype(np.uint8))
+    constants = tuple(range(1, len(feeds)))
+    return Case("MatMulNBits", feeds, constants=constants, K=k, N=n, bits=packed, block_size=size)
+
+
+def recurrent(operator: str, gates: int, direction: str, **more: Any) -> Case:
+    ways, steps, inputs, size = 2 if direction == "bidirectional" else 1, 4, 3, 5
+    feeds: list[Array | None] = [
+        real(steps, B, inputs), real(ways, gates * size, inputs), real(ways, gates * size, size),
+        real(ways, 2 * gates * size), None, real(ways, B, size),
+    ]  # fmt: skip
+    if operator == "LSTM":
+        feeds.append(real(ways, B, size))
+    outputs = 3 if operator == "LSTM" else 2
+    return Case(
+        operator, feeds, outputs, domain="", constants=(1, 2, 3), hidden_size=size,
+        direction=direction, **more,
+    )  # fmt: skip
+
+
+def cases() -> dict[str, Callable[[], Case]]:
+    x, skip, row = real(B, S, D), real(B, S, D), real(D)
+    mask = np.array([[1] * 4 + [0], [1] * 5], np.int32)
+    ids = RANDOM.integers(0, 7, (B, S)).astype(np.int32)
+    tables: list[Array | None] = [real(7, D), real(S + 2, D), real(2, D), real(D), real(D)]
+    q_bias = real(3 * D)
+    heads: dict[str, Any] = {"num_heads": HEADS}
+    return {
+        "layer_norm": lambda: Case(
+            "LayerNormalization", [x, row, real(D)], domain="", opset=14, axis=-1, epsilon=1e-3
+        ),
+        "simplified": lambda: Case(
+            "SimplifiedLayerNormalization", [x, row], domain="", axis=-1, epsilon=1e-3
+        ),
+        "skip": lambda: Case(
+            "SkipLayerNormalization",
+            [x, skip, row, real(D), real(D)],
+            4,
+            asked=(0, 3),
+            epsilon=1e-3,
+        ),
+        "skip_simplified": lambda: Case(
+            "SkipSimplifiedLayerNormalization", [x, skip, row], 4, asked=(0, 3), epsilon=1e-3
+        ),
+        "gelu": lambda: Case("Gelu", [x]),
+        "fast_gelu": lambda: Case("FastGelu", [x, row]),
+        "bias_gelu": lambda: Case("BiasGelu", [x, row]),
+        "quick_gelu": lambda: Case("QuickGelu", [x], alpha=1.5),
+        "fused_matmul": lambda: Case(
+            "FusedMatMul", [real(B, 5, 3), real(B, 4, 5)], transA=1, transB=1, alpha=0.25
+        ),
+        "fused_conv": lambda: Case(
+            "FusedConv",
+            [real(1, 3, 6, 6), real(4, 3, 3, 3), real(4), real(1, 4, 6, 6)],
+            pads=[1, 1, 1, 1],
+            activation="Relu",
+        ),
+        "fused_conv_clip": lambda: Case(
+            "FusedConv",
+            [real(1, 3, 6, 6), real(4, 3, 3, 3)],
+            activation="Clip",
+            activation_params=[-0.5, 0.5],
+        ),
+        "fused_gemm": lambda: Case(
+            "FusedGemm",
+            [real(3, 4), real(5, 4), real(5)],
+            transB=1,
+            alpha=0.5,
+            activation="LeakyRelu",
+            activation_alpha=0.1,
+        ),
+        "embedded": lambda: Case(
+            "EmbedLayerNormalization", [ids, ids % 2, *tables, mask], 3, epsilon=1e-3
+        ),
+        "attention": lambda: Case("Attention", [x, real(D, 3 * D), q_bias, mask], **heads),
+        "attention_lengths": lambda: Case(
+            "Attention", [x, real(D, 3 * D), q_bias, whole(3, 5)], **heads
+        ),
+        "attention_past": lambda: Case(
+            "Attention",
+            [x, real(D, 3 * D), q_bias, None, real(2, B, HEADS, P, WIDTH)],
+            2,
+            unidirectional=1,
+            **heads,
+        ),
+        "multi_head": lambda: Case(
+            "MultiHeadAttention",
+            [
+                x,
+                real(B, 7, D),
+                real(B, 7, D),
+                q_bias,
+                np.array([[1] * 6 + [0], [1] * 7], np.int32),
+                real(1, HEADS, S, 7),
+            ],
+            **heads,
+        ),
+        "multi_head_past": lambda: Case(
+            "MultiHeadAttention",
+            [x, skip, real(B, S, D), None, None, None, *caches(P)],
+            3,
+            unidirectional=1,
+            scale=0.2,
+            **heads,
+        ),
+        "multi_head_apart": lambda: Case("MultiHeadAttention", [x, *caches(P)], **heads),
+        "rotary": lambda: Case(
+            "RotaryEmbedding", [x, whole(3, dtype=np.int64), *angles(16)], interleaved=1
+        ),
+        "rotary_part": lambda: Case(
+            "RotaryEmbedding",
+            [real(B, HEADS, S, WIDTH), np.arange(2 * S).reshape(B, S) % 7, *angles(16, 2)],
+            rotary_embedding_dim=4,
+            num_heads=HEADS,
+        ),
+        "grouped_prompt": lambda: grouped(S, 0, (S - 1, S - 1), S),
+        "grouped_step": lambda: grouped(1, P, (P, P), P + 1, local_window_size=4),
+        "grouped_buffer": lambda: grouped(1, 12, (7, 7), 8, softcap=3.0),
+        "grouped_packed": lambda: Case(
+            "GroupQueryAttention",
+            [real(B, S, D + 2 * GROUPS * WIDTH), None, None, None, None, whole(4, 4), whole(5)],
+            3,
+            constants=(6,),
+            num_heads=HEADS,
+            kv_num_heads=GROUPS,
+            scale=0.5,
+        ),
+        "bits_4": lambda: bits(4, 32, zero=False),
+        "bits_4_zero": lambda: bits(4, 16, zero=True),
+        "bits_8_zero": lambda: bits(8, 32, zero=True),
+        "gather_bits": lambda: Case(
+            "GatherBlockQuantized",
+            [
+                RANDOM.integers(0, 256, (9, 32)).astype(np.uint8),
+                ids,
+                RANDOM.uniform(0.1, 1, (9, 4)).astype(np.float32),
+                RANDOM.integers(0, 256, (9, 2)).astype(np.uint8),
+            ],
+            constants=(0, 2, 3),
+            bits=4,
+            block_size=16,
+            gather_axis=0,
+            quantize_axis=1,
+        ),
+        "lstm": lambda: recurrent("LSTM", 4, "bidirectional"),
+        "gru": lambda: recurrent("GRU", 3, "reverse"),
+        "gru_before_reset": lambda: recurrent("GRU", 3, "bidirectional", linear_before_reset=1),
+        "rnn": lambda: recurrent("RNN", 1, "forward"),
+    }
+
+
+def main() -> None:
+    body = BytesIO()
+    arrays: dict[str, Any] = {}
+    for name, make in cases().items():
+        arrays |= {f"{name}/{key}": value for key, value in make().recorded().items()}
+    np.savez_compressed(body, **arrays)
+    TO.write_bytes(body.getvalue())
+    print(f"{TO.name}: {len(cases())} cases, {len(body.getvalue()) / 1e3:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
