@@ -209,12 +209,15 @@ class _Walk:
             return (constant_of(node),)
         if node.op_type in ("Shape", "Size") and node.input[0] in self.types:
             return (measured(node, self.types[node.input[0]]),)
+        inputs = [self.constants.get(name) for name in node.input]
+        if node.op_type == "CastLike" and inputs[1] is None:  # whose type alone counts
+            inputs[1] = np.zeros((), self.types[node.input[1]].dtype)
         if node.op_type in RANDOM or any(
-            name and name not in self.constants for name in node.input
+            name and value is None for name, value in zip(node.input, inputs, strict=True)
         ):
             return None
         types = infer(node, schema, self.types, self.constants, version)
-        return computed(node, [self.constants.get(name) for name in node.input], types, version)
+        return computed(node, inputs, types, version)
 
     def _called(
         self,

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from services.tuner.graph.network import Array, Network, Step
+from kernelzoo.domain.operators.convolution import LOWEST
+from services.tuner.graph.network import Array, Network, Step, TensorType
 
 Rule = Callable[[Network], Network]
 
@@ -87,6 +88,30 @@ def without_index_wraps(network: Network) -> Network:
         return replace(step, inputs=(data, wrapped(index), *rest))
 
     return replace(network, steps=tuple(map(changed, network.steps)))
+
+
+def with_empty_rows(network: Network) -> Network:
+    """The largest of a row is compared with -∞ to see whether a mask left anything of it. Kernels
+    begin with the lowest number that is finite, which is therefore their largest of nothing."""
+    makers = network.makers
+    least: dict[str, Array] = {}
+
+    def changed(step: Step) -> Step:
+        if step.operator != "Equal" or not _all(network, step.inputs[1], -np.inf):
+            return step
+        maker = makers.get(step.inputs[0])
+        if maker is None or maker.operator != "ReduceMax":
+            return step
+        name = f"{step.inputs[1]}.finite"
+        least[name] = np.full_like(network.constants[step.inputs[1]], LOWEST, np.float32)
+        return replace(step, operator="LessOrEqual", inputs=(step.inputs[0], name))
+
+    steps = tuple(map(changed, network.steps))
+    types = {name: TensorType(value.dtype, value.shape) for name, value in least.items()}
+    return replace(
+        network, steps=steps, constants={**network.constants, **least},
+        types={**network.types, **types},
+    )  # fmt: skip
 
 
 def with_softmax(network: Network) -> Network:
@@ -173,6 +198,7 @@ RULES: Mapping[str, Rule] = {
     "neutral": without_neutral_steps,
     "expansion": without_expansion,
     "index-wraps": without_index_wraps,
+    "empty-rows": with_empty_rows,
     "softmax": with_softmax,
     "equal": without_equal_steps,
     "dead": without_dead_steps,
@@ -187,7 +213,7 @@ _BROADCASTING = (
 )  # fmt: skip
 
 
-def _all(network: Network, name: str, number: int) -> bool:
+def _all(network: Network, name: str, number: float) -> bool:
     """Whether a value is known to be one number everywhere."""
     known = network.constants.get(name)
     return known is not None and known.size > 0 and bool(np.all(known == number))
