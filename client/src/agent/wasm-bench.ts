@@ -131,7 +131,8 @@ export class Bench {
     const known = this.#copies.get(start);
     if (known !== undefined) return known;
     const bytes = align(size);
-    const count = Math.min(MOST_COPIES, Math.ceil(COLD_BYTES / bytes));
+    // What is that large by itself is cold without a copy.
+    const count = Math.min(MOST_COPIES, Math.ceil(COLD_BYTES / bytes)) - 1;
     try {
       const copies = { block: this.#arena.allocate(count * bytes), bytes, count };
       this.#copies.set(start, copies);
