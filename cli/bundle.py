@@ -10,6 +10,8 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from cli.gateway_client import GatewayClient
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats import bundle
@@ -25,7 +27,7 @@ Signed = Manifest | ModelManifest
 
 ZIP = ".zip"
 MOST_BYTES = 1 << 32
-"""Of a bundle that is unpacked; weights of a model are most of it."""
+"""The bytes of a bundle that is unpacked; weights of a model are most of it."""
 
 
 class IndexedManifest(BaseModel):
@@ -64,7 +66,7 @@ class _Fetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """Of a model, at its path in the bundle."""
+    """A file of a model, at its path in the bundle."""
 
     path: str
     file: FileWire
@@ -316,11 +318,11 @@ def _kernels(manifest: Signed) -> Iterator[tuple[str, str, ServedKernel]]:
         for workload, served in manifest.kernels.items():
             yield workload, manifest.device_class, served
         return
-    kinds = {text.split(":")[2].split("+")[0]: text for text in manifest.device_classes}
+    classes = {DeviceClass.parse(text).target.kind: text for text in manifest.device_classes}
     for entry in manifest.entries:
-        for kind, one in (("wasm", entry.wasm), ("webgpu", entry.webgpu)):
+        for target, one in ((TargetKind.WASM, entry.wasm), (TargetKind.WEBGPU, entry.webgpu)):
             if one is not None:
-                yield entry.workload, kinds[kind], one
+                yield entry.workload, classes[target], one
 
 
 def _row(workload: str, device_class: str, served: ServedKernel) -> LockRow:

@@ -28,7 +28,7 @@ _MEMORY = b"\1\3env\6memory\2\3\1\x80\x80\4"
 _FIRST_FUNCTION = b"\1\0"
 _MAIN = b"\1\4main\0\0"
 _LEB128_BYTES = 5
-"""Of a 32-bit integer at the most (WebAssembly core specification, section 5.2.2)."""
+"""Bytes of a 32-bit integer at the most (WebAssembly core specification, section 5.2.2)."""
 
 
 def link(modules: Sequence[bytes]) -> bytes:

@@ -73,7 +73,7 @@ REASONS: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class Coverage:
-    """Of one operator."""
+    """How many tests of one operator pass, and why others are refused."""
 
     passed: int = 0
     refused: Counter[str] = field(default_factory=Counter)

@@ -96,7 +96,7 @@ def send(http: TestClient, *models: TinyModel) -> None:
 def register(
     http: TestClient, *models: TinyModel, replace: bool = False, source: str = "tiny.onnx"
 ) -> Response:
-    """Of one model, with a plan for each choice of its dimension."""
+    """A model with a plan for each choice of its dimension."""
     send(http, *models)
     body = {"source": source, "plans": [model.request for model in models]}
     name = models[0].plan.model

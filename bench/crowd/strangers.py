@@ -21,7 +21,7 @@ from cli.simulate.scenario import FAMILY, Attack, Scenario
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 
 SIEGE_WORKLOADS = ("matmul:f32:m8k8n8", "matmul:f32:m8k12n8", "matmul:f32:m8k16n8")
-"""Of 15 candidates each, where the others have 27: a key costs half."""
+"""Keys of 15 candidates each, where the others have 27: a key costs half."""
 SIEGE_CLASSES = 100
 SIEGE_IDENTITIES = 15
 """Twelve honest networks in each class and three of the attackers', the same in all."""

@@ -21,7 +21,15 @@ from fixtures.blank import BROWSERS, blank_site
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compilation
-from services.tuner.microbench.offline import WORKLOAD, Faster, Point, Trial, faster, findings, plan
+from services.tuner.microbench.offline import (
+    WORKLOAD,
+    Faster,
+    Point,
+    PrimitiveTrial,
+    faster,
+    findings,
+    plan,
+)
 
 BUNDLER = Path(__file__).parents[2] / "client" / "bundle-page.js"
 IN_PAGE = """async ([code, request]) => {
@@ -52,7 +60,7 @@ def _request(rounds: int) -> dict[str, Any]:
     return {"rounds": rounds, "trials": [_trial(trial) for trial in plan()]}
 
 
-def _trial(trial: Trial) -> dict[str, Any]:
+def _trial(trial: PrimitiveTrial) -> dict[str, Any]:
     workload = Workload.parse(trial.workload)
     return {
         "primitive": trial.primitive,

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 
-from bench.device.visits import Opened, Visit, agent_site, in_chromium, in_firefox
+from bench.device.visits import Opened, PageVisit, agent_site, in_chromium, in_firefox
 from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
 
@@ -28,7 +28,7 @@ class Series:
     """The visits of one browser."""
 
     browser: str
-    visits: Sequence[Visit]
+    visits: Sequence[PageVisit]
 
     def row(self) -> dict[str, Cell]:
         ready = sorted(visit.ready_ms for visit in self.visits)
@@ -72,7 +72,7 @@ def most_common(values: Sequence[Hashable]) -> tuple[str, int]:
     return str(value), times
 
 
-def _levels(visits: Sequence[Visit]) -> str:
+def _levels(visits: Sequence[PageVisit]) -> str:
     """The middle of each level, in the order of the wire's fields."""
     told = [visit.session.probe.model_dump() for visit in visits if visit.session.probe]
     return " ".join(f"{median(one[name] for one in told):g}" for name in told[0]) if told else ""

@@ -28,7 +28,7 @@ Opened = Callable[[str], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class PageVisit:
     """`ready_ms` is from the request for the page to the request for a session."""
 
     session: SessionRequest
@@ -49,13 +49,13 @@ class AgentSite(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.opened_s = 0.0
-        self.visits: SimpleQueue[Visit] = SimpleQueue()
+        self.visits: SimpleQueue[PageVisit] = SimpleQueue()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/agent?start=1"
 
-    def visit(self, opened: Opened) -> Visit:
+    def visit(self, opened: Opened) -> PageVisit:
         with opened(self.url):
             try:
                 return self.visits.get(timeout=LONGEST_S)
@@ -91,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/v1/sessions":
             session = SessionRequest.model_validate(body)
             ready_ms = 1e3 * (time.monotonic() - self.server.opened_s)
-            self.server.visits.put(Visit(session=session, ready_ms=ready_ms))
+            self.server.visits.put(PageVisit(session=session, ready_ms=ready_ms))
         self._answer(HTTPStatus.FORBIDDEN, "application/json", b'{"detail": "nothing to do"}')
 
     def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:

@@ -44,7 +44,7 @@ class JobRounds(_Camel):
     most: int
 
 
-class Job(_Camel):
+class GpuJob(_Camel):
     """As `GpuJob` of `page/src/webgpu/request.ts`."""
 
     commit: str
@@ -107,8 +107,8 @@ def _timed(candidate: Candidate) -> tuple[Compiled, float]:
     return compiled(candidate, artifact), (thread_time_ns() - start_ns) / 1e6
 
 
-def job(spaces: Iterable[GpuSpace], effort: Effort) -> Job:
-    return Job(
+def job(spaces: Iterable[GpuSpace], effort: Effort) -> GpuJob:
+    return GpuJob(
         commit=commit() or "",
         limit_ms=1e3 * effort.limit_s,
         tune_limit_ms=1e3 * effort.tune_limit_s,

@@ -40,6 +40,6 @@ OTHERS = (
     NetworkCase(name="yolo"),
     NetworkCase(name="unet"),
 )
-"""Of other operators: nothing is claimed of their speed."""
+"""Other operators: nothing is claimed of their speed."""
 TINY = NetworkCase(name="digits")
 """That of `examples/digits`, which needs no PyTorch."""

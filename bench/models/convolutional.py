@@ -51,7 +51,7 @@ class PooledPyramid(nn.Module):
 
 
 class Head(nn.Module):
-    """Of one scale: distributions of the distances to a box's four sides, and classes."""
+    """The head of one scale: distributions of the distances to a box's four sides, and classes."""
 
     def __init__(self, inputs: int, classes: int, bins: int) -> None:
         super().__init__()

@@ -42,7 +42,7 @@ class ContestAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cold:
-    """Of a browser that never ran before. `peak_bytes` is what the page's process holds at most,
+    """A browser that never ran before. `peak_bytes` is what the page's process holds at most,
     beyond what it holds without a network."""
 
     first_output_ms: float
@@ -109,7 +109,7 @@ def _peak_after(browser: Browser, url: str, ready: str) -> int:
 
 
 def _peak_bytes() -> int:
-    """Of the largest process of a page that this process started."""
+    """The memory of the largest process of a page that this process started."""
     started = psutil.Process().children(recursive=True)
     return max(_peak_of(process.pid) for process in started if _is_page(process))
 

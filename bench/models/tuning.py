@@ -100,7 +100,7 @@ def _timed(times: dict[str, float | None]) -> Iterator[tuple[str, float]]:
 def _screened(
     site: Site, workload: Workload, candidates: list[Candidate]
 ) -> dict[str, float | None]:
-    """Of each candidate; all None where not even the default runs."""
+    """The time of each candidate; all None where not even the default runs."""
     case = Case(name=workload.key, workload=workload, speedup=0, limit=Limit.NONE)
     try:
         with bench_browser(site.url) as browser:

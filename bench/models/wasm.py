@@ -130,7 +130,7 @@ def _median_ms(timed: Timed) -> float:
 
 
 def _share(held: Measured, timed: Timed) -> float:
-    """Of what as many cores reach at the register-only limit."""
+    """The share of what as many cores reach at the register-only limit."""
     gflops = held.prepared.flops / _median_ms(timed) / 1e6
     return gflops / (held.limit_gflops * timed.threads)
 

@@ -17,7 +17,7 @@ CELLS = 8
 STEPS = 6
 """Straight pieces between two points of a curve."""
 WIDTHS = 2.6, 5.0
-"""Of the line, in dots."""
+"""The width of the line, in dots."""
 
 # Places from left to right and from top to bottom, each from 0 to 1. A stroke is a smooth curve; a
 # corner is where one ends and another begins.

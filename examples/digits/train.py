@@ -113,7 +113,7 @@ def convolved(seen: Array, weights: Weights, name: str, x: Array) -> Array:
 
 
 def gradients(weights: Weights, x: Array, labels: NDArray[np.int64]) -> Weights:
-    """Of the mean cross entropy."""
+    """The gradients of the mean cross entropy."""
     seen1, out1, seen2, out2, pooled, scores = forward(weights, x)
     error = softmax(scores)
     error[np.arange(len(x)), labels] -= 1

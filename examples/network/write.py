@@ -90,7 +90,7 @@ class _Encoder:
         return self._add("Add", product, self._normal(f"{name}.bias", (outputs,), 0.1))
 
     def _norm(self, x: str, other: str) -> str:
-        """Of the sum."""
+        """The norm of the sum."""
         number = len(self._nodes)
         gamma = self._normal(f"norm{number}.gamma", (WIDTH,), 0.1, mean=1.0)
         beta = self._normal(f"norm{number}.beta", (WIDTH,), 0.1)

@@ -40,7 +40,7 @@ from kernelzoo.errors import InvalidInput
 
 MAX_EXTENT = 65_536
 MAX_QUANTISED_EXTENT = 1 << 18
-"""Of operators with quantised weights: a row for each token of a vocabulary."""
+"""The bound of operators with quantised weights: a row for each token of a vocabulary."""
 MAX_ENTRIES = 1 << 26
 """The largest extent of an operator with one axis, which is all there is of a tensor."""
 MAX_EPS = 30
@@ -88,7 +88,7 @@ class Tensor:
 
 MAX_EPILOGUES = 4
 MAX_STAGE_BYTES = 1 << 28
-"""Of all stages of a program before its output."""
+"""Bytes of all stages of a program before its output."""
 MAX_WORK = 1 << 23
 """Terms of one entry of a program's output with those of all that it is made of. Who checks a
 report computes 64 such entries."""

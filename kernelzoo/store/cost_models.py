@@ -48,7 +48,7 @@ class ModelBody:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRow:
+class CostModelRow:
     version: int
     sha256: str
     published: bool
@@ -170,7 +170,7 @@ def served() -> Query[ModelBody]:
     )
 
 
-def trained(limit: int) -> Query[ModelRow]:
+def trained(limit: int) -> Query[CostModelRow]:
     """The latest first, without their bytes."""
     return Query(
         sql="""
@@ -178,5 +178,5 @@ def trained(limit: int) -> Query[ModelRow]:
             FROM cost_model ORDER BY version DESC LIMIT %(limit)s
         """,
         parameters={"limit": limit},
-        row=ModelRow,
+        row=CostModelRow,
     )

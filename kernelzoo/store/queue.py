@@ -25,7 +25,7 @@ class QueuedRow:
 
 
 def queued(workload_keys: list[str], device_class: DeviceClass) -> Query[QueuedRow]:
-    """Of these workloads what a class can run of wasm, is not denied, and is not its default; in
+    """What a class can run of these workloads of wasm, is not denied, and is not its default; in
     the order in which the class, or one like it that nobody knows, measures them.
     """
     return Query(

@@ -102,9 +102,10 @@ def evaluated(
 
 
 class _Evaluation:
-    """Of one program. What a stage was last read as is remembered: softmax reads the largest of its
-    row for every term of a sum. A stage of which half is asked for at once is computed whole, and
-    once: attention reads all its scores for the largest, for the powers and for their sum."""
+    """Evaluates a program. What a stage was last read as is remembered: softmax reads the largest
+    of its row for every term of a sum. A stage of which half is asked for at once is computed
+    whole, and once: attention reads all its scores for the largest, for the powers and for their
+    sum."""
 
     def __init__(self, program: Program, lookup: Lookup, arithmetic: Arithmetic) -> None:
         self._arithmetic = arithmetic

@@ -20,7 +20,7 @@ from services.aggregator.evaluation import Floats, Indices, Lookup, Mask, entrie
 from services.aggregator.rounding import Bounded, bounded_entries
 
 SEEDS = 4
-"""Of which a program is evaluated when it is planned."""
+"""Entries of a program that are evaluated when it is planned."""
 MARGIN = 4.0
 """Entries that were not evaluated may have bounds so many times the largest that was."""
 LEAST_SURE = 0.25
@@ -88,7 +88,7 @@ class Expected:
 
 
 def expected(workload: Workload, kind: TargetKind, seed: int) -> Expected:
-    """Of a named operator the tolerance is one for all entries; of a program each has its own."""
+    """A named operator has one tolerance for all entries, a program one for each."""
     if workload.operator is not PROGRAM:
         entries = expected_entries(workload, seed)
         return Expected(

@@ -51,7 +51,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class LeasePlan:
     """`items`: what is lent, in this order. `unmeasured`: what is left then, compiled or not, to
     this agent or to whoever asks first. `complete`: with these its share is done.
     """
@@ -64,7 +64,7 @@ class Plan:
 Item = tuple[ProspectRow, LentRole]
 
 
-def plan(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> Plan | None:
+def plan(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> LeasePlan | None:
     """`prospects` in the order in which they are to be measured. None: there is nothing to do now,
     and there may be when others have answered.
     """
@@ -80,7 +80,7 @@ def plan(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> Plan
     control = _control(prospects, terms, chance) if wanted else None
     lent = _with_control(wanted, control, terms.limit, chance)
     left = [p for p, _ in wanted if p.candidate_id not in {lent_id for lent_id, _ in lent}]
-    return Plan(
+    return LeasePlan(
         items=lent,
         unmeasured=len(left) + sum(p.answered + p.lent < terms.cover for p in waiting),
         complete=done and not left,

@@ -19,7 +19,7 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.store import agents, candidates, leases, measurements, prospects, rations
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from kernelzoo.store.leases import ConductRow
-from services.gateway.lending import Plan, Terms, plan
+from services.gateway.lending import LeasePlan, Terms, plan
 from services.gateway.manifests import kernel_of
 from services.gateway.problems import Refusal
 from services.gateway.programs import learn
@@ -80,7 +80,7 @@ class _Loan:
     lease_id: int
     seed: int
     nonce: str
-    plan: Plan
+    plan: LeasePlan
 
 
 async def _borrowed(
@@ -136,7 +136,11 @@ async def _credit(db: Connection, state: State, session: Session, limit: int) ->
 
 
 async def _rationed(
-    db: Connection, state: State, session: Session, job: prospects.LendableJobRow, planned: Plan
+    db: Connection,
+    state: State,
+    session: Session,
+    job: prospects.LendableJobRow,
+    planned: LeasePlan,
 ) -> bool:
     """Whether a stranger may be lent this today. What a class or key was lent in plenty teaches the
     zoo nothing more, and its agents wait; a network that had its share is told.

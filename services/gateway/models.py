@@ -36,7 +36,7 @@ Key = tuple[str, ...]
 
 
 def cache_key(name: str, device_class: str, query: Iterable[tuple[str, str]]) -> Key:
-    """Of an answer in memory, and what `build` takes: hardware as it is told, then dimensions."""
+    """Key of an answer in memory, and what `build` takes: hardware as told, then dimensions."""
     given = dict(query)
     told = given.pop(HARDWARE, "")
     dimensions = (f"{dimension}={extent}" for dimension, extent in sorted(given.items()))

@@ -19,7 +19,7 @@ MOST_OF_NETWORK = 32
 RETRY_S = 5
 LOOKED_EVERY_S = 0.5
 LOOKS_AT_ONCE = 2
-"""Of the connections of agents: whoever asks for classes that nobody is of holds no more."""
+"""A share of the connections of agents: whoever asks for strange classes holds no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,7 +125,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def page(browser: Browser) -> Iterator[Page]:
-    """Of another origin, and not isolated."""
+    """A page of another origin, and not isolated."""
     with site({}) as address:
         opened = browser.new_page()
         opened.goto(address)

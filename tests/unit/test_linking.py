@@ -17,7 +17,7 @@ KEYS = ("matmul:f32:m9k20n13", "softmax:f32:m4n33", "gelu:f32:n77", "matmul+bias
 
 @pytest.fixture(scope="module")
 def artifacts() -> list[Artifact]:
-    """Of KEYS, with scratch and without."""
+    """Modules of KEYS, with scratch and without."""
     return [
         compile_candidate(candidate)
         for key in KEYS

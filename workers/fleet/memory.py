@@ -30,8 +30,8 @@ V1, V2 = "memory.limit_in_bytes", "memory.max"
 
 
 def machine_bytes(root: Path = Path("/")) -> int:
-    """Of the machine, or the least that a cgroup of this process's leaves it: its own, or one above
-    it, as of its container, its service or its user.
+    """The machine's memory, or the least that a cgroup of this process's leaves it: its own, or one
+    above it, as of its container, its service or its user.
     """
     sizes = [psutil.virtual_memory().total]
     for file in cgroup_limits(root):

@@ -85,7 +85,7 @@ async function warm(
   }
 }
 
-/** Of a longer call samples time the beginning: agents shall stay within the time of a lease. */
+/** Samples time the beginning of a longer call: agents shall stay within the time of a lease. */
 const LONG_CALL_MS = 100;
 
 const shareOf = ({ callMs }: Warm): number => Math.min(1, LONG_CALL_MS / callMs);

@@ -4,7 +4,7 @@
  */
 import type { ModelManifest } from "../wire/types.js";
 
-/** Of a page. In memory all but float32 are 32-bit integers, and a bool is 0 or 1. */
+/** The types of a page. In memory all but float32 are 32-bit integers, and a bool is 0 or 1. */
 export type PortDType = "int64" | "int32" | "bool" | "uint8" | "float32";
 
 /** An input or output of a model as a page knows it; `tensor` says where it lies. */

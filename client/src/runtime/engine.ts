@@ -43,7 +43,7 @@ export interface EnginePorts extends Ports {
 
 export interface RunResult {
   readonly outputs: readonly Stored[];
-  /** Of each call when it started, how long it took, and on how many threads. */
+  /** When each call started, how long it took, and on how many threads. */
   readonly times: CallTimes;
 }
 

@@ -55,7 +55,7 @@ export interface Fallback {
 
 /** What a model tells of while it runs; those but `fallback` where it is tuned in the page. */
 export interface ModelEvents extends TuningEvents {
-  /** Of each kernel that does not work here. */
+  /** Told of each kernel that does not work here. */
   readonly fallback: Fallback;
 }
 

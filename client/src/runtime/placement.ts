@@ -34,7 +34,7 @@ export interface Task {
 
 export interface Placement {
   readonly tasks: readonly Task[];
-  /** Of each weight all copies; a plain one is the first. */
+  /** All copies of each weight; a plain one is the first. */
   readonly weights: readonly (readonly Copy[])[];
   readonly activations: number;
   readonly staging: number;

@@ -9,7 +9,7 @@ import type { ModelTensor, PlannedCall } from "./planned.js";
 export interface ProfiledCall extends PlannedCall {
   /** Median of the profile's runs. */
   readonly elapsedMs: number;
-  /** Of the time of all calls. */
+  /** The share of the time of all calls. */
   readonly share: number;
   readonly threads: number;
 }

@@ -11,7 +11,7 @@ import type { CallTimes, Ready } from "../runtime/dispatch.js";
 import type { Engine } from "../runtime/engine.js";
 import type { Stored } from "../runtime/golden.js";
 
-/** Of the time of inferences. */
+/** The share of the time of inferences. */
 const SHARE = 0.02;
 
 interface Under {

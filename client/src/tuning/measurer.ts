@@ -23,7 +23,7 @@ interface WorkerScope {
   onmessage: ((event: MessageEvent<ToMeasurer>) => void) | null;
 }
 
-/** Of one workload. Candidates that are left, the best expected first. */
+/** What is known of one workload. Candidates that are left, the best expected first. */
 interface Known {
   running: Running;
   left: readonly Candidate[];

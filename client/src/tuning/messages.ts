@@ -18,7 +18,7 @@ export interface Running {
 export interface MeasureOrder {
   /** Addresses of kernels are relative to it. */
   readonly origin: string;
-  /** Of the stream of candidates. */
+  /** The address of the stream of candidates. */
   readonly candidates: string;
   readonly running: readonly Running[];
   /** To be measured first. */

@@ -56,7 +56,7 @@ export class Swapper {
   /** What ran before, by workload. */
   readonly #before = new Map<string, ReadonlyMap<number, Ready>>();
   readonly #audit: Audit;
-  /** Of kernels that were swapped in, by artifact, without audits. */
+  /** Main functions of kernels that were swapped in, by artifact, without audits. */
   readonly #mains = new Map<string, Main>();
   #scratch: { readonly start: number; readonly bytes: number };
   #golden: ArrayBuffer | null = null;

@@ -46,7 +46,7 @@ export interface ModelTuning {
   readonly spentMs: number;
   /** Candidates that were measured, those that failed among them. */
   readonly measured: number;
-  /** Of this visit, the latest last. */
+  /** Those of this visit, the latest last. */
   readonly swaps: readonly Swap[];
   /** Requests of this visit, exactly as they went out, the latest last. */
   readonly sent: readonly SentRequest[];

@@ -32,7 +32,7 @@ export class Wins {
     this.#note = parsed(notes.read(this.#key)) ?? { browser, wins: {} };
   }
 
-  /** Of workloads that the zoo still serves the same kernel for. */
+  /** Wins of workloads that the zoo still serves the same kernel for. */
   of(answer: ModelAnswer): readonly (readonly [workload: string, win: Win])[] {
     return Object.entries(this.#note.wins).filter(([workload, { over, kernel }]) => {
       const served = answer.kernels[workload];

@@ -2,7 +2,7 @@
 
 export type KeyDType = "f32" | "f16";
 
-/** Of each operator what a page gives it, by name. */
+/** What a page gives each operator, by name. */
 export interface OperatorInputs {
   matmul: { a: Float32Array; b: Float32Array };
   batch_matmul: { a: Float32Array; b: Float32Array };
@@ -45,7 +45,7 @@ export interface OperatorInputs {
   gather_q4: { a: Int32Array; block_scales: Float32Array; indices: Int32Array };
 }
 
-/** Of each operator the last part of its keys. */
+/** The last part of the keys of each operator. */
 export interface OperatorExtents {
   matmul: `m${number}k${number}n${number}`;
   batch_matmul: `b${number}m${number}k${number}n${number}`;

@@ -1252,8 +1252,8 @@ export interface components {
         };
         /**
          * DenialRequest
-         * @description Of the operator; `denied` is false to allow an artifact whatever the crowd says. Of the hash
-         *     the first digits do where no other artifact begins with them.
+         * @description What the operator says; `denied` is false to allow an artifact whatever others say. The first
+         *     digits of its hash do where no other artifact begins with them.
          */
         readonly DenialRequest: {
             /** Artifact */
@@ -1773,7 +1773,7 @@ export interface components {
         };
         /**
          * LostDevice
-         * @description Of the operator's fleet: a browser of this class was ended at a workload, and why.
+         * @description The operator's fleet says that a browser of this class was ended at a workload, and why.
          */
         readonly LostDevice: {
             /** Device Class */
@@ -1999,7 +1999,7 @@ export interface components {
         };
         /**
          * Origins
-         * @description Of the pages whose agents may measure for the application.
+         * @description The origins of the pages whose agents may measure for the application.
          */
         readonly Origins: {
             /** Name */
@@ -2580,7 +2580,7 @@ export interface components {
         };
         /**
          * TimingWire
-         * @description Of the served kernel on this class of devices: the median over identities of each one's
+         * @description How fast the served kernel is on this class: the median over identities of each one's
          *     best time of one call, from verified measurements alone.
          */
         readonly TimingWire: {
@@ -2664,7 +2664,7 @@ export interface components {
         };
         /**
          * WebGpuProbeWire
-         * @description Of the whole GPU: peak of f32 in registers, bandwidth of storage buffers that are in no
+         * @description The whole GPU: peak of f32 in registers, bandwidth of storage buffers that are in no
          *     cache, and the time of an empty dispatch among many of one submission.
          */
         readonly WebGpuProbeWire: {

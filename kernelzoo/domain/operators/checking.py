@@ -34,7 +34,7 @@ from kernelzoo.errors import InvalidInput
 STAGE_DTYPES = (DType.F32, DType.I32)
 INPUT_DTYPES = (DType.F32, DType.F16, DType.I32, DType.I8)
 MAX_DEPTH = 100
-"""Of expressions within expressions: each is a call of each pass over a program."""
+"""Depth of expressions within expressions: each is a call of each pass over a program."""
 RESERVED = {
     *("inf", "nan", "min", "max", "pow", "shift_right", "bit_and"),
     *(*CASTS.values(), *Function),
@@ -119,7 +119,7 @@ def _refuse_stage(stage: Stage, tensors: _Tensors) -> None:
 
 
 class _Checker:
-    """Of the expressions of one stage."""
+    """Checks the expressions of one stage."""
 
     def __init__(self, tensors: _Tensors, axes: Mapping[str, Axis]) -> None:
         self._tensors = tensors

@@ -166,7 +166,7 @@ def decode_attention(shape: AttentionShape) -> Program:
 
 
 def attention_shape(program: Program) -> AttentionShape | None:
-    """Of which a normalised program is `decode_attention`; None for any other."""
+    """The shape of the `decode_attention` that a normalised program is; None for any other."""
     shapes = [each.shape for each in program.inputs]
     match shapes:
         case [(1, width), (length, half), _, _, (groups, _, _, _), _] if program.updates:

@@ -9,5 +9,5 @@ EXTENTS = {
 
 
 def example_extents(operator: Operator) -> tuple[int, ...]:
-    """Of its axes, in the order of a key."""
+    """The extents of its axes, in the order of a key."""
     return tuple(EXTENTS[axis] for axis in operator.axes)

@@ -223,7 +223,7 @@ CASTS = {DType.F32: "real", DType.I32: "whole"}
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Of two integers, or of two real numbers."""
+    """Compares two integers, or two real numbers."""
 
     op: CompareOp
     left: Expression

@@ -26,7 +26,7 @@ from kernelzoo.domain.operators.expressions import (
 
 _OF_BITS = (BinaryOp.SHIFT_RIGHT, BinaryOp.BIT_AND)
 FEWEST_VALUES = 2
-"""Of an integer that is no index: a truth takes two values."""
+"""What an integer that is no index takes at the least: a truth takes two values."""
 
 
 def flops(program: Program) -> int:
@@ -89,7 +89,7 @@ def work(program: Program) -> int:
 
 
 def stage_bytes(program: Program) -> int:
-    """Of all stages before the output."""
+    """The bytes of all stages before the output."""
     size = DType.F32.size_bytes
     return sum(size * prod(stage.shape) for stage in program.stages[:-1])
 

@@ -24,13 +24,13 @@ M, N, EPS = Extent("m"), Extent("n"), Extent("eps")
 i, j, k = Axis("i", M), Axis("j", N), Axis("k", N)
 a, gamma, beta = read("a", i, j), read("gamma", j), read("beta", j)
 SHARE = Real(1.0) / Cast(N)
-"""Of an entry in the mean of its row."""
+"""The share of an entry in the mean of its row."""
 EPSILON = power(Real(10.0), Real(0.0) - Cast(EPS))
 """Added to a variance or a mean square before its root."""
 
 
 def _over_row(name: str, value: Expression, reducer: Reducer = Reducer.SUM) -> Stage:
-    """Of the entries at i, k."""
+    """A stage that reduces the entries at i, k."""
     return Stage(name=name, axes=(i,), reducer=reducer, value=value, over=(k,))
 
 

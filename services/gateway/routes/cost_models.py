@@ -40,7 +40,7 @@ async def train(state: Shared, operated: Operator, after: BackgroundTasks) -> Tr
     return TrainingAccepted(measurements=growth.measurements)
 
 
-def _model(row: cost_models.ModelRow) -> CostModelWire:
+def _model(row: cost_models.CostModelRow) -> CostModelWire:
     return CostModelWire.of(
         row,
         evaluation=EvaluationWire.model_validate(row.evaluation),

@@ -348,7 +348,7 @@ async def _register(
 
 
 def _largest_shares(plans: Sequence[_ReadPlan]) -> dict[str, float]:
-    """Of each workload the largest share that it has of the operations of any plan; below 1."""
+    """The largest share of the operations of any plan that each workload has; below 1."""
     shares: dict[str, float] = {}
     for plan in plans:
         flops = plan.flops

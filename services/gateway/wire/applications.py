@@ -40,7 +40,7 @@ class OriginsChange(WireModel):
 
 
 class Origins(WireModel):
-    """Of the pages whose agents may measure for the application."""
+    """The origins of the pages whose agents may measure for the application."""
 
     name: str
     origins: list[str]

@@ -25,7 +25,7 @@ class FailureNoted(WireModel):
 
 
 class LostDevice(WireModel):
-    """Of the operator's fleet: a browser of this class was ended at a workload, and why."""
+    """The operator's fleet says that a browser of this class was ended at a workload, and why."""
 
     workload: WorkloadKey
     device_class: ClassText
@@ -33,8 +33,8 @@ class LostDevice(WireModel):
 
 
 class DenialRequest(WireModel):
-    """Of the operator; `denied` is false to allow an artifact whatever the crowd says. Of the hash
-    the first digits do where no other artifact begins with them.
+    """What the operator says; `denied` is false to allow an artifact whatever others say. The first
+    digits of its hash do where no other artifact begins with them.
     """
 
     artifact: Annotated[str, Field(pattern=r"^[0-9a-f]{8,64}$")]

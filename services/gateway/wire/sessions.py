@@ -47,7 +47,7 @@ class WasmProbeWire(WireModel):
 
 
 class WebGpuProbeWire(WireModel):
-    """Of the whole GPU: peak of f32 in registers, bandwidth of storage buffers that are in no
+    """The whole GPU: peak of f32 in registers, bandwidth of storage buffers that are in no
     cache, and the time of an empty dispatch among many of one submission.
     """
 

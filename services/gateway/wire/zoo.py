@@ -29,7 +29,7 @@ class EvidenceWire(WireModel):
 
 
 class TimingWire(WireModel):
-    """Of the served kernel on this class of devices: the median over identities of each one's
+    """How fast the served kernel is on this class: the median over identities of each one's
     best time of one call, from verified measurements alone.
     """
 

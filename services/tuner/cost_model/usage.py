@@ -79,7 +79,7 @@ def _stream(candidate: Candidate) -> Usage:
 
 
 def _window(candidate: Candidate) -> Usage:
-    """Of a block: its rows of the image, the weights of its tile, its rows of the output."""
+    """A block takes its rows of the image, the weights of its tile, its rows of the output."""
     workload, config = candidate.workload, WasmConvConfig.of(candidate)
     windows = windows_of(workload)
     whole = config.rounded(windows)
@@ -100,7 +100,7 @@ def _window(candidate: Candidate) -> Usage:
 
 
 def _winograd(candidate: Candidate) -> Usage:
-    """Of a block: points and products of its tiles, the weights of a register tile."""
+    """What a block takes: points and products of its tiles, the weights of a register tile."""
     workload, config = candidate.workload, WasmWinogradConfig.of(candidate)
     e, tile = workload.extent, config.tile_m * config.tile_n
     tiles, blocks = config.tiles(workload), config.blocks(workload)

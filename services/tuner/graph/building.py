@@ -100,7 +100,7 @@ class Site:
 
     @property
     def shape(self) -> Shape:
-        """Of the first output."""
+        """What the first output has."""
         return self.output.shape
 
     @property
@@ -112,7 +112,7 @@ class Site:
 
     @property
     def dtype(self) -> DType:
-        """Of the first output."""
+        """What the first output has."""
         return graph_dtype(self.output)
 
     def input(self, place: int) -> Operand | None:

@@ -7,7 +7,7 @@ import numpy as np
 from kernelzoo.domain.plan import PortDType
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.building import Builder, Carried, Operand, Site, graph_dtype, is_real
-from services.tuner.graph.graph import Graph, Node, Port, faults
+from services.tuner.graph.graph import Graph, GraphPort, Node, faults
 from services.tuner.graph.network import Network, Step, TensorType
 from services.tuner.graph.onnx_operators import OPERATORS
 
@@ -36,10 +36,12 @@ def converted(network: Network) -> Graph:
                 "export the model without it"
             )
     outputs = tuple(
-        Port(name, _port_dtype(network.types[value]), operand(value).name)
+        GraphPort(name, _port_dtype(network.types[value]), operand(value).name)
         for name, value in network.outputs
     )
-    inputs = tuple(Port(name, _port_dtype(network.types[name]), name) for name in network.inputs)
+    inputs = tuple(
+        GraphPort(name, _port_dtype(network.types[name]), name) for name in network.inputs
+    )
     graph = _without_dead(builder, inputs, outputs)
     wrong = faults(graph)
     if wrong:
@@ -104,7 +106,9 @@ def _port_dtype(type_: TensorType) -> PortDType:
     return names.get(type_.dtype, PortDType.INT32)
 
 
-def _without_dead(builder: Builder, inputs: Iterable[Port], outputs: Iterable[Port]) -> Graph:
+def _without_dead(
+    builder: Builder, inputs: Iterable[GraphPort], outputs: Iterable[GraphPort]
+) -> Graph:
     """The graph of what outputs need, and of the inputs."""
     inputs, outputs = tuple(inputs), tuple(outputs)
     needed = {port.value for port in outputs}

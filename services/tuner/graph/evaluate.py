@@ -201,7 +201,7 @@ def _reduced(value: Array, reducer: Reducer, over: tuple[int, ...]) -> Array:
 
 
 class _Values:
-    """Of the expressions of one stage, at places along each of its axes, in their order."""
+    """Evaluates the expressions of one stage, at places along each of its axes, in their order."""
 
     def __init__(self, tensors: Mapping[str, Array], places: Mapping[str, range]) -> None:
         self._tensors = tensors
@@ -278,7 +278,7 @@ def _whole(value: Array) -> Array:
 
 
 _STEPS = 512
-"""Of erf's table, for each 1. Cubic interpolation between them errs by less than 1e-12."""
+"""Entries of erf's table, for each 1. Cubic interpolation between them errs by less than 1e-12."""
 _LAST = 6.0
 """erf is 1 from here on, in float64 too."""
 _NODES = np.arange(_LAST * _STEPS + 2) / _STEPS

@@ -14,7 +14,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Golden, GoldenPart, PortDType
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.evaluate import evaluate
-from services.tuner.graph.graph import Graph, Port
+from services.tuner.graph.graph import Graph, GraphPort
 
 SEED = 20_201
 TOLERANCE = 1e-4
@@ -29,7 +29,7 @@ class GoldenFile:
 
 
 def golden_file(graph: Graph, feeds: Feeds | None = None) -> GoldenFile:
-    """Of a graph as it was imported; `feeds` by the names of inputs, else seeded ones."""
+    """The file of a graph as it was imported; `feeds` by the names of inputs, else seeded."""
     feeds = seeded_feeds(graph) if feeds is None else feeds
     outputs = evaluate(graph, feeds)
     body = bytearray()
@@ -41,7 +41,7 @@ def golden_file(graph: Graph, feeds: Feeds | None = None) -> GoldenFile:
     return GoldenFile(golden=golden, body=bytes(body))
 
 
-def _append(body: bytearray, port: Port, entries: NDArray[Any]) -> GoldenPart:
+def _append(body: bytearray, port: GraphPort, entries: NDArray[Any]) -> GoldenPart:
     kind = np.float32 if port.dtype.stored is DType.F32 else np.int32
     data = np.ascontiguousarray(entries, kind).tobytes()
     part = GoldenPart(name=port.name, offset=len(body), bytes=len(data))
@@ -58,7 +58,7 @@ def seeded_feeds(graph: Graph) -> Feeds:
 
 
 def _drawn(
-    random: np.random.Generator, graph: Graph, port: Port, limits: dict[str, int]
+    random: np.random.Generator, graph: Graph, port: GraphPort, limits: dict[str, int]
 ) -> NDArray[Any]:
     shape = graph.values[port.value].shape
     if port.dtype is PortDType.FLOAT32:

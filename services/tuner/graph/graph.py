@@ -26,7 +26,7 @@ NUMPY_DTYPES = {DType.F32: np.dtype(np.float32), DType.I32: np.dtype(np.int32)}
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class GraphPort:
     """An input or output of the model by its own name, and the value that it is."""
 
     name: str
@@ -70,8 +70,8 @@ class Graph:
     """`values` has every tensor by its name, `constants` the entries of those that never change;
     `nodes` stand in an order in which they can be carried out."""
 
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[GraphPort, ...]
+    outputs: tuple[GraphPort, ...]
     values: Mapping[str, Value]
     constants: Mapping[str, NDArray[np.float32 | np.int32]]
     nodes: tuple[Node, ...]

@@ -29,7 +29,7 @@ class ModelCall:
 
     @property
     def flops(self) -> int:
-        """Of all its calls in one run."""
+        """The operations of all its calls in one run."""
         return self.calls * self.workload.flops
 
 

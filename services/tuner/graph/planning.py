@@ -13,8 +13,7 @@ from kernelzoo.domain.plan import (
     validated,
 )
 from kernelzoo.domain.workload import Workload
-from services.tuner.graph.graph import Graph
-from services.tuner.graph.graph import Port as GraphPort
+from services.tuner.graph.graph import Graph, GraphPort
 from services.tuner.graph.memory import Placement, placed
 from services.tuner.graph.weights import PlanWeights, WeightFile, printable
 

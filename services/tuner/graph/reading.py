@@ -195,7 +195,7 @@ def _opsets(proto: ModelProto) -> dict[str, int]:
 
 
 def _refuse_names(graph: GraphProto) -> None:
-    """Of the graph and of the graphs in its nodes. Raises InvalidInput."""
+    """Looks at the graph and at the graphs in its nodes. Raises InvalidInput."""
     seen = 0
     for inner, depth in _graphs(graph, 0):
         seen += len(inner.node)

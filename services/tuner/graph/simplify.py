@@ -162,7 +162,7 @@ def without_expansion(network: Network) -> Network:
 
 
 def without_equal_steps(network: Network) -> Network:
-    """Of steps that compute the same, one is left, and so it is with equal constants."""
+    """One is left of steps that compute the same, and of equal constants."""
     renamed = _equal_constants(network.constants)
     known: dict[Any, Step] = {}
     steps = []

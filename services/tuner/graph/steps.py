@@ -78,7 +78,7 @@ def steps_of(value: Expression, start: Expression) -> list[Step]:
 
 
 def _next(value: Expression, done: Expression) -> Step | None:
-    """Of functions that lie in one another the largest: relu6 begins as relu does."""
+    """The largest of functions that lie in one another: relu6 begins as relu does."""
     found = (_step(whole, done) for whole in _dominators(value, done))
     steps = [step for step in found if step]
     functions = [step for step in steps if isinstance(step, Apply)]

@@ -46,7 +46,7 @@ LANE_COUNTS = (1, LANES)
 """At every stage: blocked transposition makes vectors before unrolling does."""
 
 
-class Stage(StrEnum):
+class Phase(StrEnum):
     """How far the passes have come with a program."""
 
     SCHEDULED = "scheduled"
@@ -56,8 +56,8 @@ class Stage(StrEnum):
     STRENGTH_REDUCED = "strength-reduced"
 
 
-_BEFORE_UNROLLING = (Stage.SCHEDULED, Stage.PARTITIONED)
-_WITH_REGISTERS = (Stage.SCALAR_REPLACED, Stage.STRENGTH_REDUCED)
+_BEFORE_UNROLLING = (Phase.SCHEDULED, Phase.PARTITIONED)
+_WITH_REGISTERS = (Phase.SCALAR_REPLACED, Phase.STRENGTH_REDUCED)
 _SHIFTS = (BinaryOp.SHIFT_LEFT, BinaryOp.SHIFT_RIGHT)
 """Their right operand is one count for all lanes."""
 
@@ -72,7 +72,7 @@ class _Scope:
     the registers assigned so far, in program order.
     """
 
-    stage: Stage
+    stage: Phase
     ranges: dict[str, Range]
     buffers: frozenset[str]
     held: tuple[Bound, ...] = ()
@@ -82,7 +82,7 @@ class _Scope:
     assigned: set[Register] = field(default_factory=set)
 
 
-def faults(program: Program, stage: Stage) -> tuple[str, ...]:
+def faults(program: Program, stage: Phase) -> tuple[str, ...]:
     """A sentence for each violation of a rule of the stage; empty for a legal program."""
     scope = _Scope(
         stage=stage, ranges={}, buffers=frozenset(buffer.name for buffer in program.parameters)
@@ -149,7 +149,7 @@ def _loop(loop: Loop, scope: _Scope) -> Iterator[str]:
         yield f"loop {loop.var} of extent {loop.extent} is empty or hides another"
     if loop.kind in _UNROLLED_AWAY and scope.stage not in _BEFORE_UNROLLING:
         yield f"{loop.kind} loop {loop.var} stands in a {scope.stage} program"
-    if loop.pointers and scope.stage is not Stage.STRENGTH_REDUCED:
+    if loop.pointers and scope.stage is not Phase.STRENGTH_REDUCED:
         yield f"loop {loop.var} has pointers in a {scope.stage} program"
     for pointer in loop.pointers:
         if pointer.parent and (pointer.buffer.name, pointer.parent) not in scope.pointers:
@@ -183,7 +183,7 @@ def _condition(statement: If, scope: _Scope) -> Iterator[str]:
             yield f"a condition names a variable that no loop binds: {bound.index}"
             return
         low, high = bound.index.bounds(scope.ranges)
-        if scope.stage is not Stage.SCHEDULED and not low < bound.limit <= high:
+        if scope.stage is not Phase.SCHEDULED and not low < bound.limit <= high:
             yield f"a condition of a {scope.stage} program is decided: {bound}"
     scope = replace(scope, conditional=True)
     yield from _block(statement.body, _narrowed(scope, statement.bounds))
@@ -274,7 +274,7 @@ def _access(buffer: Buffer, index: Affine, lanes: int, scope: _Scope) -> Iterato
     low, high = _limits(index, scope)
     if scope.stage not in _BEFORE_UNROLLING and (low < 0 or high + lanes > buffer.size):
         yield f"{buffer.name}[{low} … {high + lanes - 1}] leaves its {buffer.size} elements"
-    reduced = scope.stage is Stage.STRENGTH_REDUCED
+    reduced = scope.stage is Phase.STRENGTH_REDUCED
     if reduced and index.terms and (buffer.name, index.terms) not in scope.pointers:
         yield f"an index of {buffer.name} has no pointer: {index}"
 

@@ -37,7 +37,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class PrimitiveTrial:
     """`base` and `advanced` differ in one setting."""
 
     primitive: str
@@ -62,7 +62,7 @@ REFERENCE = WasmMatmulConfig(
 STREAMED = WasmGemvConfig(unroll_k=1, vectors=1, block_n=1024, fma=False)
 
 
-def plan() -> tuple[Trial, ...]:
+def plan() -> tuple[PrimitiveTrial, ...]:
     """Every primitive of the spaces, each once."""
     reference = Point(config=REFERENCE)
     in_place = replace(REFERENCE, pack=Pack.NONE)
@@ -72,7 +72,7 @@ def plan() -> tuple[Trial, ...]:
         _configs("cache_tile", replace(REFERENCE, block_m=4), REFERENCE),
         _configs("unroll", REFERENCE, replace(REFERENCE, unroll_k=4)),
         _configs("fma", REFERENCE, replace(REFERENCE, fma=True)),
-        Trial(
+        PrimitiveTrial(
             primitive="k_block",
             base=Point(config=STREAMED),
             advanced=Point(config=replace(STREAMED, unroll_k=8)),
@@ -81,19 +81,23 @@ def plan() -> tuple[Trial, ...]:
         _passes("vectorize", replace(ALL_PASSES, vectorise=False)),
         _passes("cache_write", replace(ALL_PASSES, scalar_replacement=False)),
         _passes("load_splat", replace(ALL_PASSES, load_splat=False)),
-        Trial(primitive="slices", base=reference, advanced=replace(reference, slices=16)),
-        Trial(primitive="threads", base=reference, advanced=replace(reference, threads=2)),
+        PrimitiveTrial(primitive="slices", base=reference, advanced=replace(reference, slices=16)),
+        PrimitiveTrial(primitive="threads", base=reference, advanced=replace(reference, threads=2)),
     )
 
 
-def _configs(primitive: str, base: WasmMatmulConfig, advanced: WasmMatmulConfig) -> Trial:
-    return Trial(primitive=primitive, base=Point(config=base), advanced=Point(config=advanced))
+def _configs(primitive: str, base: WasmMatmulConfig, advanced: WasmMatmulConfig) -> PrimitiveTrial:
+    return PrimitiveTrial(
+        primitive=primitive, base=Point(config=base), advanced=Point(config=advanced)
+    )
 
 
-def _passes(primitive: str, without: PassSwitches) -> Trial:
+def _passes(primitive: str, without: PassSwitches) -> PrimitiveTrial:
     """A pass that is off in the base and on in the advanced setting."""
     reference = Point(config=REFERENCE)
-    return Trial(primitive=primitive, base=replace(reference, switches=without), advanced=reference)
+    return PrimitiveTrial(
+        primitive=primitive, base=replace(reference, switches=without), advanced=reference
+    )
 
 
 class Faster(StrEnum):
@@ -121,7 +125,7 @@ def faster(ratio: float) -> Faster:
 
 
 def findings(reports: Mapping[str, Mapping[str, float]]) -> Sequence[Finding]:
-    """Of `reports`, by device the ratio of each primitive; primitives that all devices report.
+    """The ratio of each primitive in `reports`, by device; primitives that all devices report.
 
     A device on which the settings are equal agrees with any other.
     """

@@ -201,7 +201,7 @@ class TileLoop:
 
     @property
     def _a_bytes(self) -> int:
-        """Of one k."""
+        """The bytes of a for one k."""
         return 4 * self.rows
 
     @property

@@ -170,13 +170,13 @@ def sums_of_products() -> Program:
 SIDE = 8
 THREADS = SIDE * SIDE
 ROWS = 4
-"""Of a thread's tile; it has one vector of four columns."""
+"""Rows of a thread's tile; it has one vector of four columns."""
 
 BLOCK = SIDE * LANES
 """Rows and columns of a workgroup."""
 
 BLOCK_K = 8
-"""Of k in workgroup memory: one vector of each matrix for each thread."""
+"""The k that lie in workgroup memory: one vector of each matrix for each thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +348,7 @@ STREAM_BYTES = 1 << 27
 """The largest binding that every adapter has; larger than the caches of most."""
 
 STREAM_VECTORS = STREAM_BYTES // (16 * GROUPS * THREADS)
-"""Of one thread, a stride of all threads apart: neighbours read neighbours."""
+"""Vectors of one thread, a stride of all threads apart: neighbours read neighbours."""
 
 
 def stream() -> Program:

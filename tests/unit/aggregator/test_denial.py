@@ -56,7 +56,7 @@ def test_a_zoo_without_attackers_still_wants_three_networks() -> None:
 
 
 def test_a_fifth_of_attackers_seldom_denies_a_kernel_that_works() -> None:
-    """Of 25 networks, 16 must fail before the kernel is denied."""
+    """16 of 25 networks must fail before the kernel is denied."""
     deniers = next(n for n in range(26) if denial(voices(n, 25 - n), malicious_share=0.2))
     chance = sum(comb(25, n) * 0.24**n * 0.76 ** (25 - n) for n in range(deniers, 26))
     assert deniers == 16

@@ -28,7 +28,7 @@ def result(
     batched_us: float | None = None,
     difference: float | None = 0.0,
 ) -> Result:
-    """Of three rounds, the middle one as told; a limit has no calls."""
+    """The middle one of three rounds, as told; a limit has no calls."""
     call_ns = () if call_us is None else (900.0 * call_us, 1e3 * call_us, 2e3 * call_us)
     return Result(
         name=name,

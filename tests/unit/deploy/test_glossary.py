@@ -1,4 +1,4 @@
-"""The glossary's retired words are in no name of the code."""
+"""The glossary's retired words are in no name of the code, and docstrings have a subject."""
 
 import ast
 import re
@@ -18,7 +18,7 @@ def retired() -> set[str]:
 
 
 def names(path: Path) -> Iterator[str]:
-    """Of functions, classes, arguments, variables and attributes."""
+    """Names of functions, classes, arguments, variables and attributes."""
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
@@ -48,3 +48,14 @@ def test_no_word_is_defined_twice() -> None:
     defined = [term for term in terms if term != "word" and not set(term) <= {"-"}]
     assert len(defined) > 60
     assert sorted(defined) == sorted(set(defined))
+
+
+def test_no_docstring_begins_as_if_a_subject_stood_before_it() -> None:
+    beginning = re.compile(r'^[ \t]*"""Of ', re.MULTILINE)
+    found = {
+        str(path.relative_to(ROOT))
+        for folder in SOURCES
+        for path in (ROOT / folder).rglob("*.py")
+        if "node_modules" not in path.parts and beginning.search(path.read_text())
+    }
+    assert found == set()

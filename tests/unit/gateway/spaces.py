@@ -5,7 +5,7 @@ from random import Random
 
 from kernelzoo.domain.lease import LentRole
 from kernelzoo.store.prospects import ProspectRow
-from services.gateway.lending import Plan, Terms, plan
+from services.gateway.lending import LeasePlan, Terms, plan
 
 ALONE = Terms(
     reference_id="default",
@@ -46,11 +46,11 @@ SPACE = [new(place) for place in range(20)]
 COVERED = [measured(place) for place in range(20)]
 
 
-def planned(space: list[ProspectRow], terms: Terms) -> Plan:
+def planned(space: list[ProspectRow], terms: Terms) -> LeasePlan:
     found = plan(space, terms, Random(1))
     assert found is not None
     return found
 
 
-def names(found: Plan, role: LentRole) -> list[str]:
+def names(found: LeasePlan, role: LentRole) -> list[str]:
     return [name for name, given in found.items if given is role]

@@ -15,7 +15,7 @@ from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
 from kernelzoo.domain.lease import LEADERS
 from kernelzoo.store.prospects import ProspectRow
 from services.aggregator.publishing import Champion, Keep, Publish, Rule, decide
-from services.gateway.lending import Plan, Terms, plan
+from services.gateway.lending import LeasePlan, Terms, plan
 
 SPACE = 54
 DEFAULT = "k00"
@@ -28,7 +28,7 @@ class Agent:
     number: int
     free_at: float
     pace: float
-    lease: Plan | None = None
+    lease: LeasePlan | None = None
     left: list[str] = field(default_factory=list)
     known: dict[str, float] = field(default_factory=dict)
     closed: bool = False

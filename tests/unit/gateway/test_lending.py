@@ -4,7 +4,7 @@ from dataclasses import replace
 from random import Random
 
 from kernelzoo.domain.lease import FINALISTS, LEADERS, LentRole, voters
-from services.gateway.lending import KNOWN_BY, Plan, plan
+from services.gateway.lending import KNOWN_BY, LeasePlan, plan
 from tests.unit.gateway.spaces import (
     ALONE,
     COVERED,
@@ -131,7 +131,7 @@ def test_the_last_part_of_the_space_closes_for_who_has_measured_the_rest() -> No
 
 def test_who_has_measured_all_that_it_must_closes_with_an_empty_lease_once() -> None:
     space = [replace(each, mine=True) for each in COVERED]
-    assert planned(space, ALONE) == Plan(items=(), unmeasured=0, complete=True)
+    assert planned(space, ALONE) == LeasePlan(items=(), unmeasured=0, complete=True)
     assert plan(space, replace(ALONE, closed=True), Random(1)) is None
 
 

@@ -13,7 +13,7 @@ from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.workload import Workload
 from services.aggregator.evaluation import entries
 from services.tuner.graph.formulas import axes_of
-from services.tuner.graph.graph import NUMPY_DTYPES, Graph, Node, Port, Value, View, faults
+from services.tuner.graph.graph import NUMPY_DTYPES, Graph, GraphPort, Node, Value, View, faults
 
 RANDOM = np.random.default_rng(7)
 
@@ -22,7 +22,7 @@ class Built:
     """A graph that grows; its methods answer the name of the value that they add."""
 
     def __init__(self) -> None:
-        self.inputs: list[Port] = []
+        self.inputs: list[GraphPort] = []
         self.values: dict[str, Value] = {}
         self.constants: dict[str, NDArray[Any]] = {}
         self.nodes: list[Node] = []
@@ -37,7 +37,7 @@ class Built:
 
     def feed(self, *shape: int) -> str:
         name = self._value(shape)
-        self.inputs.append(Port(name, PortDType.FLOAT32, name))
+        self.inputs.append(GraphPort(name, PortDType.FLOAT32, name))
         return name
 
     def constant(self, *shape: int, low: float = -0.5, high: float = 0.5) -> str:
@@ -94,7 +94,9 @@ class Built:
         return name
 
     def graph(self, *outputs: str) -> Graph:
-        ports = tuple(Port(f"out{n}", PortDType.FLOAT32, name) for n, name in enumerate(outputs))
+        ports = tuple(
+            GraphPort(f"out{n}", PortDType.FLOAT32, name) for n, name in enumerate(outputs)
+        )
         graph = Graph(
             inputs=tuple(self.inputs),
             outputs=ports,

@@ -8,7 +8,7 @@ import pytest
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.workload import Workload
-from services.tuner.graph.graph import Graph, Node, Port, Value, View, faults
+from services.tuner.graph.graph import Graph, GraphPort, Node, Value, View, faults
 
 
 def small_graph() -> Graph:
@@ -20,8 +20,8 @@ def small_graph() -> Graph:
         Value("y", DType.F32, (8,)),
     )
     return Graph(
-        inputs=(Port("x", PortDType.FLOAT32, "x"),),
-        outputs=(Port("y", PortDType.FLOAT32, "y"),),
+        inputs=(GraphPort("x", PortDType.FLOAT32, "x"),),
+        outputs=(GraphPort("y", PortDType.FLOAT32, "y"),),
         values={value.name: value for value in values},
         constants={"w": np.ones((3, 4), np.float32)},
         nodes=(
@@ -63,7 +63,7 @@ def with_value(value: Value) -> Graph:
         (broken(nodes=small_graph().nodes * 2), "makes a value that is made already"),
         (broken(constants={"w": np.ones((3, 4))}), "constant 'w' has entries float64[3, 4]"),
         (broken(inputs=small_graph().inputs * 2), "input 'x' stands 2 times"),
-        (broken(outputs=(Port("z", PortDType.BOOL, "z"),)), "'z', which is no value"),
+        (broken(outputs=(GraphPort("z", PortDType.BOOL, "z"),)), "'z', which is no value"),
     ],
 )
 def test_a_fault_of_a_graph_is_told(graph: Graph, sentence: str) -> None:

@@ -13,7 +13,7 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.formats.plans import plan_bytes, read_plan
 from services.tuner.graph.fuse import ALL_RULES, Rules
 from services.tuner.graph.golden import seeded_feeds
-from services.tuner.graph.graph import Graph, Node, Port, Value
+from services.tuner.graph.graph import Graph, GraphPort, Node, Value
 from services.tuner.graph.models import PlannedModel, plan_graphs
 from tests.unit.graph.graphs import Built
 from tests.unit.graph.running import Runner, golden_arrays
@@ -82,8 +82,11 @@ def test_integers_are_seeded_so_that_they_choose_rows_of_their_table() -> None:
     ids, mask = Value("ids", DType.I32, (16,)), Value("mask", DType.I32, (1, 16))
     table, rows = Value("table", DType.F32, (5, 3)), Value("rows", DType.F32, (16, 3))
     graph = Graph(
-        inputs=(Port("ids", PortDType.INT64, "ids"), Port("mask", PortDType.INT64, "mask")),
-        outputs=(Port("rows", PortDType.FLOAT32, "rows"),),
+        inputs=(
+            GraphPort("ids", PortDType.INT64, "ids"),
+            GraphPort("mask", PortDType.INT64, "mask"),
+        ),
+        outputs=(GraphPort("rows", PortDType.FLOAT32, "rows"),),
         values={value.name: value for value in (ids, mask, table, rows)},
         constants={"table": np.zeros((5, 3), np.float32)},
         nodes=(Node(Workload.parse("gather:f32:m16k5n3"), ("table", "ids"), "rows"),),

@@ -5,7 +5,7 @@ import numpy as np
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.tolerance import comparison_tolerance
 from services.tuner.compile import GpuCompilation, gpu_compilation
-from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.legality import Phase, faults
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
 from tests.unit.tuner.reference import reference
@@ -16,8 +16,8 @@ def right(candidate: Candidate, slices: int = 3) -> GpuCompilation:
     workload = candidate.workload
     steps = gpu_compilation(candidate)
     for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
-        assert faults(scheduled, Stage.SCHEDULED) == ()
-        assert faults(optimised, Stage.SCALAR_REPLACED) == ()
+        assert faults(scheduled, Phase.SCHEDULED) == ()
+        assert faults(optimised, Phase.SCALAR_REPLACED) == ()
     inputs = inputs_of(workload)
     output = execute_gpu(steps.artifact, inputs, slices=slices)
     error = np.abs(output - reference(workload, inputs)).max()

@@ -19,7 +19,7 @@ from kernelzoo.errors import InvalidSchedule
 from services.tuner.codegen.wasm.function import type_faults
 from services.tuner.compile import compilation, compile_candidate
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.legality import Phase, faults
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.address_strength_reduction import reduce_address_strength
 from services.tuner.passes.fma_contraction import contract_fma
@@ -55,7 +55,7 @@ def test_a_last_block_may_be_smaller(pack: Pack, outer: str) -> None:
     assert_right(candidate, execute(compile_candidate(candidate), inputs_of(workload)))
 
 
-def stages(candidate: Candidate) -> dict[Stage, Program]:
+def stages(candidate: Candidate) -> dict[Phase, Program]:
     made = scheduled(candidate)
     (nest,) = made.nests
     partitioned = partition_loops(contract_fma(nest) if made.options.fma else nest)
@@ -64,11 +64,11 @@ def stages(candidate: Candidate) -> dict[Stage, Program]:
     expanded = unroll(partitioned)
     registered = promote_to_registers(expanded)
     return {
-        Stage.SCHEDULED: nest,
-        Stage.PARTITIONED: partitioned,
-        Stage.UNROLLED: expanded,
-        Stage.SCALAR_REPLACED: registered,
-        Stage.STRENGTH_REDUCED: reduce_address_strength(registered),
+        Phase.SCHEDULED: nest,
+        Phase.PARTITIONED: partitioned,
+        Phase.UNROLLED: expanded,
+        Phase.SCALAR_REPLACED: registered,
+        Phase.STRENGTH_REDUCED: reduce_address_strength(registered),
     }
 
 

@@ -13,7 +13,7 @@ from kernelzoo.domain.workload import Role, Workload
 from kernelzoo.errors import InvalidInput
 from services.aggregator.verification import expected, roundings
 from services.tuner.compile import gpu_compilation
-from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.legality import Phase, faults
 from services.tuner.schedules.decode_attention.webgpu_config import WebgpuDecodeAttentionConfig
 from services.tuner.schedules.registry import lite_space, matching
 from tests.unit.tuner.execution import inputs_of
@@ -58,8 +58,8 @@ def test_a_token_attends_to_all_before_it_and_joins_the_cache(
     inputs[3][0] = here
     steps = gpu_compilation(config.candidate(workload))
     for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
-        assert faults(scheduled, Stage.SCHEDULED) == ()
-        assert faults(optimised, Stage.SCALAR_REPLACED) == ()
+        assert faults(scheduled, Phase.SCHEDULED) == ()
+        assert faults(optimised, Phase.SCALAR_REPLACED) == ()
     found = executed(steps.artifact, inputs, slices=2)
     for got, wanted in zip(found, attended(SHAPE, inputs), strict=True):
         assert np.abs(got.astype(np.float64) - wanted).max() < 1e-6

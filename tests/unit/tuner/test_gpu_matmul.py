@@ -15,7 +15,7 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.codegen.wgsl.module import print_module
 from services.tuner.compile import compile_candidate, gpu_compilation
-from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.legality import Phase, faults
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.conv.implicit_gemm import product_extents
@@ -84,8 +84,8 @@ def assert_right(workload: Workload, config: WebgpuMatmulConfig, slices: int = 1
     candidate = config.candidate(workload)
     steps = gpu_compilation(candidate)
     for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
-        assert faults(scheduled, Stage.SCHEDULED) == ()
-        assert faults(optimised, Stage.SCALAR_REPLACED) == ()
+        assert faults(scheduled, Phase.SCHEDULED) == ()
+        assert faults(optimised, Phase.SCALAR_REPLACED) == ()
     inputs = inputs_of(workload)
     output = execute_gpu(steps.artifact, inputs, slices)
     assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)

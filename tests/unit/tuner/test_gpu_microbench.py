@@ -12,7 +12,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Role, Tensor
 from services.tuner.codegen.wgsl.module import print_module
 from services.tuner.compile import webgpu_artifact
-from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.legality import Phase, faults
 from services.tuner.ir.nodes import Program
 from services.tuner.microbench import webgpu
 from services.tuner.microbench.probe import Probe
@@ -93,7 +93,7 @@ def sums_of(loop: TileLoop, data: Floats) -> Floats:
 @pytest.mark.parametrize("loop", TILES, ids=str)
 def test_a_tile_loop_multiplies_its_matrices(loop: TileLoop) -> None:
     program = loop.program()
-    assert faults(program, Stage.SCALAR_REPLACED) == ()
+    assert faults(program, Phase.SCALAR_REPLACED) == ()
     data = small(loop.elements)
     output = execute_gpu(artifact((program,)), [data], slices=2)
     assert np.array_equal(output.reshape(loop.groups, THREADS, 4), [sums_of(loop, data)] * 2)
@@ -104,7 +104,7 @@ def test_a_split_contraction_adds_what_its_parts_sum() -> None:
     whole = execute_gpu(artifact(webgpu.split_k_whole()), [data])
     assert np.array_equal(whole.reshape(-1, THREADS, 4)[0], sums_of(WHOLE, data))
     programs = webgpu.split_k_parts()
-    assert all(faults(program, Stage.SCALAR_REPLACED) == () for program in programs)
+    assert all(faults(program, Phase.SCALAR_REPLACED) == () for program in programs)
     part = TileLoop(k=WHOLE.k // SPLIT_PARTS)
     data = small(part.elements)
     split = execute_gpu(artifact(programs), [data])
@@ -114,7 +114,7 @@ def test_a_split_contraction_adds_what_its_parts_sum() -> None:
 
 def test_the_limit_is_sums_of_products_in_registers() -> None:
     program = webgpu.sums_of_products()
-    assert faults(program, Stage.SCALAR_REPLACED) == ()
+    assert faults(program, Phase.SCALAR_REPLACED) == ()
     text = print_module((program,), (SOURCE, SINK)).text
     assert text.count("fma(") == CHAINS
     body = text[text.index("for (") : text.index("sink[")]

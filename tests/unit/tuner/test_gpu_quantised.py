@@ -16,7 +16,7 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 from services.aggregator.verification import expected, roundings
 from services.tuner.compile import compile_candidate, gpu_compilation
-from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.legality import Phase, faults
 from services.tuner.schedules.quantised_gemv.webgpu_config import WebgpuQuantisedGemvConfig
 from services.tuner.schedules.registry import lite_space, matching
 from tests.snapshots import Golden
@@ -94,7 +94,7 @@ def test_norms_before_and_gates_behind_products_are_one_kernel_and_right(name: s
     space = lite_space(workload, TargetKind.WEBGPU)
     for candidate in space[:: max(1, len(space) // 5)]:
         steps = gpu_compilation(candidate)
-        assert [faults(each, Stage.SCHEDULED) for each in steps.scheduled] == [()]
+        assert [faults(each, Phase.SCHEDULED) for each in steps.scheduled] == [()]
         assert len(steps.artifact.manifest.dispatches) == 1
         output = execute_gpu(steps.artifact, inputs, slices=2)
         assert np.abs(output - wanted).max() <= min(tolerance, 1e-3), candidate.config

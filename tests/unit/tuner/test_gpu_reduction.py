@@ -15,7 +15,7 @@ from services.tuner.compile import compile_candidate, gpu_compilation
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import under
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.legality import Phase, faults
 from services.tuner.ir.nodes import Allocate, Block, Bound, Loop, Scope
 from services.tuner.ir.rewrite import statements
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
@@ -104,7 +104,7 @@ def test_a_reduction_by_subgroups_stands_where_every_thread_comes() -> None:
         if isinstance(statement, Allocate) and statement.buffer.scope is Scope.WORKGROUP:
             body = (Allocate(buffer=statement.buffer, body=body),)
     (fault,) = faults(
-        structs.replace(program, body=structs.replace(program.body, body=body)), Stage.SCHEDULED
+        structs.replace(program, body=structs.replace(program.body, body=body)), Phase.SCHEDULED
     )
     assert "where not every thread" in fault
 

@@ -14,7 +14,7 @@ from kernelzoo.errors import UnsupportedProgram
 from services.tuner.codegen.wasm.module import lower
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.legality import Phase, faults
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -112,7 +112,7 @@ def test_hand_written_programs_compute_the_same_interpreted_and_compiled(
 ) -> None:
     switches = PassSwitches(scalar_replacement=variable, strength_reduction=hoisted)
     stated = build()
-    assert faults(stated, Stage.SCHEDULED) == ()
+    assert faults(stated, Phase.SCHEDULED) == ()
     wanted = interpreted(stated)
     optimised = run_passes(stated, switches, PassOptions(fma=False))
     got = execute_program(optimised, switches, arrays())
@@ -129,35 +129,35 @@ REGISTER = Register(name="q", lanes=1)
 @pytest.mark.parametrize(
     ("block", "stage", "sentence"),
     [
-        ((replace(STORE, index=at(q=1)),), Stage.SCHEDULED, "no loop binds"),
-        ((replace(STORE, index=at(17, r=1)),), Stage.UNROLLED, "leaves its 20 elements"),
-        ((replace(STORE, index=at(-1, r=1)),), Stage.UNROLLED, "leaves its 20 elements"),
+        ((replace(STORE, index=at(q=1)),), Phase.SCHEDULED, "no loop binds"),
+        ((replace(STORE, index=at(17, r=1)),), Phase.UNROLLED, "leaves its 20 elements"),
+        ((replace(STORE, index=at(-1, r=1)),), Phase.UNROLLED, "leaves its 20 elements"),
         (
             (replace(STORE, value=replace(WIDE, lanes=3)),),
-            Stage.SCHEDULED,
+            Phase.SCHEDULED,
             "3 lanes in a scheduled",
         ),
-        ((loop("v", 4, (STORE,), LoopKind.VECTOR),), Stage.UNROLLED, "vector loop v"),
-        ((loop("r", 4, (STORE,)),), Stage.UNROLLED, "hides another"),
-        ((loop("q", 4, (STORE,), LoopKind.RANGE),), Stage.UNROLLED, "not the outermost"),
-        ((replace(STORE, value=Read(register=REGISTER)),), Stage.SCALAR_REPLACED, "before it is"),
-        ((Assign(register=REGISTER, value=number(1)),), Stage.UNROLLED, "is assigned in"),
-        ((Assign(register=REGISTER, value=WIDE),), Stage.SCALAR_REPLACED, "another number"),
-        ((STORE,), Stage.STRENGTH_REDUCED, "has no pointer"),
+        ((loop("v", 4, (STORE,), LoopKind.VECTOR),), Phase.UNROLLED, "vector loop v"),
+        ((loop("r", 4, (STORE,)),), Phase.UNROLLED, "hides another"),
+        ((loop("q", 4, (STORE,), LoopKind.RANGE),), Phase.UNROLLED, "not the outermost"),
+        ((replace(STORE, value=Read(register=REGISTER)),), Phase.SCALAR_REPLACED, "before it is"),
+        ((Assign(register=REGISTER, value=number(1)),), Phase.UNROLLED, "is assigned in"),
+        ((Assign(register=REGISTER, value=WIDE),), Phase.SCALAR_REPLACED, "another number"),
+        ((STORE,), Phase.STRENGTH_REDUCED, "has no pointer"),
         (
             (If(bounds=(Bound(index=at(r=1), limit=9),), body=(STORE,)),),
-            Stage.PARTITIONED,
+            Phase.PARTITIONED,
             "is decided",
         ),
         (
             (replace(STORE, buffer=replace(Y, name="elsewhere")),),
-            Stage.SCHEDULED,
+            Phase.SCHEDULED,
             "does not exist",
         ),
     ],
 )
 def test_a_program_that_breaks_a_rule_of_its_stage_is_reported(
-    block: tuple[Statement, ...], stage: Stage, sentence: str
+    block: tuple[Statement, ...], stage: Phase, sentence: str
 ) -> None:
     found = faults(program(5, block, X, Y), stage)
     assert any(sentence in fault for fault in found), found

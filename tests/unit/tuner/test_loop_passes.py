@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.legality import Phase, faults
 from services.tuner.ir.nodes import (
     Binary,
     BinaryOp,
@@ -81,7 +81,7 @@ def test_unswitching_and_partitioning_keep_what_guarded_stores_compute(
     assert np.array_equal(execute_program(optimised, ALL_PASSES, zeros)["y"], wanted)
     # One condition may decide another around which it stands; such a one stays, and is right.
     assert [
-        fault for fault in faults(optimised, Stage.STRENGTH_REDUCED) if "is decided" not in fault
+        fault for fault in faults(optimised, Phase.STRENGTH_REDUCED) if "is decided" not in fault
     ] == []
 
 

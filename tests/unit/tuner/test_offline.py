@@ -13,7 +13,7 @@ from services.tuner.microbench.offline import (
     WORKLOAD,
     Faster,
     Point,
-    Trial,
+    PrimitiveTrial,
     faster,
     findings,
     plan,
@@ -29,7 +29,7 @@ SMALL = {
 }
 
 
-def changed(trial: Trial) -> list[str]:
+def changed(trial: PrimitiveTrial) -> list[str]:
     """Names of the settings in which the two points differ, those of config and passes included."""
     names = []
     pairs = (
@@ -46,7 +46,7 @@ def changed(trial: Trial) -> list[str]:
 
 
 @pytest.mark.parametrize("trial", plan(), ids=lambda trial: trial.primitive)
-def test_one_variable_changes(trial: Trial) -> None:
+def test_one_variable_changes(trial: PrimitiveTrial) -> None:
     assert len(changed(trial)) == 1
 
 
@@ -57,7 +57,9 @@ def test_every_primitive_is_tried_once_and_on_another_variable() -> None:
 
 
 @pytest.mark.parametrize("trial", plan(), ids=lambda trial: trial.primitive)
-def test_both_points_compile_to_other_bytes_unless_only_the_caller_changes(trial: Trial) -> None:
+def test_both_points_compile_to_other_bytes_unless_only_the_caller_changes(
+    trial: PrimitiveTrial,
+) -> None:
     base, advanced = (
         compilation(point.candidate(SMALL[trial.workload]), point.switches).artifact.sha256
         for point in (trial.base, trial.advanced)

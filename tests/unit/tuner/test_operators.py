@@ -12,7 +12,7 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.codegen.wasm.function import type_faults
 from services.tuner.compile import compilation, compile_candidate, compile_program
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.legality import Phase, faults
 from services.tuner.operators.lowering import stated
 from services.tuner.passes.pipeline import ALL_PASSES
 from services.tuner.schedules.registry import lite_space
@@ -28,8 +28,8 @@ def test_points_of_the_space_compute_the_operator(key: str) -> None:
     wanted = reference(workload, inputs)
     for candidate in space[:: max(1, len(space) // 4)]:
         steps = compilation(candidate, ALL_PASSES)
-        assert faults(steps.scheduled, Stage.SCHEDULED) == ()
-        assert faults(steps.optimised, Stage.STRENGTH_REDUCED) == ()
+        assert faults(steps.scheduled, Phase.SCHEDULED) == ()
+        assert faults(steps.optimised, Phase.STRENGTH_REDUCED) == ()
         assert type_faults(steps.function) == ()
         given = packed_inputs(candidate, steps.artifact, inputs)
         error = np.abs(execute(steps.artifact, given) - wanted).max()

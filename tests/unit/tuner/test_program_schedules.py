@@ -10,7 +10,7 @@ from kernelzoo.domain.workload import Workload
 from services.aggregator.evaluation import entries
 from services.tuner.codegen.wasm.function import type_faults
 from services.tuner.compile import compilation, gpu_compilation
-from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.legality import Phase, faults
 from services.tuner.ir.text import program_text
 from services.tuner.passes.pipeline import ALL_PASSES
 from services.tuner.schedules.registry import lite_space
@@ -344,7 +344,7 @@ def test_a_program_without_a_name_has_the_kernels_of_its_family(name: str) -> No
     assert space[0].family == family
     for candidate in space[:: max(1, len(space) // 4)]:
         steps = compilation(candidate, ALL_PASSES)
-        assert faults(steps.scheduled, Stage.SCHEDULED) == ()
+        assert faults(steps.scheduled, Phase.SCHEDULED) == ()
         assert type_faults(steps.function) == ()
         output = execute(steps.artifact, inputs)
         assert np.abs(output - wanted).max() <= TOLERANCE, candidate.config

@@ -10,7 +10,7 @@ from tvm import s_tir, te, tirx
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.compile import compile_program
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.legality import Phase, faults
 from services.tuner.ir.text import program_text
 from services.tuner.tir.lowering import plain_program
 from services.tuner.tir.tvm import Node
@@ -164,10 +164,10 @@ CASES: tuple[Callable[[], Case], ...] = (
 def test_a_plain_program_computes_what_it_states(case: Callable[[], Case], golden: Golden) -> None:
     function, inputs, wanted = case()
     program = plain_program(function)
-    assert faults(program, Stage.SCHEDULED) == ()
+    assert faults(program, Phase.SCHEDULED) == ()
     made = compile_program(function, case.__name__)
     if case is not branched_on_a_value:  # the check does not see that the same value is read again
-        assert faults(made.program, Stage.STRENGTH_REDUCED) == ()
+        assert faults(made.program, Phase.STRENGTH_REDUCED) == ()
     flat = [array.ravel() for array in inputs]
     got = run_program(made, flat, wanted.size)
     assert np.allclose(got, wanted.ravel(), rtol=0, atol=2e-6 * max(1, np.abs(wanted).max()))

@@ -8,7 +8,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import gpu_compilation
-from services.tuner.ir.legality import Stage, faults
+from services.tuner.ir.legality import Phase, faults
 from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
 from services.tuner.schedules.registry import lite_space
 from tests.snapshots import Golden
@@ -47,8 +47,8 @@ def test_every_operator_is_right_as_it_is_stated(key: str, wide: bool) -> None:
         WebgpuElementwiseConfig(threads=64, vectors=1, wide=wide).candidate(workload)
     )
     for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
-        assert faults(scheduled, Stage.SCHEDULED) == ()
-        assert faults(optimised, Stage.SCALAR_REPLACED) == ()
+        assert faults(scheduled, Phase.SCHEDULED) == ()
+        assert faults(optimised, Phase.SCALAR_REPLACED) == ()
     inputs = inputs_of(workload)
     output = execute_gpu(steps.artifact, inputs, slices=3)
     assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)

@@ -33,7 +33,7 @@ export type Values = Readonly<Record<string, Entries>>;
 export interface Engine {
   readonly name: string;
   readonly threads: number;
-  /** Of its first run. */
+  /** The outputs of its first run. */
   readonly outputs: Values;
   run(): Promise<Values>;
   dispose(): Promise<void>;

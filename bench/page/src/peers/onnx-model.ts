@@ -41,7 +41,7 @@ export interface Graph {
 const IR_VERSION = 8;
 const FLOAT = 1;
 const FLOAT16 = 10;
-/** Of AttributeProto. */
+/** Types of an AttributeProto. */
 const REAL_ATTRIBUTE = 1;
 const WHOLE_ATTRIBUTE = 2;
 const WHOLES_ATTRIBUTE = 7;

@@ -24,7 +24,7 @@ export interface GpuEntrant {
   readonly name: string;
   readonly flops: number;
   readonly bytes: number;
-  /** Of a call: the labels of their shaders. */
+  /** The dispatches of a call: the labels of their shaders. */
   readonly dispatches: readonly string[];
   /** Mean of the framework's own profile of its kernels, where it has one. */
   readonly profiledNs: number | null;

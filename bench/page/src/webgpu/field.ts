@@ -22,7 +22,7 @@ const PEERS: Readonly<Record<string, (task: Task) => Promise<Peer>>> = {
 
 const FINALISTS = 3;
 
-/** Of f16, onnxruntime-web also sums in f16, so its outputs are as far off and judge no others. */
+/** onnxruntime-web also sums f16 in f16, so its outputs are as far off and judge no others. */
 const PEER_SLACK = 4;
 
 /** Collected as it is found. `expected` is the first output that is right, of a peer but for f16. */

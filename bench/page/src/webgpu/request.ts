@@ -33,7 +33,7 @@ export interface GpuScreened {
   readonly relativeTime: number | null;
   /** Why there is no time; '' where there is one. */
   readonly failure: string;
-  /** Of the candidate in one sample: few of a short kernel say that the sample was mostly overhead. */
+  /** Calls of the candidate in one sample: few of a short kernel say that the sample was mostly overhead. */
   readonly calls: number;
   readonly samplesNs: readonly number[];
   readonly referenceNs: readonly number[];

@@ -20,7 +20,7 @@ ARRAYS: Mapping[tuple[F16Storage, bool], str] = {
 """By storage and whether every access is of four aligned elements."""
 
 SHARED_ARRAY = "array<atomic<u32>>"
-"""Of a packed buffer into which single entries are stored."""
+"""The binding of a packed buffer into which single entries are stored."""
 
 UNPACK, PACK, STORE_ONE = "four_of_halves", "halves_of_four", "keep_half"
 

@@ -113,7 +113,7 @@ def _finished(site: Site, total: Operand, alpha: float, beta: float, c: Operand 
 
 
 def _matmul_integer(site: Site) -> Carried:
-    """Of narrow integers less their zero points."""
+    """The product of narrow integers less their zero points."""
     a, b = (_without_zero(site, place) for place in (0, 1))
     return site.view(_generic(site, a, b), site.shape)
 

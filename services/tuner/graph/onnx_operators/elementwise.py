@@ -103,7 +103,7 @@ def _folded(op: BinaryOp) -> Callable[[Site], Carried]:
 
 
 def quotient(left: Expression, right: Expression) -> Expression:
-    """Of integers, without its fraction. Exact for numbers below 2²⁴, as f32 are."""
+    """The quotient of integers, without its fraction. Exact for numbers below 2²⁴, as f32 are."""
     if isinstance(right, Integer) and right.value > 0:
         upwards = Choice((left < 0,), 0 - (0 - left) // right.value, left // right.value)
         return left if right.value == 1 else upwards
@@ -111,7 +111,7 @@ def quotient(left: Expression, right: Expression) -> Expression:
 
 
 def remainder(left: Expression, right: Expression) -> Expression:
-    """Of integers, with the sign of the divisor."""
+    """The remainder of integers, with the sign of the divisor."""
     if isinstance(right, Integer) and right.value > 0:
         return left % right.value
     floor = Cast(Call(Function.FLOOR, Cast(left) / Cast(right)), DType.I32)

@@ -48,7 +48,7 @@ class Epilogue:
         return any(isinstance(part, Choice) for part in parts(self.value))
 
     def shapes(self, output: Shape) -> tuple[Shape, ...]:
-        """Of the inputs, where the output has that shape."""
+        """The shapes of the inputs, where the output has that shape."""
         sizes = dict(zip(self.axes, output, strict=True))
         return tuple(tuple(sizes[name] for name in axes) or (1,) for _, axes in self.inputs)
 

@@ -47,7 +47,7 @@ class Extents:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """Of a, b, the inputs of the epilogue and c."""
+        """The shapes of a, b, the inputs of the epilogue and c."""
         batch = (self.batch,) if self.batch else ()
         a = (self.k, self.m) if self.a_transposed else (self.m, self.k)
         b = (self.n, self.k) if self.b_transposed else (self.k, self.n)
@@ -77,7 +77,7 @@ def _extents(workload: Workload) -> Extents:
 
 
 def panel_shape(extents: Extents, width: int) -> Shape:
-    """Of b in panels of `width` columns."""
+    """The shape of b in panels of `width` columns."""
     return -(-extents.n // width), extents.k, width
 
 
@@ -87,7 +87,7 @@ def round_up(size: int, step: int) -> int:
 
 @lru_cache(maxsize=1024)
 def parameter_order(workload: Workload) -> tuple[int, ...]:
-    """Of each tensor of a contraction, its place among the parameters of a template: a, b, the
+    """The place of each tensor of a contraction among the parameters of a template: a, b, the
     inputs of the epilogue, c."""
     product = contraction(iteration_space(workload))
     if product is None:

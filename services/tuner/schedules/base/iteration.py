@@ -38,7 +38,7 @@ from services.tuner.schedules.base.epilogue import Epilogue, epilogue_of
 from services.tuner.schedules.base.fused import Fused, fused, without_unit_axes
 
 Terms = tuple[tuple[str, int], ...]
-"""Of an index that is a sum: axes and what each is multiplied by. A constant is left out."""
+"""An index that is a sum: axes and what each is multiplied by. A constant is left out."""
 
 Axes = tuple[str, ...]
 

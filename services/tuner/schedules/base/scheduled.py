@@ -22,5 +22,5 @@ class ScheduledProgram:
 
 
 def panels_layout(width: int) -> str:
-    """Of a matrix in panels of so many columns; '' for 0."""
+    """The layout of a matrix in panels of so many columns; '' for 0."""
     return f"panels{width}" if width else ""

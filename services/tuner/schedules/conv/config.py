@@ -54,7 +54,7 @@ class WasmConvConfig:
         return wasm_candidate(workload, self, fma=self.fma)
 
     def shapes(self, workload: Workload) -> tuple[Shape, ...]:
-        """Of the tensors of its windows, as the kernel reads them."""
+        """The shapes of the tensors of its windows, as the kernel reads them."""
         shapes = windows_of(workload).shapes
         if not self.panels:
             return shapes

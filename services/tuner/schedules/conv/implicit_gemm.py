@@ -48,7 +48,7 @@ PIXELS, TAPS = ("t", "z", "b", "y", "x"), ("p", "s", "r", "q")
 """What axes are called in kernels; the last of them where there are fewer."""
 
 Dims = tuple[tuple[Affine, int], ...]
-"""Of a place in the images: the index along each axis, and how long that is."""
+"""A place in the images: the index along each axis, and how long that is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +196,7 @@ def operand_names(workload: Workload) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class ImageWindow:
     """Windows over images that lie as `dims` says. `pixels` and `taps` are axes with their lengths
     and what kernels call them; the last axis of the images are `channels`.
 
@@ -262,14 +262,14 @@ class Window:
 
 
 @lru_cache(maxsize=1024)
-def window_of(workload: Workload, step: int) -> Window | None:
+def window_of(workload: Workload, step: int) -> ImageWindow | None:
     """None where a lies in memory as a matrix."""
     found = gathered(iteration_space(workload))
     if found is None:
         return None
     size, product = found.product.nest.size, found.product
     *taps, _ = product.k
-    return Window(
+    return ImageWindow(
         dims=found.dims,
         pixels=tuple(
             (axis, called, size((axis,)))

@@ -62,7 +62,7 @@ class Windows:
 
     @property
     def weights_position(self) -> int:
-        """Of the weights among the tensors that the reduction reads."""
+        """The place of the weights among the tensors that the reduction reads."""
         tensors = dict.fromkeys(read.tensor for read in reads_of(self.whole.reduction.value))
         return list(tensors).index(self.weights)
 
@@ -92,7 +92,7 @@ class Windows:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """Of the inputs and the output."""
+        """The shapes of the inputs and the output."""
         program = self.whole.program
         return (*(each.shape for each in program.inputs), program.output.shape)
 

@@ -34,7 +34,7 @@ class WebgpuDecodeAttentionConfig:
         return config
 
     def tokens(self, shape: AttentionShape) -> int:
-        """Of the cache that one workgroup reads, at most."""
+        """Tokens of the cache that one workgroup reads, at most."""
         return -(-shape.length // self.parts)
 
     def fault(self, workload: Workload) -> str:

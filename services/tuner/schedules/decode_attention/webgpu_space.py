@@ -10,7 +10,7 @@ from services.tuner.schedules.decode_attention.webgpu_config import (
 
 THREADS = (256, 128, 512, 64, 1024)
 TOKENS = (1024, 512, 2048, 256, 4096)
-"""Of the cache to a workgroup."""
+"""Tokens of the cache to a workgroup."""
 SMALL_BYTES = 6_144
 
 

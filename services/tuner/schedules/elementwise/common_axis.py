@@ -33,7 +33,7 @@ LINE = 16
 
 
 MOST_OPERATIONS = 4
-"""Of a stage that is computed again where it is read."""
+"""Operations of a stage that is computed again where it is read, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ class WasmMatmulConfig:
         return self.tile_n if self.pack is Pack.BEFORE else 0
 
     def shapes(self, extents: Extents) -> tuple[Shape, ...]:
-        """Of a, b, the inputs of the epilogue and c, as the kernel reads them."""
+        """The shapes of a, b, the inputs of the epilogue and c, as the kernel reads them."""
         a, b, *rest = extents.shapes
         if self.panels:
             b = (*b[:-2], *panel_shape(extents, self.panels))

@@ -25,6 +25,6 @@ class Product:
         return finish.stored(at if self.extents.batch else at[1:], value, held)
 
     def place(self, at: tuple[Affine, ...]) -> Affine:
-        """Of an entry of c, counted in elements."""
+        """The place of an entry of c, counted in elements."""
         batch, row, column = at
         return batch.times(self.extents.m).plus(row).times(self.extents.n).plus(column)

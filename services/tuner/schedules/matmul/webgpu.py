@@ -76,7 +76,7 @@ from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.implicit_gemm import (
-    Window,
+    ImageWindow,
     operand_names,
     product_extents,
     window_of,
@@ -302,7 +302,7 @@ class _Operand:
     extent: int
     k: int
     k_outer: bool
-    window: Window | None = None
+    window: ImageWindow | None = None
 
     @property
     def inner(self) -> int:
@@ -395,7 +395,9 @@ def _loads(
         yield _affine(quad.slot + lane), operand.at(batch, place, here), here, 1
 
 
-def _gathered(frame: Frame, window: Window, read: _Read, start: Affine, *, tail: bool) -> Block:
+def _gathered(
+    frame: Frame, window: ImageWindow, read: _Read, start: Affine, *, tail: bool
+) -> Block:
     """The same of an implicit GEMM: pixels outside of the image are zero. Quads at one k are at the
     same tap of their windows, which is named once."""
     inside = frame.nested()
@@ -468,7 +470,7 @@ def _read_block(
 
 
 def _from_storage(kernel: _Kernel) -> _Inner:
-    """Of every block of k, which is sliced_k × unroll_k long, a thread has `unroll_k`."""
+    """A thread has `unroll_k` of every block of k, which is sliced_k × unroll_k long."""
     config, tile, frame = kernel.config, kernel.tile, kernel.frame
     own_a = _local("own_a", LANES * config.tile_m)
     own_b = _local("own_b", LANES * config.tile_n)
@@ -509,7 +511,7 @@ def _own_quads(frame: Frame, operand: _Operand, places: list[Affine]) -> tuple[_
 
 
 def _own_index(operand: _Operand, element: Affine, count: int) -> Affine:
-    """Of element `element` of the tile's `count` rows or columns at k = q."""
+    """Where element `element` of the tile's `count` rows or columns is at k = q."""
     if operand.k_outer:
         return element.plus(_affine(q=count))
     return element.times(LANES).plus(_affine(q=1))
@@ -733,7 +735,7 @@ def _written(staged: _Staged, copies: tuple[_Copy, ...], half: Affine) -> Block:
 def _products_of_block(
     kernel: _Kernel, staged_a: _Staged, staged_b: _Staged, half: Affine, own_a: Buffer
 ) -> Block:
-    """Of the thread's share of the block in a half of workgroup memory, which begins at z·slice_k.
+    """Adds products of the thread's share of the block in a half of memory, from z·slice_k on.
 
     Four k of each row of a are one vector there (cache=rows), or one k of four rows (transposed).
     """
@@ -862,7 +864,7 @@ def _add_sums(kernel: _Kernel, memory: Buffer, each: Round) -> Block:
 
 
 def _slot(kernel: _Kernel, slot: Affine) -> Affine:
-    """Of every vector of the sums in a slot; vectors of threads side by side are neighbours."""
+    """Where vectors of the sums lie in a slot; those of threads side by side are neighbours."""
     slots, tile = kernel.config.sum_slots, kernel.tile
     first = _affine(four=slots * tile.rows * tile.columns)
     return first.plus(tile.thread_among(slot, slots)).times(LANES).plus(LANE)

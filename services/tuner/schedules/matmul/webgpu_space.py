@@ -25,7 +25,7 @@ GRIDS = ((8, 8), (8, 16), (4, 16), (16, 8), (4, 8), (8, 4), (16, 16), (8, 32), (
 """Rows x columns of threads."""
 
 MOST_THREADS = 256
-"""Of a workgroup (heuristic 5)."""
+"""Threads of a workgroup (heuristic 5)."""
 
 BLOCK_K = (16, 32, 8)
 SLICED_K = (2, 4, 8)

@@ -287,7 +287,7 @@ class _Row:
 
 
 def _name(part: Expression, place: int) -> str:
-    """Of a value of a row among tensors: a pass has its own."""
+    """What a value of a row is called among tensors: a pass has its own name."""
     return part.tensor if isinstance(part, Read) else f"single{place}"
 
 

@@ -15,7 +15,7 @@ from services.tuner.schedules.reduction.webgpu_config import (
 )
 
 VECTORS_WANTED = 4
-"""Of a row to a thread, where rows are enough for all threads: loads in flight, few exchanges."""
+"""Units of a row to a thread, where rows are enough for all: loads in flight, few exchanges."""
 
 THREADS_PER_ROW = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 NEIGHBOURS = 4

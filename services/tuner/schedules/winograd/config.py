@@ -71,7 +71,7 @@ class WasmWinogradConfig:
 
     @property
     def layout(self) -> str:
-        """Of the weights."""
+        """The layout of the weights."""
         return f"winograd{self.tile_n}"
 
     def tiles(self, workload: Workload) -> int:
@@ -79,7 +79,7 @@ class WasmWinogradConfig:
         return round_up(self.rows * -(-workload.extent["x"] // OUT), self.tile_m)
 
     def blocks(self, workload: Workload) -> int:
-        """Of one image."""
+        """Blocks of one image."""
         return -(-workload.extent["y"] // (OUT * self.rows))
 
     def range_extent(self, workload: Workload) -> int:
@@ -123,6 +123,6 @@ class WasmWinogradConfig:
 
 
 def packed_shape(workload: Workload, width: int) -> Shape:
-    """Of the transformed weights, in panels of `width` channels for each point."""
+    """The shape of the transformed weights, in panels of `width` channels for each point."""
     e = workload.extent
     return POINTS, e["o"] // width, e["c"], width
