@@ -1,4 +1,4 @@
-"""The glossary's retired words are in no name of the code, and docstrings have a subject."""
+"""The glossary's retired words are in no name of the code."""
 
 import ast
 import re
@@ -48,14 +48,3 @@ def test_no_word_is_defined_twice() -> None:
     defined = [term for term in terms if term != "word" and not set(term) <= {"-"}]
     assert len(defined) > 60
     assert sorted(defined) == sorted(set(defined))
-
-
-def test_no_docstring_begins_as_if_a_subject_stood_before_it() -> None:
-    beginning = re.compile(r'^[ \t]*"""Of ', re.MULTILINE)
-    found = {
-        str(path.relative_to(ROOT))
-        for folder in SOURCES
-        for path in (ROOT / folder).rglob("*.py")
-        if "node_modules" not in path.parts and beginning.search(path.read_text())
-    }
-    assert found == set()

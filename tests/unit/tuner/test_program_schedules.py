@@ -81,6 +81,14 @@ p[i, y + r * 2, x * 2 + q * 3, c] * w[r, q, c]
         d[i: 2, y: 8, x: 6, c: 8] = tanh(s[i, y, x, c] + bias[c])
         """,
     ),
+    "each channel by itself, weights first": (
+        "conv",
+        """
+        w: f32[3, 8]
+        a: f32[1, 30, 8]
+        s[i: 1, x: 28, c: 8] = sum over q: 3 of w[q, c] * a[i, x + q, c]
+        """,
+    ),
     "pooling of one axis": (
         "conv",
         """

@@ -79,7 +79,9 @@ def channelwise(space: IterationSpace) -> Channelwise | None:
     for read, weights in (reads, reads[::-1]) if reads else ():
         images = read and images_of(whole, read, NEUTRAL[reducer])
         if images and _is_channel(images[1], axes[-1], whole):
-            return _found(whole, axes, images, weights)
+            found = _found(whole, axes, images, weights)
+            if found is not None:
+                return found
     return None
 
 
