@@ -94,11 +94,16 @@ def send(http: TestClient, *models: TinyModel) -> None:
 
 
 def register(
-    http: TestClient, *models: TinyModel, replace: bool = False, source: str = "tiny.onnx"
+    http: TestClient,
+    *models: TinyModel,
+    replace: bool = False,
+    source: str = "tiny.onnx",
+    targets: tuple[str, ...] = ("wasm",),
 ) -> Response:
     """A model with a plan for each choice of its dimension."""
     send(http, *models)
-    body = {"source": source, "plans": [model.request for model in models]}
+    plans = [model.request for model in models]
+    body = {"source": source, "plans": plans, "targets": targets}
     name = models[0].plan.model
     query = "?replace=true" if replace else ""
     return http.put(f"/v1/models/{name}{query}", json=body, headers=OPERATOR)

@@ -14,7 +14,14 @@ from cli.models.dimensions import parse_dimensions, written
 from cli.models.importing import imported
 from cli.models.sending import send
 from cli.models.typescript import declarations
-from cli.options import STATE, JsonOption, StateOption, UrlOption
+from cli.options import (
+    STATE,
+    JsonOption,
+    StateOption,
+    TargetsOption,
+    UrlOption,
+    parse_targets,
+)
 from cli.terminal import live_display, note, notes, out
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.models import ListedModel, PlanCoverage, PlanWire, Registered
@@ -42,6 +49,7 @@ def add(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write the weights, too.")
     ] = None,
+    target: TargetsOption = None,
     replace: Annotated[bool, typer.Option("--replace", help="Put it in another's place.")] = False,
     as_json: JsonOption = False,
     state: StateOption = STATE,
@@ -53,7 +61,7 @@ def add(
             "--weights-url says where pages find the weights; name a file with --output, to which "
             "they are written so that you can put them there"
         )
-    dimensions = parse_dimensions(dim or ())
+    dimensions, targets = parse_dimensions(dim or ()), parse_targets(target)
     with reach(state, url) as gateway, TemporaryDirectory() as folder, live_display(notes) as shown:
 
         def told(line: str) -> None:
@@ -68,6 +76,7 @@ def add(
             replace=replace,
             weights_url=weights_url,
             told=told,
+            targets=targets,
         )
     if as_json:
         print_json(made)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cli.gateway_client import GatewayClient
 from kernelzoo.domain.plan import Plan
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import plan_bytes
 from services.gateway.wire.models import ModelRequest, PlanRequest, Registered
@@ -37,6 +38,7 @@ def send(
     replace: bool,
     weights_url: str | None,
     told: Told,
+    targets: Sequence[TargetKind] = (TargetKind.WASM,),
 ) -> Registered:
     """Raises InvalidInput where the gateway refuses. Files without a model are removed there after
     a day.
@@ -50,7 +52,9 @@ def send(
         plan_hash = sha256(body).hexdigest()
         plans.append(PlanRequest(plan=plan_hash, weights=weights, weights_url=weights_url))
     told("registering")
-    request = ModelRequest(source=source, plans=plans, programs=dict(model.programs))
+    request = ModelRequest(
+        source=source, plans=plans, programs=dict(model.programs), targets=list(targets)
+    )
     return gateway.register_model(_name(model.plans), request, replace=replace)
 
 

@@ -10,9 +10,10 @@ import type { Host } from "../src/runtime/host.js";
 import type { FromRuntime, LoadOrder, ToRuntime } from "../src/runtime/messages.js";
 import { Model } from "../src/runtime/model.js";
 import { Opener } from "../src/runtime/opener.js";
-import { requestModel } from "../src/runtime/request.js";
+import { type Answered, requestModel } from "../src/runtime/request.js";
 import type { RuntimeWorker } from "../src/runtime/session.js";
 import { chooseOffer } from "../src/sdk/address.js";
+import { giveUpGpu } from "../src/sdk/backend.js";
 import { loadKernel } from "../src/sdk/load.js";
 import { fresh, hashOf } from "../src/sdk/manifest.js";
 import { latest, openManifest, refuseAged } from "../src/sdk/signature.js";
@@ -30,6 +31,7 @@ function hostOf(origin: string, told: FailureReport[] = []): Host {
   };
   const notes = memoryNotebook();
   const tools = { KernelZooError, chooseOffer, fresh, hashOf, latest, loadKernel, notes };
+  const gpu = { kind: "none", reason: null } as const;
   return {
     origin: new URL(origin),
     ...source,
@@ -38,9 +40,13 @@ function hostOf(origin: string, told: FailureReport[] = []): Host {
     deviceClass: CLASS,
     failures: new Failures((report) => told.push(report)),
     threads: { kind: "single", reason: null },
-    tools: { ...tools, openManifest, refuseAged },
+    backend: "wasm",
+    gpu,
+    tools: { ...tools, giveUpGpu, openManifest, refuseAged },
   };
 }
+
+const answeredOf = (answer: ModelAnswer): Answered => ({ answer, origin: "http://zoo.test/" });
 
 function answerOf(kernel: Tiny): ModelAnswer {
   const [entry] = manifestOf(tinyKernel(kernel, ELEMENTS)).entries;
@@ -91,8 +97,9 @@ function workers(reply: Reply) {
       postMessage(message) {
         if (message.type === "load") orders.push(message.order);
         const data = reply(message);
-        if (data !== null) {
-          queueMicrotask(() => worker.onmessage?.({ data } as MessageEvent<FromRuntime>));
+        const replies = data?.type === "loaded" ? [data, { type: "complete" } as const] : [data];
+        for (const each of replies.filter((one) => one !== null)) {
+          queueMicrotask(() => worker.onmessage?.({ data: each } as MessageEvent<FromRuntime>));
         }
       },
     };
@@ -168,7 +175,7 @@ test("a bundle's model is chosen by its dimensions, and a file is read as it is"
 test("what is no model is refused", async (t) => {
   serve(t, () => ({ hello: "world" }));
   const zoo = hostOf("http://zoo.test/");
-  await assert.rejects(requestModel(zoo, "tiny", {}), /is no model that this SDK reads/);
+  await assert.rejects(requestModel(zoo, "tiny", {}), /is no model for this SDK/);
 });
 
 test("golden outputs are compared once on a device for the same kernels", async () => {
@@ -177,8 +184,10 @@ test("golden outputs are compared once on a device for the same kernels", async 
   const answer = answerOf("add");
   const changed = { ...answer, module: { url: "", sha256: "m", size_bytes: 1, functions: {} } };
   for (const each of [answer, answer, changed]) {
-    const opener = new Opener(zoo, { answer: each, origin: "http://zoo.test/" }, ORDER, spawn);
-    await opener.open();
+    const opener = new Opener(zoo, answeredOf(each), ORDER, spawn);
+    const { session } = await opener.open();
+    await session.complete;
+    await Promise.resolve();
     opener.close(new Error("done"));
   }
   assert.deepEqual(
@@ -196,7 +205,7 @@ test("wrong golden outputs lead to the kernel that differs from its default", as
       ? loaded()
       : refusedFor("compare", false),
   );
-  const answered = { answer: answerOf("subtract"), origin: "http://zoo.test/" };
+  const answered = answeredOf(answerOf("subtract"));
   const opener = new Opener(zoo, answered, ORDER, spawn);
   const opened = await opener.open();
   assert.deepEqual([...opened.fallbacks.keys()], [KEY]);
@@ -214,7 +223,7 @@ test("wrong golden outputs lead to the kernel that differs from its default", as
 
 test("a model that is wrong on default kernels is refused, and its memory is given back", async () => {
   const { spawn } = workers(() => refusedFor("compare", false));
-  const answered = { answer: answerOf("add"), origin: "http://zoo.test/" };
+  const answered = answeredOf(answerOf("add"));
   const order = { ...ORDER, memoryBytes: 200 };
   for (let i = 0; i < 2; i++) {
     const opener = new Opener(hostOf("http://zoo.test/"), answered, order, spawn);
@@ -235,7 +244,7 @@ test("a kernel that traps in a run is replaced, and the run is repeated", async 
     failing = false;
     return reply;
   });
-  const answered = { answer: answerOf("subtract"), origin: "http://zoo.test/" };
+  const answered = answeredOf(answerOf("subtract"));
   const opener = new Opener(zoo, answered, ORDER, spawn);
   const model = new Model(opener, await opener.open());
   const heard: string[] = [];
@@ -257,7 +266,7 @@ test("a kernel that traps in a run is replaced, and the run is repeated", async 
 test("a load that is aborted ends its worker and rejects with the reason", async () => {
   const { state, spawn } = workers(() => null);
   const abort = new AbortController();
-  const answered = { answer: answerOf("add"), origin: "http://zoo.test/" };
+  const answered = answeredOf(answerOf("add"));
   const order = { ...ORDER, signal: abort.signal };
   const opening = new Opener(hostOf("http://zoo.test/"), answered, order, spawn).open();
   abort.abort(new Error("gone"));

@@ -10,6 +10,7 @@ from datetime import datetime
 import msgspec
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.store.query import Query, Statement
 
 
@@ -251,12 +252,12 @@ def remove_unused_modules(days: int) -> Statement:
 
 
 def prioritise(workload_key: str | None = None) -> Statement:
-    """Orders the jobs of models by the share of an inference that their workloads take: of all
-    models, or of those that call a workload.
+    """Orders the jobs of models by the share of an inference that their workloads take on the job's
+    target: of all models, or of those that call a workload.
 
-    A workload that some class has timed takes the median of those times; any other is taken to run
-    as fast as the timed ones of its plan do. What somebody asked for by itself stays first. It
-    waits for nobody: a job that somebody else is changing is left for the next time.
+    A workload that some class of the target has timed takes the median of those times; any other is
+    taken to run as fast as the timed ones of its plan do. What somebody asked for by itself stays
+    first. It waits for nobody: a job that somebody else is changing is left for the next time.
     """
     return Statement(
         sql="""
@@ -264,38 +265,41 @@ def prioritise(workload_key: str | None = None) -> Statement:
                 SELECT id FROM model_plan WHERE %(key)s::text IS NULL OR id IN (
                     SELECT plan_id FROM model_workload WHERE workload_key = %(key)s)
             ), called AS MATERIALIZED (
-                SELECT m.plan_id, m.workload_key, (m.calls * w.flops)::double precision AS flops,
+                SELECT t.target, m.plan_id, m.workload_key,
+                       (m.calls * w.flops)::double precision AS flops,
                        m.calls * (
-                           SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY t.best_ns)
+                           SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY k.best_ns)
                            FROM zoo_entry e
-                           CROSS JOIN LATERAL kernel_time(e.candidate_id, e.device_class) t
-                           WHERE e.workload_key = m.workload_key AND e.target = 'wasm'
+                           CROSS JOIN LATERAL kernel_time(e.candidate_id, e.device_class) k
+                           WHERE e.workload_key = m.workload_key AND e.target = t.target
                              AND e.state <> 'retired') AS ns
                 FROM concerned c JOIN model_workload m ON m.plan_id = c.id
                 JOIN workload w ON w.key = m.workload_key
+                CROSS JOIN unnest(%(targets)s::text[]) AS t (target)
             ), rate AS (
-                SELECT plan_id,
+                SELECT target, plan_id,
                        coalesce(sum(ns) / nullif(sum(flops) FILTER (WHERE ns IS NOT NULL), 0), 1)
                            AS ns_per_flop
-                FROM called GROUP BY plan_id
+                FROM called GROUP BY target, plan_id
             ), taken AS (
-                SELECT plan_id, workload_key, coalesce(ns, flops * ns_per_flop) AS ns
-                FROM called JOIN rate USING (plan_id)
+                SELECT target, plan_id, workload_key, coalesce(ns, flops * ns_per_flop) AS ns
+                FROM called JOIN rate USING (target, plan_id)
             ), shared AS (
-                SELECT workload_key, ns / sum(ns) OVER (PARTITION BY plan_id) AS share FROM taken
+                SELECT target, workload_key,
+                       ns / sum(ns) OVER (PARTITION BY target, plan_id) AS share FROM taken
             ), largest AS (
-                SELECT workload_key, least(max(share), 0.999) AS share
-                FROM shared GROUP BY workload_key
+                SELECT target, workload_key, least(max(share), 0.999) AS share
+                FROM shared GROUP BY target, workload_key
             ), changed AS (
                 SELECT j.id, largest.share
-                FROM largest JOIN tuning_job j ON j.workload_key = largest.workload_key
-                WHERE j.target = 'wasm' AND j.priority < 1 AND j.priority <> largest.share
+                FROM largest JOIN tuning_job j USING (target, workload_key)
+                WHERE j.priority < 1 AND j.priority <> largest.share
                 FOR UPDATE OF j SKIP LOCKED
             )
             UPDATE tuning_job j SET priority = changed.share
             FROM changed WHERE j.id = changed.id
         """,
-        parameters={"key": workload_key},
+        parameters={"key": workload_key, "targets": [str(each) for each in TargetKind]},
     )
 
 

@@ -47,7 +47,8 @@ async def build(state: State, key: Key) -> ServedManifest:
     """Compressed. Raises Refusal for a model, dimensions or a class that are not served."""
     named, class_text, told, *asked = key
     name = named.removeprefix("model:")
-    device_class = runs_models(DeviceClass.parse(class_text))
+    device_class = DeviceClass.parse(class_text)
+    wasm = device_class.target.kind is TargetKind.WASM
     async with state.pages.connection() as db:
         row = chosen(name, await fetch_all(db, models.plans(name)), asked)
         called = await fetch_all(db, models.calls(row.id))
@@ -60,7 +61,7 @@ async def build(state: State, key: Key) -> ServedManifest:
             if (kernel := served(each, device_class.target.kind)) is not None
         }
         missing = [workload_key for workload_key in keys if workload_key not in kernels]
-        module = None if missing else await _linked(db, kernels.values())
+        module = await _linked(db, kernels.values()) if wasm and not missing else None
     plan = await asyncio.to_thread(state.blobs.read, row.plan_sha256)
     if plan is None:
         raise lost(name, row.plan_sha256)
@@ -144,12 +145,12 @@ def _query(dimensions: Mapping[str, object]) -> str:
     return "?" + "&".join(f"{name}={extent}" for name, extent in dimensions.items())
 
 
-def runs_models(device_class: DeviceClass) -> DeviceClass:
-    """Raises Refusal for a class of another target than whole models run on."""
+def tunes_itself(device_class: DeviceClass) -> DeviceClass:
+    """Raises Refusal for a class of another target than pages tune themselves for."""
     if device_class.target.kind is not TargetKind.WASM:
         raise Refusal(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            "whole models run on wasm; ask for the wasm class of this device",
+            "pages tune models on wasm; ask for the wasm class of this device",
         )
     return device_class
 

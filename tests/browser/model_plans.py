@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fixtures.model_site import Files, Served
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.plan import (
     ALIGNMENT_BYTES,
     Chunk,
@@ -186,6 +187,12 @@ def _golden(body: bytes, ports: Mapping[str, PortOf]) -> tuple[bytes, tuple[Gold
         parts.append(GoldenPart(name=label, offset=len(body), bytes=len(entries)))
         body += entries
     return body, tuple(parts)
+
+
+def chosen_on_gpu(key: str) -> Served:
+    space = lite_space(Workload.parse(key), TargetKind.WEBGPU, gpu_model("google", "swiftshader"))
+    first, second, *_ = space
+    return Served(candidate=second, fallback=first)
 
 
 def chosen(key: str, body: Callable[[bytes], bytes] | None = None) -> Served:

@@ -40,6 +40,7 @@ SEED = new_seed()
 CLASS = "0123456789abcdef:r0-0:wasm+relaxed-simd+simd128"
 TINY = tiny_model()
 MATMUL, RELU = TINY.plan.kernels
+GPU_CLASS = "0123456789abcdef:r101-0:webgpu"
 LONGER = tiny_model(6)
 
 Compile = Callable[[], None]
@@ -255,6 +256,33 @@ def test_weights_may_lie_on_the_authors_host(http: TestClient) -> None:
     body = {"source": "x", "plans": [plan]}
     assert http.put("/v1/models/tiny", json=body, headers=OPERATOR).status_code == 201
     assert given(http)["weights"] == {"url": away, "sha256": None, "size_bytes": len(TINY.weights)}
+
+
+def test_a_model_is_served_to_a_gpu_once_it_is_tuned_for_both_targets(
+    served: TestClient, db: Connection, compiled: Compile
+) -> None:
+    address = f"/v1/models/tiny/{GPU_CLASS}"
+    assert set(served.get(address).json()["missing"]) == {MATMUL, RELU}
+    again = register(served, TINY, targets=("wasm", "webgpu"))
+    assert (again.status_code, again.json()["jobs"]) == (200, 2)
+    compiled()
+    found = served.get(address).json()
+    assert (found["device_class"], found["module"], found["missing"]) == (GPU_CLASS, None, [])
+    assert found["plan"] == given(served)["plan"]
+    for each in found["kernels"].values():
+        assert each["kernel"]["dispatches"]
+        assert b"@compute" in served.get(each["kernel"]["url"]).content
+    agent = open_agent(served)
+    while (lent := agent.lease()).status_code == 200:
+        agent.report(lent.json(), all_ok(lent.json()))
+    for key, best_ns in ((RELU, 1e6), (MATMUL, 1e5)):
+        confirm(db, agent.device_class, key, best_ns)
+    execute(db, models.prioritise(RELU))
+    rows = db.execute("SELECT workload_key, target, priority FROM tuning_job").fetchall()
+    shares = {(key, target): priority for key, target, priority in rows}
+    matmul, relu = (Workload.parse(key).flops for key in (MATMUL, RELU))
+    assert shares[RELU, "wasm"] == pytest.approx(10 / 11), "by the times of its own target"
+    assert shares[RELU, "webgpu"] == pytest.approx(relu / (matmul + relu))
 
 
 def test_agents_go_to_what_takes_most_of_an_inference_first(

@@ -105,7 +105,9 @@ def _add_model(stack: Stack) -> None:
         for body in model.files:
             gateway.put_blob(digest(body), len(body), iter([body]))
         plans = [PlanRequest(**model.request)]
-        request = ModelRequest(source="tiny.onnx", plans=plans, programs={})
+        request = ModelRequest(
+            source="tiny.onnx", plans=plans, programs={}, targets=[TargetKind.WASM]
+        )
         gateway.register_model(TINY_NAME, request, replace=False)
     _await_compiled(stack)
 

@@ -84,7 +84,7 @@ export class Arena {
       throw new KernelZooError(
         "memory",
         `The browser cannot give ${Math.ceil(end / 2 ** 20)} MiB to kernels. ` +
-          "Dispose of kernels that are not in use, or open fewer at once.",
+          "Dispose of kernels that are not in use.",
         cause,
       );
     }

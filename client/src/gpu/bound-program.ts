@@ -126,6 +126,11 @@ export interface Sliced {
   encode(pass: GPUComputePassEncoder, lo?: number, hi?: number): void;
 }
 
+export interface SliceOptions {
+  readonly clock?: Clock;
+  readonly aborted?: () => boolean;
+}
+
 /** A submission that takes longer is followed by a shorter one: the page draws with this GPU. */
 const LONGEST_MS = 32;
 /** Below this, waiting for the answer takes longer than the work. */
@@ -133,19 +138,21 @@ const SHORTEST_MS = 8;
 
 /**
  * Runs all slices once, in submissions that stay short however slow the GPU is, and answers the
- * milliseconds that they took together: an upper bound of one call.
+ * milliseconds that they took together: an upper bound of one call. Infinite where `aborted` said to
+ * stop between two submissions.
  * Throws KernelZooError: run, timeout at `deadlineMs` of the clock.
  */
 export async function runInSlices(
   open: OpenDevice,
   work: Sliced,
   deadlineMs: number,
-  clock: Clock = now,
+  { clock = now, aborted = () => false }: SliceOptions = {},
 ): Promise<number> {
   const start = clock();
   let units = 1;
   for (let lo = 0; lo < work.slices; ) {
     const hi = Math.min(lo + units, work.slices);
+    if (aborted()) return Number.POSITIVE_INFINITY;
     const before = clock();
     submitPass(open.device, (pass) => work.encode(pass, lo, hi));
     await open.idle(deadlineMs - before);

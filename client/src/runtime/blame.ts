@@ -1,15 +1,12 @@
-/**
- * Which kernels of a model are at fault, and their defaults in their places. Loaded with the first
- * failure.
- */
-import type { ServedKernel } from "../wire/types.js";
+/** Which kernels of a model are at fault, and their defaults in their places. */
+import type { ServedKernel, TargetKind } from "../wire/types.js";
 import type { Host } from "./host.js";
 import type { Failure } from "./messages.js";
 import type { Fallbacks } from "./planned.js";
 import type { Answered } from "./request.js";
 
 /** An entry of a manifest, but for its workload and its kernel. */
-const SINGLE = { flops: 0, webgpu: null, advice: { target: "wasm", basis: "none" } } as const;
+const SINGLE = { flops: 0, wasm: null, webgpu: null } as const;
 
 /**
  * Replaces the kernel that is to blame, or those that differ from their defaults; all where none
@@ -17,6 +14,7 @@ const SINGLE = { flops: 0, webgpu: null, advice: { target: "wasm", basis: "none"
  */
 export async function replaced(
   host: Host,
+  target: TargetKind,
   answered: Answered,
   fallbacks: Fallbacks,
   { fault, stage, message }: Failure,
@@ -35,7 +33,7 @@ export async function replaced(
     if (left.some(([each]) => each === workload)) next.set(workload, fault.message);
   } else if (stage === "validate" || stage === "compile" || stage === "compare") {
     for (const [workload, served] of left) {
-      const reason = await wrong(host, answered, workload, served);
+      const reason = await wrong(host, target, answered, workload, served);
       if (reason !== null) next.set(workload, reason);
     }
     const known = next.size > fallbacks.size;
@@ -48,18 +46,20 @@ export async function replaced(
 /** What is wrong with a kernel beside its default, which the zoo is told; null where nothing is. */
 async function wrong(
   host: Host,
+  target: TargetKind,
   { answer, origin }: Answered,
   workload: string,
   served: ServedKernel,
 ): Promise<string | null> {
   const { device_class } = answer;
+  const advice = { target, basis: "none" } as const;
   const kernel = await host.tools.loadKernel({
     ...host,
     origin: new URL(origin),
     deviceClass: device_class,
-    entry: { ...SINGLE, workload, wasm: served },
+    entry: { ...SINGLE, workload, [target]: served, advice },
     constants: [],
-    ...{ gpu: { kind: "none", reason: null }, backend: "wasm", buffers: undefined },
+    ...{ backend: target, buffers: undefined },
     ...{ use: "best", verify: true, manifestMs: 0 },
   });
   kernel.dispose();

@@ -191,24 +191,32 @@ export class Engine {
    * Compares the golden outputs; false where `aborted` said to stop. Throws KernelZooError: compare
    * where an output is wrong, network, artifact; WrongKernel.
    */
-  async check({ progress }: EnginePorts, aborted: () => boolean): Promise<boolean> {
-    const { answer, origin } = this.order;
-    const { plan } = answer;
-    const { inputs, outputs, golden } = plan;
-    const total = plan.calls.length;
-    const url = addressOf(answer.golden.url, origin);
-    const bytes = await download(url, (response) => response.arrayBuffer());
-    await refuseChanged(new Uint8Array(bytes), golden.sha256, url);
-    progress({ phase: "check", loaded: 0, total });
-    const found = await this.run(goldenParts(bytes, inputs, golden.inputs), aborted);
-    if (found === null) return false;
-    progress({ phase: "check", loaded: total, total });
-    const wanted = goldenParts(bytes, outputs, golden.outputs);
-    const wrong = wrongOutput(plan, found.outputs, wanted);
-    if (wrong === undefined) return true;
-    const message = `${answer.name} computes a wrong ${wrong} on this device.`;
-    throw new KernelZooError("compare", message);
+  check(ports: EnginePorts, aborted: () => boolean): Promise<boolean> {
+    return checked(this.order, (feeds) => this.run(feeds, aborted), ports);
   }
+}
+
+/** Compares the golden outputs with those of `run`; false where that was stopped. */
+export async function checked(
+  { answer, origin }: LoadOrder,
+  run: (feeds: readonly Stored[]) => Promise<RunResult | null>,
+  { progress }: Pick<EnginePorts, "progress">,
+): Promise<boolean> {
+  const { plan } = answer;
+  const { inputs, outputs, golden } = plan;
+  const total = plan.calls.length;
+  const url = addressOf(answer.golden.url, origin);
+  const bytes = await download(url, (response) => response.arrayBuffer());
+  await refuseChanged(new Uint8Array(bytes), golden.sha256, url);
+  progress({ phase: "check", loaded: 0, total });
+  const found = await run(goldenParts(bytes, inputs, golden.inputs));
+  if (found === null) return false;
+  progress({ phase: "check", loaded: total, total });
+  const wanted = goldenParts(bytes, outputs, golden.outputs);
+  const wrong = wrongOutput(plan, found.outputs, wanted);
+  if (wrong === undefined) return true;
+  const message = `${answer.name} computes a wrong ${wrong} on this device.`;
+  throw new KernelZooError("compare", message);
 }
 
 async function compileAll(

@@ -5,6 +5,7 @@
 import type { Notebook } from "../device/notebook.js";
 import type { KernelZooError } from "../engine/error.js";
 import type { chooseOffer } from "../sdk/address.js";
+import type { giveUpGpu } from "../sdk/backend.js";
 import type { LoadRequest, loadKernel } from "../sdk/load.js";
 import type { Asker, fresh, hashOf, Source } from "../sdk/manifest.js";
 import type { latest, openManifest, refuseAged } from "../sdk/signature.js";
@@ -13,6 +14,7 @@ export interface Tools {
   readonly KernelZooError: typeof KernelZooError;
   readonly chooseOffer: typeof chooseOffer;
   readonly fresh: typeof fresh;
+  readonly giveUpGpu: typeof giveUpGpu;
   readonly hashOf: typeof hashOf;
   readonly latest: typeof latest;
   readonly loadKernel: typeof loadKernel;
@@ -25,6 +27,6 @@ export interface Tools {
 export interface Host
   extends Source,
     Pick<Asker, "hardware">,
-    Pick<LoadRequest, "arena" | "deviceClass" | "failures" | "threads"> {
+    Pick<LoadRequest, "arena" | "backend" | "deviceClass" | "failures" | "gpu" | "threads"> {
   readonly tools: Tools;
 }

@@ -27,8 +27,13 @@ export interface LoadOrder {
 
 export type ToRuntime =
   | { readonly type: "load"; readonly order: LoadOrder }
-  /** `feeds` in the order of the plan's inputs. */
-  | { readonly type: "run"; readonly id: number; readonly feeds: readonly Stored[] }
+  /** `feeds` in the order of the plan's inputs. With `timed` each call is timed, at any cost. */
+  | {
+      readonly type: "run";
+      readonly id: number;
+      readonly feeds: readonly Stored[];
+      readonly timed: boolean;
+    }
   | { readonly type: "abort"; readonly id: number };
 
 /** A kernel that does not do what it should. */

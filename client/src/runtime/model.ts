@@ -1,6 +1,7 @@
 /** A network that runs on the zoo's kernels, in a worker of its own. */
 
 import type { ModelTuning, TuningEvents } from "../tuning/tuning.js";
+import type { TargetKind } from "../wire/types.js";
 import { type Feed, storedFeeds, type TensorData, tensorData } from "./feeds.js";
 import type { Stored } from "./golden.js";
 import type { Opened, Opener } from "./opener.js";
@@ -39,6 +40,9 @@ export interface ProfileOptions extends RunOptions {
 export interface ModelPlan {
   readonly dimensions: Readonly<Record<string, number>>;
   readonly deviceClass: string;
+  readonly target: TargetKind;
+  /** Why it is not the target that was asked for; null where it is. */
+  readonly targetReason: string | null;
   /** In the order in which they run. */
   readonly calls: readonly PlannedCall[];
   readonly memoryBytes: number;
@@ -108,7 +112,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
 
   /** Which kernel each call runs, where it came from, and how long it took so far. */
   get plan(): ModelPlan {
-    const { answer, host } = this.#opener;
+    const { answer, host, target } = this.#opener;
     const { loaded, fallbacks } = this.#shown;
     const { dimensions } = answer.plan;
     const { threads } = host;
@@ -116,7 +120,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const served = plannedCalls(answer.plan, answer.kernels, fallbacks, this.#best);
     const calls = this.tuning?.planned(served) ?? served;
     const { device_class: deviceClass } = answer;
-    return { dimensions, deviceClass, calls, ...loaded, singleThreadReason: reason };
+    return { dimensions, deviceClass, ...target, calls, ...loaded, singleThreadReason: reason };
   }
 
   /** Calls `listener` from now on; answers what ends that. */
@@ -154,7 +158,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
   /** Runs the model a few times and answers what each call took. Rejects as `run` does. */
   async profile({ runs, signal }: ProfileOptions = {}): Promise<Profile> {
     const { profileOf } = await import("./profile.js");
-    const run = (feeds: readonly Stored[]) => this.#ran(feeds, signal);
+    const run = (feeds: readonly Stored[]) => this.#ran(feeds, signal, true);
     const planned = () => this.plan.calls;
     return profileOf({ inputs: this.inputs, last: this.#last, run, planned }, runs);
   }
@@ -170,19 +174,20 @@ export class Model<Types extends ModelTypes = AnyModel> {
     await this.dispose();
   }
 
-  async #ran(feeds: readonly Stored[], signal: AbortSignal | undefined): Promise<Ran> {
+  async #ran(feeds: readonly Stored[], signal?: AbortSignal, timed = false): Promise<Ran> {
     const opened = this.#opened;
     const { session } = await opened;
     try {
       const ran = await session.run(
         feeds.map((each) => each.slice()),
         signal,
+        timed,
       );
       if (this.#runs++ > 0) this.#learn(ran);
       return ran;
     } catch (thrown) {
       await this.#replaced(opened, thrown);
-      return this.#ran(feeds, signal);
+      return this.#ran(feeds, signal, timed);
     }
   }
 

@@ -2,6 +2,7 @@
  * Opens a model until it works: kernels that are found wrong are told to the zoo and replaced by
  * their defaults.
  */
+import type { TargetKind } from "../wire/types.js";
 import type { ModelAnswer } from "./answer.js";
 import { release, reserve } from "./budget.js";
 import type { Host } from "./host.js";
@@ -19,6 +20,9 @@ export interface OpenOrder {
   readonly signal: AbortSignal | undefined;
 }
 
+/** Starts a worker of a text; that of models on WebAssembly unless told. */
+export type Spawn = (source?: string) => RuntimeWorker;
+
 export interface Opened {
   readonly session: Session;
   readonly loaded: Loaded;
@@ -28,24 +32,27 @@ export interface Opened {
 /** Owns what a model holds of the page: its session and its part of the memory. */
 export class Opener {
   readonly host: Host;
-  readonly answer: ModelAnswer;
-  readonly #origin: string;
   readonly #order: OpenOrder;
-  readonly #spawn: () => RuntimeWorker;
+  readonly #spawn: Spawn;
+  #answered: Answered;
   #session: Session | null = null;
   #closed: { readonly reason: unknown } | null = null;
 
-  constructor(
-    host: Host,
-    { answer, origin }: Answered,
-    order: OpenOrder,
-    spawn: () => RuntimeWorker,
-  ) {
+  constructor(host: Host, answered: Answered, order: OpenOrder, spawn: Spawn) {
     this.host = host;
-    this.answer = answer;
-    this.#origin = origin;
+    this.#answered = answered;
     this.#order = order;
     this.#spawn = spawn;
+  }
+
+  get answer(): ModelAnswer {
+    return this.#answered.answer;
+  }
+
+  /** What the model runs on, and why that is not what was asked for; null where it is. */
+  get target(): { readonly target: TargetKind; readonly targetReason: string | null } {
+    const target = this.answer.device_class.includes(":webgpu") ? "webgpu" : "wasm";
+    return { target, targetReason: this.#answered.reason ?? null };
   }
 
   /** Throws KernelZooError, or the reason of the signal. */
@@ -63,7 +70,7 @@ export class Opener {
   /** Opens the model anew, without the kernels that are to blame. Throws KernelZooError. */
   async reopen({ session, fallbacks }: Opened, refused: Refused): Promise<Opened> {
     session.end(refused);
-    return this.#opened(await this.#replaced(fallbacks, refused));
+    return this.#opened(await this.#mended(fallbacks, refused));
   }
 
   close(reason: unknown): void {
@@ -74,7 +81,7 @@ export class Opener {
 
   async #opened(first: Fallbacks): Promise<Opened> {
     for (let fallbacks = first; ; ) {
-      const session = this.#started(fallbacks);
+      const session = await this.#started(fallbacks);
       try {
         const loaded = await session.loaded;
         this.#reserve(loaded.memoryBytes);
@@ -83,7 +90,7 @@ export class Opener {
       } catch (thrown) {
         session.end(thrown);
         if (!(thrown instanceof Refused)) throw thrown;
-        fallbacks = await this.#replaced(fallbacks, thrown);
+        fallbacks = await this.#mended(fallbacks, thrown);
       }
     }
   }
@@ -102,19 +109,21 @@ export class Opener {
 
   readonly #abort = (): void => this.#session?.end(this.#order.signal?.reason);
 
-  #started(fallbacks: Fallbacks): Session {
+  async #started(fallbacks: Fallbacks): Promise<Session> {
     const { signal, progress, check } = this.#order;
     const { threads, tools } = this.host;
+    const source =
+      this.target.target === "wasm" ? undefined : (await import("./webgpu/source.js")).source;
     signal?.throwIfAborted();
     if (this.#closed !== null) throw this.#closed.reason;
     const order: LoadOrder = {
       answer: this.answer,
-      origin: this.#origin,
+      origin: this.#answered.origin,
       threads: threads.kind === "pool" ? threads.pool.size : 1,
       check: this.host.tools.notes.read(this.#note) !== this.#right(fallbacks) && check,
       replaced: [...fallbacks.keys()],
     };
-    this.#session = new Session(order, tools.KernelZooError, progress, this.#spawn);
+    this.#session = new Session(order, tools.KernelZooError, progress, this.#spawn(source));
     signal?.addEventListener("abort", this.#abort, { once: true });
     return this.#session;
   }
@@ -129,9 +138,13 @@ export class Opener {
     return failed;
   }
 
-  async #replaced(fallbacks: Fallbacks, { failure }: Refused): Promise<Fallbacks> {
-    const { replaced } = await import("./blame.js");
-    return replaced(this.host, { answer: this.answer, origin: this.#origin }, fallbacks, failure);
+  /** What is left to try after a failure. Throws KernelZooError where that is nothing. */
+  async #mended(fallbacks: Fallbacks, { failure }: Refused): Promise<Fallbacks> {
+    const { mended } = await import("./mending.js");
+    const { target } = this.target;
+    const [answered, next] = await mended(this.host, target, this.#answered, fallbacks, failure);
+    this.#answered = answered;
+    return next ?? this.#failedBefore();
   }
 
   #reserve(bytes: number): void {
@@ -146,8 +159,9 @@ export class Opener {
 
   /** What was right: these calls of these kernels on this class. */
   #right(fallbacks: Fallbacks): string {
-    const { plan, module, device_class } = this.answer;
-    return [device_class, plan.calls.length, module?.sha256, ...fallbacks.keys()].join();
+    const { plan, module, kernels, device_class } = this.answer;
+    const served = module?.sha256 ?? Object.values(kernels).map(({ kernel }) => kernel.sha256);
+    return [device_class, plan.calls.length, served, ...fallbacks.keys()].join();
   }
 
   #noteRight(fallbacks: Fallbacks): void {

@@ -75,7 +75,11 @@ const bytesOf = (pack: ArtifactWire | null, plain: number): number =>
   pack === null ? plain : tensorBytes(packTensors(pack).packed);
 
 /** Throws KernelZooError (manifest) for a kernel that is of other tensors than its call. */
-function refuseMisfit(plan: PlanWire, call: PlanWire["calls"][number], kernel: KernelWire): void {
+export function refuseMisfit(
+  plan: PlanWire,
+  call: PlanWire["calls"][number],
+  kernel: KernelWire,
+): void {
   const plain = plainTensors(kernel);
   const fits = call.tensors.map((index, i) => {
     const { shape, weight } = plan.tensors[index] as PlanTensor;

@@ -10,9 +10,13 @@ export type Dimensions = Readonly<Record<string, number>>;
 export interface Answered {
   readonly answer: ModelAnswer;
   readonly origin: string;
+  /** Why it is not for the target that was asked for. */
+  readonly reason?: string | null;
+  /** Asks for the model on WebAssembly, for a GPU that fails. */
+  readonly spare?: () => Promise<Answered>;
 }
 
-const isFile = (name: string): boolean => name.endsWith(".json");
+export const isFile = (name: string): boolean => name.endsWith(".json");
 
 function refused(host: Host, message: string): Error {
   return new host.tools.KernelZooError("manifest", message);
@@ -61,7 +65,7 @@ function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL
 function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): void {
   const { model, plan, kernels } = answer;
   if (model !== 1 || plan?.format !== 1 || !kernels)
-    throw refused(host, `${url} is no model that this SDK reads.`);
+    throw refused(host, `${url} is no model for this SDK.`);
 }
 
 /** Throws KernelZooError (signature) for a signed answer to another question. */

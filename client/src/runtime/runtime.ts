@@ -1,16 +1,22 @@
 /** Entry of the runtime, which a page loads with its first model. */
 
+import type { Backend } from "../sdk/backend.js";
 import type { TuneOptions } from "../tuning/tuning.js";
 import type { Host } from "./host.js";
 import type { Check, Progress } from "./messages.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
 import { Opener } from "./opener.js";
-import { type Dimensions, requestModel } from "./request.js";
+import { type Dimensions, isFile, requestModel } from "./request.js";
 import { type RuntimeWorker, spawnRuntime } from "./session.js";
 
 export interface ModelOptions extends TuneOptions {
   /** What the model leaves open, such as `{ sequence: 128 }`; the first that the zoo has unless told. */
   readonly dimensions?: Dimensions;
+  /**
+   * `auto`, that of the zoo unless told, takes the target on which devices like this one ran the
+   * model's calls in less time. A GPU that fails is replaced by WebAssembly.
+   */
+  readonly backend?: Backend;
   /** Called with numbers while kernels and weights arrive, and while the model is checked. */
   readonly onProgress?: (progress: Progress) => void;
   /** Stops the load; it rejects with the signal's reason. */
@@ -47,9 +53,9 @@ async function workersOf({ threads }: Host) {
     early = null;
   };
   early.onerror = drop;
-  const next = (): RuntimeWorker => {
-    const worker = early ?? spawnRuntime(source);
-    early = null;
+  const next = (other?: string): RuntimeWorker => {
+    const worker = (other === undefined && early) || spawnRuntime(other ?? source);
+    if (worker === early) early = null;
     return worker;
   };
   return { next, drop };
@@ -61,15 +67,26 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   name: string,
   { dimensions = {}, onProgress: progress = () => undefined, signal, ...rest }: ModelOptions = {},
 ): Promise<Model<Types>> {
-  const requested = Promise.race([abortion(signal), requestModel(host, name, dimensions)]);
+  const { backend = host.backend } = rest;
+  const onWasm = () => requestModel(host, name, dimensions);
+  // A file says itself what it is for.
+  const targeted =
+    backend === "wasm" || (backend === "auto" && host.gpu.kind === "none") || isFile(name)
+      ? onWasm()
+      : import("./target.js").then((target) =>
+          target.chosen(host, backend, onWasm, (deviceClass) =>
+            requestModel({ ...host, deviceClass }, name, dimensions),
+          ),
+        );
+  const requested = Promise.race([abortion(signal), targeted]);
   requested.catch(() => undefined); // It is awaited when the worker is on its way.
   const workers = await workersOf(host);
   try {
     const answered = await requested;
     progress({ phase: "plan", loaded: 1, total: 1 });
     const { check = true, memoryBytes, tune } = rest;
-    const tuned =
-      tune === "idle" ? (await import("../tuning/tuned.js")).tuned(host, answered, rest) : null;
+    const idle = tune === "idle" && !answered.answer.device_class.includes(":webgpu");
+    const tuned = idle ? (await import("../tuning/tuned.js")).tuned(host, answered, rest) : null;
     const order = { check, memoryBytes, progress, signal };
     const opener = new Opener(host, answered, order, tuned?.spawn ?? workers.next);
     const model = new Model<Types>(opener, await opener.open());

@@ -36,7 +36,10 @@ export interface Crewed {
 }
 
 /** What a worker needs of a model that is loaded. */
-export type Served = Pick<Engine, "loaded" | "stored" | "run" | "check">;
+export interface Served extends Pick<Engine, "loaded" | "stored" | "check"> {
+  /** Null where `aborted` said to stop. With `timed` each call is to be timed, at any cost. */
+  run(...asked: [...Parameters<Engine["run"]>, timed: boolean]): ReturnType<Engine["run"]>;
+}
 
 /** Without a run for so long, the golden outputs are compared. */
 const IDLE_MS = 20;
@@ -45,10 +48,14 @@ const MOST_YIELDS = 16;
 
 const sleep = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
 
-/** Answers messages from now on; `open` loads the model. */
+/**
+ * Answers messages from now on; `open` loads the model. A run starts when the last one has ended, or
+ * at once where the model runs several `together`.
+ */
 export function serve(
   open: (order: LoadOrder, ports: EnginePorts) => Promise<Served>,
   crewed: Crewed | null = null,
+  together = false,
 ): void {
   const sharing = crewed !== null && scope.crossOriginIsolated;
   const ports: EnginePorts = {
@@ -89,10 +96,10 @@ export function serve(
     }
   };
 
-  const run = async ({ id, feeds }: Extract<ToRuntime, { type: "run" }>): Promise<void> => {
+  const run = async ({ id, feeds, timed }: Extract<ToRuntime, { type: "run" }>): Promise<void> => {
     try {
       const gone = (): boolean => aborted.has(id);
-      const result = gone() ? null : ((await engine?.run(feeds, gone)) ?? null);
+      const result = gone() ? null : ((await engine?.run(feeds, gone, timed)) ?? null);
       if (result === null) return post({ type: "aborted", id });
       const buffers = result.outputs.map(({ buffer }) => buffer);
       post({ type: "done", id, ...result }, [...buffers, result.times.buffer]);
@@ -110,7 +117,7 @@ export function serve(
         return void load(data.order);
       case "run":
         wanted += 1;
-        last = last.then(() => run(data));
+        last = together ? run(data) : last.then(() => run(data));
         return;
       case "abort":
         return void aborted.add(data.id);

@@ -68,9 +68,9 @@ export class Session {
     order: LoadOrder,
     make: Make,
     progress: (progress: Progress) => void,
-    spawn: () => RuntimeWorker,
+    worker: RuntimeWorker,
   ) {
-    this.#worker = spawn();
+    this.#worker = worker;
     let complete: () => void = () => undefined;
     let loaded: (loaded: Loaded) => void = () => undefined;
     const refused = new Promise<never>((_, reject) => {
@@ -96,7 +96,7 @@ export class Session {
   }
 
   /** Rejects with Refused, with the reason of the end, or with that of `signal`. */
-  run(feeds: readonly Stored[], signal: AbortSignal | undefined): Promise<Ran> {
+  run(feeds: readonly Stored[], signal?: AbortSignal, timed = false): Promise<Ran> {
     if (this.#over !== null) return Promise.reject(this.#over.reason);
     if (signal?.aborted) return Promise.reject(signal.reason);
     const id = ++this.#runs;
@@ -106,7 +106,7 @@ export class Session {
       this.#waiting.set(id, { resolve, reject, signal });
     });
     const buffers = feeds.map(({ buffer }) => buffer);
-    this.#worker.postMessage({ type: "run", id, feeds }, buffers);
+    this.#worker.postMessage({ type: "run", id, feeds, timed }, buffers);
     return ran.finally(() => signal?.removeEventListener("abort", abort));
   }
 

@@ -40,7 +40,7 @@ export class Constants {
     throw new KernelZooError(
       "run",
       `Input ${name} is constant. Change it with setConstants, or open the kernel without ` +
-        "`constant` where each run has other values.",
+        "`constant`.",
     );
   }
 

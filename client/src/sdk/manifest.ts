@@ -171,6 +171,6 @@ export function entryOf(manifest: Manifest, workload: string): ManifestEntry {
   throw new KernelZooError(
     "manifest",
     `${workload} is registered, but no kernel of it has been compiled yet. ` +
-      "Try again in a few seconds, or see the console of the zoo.",
+      "Try again in a few seconds.",
   );
 }

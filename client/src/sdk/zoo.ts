@@ -15,6 +15,7 @@ import {
   type Backend,
   chooseTarget,
   type GpuSide,
+  giveUpGpu,
   gpuFailure,
   livingGpu,
   openGpu,
@@ -110,7 +111,8 @@ const TIMEOUT_MS = 10_000;
 /** What the runtime of models takes from here. */
 // biome-ignore format: names alone
 const TOOLS = {
-  KernelZooError, chooseOffer, fresh, hashOf, latest, loadKernel, notes, openManifest, refuseAged,
+  KernelZooError, chooseOffer, fresh, giveUpGpu, hashOf, latest, loadKernel, notes, openManifest,
+  refuseAged,
 };
 
 /**
@@ -294,7 +296,7 @@ export class KernelZoo {
     options?: ModelOptions,
   ): Promise<Model<Types>> {
     return (await import("../runtime/runtime.js")).openModel(
-      { ...this.#parts, tools: TOOLS },
+      { ...this.#parts, gpu: livingGpu(this.#parts.gpu), tools: TOOLS },
       name,
       options,
     );

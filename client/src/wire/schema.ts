@@ -584,7 +584,7 @@ export interface paths {
         /**
          * Put Model
          * @description Register a model whose files were sent, and have its workloads tuned. Asking again for the
-         *     same answers 200 and changes nothing.
+         *     same answers 200 and changes nothing but the targets that it is tuned for, which grow.
          */
         readonly put: operations["put_model_v1_models__name__put"];
         readonly post?: never;
@@ -1893,7 +1893,8 @@ export interface components {
          *     but those that are `missing`.
          *
          *     `missing` are workloads for which no kernel has been compiled yet: without them the model cannot
-         *     run. Then `module` is null, as it is where kernels cannot be linked: each is fetched by itself.
+         *     run. Then `module` is null, as it is on WebGPU and where kernels cannot be linked: each is
+         *     fetched by itself.
          *     `issued_at`, `serial` and `signatures` are as in a `Manifest`.
          */
         readonly ModelManifest: {
@@ -1933,7 +1934,7 @@ export interface components {
         /**
          * ModelRequest
          * @description `source`: the file that it was imported from. `programs`: the text of each program that the
-         *     plans call, by its key.
+         *     plans call, by its key. `targets`: what its workloads are tuned for.
          */
         readonly ModelRequest: {
             /** Plans */
@@ -1947,6 +1948,13 @@ export interface components {
             };
             /** Source */
             readonly source: string;
+            /**
+             * Targets
+             * @default [
+             *       "wasm"
+             *     ]
+             */
+            readonly targets: readonly components["schemas"]["TargetKind"][];
         };
         /**
          * ModelTimeline

@@ -111,7 +111,7 @@ async def put_model(
     replace: Annotated[bool, Query(description="Put it in the place of another.")] = False,
 ) -> Registered:
     """Register a model whose files were sent, and have its workloads tuned. Asking again for the
-    same answers 200 and changes nothing.
+    same answers 200 and changes nothing but the targets that it is tuned for, which grow.
     """
     refuse_stranger(operated=operated)
     sent = await asyncio.to_thread(programs.read, body.programs)
@@ -123,13 +123,15 @@ async def put_model(
             before = await fetch_all(db, models.plans(name))
             if _same(before, read):
                 response.status_code = HTTPStatus.OK
-                opened: list[int] = []
             else:
                 _refuse_another(name, before, replace=replace)
                 await execute(db, tuning.lock_workloads(alone=False))
                 await programs.register(db, sent)
                 await programs.require(db, (key for each in read for key in each.workloads))
-                opened = await _register(db, name, body.source, state.blobs, read)
+                await _register(db, name, body.source, state.blobs, read)
+            opened = await _open_jobs(db, read, body.targets)
+            await execute(db, models.prioritise())
+            await execute(db, models.cancel_unused_jobs())
             rows = await fetch_all(db, models.plans(name))
         await _clear(db, state.blobs, before)
     for job_id in opened:
@@ -319,31 +321,36 @@ def _refuse_another(name: str, before: Sequence[PlanRow], *, replace: bool) -> N
 
 async def _register(
     db: AsyncConnection[Any], name: str, source: str, blobs: Blobs, plans: Sequence[_ReadPlan]
-) -> list[int]:
-    """The jobs that are new, those of what takes most of an inference first. Workloads are locked
-    (`tuning.lock_workloads`).
-    """
+) -> None:
+    """Workloads are locked (`tuning.lock_workloads`)."""
     for plan in plans:
         # What was there before the lock may have gone with another model.
         for file in _files(plan.stored):
             _size(blobs, file, "file")
     await execute(db, models.remove(name))
     await execute(db, models.put_model(name, source))
-    shares = _largest_shares(plans)
     workloads = {key: each for plan in plans for key, each in plan.workloads.items()}
-    opened: list[int] = []
-    for key in sorted(shares, key=lambda each: (-shares[each], each)):
+    for key in sorted(workloads):
         await execute(db, tuning.register_workload(workloads[key]))
-        job = tuning.open_job(workloads[key], TargetKind.WASM, priority=shares[key])
-        opened += [row.id for row in await fetch_all(db, job)]
-        await execute(db, tuning.resume_jobs(key, TargetKind.WASM))
     for position, plan in enumerate(plans):
         stored = await fetch_one(db, models.put_plan(name, position, plan.stored))
         assert stored is not None
         await execute(db, models.put_calls(stored.id, plan.calls))
-    await execute(db, models.prioritise())
-    await execute(db, models.cancel_unused_jobs())
     await execute(db, notifications.zoo_changed())
+
+
+async def _open_jobs(
+    db: AsyncConnection[Any], plans: Sequence[_ReadPlan], targets: Sequence[TargetKind]
+) -> list[int]:
+    """Those that are new, of what takes most of an inference first."""
+    shares = _largest_shares(plans)
+    workloads = {key: each for plan in plans for key, each in plan.workloads.items()}
+    opened: list[int] = []
+    for key in sorted(shares, key=lambda each: (-shares[each], each)):
+        for target in targets:
+            job = tuning.open_job(workloads[key], target, priority=shares[key])
+            opened += [row.id for row in await fetch_all(db, job)]
+            await execute(db, tuning.resume_jobs(key, target))
     return opened
 
 

@@ -25,7 +25,7 @@ from kernelzoo.metrics import QUEUE_STREAMS, QUEUED_KERNELS
 from kernelzoo.store import candidates, models, queue
 from kernelzoo.store.asynchronous import fetch_all
 from services.gateway.manifests import Key, kernel_of
-from services.gateway.models import cache_key, chosen, runs_models
+from services.gateway.models import cache_key, chosen, tunes_itself
 from services.gateway.programs import learn
 from services.gateway.queueing import Batch, batches, compiled_since, tried, waiting
 from services.gateway.routes.zoo import ClassText, IfNoneMatch, Told
@@ -75,7 +75,7 @@ async def get_candidates(
     """
     asked = request.query_params.items()
     key = cache_key(name, device_class, (pair for pair in asked if pair[0] not in PARAMETERS))
-    runs_models(DeviceClass.parse(device_class))
+    tunes_itself(DeviceClass.parse(device_class))
     seen = None if _is_settled(state, key) else await _look(state, key)
     if seen is None or not seen.left:
         headers = {"ETag": SETTLED_ETAG, "Cache-Control": "public, max-age=60"}

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
+from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.model import (
     STORABLE,
     CandidateId,
@@ -31,12 +32,16 @@ class PlanRequest(WireModel):
 
 class ModelRequest(WireModel):
     """`source`: the file that it was imported from. `programs`: the text of each program that the
-    plans call, by its key.
+    plans call, by its key. `targets`: what its workloads are tuned for.
     """
 
     source: ShortText
     plans: Annotated[list[PlanRequest], Field(min_length=1, max_length=64)]
     programs: Annotated[dict[WorkloadKey, ProgramText], Field(max_length=4096, default={})]
+    targets: Annotated[
+        list[Annotated[TargetKind, Field(strict=False)]],
+        Field(min_length=1, max_length=2, default=[TargetKind.WASM]),
+    ]
 
 
 class FileWire(WireModel):
@@ -118,7 +123,8 @@ class ModelManifest(WireModel):
     but those that are `missing`.
 
     `missing` are workloads for which no kernel has been compiled yet: without them the model cannot
-    run. Then `module` is null, as it is where kernels cannot be linked: each is fetched by itself.
+    run. Then `module` is null, as it is on WebGPU and where kernels cannot be linked: each is
+    fetched by itself.
     `issued_at`, `serial` and `signatures` are as in a `Manifest`.
     """
 

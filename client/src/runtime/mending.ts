@@ -1,0 +1,31 @@
+/**
+ * What to try after a failure of a model: default kernels in the place of those to blame, then
+ * WebAssembly in that of the GPU. Loaded with the first failure.
+ */
+import type { TargetKind } from "../wire/types.js";
+import { replaced } from "./blame.js";
+import type { Host } from "./host.js";
+import type { Failure } from "./messages.js";
+import type { Fallbacks } from "./planned.js";
+import type { Answered } from "./request.js";
+
+/**
+ * The answer to open after a failure, and the kernels of it that are replaced; null for an answer of
+ * another target. Throws KernelZooError where nothing is left to try.
+ */
+export async function mended(
+  host: Host,
+  target: TargetKind,
+  answered: Answered,
+  fallbacks: Fallbacks,
+  failure: Failure,
+): Promise<readonly [Answered, Fallbacks | null]> {
+  try {
+    return [answered, await replaced(host, target, answered, fallbacks, failure)];
+  } catch (thrown) {
+    if (answered.spare === undefined) throw thrown;
+    const { stage, message } = failure;
+    if (stage === "run" || stage === "timeout") host.tools.giveUpGpu(message);
+    return [{ ...(await answered.spare()), reason: message }, null];
+  }
+}

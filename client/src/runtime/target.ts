@@ -1,0 +1,47 @@
+/**
+ * What a model runs on where the page has a GPU: the target that it asks for, or that the zoo measured
+ * to be faster. Loaded by pages with a GPU.
+ */
+import type { Backend } from "../sdk/backend.js";
+import type { ModelAnswer } from "./answer.js";
+import type { Host } from "./host.js";
+import type { Answered } from "./request.js";
+
+/** Share of the time on WebAssembly that must be of calls that were timed on both targets. */
+const KNOWN = 0.9;
+
+/** Whether devices like this one measured the calls of the model to be faster on the GPU. */
+export function isFasterOnGpu(wasm: ModelAnswer, gpu: ModelAnswer): boolean {
+  const { calls, kernels } = wasm.plan;
+  let [onWasm, onGpu, known] = [0, 0, 0];
+  for (const { kernel } of calls) {
+    const workload = kernels[kernel] as string;
+    const [slow, fast] = [wasm, gpu].map((each) => each.kernels[workload]?.timing?.best_ns);
+    if (slow === undefined) continue;
+    onWasm += slow;
+    onGpu += fast ?? slow;
+    known += fast === undefined ? 0 : slow;
+  }
+  return onGpu < onWasm && known >= KNOWN * onWasm;
+}
+
+/** Asks for the model on either target. Throws KernelZooError: network, manifest, signature. */
+export async function chosen(
+  host: Host,
+  backend: Backend,
+  onWasm: () => Promise<Answered>,
+  onGpu: (deviceClass: string) => Promise<Answered>,
+): Promise<Answered> {
+  const { gpu } = host;
+  if (gpu.kind === "none") return { ...(await onWasm()), reason: gpu.reason };
+  const asked = onGpu(gpu.deviceClass);
+  if (backend === "auto") {
+    const [wasm, found] = await Promise.all([onWasm(), asked.catch(() => null)]);
+    const faster = found !== null && isFasterOnGpu(wasm.answer, found.answer);
+    return faster ? { ...found, spare: async () => wasm } : wasm;
+  }
+  const found = await asked;
+  const [missing] = found.answer.missing;
+  if (missing === undefined) return { ...found, spare: onWasm };
+  return { ...(await onWasm()), reason: `The zoo has no kernel of webgpu for ${missing} yet.` };
+}

@@ -1,0 +1,45 @@
+/** What the calls of a plan take on the GPU, each by itself: in a run they overlap. */
+import type { BoundProgram } from "../../gpu/bound-program.js";
+import type { OpenDevice } from "../../gpu/device.js";
+import { gpuSampleNs, shapeOf } from "../../gpu/sample.js";
+import { type GpuTimer, gpuTimer } from "../../gpu/timer.js";
+import { TIMER_TOOLS } from "../../gpu/timer-tools.js";
+import { now } from "../../timing/clock.js";
+import type { CallTimes } from "../dispatch.js";
+
+export class CallTimer {
+  readonly #timer: GpuTimer;
+
+  private constructor(timer: GpuTimer) {
+    this.#timer = timer;
+  }
+
+  static async make(open: OpenDevice, some: BoundProgram, limitMs: number): Promise<CallTimer> {
+    const encode = (pass: GPUComputePassEncoder): void => some.encode(pass);
+    return new CallTimer(await gpuTimer(open, encode, limitMs, TIMER_TOOLS));
+  }
+
+  /** Calls of one program take the same time; each is timed once. Throws KernelZooError: run, timeout. */
+  async times(calls: readonly BoundProgram[], limitMs: number): Promise<CallTimes> {
+    const times = new Float64Array(3 * calls.length);
+    const known = new Map<unknown, number>();
+    let start = 0;
+    for (const [i, call] of calls.entries()) {
+      const elapsed = known.get(call.program) ?? (await this.#callMs(call, now() + limitMs));
+      known.set(call.program, elapsed);
+      times.set([start, elapsed, 1], 3 * i);
+      start += elapsed;
+    }
+    return times;
+  }
+
+  dispose(): void {
+    this.#timer.dispose();
+  }
+
+  async #callMs(call: BoundProgram, untilMs: number): Promise<number> {
+    const onceNs = await gpuSampleNs(this.#timer, call, { calls: 1, passes: 1 }, untilMs);
+    const shape = await shapeOf(this.#timer, call, onceNs / 1e6, untilMs);
+    return (await gpuSampleNs(this.#timer, call, shape, untilMs)) / 1e6;
+  }
+}

@@ -1,0 +1,5 @@
+/** Entry of the worker of a model on the GPU, inlined as text. */
+import { serve } from "../serve.js";
+import { GpuEngine } from "./engine.js";
+
+serve(GpuEngine.load, null, true);
