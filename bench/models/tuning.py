@@ -45,19 +45,20 @@ def contenders(workload: Workload) -> tuple[Candidate, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """Candidates by the keys of their workloads; where none was timed, the default."""
+    """Candidates by the keys of their workloads: the default where nothing was screened, the likely
+    best where no candidate was done in its time."""
 
     file: Path
 
     def __call__(self, workload: Workload) -> Candidate:
-        times = {
-            candidate_id: time
-            for candidate_id, time in self._times().get(workload.key, {}).items()
-            if time is not None
-        }
+        known = self._times().get(workload.key)
+        if known is None:
+            return default(workload)
+        times = dict(_timed(known))
         space = lite_space(workload, TargetKind.WASM)
         timed = [each for each in space if each.candidate_id in times]
-        return min(timed, key=lambda each: times[each.candidate_id], default=default(workload))
+        likely = contenders(workload)[0]
+        return min(timed, key=lambda each: times[each.candidate_id], default=likely)
 
     def tune(self, site: Site, workloads: Iterable[Workload]) -> None:
         """Screens what was not screened before, each workload in a page of its own."""
