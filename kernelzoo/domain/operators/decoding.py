@@ -200,6 +200,19 @@ def argmax(count: int) -> Program:
     )
 
 
+def argmax_count(program: Program) -> int | None:
+    """The entries of which a normalised program is `argmax`; None for any other."""
+    match program.inputs:
+        case (Input(_, "f32", (1, count)),) if len(program.stages) == 2:
+            return count if _normalised_argmax(count) == program else None
+    return None
+
+
+@lru_cache(maxsize=64)
+def _normalised_argmax(count: int) -> Program:
+    return bound(argmax(count), {}).normalised()
+
+
 def _places(m: int, n: int) -> tuple[Axis, Axis]:
     return Axis("i", Integer(m)), Axis("j", Integer(n))
 

@@ -149,7 +149,9 @@ def _assign_slots(buffer: Buffer, stores: dict[Span, bool], *, replaces: bool) -
             split = False  # The vector register stays whole; stores of single lanes replace one.
         width = 1 if split else lanes
         for start in range(first, first + lanes, width):
-            register = Register(name=f"{buffer.name}[{start}]", lanes=width)
+            register = Register(
+                name=f"{buffer.name}[{start}]", lanes=width, dtype=buffer.dtype.compute_dtype
+            )
             for lane in range(width):
                 slot = Slot(register=register, lane=lane)
                 if slots.setdefault(start + lane, slot) != slot:

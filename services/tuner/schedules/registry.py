@@ -15,10 +15,11 @@ from importlib import import_module
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU, GpuModel
-from kernelzoo.domain.operators.decoding import attention_shape
+from kernelzoo.domain.operators.decoding import argmax_count, attention_shape
 from kernelzoo.domain.target import TargetKind, refuse_unsupported
 from kernelzoo.domain.workload import KEY_DTYPES, PROGRAM, Workload
 from kernelzoo.errors import InvalidSchedule
+from services.tuner.schedules.argmax.webgpu_space import argmax_configs
 from services.tuner.schedules.base.iteration import (
     IterationSpace,
     contraction,
@@ -42,6 +43,7 @@ from services.tuner.schedules.matmul.space import wasm_matmul_configs
 from services.tuner.schedules.matmul.webgpu_space import matmul_configs
 from services.tuner.schedules.quantised_gemv.webgpu_config import MAX_M as MAX_QUANTISED_M
 from services.tuner.schedules.quantised_gemv.webgpu_space import quantised_gemv_configs
+from services.tuner.schedules.quantised_matmul.webgpu_space import quantised_matmul_configs
 from services.tuner.schedules.reduction.rows import rows
 from services.tuner.schedules.reduction.space import wasm_reduction_configs
 from services.tuner.schedules.reduction.webgpu_space import reduction_configs
@@ -173,8 +175,23 @@ def _streams_quantised(space: IterationSpace) -> bool:
     return found is not None and found.m <= MAX_QUANTISED_M
 
 
+def _multiplies_quantised(space: IterationSpace) -> bool:
+    """One product with quantised weights of many rows, as they are."""
+    found = quantised_product(space.program)
+    return (
+        found is not None
+        and found.norm is None
+        and len(found.weights) == 1
+        and found.m > MAX_QUANTISED_M
+    )
+
+
 def _attends(space: IterationSpace) -> bool:
     return attention_shape(space.program) is not None
+
+
+def _is_argmax(space: IterationSpace) -> bool:
+    return argmax_count(space.program) is not None
 
 
 def _wasm(
@@ -228,7 +245,9 @@ FAMILIES = (
     # Loops as the program is stated: any program.
     _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True),
     _webgpu("quantised_gemv", _streams_quantised, quantised_gemv_configs, programs=True),
+    _webgpu("quantised_matmul", _multiplies_quantised, quantised_matmul_configs, programs=True),
     _webgpu("decode_attention", _attends, decode_attention_configs, programs=True, states=True),
+    _webgpu("argmax", _is_argmax, argmax_configs, programs=True),
     _webgpu("matmul", _reads_vectors, matmul_configs, programs=True),
     _webgpu("conv", channelwise, conv_configs, programs=True),
     _webgpu("reduction", _reduces_rows, reduction_configs, programs=True),

@@ -6,7 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelzoo.domain.operators.decoding import AttentionShape, attention_shape, decode_attention
+from kernelzoo.domain.operators.decoding import (
+    AttentionShape,
+    argmax,
+    attention_shape,
+    decode_attention,
+)
 from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Role, Workload
@@ -142,3 +147,21 @@ def test_a_hostile_config_is_refused() -> None:
         (replace(CONFIGS[0], parts=0), "from 1 to 150"),
     ):
         assert message in changed.fault(workload)
+
+
+@pytest.mark.parametrize("count", [40, 1000, 50_257])
+def test_the_first_of_the_largest_entries_is_found(count: int) -> None:
+    workload = Workload.of_program("argmax", argmax(count))
+    space = lite_space(workload, TargetKind.WEBGPU)
+    assert {candidate.family for candidate in space} == {"argmax"}
+    assert space[0].requires == ()
+    (entries,) = inputs_of(workload)
+    entries[0, [count // 3, count // 3 + 7, count - 1]] = 0.75
+    for candidate in space[:: max(1, len(space) // 4)]:
+        steps = gpu_compilation(candidate)
+        assert [faults(each, Stage.SCHEDULED) for each in steps.scheduled] == [()] * len(
+            steps.scheduled
+        )
+        (found,) = executed(steps.artifact, [entries], slices=2)
+        assert found[0] == count // 3, candidate.config
+    assert np.isfinite(expected(workload, TargetKind.WEBGPU, 1).tolerances).all()

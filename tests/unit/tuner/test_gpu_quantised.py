@@ -39,6 +39,14 @@ KEYS = (
 )
 
 
+MANY_ROWS = (
+    "matmul_q4+bias+residual:f32:m13k96n37",
+    "matmul_q4:f16:m33k64n20",
+    "matmul_q4z:f32:m20k288n70",
+    "matmul_q8+silu:f32:m9k64n130",
+)
+
+
 def dequantised(words: NDArray[np.generic], scales: NDArray[np.float32]) -> Doubles:
     held = (unpacked(words, 4) - 8) * np.repeat(scales.astype(np.float64), 32, axis=1)
     return np.asarray(held)
@@ -80,6 +88,16 @@ def test_products_of_few_rows_are_right(key: str) -> None:
     assert {candidate.family for candidate in space} == {"quantised_gemv"}
     assert space[0].requires == ()
     for candidate in space[:: max(1, len(space) // 5)]:
+        right(candidate)
+
+
+@pytest.mark.parametrize("key", MANY_ROWS)
+def test_products_of_many_rows_are_right(key: str) -> None:
+    workload = Workload.parse(key)
+    space = lite_space(workload, TargetKind.WEBGPU)
+    assert {candidate.family for candidate in space} == {"quantised_matmul"}
+    assert space[0].requires == ()
+    for candidate in space[:: max(1, len(space) // 3)]:
         right(candidate)
 
 

@@ -1,0 +1,66 @@
+"""The settings of a kernel that finds the largest of many entries."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.decoding import argmax_count
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidSchedule
+from services.tuner.schedules.base.limits import MAX_THREADS, required
+from services.tuner.schedules.base.settings import Settings, webgpu_candidate
+
+MAX_PARTS = 1024
+MAX_COUNT = 1 << 24
+"""Places up to here are numbers of f32, as which parts tell theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebgpuArgmaxConfig:
+    """`parts` workgroups of `threads` each find the largest of a part; one workgroup of the second
+    dispatch finds the largest of those. One part needs no second dispatch."""
+
+    family: ClassVar = "argmax"
+    threads: int
+    parts: int
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        settings = Settings(candidate, cls, TargetKind.WEBGPU)
+        config = settings.config
+        settings.refuse_fault(config.fault(candidate.workload))
+        settings.refuse_features(config.requires(candidate.workload))
+        return config
+
+    def fault(self, workload: Workload) -> str:
+        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+        if self.threads & (self.threads - 1) or not 32 <= self.threads <= MAX_THREADS:
+            return f"threads={self.threads} must be a power of two from 32 to {MAX_THREADS}"
+        if not 1 <= self.parts <= MAX_PARTS:
+            return f"parts={self.parts} must be from 1 to {MAX_PARTS}"
+        if self.parts > 1 and (self.parts - 1) * self.threads >= count_of(workload):
+            return f"parts={self.parts} leave a workgroup without entries"
+        return ""
+
+    def workgroup_bytes_for(self, _: Workload) -> int:
+        return 2 * self.threads * DType.F32.size_bytes
+
+    def requires(self, workload: Workload) -> tuple[str, ...]:
+        return required(
+            workload,
+            threads=self.threads,
+            workgroup_bytes=self.workgroup_bytes_for(workload),
+        )
+
+    def candidate(self, workload: Workload) -> Candidate:
+        return webgpu_candidate(workload, self, self.requires(workload))
+
+
+def count_of(workload: Workload) -> int:
+    found = argmax_count(workload.program)
+    if found is None:
+        raise InvalidSchedule(f"{workload.key} is not the place of the largest of many entries")
+    return found

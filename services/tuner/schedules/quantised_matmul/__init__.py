@@ -1,0 +1,1 @@
+"""Products of many rows and quantised weights: tiles through workgroup memory."""
