@@ -5,6 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS, EpilogueKind, Operator
+from kernelzoo.domain.operators.decoding import (
+    AttentionShape,
+    argmax,
+    decode_attention,
+    normed_matmul_q4,
+    swiglu_q4,
+)
 from kernelzoo.domain.operators.examples import example_extents
 from kernelzoo.domain.workload import Workload
 
@@ -58,8 +65,32 @@ Contractions and `conv2d` take it.
 _INPUT = re.compile(r"\ba\b")
 
 
+DECODING_HEAD = """
+## Decoding
+
+What a language model does for a token, with weights as `matmul_q4` has them, are programs of
+`kernelzoo/domain/operators/decoding.py`: `Workload.of_program(name, program)` makes a workload of
+one. Inputs stand in this order; what stands before `:=` is a state, which a call also writes, in
+place. `position[0]` is the number of tokens in the cache before this one. Keys are kept rotated,
+four entries of a token side by side, so that threads of neighbouring tokens read neighbours.
+"""
+DECODING = (
+    (
+        "normed_matmul_q4(1, 64, 96, epsilon=1e-6, bias=True)",
+        normed_matmul_q4(1, 64, 96, epsilon=1e-6, bias=True),
+    ),
+    ("swiglu_q4(1, 64, 96, epsilon=1e-6)", swiglu_q4(1, 64, 96, epsilon=1e-6)),
+    (
+        "decode_attention(AttentionShape(heads=4, groups=2, depth=16, length=32))",
+        decode_attention(AttentionShape(heads=4, groups=2, depth=16, length=32)),
+    ),
+    ("argmax(1000)", argmax(1000)),
+)
+
+
 def page() -> str:
-    return HEAD + "\n".join(_sections()) + EPILOGUE_HEAD + "\n".join(_epilogues()) + "\n" + CONSTANT
+    tables = HEAD + "\n".join(_sections()) + EPILOGUE_HEAD + "\n".join(_epilogues())
+    return tables + "\n" + CONSTANT + DECODING_HEAD + "\n".join(_decoding())
 
 
 def _sections() -> Iterator[str]:
@@ -100,6 +131,14 @@ def _epilogues() -> Iterator[str]:
         else:
             shape, becomes = EPILOGUE_TEXT[kind]
             yield f"| `{name}` | `{name}` {shape} | {becomes.format(name=name)} |"
+
+
+def _decoding() -> Iterator[str]:
+    for call, program in DECODING:
+        yield f"\n```\n{call}\n"
+        yield "\n".join(f"  {line}" for line in str(program).splitlines())
+        yield "```"
+    yield ""
 
 
 if __name__ == "__main__":

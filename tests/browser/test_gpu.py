@@ -58,6 +58,13 @@ def test_each_fault_is_recorded_at_its_stage_and_the_next_kernel_is_right(call: 
         assert detail in measurement["detail"]
 
 
+def test_a_state_is_held_to_what_the_reference_leaves_in_it_and_each_kernel_begins_anew(
+    call: Call,
+) -> None:
+    made = call("measured", ["keeping", "forgetting", "keeping"], "keeping")
+    assert [each["outcome"] for each in made] == ["ok", "compare", "ok"]
+
+
 def test_a_right_kernel_reports_raw_samples_and_64_entries(call: Call) -> None:
     (made,) = call("measured", ["right"])
     assert len(made["samples_ns"]) == len(made["reference_ns"]) >= 2

@@ -44,6 +44,9 @@ const CHOKING = `var s = 0.0; for (var k = 0u; k < 9u; k++) {
   ${Array.from({ length: 21 }, (_, n) => `if (i > ${n}u) { s += a[${n}u]; } else { s -= ${n}.0; }`).join("\n")}
 } c[i] = s;`;
 
+/** Where a is a state: c = a + b from what a held before, and a becomes b. */
+const STATE = BINDINGS.replace("<storage, read> a", "<storage, read_write> a");
+
 /** c = 2(a + b) in two dispatches through scratch, and what may be wrong with it. */
 const TEXTS = {
   right: `${BINDINGS}${SCRATCH}
@@ -55,6 +58,8 @@ const TEXTS = {
   // Stores to an input.
   misbound:
     BINDINGS.replace("<storage, read> a", "<storage, read_write> a") + entry("main", "a[i] = 0.0;"),
+  keeping: STATE + entry("main", "c[i] = a[i] + b[i]; a[i] = b[i];"),
+  forgetting: STATE + entry("main", "c[i] = a[i] + b[i];"),
   demanding: BINDINGS + entry("main", "c[i] = 0.0;"),
   slow: BINDINGS + entry("main", SLOW),
   choking: BINDINGS + entry("main", CHOKING),
@@ -66,6 +71,7 @@ function kernelOf(name: Text): KernelWire {
   const shape = [ELEMENTS];
   const dispatch = { workgroups: WORKGROUPS, threads: THREADS };
   const entries = name === "right" ? ["main", "then_1"] : ["main"];
+  const role = name === "keeping" || name === "forgetting" ? "state" : "input";
   return {
     candidate: name,
     sha256: name,
@@ -75,7 +81,7 @@ function kernelOf(name: Text): KernelWire {
     target: "webgpu",
     requires: name === "demanding" ? ["workgroup-memory-64k"] : [],
     tensors: [
-      { name: "a", role: "input", dtype: "f32", shape, limit: 0 },
+      { name: "a", role, dtype: "f32", shape, limit: 0 },
       { name: "b", role: "input", dtype: "f32", shape, limit: 0 },
       { name: "c", role: "output", dtype: "f32", shape, limit: 0 },
     ],
@@ -129,10 +135,13 @@ export async function rightInPartsOf(units: number): Promise<boolean> {
 }
 
 /** What becomes of each kernel in one lease; `lost` is one during which the device is lost. */
-export async function measured(names: readonly (Text | "lost")[]): Promise<MeasurementWire[]> {
+export async function measured(
+  names: readonly (Text | "lost")[],
+  reference: Text = "right",
+): Promise<MeasurementWire[]> {
   const owner = new DeviceOwner();
   const kernels = names.map((name) => kernelOf(name === "lost" ? "right" : name));
-  const lease = leaseOf(kernels);
+  const lease = { ...leaseOf(kernels), reference: kernelOf(reference) };
   const instrument = gpuInstrument(owner, (open, kernel) => {
     const limitMs = kernel.candidate === "choking" ? CHOKING_LIMIT_MS : undefined;
     return compileProgram(open, kernel, TEXTS[kernel.candidate as Text], limitMs);
