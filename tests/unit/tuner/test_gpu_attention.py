@@ -159,7 +159,7 @@ def test_the_first_of_the_largest_entries_is_found(count: int) -> None:
     entries[0, [count // 3, count // 3 + 7, count - 1]] = 0.75
     for candidate in space[:: max(1, len(space) // 4)]:
         steps = gpu_compilation(candidate)
-        assert [faults(each, Stage.SCHEDULED) for each in steps.scheduled] == [()] * len(
+        assert [faults(each, Phase.SCHEDULED) for each in steps.scheduled] == [()] * len(
             steps.scheduled
         )
         (found,) = executed(steps.artifact, [entries], slices=2)
