@@ -100,7 +100,7 @@ def measure(options: Namespace) -> Report:
 def _working(stack: Stack, agents: int) -> Iterator[None]:
     """Agents at work, in a process of their own, until the block ends.
 
-    Raises CannotMeasure where they do not come.
+    Raises CannotMeasure where they do not come, or fail meanwhile.
     """
     crowd = max(1, agents // AGENTS_OF_A_CLASS)
     before = _borrowers(stack)
@@ -115,6 +115,8 @@ def _working(stack: Stack, agents: int) -> Iterator[None]:
                 raise CannotMeasure(f"not all agents borrowed anything within {AT_WORK_S:g} s")
             time.sleep(0.2)
         yield
+        if working.exitcode:
+            raise CannotMeasure("the agents failed before the end, so that none were at work")
     finally:
         working.terminate()
         working.join()
