@@ -6,7 +6,7 @@ import typer
 from pydantic import ValidationError
 
 from cli.gateway_client import reach
-from cli.listing import Column, Listing, print_json
+from cli.listing import Column, print_json, show_all
 from cli.options import STATE, JsonOption, StateOption, UrlOption
 from cli.terminal import note
 from kernelzoo.errors import InvalidInput
@@ -67,12 +67,13 @@ def list_applications(
     """One line for each, with what it has used of its quota."""
     with reach(state, url) as gateway:
         applications = gateway.applications()
-    if as_json:
-        print_json(applications)
-    elif applications:
-        Listing(columns=COLUMNS, rows=tuple(map(_row, applications))).show()
-    else:
-        note("no application yet; `kernelzoo app create NAME`")
+    show_all(
+        applications,
+        COLUMNS,
+        _row,
+        none="no application yet; `kernelzoo app create NAME`",
+        as_json=as_json,
+    )
 
 
 @app.command()

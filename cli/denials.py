@@ -7,7 +7,7 @@ import typer
 from pydantic import ValidationError
 
 from cli.gateway_client import GatewayClient, reach
-from cli.listing import Column, Listing, print_json
+from cli.listing import Column, print_json, show_all
 from cli.options import STATE, JsonOption, StateOption, UrlOption
 from cli.terminal import note, out
 from kernelzoo.domain.workload import Workload
@@ -79,12 +79,7 @@ def denied(as_json: JsonOption = False, state: StateOption = STATE, url: UrlOpti
     """What is denied to which class, and why; and what the operator allowed."""
     with reach(state, url) as gateway:
         decisions = gateway.decisions()
-    if as_json:
-        print_json(decisions)
-    elif decisions:
-        Listing(columns=COLUMNS, rows=tuple(map(_row, decisions))).show()
-    else:
-        note("nothing is denied")
+    show_all(decisions, COLUMNS, _row, none="nothing is denied", as_json=as_json)
 
 
 COLUMNS = (

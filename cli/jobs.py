@@ -6,7 +6,7 @@ import typer
 
 from cli.figures import gflops, number
 from cli.gateway_client import GatewayClient, reach
-from cli.listing import Column, Listing, print_json
+from cli.listing import Column, print_json, show_all
 from cli.options import (
     STATE,
     JsonOption,
@@ -43,12 +43,13 @@ def list_jobs(
     """One line for each, the newest first."""
     with reach(state, url) as gateway:
         found = gateway.jobs()[::-1]
-    if as_json:
-        print_json(found)
-    elif found:
-        Listing(columns=COLUMNS, rows=tuple(map(_row, found))).show()
-    else:
-        note("nothing is being tuned; `kernelzoo tune matmul 384x768x768`")
+    show_all(
+        found,
+        COLUMNS,
+        _row,
+        none="nothing is being tuned; `kernelzoo tune matmul 384x768x768`",
+        as_json=as_json,
+    )
 
 
 @app.command()

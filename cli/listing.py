@@ -1,14 +1,17 @@
 """Rows as people and programs read them: a table in the terminal's width, plain lines, or JSON."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pydantic import BaseModel
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from cli.terminal import note, out
+
+Found = TypeVar("Found", bound=BaseModel)
 
 GAP = 2
 """Columns of space between two cells."""
@@ -89,6 +92,23 @@ class Listing:
             max(len(column.heading), *(len(row[place]) for row in self.rows), 0)
             for place, column in enumerate(self.columns)
         ]
+
+
+def show_all(
+    found: Sequence[Found],
+    columns: tuple[Column, ...],
+    row: Callable[[Found], tuple[str, ...]],
+    *,
+    none: str,
+    as_json: bool,
+) -> None:
+    """A line for each; where there is nothing, `none` says so, and what to do."""
+    if as_json:
+        print_json(found)
+    elif found:
+        Listing(columns=columns, rows=tuple(map(row, found))).show()
+    else:
+        note(none)
 
 
 def print_json(found: BaseModel | Sequence[BaseModel] | Mapping[str, object]) -> None:

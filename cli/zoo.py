@@ -21,7 +21,7 @@ from cli.exports import (
 )
 from cli.figures import number, share, standing
 from cli.gateway_client import GatewayClient, reach
-from cli.listing import Column, Listing, print_json
+from cli.listing import Column, print_json, show_all
 from cli.options import (
     STATE,
     JsonOption,
@@ -78,12 +78,13 @@ def list_entries(
     wanted = _targets(target)
     with reach(state, url) as gateway:
         entries = [entry for entry in gateway.entries() if entry.target in wanted]
-    if as_json:
-        print_json(entries)
-    elif entries:
-        Listing(columns=COLUMNS, rows=tuple(map(_row, entries))).show()
-    else:
-        note("the zoo is empty; `kernelzoo tune matmul 384x768x768`")
+    show_all(
+        entries,
+        COLUMNS,
+        _row,
+        none="the zoo is empty; `kernelzoo tune matmul 384x768x768`",
+        as_json=as_json,
+    )
 
 
 COLUMNS = (

@@ -9,20 +9,10 @@ from fastapi.testclient import TestClient
 from httpx2 import Response
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.plan import (
-    Chunk,
-    Golden,
-    GoldenPart,
-    Plan,
-    PlanCall,
-    PlanMemory,
-    PlanTensor,
-    Port,
-    PortDType,
-    Weight,
-)
+from kernelzoo.domain.plan import Plan, PlanTensor, PortDType
 from kernelzoo.formats.plans import plan_bytes
 from tests.database.client import OPERATOR
+from tests.plans import network
 
 K, N = 8, 16
 TINY_NAME = "tiny"
@@ -48,39 +38,28 @@ class TinyModel:
 
 def tiny_model(rows: int = 4, name: str = TINY_NAME, weights: bytes = WEIGHTS) -> TinyModel:
     """For `rows` of x, as its dimension `sequence`."""
+    w = np.frombuffer(weights, np.float32).reshape(K, N)
     x = np.random.default_rng(1).random((rows, K), np.float32) - np.float32(0.5)
-    y = np.maximum(x @ np.frombuffer(weights, np.float32).reshape(K, N), 0)
-    golden = x.tobytes() + y.tobytes()
-    x_bytes, y_bytes, w_bytes = 4 * rows * K, 4 * rows * N, 4 * K * N
-    at = -(-x_bytes // 64) * 64
-    plan = Plan(
-        format=1,
-        model=name,
+    y = np.maximum(x @ w, 0)
+    at = -(-x.nbytes // 64) * 64
+    made = network(
+        name,
         dimensions={"sequence": rows},
-        inputs=(Port(name="x", dtype=PortDType.FLOAT32, shape=(rows, K), tensor=0),),
-        outputs=(Port(name="y", dtype=PortDType.FLOAT32, shape=(rows, N), tensor=3),),
-        tensors=(
+        weights={"w": w},
+        tensors=[
             PlanTensor(dtype=DType.F32, shape=(rows, K), at=0),
-            PlanTensor(dtype=DType.F32, shape=(K, N), weight=0),
             PlanTensor(dtype=DType.F32, shape=(rows * N,), at=at),
             PlanTensor(dtype=DType.F32, shape=(rows, N), at=at),
-        ),
-        weights=(Weight(name="w", dtype=DType.F32, shape=(K, N), offset=0, bytes=w_bytes),),
-        chunks=(Chunk(bytes=w_bytes, sha256=digest(weights)),),
-        kernels=(f"matmul:f32:m{rows}k{K}n{N}:constant=b", f"relu:f32:n{rows * N}"),
-        calls=(
-            PlanCall(kernel=0, tensors=(0, 1, 2), label="dense"),
-            PlanCall(kernel=1, tensors=(2, 3), label="activation"),
-        ),
-        memory=PlanMemory(weights=w_bytes, activations=at + y_bytes),
-        golden=Golden(
-            sha256=digest(golden),
-            inputs=(GoldenPart(name="x", offset=0, bytes=x_bytes),),
-            outputs=(GoldenPart(name="y", offset=x_bytes, bytes=y_bytes),),
-            tolerance=1e-4,
-        ),
+        ],
+        activations=at + y.nbytes,
+        calls=[
+            (f"matmul:f32:m{rows}k{K}n{N}:constant=b", (0, "w", 1), "dense"),
+            (f"relu:f32:n{rows * N}", (1, 2), "activation"),
+        ],
+        inputs={"x": (PortDType.FLOAT32, x, 0)},
+        outputs={"y": (PortDType.FLOAT32, y, 2)},
     )
-    return TinyModel(plan, weights, golden)
+    return TinyModel(made.plan, made.files.weights, made.files.golden)
 
 
 def with_plan(of: TinyModel, **changes: Any) -> TinyModel:

@@ -8,7 +8,7 @@ import typer
 
 from cli.figures import duration, number
 from cli.gateway_client import reach
-from cli.listing import Column, Listing, print_json
+from cli.listing import Column, Listing, print_json, show_all
 from cli.models.check import check_model
 from cli.models.dimensions import parse_dimensions, written
 from cli.models.importing import imported
@@ -91,12 +91,13 @@ def list_models(
     """One line for each."""
     with reach(state, url) as gateway:
         found = gateway.models()
-    if as_json:
-        print_json(found)
-    elif found:
-        Listing(columns=COLUMNS, rows=tuple(map(_row, found))).show()
-    else:
-        note("no model yet; `kernelzoo models add model.onnx --name NAME` registers one")
+    show_all(
+        found,
+        COLUMNS,
+        _row,
+        none="no model yet; `kernelzoo models add model.onnx --name NAME` registers one",
+        as_json=as_json,
+    )
 
 
 COLUMNS = (

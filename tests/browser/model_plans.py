@@ -1,46 +1,20 @@
 """Small networks as plans, with right outputs by NumPy."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from hashlib import sha256
+from collections.abc import Callable
 from math import erf
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fixtures.model_site import Files, Served
+from fixtures.model_site import Served
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import gpu_model
-from kernelzoo.domain.plan import (
-    ALIGNMENT_BYTES,
-    Chunk,
-    Golden,
-    GoldenPart,
-    Plan,
-    PlanCall,
-    PlanMemory,
-    PlanTensor,
-    Port,
-    PortDType,
-    Weight,
-    validated,
-)
+from kernelzoo.domain.plan import PlanTensor, PortDType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.registry import lite_space
-
-Array = NDArray[np.generic]
-CHUNK_BYTES = 4_096
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
-    plan: Plan
-    files: Files
-    feeds: dict[str, Array]
-    outputs: dict[str, Array]
+from tests.plans import Network, network
 
 
 def small(name: str = "small") -> Network:
@@ -103,90 +77,6 @@ def deep(name: str = "deep", layers: int = 40) -> Network:
         inputs={"x": (PortDType.FLOAT32, x, 0)},
         outputs={"y": (PortDType.FLOAT32, y, layers % 2)},
     )
-
-
-Operand = int | str
-PortOf = tuple[PortDType, Array, Operand]
-
-
-def network(
-    name: str,
-    *,
-    weights: Mapping[str, NDArray[np.float32]],
-    tensors: list[PlanTensor],
-    activations: int,
-    calls: list[tuple[str, tuple[Operand, ...], str]],
-    inputs: Mapping[str, PortOf],
-    outputs: Mapping[str, PortOf],
-) -> Network:
-    """Operands are numbers of `tensors` and names of `weights`."""
-    stored, body = [], b""
-    for label, array in weights.items():
-        weight = Weight(
-            name=label,
-            dtype=DType.F32,
-            shape=array.shape,
-            offset=len(body),
-            bytes=array.nbytes,
-        )
-        stored.append(weight)
-        body += array.tobytes() + bytes(-array.nbytes % ALIGNMENT_BYTES)
-    names = {label: len(tensors) + i for i, label in enumerate(weights)}
-    every = (
-        *tensors,
-        *(PlanTensor(dtype=DType.F32, shape=each.shape, weight=i) for i, each in enumerate(stored)),
-    )
-    kernels = list(dict.fromkeys(key for key, _, _ in calls))
-
-    def number(operand: Operand) -> int:
-        return operand if isinstance(operand, int) else names[operand]
-
-    def ports(given: Mapping[str, PortOf]) -> tuple[Port, ...]:
-        return tuple(
-            Port(name=label, dtype=dtype, shape=array.shape, tensor=number(tensor))
-            for label, (dtype, array, tensor) in given.items()
-        )
-
-    golden, inputs_at = _golden(b"", inputs)
-    golden, outputs_at = _golden(golden, outputs)
-    chunks = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
-    plan = Plan(
-        format=1,
-        model=name,
-        dimensions={},
-        inputs=ports(inputs),
-        outputs=ports(outputs),
-        tensors=every,
-        weights=tuple(stored),
-        chunks=tuple(Chunk(bytes=len(c), sha256=sha256(c).hexdigest()) for c in chunks),
-        kernels=tuple(kernels),
-        calls=tuple(
-            PlanCall(kernel=kernels.index(key), tensors=tuple(map(number, operands)), label=label)
-            for key, operands, label in calls
-        ),
-        memory=PlanMemory(weights=len(body), activations=activations),
-        golden=Golden(
-            sha256=sha256(golden).hexdigest(),
-            inputs=inputs_at,
-            outputs=outputs_at,
-            tolerance=1e-4,
-        ),
-    )
-    return Network(
-        plan=validated(plan),
-        files=Files(weights=body, golden=golden),
-        feeds={label: array for label, (_, array, _) in inputs.items()},
-        outputs={label: array for label, (_, array, _) in outputs.items()},
-    )
-
-
-def _golden(body: bytes, ports: Mapping[str, PortOf]) -> tuple[bytes, tuple[GoldenPart, ...]]:
-    parts = []
-    for label, (dtype, array, _) in ports.items():
-        entries = array.astype(np.float32 if dtype is PortDType.FLOAT32 else np.int32).tobytes()
-        parts.append(GoldenPart(name=label, offset=len(body), bytes=len(entries)))
-        body += entries
-    return body, tuple(parts)
 
 
 def chosen_on_gpu(key: str) -> Served:

@@ -15,8 +15,9 @@ from playwright.sync_api import Browser, Page
 
 from fixtures.model_site import write_model
 from kernelzoo.serving import serving
-from tests.browser.model_plans import Network, chosen, deep, small
+from tests.browser.model_plans import chosen, deep, small
 from tests.browser.sites import ISOLATED, site
+from tests.plans import Network
 from workers.fleet.browsers import BrowserKind, Launch
 from workers.fleet.chromium import launched_chromium
 from workers.fleet.firefox import Firefox, start_firefox
