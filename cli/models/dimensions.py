@@ -43,5 +43,5 @@ def parse_dimensions(texts: Sequence[str]) -> tuple[Dimensions, ...]:
 
 
 def written(dimensions: Dimensions) -> str:
-    """As people read them; a dash where the model leaves nothing open."""
-    return ", ".join(f"{name}={extent}" for name, extent in dimensions.items()) or "–"
+    """As people read them, also where the model leaves nothing open."""
+    return ", ".join(f"{name}={extent}" for name, extent in dimensions.items()) or "fixed shapes"

@@ -227,7 +227,7 @@ def test_files_that_no_model_names_go_after_a_day(http: TestClient, folder: Path
 
 
 def test_a_plan_that_does_not_fit_registers_nothing(http: TestClient) -> None:
-    short = PlanCall(kernel=1, tensors=(0, 3), label="activation")
+    short = PlanCall(kernel=1, tensors=(0, 2), label="activation")
     faults = {
         "the model 'other', not 'tiny'": with_plan(TINY, model="other"),
         "other tensors than it takes": with_plan(TINY, calls=(TINY.plan.calls[0], short)),
