@@ -109,7 +109,13 @@ function workers(reply: Reply) {
 }
 
 const LOADED = { memoryBytes: 1000, threads: 1, singleThreadReason: null };
-const ORDER = { check: true, memoryBytes: undefined, progress: () => undefined, signal: undefined };
+const ORDER = {
+  check: true,
+  keep: false,
+  memoryBytes: undefined,
+  progress: () => undefined,
+  signal: undefined,
+};
 const loaded = (): FromRuntime => ({ type: "loaded", loaded: LOADED });
 const done = (id: number): FromRuntime => ({
   type: "done",

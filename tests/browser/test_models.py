@@ -56,6 +56,7 @@ class Host:
         self.folder = folder
         self.url = ""
         self.told: list[dict[str, Any]] = []
+        self.sent: list[str] = []
         self.held: Event | None = None
         """Set when the second half of weights may be sent."""
 
@@ -71,6 +72,7 @@ class Handler(SimpleHTTPRequestHandler):
         self.send_header("Access-Control-Allow-Origin", "*")
         self.send_header("Access-Control-Allow-Headers", "*")
         self.send_header("Cross-Origin-Resource-Policy", "cross-origin")
+        self.send_header("Cache-Control", "no-store")
         super().end_headers()
 
     def translate_path(self, path: str) -> str:
@@ -83,6 +85,7 @@ class Handler(SimpleHTTPRequestHandler):
         self.end_headers()
 
     def copyfile(self, source: Any, outputfile: Any) -> None:
+        self.host.sent.append(self.path)
         held = self.host.held
         if held is not None and self.path.endswith(".weights"):
             body = source.read()
@@ -373,6 +376,102 @@ def test_a_run_begins_while_weights_are_on_their_way(page: Page, host: Host) -> 
     host.held = None
     assert close(found["y"], network.outputs["y"])
     assert found["stopped"] == "Error: enough"
+
+
+KEPT = """
+  const zoo = await open();
+  const folder = async () => {
+    const root = await navigator.storage.getDirectory();
+    return root.getDirectoryHandle("kernelzoo-models", { create: true });
+  };
+  const names = async () => {
+    const found = [];
+    for await (const name of (await folder()).keys()) found.push(name);
+    return found;
+  };
+  const fileOf = async (end) => (await folder()).getFileHandle(
+    (await names()).find((name) => name.endsWith(end)));
+  const change = async (end, changed) => {
+    const handle = await fileOf(end);
+    const body = changed(new Uint8Array(await (await handle.getFile()).arrayBuffer()));
+    const writing = await handle.createWritable();
+    await writing.write(body);
+    await writing.close();
+  };
+  const sentence = (bytes) => new TextDecoder().decode(bytes);
+  const damages = {
+    none: async () => undefined,
+    byte: () => change(".weights", (body) => body.fill(body[2000] ^ 1, 2000, 2001)),
+    torn: () => change(".weights", (body) => body.subarray(0, body.length - 8)),
+    version: () => change(".json", (body) => sentence(body).replace(/"version":1/, '"version":0')),
+    index: () => change(".json", (body) => body.subarray(0, 90)),
+    cleared: async () => (await folder()).removeEntry((await fileOf(".weights")).name),
+  };
+  const indexed = async () =>
+    (await (await fileOf(".json")).getFile()).lastModified;
+  const visit = async (wait) => {
+    const before = Date.now();
+    const model = await zoo.model(`${host}/kept.json`, { keep: true });
+    const { y } = await model.run(feeds.small);
+    await model.complete();
+    for (let i = 0; wait && i < 200; i++) {
+      if ((await indexed().catch(() => 0)) >= before) break;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    await model.dispose();
+    return [...y];
+  };
+  const damage = async (name) => { await damages[name](); };
+"""
+
+
+def test_kept_weights_are_read_again_and_prepared_anew_where_they_are_damaged(
+    page: Page, host: Host
+) -> None:
+    network = small("kept")
+    host.write(network)
+    right = lists(network.feeds)
+
+    def visited(damage: str, wait: str = "false") -> bool:
+        """Whether the weights were fetched; outputs are right whatever happened to the files."""
+        host.sent.clear()
+        body = f"{KEPT} await damage({damage!r}); return visit({wait});"
+        assert close(
+            page.evaluate(script(body), [host.url, {"small": right}]), network.outputs["y"]
+        )
+        return "/kept.weights" in host.sent
+
+    assert visited("none", "true"), "nothing is kept yet"
+    assert not visited("none")
+    for damage in ("byte", "torn", "version", "index", "cleared"):
+        assert visited(damage, "true"), damage
+        assert not visited("none"), f"kept anew after {damage}"
+
+
+def test_a_model_runs_where_the_storage_is_full_or_denied(browser: Browser, host: Host) -> None:
+    network = small("kept")
+    host.write(network)
+    argument = [host.url, {"small": lists(network.feeds)}]
+    plain = """
+      const model = await (await open()).model(`${host}/kept.json`, { keep: true });
+      const { y } = await model.run(feeds.small);
+      await model.complete();
+      return [...y];
+    """
+    with site({}) as address:
+        page = browser.new_page()
+        page.goto(address)
+        quota = {"origin": address, "quotaSize": 1_000}
+        page.context.new_cdp_session(page).send("Storage.overrideQuotaForOrigin", quota)
+        assert close(page.evaluate(script(plain), argument), network.outputs["y"])
+        names = page.evaluate(script(f"{KEPT} await visit(true); return names();"), argument)
+        assert names == [], "no part of it is left"
+        page.set_content("<iframe sandbox='allow-scripts' src='about:blank'></iframe>")
+        (frame,) = page.frames[1:]
+        denied = "() => navigator.storage.getDirectory().then(() => '', (e) => e.name)"
+        assert frame.evaluate(denied) == "SecurityError"
+        assert close(frame.evaluate(script(plain), argument), network.outputs["y"])
+        page.close()
 
 
 def _subtracting(body: bytes) -> bytes:

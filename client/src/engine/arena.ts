@@ -36,7 +36,7 @@ function createMemory(): WebAssembly.Memory {
   }
   throw new KernelZooError(
     "memory",
-    "This browser refuses a shared WebAssembly memory. Update it, or close pages that use much memory.",
+    "This browser refuses a shared WebAssembly memory. Update it, or close other pages.",
   );
 }
 

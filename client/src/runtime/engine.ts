@@ -7,6 +7,7 @@ import { addressOf, type PortWire, productOf } from "./answer.js";
 import type { Crew, Hand } from "./crew.js";
 import { type CallTimes, Dispatcher, type Ports } from "./dispatch.js";
 import { goldenParts, type Stored, wrongOutput } from "./golden.js";
+import type { Keeper } from "./keeping.js";
 import { instantiateAll, type Linked, loadKernels, type Main } from "./kernels.js";
 import type { Fault, Loaded, LoadOrder, Progress } from "./messages.js";
 import { type Placement, place } from "./placement.js";
@@ -37,6 +38,8 @@ export interface EnginePorts extends Ports {
   readonly progress: (progress: Progress) => void;
   /** Null where threads cannot share memory, or none is wanted. */
   readonly threads: Threads | null;
+  /** Puts weights into memory that this device has kept, from the first on. */
+  readonly restore?: Keeper["restore"];
   /** Bytes that the memory may grow by once the model is loaded; it does not unless told. */
   readonly spareBytes?: number;
 }
@@ -121,17 +124,19 @@ export class Engine {
       weightSink(memory, plan.weights, placement, packer(placement, mains), arrivals),
     );
     const total = plan.memory.weights;
-    const stored = streamWeights(
-      addressOf(answer.weights.url, origin),
-      plan.chunks,
-      async (offset, bytes) => (await sink)(offset, bytes),
-      {
-        chunk: (loaded) => ports.progress({ phase: "weights", loaded, total }),
-        piece: () => {
-          pieces += 1;
-        },
-      },
-    );
+    const chunk = (loaded: number): void => ports.progress({ phase: "weights", loaded, total });
+    const piece = (): void => void pieces++;
+    const restored = ports.restore?.(memory, placement, arrivals, chunk);
+    const stream = (from?: number): Promise<void> =>
+      streamWeights(
+        addressOf(answer.weights.url, origin),
+        plan.chunks,
+        async (offset, bytes) => (await sink)(offset, bytes),
+        { chunk, piece },
+        from,
+      );
+    const stored =
+      restored?.then(() => stream(plan.weights[arrivals.count]?.offset ?? Infinity)) ?? stream();
     stored.catch(() => undefined); // Whoever waits for it hears of it.
     const { modules, mains } = await compiled;
 

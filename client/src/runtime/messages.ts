@@ -21,6 +21,8 @@ export interface LoadOrder {
   readonly threads: number;
   /** Whether the golden outputs are to be compared: once no run is wanted, or before the first. */
   readonly check: Check;
+  /** Whether prepared weights are kept on the device. */
+  readonly keep: boolean;
   /** Workloads whose default kernel runs in place of the one that the zoo chose. */
   readonly replaced: readonly string[];
 }

@@ -16,6 +16,7 @@ export interface OpenOrder {
   readonly check: Check;
   /** What all models of the page may take together; a part of the device's memory unless told. */
   readonly memoryBytes: number | undefined;
+  readonly keep: boolean;
   readonly progress: (progress: Progress) => void;
   readonly signal: AbortSignal | undefined;
 }
@@ -121,6 +122,7 @@ export class Opener {
       origin: this.#answered.origin,
       threads: threads.kind === "pool" ? threads.pool.size : 1,
       check: this.host.tools.notes.read(this.#note) !== this.#right(fallbacks) && check,
+      keep: this.#order.keep,
       replaced: [...fallbacks.keys()],
     };
     this.#session = new Session(order, tools.KernelZooError, progress, this.#spawn(source));

@@ -71,7 +71,7 @@ function wanted(plan: PlanWire, kernels: readonly KernelWire[]): (ArtifactWire |
 }
 
 /** A copy's bytes. */
-const bytesOf = (pack: ArtifactWire | null, plain: number): number =>
+export const copyBytes = (pack: ArtifactWire | null, plain: number): number =>
   pack === null ? plain : tensorBytes(packTensors(pack).packed);
 
 /** Throws KernelZooError (manifest) for a kernel that is of other tensors than its call. */
@@ -117,7 +117,7 @@ export function place(plan: PlanWire, kernelOf: KernelOf, threads: number): Plac
   const weights = copies.map((packs, i) =>
     packs.map((pack): Copy => {
       const address = end;
-      end += align(bytesOf(pack, plan.weights[i]?.bytes ?? 0));
+      end += align(copyBytes(pack, plan.weights[i]?.bytes ?? 0));
       return { pack, address };
     }),
   );

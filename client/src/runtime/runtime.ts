@@ -28,6 +28,11 @@ export interface ModelOptions extends TuneOptions {
    */
   readonly check?: Check;
   /**
+   * Keeps the weights on the device as kernels read them, so that the next visit need not fetch and
+   * prepare them; false unless told. They take as much storage as memory.
+   */
+  readonly keep?: boolean;
+  /**
    * Bytes that all models of the page may take together; half of the device's memory unless told,
    * 2 GiB where that is unknown.
    */
@@ -45,8 +50,9 @@ const abortion = (signal: AbortSignal | undefined): Promise<never> =>
  * Workers for a model; the first starts while the zoo answers. One that does not start is started
  * once more, and heard then.
  */
-async function workersOf({ threads }: Host) {
-  const source = threads.kind === "pool" ? (await import("./threaded.js")).source : undefined;
+async function workersOf({ threads }: Host, keep: boolean) {
+  const full = keep || threads.kind === "pool";
+  const source = full ? (await import("./full.js")).source : undefined;
   let early: RuntimeWorker | null = spawnRuntime(source);
   const drop = (): void => {
     early?.terminate();
@@ -80,14 +86,14 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
         );
   const requested = Promise.race([abortion(signal), targeted]);
   requested.catch(() => undefined); // It is awaited when the worker is on its way.
-  const workers = await workersOf(host);
+  const { check = true, keep = false, memoryBytes } = rest;
+  const workers = await workersOf(host, keep);
   try {
     const answered = await requested;
     progress({ phase: "plan", loaded: 1, total: 1 });
-    const { check = true, memoryBytes, tune } = rest;
-    const idle = tune === "idle" && !answered.answer.device_class.includes(":webgpu");
+    const idle = rest.tune === "idle" && !answered.answer.device_class.includes(":webgpu");
     const tuned = idle ? (await import("../tuning/tuned.js")).tuned(host, answered, rest) : null;
-    const order = { check, memoryBytes, progress, signal };
+    const order = { check, keep, memoryBytes, progress, signal };
     const opener = new Opener(host, answered, order, tuned?.spawn ?? workers.next);
     const model = new Model<Types>(opener, await opener.open());
     tuned?.attach(model);

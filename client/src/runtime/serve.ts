@@ -6,6 +6,7 @@ import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing } from "./breathing.js";
 import type { Crew, crewMember, FromCrew, Hand, ToCrew } from "./crew.js";
 import { type Engine, type EnginePorts, WrongKernel } from "./engine.js";
+import type { Keeper } from "./keeping.js";
 import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "./messages.js";
 
 /** The worker's global scope, which TypeScript's DOM library does not describe. */
@@ -36,7 +37,9 @@ export interface Crewed {
 }
 
 /** What a worker needs of a model that is loaded. */
-export interface Served extends Pick<Engine, "loaded" | "stored" | "check"> {
+export interface Served
+  extends Pick<Engine, "loaded" | "stored" | "check">,
+    Partial<Pick<Keeper, "keep">> {
   /** Null where `aborted` said to stop. With `timed` each call is to be timed, at any cost. */
   run(...asked: [...Parameters<Engine["run"]>, timed: boolean]): ReturnType<Engine["run"]>;
 }
@@ -78,6 +81,7 @@ export function serve(
       await engine.stored;
       if (order.check === true) await checkWhenIdle(engine);
       post({ type: "complete" });
+      await engine.keep?.(() => wanted > 0);
     } catch (thrown) {
       post({ type: "refused", failure: failureOf(thrown) });
     }

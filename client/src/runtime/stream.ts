@@ -26,7 +26,7 @@ const WAIT_MS = 500;
  * Whether bytes have the digest. Pages on plain http have none to compute it with; what they are
  * sent may be changed by anyone on the way, the script that would compare among it.
  */
-async function hasDigest(bytes: Bytes, sha256: string): Promise<boolean> {
+export async function hasDigest(bytes: Bytes, sha256: string): Promise<boolean> {
   if (globalThis.crypto?.subtle === undefined) return true;
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
   return digest.every((byte, i) => byte === Number.parseInt(sha256.slice(2 * i, 2 * i + 2), 16));
@@ -111,17 +111,23 @@ export async function refuseChanged(bytes: Bytes, sha256: string, url: URL): Pro
   );
 }
 
-/** Reads the whole file. Throws KernelZooError: network, artifact (status or hash). */
+/** Reads the file from the chunk that has byte `from` on. Throws KernelZooError: network, artifact (status or hash). */
 export async function streamWeights(
   url: URL,
   chunks: readonly ChunkWire[],
   take: TakeBytes,
   arrived: Arrived,
+  from = 0,
 ): Promise<void> {
-  if (chunks.length === 0) return;
+  // Chunks that end at or before `from` are not wanted.
+  let [done, offset] = [0, 0];
+  for (const { bytes } of chunks) {
+    if (offset + bytes > from) break;
+    [done, offset] = [done + 1, offset + bytes];
+  }
+  if (done === chunks.length) return;
   const longest = Math.max(...chunks.map(({ bytes }) => bytes));
   const buffers = [new Uint8Array(longest), new Uint8Array(longest)] as const;
-  let [done, offset] = [0, 0];
 
   const accept = async (chunk: ChunkWire, bytes: Bytes): Promise<void> => {
     await refuseChanged(bytes, chunk.sha256, url);

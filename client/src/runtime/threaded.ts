@@ -1,4 +1,0 @@
-/** A model's worker with threads, which only pages that use them load. */
-import source from "./threaded-worker.js?inlined";
-
-export { source };
