@@ -48,6 +48,13 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "manifest": ("bench/serving/manifest.py", *_SERVICES),
     "misses": ("bench/serving/misses.py", *_SERVICES),
     "page_loads": ("bench/serving/page_loads.py", *_SERVICES),
+    "models_jit": (
+        "bench/models/jit.py",
+        *_KERNELS,
+        "client/src/runtime",
+        "client/src/tuning",
+        "bench/page/src/models",
+    ),
     "models_wasm": (
         "bench/models/wasm.py",
         *_KERNELS,

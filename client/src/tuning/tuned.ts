@@ -68,7 +68,10 @@ class Tuning implements ModelTuning, Tuned {
   #runtime: Runtime | null = null;
   #measurer: Worker | null = null;
   #trying = "";
-  #heardMs = 0;
+  /** Artifacts of the row that is measured which are faster than what runs; told at its end. */
+  readonly #promising = new Set<string>();
+  /** When the measurer was asked whether it lives; null once it has said anything. */
+  #askedMs: number | null = null;
   #pinging: ReturnType<typeof setInterval> | undefined;
   #found: readonly Found[] = [];
   #swapping: readonly Found[] = [];
@@ -198,7 +201,7 @@ class Tuning implements ModelTuning, Tuned {
       },
     });
     this.#tellTimes();
-    this.#heardMs = performance.now();
+    this.#askedMs = null;
     this.#pinging = setInterval(() => this.#ping(), PING_MS);
     this.#look();
   }
@@ -208,14 +211,20 @@ class Tuning implements ModelTuning, Tuned {
   }
 
   #ping(): void {
-    if (performance.now() - this.#heardMs > HANGS_MS && !document.hidden) return void this.#hangs();
+    const now = performance.now();
+    if (this.#askedMs !== null && now - this.#askedMs > HANGS_MS) return void this.#hangs();
+    this.#askedMs ??= now;
     this.#post({ type: "ping" });
   }
 
   /** Ends the worker that a candidate holds, and goes on without that. */
   #hangs(): void {
     this.#quit();
+    if (this.#trying === "") return void this.#end("The tuner's worker does not answer.");
+    for (const artifact of this.#promising) this.#tried.delete(artifact);
+    this.#promising.clear();
     this.#tried.add(this.#trying);
+    this.#trying = "";
     this.measured += 1;
     this.#measure();
   }
@@ -260,7 +269,7 @@ class Tuning implements ModelTuning, Tuned {
   }
 
   #heard(data: FromMeasurer): void {
-    this.#heardMs = performance.now();
+    this.#askedMs = null;
     switch (data.type) {
       case "pong":
         return;
@@ -270,7 +279,9 @@ class Tuning implements ModelTuning, Tuned {
       case "measured":
         this.measured += 1;
         this.#waiting = "";
+        this.#trying = "";
         this.#tried.add(data.artifact);
+        if (data.relativeTime !== null && data.relativeTime < 1) this.#promising.add(data.artifact);
         return;
       case "found":
         this.#found = [...this.#found, data.found];
@@ -278,6 +289,7 @@ class Tuning implements ModelTuning, Tuned {
         return;
       case "spent":
         this.spentMs += data.ms;
+        this.#promising.clear();
         return;
       case "sent":
         this.sent.push(data.request);

@@ -1,11 +1,13 @@
 /**
- * Whole networks in one page: `kernelzooModels.contest` times engines in turns. With `?cold=ENGINE`
+ * Whole networks in one page: `kernelzooModels.contest` times engines in turns, and
+ * `kernelzooModels.jit` one that is tuned between inferences. With `?cold=ENGINE`
  * the page loads one engine at once, and `kernelzooCold` is when its first output was there.
  */
 import { Arena } from "../../../../client/src/engine/arena.js";
 import { clockStepMs, now } from "../../../../client/src/timing/clock.js";
 import { sampleNs } from "../../../../client/src/timing/samples.js";
 import { registerLimits } from "../limits.js";
+import { jit } from "./jit.js";
 import { type Engine, type Network, relativeDifference, valuesOf } from "./network.js";
 import { openOnnxRuntime } from "./onnxruntime.js";
 import { openOurs } from "./ours.js";
@@ -109,4 +111,4 @@ if (alone !== null) {
   );
   void started.then((kernelzooCold) => Object.assign(globalThis, { kernelzooCold }));
 }
-Object.assign(globalThis, { kernelzooModels: { isolated: crossOriginIsolated, contest } });
+Object.assign(globalThis, { kernelzooModels: { isolated: crossOriginIsolated, contest, jit } });

@@ -1,0 +1,79 @@
+/**
+ * A network that tunes itself: inference after inference with a rest between, drawn as it gets faster.
+ *
+ * `?zoo=` names the zoo and `?model=` the network. What is drawn is at `globalThis.kernelzooTuning`, or
+ * `globalThis.kernelzooError` says why there is nothing.
+ */
+import { showError, showStatus } from "../kernels/show.js";
+
+const parameters = new URLSearchParams(location.search);
+const zooUrl = parameters.get("zoo") ?? "http://127.0.0.1:8787";
+const name = parameters.get("model") ?? "encoder";
+const WORDS = 2000;
+
+const canvas = document.querySelector("#curve");
+const runs = [];
+const swaps = [];
+globalThis.kernelzooTuning = { runs, swaps };
+
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Numbers that fit an input: words, a mask, or noise. */
+function feedOf({ name: input, dtype, shape }) {
+  const entries = shape.reduce((product, extent) => product * extent, 1);
+  const numbers = Array.from({ length: entries }, (_, i) => {
+    if (dtype === "float32") return Math.sin(i);
+    return input.includes("mask") ? 1 : input.includes("type") ? 0 : (i * 7919) % WORDS;
+  });
+  return [input, numbers];
+}
+
+function draw() {
+  const { width, height } = canvas.getBoundingClientRect();
+  const scale = devicePixelRatio;
+  [canvas.width, canvas.height] = [width * scale, height * scale];
+  const pen = canvas.getContext("2d");
+  pen.scale(scale, scale);
+  const lastS = Math.max(10, runs.at(-1)?.atS ?? 0);
+  const mostMs = runs.reduce((most, { elapsedMs }) => Math.max(most, elapsedMs), 0);
+  const x = (atS) => (atS / lastS) * (width - 50) + 45;
+  const y = (ms) => height - 20 - (ms / (1.1 * mostMs)) * (height - 30);
+  pen.fillStyle = pen.strokeStyle = getComputedStyle(canvas).color;
+  pen.globalAlpha = 0.3;
+  for (const { atS } of swaps) pen.fillRect(x(atS), 5, 1, height - 25);
+  pen.globalAlpha = 1;
+  for (const { atS, elapsedMs } of runs) pen.fillRect(x(atS) - 1, y(elapsedMs) - 1, 3, 3);
+  pen.fillText("0", 30, height - 15);
+  pen.fillText(`${mostMs.toFixed(0)} ms`, 2, y(mostMs));
+  pen.fillText(`${lastS.toFixed(0)} s`, width - 30, height - 4);
+}
+
+async function main() {
+  const { KernelZoo } = await import(new URL("/client/sdk.js", zooUrl).href);
+  const zoo = await KernelZoo.open(zooUrl);
+  const model = await zoo.model(name, { tune: "idle" });
+  const feeds = Object.fromEntries(model.inputs.map(feedOf));
+  const start = performance.now();
+  const atS = () => (performance.now() - start) / 1000;
+  model.on("swap", (swap) => {
+    swaps.push({ ...swap, atS: atS() });
+    const gain = (100 * (1 - swap.relativeTime)).toFixed(0);
+    document.querySelector("#swaps").textContent = `Last: ${swap.workload}, ${gain} % faster`;
+  });
+  for (;;) {
+    const before = performance.now();
+    await model.run(feeds);
+    const elapsedMs = performance.now() - before;
+    runs.push({ atS: atS(), elapsedMs });
+    const { state, reason, measured } = model.tuning;
+    const last = `${elapsedMs.toFixed(1)} ms, at first ${runs[0].elapsedMs.toFixed(1)} ms`;
+    showStatus(`${last}; ${measured} kernels measured; ${state} ${reason}`);
+    draw();
+    await sleep(Math.max(elapsedMs, 16));
+  }
+}
+
+main().catch((thrown) => {
+  globalThis.kernelzooError = thrown.message;
+  showError(thrown.message);
+});
