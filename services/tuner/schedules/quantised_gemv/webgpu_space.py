@@ -11,11 +11,13 @@ from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.base.quantised import quantised_product_of
 from services.tuner.schedules.quantised_gemv.webgpu_config import WebgpuQuantisedGemvConfig
 
-MOST_CANDIDATES, MOST_ON_A_PROCESSOR = 48, 12
+MOST_PLAIN, MOST_OTHERS = 28, 40
+"""Of candidates that require nothing, and of those that do: a device without subgroups has a space
+of its own."""
 THREADS = (64, 128, 256, 32)
 TILES = (2, 1, 4, 8)
 THREADS_PER_ROW = (32, 16, 64, 8, 128, 256, 4)
-FEW_THREADS, FEW_SUMS = 64, 4
+FEW_THREADS, FEW_SUMS = 64, 8
 """What a driver without a GPU compiles in a second or two: it writes the zeros of workgroup memory
 by an instruction for each word."""
 FEW_STAGED, MANY_STAGED = 1024, 4096
@@ -34,8 +36,12 @@ def quantised_gemv_configs(
             ranked[config] = min(rank, ranked.get(config, rank))
     found = sorted(ranked, key=ranked.__getitem__)
     plain = next(one for one in found if not one.requires(workload) and _is_small(one, workload))
-    most = MOST_ON_A_PROCESSOR if gpu.driver is SOFTWARE_DRIVER else MOST_CANDIDATES
-    return (plain, *(one for one in found[:most] if one != plain))
+    needs = {one: bool(one.requires(workload)) for one in found}
+    kept = {
+        *[one for one in found if not needs[one]][:MOST_PLAIN],
+        *[one for one in found if needs[one]][:MOST_OTHERS],
+    }
+    return (plain, *(one for one in found if one in kept and one != plain))
 
 
 def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuQuantisedGemvConfig, float]]:

@@ -29,7 +29,7 @@ def quantised_matmul_configs(
         if config.fault(workload) or not _fits(config, workload):
             continue
         wasted = (block_m >= 2 * operands.m) + (block_n >= 2 * operands.n)
-        if gpu.driver is not SOFTWARE_DRIVER or _is_small(config, workload):
+        if config.workgroup_bytes_for(workload) <= gpu.driver.workgroup_bytes:
             ranked[config] = m_rank + n_rank + 0.5 * (tile_m + tile_n > 8) + 2 * wasted
     found = sorted(ranked, key=ranked.__getitem__)
     plain = next(one for one in found if _is_small(one, workload))
