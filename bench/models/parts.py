@@ -214,7 +214,7 @@ def _words_with_an_end(g: torch.Generator) -> Inputs:
 
 
 class MaskDecoder(nn.Module):
-    """Of Segment Anything: points of a prompt and an encoded image become masks and scores."""
+    """Segment Anything: points of a prompt and an encoded image become masks and scores."""
 
     def __init__(self) -> None:
         super().__init__()
