@@ -92,7 +92,7 @@ def angles(length: int, half: int = WIDTH // 2) -> list[Array | None]:
 
 
 def grouped(new: int, past: int, lengths: tuple[int, ...], total: int, **more: Any) -> Case:
-    """Takes `new` positions beside caches of `past`; each text has one more than its length says."""
+    """Takes `new` positions beside caches of `past`; a text has one more than its length says."""
     held = caches(past, GROUPS) if past else [None, None]
     for each in held:
         if each is not None:
