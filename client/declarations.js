@@ -3,7 +3,15 @@
  * from wherever a project has them.
  */
 import { execFileSync } from "node:child_process";
-import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { join, relative } from "node:path";
 
 const TYPESCRIPT = "node_modules/typescript-native/bin/tsc";
@@ -45,6 +53,13 @@ export function buildDeclarations() {
   const emitted = readdirSync(ROOT, { recursive: true }).map((name) => join(ROOT, String(name)));
   for (const path of emitted) {
     if (statSync(path).isFile() && !shipped.has(path)) rmSync(path);
+  }
+  // The deepest first, so that a folder of empty folders goes, too.
+  for (const path of emitted
+    .filter((each) => existsSync(each))
+    .sort()
+    .reverse()) {
+    if (statSync(path).isDirectory() && readdirSync(path).length === 0) rmdirSync(path);
   }
   const all = new Set();
   for (const path of shipped) {

@@ -19,6 +19,7 @@ from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
 from services.tuner.schedules.gemv.config import WasmGemvConfig
 from services.tuner.schedules.matmul.config import Pack, WasmMatmulConfig
 from services.tuner.schedules.reduction.config import WasmReductionConfig
+from services.tuner.schedules.reduction.rows import rows_of
 from services.tuner.schedules.winograd.config import OUT, WasmWinogradConfig
 
 
@@ -115,14 +116,14 @@ def _winograd(candidate: Candidate) -> Usage:
 
 
 def _rows(candidate: Candidate) -> Usage:
-    config, extent = WasmReductionConfig.of(candidate), candidate.workload.extent
+    config, rows = WasmReductionConfig.of(candidate), rows_of(candidate.workload)
     width = LANES * config.vectors
     return Usage(
         live_vectors=config.vectors,
         register_elements=width,
-        block_bytes=4 * extent["n"] * config.block_m,
-        waste=1 - extent["n"] / (-(-extent["n"] // width) * width),
-        slices=extent["m"] // config.block_m,
+        block_bytes=4 * rows.n * config.block_m,
+        waste=1 - rows.n / (-(-rows.n // width) * width),
+        slices=rows.m // config.block_m,
     )
 
 

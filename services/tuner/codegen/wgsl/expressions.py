@@ -169,6 +169,9 @@ class Expressions:
         count = self.unsigned(node.right)
         if lanes_of(node.left) > 1:
             count = f"vec{lanes_of(node.left)}<u32>({count})"
+        elif " " in count:
+            # WGSL knows no precedence between shifts and arithmetic.
+            count = f"({count})"
         return f"({self.text(node.left)} {_SHIFTS[node.op]} {count})"
 
     def condition(self, node: Expression) -> str:
