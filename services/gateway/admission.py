@@ -9,8 +9,8 @@ SLOW_S = 0.1
 """A miss that takes longer than this is slow."""
 LATE_S = 0.01
 """While the thread comes to its work later than this, one miss is under way at a time."""
-FEWEST = 2
-"""Misses that may be under way though they are slow: one waits for the database, one is built."""
+FEWEST = 1
+"""Misses that may be under way though they are slow."""
 LONGEST_PAUSE_S = 1.0
 
 
