@@ -44,8 +44,9 @@ from services.tuner.ir.nodes import (
 from services.tuner.microbench.probe import Probe
 from services.tuner.passes.pipeline import run_gpu_passes
 from services.tuner.schedules.base.f16_storage import SHADER_F16, F16Storage
+from services.tuner.schedules.base.limits import SUBGROUPS
 from services.tuner.schedules.reduction.webgpu import reduction_programs
-from services.tuner.schedules.reduction.webgpu_config import SUBGROUPS, WebgpuReductionConfig
+from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
 
 SUITE = 102
 """Version of the suite: raise it when a probe, a margin, or the order of the list changes. Those of

@@ -1,16 +1,14 @@
 """The settings of a kernel that finds the largest of many entries."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.decoding import argmax_count
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.base.limits import MAX_THREADS, required
-from services.tuner.schedules.base.settings import Settings, webgpu_candidate
+from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 MAX_PARTS = 1024
 MAX_COUNT = 1 << 24
@@ -18,7 +16,7 @@ MAX_COUNT = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebgpuArgmaxConfig:
+class WebgpuArgmaxConfig(WebgpuConfig):
     """`parts` workgroups of `threads` each find the largest of a part; one workgroup of the second
     dispatch finds the largest of those. One part needs no second dispatch."""
 
@@ -26,17 +24,7 @@ class WebgpuArgmaxConfig:
     threads: int
     parts: int
 
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = settings.config
-        settings.refuse_fault(config.fault(candidate.workload))
-        settings.refuse_features(config.requires(candidate.workload))
-        return config
-
     def fault(self, workload: Workload) -> str:
-        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
         if self.threads & (self.threads - 1) or not 32 <= self.threads <= MAX_THREADS:
             return f"threads={self.threads} must be a power of two from 32 to {MAX_THREADS}"
         if not 1 <= self.parts <= MAX_PARTS:
@@ -54,9 +42,6 @@ class WebgpuArgmaxConfig:
             threads=self.threads,
             workgroup_bytes=self.workgroup_bytes_for(workload),
         )
-
-    def candidate(self, workload: Workload) -> Candidate:
-        return webgpu_candidate(workload, self, self.requires(workload))
 
 
 def count_of(workload: Workload) -> int:

@@ -14,6 +14,7 @@ BINDING_BYTES = ((1 << 27, ""), (1 << 28, "binding-256m"))
 """Most that each step allows; the first of each is what every adapter has (WebGPU, section 3.6.2).
 """
 
+SUBGROUPS = "subgroups"
 
 MAX_THREADS = THREADS[-1][0]
 
@@ -25,7 +26,12 @@ FEW_LANES = 8
 
 
 def required(
-    workload: Workload, *, threads: int, workgroup_bytes: int = 0, scratch_bytes: int = 0
+    workload: Workload,
+    *,
+    threads: int,
+    workgroup_bytes: int = 0,
+    scratch_bytes: int = 0,
+    subgroups: bool = False,
 ) -> tuple[str, ...]:
     """Sorted. Raises InvalidSchedule for more than the last step."""
     bound_bytes = max(scratch_bytes, *(tensor.size_bytes for tensor in workload.tensors))
@@ -33,6 +39,7 @@ def required(
         _step(THREADS, threads, "threads to a workgroup"),
         _step(WORKGROUP_BYTES, workgroup_bytes, "bytes of workgroup memory"),
         _step(BINDING_BYTES, bound_bytes, "bytes of one buffer"),
+        SUBGROUPS if subgroups else "",
     )
     return tuple(sorted(filter(None, steps)))
 

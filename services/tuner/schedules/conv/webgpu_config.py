@@ -2,21 +2,19 @@
 convolutions and pooling, for GPUs."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
-from services.tuner.schedules.base.settings import Settings, webgpu_candidate
+from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.conv.channelwise import channelwise_of
 
 MAX_TILE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebgpuConvConfig:
+class WebgpuConvConfig(WebgpuConfig):
     """`threads` to a workgroup; each makes `tile_x` neighbouring pixels of four channels where
     `whole_vectors`, else of one: four times the threads."""
 
@@ -25,26 +23,13 @@ class WebgpuConvConfig:
     tile_x: int
     whole_vectors: bool
 
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = settings.config
-        settings.refuse_fault(config.fault(candidate.workload))
-        settings.refuse_features(config.requires(candidate.workload))
-        return config
-
     def workgroup_bytes_for(self, _: Workload) -> int:
         return 0
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
         return required(workload, threads=self.threads)
 
-    def candidate(self, workload: Workload) -> Candidate:
-        return webgpu_candidate(workload, self, self.requires(workload))
-
     def fault(self, workload: Workload) -> str:
-        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
         if self.threads not in WORKGROUP_THREADS:
             return f"threads={self.threads} must be one of {', '.join(map(str, WORKGROUP_THREADS))}"
         windows = channelwise_of(workload)

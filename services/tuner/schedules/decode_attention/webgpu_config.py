@@ -1,21 +1,19 @@
 """The settings of a kernel of attention while decoding."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.decoding import LANES, AttentionShape, attention_shape
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.base.limits import MAX_THREADS, required
-from services.tuner.schedules.base.settings import Settings, webgpu_candidate
 from services.tuner.schedules.base.teams import shared_bytes
+from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebgpuDecodeAttentionConfig:
+class WebgpuDecodeAttentionConfig(WebgpuConfig):
     """A workgroup of `threads` has one head and one of `parts` of the cache; a second dispatch
     joins the parts. Threads add up by `subgroups` or through workgroup memory."""
 
@@ -24,21 +22,11 @@ class WebgpuDecodeAttentionConfig:
     parts: int
     subgroups: bool
 
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = settings.config
-        settings.refuse_fault(config.fault(candidate.workload))
-        settings.refuse_features(config.requires(candidate.workload))
-        return config
-
     def tokens(self, shape: AttentionShape) -> int:
         """Tokens of the cache that one workgroup reads, at most."""
         return -(-shape.length // self.parts)
 
     def fault(self, workload: Workload) -> str:
-        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
         shape = shape_of(workload)
         if self.threads & (self.threads - 1) or not 32 <= self.threads <= MAX_THREADS:
             return f"threads={self.threads} must be a power of two from 32 to {MAX_THREADS}"
@@ -55,15 +43,12 @@ class WebgpuDecodeAttentionConfig:
         return entries * DType.F32.size_bytes + sums
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
-        limits = required(
+        return required(
             workload,
             threads=self.threads,
             workgroup_bytes=self.workgroup_bytes_for(workload),
+            subgroups=self.subgroups,
         )
-        return tuple(sorted((*limits, "subgroups"))) if self.subgroups else limits
-
-    def candidate(self, workload: Workload) -> Candidate:
-        return webgpu_candidate(workload, self, self.requires(workload))
 
 
 def shape_of(workload: Workload) -> AttentionShape:

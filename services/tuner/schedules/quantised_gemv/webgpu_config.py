@@ -1,17 +1,15 @@
 """The settings of a product of few rows with quantised weights."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import BLOCK
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
 from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
-from services.tuner.schedules.base.settings import Settings, webgpu_candidate
 from services.tuner.schedules.base.teams import shared_bytes
+from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 MAX_M = 8
 """Rows of activations: more of them are worth a tile of a matrix product."""
@@ -22,7 +20,7 @@ SLOTS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebgpuQuantisedGemvConfig:
+class WebgpuQuantisedGemvConfig(WebgpuConfig):
     """`threads_per_row` of the `threads` of a workgroup share a row of the weights, and take its
     blocks in turn; each of them has `tile_n` rows. Activations lie in workgroup memory, `block_k`
     of a row at a time. A row's threads add up by `subgroups` or through workgroup memory."""
@@ -33,15 +31,6 @@ class WebgpuQuantisedGemvConfig:
     tile_n: int
     block_k: int
     subgroups: bool
-
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = settings.config
-        settings.refuse_fault(config.fault(candidate.workload))
-        settings.refuse_features(config.requires(candidate.workload))
-        return config
 
     @property
     def teams(self) -> int:
@@ -60,7 +49,6 @@ class WebgpuQuantisedGemvConfig:
         return blocks + (blocks % SLOTS == 0)
 
     def fault(self, workload: Workload) -> str:
-        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
         product = quantised_product_of(workload)
         if self.threads not in WORKGROUP_THREADS:
             return f"threads={self.threads} must be one of {', '.join(map(str, WORKGROUP_THREADS))}"
@@ -94,15 +82,12 @@ class WebgpuQuantisedGemvConfig:
         return staged + sums
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
-        limits = required(
+        return required(
             workload,
             threads=self.threads,
             workgroup_bytes=self.workgroup_bytes_for(workload),
+            subgroups=self.subgroups,
         )
-        return tuple(sorted((*limits, "subgroups"))) if self.subgroups else limits
-
-    def candidate(self, workload: Workload) -> Candidate:
-        return webgpu_candidate(workload, self, self.requires(workload))
 
 
 def _sums(product: QuantisedProduct, tile_n: int) -> int:

@@ -1,23 +1,21 @@
 """The settings of a product of many rows with quantised weights."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import BLOCK
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
 from services.tuner.schedules.base.quantised import quantised_product_of
-from services.tuner.schedules.base.settings import Settings, webgpu_candidate
+from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 TILES = (4, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebgpuQuantisedMatmulConfig:
+class WebgpuQuantisedMatmulConfig(WebgpuConfig):
     """A workgroup has `block_m` rows of a and `block_n` of the weights; each of its threads has
     `tile_m` by `tile_n` sums. Of k it takes one block of 32 at a time."""
 
@@ -27,21 +25,11 @@ class WebgpuQuantisedMatmulConfig:
     tile_m: int
     tile_n: int
 
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = settings.config
-        settings.refuse_fault(config.fault(candidate.workload))
-        settings.refuse_features(config.requires(candidate.workload))
-        return config
-
     @property
     def threads(self) -> int:
         return self.block_m // self.tile_m * (self.block_n // self.tile_n)
 
     def fault(self, _: Workload) -> str:
-        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
         if self.tile_m not in TILES or self.tile_n not in TILES:
             return f"tile_m={self.tile_m} and tile_n={self.tile_n} must be 4 or 8"
         if not LANES <= self.block_m <= 256 or not LANES <= self.block_n <= 256:
@@ -62,6 +50,3 @@ class WebgpuQuantisedMatmulConfig:
             threads=self.threads,
             workgroup_bytes=self.workgroup_bytes_for(workload),
         )
-
-    def candidate(self, workload: Workload) -> Candidate:
-        return webgpu_candidate(workload, self, self.requires(workload))

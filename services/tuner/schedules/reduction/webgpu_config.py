@@ -1,23 +1,20 @@
 """The settings of one row-wise kernel for WebGPU: sums, means, norms, softmax."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.limits import MAX_THREADS, required
-from services.tuner.schedules.base.settings import Settings, webgpu_candidate
+from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.reduction.rows import rows_of
 
 MAX_VECTORS = 16
 RADICES = (1, 2, 4, 8, 16, 32)
-SUBGROUPS = "subgroups"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebgpuReductionConfig:
+class WebgpuReductionConfig(WebgpuConfig):
     """`threads_per_row` threads share a row, and a workgroup has `block_m` rows.
 
     A thread takes `vectors` of a row at a time, each next to those of its neighbours: a row that
@@ -31,15 +28,6 @@ class WebgpuReductionConfig:
     vectors: int
     radix: int
     subgroups: bool
-
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = settings.config
-        settings.refuse_fault(config.fault(candidate.workload))
-        settings.refuse_features(config.requires(candidate.workload))
-        return config
 
     @property
     def threads(self) -> int:
@@ -60,14 +48,14 @@ class WebgpuReductionConfig:
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
         shared_bytes = self.workgroup_bytes_for(workload)
-        limits = required(workload, threads=self.threads, workgroup_bytes=shared_bytes)
-        return tuple(sorted((*limits, SUBGROUPS))) if self.subgroups else limits
-
-    def candidate(self, workload: Workload) -> Candidate:
-        return webgpu_candidate(workload, self, self.requires(workload))
+        return required(
+            workload,
+            threads=self.threads,
+            workgroup_bytes=shared_bytes,
+            subgroups=self.subgroups,
+        )
 
     def fault(self, workload: Workload) -> str:
-        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
         if min(self.threads_per_row, self.block_m) < 1 or self.threads > MAX_THREADS:
             return f"{self._shape} must be from 1 to {MAX_THREADS} threads"
         if self.threads_per_row & (self.threads_per_row - 1):

@@ -1,35 +1,24 @@
 """The settings of one kernel that transposes a matrix, for WebGPU."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
-from services.tuner.schedules.base.settings import Settings, webgpu_candidate
+from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 TILES = (8, 16, 32, 64)
 MOST_STEPS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebgpuTransposeConfig:
+class WebgpuTransposeConfig(WebgpuConfig):
     """A workgroup of `threads` transposes a block of `tile` x `tile`."""
 
     family: ClassVar = "transpose"
     tile: int
     threads: int
-
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = settings.config
-        settings.refuse_fault(config.fault())
-        settings.refuse_features(config.requires(candidate.workload))
-        return config
 
     @property
     def rows(self) -> int:
@@ -51,11 +40,7 @@ class WebgpuTransposeConfig:
     def requires(self, workload: Workload) -> tuple[str, ...]:
         return required(workload, threads=self.threads, workgroup_bytes=self.workgroup_bytes)
 
-    def candidate(self, workload: Workload) -> Candidate:
-        return webgpu_candidate(workload, self, self.requires(workload))
-
-    def fault(self) -> str:
-        """What makes the config unusable, or ''."""
+    def fault(self, _: Workload) -> str:
         if self.tile not in TILES or self.threads not in WORKGROUP_THREADS:
             return (
                 f"tile={self.tile} must be one of {', '.join(map(str, TILES))} and "

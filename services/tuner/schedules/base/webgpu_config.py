@@ -1,0 +1,40 @@
+"""What the settings of all families for WebGPU do alike: they are read, held to their workload, and
+made into a candidate."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.base.settings import Settings, webgpu_candidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebgpuConfig(ABC):
+    """Settings of one family for WebGPU; a family adds a field for each of them."""
+
+    family: ClassVar[str]
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        settings = Settings(candidate, cls, TargetKind.WEBGPU)
+        config = settings.config
+        settings.refuse_fault(config.fault(candidate.workload))
+        settings.refuse_features(config.requires(candidate.workload))
+        return config
+
+    @abstractmethod
+    def fault(self, workload: Workload) -> str:
+        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+
+    @abstractmethod
+    def requires(self, workload: Workload) -> tuple[str, ...]:
+        """Features of the target, sorted. Raises InvalidSchedule for more than any step of a
+        limit."""
+
+    def candidate(self, workload: Workload) -> Candidate:
+        """Raises InvalidSchedule for more than any step of a limit."""
+        return webgpu_candidate(workload, self, self.requires(workload))
