@@ -1,5 +1,5 @@
 /** Runs a plan on the GPU: all calls of a run in one pass and one submission. */
-import { download } from "../../engine/artifact.js";
+import { fetchArtifact } from "../../engine/artifact.js";
 import { KernelZooError, sentence } from "../../engine/error.js";
 import { viewOf } from "../../engine/tensors.js";
 import { BoundProgram, runInSlices, type Sliced } from "../../gpu/bound-program.js";
@@ -13,7 +13,7 @@ import { checked, type EnginePorts, kernelsOf, type RunResult, WrongKernel } fro
 import type { Stored } from "../golden.js";
 import type { Loaded, LoadOrder, Progress } from "../messages.js";
 import { refuseMisfit } from "../placement.js";
-import { refuseChanged, streamWeights } from "../stream.js";
+import { streamWeights } from "../stream.js";
 import { CallTimer } from "./call-timer.js";
 import { type BufferOf, type GpuPlacement, placeOnGpu } from "./placement.js";
 
@@ -54,6 +54,8 @@ export class GpuEngine {
   /** Resolves when all weights are on the GPU. Rejects with KernelZooError: network, artifact. */
   readonly stored: Promise<void>;
   readonly #order: LoadOrder;
+  /** Where each output begins in a staging buffer, and where the last one ends. */
+  readonly #offsets: readonly number[];
   readonly #open: OpenDevice;
   readonly #inputs: readonly GPUBuffer[];
   readonly #outputs: readonly GPUBuffer[];
@@ -74,6 +76,7 @@ export class GpuEngine {
     stored: Promise<void>,
   ) {
     this.#order = order;
+    this.#offsets = outputOffsets(order.answer);
     this.stored = stored;
     this.#open = open;
     this.#inputs = buffers.placement.inputs.map(buffers.of);
@@ -117,10 +120,9 @@ export class GpuEngine {
 
     // 3. What never changes from run to run.
     return open.scoped(() => {
-      const bound = plan.calls.map(({ kernel, tensors }, i) => {
+      const bound = plan.calls.map(({ kernel }, i) => {
         const { scratch_bytes } = kernels[kernel] as KernelWire;
-        const operands = placement.calls[i]?.map(buffers.of) ?? [];
-        if (operands.length !== tensors.length) throw new RangeError(`call ${i} lacks tensors`);
+        const operands = (placement.calls[i] as readonly BufferOf[]).map(buffers.of);
         const all = scratch_bytes > 0 ? [...operands, buffers.scratch(scratch_bytes)] : operands;
         return new BoundProgram(compiled[kernel] as Program, all);
       });
@@ -197,9 +199,8 @@ export class GpuEngine {
       this.#chain.encode(pass);
       pass.end();
     }
-    const offsets = outputOffsets(this.#order.answer);
     for (const [i, output] of this.#outputs.entries()) {
-      const [from, to] = [offsets[i] as number, offsets[i + 1] as number];
+      const [from, to] = [this.#offsets[i] as number, this.#offsets[i + 1] as number];
       encoder.copyBufferToBuffer(output, 0, staging, from, to - from);
     }
     device.queue.submit([encoder.finish()]);
@@ -210,10 +211,9 @@ export class GpuEngine {
     await this.#open.settled(staging.mapAsync(GPUMapMode.READ), LIMIT_MS);
     const copied = staging.getMappedRange().slice(0);
     staging.unmap();
-    const offsets = outputOffsets(this.#order.answer);
     return this.#order.answer.plan.outputs.map(({ tensor, shape }, i) => {
       const { dtype } = this.#order.answer.plan.tensors[tensor] as { dtype: "f32" | "i32" };
-      return viewOf(copied, dtype, offsets[i] as number, productOf(shape)).slice() as Stored;
+      return viewOf(copied, dtype, this.#offsets[i] as number, productOf(shape)).slice() as Stored;
     });
   }
 
@@ -311,9 +311,7 @@ async function compileAll(
   let loaded = 0;
   const made = new Map<string, Promise<Program>>();
   const program = async (kernel: KernelWire, workload: string): Promise<Program> => {
-    const url = addressOf(kernel.url, origin);
-    const bytes = new Uint8Array(await download(url, (response) => response.arrayBuffer()));
-    await refuseChanged(bytes, kernel.sha256, url);
+    const bytes = await fetchArtifact(new URL(origin), kernel);
     try {
       const compiled = await compileProgram(
         open,
