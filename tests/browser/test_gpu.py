@@ -118,7 +118,7 @@ def test_finalists_are_measured_against_each_other(call: Call) -> None:
 def test_more_calls_take_longer_by_either_clock(call: Call, timestamps: bool, kind: str) -> None:
     timed = call("timed", timestamps)
     assert timed["kind"] == kind
-    assert timed["growth"] > 4
+    assert timed["growth"] > 2, "sixteen times the calls, and whatever else the machine does"
 
 
 def test_the_probe_ends_and_describes_the_adapter(call: Call) -> None:
