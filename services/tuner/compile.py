@@ -20,7 +20,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Role, Tensor, Workload
 from kernelzoo.errors import InvalidInput, UnsupportedProgram
-from services.tuner.codegen.wasm.function import Function
+from services.tuner.codegen.wasm.function import WasmFunction
 from services.tuner.codegen.wasm.module import assemble, lower
 from services.tuner.codegen.wgsl.module import Module as WgslModule
 from services.tuner.codegen.wgsl.module import print_module
@@ -51,7 +51,7 @@ class Compilation:
 
     scheduled: Program
     optimised: Program
-    function: Function
+    function: WasmFunction
     artifact: Artifact
 
 

@@ -36,7 +36,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class ScoreComparison:
     """A model and its baseline, the order of the lite space (`promise`), on the same races."""
 
     model: Score
@@ -47,11 +47,11 @@ class Comparison:
 class Evaluation:
     """Scores on unseen devices and on unseen shapes; None where there are no such races."""
 
-    devices: Comparison | None
-    shapes: Comparison | None
+    devices: ScoreComparison | None
+    shapes: ScoreComparison | None
 
     @property
-    def comparisons(self) -> tuple[Comparison, ...]:
+    def comparisons(self) -> tuple[ScoreComparison, ...]:
         return tuple(each for each in (self.devices, self.shapes) if each is not None)
 
     @property
@@ -68,10 +68,10 @@ class Evaluation:
 def evaluate(model: CostModel, devices: Sequence[Race], shapes: Sequence[Race]) -> Evaluation:
     """`devices` are races on unseen devices, `shapes` races of unseen shapes."""
 
-    def compared(races: Sequence[Race]) -> Comparison | None:
+    def compared(races: Sequence[Race]) -> ScoreComparison | None:
         if not races:
             return None
-        return Comparison(model=score(races, _costs_by(model)), promise=score(races, _promise))
+        return ScoreComparison(model=score(races, _costs_by(model)), promise=score(races, _promise))
 
     return Evaluation(devices=compared(devices), shapes=compared(shapes))
 

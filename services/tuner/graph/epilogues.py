@@ -34,7 +34,7 @@ from services.tuner.graph.formulas import (
 )
 from services.tuner.graph.graph import Graph, Node, View
 from services.tuner.graph.places import flat, remainder
-from services.tuner.graph.steps import Add, Apply, Divide, Multiply, Step, Subtract, steps_of
+from services.tuner.graph.steps import Add, Apply, Divide, EntryStep, Multiply, Subtract, steps_of
 
 WEIGHTS = 1
 """Which operand of a contraction may be constant."""
@@ -108,7 +108,7 @@ class _Match:
     node: Node
     stage: Stage
     start: Read
-    steps: tuple[Step, ...]
+    steps: tuple[EntryStep, ...]
 
     @staticmethod
     def of(graph: Graph, anchor: Node, node: Node, stage: Stage) -> "_Match | None":
@@ -158,7 +158,7 @@ class _Match:
         return own and not self.workload.epilogue and _columns_axis(self.workload) is not None
 
     def _folded(
-        self, edit: Edit, workload: Workload, operands: list[str], steps: list[Step]
+        self, edit: Edit, workload: Workload, operands: list[str], steps: list[EntryStep]
     ) -> tuple[Workload, Expression]:
         """Takes the constant steps: weights times `scale`, and `shift` as the bias."""
         scale: Row = np.ones(1, np.float32)
@@ -188,7 +188,7 @@ class _Match:
             operands.append(edit.constant(f"{self.anchor.output}.bias", bias))
         return workload, done
 
-    def _row(self, step: Step) -> Row | None:
+    def _row(self, step: EntryStep) -> Row | None:
         """What a step adds or multiplies by in each column, if it never changes."""
         match step:
             case Add(_, float(value)) | Multiply(_, float(value)):
@@ -225,7 +225,7 @@ class _Match:
             return "matrix"
         return ""
 
-    def _name(self, step: Step) -> str:
+    def _name(self, step: EntryStep) -> str:
         """The epilogue that a step is; '' if it is none."""
         match step:
             case Apply(_, function):
@@ -242,7 +242,7 @@ class _Match:
                 return "bias" if isinstance(step, Subtract) else "scales"
         return ""
 
-    def _operands(self, edit: Edit, step: Step, workload: Workload, name: str) -> list[str]:
+    def _operands(self, edit: Edit, step: EntryStep, workload: Workload, name: str) -> list[str]:
         """The value that the epilogue added last reads, in the shape that it has there."""
         if isinstance(step, Apply):
             return []

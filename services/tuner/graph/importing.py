@@ -6,7 +6,7 @@ from pathlib import Path
 from services.tuner.graph.conversion import converted
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.onnx_operators import OPERATORS
-from services.tuner.graph.reading import Model, read_model
+from services.tuner.graph.reading import OnnxModel, read_model
 from services.tuner.graph.shapes import fix_shapes
 from services.tuner.graph.simplify import simplified
 
@@ -24,6 +24,6 @@ def import_model(
 
 
 def imported(
-    model: Model, dimensions: Mapping[str, int], rules: Iterable[str] | None = None
+    model: OnnxModel, dimensions: Mapping[str, int], rules: Iterable[str] | None = None
 ) -> Graph:
     return converted(simplified(fix_shapes(model, dimensions, OPERATORS), rules))

@@ -18,7 +18,7 @@ from services.tuner.graph.places import flat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class MemoryBlock:
     """Bytes that are needed from time `first` to time `last`, both included."""
 
     name: str
@@ -26,7 +26,7 @@ class Block:
     first: int
     last: int
 
-    def meets(self, other: "Block") -> bool:
+    def meets(self, other: "MemoryBlock") -> bool:
         return self.first <= other.last and other.first <= self.last
 
 
@@ -51,10 +51,10 @@ def placed(graph: Graph, *, in_place: bool = True) -> Placement:
     )
 
 
-def addresses_of(blocks: Sequence[Block]) -> dict[str, int]:
+def addresses_of(blocks: Sequence[MemoryBlock]) -> dict[str, int]:
     """An address for each block, a multiple of 64."""
     addresses: dict[str, int] = {}
-    by_address: list[tuple[int, Block]] = []
+    by_address: list[tuple[int, MemoryBlock]] = []
     for block in sorted(blocks, key=lambda block: (-block.size_bytes, block.first, block.name)):
         at = 0
         for start, other in by_address:
@@ -68,7 +68,7 @@ def addresses_of(blocks: Sequence[Block]) -> dict[str, int]:
     return addresses
 
 
-def least_bytes(blocks: Sequence[Block]) -> int:
+def least_bytes(blocks: Sequence[MemoryBlock]) -> int:
     """What is alive at the worst time: no placement takes less."""
     times = {block.first for block in blocks}
     return max(
@@ -77,7 +77,7 @@ def least_bytes(blocks: Sequence[Block]) -> int:
     )
 
 
-def _blocks(graph: Graph, owners: Mapping[str, str]) -> list[Block]:
+def _blocks(graph: Graph, owners: Mapping[str, str]) -> list[MemoryBlock]:
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for port in graph.inputs:
@@ -91,7 +91,9 @@ def _blocks(graph: Graph, owners: Mapping[str, str]) -> list[Block]:
         if port.value in owners:
             last[owners[port.value]] = len(graph.nodes)
     return [
-        Block(name=name, size_bytes=_size_bytes(graph, name), first=first[name], last=last[name])
+        MemoryBlock(
+            name=name, size_bytes=_size_bytes(graph, name), first=first[name], last=last[name]
+        )
         for name in first
     ]
 

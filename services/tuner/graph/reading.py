@@ -61,7 +61,7 @@ NUMPY_DTYPES: Mapping[int, np.dtype[Any]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class OnnxModel:
     """A model as it stands in its file; the graph has no weights, they stand beside it."""
 
     name: str
@@ -71,7 +71,7 @@ class Model:
     weights: Mapping[str, Array]
 
 
-def read_model(path: Path) -> Model:
+def read_model(path: Path) -> OnnxModel:
     """Raises InvalidInput for a file that is no sound model, UnsupportedModel for a type or a
     version that cannot be imported."""
     proto = _parsed(path)
@@ -88,7 +88,7 @@ def read_model(path: Path) -> Model:
     del graph.initializer[:]
     light = GraphProto()
     light.CopyFrom(graph)
-    return Model(
+    return OnnxModel(
         name=path.stem,
         graph=light,
         opsets=_opsets(proto),

@@ -32,7 +32,7 @@ from services.tuner.graph.onnx_schemas import (
 from services.tuner.graph.reading import (
     MAIN_DOMAINS,
     MAX_NODES,
-    Model,
+    OnnxModel,
     entries,
     sorted_nodes,
     told_node,
@@ -50,7 +50,7 @@ LOOPING = ("Range",)
 """Operators that ONNX defines by a loop. Where their values are not known, their shape is not."""
 
 
-def fix_shapes(model: Model, dimensions: Mapping[str, int], known: Container[str]) -> Network:
+def fix_shapes(model: OnnxModel, dimensions: Mapping[str, int], known: Container[str]) -> Network:
     """`dimensions` are numbers for those that the model leaves open. Operators that are not `known`
     are replaced by their definition as a function of others, where ONNX has one.
 
@@ -94,7 +94,7 @@ class _Scope:
 class _Walk:
     """The network so far."""
 
-    def __init__(self, model: Model, known: Container[str]) -> None:
+    def __init__(self, model: OnnxModel, known: Container[str]) -> None:
         self._model = model
         self._known = known
         self._visited = 0

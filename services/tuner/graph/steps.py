@@ -34,42 +34,42 @@ HOLE = Read("", ())
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EntryStep:
     """`whole` is the part of the expression that is done after it."""
 
     whole: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Add(Step):
+class Add(EntryStep):
     operand: Read | float
 
 
 @dataclass(frozen=True, slots=True)
-class Multiply(Step):
+class Multiply(EntryStep):
     operand: Read | float
 
 
 @dataclass(frozen=True, slots=True)
-class Divide(Step):
+class Divide(EntryStep):
     operand: Read
 
 
 @dataclass(frozen=True, slots=True)
-class Subtract(Step):
+class Subtract(EntryStep):
     operand: Read
 
 
 @dataclass(frozen=True, slots=True)
-class Apply(Step):
+class Apply(EntryStep):
     """A function of one number that an epilogue has, by the epilogue's name."""
 
     function: str
 
 
-def steps_of(value: Expression, start: Expression) -> list[Step]:
+def steps_of(value: Expression, start: Expression) -> list[EntryStep]:
     """The steps from a part of the expression on, as many as can be told."""
-    found: list[Step] = []
+    found: list[EntryStep] = []
     done: Expression = start
     while step := _next(value, done):
         found.append(step)
@@ -77,7 +77,7 @@ def steps_of(value: Expression, start: Expression) -> list[Step]:
     return found
 
 
-def _next(value: Expression, done: Expression) -> Step | None:
+def _next(value: Expression, done: Expression) -> EntryStep | None:
     """The largest of functions that lie in one another: relu6 begins as relu does."""
     found = (_step(whole, done) for whole in _dominators(value, done))
     steps = [step for step in found if step]
@@ -93,7 +93,7 @@ def _dominators(value: Expression, done: Expression) -> Iterator[Expression]:
             yield part
 
 
-def _step(whole: Expression, done: Expression) -> Step | None:
+def _step(whole: Expression, done: Expression) -> EntryStep | None:
     match whole:
         case Binary(BinaryOp.ADD, left, right) if done in (left, right):
             other = right if left == done else left

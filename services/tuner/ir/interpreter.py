@@ -37,8 +37,8 @@ from services.tuner.ir.nodes import (
     MathFunction,
     MultiplyAdd,
     Program,
-    Read,
     Register,
+    RegisterRead,
     Select,
     Shuffle,
     Statement,
@@ -238,7 +238,7 @@ def _value(expression: Expression, machine: _Machine) -> Value:
         case Load(buffer=buffer, index=index, lanes=lanes):
             held = machine.buffers[buffer.name][_span(buffer, index, lanes, machine)]
             return held.astype(_TYPES[buffer.dtype.compute_dtype])
-        case Read(register=register):
+        case RegisterRead(register=register):
             return machine.registers[register]
         case Broadcast(value=value, lanes=lanes):
             return np.repeat(_value(value, machine), lanes)

@@ -31,8 +31,8 @@ from services.tuner.ir.nodes import (
     Loop,
     LoopKind,
     Program,
-    Read,
     Register,
+    RegisterRead,
     Scope,
     Statement,
     Store,
@@ -248,7 +248,7 @@ def _value(value: Expression, scope: _Scope) -> Iterator[str]:
     match value:
         case Load(buffer=buffer, index=index, lanes=lanes):
             yield from _access(buffer, index, lanes, scope)
-        case Read(register=register) if register not in scope.assigned:
+        case RegisterRead(register=register) if register not in scope.assigned:
             yield f"register {register.name} is read before it is assigned"
         case SubgroupReduce():
             yield "a reduction over threads is not all of a value"

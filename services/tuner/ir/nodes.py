@@ -152,7 +152,7 @@ class Load(Struct, frozen=True, kw_only=True, gc=False):
     lanes: int = 1
 
 
-class Read(Struct, frozen=True, kw_only=True, gc=False):
+class RegisterRead(Struct, frozen=True, kw_only=True, gc=False):
     register: Register
 
 
@@ -248,7 +248,7 @@ Expression = (
     Const
     | IndexValue
     | Load
-    | Read
+    | RegisterRead
     | Broadcast
     | Lanes
     | ExtractLane
@@ -344,7 +344,7 @@ def lanes_of(expression: Expression) -> int:
 _LANES: dict[type[Expression], Callable[..., int]] = {
     **dict.fromkeys((MultiplyAdd, Binary, Compare, Shuffle), lambda e: lanes_of(e.left)),
     **dict.fromkeys((Load, Const, Broadcast), lambda e: e.lanes),
-    Read: lambda e: e.register.lanes,
+    RegisterRead: lambda e: e.register.lanes,
     **dict.fromkeys((ExtractLane, IndexValue), lambda _: 1),
     Lanes: lambda e: len(e.values),
     **dict.fromkeys((Cast, Bitcast, SubgroupReduce), lambda e: lanes_of(e.value)),
@@ -367,7 +367,7 @@ def dtype_of(expression: Expression) -> DType:
             return dtype_of(operand)
         case Lanes(values=(first, *_)):
             return dtype_of(first)
-        case Read(register=register):
+        case RegisterRead(register=register):
             return register.dtype
         case Const(dtype=dtype) | Cast(dtype=dtype) | Bitcast(dtype=dtype):
             return dtype

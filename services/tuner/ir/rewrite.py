@@ -27,7 +27,7 @@ from services.tuner.ir.nodes import (
     Load,
     Loop,
     MultiplyAdd,
-    Read,
+    RegisterRead,
     Select,
     Shuffle,
     Statement,
@@ -52,7 +52,7 @@ def _none(_: Expression) -> tuple[Expression, ...]:
 
 
 _OPERANDS: dict[type[Expression], Callable[..., tuple[Expression, ...]]] = {
-    **dict.fromkeys((Const, IndexValue, Load, Read), _none),
+    **dict.fromkeys((Const, IndexValue, Load, RegisterRead), _none),
     **dict.fromkeys((Binary, Compare, Shuffle), lambda e: (e.left, e.right)),
     **dict.fromkeys((Broadcast, ExtractLane, Cast, Bitcast), lambda e: (e.value,)),
     MultiplyAdd: lambda e: (e.left, e.right, e.addend),
@@ -79,9 +79,9 @@ def _same(expression: Expression, _: Rebuild) -> Expression:
 _WITHOUT_BLOCKS = frozenset((Store, Assign))
 """A constant, as isinstance with a union would build the union for every statement."""
 
-_LEAVES = frozenset((Const, IndexValue, Load, Read))
+_LEAVES = frozenset((Const, IndexValue, Load, RegisterRead))
 _REBUILT: dict[type[Expression], Callable[..., Expression]] = {
-    **dict.fromkeys((Const, IndexValue, Load, Read), _same),
+    **dict.fromkeys((Const, IndexValue, Load, RegisterRead), _same),
     **dict.fromkeys(
         (Binary, Compare), lambda e, f: type(e)(op=e.op, left=f(e.left), right=f(e.right))
     ),

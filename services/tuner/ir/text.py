@@ -28,7 +28,7 @@ from services.tuner.ir.nodes import (
     MultiplyAdd,
     Pointer,
     Program,
-    Read,
+    RegisterRead,
     Select,
     Shuffle,
     Statement,
@@ -99,7 +99,7 @@ def expression_text(expression: Expression) -> str:
             return f"index({_affine(index)})"
         case Load(buffer=buffer, index=index, lanes=lanes):
             return _element(buffer.name, index, lanes)
-        case Read(register=register):
+        case RegisterRead(register=register):
             return register.name
         case Broadcast(value=value, lanes=lanes):
             return f"{show(value)} x{lanes}"

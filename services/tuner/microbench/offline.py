@@ -109,7 +109,7 @@ class Faster(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class PrimitiveFinding:
     """`fixed` is the setting that all devices prefer; None where it depends on the device."""
 
     primitive: str
@@ -124,7 +124,7 @@ def faster(ratio: float) -> Faster:
     return Faster.BASE if ratio <= 1 / MARGIN else Faster.EQUAL
 
 
-def findings(reports: Mapping[str, Mapping[str, float]]) -> Sequence[Finding]:
+def findings(reports: Mapping[str, Mapping[str, float]]) -> Sequence[PrimitiveFinding]:
     """The ratio of each primitive in `reports`, by device; primitives that all devices report.
 
     A device on which the settings are equal agrees with any other.
@@ -137,9 +137,11 @@ def findings(reports: Mapping[str, Mapping[str, float]]) -> Sequence[Finding]:
     ]
 
 
-def _finding(primitive: str, ratios: Mapping[str, float]) -> Finding:
+def _finding(primitive: str, ratios: Mapping[str, float]) -> PrimitiveFinding:
     preferred = {faster(ratio) for ratio in ratios.values()}
     decided = preferred - {Faster.EQUAL}
     if len(decided) > 1:
-        return Finding(primitive=primitive, ratios=ratios, fixed=None)
-    return Finding(primitive=primitive, ratios=ratios, fixed=next(iter(decided), Faster.EQUAL))
+        return PrimitiveFinding(primitive=primitive, ratios=ratios, fixed=None)
+    return PrimitiveFinding(
+        primitive=primitive, ratios=ratios, fixed=next(iter(decided), Faster.EQUAL)
+    )

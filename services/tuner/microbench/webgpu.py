@@ -36,8 +36,8 @@ from services.tuner.ir.nodes import (
     LoopKind,
     MultiplyAdd,
     Program,
-    Read,
     Register,
+    RegisterRead,
     Scope,
     Store,
 )
@@ -78,8 +78,8 @@ def vector(name: str) -> Register:
     return Register(name=name, lanes=LANES)
 
 
-def read(register: Register) -> Read:
-    return Read(register=register)
+def read(register: Register) -> RegisterRead:
+    return RegisterRead(register=register)
 
 
 def affine(constant: int = 0, **coefficients: int) -> Affine:

@@ -13,8 +13,8 @@ from services.tuner.ir.nodes import (
     Expression,
     MathFunction,
     MultiplyAdd,
-    Read,
     Register,
+    RegisterRead,
     Select,
 )
 
@@ -40,12 +40,12 @@ class ExpressionBuilder:
         self._lanes = lanes
         self._fma = fma
 
-    def keep(self, value: Expression, dtype: DType = DType.F32) -> Read:
+    def keep(self, value: Expression, dtype: DType = DType.F32) -> RegisterRead:
         """Puts a value that is used more than once into a register."""
         name = f"{self._prefix}.{len(self.assigned)}"
         register = Register(name=name, lanes=self._lanes, dtype=dtype)
         self.assigned.append(Assign(register=register, value=value))
-        return Read(register=register)
+        return RegisterRead(register=register)
 
     def number(self, value: float) -> Const:
         return Const(value=value, dtype=DType.F32, lanes=self._lanes)
@@ -83,7 +83,7 @@ class ExpressionBuilder:
     def where(self, holds: Expression, then: Expression, otherwise: Expression) -> Select:
         return Select(condition=holds, then=then, otherwise=otherwise, relaxed=self._fma)
 
-    def compared(self, op: CompareOp, left: Expression, right: Expression) -> Read:
+    def compared(self, op: CompareOp, left: Expression, right: Expression) -> RegisterRead:
         """A mask that is used more than once."""
         return self.keep(Compare(op=op, left=left, right=right), DType.I32)
 

@@ -32,8 +32,8 @@ from services.tuner.ir.nodes import (
     Loop,
     LoopKind,
     Program,
-    Read,
     Register,
+    RegisterRead,
     Scope,
     Statement,
     Store,
@@ -143,7 +143,7 @@ def _leaves(block: Block) -> Iterator[Expression]:
 def _reads(leaf: Expression, places: frozenset[Place]) -> bool:
     """Whether the leaf may read one of the places."""
     match leaf:
-        case Read(register=register):
+        case RegisterRead(register=register):
             return register in places
         case Load(buffer=buffer):
             return any(isinstance(place, tuple) and place[0] == buffer for place in places)

@@ -16,7 +16,7 @@ from services.tuner.ir.nodes import (
     Const,
     Expression,
     MathFunction,
-    Read,
+    RegisterRead,
 )
 from services.tuner.passes.expression_builder import (
     ExpressionBuilder,
@@ -65,7 +65,9 @@ def logarithm(x: Expression, build: ExpressionBuilder) -> Expression:
     return build.where(_is_positive(x, build), found, edge)
 
 
-def scaled_logarithm(x: Read, y: Read, build: ExpressionBuilder) -> tuple[Read, Read]:
+def scaled_logarithm(
+    x: RegisterRead, y: RegisterRead, build: ExpressionBuilder
+) -> tuple[RegisterRead, RegisterRead]:
     """y·ln|x| as the sum of two numbers, the second far smaller: a relative error of 2⁻²⁴ would
     become one of 88·2⁻²⁴ in the power.
 
@@ -104,7 +106,7 @@ def scaled_logarithm(x: Read, y: Read, build: ExpressionBuilder) -> tuple[Read, 
     return sum_, build.keep(kept)
 
 
-def _split(x: Read, build: ExpressionBuilder) -> tuple[Read, Read]:
+def _split(x: RegisterRead, build: ExpressionBuilder) -> tuple[RegisterRead, RegisterRead]:
     """n and f, for x > 0. A denormal number is scaled first."""
     tiny = build.compared(CompareOp.LT, x, build.number(_SMALLEST_NORMAL))
     normal = build.where(tiny, multiply(x, build.number(2.0**_FRACTION_BITS)), x)
@@ -119,7 +121,7 @@ def _split(x: Read, build: ExpressionBuilder) -> tuple[Read, Read]:
     return build.keep(n), build.keep(subtract(m, build.number(1)))
 
 
-def _halves(x: Read, build: ExpressionBuilder) -> tuple[Read, Read]:
+def _halves(x: RegisterRead, build: ExpressionBuilder) -> tuple[RegisterRead, RegisterRead]:
     """x as the sum of two numbers of 12 bits."""
     bits = Bitcast(value=x, dtype=DType.I32)
     masked = Binary(op=BinaryOp.AND, left=bits, right=build.whole(_HIGH_HALF))
@@ -127,7 +129,7 @@ def _halves(x: Read, build: ExpressionBuilder) -> tuple[Read, Read]:
     return top, build.keep(subtract(x, top))
 
 
-def _is_positive(x: Read, build: ExpressionBuilder) -> Expression:
+def _is_positive(x: RegisterRead, build: ExpressionBuilder) -> Expression:
     """A mask: x is a number above 0, and not inf."""
     above = build.compared(CompareOp.LT, build.number(0), x)
     finite = build.compared(CompareOp.LT, x, build.number(inf))

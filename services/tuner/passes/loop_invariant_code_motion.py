@@ -37,8 +37,8 @@ from services.tuner.ir.nodes import (
     Loop,
     LoopKind,
     Program,
-    Read,
     Register,
+    RegisterRead,
     Scope,
     Statement,
     Store,
@@ -145,7 +145,7 @@ class _VectorHoisting:
             key = repr(expression)
             if key not in known:
                 known[key] = Assign(register=self._register(expression), value=expression)
-            return Read(register=known[key].register)
+            return RegisterRead(register=known[key].register)
 
         body = map_values(loop.body, hoisted)
         yield from known.values()
@@ -169,7 +169,7 @@ def _is_worth_hoisting(expression: Expression, changes: _Changes) -> bool:
     match expression:
         case Const(lanes=lanes, value=value):
             return lanes == LANES and value != 0
-        case Broadcast(value=Read(register=register)):
+        case Broadcast(value=RegisterRead(register=register)):
             return register not in changes.registers
         case Broadcast(value=Load(buffer=buffer, index=index)):
             scratch = buffer.scope is Scope.GLOBAL and buffer.name not in changes.buffers

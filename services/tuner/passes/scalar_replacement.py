@@ -38,8 +38,8 @@ from services.tuner.ir.nodes import (
     Load,
     Loop,
     Program,
-    Read,
     Register,
+    RegisterRead,
     Scope,
     Shuffle,
     Statement,
@@ -176,7 +176,7 @@ def _covered(slots: Slots, span: Span) -> bool:
 
 
 LoadKey = tuple[str, int, tuple[tuple[str, int], ...], int, DType | None]
-Known = dict[LoadKey, Read]
+Known = dict[LoadKey, RegisterRead]
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,10 +284,10 @@ class _Replacement:
             for key in [key for key in known if key[0] == store.buffer.name]:
                 del known[key]
 
-    def _new_register(self, value: Expression) -> Read:
+    def _new_register(self, value: Expression) -> RegisterRead:
         self._count += 1
         lanes, dtype = lanes_of(value), dtype_of(value)
-        return Read(register=Register(name=f"r{self._count}", lanes=lanes, dtype=dtype))
+        return RegisterRead(register=Register(name=f"r{self._count}", lanes=lanes, dtype=dtype))
 
 
 def _key(expression: Expression) -> LoadKey | None:
@@ -348,7 +348,7 @@ def _with_lane_replaced(slot: Slot, value: Expression) -> Expression:
     """The register with one of its lanes replaced."""
     first, second, third, last = (4 + n if n == slot.lane else n for n in range(4))
     return Shuffle(
-        left=Read(register=slot.register),
+        left=RegisterRead(register=slot.register),
         right=Broadcast(value=value, lanes=slot.register.lanes),
         lanes=(first, second, third, last),
     )
@@ -358,12 +358,14 @@ def _slot_read(slots: Slots, expression: Expression) -> Expression:
     match expression:
         case Load(index=index, lanes=lanes):
             slot = slots[index.constant]
-            read = Read(register=slot.register)
+            read = RegisterRead(register=slot.register)
             if slot.register.lanes == lanes:
                 return read
             if lanes > 1:
                 registers = (slots[index.constant + lane].register for lane in range(lanes))
-                return Lanes(values=tuple(Read(register=register) for register in registers))
+                return Lanes(
+                    values=tuple(RegisterRead(register=register) for register in registers)
+                )
             return ExtractLane(value=read, lane=slot.lane)
         case Broadcast(value=value, lanes=lanes):
             return Broadcast(value=_slot_read(slots, value), lanes=lanes)

@@ -28,7 +28,8 @@ from services.tuner.schedules.base.iteration import (
 )
 from services.tuner.schedules.base.quantised import quantised_product
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.base.settings import Config
+from services.tuner.schedules.base.wasm_config import WasmConfig
+from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.conv.channelwise import channelwise
 from services.tuner.schedules.conv.implicit_gemm import gathered
 from services.tuner.schedules.conv.space import wasm_conv_configs
@@ -48,7 +49,7 @@ from services.tuner.schedules.reduction.rows import rows
 from services.tuner.schedules.reduction.space import wasm_reduction_configs
 from services.tuner.schedules.reduction.webgpu_space import reduction_configs
 from services.tuner.schedules.transpose.webgpu_space import transpose_configs
-from services.tuner.schedules.webgpu_space import WebgpuConfig, webgpu_space
+from services.tuner.schedules.webgpu_space import webgpu_space
 from services.tuner.schedules.winograd.space import wasm_winograd_configs
 
 Matches = Callable[[IterationSpace], object]
@@ -197,7 +198,7 @@ def _is_argmax(space: IterationSpace) -> bool:
 def _wasm(
     name: str,
     matches: Matches,
-    configs: Callable[[Workload], Sequence[Config]],
+    configs: Callable[[Workload], Sequence[WasmConfig]],
     *,
     programs: bool = False,
 ) -> ScheduleFamily:

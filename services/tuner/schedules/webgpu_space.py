@@ -1,28 +1,17 @@
 """From the configs of a family to the lite space of a workload on a model of GPU."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU, SOFTWARE_DRIVER, Driver, GpuModel
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.f16_storage import stores_f16, with_native_f16
-from services.tuner.schedules.base.settings import Config
+from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.matmul.usage import statements_of
 from services.tuner.schedules.matmul.webgpu_config import WebgpuMatmulConfig
 
 MOST_WITH_F16 = 40
 """Configs, so that the space has at most 80 points."""
-
-
-class WebgpuConfig(Config, Protocol):
-    """The settings of any family for webgpu."""
-
-    def requires(self, workload: Workload) -> tuple[str, ...]:
-        """The optional features and limits that the kernel needs of a target, sorted."""
-
-    def workgroup_bytes_for(self, workload: Workload, /) -> int:
-        """Bytes of workgroup memory of the kernel."""
 
 
 def webgpu_space(

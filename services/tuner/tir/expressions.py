@@ -32,10 +32,10 @@ from services.tuner.tir.integers import (
     integer_bounds,
     remainder,
 )
-from services.tuner.tir.symbols import Access, Symbols
+from services.tuner.tir.symbols import ElementAccess, Symbols
 from services.tuner.tir.tvm import Node, ir, tirx
 
-Step = Access | Let
+Surrounding = ElementAccess | Let
 """What a store needs around it: that an element exists, or a value that an index names."""
 
 _ARITHMETIC = {
@@ -104,14 +104,14 @@ class Expressions:
         self._named: dict[Node, Node] = {}
         self._inside_names = 0
         self.read_by_name: set[Buffer] = set()
-        self._steps: list[Step] = []
+        self._steps: list[Surrounding] = []
         self._lets: dict[Hashable, Affine] = {}
         self._decided: Mapping[Node, bool] = {}
         self._local_reads = 0
         self._inside_choices = 0
         self._reads_outside = 0
 
-    def start(self, decided: Mapping[Node, bool]) -> list[Step]:
+    def start(self, decided: Mapping[Node, bool]) -> list[Surrounding]:
         """Begins another store; returns its steps, to which the visit adds."""
         self._steps, self._lets, self._decided = [], {}, decided
         return self._steps
@@ -129,7 +129,7 @@ class Expressions:
         finally:
             self._inside_names -= 1
 
-    def access(self, node: Node, indices: Node) -> Access:
+    def access(self, node: Node, indices: Node) -> ElementAccess:
         found = self._symbols.access(node, tuple([self.affine(index) for index in indices]))
         self._steps.append(found)
         if self._inside_names:

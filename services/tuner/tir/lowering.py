@@ -34,8 +34,8 @@ from services.tuner.ir.nodes import (
     unsupported,
 )
 from services.tuner.ir.rewrite import statements
-from services.tuner.tir.expressions import Expressions, Pending, Step
-from services.tuner.tir.symbols import DTYPES, Access, Shape, Symbols, dtype_named, guarded
+from services.tuner.tir.expressions import Expressions, Pending, Surrounding
+from services.tuner.tir.symbols import DTYPES, ElementAccess, Shape, Symbols, dtype_named, guarded
 from services.tuner.tir.tvm import IRModule, Node, s_tir, tirx
 
 _LOWERING = (
@@ -242,9 +242,9 @@ class Visit:
             return self._branch(left, inner, otherwise, decided)
         return self._branch(left, then, inner, decided)
 
-    def _wrapped(self, draft: list[Step], block: Block) -> Block:
+    def _wrapped(self, draft: list[Surrounding], block: Block) -> Block:
         """`block` under the steps: bounds of what exists, and values that indices name."""
-        reads: list[Access] = []
+        reads: list[ElementAccess] = []
         for step in reversed(draft):
             if isinstance(step, Let):
                 block = (replace(step, body=guarded(block, reads[::-1], self._symbols.ranges)),)

@@ -24,7 +24,7 @@ DTYPES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class ElementAccess:
     """An element of a buffer, and what must hold for the element to exist."""
 
     buffer: Buffer
@@ -32,7 +32,7 @@ class Access:
     bounds: tuple[Bound, ...]
 
 
-def guarded(block: Block, accesses: Sequence[Access], ranges: Mapping[str, Range]) -> Block:
+def guarded(block: Block, accesses: Sequence[ElementAccess], ranges: Mapping[str, Range]) -> Block:
     """The block under every bound that its loops do not already keep."""
     bounds = dict.fromkeys(bound for one in accesses for bound in one.bounds)
     open_bounds = tuple(b for b in bounds if b.index.bounds(ranges)[1] >= b.limit)
@@ -87,7 +87,7 @@ class Symbols:
         self._buffers[key] = (buffer, shape, stated)
         return buffer
 
-    def access(self, key: Hashable, at: tuple[Affine, ...]) -> Access:
+    def access(self, key: Hashable, at: tuple[Affine, ...]) -> ElementAccess:
         buffer, shape, stated = self._buffers[key]
         return _access(buffer, at, shape, stated)
 
@@ -98,7 +98,7 @@ class Symbols:
         return f"{name}.{seen}" if seen else name
 
 
-def _access(buffer: Buffer, at: tuple[Affine, ...], shape: Shape, stated: Shape) -> Access:
+def _access(buffer: Buffer, at: tuple[Affine, ...], shape: Shape, stated: Shape) -> ElementAccess:
     """Row-major flattening by the true `shape`; a bound for each axis `stated` larger than it."""
     flat = Affine(constant=0)
     for index, extent in zip(at, shape, strict=True):
@@ -108,4 +108,4 @@ def _access(buffer: Buffer, at: tuple[Affine, ...], shape: Shape, stated: Shape)
         for index, extent, rounded in zip(at, shape, stated, strict=True)
         if rounded > extent
     )
-    return Access(buffer=buffer, index=flat, bounds=bounds)
+    return ElementAccess(buffer=buffer, index=flat, bounds=bounds)

@@ -4,35 +4,35 @@ enable subgroups;
 @group(0) @binding(2) var<storage, read> beta: array<f32>;
 @group(0) @binding(3) var<storage, read_write> c: array<f32>;
 @group(1) @binding(0) var<uniform> first: u32;
-var<workgroup> team1: array<f32, 32>;
-var<workgroup> team0: array<f32, 32>;
-fn over_team0(value: f32, thread: u32, lanes: u32) -> f32 {
+var<workgroup> shared1: array<f32, 32>;
+var<workgroup> shared0: array<f32, 32>;
+fn over_shared0(value: f32, thread: u32, lanes: u32) -> f32 {
   var part = value;
   let span = min(lanes, 16u);
   for (var step = 1u; step < span; step <<= 1u) {
     part = part + subgroupShuffleXor(part, step);
   }
-  team0[thread] = part;
+  shared0[thread] = part;
   workgroupBarrier();
   let start = thread - thread % 16u;
-  part = team0[start];
+  part = shared0[start];
   for (var next = span; next < 16u; next += span) {
-    part = part + team0[start + next];
+    part = part + shared0[start + next];
   }
   return part;
 }
-fn over_team1(value: f32, thread: u32, lanes: u32) -> f32 {
+fn over_shared1(value: f32, thread: u32, lanes: u32) -> f32 {
   var part = value;
   let span = min(lanes, 16u);
   for (var step = 1u; step < span; step <<= 1u) {
     part = part + subgroupShuffleXor(part, step);
   }
-  team1[thread] = part;
+  shared1[thread] = part;
   workgroupBarrier();
   let start = thread - thread % 16u;
-  part = team1[start];
+  part = shared1[start];
   for (var next = span; next < 16u; next += span) {
-    part = part + team1[start + next];
+    part = part + shared1[start + next];
   }
   return part;
 }
@@ -51,7 +51,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
       part0_0 = (part0_0 + a[lane + row * 30u + step * 16u]);
     }
   }
-  let whole0_0 = over_team0(part0_0, (lane + own * 16u), subgroup_lanes);
+  let whole0_0 = over_shared0(part0_0, (lane + own * 16u), subgroup_lanes);
   let single0_0 = (whole0_0 * 0.03333333333333333f);
   part1_0 = 0.0f;
   for (var step = 0u; step < 2u; step++) {
@@ -60,7 +60,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
       part1_0 = fma((r1 - single0_0), (r1 - single0_0), part1_0);
     }
   }
-  let whole1_0 = over_team1(part1_0, (lane + own * 16u), subgroup_lanes);
+  let whole1_0 = over_shared1(part1_0, (lane + own * 16u), subgroup_lanes);
   let single1_0 = inverseSqrt(fma(whole1_0, 0.03333333333333333f, 1e-05f));
   if (group * 2u + own < 5u) {
     for (var step = 0u; step < 2u; step++) {

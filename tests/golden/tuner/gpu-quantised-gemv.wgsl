@@ -81,11 +81,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   }
   sums_shared0_0[lane + own * 8u] = vec4<f32>(((sums_0.x + sums_0.y) + (sums_0.z + sums_0.w)), ((sums_4.x + sums_4.y) + (sums_4.z + sums_4.w)), 0.0f, 0.0f);
   workgroupBarrier();
-  let sums_team0_0 = (((sums_shared0_0[own * 8u] + sums_shared0_0[own * 8u + 1u]) + (sums_shared0_0[own * 8u + 2u] + sums_shared0_0[own * 8u + 3u])) + ((sums_shared0_0[own * 8u + 4u] + sums_shared0_0[own * 8u + 5u]) + (sums_shared0_0[own * 8u + 6u] + sums_shared0_0[own * 8u + 7u])));
+  let sums_row0_0 = (((sums_shared0_0[own * 8u] + sums_shared0_0[own * 8u + 1u]) + (sums_shared0_0[own * 8u + 2u] + sums_shared0_0[own * 8u + 3u])) + ((sums_shared0_0[own * 8u + 4u] + sums_shared0_0[own * 8u + 5u]) + (sums_shared0_0[own * 8u + 6u] + sums_shared0_0[own * 8u + 7u])));
   if (lane < 1u && group * 8u + own * 2u < 13u) {
-    c[row0] = (sums_team0_0.x + bias[row0]);
+    c[row0] = (sums_row0_0.x + bias[row0]);
   }
   if (lane < 1u && group * 8u + own * 2u + 1u < 13u) {
-    c[row1] = (sums_team0_0.y + bias[row1]);
+    c[row1] = (sums_row0_0.y + bias[row1]);
   }
 }

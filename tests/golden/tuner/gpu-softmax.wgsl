@@ -1,10 +1,10 @@
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> c: array<vec4<f32>>;
 @group(1) @binding(0) var<uniform> first: u32;
-var<workgroup> team1_1: array<f32, 8>;
-var<workgroup> team1_0: array<f32, 32>;
-var<workgroup> team0_1: array<f32, 8>;
-var<workgroup> team0_0: array<f32, 32>;
+var<workgroup> shared1_1: array<f32, 8>;
+var<workgroup> shared1_0: array<f32, 32>;
+var<workgroup> shared0_1: array<f32, 8>;
+var<workgroup> shared0_0: array<f32, 32>;
 @compute @workgroup_size(32)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) invocation: u32) {
   let group = workgroup.x + first;
@@ -23,13 +23,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     entries_4 = a[lane + row * 9u + 8u];
     part0_0 = max(part0_0, entries_4);
   }
-  team0_0[lane + own * 8u] = max(max(part0_0.x, part0_0.y), max(part0_0.z, part0_0.w));
+  shared0_0[lane + own * 8u] = max(max(part0_0.x, part0_0.y), max(part0_0.z, part0_0.w));
   workgroupBarrier();
   if (lane < 2u) {
-    team0_1[lane + own * 2u] = max(max(team0_0[lane + own * 8u], team0_0[lane + own * 8u + 2u]), max(team0_0[lane + own * 8u + 4u], team0_0[lane + own * 8u + 6u]));
+    shared0_1[lane + own * 2u] = max(max(shared0_0[lane + own * 8u], shared0_0[lane + own * 8u + 2u]), max(shared0_0[lane + own * 8u + 4u], shared0_0[lane + own * 8u + 6u]));
   }
   workgroupBarrier();
-  let single0_0 = max(team0_1[own * 2u], team0_1[own * 2u + 1u]);
+  let single0_0 = max(shared0_1[own * 2u], shared0_1[own * 2u + 1u]);
   part1_0 = vec4<f32>(0.0f);
   entries_0 = exp((entries_0 - vec4<f32>(single0_0)));
   part1_0 = (part1_0 + entries_0);
@@ -37,13 +37,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     entries_4 = exp((entries_4 - vec4<f32>(single0_0)));
     part1_0 = (part1_0 + entries_4);
   }
-  team1_0[lane + own * 8u] = ((part1_0.x + part1_0.y) + (part1_0.z + part1_0.w));
+  shared1_0[lane + own * 8u] = ((part1_0.x + part1_0.y) + (part1_0.z + part1_0.w));
   workgroupBarrier();
   if (lane < 2u) {
-    team1_1[lane + own * 2u] = ((team1_0[lane + own * 8u] + team1_0[lane + own * 8u + 2u]) + (team1_0[lane + own * 8u + 4u] + team1_0[lane + own * 8u + 6u]));
+    shared1_1[lane + own * 2u] = ((shared1_0[lane + own * 8u] + shared1_0[lane + own * 8u + 2u]) + (shared1_0[lane + own * 8u + 4u] + shared1_0[lane + own * 8u + 6u]));
   }
   workgroupBarrier();
-  let single1_0 = (1.0f / (team1_1[own * 2u] + team1_1[own * 2u + 1u]));
+  let single1_0 = (1.0f / (shared1_1[own * 2u] + shared1_1[own * 2u + 1u]));
   if (group * 4u + own < 6u) {
     c[lane + row * 9u] = (entries_0 * vec4<f32>(single1_0));
     if (lane + 8u < 9u) {

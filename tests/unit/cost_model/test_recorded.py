@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.recorded import dataset
 from services.tuner.cost_model.dataset import Observation, races, split
-from services.tuner.cost_model.evaluation import Comparison
+from services.tuner.cost_model.evaluation import ScoreComparison
 from services.tuner.cost_model.training import TrainingResult, train_and_evaluate
 
 
@@ -38,7 +38,7 @@ def test_the_data_set_holds_real_models_in_many_settings_of_three_engines(
 def test_a_model_beats_the_order_of_the_space_on_what_it_has_not_seen(
     lesson: TrainingResult, held_out: str
 ) -> None:
-    judged: Comparison | None = getattr(lesson.evaluation, held_out)
+    judged: ScoreComparison | None = getattr(lesson.evaluation, held_out)
     assert judged is not None
     assert judged.model.correlation > judged.promise.correlation
     assert judged.model.loss < judged.promise.loss

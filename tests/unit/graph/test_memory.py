@@ -4,21 +4,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelzoo.domain.operators.expressions import largest
-from services.tuner.graph.memory import Block, addresses_of, least_bytes, placed
+from services.tuner.graph.memory import MemoryBlock, addresses_of, least_bytes, placed
 from tests.unit.graph.graphs import Built
 
 BLOCKS = st.lists(
     st.tuples(st.integers(1, 40), st.integers(0, 30), st.integers(0, 12)), max_size=40
 ).map(
     lambda rows: [
-        Block(name=str(n), size_bytes=64 * size, first=first, last=first + length)
+        MemoryBlock(name=str(n), size_bytes=64 * size, first=first, last=first + length)
         for n, (size, first, length) in enumerate(rows)
     ]
 )
 
 
 @given(blocks=BLOCKS)
-def test_no_two_blocks_that_are_needed_at_a_time_overlap(blocks: list[Block]) -> None:
+def test_no_two_blocks_that_are_needed_at_a_time_overlap(blocks: list[MemoryBlock]) -> None:
     addresses = addresses_of(blocks)
     for n, one in enumerate(blocks):
         assert addresses[one.name] % 64 == 0
@@ -31,7 +31,7 @@ def test_no_two_blocks_that_are_needed_at_a_time_overlap(blocks: list[Block]) ->
 
 
 def test_blocks_of_a_chain_take_what_two_of_them_take() -> None:
-    chain = [Block(name=str(n), size_bytes=640, first=n, last=n + 1) for n in range(50)]
+    chain = [MemoryBlock(name=str(n), size_bytes=640, first=n, last=n + 1) for n in range(50)]
     ends = [address + 640 for address in addresses_of(chain).values()]
     assert max(ends) == least_bytes(chain) == 1280
 

@@ -21,8 +21,8 @@ from services.tuner.ir.nodes import (
     Loop,
     LoopKind,
     Program,
-    Read,
     Register,
+    RegisterRead,
     Scope,
     Store,
 )
@@ -190,7 +190,7 @@ def test_an_else_branch_that_is_read_or_shared_is_not_converted() -> None:
     own = Register(name="sum", lanes=1)
     kept = If(
         bounds=(bound(3),),
-        body=(Assign(register=own, value=Read(register=own)),),
+        body=(Assign(register=own, value=RegisterRead(register=own)),),
         otherwise=(Assign(register=own, value=number(0)),),
     )
     half = If(bounds=(bound(3),), body=(assign("x", number(1)),), otherwise=piece(1).otherwise)

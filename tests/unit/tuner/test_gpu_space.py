@@ -20,8 +20,8 @@ from services.tuner.schedules.matmul.space import naive_space_size
 from services.tuner.schedules.matmul.usage import (
     OTHER_REGISTERS,
     estimated_us,
+    occupancy_of,
     registers_of,
-    usage_of,
 )
 from services.tuner.schedules.matmul.webgpu_config import Cache, WebgpuMatmulConfig
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
@@ -132,7 +132,7 @@ def test_points_keep_the_heuristics_of_the_paper(workload: Workload) -> None:
         assert config.threads <= 256
         assert config.workgroup_bytes <= (28 if config.sliced_k == 1 else 32) << 10
         assert config.tile_m & (config.tile_m - 1) == config.tile_n & (config.tile_n - 1) == 0
-        usage = usage_of(config, NVIDIA)
+        usage = occupancy_of(config, NVIDIA)
         if config.cache is not Cache.NONE:
             assert usage.by_registers <= 2 * min(usage.by_memory, usage.by_warps)
 
@@ -197,7 +197,7 @@ def test_the_formulas_are_those_of_table_1() -> None:
     held = (config.block_m + config.block_n) * config.block_k // config.threads
     next_block = 0 if config.prefetch == "none" else held
     assert registers_of(config) == x0 * r0 + y0 + x0 * y0 + next_block + OTHER_REGISTERS
-    usage = usage_of(config, NVIDIA)
+    usage = occupancy_of(config, NVIDIA)
     assert usage.by_warps == NVIDIA.warps / (config.threads / 32)
     assert usage.by_memory == NVIDIA.shared_bytes / config.workgroup_bytes
     assert usage.blocks_per_core >= 1

@@ -7,7 +7,12 @@ import wasmtime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.tuner.codegen.wasm.function import Function, FunctionBuilder, disassembly, type_faults
+from services.tuner.codegen.wasm.function import (
+    FunctionBuilder,
+    WasmFunction,
+    disassembly,
+    type_faults,
+)
 from services.tuner.codegen.wasm.instructions import (
     OPCODES,
     Immediate,
@@ -49,7 +54,7 @@ def test_signed_leb128_decodes_to_the_same_number(value: int) -> None:
     assert decoded(data, negative=bool(data[-1] & 0x40)) == value
 
 
-def _instruction_alone(opcode: Opcode) -> Function | None:
+def _instruction_alone(opcode: Opcode) -> WasmFunction | None:
     """The operands of an opcode from locals, the opcode, and its results dropped into locals."""
     types = tuple(opcode.pops) + tuple(opcode.pushes)
     body = [local("local.get", 1 + i) for i in range(len(opcode.pops))]
@@ -71,7 +76,7 @@ def _instruction_alone(opcode: Opcode) -> Function | None:
         case _:
             return None
     body += [local("local.set", 1 + len(opcode.pops) + i) for i in range(len(opcode.pushes))]
-    return Function(parameters=("p",), locals=types, body=tuple(body))
+    return WasmFunction(parameters=("p",), locals=types, body=tuple(body))
 
 
 @pytest.mark.parametrize("name", OPCODES)
@@ -95,7 +100,7 @@ def test_control_flow_nests_and_reads_as_text() -> None:
         plain("end"),
         plain("end"),
     )
-    function = Function(parameters=("p",), locals=(), body=body)
+    function = WasmFunction(parameters=("p",), locals=(), body=body)
     assert type_faults(function) == ()
     module(assemble(function))
     assert disassembly(function).splitlines()[:4] == [
@@ -121,7 +126,7 @@ def test_control_flow_nests_and_reads_as_text() -> None:
 def test_the_type_check_refuses_the_functions_that_an_engine_refuses(
     body: tuple[Instruction, ...], sentence: str
 ) -> None:
-    function = Function(parameters=("p",), locals=(ValueType.V128,), body=body)
+    function = WasmFunction(parameters=("p",), locals=(ValueType.V128,), body=body)
     assert sentence in type_faults(function)[0]
     if sentence != "branches out of 0 blocks":  # label 0 is the function itself, which we never use
         with pytest.raises(wasmtime.WasmtimeError):

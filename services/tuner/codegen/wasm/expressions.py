@@ -33,7 +33,7 @@ from services.tuner.ir.nodes import (
     Load,
     MathFunction,
     MultiplyAdd,
-    Read,
+    RegisterRead,
     Select,
     Shuffle,
     dtype_of,
@@ -134,7 +134,7 @@ class Expressions:
         match expression:
             case MultiplyAdd():
                 self._multiply_add(expression)
-            case Read(register=register):
+            case RegisterRead(register=register):
                 kind = value_type(register.lanes, register.dtype)
                 self._function.get(self._function.named(register.name, kind))
             case Load(lanes=lanes):

@@ -13,7 +13,7 @@ from services.tuner.codegen.wasm.instructions import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
+class WasmFunction:
     """`parameters` are all i32. `locals` are the types of the other locals, `body` the instructions
     without the last `end`."""
 
@@ -76,8 +76,8 @@ class FunctionBuilder:
         self._code += (local("local.get", index), i32_const(factor), plain("i32.mul"))
         self._code.append(plain("i32.add"))
 
-    def finish(self) -> Function:
-        return Function(
+    def finish(self) -> WasmFunction:
+        return WasmFunction(
             parameters=self._parameters, locals=tuple(self._types), body=tuple(self._code)
         )
 
@@ -86,7 +86,7 @@ _OPENS = {"block", "loop", "if", "else"}
 _CLOSES = {"end", "else"}
 
 
-def disassembly(function: Function) -> str:
+def disassembly(function: WasmFunction) -> str:
     """One instruction a line, indented by blocks: for golden files and for people."""
     lines = [f"(param {' '.join(function.parameters)})"]
     depth = 1
@@ -101,7 +101,7 @@ def disassembly(function: Function) -> str:
 _BLOCKS = {"block", "loop", "if"}
 
 
-def type_faults(function: Function) -> tuple[str, ...]:
+def type_faults(function: WasmFunction) -> tuple[str, ...]:
     """A sentence for each instruction whose operands are not on the stack; empty for a valid body.
 
     This is a small part of the validation algorithm (core specification, appendix "Validation

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import groupby
 
-from services.tuner.codegen.wasm.function import Function, FunctionBuilder
+from services.tuner.codegen.wasm.function import FunctionBuilder, WasmFunction
 from services.tuner.codegen.wasm.instructions import (
     VALUE_TYPE_BYTE,
     ValueType,
@@ -25,7 +25,7 @@ _FUNCTION_TYPE = 0x60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lowered:
-    function: Function
+    function: WasmFunction
     scratch_bytes: int
 
 
@@ -46,7 +46,7 @@ def lower(program: Program, switches: PassSwitches) -> Lowered:
     return Lowered(function=function.finish(), scratch_bytes=layout.size_bytes)
 
 
-def assemble(function: Function) -> bytes:
+def assemble(function: WasmFunction) -> bytes:
     """The binary module (WebAssembly core specification, section 5.5), which imports the shared
     memory `env.memory` and exports the function as `main`."""
     i32 = VALUE_TYPE_BYTE[ValueType.I32]
@@ -72,7 +72,7 @@ def assemble(function: Function) -> bytes:
     )
 
 
-def _code(function: Function) -> bytes:
+def _code(function: WasmFunction) -> bytes:
     runs = [(len(list(run)), kind) for kind, run in groupby(function.locals)]
     declared = b"".join(unsigned_leb128(n) + bytes((VALUE_TYPE_BYTE[kind],)) for n, kind in runs)
     body = b"".join([instruction.encoding for instruction in function.body])

@@ -16,8 +16,8 @@ from services.tuner.ir.nodes import (
     Let,
     Load,
     Program,
-    Read,
     Register,
+    RegisterRead,
     Store,
     SubgroupReduce,
     lanes_of,
@@ -83,7 +83,7 @@ class _Scan:
         waiting = [value]
         while waiting:
             node = waiting.pop()
-            if type(node) is Read:
+            if type(node) is RegisterRead:
                 if node.register not in self.variables:
                     self._read(node.register)
             elif type(node) is Load:

@@ -30,8 +30,8 @@ from services.tuner.ir.nodes import (
     Load,
     MathFunction,
     MultiplyAdd,
-    Read,
     Register,
+    RegisterRead,
     Select,
     SubgroupReduce,
     dtype_of,
@@ -79,7 +79,7 @@ class Expressions:
         self._texts: dict[int, str] = {}
         self._alive: list[Expression] = []
         self._writers: dict[type[Expression], Callable[..., str]] = {
-            Read: self._read,
+            RegisterRead: self._read,
             MultiplyAdd: self._multiply_add,
             Broadcast: self._broadcast,
             ExtractLane: self._extract,
@@ -111,7 +111,7 @@ class Expressions:
     def unsigned(self, value: Expression) -> str:
         return self._indices.unsigned(value, self.text)
 
-    def _read(self, node: Read) -> str:
+    def _read(self, node: RegisterRead) -> str:
         return self.register(node.register)
 
     def _multiply_add(self, node: MultiplyAdd) -> str:
@@ -228,7 +228,7 @@ def _of_register(value: Expression) -> bool:
     """
     while isinstance(value, Broadcast | ExtractLane):
         value = value.value
-    return isinstance(value, Read)
+    return isinstance(value, RegisterRead)
 
 
 ENABLE = "enable subgroups;\n"

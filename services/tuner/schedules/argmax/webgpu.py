@@ -96,7 +96,7 @@ def _search(
     frame = Frame()
     group, thread = frame.variable("group", groups), frame.variable("thread", threads)
     bests, places = (
-        Buffer(name=f"team_{name}{groups}", scope=Scope.WORKGROUP, dtype=dtype, size=threads)
+        Buffer(name=f"shared_{name}{groups}", scope=Scope.WORKGROUP, dtype=dtype, size=threads)
         for name, dtype in (("best", DType.F32), ("place", DType.I32))
     )
     steps = -(-count // (threads * groups))

@@ -95,7 +95,7 @@ class IterationSpace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
+class Contraction:
     """A nest that reduces over two operands: its axes by the operands that they index.
 
     `batch` and `k` are spatial and reduced axes of both, `m` spatial ones of a, `n` those of b.
@@ -154,7 +154,7 @@ def _dtypes(program: Program) -> dict[str, DType]:
     return dtypes | {stage.name: stage.dtype for stage in program.stages}
 
 
-def contraction(space: IterationSpace) -> Product | None:
+def contraction(space: IterationSpace) -> Contraction | None:
     """The product of two matrices, or of a batch of them, which a program is besides nests that
     reduce nothing; None for any other program."""
     found = _contraction(space.program)
@@ -163,14 +163,14 @@ def contraction(space: IterationSpace) -> Product | None:
     return found
 
 
-def _contraction(program: Program) -> Product | None:
+def _contraction(program: Program) -> Contraction | None:
     whole = fused(program)
     if whole is None or whole.before:
         return None
     return next((each for each in _products(whole) if _is_contraction(each, whole)), None)
 
 
-def _is_contraction(product: Product, whole: Fused) -> bool:
+def _is_contraction(product: Contraction, whole: Fused) -> bool:
     """Whether matrices lie as they do in memory, all of them are read, and each once."""
     a, b, size = product.a, product.b, product.nest.size
     return (
@@ -187,7 +187,7 @@ def _is_contraction(product: Product, whole: Fused) -> bool:
     )
 
 
-def implicit_gemm(space: IterationSpace) -> Product | None:
+def implicit_gemm(space: IterationSpace) -> Contraction | None:
     """The product of windows of an image and a matrix of weights, [windows, k] · [k, channels],
     which a convolution over all its input channels is; None for any other program."""
     whole = fused(space.program)
@@ -218,7 +218,7 @@ def is_transposition(space: IterationSpace) -> bool:
     return False
 
 
-def _products(whole: Fused) -> Iterator[Product]:
+def _products(whole: Fused) -> Iterator[Contraction]:
     """A sum of products of two entries, with either of them as the first operand."""
     nest = _nest(whole.reduction, _dtypes(whole.program))
     if whole.reduction.reducer is not Reducer.SUM or not _multiplies_two(whole.reduction.value):
@@ -238,7 +238,7 @@ def _products(whole: Fused) -> Iterator[Product]:
             epilogue = epilogue_of(whole, (("batch", batch), ("m", m), ("n", n)))
             if epilogue is None:
                 continue
-        yield Product(
+        yield Contraction(
             nest=nest,
             a=a,
             b=b,

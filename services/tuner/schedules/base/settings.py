@@ -31,7 +31,7 @@ class Config(Protocol):
 Read = TypeVar("Read", bound=Config)
 
 
-class Settings(Generic[Read]):
+class CandidateSettings(Generic[Read]):
     """The settings of a candidate as `config`, a value of the given class, whose fields say of what
     type each is: a whole number, true or false, or one of an enumeration.
 

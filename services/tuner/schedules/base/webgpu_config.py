@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.schedules.base.settings import Settings, webgpu_candidate
+from services.tuner.schedules.base.settings import CandidateSettings, webgpu_candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class WebgpuConfig(ABC):
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls, TargetKind.WEBGPU)
+        settings = CandidateSettings(candidate, cls, TargetKind.WEBGPU)
         config = settings.config
         settings.refuse_fault(config.fault(candidate.workload))
         settings.refuse_features(config.requires(candidate.workload))
@@ -34,6 +34,10 @@ class WebgpuConfig(ABC):
     def requires(self, workload: Workload) -> tuple[str, ...]:
         """Features of the target, sorted. Raises InvalidSchedule for more than any step of a
         limit."""
+
+    @abstractmethod
+    def workgroup_bytes_for(self, workload: Workload, /) -> int:
+        """Bytes of workgroup memory of the kernel."""
 
     def candidate(self, workload: Workload) -> Candidate:
         """Raises InvalidSchedule for more than any step of a limit."""

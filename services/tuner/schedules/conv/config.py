@@ -1,13 +1,12 @@
 """The settings of one kernel of a convolution or pooling: a direct loop nest over windows."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
-from services.tuner.schedules.base.settings import Settings, wasm_candidate
+from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.conv.windows import Windows, windows_of
 from services.tuner.schedules.matmul.config import (
     MAX_TILE_ELEMENTS,
@@ -20,7 +19,7 @@ MAX_BLOCK_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WasmConvConfig:
+class WasmConvConfig(WasmConfig):
     """A register tile of `tile_x` columns and `tile_c` channels of the output.
 
     Without packing the outermost loop takes `block_y` rows of the output. With it the outermost
@@ -35,23 +34,11 @@ class WasmConvConfig:
     unroll_c: int
     block_y: int
     pack: Pack
-    fma: bool
-
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls)
-        config = settings.config
-        settings.refuse(config.fault(candidate.workload), fma=config.fma)
-        return config
 
     @property
     def panels(self) -> int:
         """Output channels of a panel of weights, where they come in panels; else 0."""
         return self.tile_c if self.pack is Pack.BEFORE else 0
-
-    def candidate(self, workload: Workload) -> Candidate:
-        return wasm_candidate(workload, self, fma=self.fma)
 
     def shapes(self, workload: Workload) -> tuple[Shape, ...]:
         """The shapes of the tensors of its windows, as the kernel reads them."""
@@ -62,7 +49,6 @@ class WasmConvConfig:
         return shapes[0], panels, *shapes[2:]
 
     def fault(self, workload: Workload) -> str:
-        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
         if min(self.tile_x, self.tile_c, self.unroll_c, self.block_y) < 1:
             return "tiles, blocks and unroll_c start at 1"
         if self.tile_x * self.tile_c > MAX_TILE_ELEMENTS or self.tile_c % LANES:

@@ -36,8 +36,8 @@ from services.tuner.ir.nodes import LANES, Bound
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.fused import Fused, fused, substituted
 from services.tuner.schedules.base.iteration import (
+    Contraction,
     IterationSpace,
-    Product,
     contraction,
     implicit_gemm,
     iteration_space,
@@ -56,7 +56,7 @@ class Gathered:
     """`images` is the input that windows move over. `dims` are indices by the names of axes, of the
     product's m and k."""
 
-    product: Product
+    product: Contraction
     images: str
     dims: Dims
 
@@ -80,7 +80,7 @@ def gathered(space: IterationSpace) -> Gathered | None:
     return Gathered(product=product, images=images, dims=dims) if dims[-1] == channels else None
 
 
-def _moving(index: Affine, product: Product) -> Affine:
+def _moving(index: Affine, product: Contraction) -> Affine:
     """Without axes of one entry, as windows of one pixel have."""
     terms = tuple(term for term in index.terms if term[0] in (*product.m, *product.k))
     return Affine(constant=index.constant, terms=terms)

@@ -57,8 +57,8 @@ from services.tuner.ir.nodes import (
     Store,
 )
 from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.row_threads import RowThreads, reduced
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.base.teams import Team, reduced
 from services.tuner.schedules.decode_attention.webgpu_config import (
     WebgpuDecodeAttentionConfig,
     shape_of,
@@ -82,9 +82,9 @@ def attention_programs(
         *_kept(kernel),
         *_scores(kernel),
     )
-    most = reduced(kernel.team, [kernel.largest], "most", BinaryOp.MAX)
+    most = reduced(kernel.sharing, [kernel.largest], "most", BinaryOp.MAX)
     body = (*body, *most.body, *_powers(kernel, most.values[0]))
-    sums = reduced(kernel.team, [kernel.power], "total")
+    sums = reduced(kernel.sharing, [kernel.power], "total")
     body = (*body, *sums.body, *_mixed(kernel))
     body = (*body, *_stored(kernel, most.values[0], sums.values[0]))
     for buffer in (*kernel.local, *most.local, *sums.local):
@@ -174,10 +174,10 @@ class _Kernel:
         return self.query, self.key, self.value, self.scores, self.mixed
 
     @property
-    def team(self) -> Team:
-        return Team(
+    def sharing(self) -> RowThreads:
+        return RowThreads(
             threads=self.config.threads,
-            teams=1,
+            rows=1,
             own=ZERO,
             lane=self.thread,
             subgroups=self.config.subgroups,

@@ -8,7 +8,7 @@ from kernelzoo.domain.operators.decoding import LANES, AttentionShape, attention
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.base.limits import MAX_THREADS, required
-from services.tuner.schedules.base.teams import shared_bytes
+from services.tuner.schedules.base.row_threads import shared_bytes
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 

@@ -6,13 +6,12 @@ over `block_n` columns, and the sums of these columns stay in the first cache.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.base.settings import Settings, wasm_candidate
+from services.tuner.schedules.base.wasm_config import WasmConfig
 
 MAX_M = 4
 MAX_UNROLL_K = 16
@@ -21,7 +20,7 @@ MAX_BLOCK_COLUMNS = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WasmGemvConfig:
+class WasmGemvConfig(WasmConfig):
     """`unroll_k` rows of b to a step, `vectors` of four columns at once, `block_n` columns to a
     slice."""
 
@@ -29,29 +28,17 @@ class WasmGemvConfig:
     unroll_k: int
     vectors: int
     block_n: int
-    fma: bool
-
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls)
-        config = settings.config
-        settings.refuse(config.fault(Extents.of(candidate.workload)), fma=config.fma)
-        return config
 
     @property
     def width(self) -> int:
         return LANES * self.vectors
 
-    def candidate(self, workload: Workload) -> Candidate:
-        return wasm_candidate(workload, self, fma=self.fma)
-
     def range_extent(self, extents: Extents) -> int:
         """Iterations of the outermost loop."""
         return -(-extents.n // self.block_n)
 
-    def fault(self, extents: Extents) -> str:
-        """What makes the config unusable, or ''."""
+    def fault(self, workload: Workload) -> str:
+        extents = Extents.of(workload)
         if not 1 <= self.unroll_k <= MAX_UNROLL_K or extents.k % self.unroll_k:
             return (
                 f"unroll_k={self.unroll_k} must divide {extents.k} and be from 1 to {MAX_UNROLL_K}"

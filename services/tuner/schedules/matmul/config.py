@@ -6,13 +6,12 @@ the cache tile: `tile_m` is x0, `tile_n` y0, `unroll_k` r0, `block_m` x1, `block
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
-from services.tuner.schedules.base.settings import Settings, wasm_candidate
+from services.tuner.schedules.base.wasm_config import WasmConfig
 
 MAX_TILE_ELEMENTS = 128
 MAX_UNROLL_K = 8
@@ -39,7 +38,7 @@ class Outer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WasmMatmulConfig:
+class WasmMatmulConfig(WasmConfig):
     """Tiles and blocks count elements. `fma` lets products and sums round once."""
 
     family: ClassVar = "matmul"
@@ -49,16 +48,7 @@ class WasmMatmulConfig:
     block_m: int
     block_n: int
     pack: Pack
-    fma: bool
     outer: Outer
-
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls)
-        config = settings.config
-        settings.refuse(config.fault(Extents.of(candidate.workload)), fma=config.fma)
-        return config
 
     @property
     def panels(self) -> int:
@@ -90,11 +80,8 @@ class WasmMatmulConfig:
             Outer.COLUMNS: whole.n // self.block_n,
         }[self.outer]
 
-    def candidate(self, workload: Workload) -> Candidate:
-        return wasm_candidate(workload, self, fma=self.fma)
-
-    def fault(self, extents: Extents) -> str:
-        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+    def fault(self, workload: Workload) -> str:
+        extents = Extents.of(workload)
         tiles = (self.tile_m, self.tile_n, self.unroll_k, self.block_m, self.block_n)
         if min(tiles) < 1:
             return "tiles, blocks and unroll_k start at 1"

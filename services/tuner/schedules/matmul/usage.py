@@ -27,7 +27,7 @@ MOST_BLOCKS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Occupancy:
     """Workgroups that one core can hold, as registers, workgroup memory and warps allow."""
 
     by_registers: float
@@ -40,10 +40,10 @@ class Usage:
         return max(1.0, min(self.by_registers, self.by_memory, self.by_warps, MOST_BLOCKS))
 
 
-def usage_of(config: WebgpuMatmulConfig, gpu: GpuModel) -> Usage:
+def occupancy_of(config: WebgpuMatmulConfig, gpu: GpuModel) -> Occupancy:
     needed = registers_of(config)
     warps = max(1.0, config.threads / gpu.warp_lanes)
-    return Usage(
+    return Occupancy(
         by_registers=gpu.registers / (min(gpu.thread_registers, needed) * config.threads),
         by_memory=gpu.shared_bytes / max(1, config.workgroup_bytes),
         by_warps=gpu.warps / warps,
@@ -117,7 +117,7 @@ PRODUCTS_US = 0.0127
 
 def estimated_us(extents: Extents, config: WebgpuMatmulConfig, gpu: GpuModel) -> float:
     groups = config.workgroups(extents)
-    resident = usage_of(config, gpu).blocks_per_core
+    resident = occupancy_of(config, gpu).blocks_per_core
     streams = config.sliced_k > 1 and config.cache is Cache.NONE
     body = (
         _memory_bound_us(extents, config, gpu, groups, resident)
@@ -200,7 +200,7 @@ def promise(
     extents: Extents, config: WebgpuMatmulConfig, gpu: GpuModel
 ) -> tuple[float, float, int]:
     """What sorts a space, the best first: by time, then as the paper does, most blocks per core."""
-    blocks = usage_of(config, gpu).blocks_per_core
+    blocks = occupancy_of(config, gpu).blocks_per_core
     return round(estimated_us(extents, config, gpu), 1), -blocks, registers_of(config)
 
 

@@ -7,16 +7,14 @@ r0, `block_m` x1, `block_n` y1 and `block_k` r1.
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import KEY_DTYPES, Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.limits import MAX_THREADS, required
-from services.tuner.schedules.base.settings import Settings, webgpu_candidate
+from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.conv.implicit_gemm import product_extents
 
 MAX_TILE = 128
@@ -47,7 +45,7 @@ class Prefetch(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebgpuMatmulConfig:
+class WebgpuMatmulConfig(WebgpuConfig):
     """A workgroup computes block_m x block_n entries, each of its threads tile_m x tile_n of them.
 
     `block_k` is what a workgroup reads at a time, `unroll_k` what the loop body does at once.
@@ -69,15 +67,6 @@ class WebgpuMatmulConfig:
     sliced_k: int
     split_k: int
     group_m: int
-
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls, TargetKind.WEBGPU)
-        config = settings.config
-        settings.refuse_fault(config.fault(product_extents(candidate.workload)))
-        settings.refuse_features(config.requires(candidate.workload))
-        return config
 
     @property
     def thread_rows(self) -> int:
@@ -163,12 +152,11 @@ class WebgpuMatmulConfig:
             scratch_bytes=self.scratch_bytes(product_extents(workload)),
         )
 
-    def candidate(self, workload: Workload) -> Candidate:
-        """Raises InvalidSchedule for more than any step of a limit."""
-        return webgpu_candidate(workload, self, self.requires(workload))
+    def fault(self, workload: Workload) -> str:
+        return self.fault_of(product_extents(workload))
 
-    def fault(self, extents: Extents) -> str:
-        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+    def fault_of(self, extents: Extents) -> str:
+        """What makes the config unusable for a product of these extents, or ''."""
         counts = [value for name in self.__slots__ if type(value := getattr(self, name)) is int]
         if min(counts) < 1 or max(counts) > 1 << 16:
             return "every count of a config is from 1 to 65536"

@@ -10,7 +10,7 @@ from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.limits import FEW_LANES
 from services.tuner.schedules.conv.implicit_gemm import product_extents
-from services.tuner.schedules.matmul.usage import estimated_us, promise, registers_of, usage_of
+from services.tuner.schedules.matmul.usage import estimated_us, occupancy_of, promise, registers_of
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
 
 MOST_CANDIDATES = 64
@@ -94,7 +94,7 @@ def matmul_configs(workload: Workload, gpu: GpuModel) -> tuple[WebgpuMatmulConfi
     extents = product_extents(workload)
 
     def valid(configs: Iterator[WebgpuMatmulConfig]) -> list[WebgpuMatmulConfig]:
-        return [config for config in dict.fromkeys(configs) if not config.fault(extents)]
+        return [config for config in dict.fromkeys(configs) if not config.fault_of(extents)]
 
     def best(configs: Iterator[WebgpuMatmulConfig], most: int) -> list[WebgpuMatmulConfig]:
         ranked = sorted(valid(configs), key=lambda config: promise(extents, config, gpu))
@@ -175,7 +175,7 @@ def _cached_in(
 
 def _used_well(config: WebgpuMatmulConfig, gpu: GpuModel) -> bool:
     """Heuristics 6 and 7, relaxed."""
-    usage = usage_of(config, gpu)
+    usage = occupancy_of(config, gpu)
     others = min(usage.by_memory, usage.by_warps)
     most = WORKGROUP_BYTES if config.sliced_k == 1 else SLICED_WORKGROUP_BYTES
     return (

@@ -2,14 +2,14 @@
 
 Shapes, named by the settings of `WebgpuQuantisedGemvConfig`; a block is 32 weights with one scale:
 
-    dispatch    ⌈n / (teams · tile_n)⌉ workgroups
-    workgroup   teams × threads_per_row threads; a team has tile_n rows of the weights
-    thread      blocks lane, lane + threads_per_row, … of its team's rows, for all m rows of a
+    dispatch    ⌈n / (row_tiles · tile_n)⌉ workgroups
+    workgroup   row_tiles × threads_per_row threads; a row tile has tile_n rows of the weights
+    thread      blocks lane, lane + threads_per_row, … of its tile's rows, for all m rows of a
     loop body   one block of each row: one vec4 of words of 4 bits a weight, two of 8 bits
 
     workgroup memory
       staged    [m][8 slots][blocks of block_k, padded] vec4 of a
-      shared    sums of threads that share a row (base/teams.py)
+      shared    sums of threads that share a row (base/row_threads.py)
 
 Word j of a vec4 has weights of the block from j · W on, W of them. So bits e of all four words are
 the weights e, W + e, 2W + e and 3W + e, and slot e of `staged` has the activations of these: a
@@ -66,8 +66,8 @@ from services.tuner.schedules.base.quantised import (
     Weights,
     quantised_product_of,
 )
+from services.tuner.schedules.base.row_threads import Reduced, RowThreads, reduced
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.base.teams import Reduced, Team, reduced
 from services.tuner.schedules.quantised_gemv.webgpu_config import SLOTS, WebgpuQuantisedGemvConfig
 
 WORDS_AT_ONCE = LANES
@@ -80,7 +80,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
-    """What all steps know. `rows` are those of the thread's team, the last one again where there
+    """What all steps know. `rows` are those of the thread's tile, the last one again where there
     are no more."""
 
     config: WebgpuQuantisedGemvConfig
@@ -88,7 +88,7 @@ class _Kernel:
     held: dict[str, tuple[Buffer, tuple[int, ...]]]
     frame: Frame
     thread: Affine
-    team: Team
+    sharing: RowThreads
     rows: tuple[Affine, ...]
     staged: Buffer
     sums: Buffer
@@ -113,7 +113,9 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
     groups = -(-product.n // config.block_n)
     group = frame.variable("group", groups)
     thread = frame.variable("thread", config.threads)
-    own, lane = frame.delinearize(thread, (("own", config.teams), ("lane", config.threads_per_row)))
+    own, lane = frame.delinearize(
+        thread, (("own", config.row_tiles), ("lane", config.threads_per_row))
+    )
     first = group.times(config.block_n).plus(own.times(config.tile_n))
     unclamped = [first.plus(Affine(constant=row)) for row in range(config.tile_n)]
     exist = [frame.undecided((Bound(index=row, limit=product.n),)) for row in unclamped]
@@ -126,9 +128,9 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
         },
         frame=frame,
         thread=thread,
-        team=Team(
+        sharing=RowThreads(
             threads=config.threads_per_row,
-            teams=config.teams,
+            rows=config.row_tiles,
             own=own,
             lane=lane,
             subgroups=config.subgroups,
@@ -152,7 +154,7 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
     # 4. Sums over the threads of a row, and over the whole workgroup for the norm.
     totals = _totals(kernel)
     factors = _factors(kernel)
-    # 5. The first thread of each team stores its entries.
+    # 5. The first thread of each row tile stores its entries.
     body = (*body, *totals.body, *factors.body, *_stores(kernel, totals, factors, exist))
 
     local = (kernel.sums, *totals.local, *factors.local)
@@ -258,7 +260,7 @@ def _products(kernel: _Kernel, part: Affine) -> Block:
     steps = -(-blocks // config.threads_per_row)
     inside = kernel.frame.nested()
     step = inside.variable("step", steps)
-    block = step.times(config.threads_per_row).plus(kernel.team.lane)
+    block = step.times(config.threads_per_row).plus(kernel.sharing.lane)
     exists = inside.undecided((Bound(index=block, limit=blocks),))
     block = inside.clamped("own_block", block, blocks, 1) if not exists else block
     place = part.times(blocks).plus(block)
@@ -394,16 +396,16 @@ def _totals(kernel: _Kernel) -> Reduced:
         _all_lanes(Load(buffer=kernel.sums, index=Affine(constant=n), lanes=LANES))
         for n in range(0, kernel.sums.size, LANES)
     ]
-    return reduced(kernel.team, sums, "sums")
+    return reduced(kernel.sharing, sums, "sums")
 
 
 def _factors(kernel: _Kernel) -> Reduced:
     """Sums of squares of the rows of a, which every thread of the workgroup has read a part of."""
     if kernel.product.norm is None:
         return Reduced(values=(), body=(), local=(), shared=())
-    workgroup = Team(
+    workgroup = RowThreads(
         threads=kernel.config.threads,
-        teams=1,
+        rows=1,
         own=ZERO,
         lane=kernel.thread,
         subgroups=kernel.config.subgroups,
@@ -419,7 +421,7 @@ def _stores(
 ) -> Block:
     product = kernel.product
     output, shape = kernel.held[list(kernel.held)[-1]]
-    first = kernel.frame.undecided((Bound(index=kernel.team.lane, limit=1),))
+    first = kernel.frame.undecided((Bound(index=kernel.sharing.lane, limit=1),))
     body: Block = ()
     for row, bounds in enumerate(exist):
         stores = []

@@ -8,7 +8,7 @@ from kernelzoo.domain.operators.quantised import BLOCK
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
 from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
-from services.tuner.schedules.base.teams import shared_bytes
+from services.tuner.schedules.base.row_threads import shared_bytes
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 MAX_M = 8
@@ -33,13 +33,14 @@ class WebgpuQuantisedGemvConfig(WebgpuConfig):
     subgroups: bool
 
     @property
-    def teams(self) -> int:
+    def row_tiles(self) -> int:
+        """Tiles of `tile_n` rows that the threads of a workgroup share, `threads_per_row` each."""
         return self.threads // self.threads_per_row
 
     @property
     def block_n(self) -> int:
         """Rows of the weights to a workgroup."""
-        return self.teams * self.tile_n
+        return self.row_tiles * self.tile_n
 
     @property
     def pitch(self) -> int:
@@ -73,7 +74,7 @@ class WebgpuQuantisedGemvConfig(WebgpuConfig):
         staged = product.m * SLOTS * self.pitch * 4 * DType.F32.size_bytes
         sums = shared_bytes(
             self.threads_per_row,
-            self.teams,
+            self.row_tiles,
             _sums(product, self.tile_n),
             subgroups=self.subgroups,
         )

@@ -1,12 +1,11 @@
 """The settings of one kernel that computes rows by themselves: sums, means, norms, softmax."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
-from services.tuner.schedules.base.settings import Settings, wasm_candidate
+from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.reduction.rows import rows_of
 
 MAX_VECTORS = 8
@@ -14,32 +13,19 @@ MAX_BLOCK_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WasmReductionConfig:
+class WasmReductionConfig(WasmConfig):
     """Each sum over a row is `vectors` of four lanes; the outermost loop takes `block_m` rows."""
 
     family: ClassVar = "reduction"
     vectors: int
     block_m: int
-    fma: bool
-
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls)
-        config = settings.config
-        settings.refuse(config.fault(candidate.workload), fma=config.fma)
-        return config
 
     @property
     def width(self) -> int:
         """Entries of a row that are taken at once."""
         return LANES * self.vectors
 
-    def candidate(self, workload: Workload) -> Candidate:
-        return wasm_candidate(workload, self, fma=self.fma)
-
     def fault(self, workload: Workload) -> str:
-        """What makes the config unusable, or ''."""
         if not 1 <= self.vectors <= MAX_VECTORS:
             return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
         rows = rows_of(workload).slices

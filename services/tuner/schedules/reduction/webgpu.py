@@ -7,7 +7,7 @@ Shapes, named by the settings of `WebgpuReductionConfig`:
     thread      units lane, lane + threads_per_row, … of its row, `vectors` of them to a step; a
                 unit is a vector of four entries, or one entry where n is no multiple of four
 
-    workgroup memory, for each value that is reduced, `team`
+    workgroup memory, for each value that is reduced, `shared`
       tree        of level l [block_m][threads_per_row / radix^l], until a row has at most `radix`
       subgroups   [block_m][threads_per_row], where subgroups are smaller than a row's threads
 
@@ -17,13 +17,13 @@ block_m=4, vectors=2 and radix=4 (a thread has at most two vectors, which stay i
 
     entries_0 = a[lane + row * 9u];                                // 3  the thread's part
     part0_0 = max(part0_0, entries_0);
-    team0_0[lane + own * 8u] = max(max(part0_0.x, part0_0.y), …);  // 4  the tree: 8 values of a row
+    shared0_0[lane + own * 8u] = max(max(part0_0.x, …), …);        // 4  the tree: 8 values of a row
     workgroupBarrier();
     if (lane < 2u) {                                               //    then 2
-      team0_1[lane + own * 2u] = max(max(team0_0[lane + own * 8u], …[… + 2u]), max(…, …));
+      shared0_1[lane + own * 2u] = max(max(shared0_0[lane + own * 8u], …[… + 2u]), max(…, …));
     }
     workgroupBarrier();
-    let single0_0 = max(team0_1[own * 2u], team0_1[own * 2u + 1u]);   // then the row's largest
+    let single0_0 = max(shared0_1[own * 2u], shared0_1[own * 2u + 1u]);   // then the row's largest
     entries_0 = exp((entries_0 - vec4<f32>(single0_0)));           // 3  of the second pass
     …
     c[lane + row * 9u] = (entries_0 * vec4<f32>(single1_0));       // 5  the row's second pass
@@ -337,7 +337,7 @@ def _by_subgroups(
         value=value,
         thread=IndexValue(index=thread),
         threads=config.threads_per_row,
-        shared=kernel.new_shared(f"team{name}", config.threads),
+        shared=kernel.new_shared(f"shared{name}", config.threads),
     )
     return Load(buffer=whole, index=ZERO), (Store(buffer=whole, index=ZERO, value=reduced),)
 
@@ -351,7 +351,7 @@ def _by_tree(
     config, own, lane = kernel.config, kernel.own, kernel.lane
     counts = config.levels
     levels = [
-        kernel.new_shared(f"team{name}.{n}", count * config.block_m)
+        kernel.new_shared(f"shared{name}.{n}", count * config.block_m)
         for n, count in enumerate(counts)
     ]
 

@@ -2,13 +2,12 @@
 for each pair of channels, where windows by themselves take 144."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Shape, round_up
-from services.tuner.schedules.base.settings import Settings, wasm_candidate
+from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.matmul.config import (
     MAX_SCRATCH_BYTES,
     MAX_TILE_ELEMENTS,
@@ -44,7 +43,7 @@ def is_winograd(workload: Workload) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WasmWinogradConfig:
+class WasmWinogradConfig(WasmConfig):
     """The outermost loop takes `block_n` channels of `rows` rows of tiles. Products of what tiles
     and weights are transformed to have register tiles of `tile_m` tiles and `tile_n` channels,
     `unroll_k` input channels to a body.
@@ -56,18 +55,6 @@ class WasmWinogradConfig:
     tile_m: int
     tile_n: int
     unroll_k: int
-    fma: bool
-
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """Raises InvalidSchedule for a config that is no schedule of its workload."""
-        settings = Settings(candidate, cls)
-        config = settings.config
-        settings.refuse(config.fault(candidate.workload), fma=config.fma)
-        return config
-
-    def candidate(self, workload: Workload) -> Candidate:
-        return wasm_candidate(workload, self, fma=self.fma)
 
     @property
     def layout(self) -> str:
@@ -91,7 +78,6 @@ class WasmWinogradConfig:
         return POINTS * self.tiles(workload) * (workload.extent["c"] + self.block_n)
 
     def fault(self, workload: Workload) -> str:
-        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
         if not is_winograd(workload):
             return (
                 "transforms are for windows of 3x3 side by side over channels in multiples of "

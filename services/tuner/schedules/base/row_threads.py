@@ -1,4 +1,4 @@
-"""Sums over the threads that share a row: a team, neighbours in a workgroup.
+"""Sums over the threads that share a row, which are neighbours in a workgroup.
 
 Four sums travel together as the lanes of a vector. By subgroups they are exchanged without memory;
 without subgroups they go through workgroup memory, eight threads at a time.
@@ -31,12 +31,12 @@ RADIX = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Team:
-    """`threads` neighbours, a power of two; the workgroup's team `own`, in which the thread is
-    number `lane`. A workgroup has `teams` of them."""
+class RowThreads:
+    """`threads` neighbours, a power of two, share each of the `rows` of a workgroup. This thread is
+    number `lane` of those that share the row `own`."""
 
     threads: int
-    teams: int
+    rows: int
     own: Affine
     lane: Affine
     subgroups: bool
@@ -46,16 +46,16 @@ class Team:
         return self.own.times(self.threads).plus(self.lane)
 
 
-def shared_bytes(threads: int, teams: int, count: int, *, subgroups: bool) -> int:
+def shared_bytes(threads: int, rows: int, count: int, *, subgroups: bool) -> int:
     """What `reduced` keeps of `count` values in workgroup memory."""
     if threads == 1:
         return 0
     held = threads if subgroups else sum(levels(threads))
-    return -(-count // LANES) * LANES * held * teams * DType.F32.size_bytes
+    return -(-count // LANES) * LANES * held * rows * DType.F32.size_bytes
 
 
 def levels(threads: int) -> list[int]:
-    """Values of a team at each level of its tree, until all threads read what is left."""
+    """Values of a row at each level of its tree, until all threads read what is left."""
     counts = [threads]
     while counts[-1] > RADIX:
         counts.append(max(1, counts[-1] // RADIX))
@@ -64,7 +64,7 @@ def levels(threads: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduced:
-    """`values` are what every thread of the team knows after `body`; `local` and `shared` are
+    """`values` are what every thread of the row knows after `body`; `local` and `shared` are
     buffers that have to be allocated around it."""
 
     values: tuple[Expression, ...]
@@ -74,18 +74,18 @@ class Reduced:
 
 
 def reduced(
-    team: Team, values: Sequence[Expression], name: str, op: BinaryOp = BinaryOp.ADD
+    sharing: RowThreads, values: Sequence[Expression], name: str, op: BinaryOp = BinaryOp.ADD
 ) -> Reduced:
     """Every thread of the workgroup has to come here."""
-    if team.threads == 1:
+    if sharing.threads == 1:
         return Reduced(values=tuple(values), body=(), local=(), shared=())
     padded = [*values, *[number(0)] * (-len(values) % LANES)]
     packs = [Lanes(values=tuple(padded[n : n + LANES])) for n in range(0, len(padded), LANES)]
     local, shared, body = [], [], []
     for place, pack in enumerate(packs):
-        held = _buffer(f"{name}.team{place}", LANES, Scope.LOCAL)
-        make = _by_subgroups if team.subgroups else _by_tree
-        statements, buffers = make(team, pack, held, f"{name}.shared{place}", op)
+        held = _buffer(f"{name}.row{place}", LANES, Scope.LOCAL)
+        make = _by_subgroups if sharing.subgroups else _by_tree
+        statements, buffers = make(sharing, pack, held, f"{name}.shared{place}", op)
         local.append(held)
         shared += buffers
         body += statements
@@ -101,32 +101,32 @@ def reduced(
 
 
 def _by_subgroups(
-    team: Team, pack: Expression, held: Buffer, name: str, op: BinaryOp
+    sharing: RowThreads, pack: Expression, held: Buffer, name: str, op: BinaryOp
 ) -> tuple[list[Statement], list[Buffer]]:
-    shared = _buffer(name, LANES * team.threads * team.teams, Scope.WORKGROUP)
+    shared = _buffer(name, LANES * sharing.threads * sharing.rows, Scope.WORKGROUP)
     value = SubgroupReduce(
         op=op,
         value=pack,
-        thread=IndexValue(index=team.thread),
-        threads=team.threads,
+        thread=IndexValue(index=sharing.thread),
+        threads=sharing.threads,
         shared=shared,
     )
     return [Store(buffer=held, index=ZERO, value=value)], [shared]
 
 
 def _by_tree(
-    team: Team, pack: Expression, held: Buffer, name: str, op: BinaryOp
+    sharing: RowThreads, pack: Expression, held: Buffer, name: str, op: BinaryOp
 ) -> tuple[list[Statement], list[Buffer]]:
     """A thread takes values that lie as far apart as its level has threads, so that neighbours read
     neighbours."""
-    counts = levels(team.threads)
+    counts = levels(sharing.threads)
     shared = [
-        _buffer(f"{name}.{n}", LANES * count * team.teams, Scope.WORKGROUP)
+        _buffer(f"{name}.{n}", LANES * count * sharing.rows, Scope.WORKGROUP)
         for n, count in enumerate(counts)
     ]
 
     def place(level: int, at: Affine) -> Affine:
-        return team.own.times(counts[level]).plus(at).times(LANES)
+        return sharing.own.times(counts[level]).plus(at).times(LANES)
 
     def spread(level: int, first: Affine, apart: int) -> Expression:
         places = (first.plus(Affine(constant=n)) for n in range(0, counts[level], apart))
@@ -139,16 +139,16 @@ def _by_tree(
         return found[0]
 
     body: list[Statement] = [
-        Store(buffer=shared[0], index=place(0, team.lane), value=pack),
+        Store(buffer=shared[0], index=place(0, sharing.lane), value=pack),
         Barrier(),
     ]
     for level in range(1, len(counts)):
         store = Store(
             buffer=shared[level],
-            index=place(level, team.lane),
-            value=spread(level - 1, team.lane, counts[level]),
+            index=place(level, sharing.lane),
+            value=spread(level - 1, sharing.lane, counts[level]),
         )
-        body += under((Bound(index=team.lane, limit=counts[level]),), (store,))
+        body += under((Bound(index=sharing.lane, limit=counts[level]),), (store,))
         body.append(Barrier())
     body.append(Store(buffer=held, index=ZERO, value=spread(len(counts) - 1, ZERO, 1)))
     return body, shared

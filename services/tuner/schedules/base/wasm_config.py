@@ -1,0 +1,34 @@
+"""What the settings of all families for WebAssembly do alike: they are read, held to their
+workload, and made into a candidate."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.base.settings import CandidateSettings, wasm_candidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasmConfig(ABC):
+    """Settings of one family for WebAssembly; a family adds a field for each of them. `fma` lets
+    products and sums round once."""
+
+    family: ClassVar[str]
+    fma: bool
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """Raises InvalidSchedule for a config that is no schedule of its workload."""
+        settings = CandidateSettings(candidate, cls)
+        config = settings.config
+        settings.refuse(config.fault(candidate.workload), fma=config.fma)
+        return config
+
+    @abstractmethod
+    def fault(self, workload: Workload) -> str:
+        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+
+    def candidate(self, workload: Workload) -> Candidate:
+        return wasm_candidate(workload, self, fma=self.fma)
