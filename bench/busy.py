@@ -12,7 +12,7 @@ Owner = tuple[int, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class CpuUsage:
     """Seconds of processor time so far: of everything, and of this process and each below it."""
 
     at_s: float

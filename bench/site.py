@@ -34,7 +34,7 @@ ISOLATION = {
 }
 
 
-class Site(ThreadingHTTPServer):
+class BenchSite(ThreadingHTTPServer):
     """Serves until closed. `publish` adds a file that exists in memory alone, `lend` one that lies
     elsewhere."""
 
@@ -77,7 +77,7 @@ class Site(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Site
+    server: BenchSite
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]

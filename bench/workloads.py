@@ -27,7 +27,7 @@ class Limit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class BenchCase:
     """`name` is what tables call `workload`. `speedup` is wanted against the better peer.
 
     `limit` is READING where every weight is used once, so that memory is what bounds it.
@@ -48,8 +48,8 @@ class Case:
         return self.workload.operator.name in ("matmul", "batch_matmul")
 
 
-def case(name: str, key: str, speedup: float, limit: Limit = Limit.NONE) -> Case:
-    return Case(name=name, workload=Workload.parse(key), speedup=speedup, limit=limit)
+def case(name: str, key: str, speedup: float, limit: Limit = Limit.NONE) -> BenchCase:
+    return BenchCase(name=name, workload=Workload.parse(key), speedup=speedup, limit=limit)
 
 
 PAPER = (

@@ -11,7 +11,14 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats import kernel_tuner, tables, wisdom
-from kernelzoo.formats.results import CandidateTrial, Claim, ClassResults, File, TableRow, fastest
+from kernelzoo.formats.results import (
+    CandidateTrial,
+    ClassResults,
+    File,
+    TableRow,
+    TunerClaim,
+    fastest,
+)
 from services.gateway.wire import results as wire
 from services.gateway.wire.zoo import Device, ZooEntry
 
@@ -52,7 +59,7 @@ class Wanted:
 MOST_CLAIMS = 16
 """Lines of a workload and device: only a few of them can claim a place among the first."""
 
-READERS: dict[ImportFormat, Callable[[str], tuple[Claim, ...]]] = {
+READERS: dict[ImportFormat, Callable[[str], tuple[TunerClaim, ...]]] = {
     ImportFormat.T4: kernel_tuner.read_t4,
     ImportFormat.CACHE: kernel_tuner.read_cache,
     ImportFormat.WISDOM: wisdom.read_wisdom,
@@ -81,7 +88,7 @@ def exported(gateway: GatewayClient, form: ExportFormat, wanted: Wanted) -> tupl
 
 
 def claims_request(
-    source: str, claims: tuple[Claim, ...], workload: str | None, kind: TargetKind
+    source: str, claims: tuple[TunerClaim, ...], workload: str | None, kind: TargetKind
 ) -> wire.ClaimsRequest:
     """`workload` stands in where the file names none of ours, `kind` where its device is none of
     our classes. Raises InvalidInput for too many.
@@ -104,7 +111,7 @@ def claims_request(
     )
 
 
-def _named(claim: Claim, workload: str | None) -> str:
+def _named(claim: TunerClaim, workload: str | None) -> str:
     """Raises InvalidInput where neither the file nor the caller says what was tuned."""
     if workload is not None:
         return Workload.parse(workload).key
@@ -117,7 +124,7 @@ def _named(claim: Claim, workload: str | None) -> str:
         ) from error
 
 
-def _kind(claim: Claim, otherwise: TargetKind) -> TargetKind:
+def _kind(claim: TunerClaim, otherwise: TargetKind) -> TargetKind:
     try:
         return DeviceClass.parse(claim.device).target.kind
     except InvalidInput:

@@ -35,7 +35,7 @@ from cli.stack.signals import interruptible, uninterrupted
 from cli.terminal import live_display, note, out
 from kernelzoo.errors import StackError
 from workers.fleet.browsers import parse_shares
-from workers.fleet.gpu import Gpu
+from workers.fleet.gpu import GpuChoice
 from workers.fleet.installed import insist_on, installed_browsers
 from workers.fleet.run import is_taken
 from workers.fleet.status import AgentStatus, FleetStatus, read_status
@@ -52,7 +52,7 @@ def fleet(
         bool, typer.Option("--fresh", help="Come as new identities, and keep none of them.")
     ] = False,
     target: TargetsOption = None,
-    gpu: GpuOption = Gpu.AUTO,
+    gpu: GpuOption = GpuChoice.AUTO,
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:

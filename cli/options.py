@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kernelzoo.domain.target import TargetKind, parse_kind
-from workers.fleet.gpu import Gpu
+from workers.fleet.gpu import GpuChoice
 
 STATE = Path(".kernelzoo")
 
@@ -34,7 +34,7 @@ TargetsOption = Annotated[
     list[str] | None, typer.Option("--target", help="wasm or webgpu; may be given twice.")
 ]
 GpuOption = Annotated[
-    Gpu,
+    GpuChoice,
     typer.Option(
         "--gpu", help="Adapter of webgpu: of a GPU, in software, or a GPU's where there is one."
     ),

@@ -24,7 +24,7 @@ from cli.stack.supervisor import Stack, end_leftovers, running
 from cli.terminal import note, out
 from kernelzoo.domain.trust import Trust
 from workers.fleet.browsers import BrowserKind, parse_shares
-from workers.fleet.gpu import Gpu
+from workers.fleet.gpu import GpuChoice
 from workers.fleet.installed import insist_on
 
 AGENTS = "Agents to run here, in Chromium or of each --browser without a number."
@@ -38,7 +38,7 @@ def up(
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other devices in.")] = LOOPBACK,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = DEFAULT_PORT,
     target: TargetsOption = None,
-    gpu: GpuOption = Gpu.AUTO,
+    gpu: GpuOption = GpuChoice.AUTO,
     with_monitoring: Annotated[
         bool,
         typer.Option("--with-monitoring", help="Prometheus too, and Grafana where installed."),

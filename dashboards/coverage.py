@@ -1,6 +1,6 @@
 """Device coverage: which classes of devices have which kernels, and how much it matters."""
 
-from dashboards.model import Dashboard, Metric, Panel, Rows
+from dashboards.model import Dashboard, Metric, Panel, SqlQuery
 
 COVERAGE = Dashboard(
     uid="kernelzoo-coverage",
@@ -15,7 +15,7 @@ COVERAGE = Dashboard(
             width=6,
             height=6,
             ask=(
-                Rows(
+                SqlQuery(
                     query="""
                     SELECT coalesce(sum(loads) FILTER (WHERE state = 'confirmed')
                                     / nullif(sum(loads), 0), 0)::float8 AS share
@@ -31,7 +31,7 @@ COVERAGE = Dashboard(
             width=6,
             height=6,
             ask=(
-                Rows(
+                SqlQuery(
                     query="""
                     SELECT state, count(*) AS keys, sum(loads)::bigint AS page_loads
                     FROM coverage GROUP BY state ORDER BY state
@@ -46,7 +46,7 @@ COVERAGE = Dashboard(
             width=12,
             height=6,
             ask=(
-                Rows(
+                SqlQuery(
                     query="""
                     SELECT d.cpu_architecture AS cpu, d.gpu_vendor, d.gpu_architecture AS gpu,
                            count(DISTINCT d.device_id) AS devices,
@@ -84,7 +84,7 @@ COVERAGE = Dashboard(
             width=16,
             height=9,
             ask=(
-                Rows(
+                SqlQuery(
                     query="""
                     SELECT model, dimensions::text AS dimensions, device_class, workloads,
                            confirmed, provisional,
@@ -104,7 +104,7 @@ COVERAGE = Dashboard(
             height=12,
             matrix=("workload_key", "device_class", "state"),
             ask=(
-                Rows(
+                SqlQuery(
                     query="""
                     WITH class AS (
                         SELECT device_class FROM coverage GROUP BY 1
@@ -127,7 +127,7 @@ COVERAGE = Dashboard(
             width=24,
             height=9,
             ask=(
-                Rows(
+                SqlQuery(
                     query="""
                     SELECT workload_key, device_class, state, loads::bigint AS page_loads
                     FROM coverage WHERE state <> 'confirmed'

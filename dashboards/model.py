@@ -19,7 +19,7 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class SqlQuery:
     """A query of PostgreSQL. `over_time`: its first column is `time`."""
 
     query: str
@@ -34,7 +34,7 @@ class Panel:
 
     title: str
     text: str
-    ask: tuple[Metric | Rows, ...]
+    ask: tuple[Metric | SqlQuery, ...]
     kind: str = "timeseries"
     unit: str = "short"
     width: int = 8
@@ -129,22 +129,22 @@ def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
     return made
 
 
-def _datasource(ask: Metric | Rows) -> dict[str, str]:
+def _datasource(ask: Metric | SqlQuery) -> dict[str, str]:
     match ask:
         case Metric():
             return {"type": "prometheus", "uid": PROMETHEUS}
-        case Rows():
+        case SqlQuery():
             return {"type": "grafana-postgresql-datasource", "uid": POSTGRES}
 
 
-def _target(name: str, ask: Metric | Rows, panel: Panel) -> dict[str, Any]:
+def _target(name: str, ask: Metric | SqlQuery, panel: Panel) -> dict[str, Any]:
     made: dict[str, Any] = {"refId": name, "datasource": _datasource(ask)}
     match ask:
         case Metric():
             now = panel.kind != "timeseries"
             legend = ask.legend or "__auto"
             return {**made, "expr": ask.query, "legendFormat": legend, "instant": now}
-        case Rows():
+        case SqlQuery():
             form = "time_series" if ask.over_time else "table"
             return {**made, "rawQuery": True, "rawSql": _straight(ask.query), "format": form}
 

@@ -1,6 +1,6 @@
 """Serving: what pages get, how fast, and what it is worth to them."""
 
-from dashboards.model import Dashboard, Metric, Panel, Rows
+from dashboards.model import Dashboard, Metric, Panel, SqlQuery
 
 NO_REQUESTS = "no request came within the interval"
 
@@ -33,7 +33,7 @@ SERVING = Dashboard(
             width=6,
             height=6,
             ask=(
-                Rows(
+                SqlQuery(
                     query="""
                     SELECT coalesce(sum(loads) / nullif(sum(loads * relative_time), 0), 1)::float8
                                AS speed_up
@@ -51,7 +51,7 @@ SERVING = Dashboard(
             width=6,
             height=6,
             ask=(
-                Rows(
+                SqlQuery(
                     query="""
                     SELECT coalesce(
                         sum(c.loads * t.best_ns * (1 / c.relative_time - 1)) / 1e9, 0)::float8
@@ -70,7 +70,7 @@ SERVING = Dashboard(
             width=6,
             height=6,
             ask=(
-                Rows(
+                SqlQuery(
                     query="""
                     SELECT name, sum(loads)::bigint AS page_loads,
                            count(*) AS classes, max(last_at) AS last

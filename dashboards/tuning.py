@@ -1,6 +1,6 @@
 """Tuning: how fast kernels come to be, and what fails on the way."""
 
-from dashboards.model import Dashboard, Metric, Panel, Rows
+from dashboards.model import Dashboard, Metric, Panel, SqlQuery
 
 NO_SAMPLES = "no task ran within the interval"
 
@@ -14,7 +14,7 @@ TUNING = Dashboard(
             text="From the registration of a workload to its first compiled candidate, by job.",
             unit="s",
             ask=(
-                Rows(
+                SqlQuery(
                     over_time=True,
                     query="""
                     SELECT j.created_at AS time, j.target AS metric,
@@ -33,7 +33,7 @@ TUNING = Dashboard(
             "best one of its class.",
             unit="s",
             ask=(
-                Rows(
+                SqlQuery(
                     over_time=True,
                     query="""
                     WITH timed AS (
@@ -58,7 +58,7 @@ TUNING = Dashboard(
             text="From the registration of a workload to its first confirmed entry, by class.",
             unit="s",
             ask=(
-                Rows(
+                SqlQuery(
                     over_time=True,
                     query="""
                     SELECT j.created_at AS time, j.target AS metric,

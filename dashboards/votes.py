@@ -1,6 +1,6 @@
 """Votes: whether the crowd agrees, what is set aside, and what comes of it."""
 
-from dashboards.model import Dashboard, Metric, Panel, Rows
+from dashboards.model import Dashboard, Metric, Panel, SqlQuery
 
 VOTES = Dashboard(
     uid="kernelzoo-votes",
@@ -15,7 +15,7 @@ VOTES = Dashboard(
             width=6,
             height=6,
             ask=(
-                Rows(
+                SqlQuery(
                     query="""
                     SELECT coalesce(avg(weight::float8 / nullif(total_weight, 0)), 0) AS agreement
                     FROM zoo_entry WHERE state <> 'retired'
@@ -38,7 +38,7 @@ VOTES = Dashboard(
             width=12,
             height=6,
             ask=(
-                Rows(
+                SqlQuery(
                     query="""
                     SELECT workload_key, device_class, state, ballots,
                            weight::float8 / nullif(total_weight, 0) AS agreement
@@ -108,7 +108,7 @@ VOTES = Dashboard(
             kind="table",
             width=16,
             ask=(
-                Rows(
+                SqlQuery(
                     query="""
                     SELECT device_class, verdict, count(*) AS measurements,
                            count(DISTINCT identity_id) AS identities

@@ -17,7 +17,7 @@ MARK = "# -- "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class ChartValue:
     """`path` has dots; `default` is JSON."""
 
     path: str
@@ -29,19 +29,19 @@ class Undocumented(Exception):
     pass
 
 
-def documented_values(text: str) -> tuple[Value, ...]:
+def documented_values(text: str) -> tuple[ChartValue, ...]:
     """Every value of values.yaml with its text. Raises Undocumented when one has none."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     assert isinstance(root, yaml.MappingNode)
     return tuple(_walk(root, text.splitlines(), ()))
 
 
-def _walk(node: yaml.MappingNode, lines: list[str], above: tuple[str, ...]) -> Iterator[Value]:
+def _walk(node: yaml.MappingNode, lines: list[str], above: tuple[str, ...]) -> Iterator[ChartValue]:
     for key, value in node.value:
         path = (*above, key.value)
         words = _comment(lines, key.start_mark.line)
         if words is not None:
-            yield Value(path=".".join(path), default=_default(value), text=words)
+            yield ChartValue(path=".".join(path), default=_default(value), text=words)
         elif isinstance(value, yaml.MappingNode) and value.value:
             yield from _walk(value, lines, path)
         else:

@@ -34,7 +34,7 @@ class CompileStage(StrEnum):
     STORE = "store"
 
 
-class Compiled(StrEnum):
+class CompileOutcome(StrEnum):
     """What became of a candidate. Abandoned: every worker that tried it died."""
 
     COMPILED = "compiled"
@@ -42,7 +42,7 @@ class Compiled(StrEnum):
     ABANDONED = "abandoned"
 
 
-class Refused(StrEnum):
+class RefusalReason(StrEnum):
     """Why a report of measurements was not taken."""
 
     NO_LEASE = "no_lease"
@@ -91,10 +91,10 @@ NO_ROUTE = "none"
 LABEL_VALUES: Mapping[str, tuple[str, ...]] = {
     "target": tuple(TargetKind),
     "stage": tuple(CompileStage),
-    "result": tuple(Compiled),
+    "result": tuple(CompileOutcome),
     "outcome": tuple(Outcome),
     "verdict": tuple(Verdict),
-    "reason": tuple(Refused),
+    "reason": tuple(RefusalReason),
     "cache": tuple(CacheResult),
     "removed": tuple(Removed),
     "level": (*HitLevel, MISSING),

@@ -72,7 +72,7 @@ REASONS: Mapping[str, str] = {
 
 
 @dataclass(slots=True)
-class Coverage:
+class OperatorCoverage:
     """How many tests of one operator pass, and why others are refused."""
 
     passed: int = 0
@@ -83,12 +83,14 @@ class Coverage:
         return f"| {operator} | {self.passed} | {self.refused.total() or ''} | {reasons} |"
 
 
-def coverage(cases: Iterable[NodeCase], fault: Callable[[NodeCase], str]) -> dict[str, Coverage]:
+def coverage(
+    cases: Iterable[NodeCase], fault: Callable[[NodeCase], str]
+) -> dict[str, OperatorCoverage]:
     """By operator. `fault` says what is wrong with a case, and raises KernelZooError for one that
     is refused. Raises AssertionError where some compute something else than ONNX."""
     cases = tuple(cases)
     faults = []
-    found = {case.operator: Coverage() for case in cases}
+    found = {case.operator: OperatorCoverage() for case in cases}
     for case in cases:
         own = found[case.operator]
         try:
@@ -127,9 +129,9 @@ def page() -> str:
     return HEAD + "\n".join(_rows(coverage(cases, fault))) + "\n"
 
 
-def _rows(found: Mapping[str, Coverage]) -> Iterator[str]:
+def _rows(found: Mapping[str, OperatorCoverage]) -> Iterator[str]:
     for operator in sorted({*OPERATORS, *DEFINED}):
-        yield found.get(operator, Coverage()).row(operator)
+        yield found.get(operator, OperatorCoverage()).row(operator)
 
 
 def _reason(sentence: str) -> str:

@@ -29,7 +29,7 @@ def whole(*values: int, dtype: type = np.int32) -> Array:
     return np.array(values, dtype)
 
 
-class Case:
+class OperatorCase:
     """One node. `feeds` are its inputs in order, None for one that is left out; those named in
     `constants` by their place are constants of the model."""
 
@@ -91,7 +91,7 @@ def angles(length: int, half: int = WIDTH // 2) -> list[Array | None]:
     return [np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)]
 
 
-def grouped(new: int, past: int, lengths: tuple[int, ...], total: int, **more: Any) -> Case:
+def grouped(new: int, past: int, lengths: tuple[int, ...], total: int, **more: Any) -> OperatorCase:
     """Takes `new` positions beside caches of `past`; a text has one more than its length says."""
     held = caches(past, GROUPS) if past else [None, None]
     for each in held:
@@ -101,13 +101,13 @@ def grouped(new: int, past: int, lengths: tuple[int, ...], total: int, **more: A
         real(B, new, D), real(B, new, GROUPS * WIDTH), real(B, new, GROUPS * WIDTH),
         *held, whole(*lengths), whole(total), *angles(32),
     ]  # fmt: skip
-    return Case(
+    return OperatorCase(
         "GroupQueryAttention", feeds, 3, constants=(6,), num_heads=HEADS, kv_num_heads=GROUPS,
         do_rotary=1, **more,
     )  # fmt: skip
 
 
-def bits(packed: int, size: int, *, zero: bool) -> Case:
+def bits(packed: int, size: int, *, zero: bool) -> OperatorCase:
     n, k, blocks = 6, 80, -(-80 // size)
     feeds: list[Array | None] = [
         real(3, k),
@@ -118,10 +118,12 @@ def bits(packed: int, size: int, *, zero: bool) -> Case:
         columns = -(-blocks * packed // 8)
         feeds.append(RANDOM.integers(0, 256, n * columns).astype(np.uint8))
     constants = tuple(range(1, len(feeds)))
-    return Case("MatMulNBits", feeds, constants=constants, K=k, N=n, bits=packed, block_size=size)
+    return OperatorCase(
+        "MatMulNBits", feeds, constants=constants, K=k, N=n, bits=packed, block_size=size
+    )
 
 
-def recurrent(operator: str, gates: int, direction: str, **more: Any) -> Case:
+def recurrent(operator: str, gates: int, direction: str, **more: Any) -> OperatorCase:
     ways, steps, inputs, size = 2 if direction == "bidirectional" else 1, 4, 3, 5
     feeds: list[Array | None] = [
         real(steps, B, inputs), real(ways, gates * size, inputs), real(ways, gates * size, size),
@@ -130,13 +132,13 @@ def recurrent(operator: str, gates: int, direction: str, **more: Any) -> Case:
     if operator == "LSTM":
         feeds.append(real(ways, B, size))
     outputs = 3 if operator == "LSTM" else 2
-    return Case(
+    return OperatorCase(
         operator, feeds, outputs, domain="", constants=(1, 2, 3), hidden_size=size,
         direction=direction, **more,
     )  # fmt: skip
 
 
-def cases() -> dict[str, Callable[[], Case]]:
+def cases() -> dict[str, Callable[[], OperatorCase]]:
     x, skip, row = real(B, S, D), real(B, S, D), real(D)
     mask = np.array([[1] * 4 + [0], [1] * 5], np.int32)
     ids = RANDOM.integers(0, 7, (B, S)).astype(np.int32)
@@ -144,42 +146,42 @@ def cases() -> dict[str, Callable[[], Case]]:
     q_bias = real(3 * D)
     heads: dict[str, Any] = {"num_heads": HEADS}
     return {
-        "layer_norm": lambda: Case(
+        "layer_norm": lambda: OperatorCase(
             "LayerNormalization", [x, row, real(D)], domain="", opset=14, axis=-1, epsilon=1e-3
         ),
-        "simplified": lambda: Case(
+        "simplified": lambda: OperatorCase(
             "SimplifiedLayerNormalization", [x, row], domain="", axis=-1, epsilon=1e-3
         ),
-        "skip": lambda: Case(
+        "skip": lambda: OperatorCase(
             "SkipLayerNormalization",
             [x, skip, row, real(D), real(D)],
             4,
             asked=(0, 3),
             epsilon=1e-3,
         ),
-        "skip_simplified": lambda: Case(
+        "skip_simplified": lambda: OperatorCase(
             "SkipSimplifiedLayerNormalization", [x, skip, row], 4, asked=(0, 3), epsilon=1e-3
         ),
-        "gelu": lambda: Case("Gelu", [x]),
-        "fast_gelu": lambda: Case("FastGelu", [x, row]),
-        "bias_gelu": lambda: Case("BiasGelu", [x, row]),
-        "quick_gelu": lambda: Case("QuickGelu", [x], alpha=1.5),
-        "fused_matmul": lambda: Case(
+        "gelu": lambda: OperatorCase("Gelu", [x]),
+        "fast_gelu": lambda: OperatorCase("FastGelu", [x, row]),
+        "bias_gelu": lambda: OperatorCase("BiasGelu", [x, row]),
+        "quick_gelu": lambda: OperatorCase("QuickGelu", [x], alpha=1.5),
+        "fused_matmul": lambda: OperatorCase(
             "FusedMatMul", [real(B, 5, 3), real(B, 4, 5)], transA=1, transB=1, alpha=0.25
         ),
-        "fused_conv": lambda: Case(
+        "fused_conv": lambda: OperatorCase(
             "FusedConv",
             [real(1, 3, 6, 6), real(4, 3, 3, 3), real(4), real(1, 4, 6, 6)],
             pads=[1, 1, 1, 1],
             activation="Relu",
         ),
-        "fused_conv_clip": lambda: Case(
+        "fused_conv_clip": lambda: OperatorCase(
             "FusedConv",
             [real(1, 3, 6, 6), real(4, 3, 3, 3)],
             activation="Clip",
             activation_params=[-0.5, 0.5],
         ),
-        "fused_gemm": lambda: Case(
+        "fused_gemm": lambda: OperatorCase(
             "FusedGemm",
             [real(3, 4), real(5, 4), real(5)],
             transB=1,
@@ -187,21 +189,21 @@ def cases() -> dict[str, Callable[[], Case]]:
             activation="LeakyRelu",
             activation_alpha=0.1,
         ),
-        "embedded": lambda: Case(
+        "embedded": lambda: OperatorCase(
             "EmbedLayerNormalization", [ids, ids % 2, *tables, mask], 3, epsilon=1e-3
         ),
-        "attention": lambda: Case("Attention", [x, real(D, 3 * D), q_bias, mask], **heads),
-        "attention_lengths": lambda: Case(
+        "attention": lambda: OperatorCase("Attention", [x, real(D, 3 * D), q_bias, mask], **heads),
+        "attention_lengths": lambda: OperatorCase(
             "Attention", [x, real(D, 3 * D), q_bias, whole(3, 5)], **heads
         ),
-        "attention_past": lambda: Case(
+        "attention_past": lambda: OperatorCase(
             "Attention",
             [x, real(D, 3 * D), q_bias, None, real(2, B, HEADS, P, WIDTH)],
             2,
             unidirectional=1,
             **heads,
         ),
-        "multi_head": lambda: Case(
+        "multi_head": lambda: OperatorCase(
             "MultiHeadAttention",
             [
                 x,
@@ -213,7 +215,7 @@ def cases() -> dict[str, Callable[[], Case]]:
             ],
             **heads,
         ),
-        "multi_head_past": lambda: Case(
+        "multi_head_past": lambda: OperatorCase(
             "MultiHeadAttention",
             [x, skip, real(B, S, D), None, None, None, *caches(P)],
             3,
@@ -221,11 +223,11 @@ def cases() -> dict[str, Callable[[], Case]]:
             scale=0.2,
             **heads,
         ),
-        "multi_head_apart": lambda: Case("MultiHeadAttention", [x, *caches(P)], **heads),
-        "rotary": lambda: Case(
+        "multi_head_apart": lambda: OperatorCase("MultiHeadAttention", [x, *caches(P)], **heads),
+        "rotary": lambda: OperatorCase(
             "RotaryEmbedding", [x, whole(3, dtype=np.int64), *angles(16)], interleaved=1
         ),
-        "rotary_part": lambda: Case(
+        "rotary_part": lambda: OperatorCase(
             "RotaryEmbedding",
             [real(B, HEADS, S, WIDTH), np.arange(2 * S).reshape(B, S) % 7, *angles(16, 2)],
             rotary_embedding_dim=4,
@@ -234,7 +236,7 @@ def cases() -> dict[str, Callable[[], Case]]:
         "grouped_prompt": lambda: grouped(S, 0, (S - 1, S - 1), S),
         "grouped_step": lambda: grouped(1, P, (P, P), P + 1, local_window_size=4),
         "grouped_buffer": lambda: grouped(1, 12, (7, 7), 8, softcap=3.0),
-        "grouped_packed": lambda: Case(
+        "grouped_packed": lambda: OperatorCase(
             "GroupQueryAttention",
             [real(B, S, D + 2 * GROUPS * WIDTH), None, None, None, None, whole(4, 4), whole(5)],
             3,
@@ -246,7 +248,7 @@ def cases() -> dict[str, Callable[[], Case]]:
         "bits_4": lambda: bits(4, 32, zero=False),
         "bits_4_zero": lambda: bits(4, 16, zero=True),
         "bits_8_zero": lambda: bits(8, 32, zero=True),
-        "gather_bits": lambda: Case(
+        "gather_bits": lambda: OperatorCase(
             "GatherBlockQuantized",
             [
                 RANDOM.integers(0, 256, (9, 32)).astype(np.uint8),

@@ -25,7 +25,7 @@ LOADS_A_DAY = (10_000, 1_000_000, 100_000_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredRates:
     """Rates of one core of the machine that the benchmarks ran on."""
 
     cpu: str
@@ -36,13 +36,13 @@ class Measured:
     candidates: int
 
 
-def measured() -> Measured:
+def measured() -> MeasuredRates:
     page_loads, acceptance, compiling = (
         _results(name) for name in ("manifest", "acceptance", "compile")
     )
     accepted = _row(acceptance, "load", "as fast as accepted")
     claims = {claim["what"]: claim["value"] for claim in compiling["claims"]}
-    return Measured(
+    return MeasuredRates(
         cpu=page_loads["machine"]["cpu"],
         page_loads_per_s=_row(page_loads, "load", "flat out")["per_second"],
         measurements_per_s=accepted["per_second"] / accepted["gateway_busy"],
@@ -90,7 +90,7 @@ is busy only while a workload is new: one serves any of these.
 """
 
 
-def _size(rates: Measured, loads: int) -> str:
+def _size(rates: MeasuredRates, loads: int) -> str:
     peak = loads / DAY_S * PEAK
     gateways = 1 + ceil(peak / (rates.page_loads_per_s * BUSY))
     stored = loads * TUNING_SHARE * MEASUREMENTS * RETENTION_DAYS * rates.stored_bytes

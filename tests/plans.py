@@ -29,7 +29,7 @@ CHUNK_BYTES = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class PlannedNetwork:
     plan: Plan
     files: Files
     feeds: dict[str, Array]
@@ -50,7 +50,7 @@ def network(
     inputs: Mapping[str, PortOf],
     outputs: Mapping[str, PortOf],
     dimensions: Mapping[str, int] | None = None,
-) -> Network:
+) -> PlannedNetwork:
     """Operands are numbers of `tensors` and names of `weights`."""
     stored, body = [], b""
     for label, array in weights.items():
@@ -104,7 +104,7 @@ def network(
             tolerance=1e-4,
         ),
     )
-    return Network(
+    return PlannedNetwork(
         plan=validated(plan),
         files=Files(weights=body, golden=golden),
         feeds={label: array for label, (_, array, _) in inputs.items()},

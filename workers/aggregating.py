@@ -29,10 +29,10 @@ from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from kernelzoo.store.measurements import PendingRow
 from services.aggregator.denial import without
 from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, Rule, decide
-from services.aggregator.reputation import Finding
+from services.aggregator.reputation import LeaseFinding
 from services.aggregator.verification import TAKEN_AS_TOLD, Judgement, expected, judge
 from workers.denying import deny_failing, roll_back
-from workers.suspecting import Fault, settle, times_fault, verdict_of
+from workers.suspecting import LeaseFault, settle, times_fault, verdict_of
 
 log = structlog.get_logger(__name__)
 
@@ -132,10 +132,10 @@ def _outputs(lease: leases.LeaseRow, pending: list[PendingRow]) -> dict[str, Jud
     return found | judged
 
 
-def _wrong(found: Mapping[str, Judgement]) -> Fault | None:
+def _wrong(found: Mapping[str, Judgement]) -> LeaseFault | None:
     """The first complaint about an output; None where all are right."""
     complaints = (each.detail for each in found.values() if each.detail)
-    return next((Fault(finding=Finding.FAILED, detail=each) for each in complaints), None)
+    return next((LeaseFault(finding=LeaseFinding.FAILED, detail=each) for each in complaints), None)
 
 
 def tally(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule) -> None:

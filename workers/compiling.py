@@ -14,7 +14,7 @@ from kernelzoo.domain.known_programs import is_evaluated
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload, is_program
 from kernelzoo.errors import KernelZooError
-from kernelzoo.metrics import CANDIDATES, COMPILE_DURATION, Compiled, CompileStage
+from kernelzoo.metrics import CANDIDATES, COMPILE_DURATION, CompileOutcome, CompileStage
 from kernelzoo.store import candidates, notifications, programs, tuning
 from kernelzoo.store.blocking import Database, execute, fetch_one
 from services.aggregator.verification import roundings
@@ -88,7 +88,7 @@ def compile_batch(db: Database, candidate_ids: list[str]) -> None:
 def _compile(db: Database, row: candidates.CandidateRow) -> None:
     if row.attempts > candidates.MAX_ATTEMPTS:
         detail = f"its worker died {candidates.MAX_ATTEMPTS} times while compiling it"
-        _give_up(db, row, detail, Compiled.ABANDONED)
+        _give_up(db, row, detail, CompileOutcome.ABANDONED)
         return
     start_ns = time.perf_counter_ns()
     candidate = row.to_candidate()
@@ -98,11 +98,11 @@ def _compile(db: Database, row: candidates.CandidateRow) -> None:
         with _timed(row, CompileStage.PACKS):
             packs = pack_kernels(candidate, artifact.manifest)
     except KernelZooError as error:
-        _give_up(db, row, str(error), Compiled.REFUSED)
+        _give_up(db, row, str(error), CompileOutcome.REFUSED)
         return
     with _timed(row, CompileStage.STORE):
         _store(db, row, artifact, packs, start_ns)
-    CANDIDATES.labels(row.target, Compiled.COMPILED).inc()
+    CANDIDATES.labels(row.target, CompileOutcome.COMPILED).inc()
 
 
 @contextmanager
@@ -129,7 +129,9 @@ def _store(
         execute(db, notifications.candidates_compiled())
 
 
-def _give_up(db: Database, row: candidates.CandidateRow, detail: str, result: Compiled) -> None:
+def _give_up(
+    db: Database, row: candidates.CandidateRow, detail: str, result: CompileOutcome
+) -> None:
     CANDIDATES.labels(row.target, result).inc()
     log.warning("candidate failed to compile", candidate=row.candidate_id, detail=detail)
     with db.transaction():

@@ -13,19 +13,19 @@ from kernelzoo.store.leases import LeaseRow
 from kernelzoo.store.measurements import PendingRow
 from services.aggregator.envelope import ClaimedDevice, DeviceRates, impossible
 from services.aggregator.reported_times import PeerTime, Times, known_time, off, replayed, still
-from services.aggregator.reputation import Finding, Settlement, settled
+from services.aggregator.reputation import LeaseFinding, Settlement, settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class LeaseFault:
     """Why a lease is not believed: FAILED or IMPOSSIBLE, and what is wrong with it."""
 
-    finding: Finding
+    finding: LeaseFinding
     detail: str
 
 
 def settle(
-    db: Database, holder: trust.HolderRow, fault: Fault | None, defences: frozenset[Defence]
+    db: Database, holder: trust.HolderRow, fault: LeaseFault | None, defences: frozenset[Defence]
 ) -> tuple[Settlement, tuple[jobs.Message, ...]]:
     """Brings the record of an identity up to date with a lease that has a `fault`, or none.
 
@@ -46,10 +46,10 @@ def settle(
     return settlement, tuple(jobs.tally(row.workload_key, row.device_class) for row in again)
 
 
-def _finding(holder: trust.HolderRow, fault: Fault | None) -> Finding:
+def _finding(holder: trust.HolderRow, fault: LeaseFault | None) -> LeaseFinding:
     if fault is not None:
         return fault.finding
-    return Finding.VALID if holder.whole and not holder.outdated else Finding.OPEN
+    return LeaseFinding.VALID if holder.whole and not holder.outdated else LeaseFinding.OPEN
 
 
 def times_fault(
@@ -58,17 +58,17 @@ def times_fault(
     holder: trust.HolderRow,
     pending: list[PendingRow],
     defences: frozenset[Defence],
-) -> Fault | None:
+) -> LeaseFault | None:
     """Why the times of these measurements are not believed; None if they are."""
     timed = [row for row in pending if row.outcome == Outcome.OK]
     if holder.operated or not timed:
         return None
     if Defence.CONTROLS in defences and (found := _controls(db, lease, timed)):
-        return Fault(finding=Finding.FAILED, detail=found)
+        return LeaseFault(finding=LeaseFinding.FAILED, detail=found)
     if Defence.REPLAYS in defences and (found := _replays(db, lease)):
-        return Fault(finding=Finding.FAILED, detail=found)
+        return LeaseFault(finding=LeaseFinding.FAILED, detail=found)
     if Defence.ENVELOPE in defences and (found := _envelope(db, lease, holder, timed, defences)):
-        return Fault(finding=Finding.IMPOSSIBLE, detail=found)
+        return LeaseFault(finding=LeaseFinding.IMPOSSIBLE, detail=found)
     return None
 
 

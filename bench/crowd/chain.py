@@ -27,7 +27,7 @@ import structlog
 
 from bench.crowd.chain_regret import Regret, Spread, interval, times
 from bench.crowd.chain_worlds import analytic, recorded, simulated
-from bench.crowd.chain_zoo import QUORUM, World, database, fill, order, without, workloads
+from bench.crowd.chain_zoo import QUORUM, HeldOutWorld, database, fill, order, without, workloads
 from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
 from kernelzoo.domain.kinship import families
@@ -46,7 +46,7 @@ MODELS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class HeldOutServed:
     """A workload on a class that is held out. Regrets: of the chain, of the default kernel, and of
     the first choice of a cost model that has not seen it either. `cluster`: what was held out."""
 
@@ -57,7 +57,7 @@ class Served:
     model: Regret
 
 
-HeldOut = Callable[[Database, World], Iterator[Served]]
+HeldOut = Callable[[Database, HeldOutWorld], Iterator[HeldOutServed]]
 
 
 def measure(options: Namespace) -> Report:
@@ -79,7 +79,7 @@ def measure(options: Namespace) -> Report:
     return Report(name="chain", machine=machine(), rows=rows, claims=claims)
 
 
-def by_class(db: Database, world: World) -> Iterator[Served]:
+def by_class(db: Database, world: HeldOutWorld) -> Iterator[HeldOutServed]:
     """Others know every workload, this class none, and it never opened a session."""
     folds = len(world.held_out) if len(world.held_out) <= MODELS else FOLDS
     for fold in range(folds):
@@ -92,17 +92,17 @@ def by_class(db: Database, world: World) -> Iterator[Served]:
                     yield _served(db, world, race, model, race.device.hardware)
 
 
-def by_shape(db: Database, world: World) -> Iterator[Served]:
+def by_shape(db: Database, world: HeldOutWorld) -> Iterator[HeldOutServed]:
     """Each class knows other shapes, and no class this one; the model is published."""
     return _by_shape(db, world, foretold=True)
 
 
-def by_shape_alone(db: Database, world: World) -> Iterator[Served]:
+def by_shape_alone(db: Database, world: HeldOutWorld) -> Iterator[HeldOutServed]:
     """The same without a model."""
     return _by_shape(db, world, foretold=False)
 
 
-def _by_shape(db: Database, world: World, *, foretold: bool) -> Iterator[Served]:
+def _by_shape(db: Database, world: HeldOutWorld, *, foretold: bool) -> Iterator[HeldOutServed]:
     for fold in range(FOLDS):
         keys = {key for key in workloads(world) if int(fingerprint(key), 16) % FOLDS == fold}
         held_out = [race for race in world.races if race.workload_key in keys]
@@ -119,7 +119,9 @@ def _keys(held_out: Iterable[Race]) -> Iterator[tuple[str, str]]:
     return ((race.workload_key, str(race.device.device_class)) for race in held_out)
 
 
-def _served(db: Database, world: World, race: Race, model: CostModel, cluster: str) -> Served:
+def _served(
+    db: Database, world: HeldOutWorld, race: Race, model: CostModel, cluster: str
+) -> HeldOutServed:
     truth = world.truth(race)
     default, *_ = times(race)
     kin = families(world.hardware(race.device), TargetKind.WASM)
@@ -131,7 +133,7 @@ def _served(db: Database, world: World, race: Race, model: CostModel, cluster: s
     offer = choose(known).get(race.workload_key)
     foretold = model.order([each.candidate for each in race.observations], race.device)
     first = next(each for each in foretold if each.candidate_id in truth.known)
-    return Served(
+    return HeldOutServed(
         cluster=cluster,
         level=offer.level if offer else HitLevel.DEFAULT,
         chain=truth.regret(offer.candidate_id if offer else default),
@@ -140,7 +142,7 @@ def _served(db: Database, world: World, race: Race, model: CostModel, cluster: s
     )
 
 
-def _rows(world: str, held_out: str, served: list[Served]) -> Iterator[dict[str, Cell]]:
+def _rows(world: str, held_out: str, served: list[HeldOutServed]) -> Iterator[dict[str, Cell]]:
     for level in (*dict.fromkeys(each.level for each in served), "all"):
         part = [each for each in served if level in (each.level, "all")]
         low, high = _interval(part, SIDES["chain"])
@@ -162,7 +164,7 @@ def _rows(world: str, held_out: str, served: list[Served]) -> Iterator[dict[str,
         }
 
 
-Side = Callable[[Served], float]
+Side = Callable[[HeldOutServed], float]
 
 SIDES: Mapping[str, Side] = {
     "chain": lambda each: each.chain.fresh,
@@ -170,7 +172,7 @@ SIDES: Mapping[str, Side] = {
 }
 
 
-def _spread(name: str, served: Sequence[Served], side: Side) -> dict[str, Cell]:
+def _spread(name: str, served: Sequence[HeldOutServed], side: Side) -> dict[str, Cell]:
     spread = Spread.of([side(each) for each in served])
     return {
         name: round(spread.mean, 3),
@@ -185,14 +187,14 @@ def _worst(regrets: list[float]) -> float:
     return sum(worst) / sum(regrets) if any(regrets) else 0.0
 
 
-def _interval(served: Iterable[Served], side: Side) -> tuple[float, float]:
+def _interval(served: Iterable[HeldOutServed], side: Side) -> tuple[float, float]:
     clusters: dict[str, list[float]] = defaultdict(list)
     for each in served:
         clusters[each.cluster].append(side(each))
     return interval(list(clusters.values()))
 
 
-def _claims(world: str, served: list[Served]) -> list[Claim]:
+def _claims(world: str, served: list[HeldOutServed]) -> list[Claim]:
     found, default = (fmean(side(each) for each in served) for side in SIDES.values())
     what = f"{world}: mean regret on a class held out"
     measured = fmean(each.chain.measured for each in served)
@@ -210,7 +212,7 @@ HELD_OUT: Mapping[str, HeldOut] = {
     "shape": by_shape,
     "shape, no model": by_shape_alone,
 }
-WORLDS: Mapping[str, tuple[Callable[[], World], tuple[str, ...]]] = {
+WORLDS: Mapping[str, tuple[Callable[[], HeldOutWorld], tuple[str, ...]]] = {
     "recorded": (recorded, tuple(HELD_OUT)),
     "analytic": (analytic, tuple(HELD_OUT)),
     "simulated": (simulated, ("class",)),

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 
-from bench.crowd.chain_zoo import World
+from bench.crowd.chain_zoo import HeldOutWorld
 from bench.crowd.simulate import WORKLOADS
 from cli.simulate.members import session_of, visitor
 from cli.simulate.scenario import FAMILY, Attack, Scenario
@@ -21,12 +21,12 @@ EVEN, ODD = slice(0, None, 2), slice(1, None, 2)
 CLASSES = 200
 
 
-def recorded() -> World:
+def recorded() -> HeldOutWorld:
     """Each setting of an engine stands for a device of its own, all of one architecture."""
     found = dataset.read()
     every = [_of_its_own(each) for each in found.observations()]
     parts = (EVEN, ODD) if found.fewest_passes > 1 else ()
-    return World(
+    return HeldOutWorld(
         name="recorded",
         races=races(every),
         architectures={each.device.hardware: "x86-64" for each in every},
@@ -44,10 +44,10 @@ def _id(name: str) -> str:
     return sha256(name.encode()).hexdigest()[:16]
 
 
-def analytic() -> World:
+def analytic() -> HeldOutWorld:
     """Cores with 16 registers are of one architecture, those with 32 of another."""
     of_cores = {core.probed.hardware: f"registers-{core.registers}" for core in CORES}
-    return World(
+    return HeldOutWorld(
         name="analytic",
         races=races(observed()),
         architectures=of_cores,
@@ -55,7 +55,7 @@ def analytic() -> World:
     )
 
 
-def simulated() -> World:
+def simulated() -> HeldOutWorld:
     """The classes of `kernelzoo simulate`, its workloads and its times; one of each family is held
     out."""
     crowd = Scenario(
@@ -73,7 +73,7 @@ def simulated() -> World:
         for name in names
         for each in _timed(name, workload, crowd.seed)
     ]
-    return World(
+    return HeldOutWorld(
         name="simulated",
         races=races(every),
         architectures={name: name.partition("/")[0] for name in names},

@@ -35,7 +35,7 @@ Architectures = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class HeldOutWorld:
     """`architectures`: what the browsers of these devices would tell. `halves`: races of the same
     devices by one half of their passes and by the other, where they measured several times.
     `held_out`: the devices of which each is held out in turn.
@@ -79,7 +79,7 @@ def database() -> Iterator[Database]:
             server.stop()
 
 
-def fill(db: Database, world: World) -> None:
+def fill(db: Database, world: HeldOutWorld) -> None:
     with db.transaction():
         jobs = {space[0].candidate.workload.key: _open(db, space) for space in _spaces(world)}
         for race in world.races:
@@ -87,7 +87,7 @@ def fill(db: Database, world: World) -> None:
         _pool(db)
 
 
-def _spaces(world: World) -> Iterable[tuple[Observation, ...]]:
+def _spaces(world: HeldOutWorld) -> Iterable[tuple[Observation, ...]]:
     """For each workload the largest space that any device has measured, in the order of promise."""
     widest: dict[str, tuple[Observation, ...]] = defaultdict(tuple)
     for race in world.races:
@@ -106,7 +106,7 @@ def _open(db: Database, space: tuple[Observation, ...]) -> int:
     return opened.id
 
 
-def _vote(db: Database, world: World, race: Race, job_id: int) -> None:
+def _vote(db: Database, world: HeldOutWorld, race: Race, job_id: int) -> None:
     """What an honest agent has stored, and the entry of its class."""
     told = times(race)
     architecture = world.architectures[race.device.hardware]
@@ -166,6 +166,6 @@ def _pool(db: Database) -> None:
         aggregate_by_family(db, RULE)
 
 
-def workloads(world: World) -> list[str]:
+def workloads(world: HeldOutWorld) -> list[str]:
     keys = dict.fromkeys(race.workload_key for race in world.races)
     return [Workload.parse(key).key for key in keys]

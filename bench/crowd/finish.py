@@ -14,7 +14,7 @@ WITHIN = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
+class RaceFinish:
     """Seconds from the first lease. `covered_s`: every kernel was measured as often as the zoo
     asks. `won_s`: since then what is confirmed has been within `WITHIN` of the best, and not before
     all was covered: who finds it sooner was lucky. None where that never was. `by_each`: the most
@@ -34,7 +34,7 @@ def finish(
     slowdowns: Mapping[str, float],
     *,
     cover: int,
-) -> Finish:
+) -> RaceFinish:
     """`slowdowns`: how much slower than the best each kernel of the space is, as a share."""
     began_at = min(row.lent_at for row in reported)
     covered_at = _covered_at(reported, cover)
@@ -42,7 +42,7 @@ def finish(
     served = [(each.published_at, slowdowns[each.candidate_id]) for each in confirmed]
     good_at = _good_at(served)
     won_at = max(good_at, covered_at) if good_at else None
-    return Finish(
+    return RaceFinish(
         covered_s=(covered_at - began_at).total_seconds(),
         won_s=(won_at - began_at).total_seconds() if won_at else None,
         by_each=_most(reported, won_at or reported[-1].reported_at),

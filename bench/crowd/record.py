@@ -27,8 +27,8 @@ from playwright.sync_api import sync_playwright
 
 from bench.crowd.record_site import files, spaces
 from bench.report import CannotMeasure
-from bench.site import Site
-from fixtures.recorded.answer import Answer, take_in
+from bench.site import BenchSite
+from fixtures.recorded.answer import RecordedAnswer, take_in
 from workers.fleet.browsers import BrowserKind, PageLost
 from workers.fleet.chromium import find_chromium, own_flags
 from workers.fleet.firefox import find_firefox
@@ -39,7 +39,7 @@ LAST_CACHE = "/sys/devices/system/cpu/cpu0/cache/index3/size"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class BrowserSetup:
     """`v8` are flags of Chromium's engine, `preferences` lines of Firefox's user.js."""
 
     name: str
@@ -49,14 +49,14 @@ class Device:
 
 
 DEVICES = (
-    Device(name="chromium"),
-    Device(name="firefox", browser=BrowserKind.FIREFOX),
-    Device(name="webkit", browser=BrowserKind.WEBKIT),
-    Device(name="chromium-no-fma3", v8=("--no-enable-fma3",)),
-    Device(name="chromium-no-avx", v8=("--no-enable-avx",)),
-    Device(name="chromium-bounds-checks", v8=("--wasm-enforce-bounds-checks",)),
-    Device(name="chromium-baseline", v8=("--liftoff-only",)),
-    Device(
+    BrowserSetup(name="chromium"),
+    BrowserSetup(name="firefox", browser=BrowserKind.FIREFOX),
+    BrowserSetup(name="webkit", browser=BrowserKind.WEBKIT),
+    BrowserSetup(name="chromium-no-fma3", v8=("--no-enable-fma3",)),
+    BrowserSetup(name="chromium-no-avx", v8=("--no-enable-avx",)),
+    BrowserSetup(name="chromium-bounds-checks", v8=("--wasm-enforce-bounds-checks",)),
+    BrowserSetup(name="chromium-baseline", v8=("--liftoff-only",)),
+    BrowserSetup(
         name="firefox-baseline",
         browser=BrowserKind.FIREFOX,
         preferences=('user_pref("javascript.options.wasm_optimizingjit", false);',),
@@ -64,7 +64,7 @@ DEVICES = (
 )
 
 
-def command(device: Device, profile: Path, url: str) -> list[str]:
+def command(device: BrowserSetup, profile: Path, url: str) -> list[str]:
     if device.browser is BrowserKind.FIREFOX:
         program = find_firefox()
         assert program is not None, "install firefox-esr"
@@ -84,7 +84,7 @@ def command(device: Device, profile: Path, url: str) -> list[str]:
 
 
 @contextmanager
-def browser(device: Device, url: str) -> Iterator[None]:
+def browser(device: BrowserSetup, url: str) -> Iterator[None]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         opened = webkit if device.browser is BrowserKind.WEBKIT else process
         with opened(device, Path(profile), url):
@@ -92,7 +92,7 @@ def browser(device: Device, url: str) -> Iterator[None]:
 
 
 @contextmanager
-def webkit(_: Device, profile: Path, url: str) -> Iterator[None]:
+def webkit(_: BrowserSetup, profile: Path, url: str) -> Iterator[None]:
     driven = WebKit(profile)
     try:
         driven.connect()
@@ -105,7 +105,7 @@ def webkit(_: Device, profile: Path, url: str) -> Iterator[None]:
 
 
 @contextmanager
-def process(device: Device, profile: Path, url: str) -> Iterator[None]:
+def process(device: BrowserSetup, profile: Path, url: str) -> Iterator[None]:
     started = subprocess.Popen(
         command(device, profile, url), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -116,7 +116,7 @@ def process(device: Device, profile: Path, url: str) -> Iterator[None]:
         started.wait(30)
 
 
-class Races(Site):
+class Races(BenchSite):
     """Serves the page and keeps what it posts."""
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class Races(Site):
     def receive(self, body: bytes) -> None:
         self.posted.put(body)
 
-    def answer(self, device: Device) -> Answer:
+    def answer(self, device: BrowserSetup) -> RecordedAnswer:
         """One pass. Raises CannotMeasure when the page fails or takes too long."""
         with browser(device, f"{self.url}/race.html?post"):
             try:
@@ -135,7 +135,7 @@ class Races(Site):
                 raise CannotMeasure(f"{device.name}: no answer in {AT_MOST_S:g} s") from error
         if "failure" in (told := json.loads(body)):
             raise CannotMeasure(f"{device.name}: {told['failure']}")
-        return msgspec.json.decode(body, type=Answer)
+        return msgspec.json.decode(body, type=RecordedAnswer)
 
 
 def machine() -> str:
@@ -149,7 +149,7 @@ def record(passes: int, names: list[str] | None) -> None:
     """The data set has what was found so far after every answer."""
     every = spaces()
     candidates = [each for space in every for each in space.candidates]
-    found: dict[str, list[Answer]] = defaultdict(list)
+    found: dict[str, list[RecordedAnswer]] = defaultdict(list)
     with Races.serving() as site:
         for name, body in files(every).items():
             site.publish(f"/{name}", body)

@@ -15,7 +15,7 @@ import msgspec
 
 from bench.crowd.record_site import files, spaces
 from bench.gpu.site import write
-from fixtures.recorded.answer import Answer, take_in
+from fixtures.recorded.answer import RecordedAnswer, take_in
 
 SCRIPT = b"return await kernelzooRace.run();\n"
 
@@ -26,7 +26,10 @@ def main() -> None:
         case ["export", folder]:
             write(Path(folder), files(every) | {"run.js": SCRIPT})
         case ["import", name, machine, *answers] if answers:
-            found = [msgspec.json.decode(Path(each).read_bytes(), type=Answer) for each in answers]
+            found = [
+                msgspec.json.decode(Path(each).read_bytes(), type=RecordedAnswer)
+                for each in answers
+            ]
             take_in(name, machine, [one for space in every for one in space.candidates], found)
         case _:
             sys.exit(__doc__)

@@ -9,7 +9,7 @@ from typing import Self
 import msgspec
 
 from bench.kernels import page_lease
-from bench.kernels.page_lease import Compiled, compiled, lease
+from bench.kernels.page_lease import CompiledKernel, compiled, lease
 from bench.report import CannotMeasure
 from bench.site import PAGE
 from fixtures import recorded
@@ -27,12 +27,12 @@ AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
+class RecordedSpace:
     """A compiled lite space."""
 
     workload: Workload
     candidates: tuple[Candidate, ...]
-    compiled: tuple[Compiled, ...]
+    compiled: tuple[CompiledKernel, ...]
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class Space:
         return dict(ChainMap(*(page_lease.files(*pair) for pair in pairs)))
 
     @property
-    def reference(self) -> Compiled:
+    def reference(self) -> CompiledKernel:
         """The first candidate that every browser can run."""
         return next(each for each in self.compiled if each.kernel.requires == ["simd128"])
 
@@ -61,11 +61,11 @@ class Space:
             yield lease(self, self.reference, self.compiled[first : first + AT_ONCE])
 
 
-def spaces() -> tuple[Space, ...]:
-    return tuple(Space.of(Workload.parse(key)) for key in WORKLOADS.read_text().split())
+def spaces() -> tuple[RecordedSpace, ...]:
+    return tuple(RecordedSpace.of(Workload.parse(key)) for key in WORKLOADS.read_text().split())
 
 
-def files(every: tuple[Space, ...]) -> dict[str, bytes]:
+def files(every: tuple[RecordedSpace, ...]) -> dict[str, bytes]:
     """By path from the folder. Raises CannotMeasure when the page has not been built."""
     if not (PAGE / "dist" / "race.js").is_file():
         raise CannotMeasure("race.js is missing; run `make bench-page`")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from bench.crowd.finish import Finish, finish
+from bench.crowd.finish import RaceFinish, finish
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.serving.fresh_stack import await_compiled, fresh_stack
@@ -54,7 +54,7 @@ REACH = {2: 1.7, 5: 3.5, 20: 9.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class SharingCase:
     """`malicious_share`: the share that the zoo is told to expect; all are honest."""
 
     agents: int
@@ -74,21 +74,23 @@ def main() -> None:
 
 
 def measure(options: Namespace) -> Report:
-    own = [Case(agents=agents, malicious_share=0.0) for agents in options.agents]
-    strangers = [Case(agents=n, malicious_share=STRANGERS) for n in options.agents if n >= QUORUM]
+    own = [SharingCase(agents=agents, malicious_share=0.0) for agents in options.agents]
+    strangers = [
+        SharingCase(agents=n, malicious_share=STRANGERS) for n in options.agents if n >= QUORUM
+    ]
     rows = [_simulated(case, options.cost_s) for case in (*own, *strangers)]
     return Report(
         name="sharing",
         machine=machine(cost_s=options.cost_s, classes=CLASSES),
         rows=[
             *rows,
-            *(_in_browsers(Case(agents=n, malicious_share=0.0)) for n in options.browsers),
+            *(_in_browsers(SharingCase(agents=n, malicious_share=0.0)) for n in options.browsers),
         ],
         claims=_claims(rows[: len(own)]),
     )
 
 
-def _simulated(case: Case, cost_s: float) -> dict[str, Cell]:
+def _simulated(case: SharingCase, cost_s: float) -> dict[str, Cell]:
     scenario = Scenario(
         attack=Attack.RANDOM,
         malicious_share=0.0,
@@ -116,7 +118,12 @@ def _simulated(case: Case, cost_s: float) -> dict[str, Cell]:
 
 
 def _row(
-    case: Case, by: str, space: int, measured: float, ends: Sequence[Finish], unit_s: float
+    case: SharingCase,
+    by: str,
+    space: int,
+    measured: float,
+    ends: Sequence[RaceFinish],
+    unit_s: float,
 ) -> dict[str, Cell]:
     """Means over `ends`; times in units of `unit_s`."""
     won = [end.won_s for end in ends if end.won_s is not None]
@@ -152,17 +159,17 @@ def _reported(stack: Stack, device_class: DeviceClass) -> list[ReportedTimeRow]:
 
 def _finish(
     stack: Stack,
-    case: Case,
+    case: SharingCase,
     device_class: DeviceClass,
     slowdowns: Mapping[str, float],
-) -> Finish:
+) -> RaceFinish:
     reported = _reported(stack, device_class)
     with connected(stack.postgres.url) as db:
         versions = fetch_all(db, zoo.versions(device_class))
     return finish(reported, versions, slowdowns, cover=cover(case.malicious_share))
 
 
-def _in_browsers(case: Case) -> dict[str, Cell]:
+def _in_browsers(case: SharingCase) -> dict[str, Cell]:
     """Nobody knows the truth here: the medians of all that was measured stand for it."""
     with (
         fresh_stack(environment_of(case.rule)) as stack,

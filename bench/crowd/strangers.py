@@ -31,7 +31,7 @@ IDENTITIES = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class AttackCase:
     """`effect` of the attack: at most `harmless` with all defences, and without those that are
     for it at least `harmful`. Where one defence stands behind another both are left out; none where
     what is for it is no rule that could be. `over_peace`: the effect is over that of the same
@@ -84,7 +84,7 @@ def regret(outcome: ScenarioOutcome) -> float:
 
 
 CASES = (
-    Case(
+    AttackCase(
         attack=Attack.COLD,
         without=frozenset({Defence.MINIMUM}),
         what="wrong promotions by who comes first",
@@ -92,7 +92,7 @@ CASES = (
         harmless=WRONG,
         harmful=0.25,
     ),
-    Case(
+    AttackCase(
         attack=Attack.MINT,
         without=frozenset({Defence.NETWORKS}),
         what="wrong promotions by five identities of each network",
@@ -100,7 +100,7 @@ CASES = (
         harmless=WRONG,
         harmful=0.25,
     ),
-    Case(
+    AttackCase(
         attack=Attack.INVENT,
         without=frozenset({Defence.SPEAKERS, Defence.MINIMUM}),
         what="regret of unseen devices, over that without attackers",
@@ -111,7 +111,7 @@ CASES = (
         classes=2 * FAMILY,
         workloads=SIEGE_WORKLOADS,
     ),
-    Case(
+    AttackCase(
         attack=Attack.DENY,
         without=frozenset({Defence.WITNESSES}),
         what="regret of the default kernel that pages have left, over that of before",
@@ -119,7 +119,7 @@ CASES = (
         harmless=0.0,
         harmful=0.1,
     ),
-    Case(
+    AttackCase(
         attack=Attack.CLAIM,
         without=frozenset({Defence.PEERS}),
         what="honest agents that a check called attackers",
@@ -127,7 +127,7 @@ CASES = (
         harmless=0.05,
         harmful=0.1,
     ),
-    Case(
+    AttackCase(
         attack=Attack.HOARD,
         without=frozenset({Defence.CREDIT}),
         what="share of the space that is not lent to who comes next",
@@ -135,7 +135,7 @@ CASES = (
         harmless=0.25,
         harmful=0.9,
     ),
-    Case(
+    AttackCase(
         attack=Attack.BURY,
         without=frozenset(),
         what="regret of what is served where good kernels are called slow",
@@ -183,7 +183,7 @@ def parts(seed: int, classes: int, identities: int) -> tuple[Part, ...]:
         seed=seed,
     )
 
-    def alone(case: Case, *, peaceful: bool = False) -> Scenario:
+    def alone(case: AttackCase, *, peaceful: bool = False) -> Scenario:
         return Scenario(
             attack=case.attack,
             malicious_share=PROMISED,

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.busy import Usage
+from bench.busy import CpuUsage
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from fixtures.blank import BROWSERS, blank_site
@@ -93,9 +93,9 @@ def _in_browser(name: str, request: dict[str, Any]) -> tuple[Any, float]:
     code = Path(bundle.stdout.strip()).read_text()
     with blank_site() as url, BROWSERS[name]() as page:
         page.goto(url)
-        before = Usage.now()
+        before = CpuUsage.now()
         answer = page.evaluate(IN_PAGE, [code, request])
-        return answer, Usage.now().others_since(before)
+        return answer, CpuUsage.now().others_since(before)
 
 
 def _row(result: Mapping[str, Any]) -> dict[str, Cell]:

@@ -9,7 +9,7 @@ class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Named in JSON as TypeScript names it."""
 
 
-class Screened(_Camel, frozen=True, kw_only=True):
+class GpuScreened(_Camel, frozen=True, kw_only=True):
     """`relative_time`: against the reference; None where it failed. `calls` of the candidate make
     one sample: few of a short kernel say that the sample was mostly overhead."""
 
@@ -22,7 +22,7 @@ class Screened(_Camel, frozen=True, kw_only=True):
     reference_ns: tuple[float, ...]
 
 
-class Result(_Camel, frozen=True, kw_only=True):
+class GpuResult(_Camel, frozen=True, kw_only=True):
     """Nanoseconds of each round: of the kernel alone, of a call among many, and of a call among
     many of which several are handed to the GPU at once."""
 
@@ -37,7 +37,7 @@ class Result(_Camel, frozen=True, kw_only=True):
     batched_ns: tuple[float, ...]
 
 
-class Contest(_Camel, frozen=True, kw_only=True):
+class GpuContest(_Camel, frozen=True, kw_only=True):
     """`compile_ms` is what the job said of its candidates; `screened` is in the order of the space.
     `failures`: by name, why something took no part; by
     "ours" why none of our kernels did, by "all" why nothing did.
@@ -47,8 +47,8 @@ class Contest(_Camel, frozen=True, kw_only=True):
     workload: str
     tolerance: float
     compile_ms: float
-    screened: tuple[Screened, ...]
-    results: tuple[Result, ...]
+    screened: tuple[GpuScreened, ...]
+    results: tuple[GpuResult, ...]
     failures: dict[str, str]
 
 
@@ -61,7 +61,7 @@ class Adapter(_Camel, frozen=True, kw_only=True):
     limits: dict[str, float]
 
 
-class Answer(_Camel, frozen=True, kw_only=True):
+class GpuAnswer(_Camel, frozen=True, kw_only=True):
     """`peers`: their releases. `commit` is that of the job, '' in answers to older pages."""
 
     commit: str = ""
@@ -69,11 +69,11 @@ class Answer(_Camel, frozen=True, kw_only=True):
     browser: str
     adapter: Adapter
     peers: dict[str, str]
-    contests: tuple[Contest, ...]
+    contests: tuple[GpuContest, ...]
 
 
-def parsed(text: bytes) -> Answer:
+def parsed(text: bytes) -> GpuAnswer:
     try:
-        return msgspec.json.decode(text, type=Answer)
+        return msgspec.json.decode(text, type=GpuAnswer)
     except msgspec.DecodeError as error:
         raise CannotMeasure(f"this is no answer of the WebGPU page: {error}") from error

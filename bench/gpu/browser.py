@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from playwright.sync_api import Browser, ConsoleMessage, Error
 
 from bench.browser import CALL_MS, chromium
-from bench.gpu.answer import Answer, parsed
+from bench.gpu.answer import GpuAnswer, parsed
 from bench.report import CannotMeasure
-from bench.site import Site
+from bench.site import BenchSite
 
 SWIFTSHADER = (
     "--enable-unsafe-webgpu",
@@ -16,9 +16,9 @@ SWIFTSHADER = (
 )
 
 
-def answered(files: Mapping[str, bytes]) -> Answer:
+def answered(files: Mapping[str, bytes]) -> GpuAnswer:
     """What the page answers when those files are served. Says on the terminal how far it is."""
-    with Site.serving() as site, chromium(*SWIFTSHADER) as browser:
+    with BenchSite.serving() as site, chromium(*SWIFTSHADER) as browser:
         for name, body in files.items():
             site.publish(f"/webgpu/{name}", body)
         return parsed(_run(browser, f"{site.url}/webgpu/index.html"))

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from bench.gpu.cases import GpuCase
-from bench.kernels.page_lease import Compiled, compiled, lease
+from bench.kernels.page_lease import CompiledKernel, compiled, lease
 from bench.report import commit
 from kernelzoo.domain.candidate import FAMILY, Candidate, Setting
 from kernelzoo.domain.gpu import GpuModel
@@ -81,7 +81,7 @@ class GpuSpace:
 
     case: GpuCase
     candidates: tuple[Candidate, ...]
-    compiled: tuple[Compiled, ...]
+    compiled: tuple[CompiledKernel, ...]
     compile_ms: float
 
     @classmethod
@@ -101,7 +101,7 @@ class GpuSpace:
         return {_path(each): each.artifact.body for each in self.compiled}
 
 
-def _timed(candidate: Candidate) -> tuple[Compiled, float]:
+def _timed(candidate: Candidate) -> tuple[CompiledKernel, float]:
     start_ns = thread_time_ns()
     artifact = compile_candidate(candidate)
     return compiled(candidate, artifact), (thread_time_ns() - start_ns) / 1e6
@@ -154,5 +154,5 @@ def _setting(name: str, value: Setting) -> str:
     return value if isinstance(value, str) else f"{name.partition('_')[0]}{value}"
 
 
-def _path(made: Compiled) -> str:
+def _path(made: CompiledKernel) -> str:
     return f"artifacts/{made.artifact.sha256}.wgsl"

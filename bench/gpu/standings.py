@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from statistics import median
 
-from bench.gpu.answer import Contest, Result, Screened
+from bench.gpu.answer import GpuContest, GpuResult, GpuScreened
 
 PEERS = ("tfjs", "ort")
 LIMIT = "limit-"
@@ -21,7 +21,7 @@ class GpuStanding:
     not called so. `kernel_spread` is the worst round over the best.
     """
 
-    result: Result
+    result: GpuResult
     kernel_ns: float
     kernel_spread: float
     call_ns: float | None
@@ -60,7 +60,7 @@ class GpuSpaceFigures:
 class GpuStandings:
     """`found`, by name: OURS, PEERS, limits, READING. Whose output was wrong stands in `wrong`."""
 
-    contest: Contest
+    contest: GpuContest
     found: dict[str, GpuStanding]
     wrong: tuple[str, ...]
 
@@ -88,7 +88,7 @@ class GpuStandings:
         return space_figures(self.contest.screened)
 
 
-def gpu_standings(contest: Contest) -> GpuStandings:
+def gpu_standings(contest: GpuContest) -> GpuStandings:
     """Ours is the finalist whose kernel is fastest."""
     right = [each for each in contest.results if not _is_wrong(each, contest)]
     configs = {each.candidate: each.config for each in contest.screened}
@@ -99,7 +99,7 @@ def gpu_standings(contest: Contest) -> GpuStandings:
     return GpuStandings(contest=contest, found=found, wrong=wrong)
 
 
-def space_figures(screened: tuple[Screened, ...]) -> GpuSpaceFigures | None:
+def space_figures(screened: tuple[GpuScreened, ...]) -> GpuSpaceFigures | None:
     """None when no candidate runs."""
     times = [each.relative_time for each in screened]
     timed = [time for time in times if time is not None]
@@ -115,11 +115,11 @@ def space_figures(screened: tuple[Screened, ...]) -> GpuSpaceFigures | None:
     )
 
 
-def _is_wrong(result: Result, contest: Contest) -> bool:
+def _is_wrong(result: GpuResult, contest: GpuContest) -> bool:
     return result.difference is not None and not result.difference <= contest.tolerance
 
 
-def _standing(result: Result, config: str) -> GpuStanding:
+def _standing(result: GpuResult, config: str) -> GpuStanding:
     return GpuStanding(
         result=result,
         kernel_ns=median(result.kernel_ns),

@@ -9,11 +9,11 @@ from time import perf_counter_ns
 
 from bench.browser import BenchBrowser, ContestRequest, Result, Rounds, bench_browser
 from bench.kernels.llvm import LINKER, linker_found, llvm_artifact
-from bench.kernels.page_lease import Compiled, lease
+from bench.kernels.page_lease import CompiledKernel, lease
 from bench.kernels.paths import ALL_STEPS, CONVENTIONAL, Compile, Subject, our_paths, subjects
 from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
-from bench.site import Site
+from bench.site import BenchSite
 from bench.workloads import PAPER, TINY
 from kernelzoo.domain.artifact import Artifact
 
@@ -26,7 +26,7 @@ AS_FAST_TO_RUN = 0.97
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class PathFinding:
     """What one path made of a subject. `slow_page_ns`: the best time in its worst page."""
 
     subject: Subject
@@ -60,7 +60,7 @@ def measure(options: Namespace) -> Report:
     studied = [
         each for case in (*PAPER, TINY) if case.name in options.only for each in subjects(case)
     ]
-    with Site.serving() as site, bench_browser(site.url) as browser:
+    with BenchSite.serving() as site, bench_browser(site.url) as browser:
         found = [
             finding
             for subject in studied
@@ -72,8 +72,12 @@ def measure(options: Namespace) -> Report:
 
 
 def _study(
-    browser: BenchBrowser, site: Site, subject: Subject, paths: Mapping[str, Compile], pages: int
-) -> Iterator[Finding]:
+    browser: BenchBrowser,
+    site: BenchSite,
+    subject: Subject,
+    paths: Mapping[str, Compile],
+    pages: int,
+) -> Iterator[PathFinding]:
     compile_ms, artifacts = _compile(subject, paths)
     kernels = {name: _named(name, artifact) for name, artifact in artifacts.items()}
     for each in kernels.values():
@@ -91,7 +95,7 @@ def _study(
     for path, each in kernels.items():
         results = [page[each.name] for page in held]
         samples_ns = [sample for result in results for sample in result.samplesNs]
-        yield Finding(
+        yield PathFinding(
             subject=subject,
             path=path,
             compile_ms=compile_ms[path],
@@ -120,9 +124,9 @@ def _compile(
     return {name: min(samples) for name, samples in times.items()}, artifacts
 
 
-def _named(path: str, artifact: Artifact) -> Compiled:
+def _named(path: str, artifact: Artifact) -> CompiledKernel:
     """Two paths may give the same bytes, so the path is part of the kernel's name."""
-    return Compiled(name=sha256(path.encode()).hexdigest()[:32], artifact=artifact)
+    return CompiledKernel(name=sha256(path.encode()).hexdigest()[:32], artifact=artifact)
 
 
 def _contest(browser: BenchBrowser, request: ContestRequest) -> dict[str, Result]:
@@ -134,7 +138,7 @@ def _gflops(result: Result) -> float:
     return result.flops / min(result.samplesNs)
 
 
-def _row(finding: Finding) -> dict[str, Cell]:
+def _row(finding: PathFinding) -> dict[str, Cell]:
     return {
         "workload": finding.subject.case.name,
         "schedule": finding.subject.schedule,
@@ -149,7 +153,7 @@ def _row(finding: Finding) -> dict[str, Cell]:
     }
 
 
-def _claims(found: list[Finding]) -> Iterator[Claim]:
+def _claims(found: list[PathFinding]) -> Iterator[Claim]:
     """Against the conventional path, where it was measured."""
     by_path = {(f.subject, f.path): f for f in found}
     for (subject, path), theirs in by_path.items():

@@ -17,7 +17,7 @@ from bench.kernels.stages import GPU_STAGES, STAGES, gpu_stage_times_ns, stage_t
 from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
 from bench.samples import percentile
-from bench.workloads import PAPER, Case
+from bench.workloads import PAPER, BenchCase
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import GPU_MODELS
 from kernelzoo.domain.target import TargetKind
@@ -41,15 +41,15 @@ class CompileTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
+class PaperSpace:
     """The lite space of one of the paper's workloads for one target."""
 
-    case: Case
+    case: BenchCase
     kind: TargetKind
     candidates: tuple[Candidate, ...]
 
     @classmethod
-    def of(cls, case: Case, kind: TargetKind) -> Self:
+    def of(cls, case: BenchCase, kind: TargetKind) -> Self:
         return cls(case=case, kind=kind, candidates=lite_space(case.workload, kind, GPU))
 
 
@@ -63,7 +63,7 @@ def main() -> None:
 
 def measure(options: Namespace) -> Report:
     cases = [case for case in PAPER if case.name in options.only]
-    spaces = [Space.of(case, kind) for kind in TargetKind for case in cases]
+    spaces = [PaperSpace.of(case, kind) for kind in TargetKind for case in cases]
     candidates = [candidate for space in spaces for candidate in space.candidates]
     times, stages = _rounds(candidates, options.rounds)
     return Report(
@@ -102,7 +102,7 @@ def _compile_time(candidate: Candidate) -> CompileTime:
     return CompileTime(wall_ms=wall_ms, cpu_ms=cpu_ms)
 
 
-def _row(space: Space, times: Times, stages: Stages) -> dict[str, Cell]:
+def _row(space: PaperSpace, times: Times, stages: Stages) -> dict[str, Cell]:
     candidates = space.candidates
     own = [each for candidate in candidates for each in times[candidate]]
     wall_ms, cpu_ms = [each.wall_ms for each in own], [each.cpu_ms for each in own]
@@ -128,7 +128,7 @@ def _row(space: Space, times: Times, stages: Stages) -> dict[str, Cell]:
     }
 
 
-def _claims(kind: TargetKind, spaces: list[Space], times: Times) -> Iterator[Claim]:
+def _claims(kind: TargetKind, spaces: list[PaperSpace], times: Times) -> Iterator[Claim]:
     own = [each for space in spaces for one in space.candidates for each in times[one]]
     wall_ms, cpu_ms = median(each.wall_ms for each in own), median(each.cpu_ms for each in own)
     points = max(len(space.candidates) for space in spaces)

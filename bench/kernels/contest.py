@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from bench.browser import BenchBrowser, ContestRequest, Reading, Result, Rounds, Screened
-from bench.busy import Usage
-from bench.kernels.page_lease import Compiled, compiled, files, lease
+from bench.busy import CpuUsage
+from bench.kernels.page_lease import CompiledKernel, compiled, files, lease
 from bench.kernels.reading import STEP_BYTES, reading_module
 from bench.report import CannotMeasure
-from bench.site import Site
-from bench.workloads import Case
+from bench.site import BenchSite
+from bench.workloads import BenchCase
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from services.tuner.compile import compile_candidate
@@ -24,16 +24,18 @@ FMA = "relaxed-simd"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
+class ContestSpace:
     """A workload's compiled lite space; `reference` is the default kernel of every device."""
 
-    case: Case
+    case: BenchCase
     candidates: Mapping[str, Candidate]
-    compiled: Mapping[str, Compiled]
-    reference: Compiled
+    compiled: Mapping[str, CompiledKernel]
+    reference: CompiledKernel
 
     @classmethod
-    def of(cls, case: Case, site: Site, *, among: Collection[Candidate] | None = None) -> "Space":
+    def of(
+        cls, case: BenchCase, site: BenchSite, *, among: Collection[Candidate] | None = None
+    ) -> "ContestSpace":
         """`among`: of these alone, and the default."""
         whole = lite_space(case.workload, TargetKind.WASM)
         usual = next(each for each in whole if FMA not in each.requires)
@@ -49,7 +51,7 @@ class Space:
             reference=next(each for each in made if FMA not in each.kernel.requires),
         )
 
-    def named(self, names: Iterable[str]) -> tuple[Compiled, ...]:
+    def named(self, names: Iterable[str]) -> tuple[CompiledKernel, ...]:
         return tuple(self.compiled[name] for name in names)
 
     def fuses(self, name: str) -> bool:
@@ -71,14 +73,16 @@ class PageResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
-    space: Space
+    space: ContestSpace
     threads: int
     pages: tuple[PageResults, ...]
 
 
-def hold(browser: BenchBrowser, site: Site, case: Case, *, threads: int, pages: int) -> Contest:
+def hold(
+    browser: BenchBrowser, site: BenchSite, case: BenchCase, *, threads: int, pages: int
+) -> Contest:
     """Raises CannotMeasure when no candidate runs, or when an output is wrong."""
-    space = Space.of(case, site)
+    space = ContestSpace.of(case, site)
     finalists = _finalists(browser, space)
     request = ContestRequest(
         lease=lease(case, space.reference, space.named(finalists)),
@@ -91,7 +95,7 @@ def hold(browser: BenchBrowser, site: Site, case: Case, *, threads: int, pages: 
     return Contest(space=space, threads=threads, pages=held)
 
 
-def screened_times(browser: BenchBrowser, space: Space, *, hot: bool) -> dict[str, float]:
+def screened_times(browser: BenchBrowser, space: ContestSpace, *, hot: bool) -> dict[str, float]:
     """Times over that of the reference, in a page for this alone; `hot` with weights in the caches.
     Raises CannotMeasure where no candidate runs."""
     asked = lease(space.case, space.reference, tuple(space.compiled.values()))
@@ -103,7 +107,7 @@ def screened_times(browser: BenchBrowser, space: Space, *, hot: bool) -> dict[st
     return times
 
 
-def _finalists(browser: BenchBrowser, space: Space) -> list[str]:
+def _finalists(browser: BenchBrowser, space: ContestSpace) -> list[str]:
     """The fastest few on screening, with fma and without."""
     times = screened_times(browser, space, hot=True)
     ranked = sorted(times, key=times.__getitem__)
@@ -115,7 +119,7 @@ def _timed(screened: Iterable[Screened]) -> dict[str, float]:
     return {s.candidate: s.relativeTime for s in screened if s.relativeTime is not None}
 
 
-def _reading(site: Site, case: Case) -> Reading | None:
+def _reading(site: BenchSite, case: BenchCase) -> Reading | None:
     """The bandwidth of reading the weights, where one pass over them is all that a kernel does."""
     if not case.reads_once:
         return None
@@ -126,9 +130,9 @@ def _reading(site: Site, case: Case) -> Reading | None:
 
 def _page(browser: BenchBrowser, request: ContestRequest, threads: int) -> PageResults:
     with browser.page(threads=threads) as page:
-        before = Usage.now()
+        before = CpuUsage.now()
         results = page.contest(request)
-        others_busy = Usage.now().others_since(before)
+        others_busy = CpuUsage.now().others_since(before)
     for result in results:
         _refuse_wrong(result, request)
     return PageResults(results={each.name: each for each in results}, others_busy=others_busy)

@@ -26,7 +26,7 @@ class Named(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
+class CompiledKernel:
     """`name` is what the page calls it: the candidate's id, or a name of the benchmark."""
 
     name: str
@@ -38,18 +38,18 @@ class Compiled:
         return manifests.kernel(self.name, made.sha256, len(made.body), made.manifest)
 
 
-def compiled(candidate: Candidate, artifact: Artifact) -> Compiled:
-    return Compiled(name=candidate.candidate_id, artifact=artifact)
+def compiled(candidate: Candidate, artifact: Artifact) -> CompiledKernel:
+    return CompiledKernel(name=candidate.candidate_id, artifact=artifact)
 
 
-def files(candidate: Candidate, made: Compiled) -> dict[str, bytes]:
+def files(candidate: Candidate, made: CompiledKernel) -> dict[str, bytes]:
     """By the address that its kernel names: the artifact, and those that pack its inputs."""
     kernel, packs = made.kernel, pack_kernels(candidate, made.artifact.manifest)
     packed = zip(kernel.layouts, packs, strict=True)
     return {kernel.url: made.artifact.body} | {at.pack.url: pack.body for at, pack in packed}
 
 
-def lease(case: Named, reference: Compiled, others: tuple[Compiled, ...]) -> Lease:
+def lease(case: Named, reference: CompiledKernel, others: tuple[CompiledKernel, ...]) -> Lease:
     return Lease(
         lease=case.name,
         nonce="",

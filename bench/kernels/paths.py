@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bench.workloads import Case
+from bench.workloads import BenchCase
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
@@ -35,12 +35,12 @@ class Subject:
     """One workload under one schedule. `candidate` fuses nothing, so that all paths compute the
     same."""
 
-    case: Case
+    case: BenchCase
     schedule: str
     candidate: Candidate
 
 
-def subjects(case: Case) -> tuple[Subject, ...]:
+def subjects(case: BenchCase) -> tuple[Subject, ...]:
     """`plain`: a tile of 4x8, b in place; `default`: the kernel that unknown devices get."""
     space = lite_space(case.workload, TargetKind.WASM)
     default = next(each for each in space if "relaxed-simd" not in each.requires)

@@ -15,7 +15,7 @@ from bench.kernels.peers import peer_versions
 from bench.kernels.standings import LIMITS, OURS, READING, Standing, Standings, standings
 from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
-from bench.site import Site
+from bench.site import BenchSite
 from bench.workloads import (
     CONSTANT,
     DECODE,
@@ -27,7 +27,7 @@ from bench.workloads import (
     TAILS,
     TINY,
     TWO_THREADS,
-    Case,
+    BenchCase,
     Limit,
 )
 
@@ -51,7 +51,7 @@ def main() -> None:
 
 def measure(options: Namespace) -> Report:
     chosen = [case for case in (*CASES, TINY) if case.name in options.only]
-    with Site.serving() as site, bench_browser(site.url) as browser:
+    with BenchSite.serving() as site, bench_browser(site.url) as browser:
         held = [
             standings(hold(browser, site, case, threads=threads, pages=options.pages))
             for threads in options.threads
@@ -86,7 +86,7 @@ def _row(held: Standings, name: str, standing: Standing) -> dict[str, Cell]:
     }
 
 
-def _bandwidth(case: Case, standing: Standing) -> float | None:
+def _bandwidth(case: BenchCase, standing: Standing) -> float | None:
     """10^9 bytes of weights a second, where memory is the limit."""
     return case.workload.tensors[1].size_bytes / standing.best_ns if case.reads_once else None
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bench.models.networks import NETWORKS, Inputs, Network
+from bench.models.networks import NETWORKS, ExportedNetwork, Inputs
 from bench.models.parts import PARTS
 from bench.models.weights import confirm, randomise
 
@@ -38,7 +38,7 @@ def main() -> None:
             write(network, chosen.folder)
 
 
-def write(network: Network, folder: Path) -> None:
+def write(network: ExportedNetwork, folder: Path) -> None:
     started = perf_counter()
     torch.manual_seed(SEED)
     generator = torch.Generator().manual_seed(SEED)
@@ -63,7 +63,7 @@ def _run(module: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def _export(network: Network, module: nn.Module, inputs: Inputs, path: Path) -> None:
+def _export(network: ExportedNetwork, module: nn.Module, inputs: Inputs, path: Path) -> None:
     names = list(inputs)
     shared = {"input_names": names, "output_names": list(network.outputs)}
     feeds = tuple(inputs.values())

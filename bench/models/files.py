@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bench.models.cases import NetworkCase
 from bench.report import CannotMeasure
-from bench.site import Site
+from bench.site import BenchSite
 
 Tensors = Mapping[str, NDArray[np.generic]]
 
@@ -39,7 +39,7 @@ def network_files(folder: Path, case: NetworkCase) -> NetworkFiles:
         )
 
 
-def publish(site: Site, network: NetworkFiles, zoo: str | None) -> str:
+def publish(site: BenchSite, network: NetworkFiles, zoo: str | None) -> str:
     """The address of the document that a page needs, `Network` in `page/src/models/network.ts`.
     `zoo` is that of the zoo's answer for it."""
     name = network.case.name
@@ -61,7 +61,7 @@ def _named(held: Tensors, prefix: str) -> Tensors:
     return {name.removeprefix(prefix): held[name] for name in names}
 
 
-def _published(site: Site, folder: str, tensors: Tensors) -> list[dict[str, object]]:
+def _published(site: BenchSite, folder: str, tensors: Tensors) -> list[dict[str, object]]:
     listed: list[dict[str, object]] = []
     for name, values in tensors.items():
         url = f"{folder}/{name}.bin"

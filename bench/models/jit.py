@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from bench.browser import CALL_MS, chromium
-from bench.busy import Usage
+from bench.busy import CpuUsage
 from bench.kernels.peers import peer_versions
 from bench.models.cases import CASES, OTHERS, TINY, NetworkCase
 from bench.models.files import NetworkFiles, network_files, publish
@@ -26,7 +26,7 @@ from bench.models.tuning import Choices
 from bench.models.wasm import FOLDER
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
-from bench.site import Site
+from bench.site import BenchSite
 from fixtures.model_site import described
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.target import TargetKind
@@ -126,7 +126,7 @@ def measure(options: Namespace) -> Report:
     chosen = [case for case in (*CASES, *OTHERS, TINY) if case.name in options.only]
     held = []
     for case in chosen:
-        with Site.serving() as site, TemporaryDirectory() as folder:
+        with BenchSite.serving() as site, TemporaryDirectory() as folder:
             held.append(_measured(site, case, Path(folder), options))
     if options.curve is not None:
         curves = {each.case.name: msgspec.to_builtins(each.answer) for each in held}
@@ -142,24 +142,24 @@ def measure(options: Namespace) -> Report:
     )
 
 
-def _measured(site: Site, case: NetworkCase, folder: Path, options: Namespace) -> Measured:
+def _measured(site: BenchSite, case: NetworkCase, folder: Path, options: Namespace) -> Measured:
     files = network_files(options.folder, case)
     untuned = Choices(file=folder / "none.json")
     prepared = prepare(site, files, untuned, folder, tune=False)
     offered = _offer(site, files, folder, options.each)
     address = publish(site, files, prepared.address)
-    before = Usage.now()
+    before = CpuUsage.now()
     answer, browser = _ask(site.url, address, options)
     return Measured(
         case=case,
         offered=offered,
         answer=answer,
-        others_busy=Usage.now().others_since(before),
+        others_busy=CpuUsage.now().others_since(before),
         browser=browser,
     )
 
 
-def _offer(site: Site, network: NetworkFiles, folder: Path, each: int) -> int:
+def _offer(site: BenchSite, network: NetworkFiles, folder: Path, each: int) -> int:
     """Publishes the queue; how many candidates it holds."""
     name = network.case.name
     ((calls,),) = (plan_model(network.onnx, [network.case.dimensions], name).calls,)

@@ -22,7 +22,7 @@ TAIL = 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class ExportedNetwork:
     """`axes`: by input or output, the names of the axes whose extents the file leaves open."""
 
     name: str
@@ -156,8 +156,8 @@ def _log_mel(g: torch.Generator) -> Inputs:
     return {"input_features": torch.randn(1, 80, 3000, generator=g)}
 
 
-def _bert(name: str, settings: Mapping[str, int], sequence: int, **more: bool) -> Network:
-    return Network(
+def _bert(name: str, settings: Mapping[str, int], sequence: int, **more: bool) -> ExportedNetwork:
+    return ExportedNetwork(
         name=name,
         build=_transformer("BertModel", "BertConfig", BERT, HIDDEN, **settings),
         inputs=_tokens(settings["vocab_size"], sequence, *BERT),
@@ -168,14 +168,14 @@ def _bert(name: str, settings: Mapping[str, int], sequence: int, **more: bool) -
 
 
 NETWORKS = (
-    Network(
+    ExportedNetwork(
         name="resnet50",
         build=_classifier("resnet50"),
         inputs=_images(224),
         outputs=("y",),
         axes={"x": {0: "batch"}, "y": {0: "batch"}},
     ),
-    Network(
+    ExportedNetwork(
         name="mobilenetv2",
         build=_classifier("mobilenet_v2"),
         inputs=_images(224),
@@ -183,7 +183,7 @@ NETWORKS = (
         axes={"x": {0: "batch"}, "y": {0: "batch"}},
     ),
     _bert("minilm", MINILM, 128),
-    Network(
+    ExportedNetwork(
         name="t5-small",
         build=_transformer(
             "T5EncoderModel",
@@ -201,7 +201,7 @@ NETWORKS = (
         outputs=HIDDEN,
         axes=_open(*IDS, *HIDDEN),
     ),
-    Network(
+    ExportedNetwork(
         name="roberta",
         build=_transformer(
             "RobertaModel",
@@ -216,14 +216,14 @@ NETWORKS = (
         outputs=HIDDEN,
         axes=_open(*IDS, *HIDDEN),
     ),
-    Network(
+    ExportedNetwork(
         name="gpt2",
         build=_transformer("GPT2LMHeadModel", "GPT2Config", IDS, ("logits",)),
         inputs=_tokens(50257, SEQUENCE, *IDS),
         outputs=("logits",),
         axes=_open(*IDS, "logits"),
     ),
-    Network(
+    ExportedNetwork(
         name="bart",
         build=_transformer(
             "BartModel",
@@ -243,7 +243,7 @@ NETWORKS = (
         outputs=HIDDEN,
         axes=_open(*IDS, "decoder_input_ids", *HIDDEN),
     ),
-    Network(
+    ExportedNetwork(
         name="whisper-encoder",
         build=_whisper_encoder,
         inputs=_log_mel,
@@ -251,7 +251,7 @@ NETWORKS = (
         axes={"input_features": {0: "batch"}, "last_hidden_state": {0: "batch"}},
     ),
     _bert("bert-tiny", TINY, 32),
-    Network(
+    ExportedNetwork(
         name="resnet18-dynamo",
         build=_classifier("resnet18"),
         inputs=_images(224),
@@ -260,7 +260,7 @@ NETWORKS = (
         dynamo=True,
     ),
     _bert("minilm-dynamo", MINILM, 128, dynamo=True, external_data=True),
-    Network(
+    ExportedNetwork(
         name="vit",
         build=_transformer(
             "ViTModel",
@@ -276,20 +276,20 @@ NETWORKS = (
         outputs=HIDDEN,
         axes={"pixel_values": {0: "batch"}, "last_hidden_state": {0: "batch"}},
     ),
-    Network(
+    ExportedNetwork(
         name="efficientnet",
         build=_classifier("efficientnet_b0"),
         inputs=_images(224),
         outputs=("y",),
         axes={"x": {0: "batch"}, "y": {0: "batch"}},
     ),
-    Network(
+    ExportedNetwork(
         name="mobilenetv3",
         build=_classifier("mobilenet_v3_small"),
         inputs=_images(224),
         outputs=("y",),
         axes={"x": {0: "batch"}, "y": {0: "batch"}},
     ),
-    Network(name="yolo", build=Detector, inputs=_images(320), outputs=("boxes", "scores")),
-    Network(name="unet", build=UNet, inputs=_images(128), outputs=("y",)),
+    ExportedNetwork(name="yolo", build=Detector, inputs=_images(320), outputs=("boxes", "scores")),
+    ExportedNetwork(name="unet", build=UNet, inputs=_images(128), outputs=("y",)),
 )

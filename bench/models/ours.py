@@ -8,8 +8,8 @@ from time import perf_counter
 
 from bench.models.files import NetworkFiles
 from bench.models.tuning import Choices, default
-from bench.site import Site
-from fixtures.model_site import Files, Served, write_model
+from bench.site import BenchSite
+from fixtures.model_site import Files, SiteKernels, write_model
 from kernelzoo.domain.known_programs import KnownProgram, learn
 from kernelzoo.domain.workload import ProgramWorkload, Workload
 from kernelzoo.formats.bundle import VERSION
@@ -36,7 +36,7 @@ class Prepared:
 
 
 def prepare(
-    site: Site, network: NetworkFiles, choices: Choices, folder: Path, *, tune: bool
+    site: BenchSite, network: NetworkFiles, choices: Choices, folder: Path, *, tune: bool
 ) -> Prepared:
     """Files go to `folder`, which must last as long as the site."""
     name = network.case.name
@@ -51,7 +51,7 @@ def prepare(
     for workload in planned.workloads:
         _learn_roundings(workload)
     kernels = {
-        each.key: Served(candidate=choices(each), fallback=default(each))
+        each.key: SiteKernels(candidate=choices(each), fallback=default(each))
         for each in planned.workloads
     }
     files = Files(weights=b"".join(planned.weights.blocks()), golden=golden)

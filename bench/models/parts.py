@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.models.networks import HIDDEN, IDS, Inputs, Network, Picked, torchvision
+from bench.models.networks import HIDDEN, IDS, ExportedNetwork, Inputs, Picked, torchvision
 
 WORDS = 2_000
 WIDTH = 64
@@ -37,7 +37,7 @@ def _transformers() -> Any:
     return import_module("transformers")
 
 
-class Step(nn.Module):
+class DecoderStep(nn.Module):
     """One step of a decoder: of its inputs, the last are keys and values, by layer, of positions
     that were there before; the outputs are logits, or hidden states, and all keys and values.
 
@@ -94,9 +94,9 @@ def _step_inputs(*names: str) -> Callable[[torch.Generator], Inputs]:
 
 def _step(
     name: str, build: Callable[[], nn.Module], names: tuple[str, ...], output: str
-) -> Network:
+) -> ExportedNetwork:
     past, present = _caches("past_key_values"), _caches("present")
-    return Network(
+    return ExportedNetwork(
         name=name,
         build=build,
         inputs=_step_inputs(*names),
@@ -124,7 +124,7 @@ CROSSED_STEP = ("input_ids", "encoder_hidden_states", "encoder_attention_mask")
 def _gpt2() -> nn.Module:
     found = _transformers()
     config = found.GPT2Config(n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=64, **SMALL)
-    return Step(found.GPT2LMHeadModel(config), GPT2_STEP, "logits")
+    return DecoderStep(found.GPT2LMHeadModel(config), GPT2_STEP, "logits")
 
 
 def _llama() -> nn.Module:
@@ -137,14 +137,14 @@ def _llama() -> nn.Module:
         num_key_value_heads=HEADS,
         **SMALL,
     )
-    return Step(found.LlamaForCausalLM(config), GPT2_STEP, "logits")
+    return DecoderStep(found.LlamaForCausalLM(config), GPT2_STEP, "logits")
 
 
 def _bart_decoder() -> nn.Module:
     found = _transformers()
     config = found.BartConfig(max_position_embeddings=64, **ENCODER_DECODER)
     model = found.BartModel(config).decoder
-    return Step(model, CROSSED_STEP, HIDDEN[0], crossed=True)
+    return DecoderStep(model, CROSSED_STEP, HIDDEN[0], crossed=True)
 
 
 def _whisper_decoder() -> nn.Module:
@@ -324,41 +324,41 @@ def _distilbert() -> nn.Module:
 
 
 PARTS = (
-    Network(
+    ExportedNetwork(
         name="distilbert",
         build=_distilbert,
         inputs=_prompt(32, *IDS),
         outputs=HIDDEN,
         axes=_text(*IDS, *HIDDEN),
     ),
-    Network(
+    ExportedNetwork(
         name="clip-text",
         build=_clip("Text", "text_embeds", "input_ids"),
         inputs=_words_with_an_end,
         outputs=("text_embeds", *HIDDEN),
         axes={**_text(*IDS, *HIDDEN), "text_embeds": {0: "batch"}},
     ),
-    Network(
+    ExportedNetwork(
         name="clip-vision",
         build=_clip("Vision", "image_embeds", "pixel_values"),
         inputs=lambda g: {"pixel_values": torch.randn(1, 3, 64, 64, generator=g)},
         outputs=("image_embeds", *HIDDEN),
         axes={name: {0: "batch"} for name in ("pixel_values", "image_embeds", *HIDDEN)},
     ),
-    Network(
+    ExportedNetwork(
         name="sam-decoder",
         build=MaskDecoder,
         inputs=_prompted,
         outputs=("iou_scores", "pred_masks"),
     ),
-    Network(
+    ExportedNetwork(
         name="whisper-decoder",
         build=_whisper_decoder,
         inputs=_prompt(12, *WHISPER_PROMPT),
         outputs=HIDDEN,
         axes=_text(*WHISPER_PROMPT, *HIDDEN),
     ),
-    Network(
+    ExportedNetwork(
         name="t5-decoder",
         build=_t5_decoder,
         inputs=_prompt(12, *IDS, *CROSSED_STEP[1:]),
@@ -368,7 +368,7 @@ PARTS = (
     _step("gpt2-step", _gpt2, GPT2_STEP, "logits"),
     _step("llama-step", _llama, GPT2_STEP, "logits"),
     _step("bart-decoder-step", _bart_decoder, CROSSED_STEP, HIDDEN[0]),
-    Network(
+    ExportedNetwork(
         name="single-shot",
         build=SingleShot,
         inputs=lambda g: {"x": torch.randn(1, 3, 64, 64, generator=g)},

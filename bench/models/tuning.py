@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.browser import bench_browser
-from bench.kernels.contest import Space, screened_times
+from bench.kernels.contest import ContestSpace, screened_times
 from bench.report import CannotMeasure, cpu_model
-from bench.site import Site
-from bench.workloads import Case, Limit
+from bench.site import BenchSite
+from bench.workloads import BenchCase, Limit
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -60,7 +60,7 @@ class Choices:
         likely = contenders(workload)[0]
         return min(timed, key=lambda each: times[each.candidate_id], default=likely)
 
-    def tune(self, site: Site, workloads: Iterable[Workload]) -> None:
+    def tune(self, site: BenchSite, workloads: Iterable[Workload]) -> None:
         """Screens what was not screened before, each workload in a page of its own."""
         for workload in sorted(workloads, key=lambda each: -each.flops):
             if workload.flops < WORTH_TUNING_FLOPS:
@@ -99,13 +99,13 @@ def _timed(times: dict[str, float | None]) -> Iterator[tuple[str, float]]:
 
 
 def _screened(
-    site: Site, workload: Workload, candidates: list[Candidate]
+    site: BenchSite, workload: Workload, candidates: list[Candidate]
 ) -> dict[str, float | None]:
     """The time of each candidate; all None where not even the default runs."""
-    case = Case(name=workload.key, workload=workload, speedup=0, limit=Limit.NONE)
+    case = BenchCase(name=workload.key, workload=workload, speedup=0, limit=Limit.NONE)
     try:
         with bench_browser(site.url) as browser:
-            space = Space.of(case, site, among=candidates)
+            space = ContestSpace.of(case, site, among=candidates)
             found = screened_times(browser, space, hot=False)
     except CannotMeasure as error:
         print(f"{workload.key}: {error}", flush=True)

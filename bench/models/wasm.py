@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from bench.busy import Usage
+from bench.busy import CpuUsage
 from bench.kernels.peers import peer_versions
 from bench.models.cases import CASES, OTHERS, TINY, NetworkCase
 from bench.models.files import network_files, publish
@@ -19,7 +19,7 @@ from bench.models.page import OURS, PEER, Cold, ContestAnswer, Entry, Timed, col
 from bench.models.tuning import Choices
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
-from bench.site import Site
+from bench.site import BenchSite
 
 FOLDER = Path(".kernelzoo/networks")
 TUNED = "tuned.json"
@@ -71,7 +71,7 @@ def measure(options: Namespace) -> Report:
     held, failures = [], []
     for case in chosen:
         try:
-            with Site.serving() as site, TemporaryDirectory() as folder:
+            with BenchSite.serving() as site, TemporaryDirectory() as folder:
                 held.append(_measured(site, case, choices, Path(folder), options))
         except CannotMeasure as failure:
             print(f"{case.name}: {failure}", flush=True)
@@ -95,12 +95,12 @@ def measure(options: Namespace) -> Report:
 
 
 def _measured(
-    site: Site, case: NetworkCase, choices: Choices, folder: Path, options: Namespace
+    site: BenchSite, case: NetworkCase, choices: Choices, folder: Path, options: Namespace
 ) -> Measured:
     files = network_files(options.folder, case)
     prepared = prepare(site, files, choices, folder, tune=not options.untuned)
     address = publish(site, files, prepared.address)
-    before = Usage.now()
+    before = CpuUsage.now()
     alone, browser = contest(site.url, address, _entries(1), options.rounds)
     threaded = None
     if options.threads > 1:
@@ -116,7 +116,7 @@ def _measured(
         alone=alone,
         threaded=threaded,
         colds={engine: tuple(found) for engine, found in colds.items()},
-        others_busy=Usage.now().others_since(before),
+        others_busy=CpuUsage.now().others_since(before),
         browser=browser,
     )
 

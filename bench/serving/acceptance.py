@@ -15,11 +15,11 @@ from itertools import cycle, islice
 
 import psutil
 
-from bench.busy import Usage
+from bench.busy import CpuUsage
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.serving.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_used_s
-from bench.serving.load import Connection, Server, flat_out, within
+from bench.serving.load import HttpConnection, Server, flat_out, within
 from cli.gateway_client import GatewayClient
 from cli.simulate.members import session_of, visitor
 from cli.simulate.stranger import stranger
@@ -82,12 +82,12 @@ def measure(options: Namespace) -> Report:
         agents = _agents(stack)
         described = machine(gateway_on_core=gateway_apart(stack))
         with tended(stack):
-            before = Usage.now()
+            before = CpuUsage.now()
             rows = [
                 _rate(stack, _granted(stack, agents, options.reports), options.seconds),
                 _killed(stack, _granted(stack, agents, options.reports), options.seconds),
             ]
-            described["others_busy"] = Usage.now().others_since(before)
+            described["others_busy"] = CpuUsage.now().others_since(before)
     return Report(name="acceptance", machine=described, rows=rows, claims=_claims(*rows))
 
 
@@ -268,7 +268,7 @@ async def _until_answered(server: Server, request: bytes) -> int:
     """202, or 409 where the report was stored and its acknowledgement lost."""
     deadline_s = time.monotonic() + BACK_WITHIN_S
     while time.monotonic() < deadline_s:
-        connection = await Connection.to(server)
+        connection = await HttpConnection.to(server)
         status = await connection.ask(request)
         await connection.close()
         if status < HTTPStatus.INTERNAL_SERVER_ERROR:

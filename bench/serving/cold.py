@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from playwright.sync_api import Error, Page
 
-from bench.busy import Usage
+from bench.busy import CpuUsage
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.serving.fresh_stack import fresh_stack
@@ -68,7 +68,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
+class ColdTuning:
     """One run, by its events in order; `others_busy` are cores."""
 
     workload: Workload
@@ -130,7 +130,7 @@ def measure(options: Namespace) -> Report:
     )
 
 
-def _claims(tunings: Sequence[Tuning]) -> list[Claim]:
+def _claims(tunings: Sequence[ColdTuning]) -> list[Claim]:
     share_ms = median(tuning.share_ms for tuning in tunings)
     first_ms = median(tuning.first_timed_ms for tuning in tunings)
     return [
@@ -139,14 +139,14 @@ def _claims(tunings: Sequence[Tuning]) -> list[Claim]:
     ]
 
 
-def _tuning(workload: Workload) -> Tuning:
+def _tuning(workload: Workload) -> ColdTuning:
     with fresh_stack() as stack, _blank_page() as page:
-        before = Usage.now()
+        before = CpuUsage.now()
         with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
             gateway.register(workload, TargetKind.WASM)
         events = _tuned(page, stack)
-        return Tuning(
-            workload=workload, events=events, others_busy=Usage.now().others_since(before)
+        return ColdTuning(
+            workload=workload, events=events, others_busy=CpuUsage.now().others_since(before)
         )
 
 

@@ -37,7 +37,7 @@ class Server:
 
 
 @dataclass(slots=True)
-class Load:
+class OfferedLoad:
     """`waited_ms`: from when a request was to be sent to its answer, so waiting for a connection
     counts; `sent_ms`: from when it was sent. `late_ms`: how late this process came to a request
     that was due, which is in neither. `statuses`: of the answers, in the same order.
@@ -55,7 +55,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class HttpConnection:
     """Kept open. One request at a time."""
 
     reader: asyncio.StreamReader
@@ -83,9 +83,9 @@ def within(requests: Iterable[bytes], seconds: float) -> Iterator[bytes]:
     return takewhile(lambda _: time.monotonic() < until_s, requests)
 
 
-async def flat_out(server: Server, requests: Iterator[bytes]) -> Load:
+async def flat_out(server: Server, requests: Iterator[bytes]) -> OfferedLoad:
     """Every connection asks again as soon as it is answered."""
-    load = Load()
+    load = OfferedLoad()
     start_s = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
         for _ in range(CONNECTIONS):
@@ -94,8 +94,8 @@ async def flat_out(server: Server, requests: Iterator[bytes]) -> Load:
     return load
 
 
-async def _connection(server: Server, requests: Iterator[bytes], load: Load) -> None:
-    connection = await Connection.to(server)
+async def _connection(server: Server, requests: Iterator[bytes], load: OfferedLoad) -> None:
+    connection = await HttpConnection.to(server)
     for request in requests:
         sent_s = time.perf_counter()
         status = await connection.ask(request)

@@ -13,12 +13,12 @@ from itertools import repeat
 from typing import Any
 from urllib.parse import quote
 
-from bench.busy import Usage
+from bench.busy import CpuUsage
 from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
 from bench.samples import percentile
 from bench.serving.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_used_s
-from bench.serving.load import Load, Server, flat_out
+from bench.serving.load import OfferedLoad, Server, flat_out
 from bench.serving.open_loop import Stream, steady
 from bench.workloads import PAPER
 from cli.gateway_client import GatewayClient
@@ -50,13 +50,13 @@ def measure(options: Namespace) -> Report:
     with fresh_stack() as stack:
         server, request = Server.at(stack.url), _warm_manifest(stack)
         described = machine(gateway_on_core=gateway_apart(stack))
-        before = Usage.now()
+        before = CpuUsage.now()
         due = [request] * int(PER_SECOND * options.seconds)
         rows = [
             flat_out_row(stack, flat_out(server, repeat(request, options.requests))),
             steady_row(stack, server, due),
         ]
-        described["others_busy"] = Usage.now().others_since(before)
+        described["others_busy"] = CpuUsage.now().others_since(before)
     return Report(name="manifest", machine=described, rows=rows, claims=claims(*rows))
 
 
@@ -76,7 +76,7 @@ def manifest_path(name: str, *device_classes: str) -> str:
     return f"/v1/zoo/{quote(name, safe=':')}/{classes}"
 
 
-def flat_out_row(stack: Stack, loading: Coroutine[Any, Any, Load]) -> dict[str, Cell]:
+def flat_out_row(stack: Stack, loading: Coroutine[Any, Any, OfferedLoad]) -> dict[str, Cell]:
     return _row(stack, "flat out", lambda: asyncio.run(loading))
 
 
@@ -85,7 +85,7 @@ def steady_row(stack: Stack, server: Server, requests: Sequence[bytes]) -> dict[
     return _row(stack, f"{PER_SECOND}/s", lambda: steady(server, stream)[0])
 
 
-def _row(stack: Stack, what: str, loaded: Callable[[], Load]) -> dict[str, Cell]:
+def _row(stack: Stack, what: str, loaded: Callable[[], OfferedLoad]) -> dict[str, Cell]:
     """`p50_ms` and `p99_ms` count from when a request was due, the others from its sending;
     `gateway_ms` is the gateway's processor time for one.
     """

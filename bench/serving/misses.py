@@ -20,12 +20,12 @@ from itertools import count, islice, repeat
 
 import httpx2
 
-from bench.busy import Usage
+from bench.busy import CpuUsage
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.samples import percentile
 from bench.serving.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_used_s
-from bench.serving.load import Load, Server
+from bench.serving.load import OfferedLoad, Server
 from bench.serving.manifest import manifest_path
 from bench.serving.open_loop import Stream, steady
 from bench.serving.page_loads import voted
@@ -58,9 +58,9 @@ ANSWERED_MS, HIT_MS = 250.0, 20.0
 class Loads:
     """What was asked at once."""
 
-    misses: Load
-    hits: Load
-    probes: Load
+    misses: OfferedLoad
+    hits: OfferedLoad
+    probes: OfferedLoad
 
 
 def main() -> None:
@@ -76,7 +76,7 @@ def measure(options: Namespace) -> Report:
         with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
             await_compiled(gateway, gateway.register(Workload.parse(MEASURED), TargetKind.WASM))
         described = machine(gateway_on_core=gateway_apart(stack), agents=options.agents)
-        before = Usage.now()
+        before = CpuUsage.now()
         with _working(stack, options.agents):
             # As the gateway has it once a page of the class was loaded.
             httpx2.get(stack.url + manifest_path(VOTED, device_class)).raise_for_status()
@@ -87,7 +87,7 @@ def measure(options: Namespace) -> Report:
             described["gateway_busy"] = (gateway_used_s(stack) - used_s) / (
                 time.perf_counter() - start_s
             )
-        described["others_busy"] = Usage.now().others_since(before)
+        described["others_busy"] = CpuUsage.now().others_since(before)
     rows = [
         _row("misses", loads.misses),
         _row("page loads in memory", loads.hits),
@@ -169,7 +169,7 @@ def _loads(server: Server, device_class: str, seconds: float) -> Loads:
     return Loads(misses=misses, hits=hits, probes=probes)
 
 
-def _row(what: str, load: Load) -> dict[str, Cell]:
+def _row(what: str, load: OfferedLoad) -> dict[str, Cell]:
     """`p50_ms` and `p99_ms` are of what was answered, `shed_p99_ms` of what was refused;
     `sent_late_p99_ms` is how late this process came to them, and in none of these.
     """
@@ -188,7 +188,7 @@ def _row(what: str, load: Load) -> dict[str, Cell]:
     }
 
 
-def _of(load: Load, *, refused: bool) -> list[float]:
+def _of(load: OfferedLoad, *, refused: bool) -> list[float]:
     pairs = zip(load.waited_ms, load.statuses, strict=True)
     return [waited_ms for waited_ms, status in pairs if (status == SHED) is refused]
 

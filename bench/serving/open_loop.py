@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from heapq import merge
 
 from bench.report import CannotMeasure
-from bench.serving.load import Load, Server, length
+from bench.serving.load import OfferedLoad, Server, length
 
 SENDER_NICE = -10
 """Visitors are on devices of their own, which whatever else runs here does not hold up."""
@@ -60,7 +60,7 @@ class _Connection:
     expected: int = 0
 
 
-def steady(server: Server, *streams: Stream) -> list[Load]:
+def steady(server: Server, *streams: Stream) -> list[OfferedLoad]:
     """Raises CannotMeasure for an answer that is none, and where answers stop coming."""
     with _undisturbed():
         return _Sender(server, streams).run()
@@ -85,13 +85,13 @@ class _Sender:
     def __init__(self, server: Server, streams: Sequence[Stream]) -> None:
         self._server = server
         self._streams = streams
-        self._loads = [Load() for _ in streams]
+        self._loads = [OfferedLoad() for _ in streams]
         self._epoll = select.epoll()
         self._open: dict[int, _Connection] = {}
         self._idle: list[_Connection] = []
         self._waiting: deque[_Asked] = deque()
 
-    def run(self) -> list[Load]:
+    def run(self) -> list[OfferedLoad]:
         start_s = time.perf_counter() + STARTS_IN_S
         left = sum(len(stream.requests) for stream in self._streams)
         due = merge(

@@ -14,7 +14,7 @@ from random import Random
 
 import httpx2
 
-from bench.busy import Usage
+from bench.busy import CpuUsage
 from bench.options import parser, run
 from bench.report import Claim, Report, machine
 from bench.serving.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_processes
@@ -43,7 +43,7 @@ MAX_GROWTH = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ClassRequests:
     """What visitors of a class send: the first time, and when they have an answer."""
 
     first: bytes
@@ -68,12 +68,12 @@ def measure(options: Namespace) -> Report:
         pages = [_page(stack.url, server, each) for each in voted(stack, options.classes, WORKLOAD)]
         visits = _visits(pages)
         described = machine(gateway_on_core=gateway_apart(stack), classes=len(pages))
-        before = Usage.now()
+        before = CpuUsage.now()
         with watched(gateway_processes(stack)) as memory:
             asked = within(islice(visits, options.loads), options.seconds)
             fast = flat_out_row(stack, flat_out(server, asked))
         paced = steady_row(stack, server, list(islice(visits, int(PER_SECOND * options.steady))))
-        described["others_busy"] = Usage.now().others_since(before)
+        described["others_busy"] = CpuUsage.now().others_since(before)
     described |= {"memory_start_mib": memory.start_mib, "memory_end_mib": memory.end_mib}
     rows = [fast, paced]
     growth = Claim.at_most("growth of the gateway's memory", memory.growth, "of it", MAX_GROWTH)
@@ -99,13 +99,13 @@ def voted(stack: Stack, classes: int, workload: str) -> list[str]:
     return sorted({key.device_class for key in crowd.keys.values()})
 
 
-def _page(url: str, server: Server, device_class: str) -> Page:
+def _page(url: str, server: Server, device_class: str) -> ClassRequests:
     path = manifest_path(WORKLOAD, device_class)
     etag = httpx2.get(url + path).raise_for_status().headers["ETag"]
-    return Page(first=server.get(path), again=server.get(path, If_None_Match=etag))
+    return ClassRequests(first=server.get(path), again=server.get(path, If_None_Match=etag))
 
 
-def _visits(pages: list[Page]) -> Iterator[bytes]:
+def _visits(pages: list[ClassRequests]) -> Iterator[bytes]:
     """Without end, and the same in every run."""
     chance = Random(0)
     shares = list(accumulate(1 / rank for rank in range(1, len(pages) + 1)))

@@ -26,7 +26,7 @@ from kernelzoo.domain.operators.examples import example_extents
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.gateway.wire.jobs import Job
-from workers.fleet.gpu import Gpu
+from workers.fleet.gpu import GpuChoice
 from workers.fleet.memory import MIB, SETTING, default_fleet_mib
 from workers.fleet.status import FleetStatus, read_status
 
@@ -76,7 +76,7 @@ def measure(options: Namespace) -> Report:
         with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
             for operator in chosen:
                 gateway.register(_workload(operator), TargetKind.WEBGPU)
-            fleet = FleetPlan.chromium(AGENTS, (TargetKind.WEBGPU,), Gpu.SOFTWARE)
+            fleet = FleetPlan.chromium(AGENTS, (TargetKind.WEBGPU,), GpuChoice.SOFTWARE)
             stack.launch(plan_fleet(stack.place, stack.keys, stack.url, fleet))
             _watch(stack, options.minutes * 60)
             rows = [_row(gateway, operator) for operator in chosen]

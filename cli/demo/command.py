@@ -30,9 +30,9 @@ from cli.demo.watch import (
     STEPS,
     TUNE,
     DemoFailed,
-    Registered,
+    DemoStep,
+    RegisteredJob,
     Sight,
-    Step,
     outstanding,
     watch,
 )
@@ -48,7 +48,7 @@ from cli.terminal import Show, live_display, note, out
 from kernelzoo.domain.target import TargetKind, parse_kind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import StackError
-from workers.fleet.gpu import Gpu
+from workers.fleet.gpu import GpuChoice
 
 # K0 of nnJIT, Table 3: m, k, n.
 K0 = Workload.of("matmul", (384, 768, 768))
@@ -93,7 +93,7 @@ def demo(
         Path | None, typer.Option(help="Picture of the page; the console's goes beside it.")
     ] = None,
     target: TargetOption = "wasm",
-    gpu: GpuOption = Gpu.AUTO,
+    gpu: GpuOption = GpuChoice.AUTO,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 0,
     state: Annotated[
         Path, typer.Option(help="A directory of the demo's own; emptied at the start.")
@@ -139,7 +139,7 @@ def _tune(stack: Stack, fleet: FleetPlan, scale: Scale) -> tuple[tuple[Sight, ..
     (kind,) = fleet.targets
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         jobs = [
-            Registered(job=gateway.register(workload, kind), at_s=time.monotonic())
+            RegisteredJob(job=gateway.register(workload, kind), at_s=time.monotonic())
             for workload in scale.workloads
         ]
         stack.launch(plan_fleet(stack.place, stack.keys, stack.url, fleet))
@@ -226,5 +226,5 @@ def _network_page(origin: str, zoo: str, network: Path) -> str:
     return f"{origin}/network/index.html?{urlencode(asked)}"
 
 
-def _announce(step: Step) -> None:
+def _announce(step: DemoStep) -> None:
     out.print(f"step {step.number}: {step.what}")

@@ -9,11 +9,11 @@ from typing import TypeVar
 from playwright.sync_api import Error, Page, sync_playwright
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from cli.demo.watch import NETWORK, PAGE, Step, too_late
+from cli.demo.watch import NETWORK, PAGE, DemoStep, too_late
 from kernelzoo.domain.zoo import HitLevel
 from kernelzoo.errors import KernelZooError
 from workers.fleet.chromium import find_chromium, own_flags
-from workers.fleet.gpu import Gpu
+from workers.fleet.gpu import GpuChoice
 
 Result = TypeVar("Result")
 
@@ -95,7 +95,7 @@ class Visitor:
     console goes to `log`.
     """
 
-    gpu: Gpu | None
+    gpu: GpuChoice | None
     profile: Path
     log: Path
 
@@ -165,7 +165,7 @@ def _kernels(page: Page, address: str) -> tuple[PageResult, ...]:
     return _read(_RESULTS, _told(page, address, "kernelzooResults", PAGE))
 
 
-def _told(page: Page, address: str, name: str, step: Step) -> str:
+def _told(page: Page, address: str, name: str, step: DemoStep) -> str:
     """What a page leaves at `globalThis[name]`, as JSON."""
     page.goto(address)
     try:

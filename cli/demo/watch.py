@@ -18,7 +18,7 @@ from workers.fleet.status import FleetStatus, read_status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class DemoStep:
     """`log` is the process to ask. `lacking` completes: … within `limit_s`."""
 
     number: int
@@ -28,37 +28,39 @@ class Step:
     lacking: str
 
 
-START = Step(number=1, what="the stack starts", limit_s=60, log="gateway", lacking="not ready")
-COMPILE = Step(
+START = DemoStep(number=1, what="the stack starts", limit_s=60, log="gateway", lacking="not ready")
+COMPILE = DemoStep(
     number=2,
     what="workers compile",
     limit_s=60,
     log="compile",
     lacking="not all candidates compiled",
 )
-MEASURE = Step(number=3, what="agents measure", limit_s=30, log="fleet", lacking="no measurement")
-VOTE = Step(
+MEASURE = DemoStep(
+    number=3, what="agents measure", limit_s=30, log="fleet", lacking="no measurement"
+)
+VOTE = DemoStep(
     number=4,
     what="votes confirm a winner",
     limit_s=180,
     log="aggregate",
     lacking="no confirmed zoo entry",
 )
-TUNE = Step(
+TUNE = DemoStep(
     number=5,
     what="agents tune a whole network",
     limit_s=60,
     log="compile",
     lacking="no kernel for each of its calls",
 )
-PAGE = Step(
+PAGE = DemoStep(
     number=6,
     what="a new page gets the winners",
     limit_s=60,
     log="page",
     lacking="no result from the page",
 )
-NETWORK = Step(
+NETWORK = DemoStep(
     number=7,
     what="the page runs the network",
     limit_s=60,
@@ -72,15 +74,15 @@ class DemoFailed(StackError):
     """The message names the step and the log to read."""
 
     @classmethod
-    def at(cls, step: Step, why: str, log: Path) -> Self:
+    def at(cls, step: DemoStep, why: str, log: Path) -> Self:
         return cls(f"demo failed at step {step.number} ({step.what}): {why}; read {log}")
 
 
-def too_late(step: Step) -> str:
+def too_late(step: DemoStep) -> str:
     return f"{step.lacking} within {step.limit_s:g} s"
 
 
-def outstanding(job: Job) -> Step:
+def outstanding(job: Job) -> DemoStep:
     """The first step between registration and vote that the job has not been through."""
     if job.candidates == 0 or job.compiled + job.failed < job.candidates:
         return COMPILE
@@ -119,7 +121,7 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
+class RegisteredJob:
     """A job, and the monotonic time at which its workload was registered."""
 
     job: Job
@@ -127,7 +129,7 @@ class Registered:
 
 
 def watch(
-    stack: Stack, gateway: GatewayClient, registered: Registered, show: Callable[[Sight], None]
+    stack: Stack, gateway: GatewayClient, registered: RegisteredJob, show: Callable[[Sight], None]
 ) -> Sight:
     """Returns with a confirmed winner. Raises DemoFailed at the step that does not happen."""
     confirmed_s: float | None = None
@@ -152,12 +154,12 @@ class _Deadline:
     def __init__(self) -> None:
         self._began_s: dict[tuple[int, int], float] = {}
 
-    def missed(self, job: Job, step: Step, elapsed_s: float) -> str | None:
+    def missed(self, job: Job, step: DemoStep, elapsed_s: float) -> str | None:
         began_s = self._began_s.setdefault((job.job, step.number), elapsed_s)
         return too_late(step) if elapsed_s - began_s > step.limit_s else None
 
 
-def _sights(stack: Stack, gateway: GatewayClient, registered: Registered) -> Iterator[Sight]:
+def _sights(stack: Stack, gateway: GatewayClient, registered: RegisteredJob) -> Iterator[Sight]:
     """What is seen of the newest job: that of the agents' GPU model, once one of them has asked for
     work.
 

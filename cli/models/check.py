@@ -26,7 +26,7 @@ class CallFinding(BaseModel):
     difference: float | None
 
 
-class Finding(BaseModel):
+class ModelFinding(BaseModel):
     """Differences are in parts of an output's largest magnitude; null where one is no number."""
 
     device_class: str
@@ -45,9 +45,9 @@ class ClassChecked:
     checked: Checked
 
     @property
-    def told(self) -> Finding:
+    def told(self) -> ModelFinding:
         found = self.checked
-        return Finding(
+        return ModelFinding(
             device_class=self.device_class,
             dimensions=dict(self.dimensions),
             right=found.right,

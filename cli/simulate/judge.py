@@ -28,7 +28,7 @@ class Fate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ServedPage:
     """What a page is given for one workload, by candidate."""
 
     served_id: str
@@ -58,7 +58,7 @@ class ScenarioVerdict:
 
 
 def fate(
-    world: World, key: SimulatedKey, versions: Sequence[VersionRow], page: Page | None
+    world: World, key: SimulatedKey, versions: Sequence[VersionRow], page: ServedPage | None
 ) -> Fate:
     """`versions`: those of the key, in order; `page`: what a page is given at the end, None for
     nothing. A promotion is wrong where it makes a page slower, at any time.
@@ -94,7 +94,7 @@ def verdict(fates: Sequence[Fate]) -> ScenarioVerdict:
     )
 
 
-def unseen(world: World, device: str, space: Iterable[str], page: Page) -> Unseen:
+def unseen(world: World, device: str, space: Iterable[str], page: ServedPage) -> Unseen:
     """The verdict on one device."""
     best_ns = min(world.call_ns(device, name) for name in space)
     return Unseen(

@@ -12,7 +12,16 @@ from uuid import UUID
 
 from cli.gateway_client import GatewayClient
 from cli.simulate.crowd import AFTER, BEFORE, Crowd, SimulatedKey, raid
-from cli.simulate.judge import Fate, Page, ScenarioVerdict, Unseen, fate, over, unseen, verdict
+from cli.simulate.judge import (
+    Fate,
+    ScenarioVerdict,
+    ServedPage,
+    Unseen,
+    fate,
+    over,
+    unseen,
+    verdict,
+)
 from cli.simulate.members import UNSEEN, Member, class_of, hardware_of, phases_of
 from cli.simulate.scenario import Raid, Scenario
 from cli.simulate.world import World
@@ -233,13 +242,13 @@ def _fates(
                 )
 
 
-def _page(gateway: GatewayClient, workload: str, device: str) -> Page | None:
+def _page(gateway: GatewayClient, workload: str, device: str) -> ServedPage | None:
     """What a page on this device is given."""
     manifest = gateway.manifest(workload, class_of(device), hardware=hardware_of(device))
     served = manifest.entries[0].wasm if manifest.entries else None
     if served is None:
         return None
-    return Page(served_id=served.kernel.candidate, default_id=served.fallback.candidate)
+    return ServedPage(served_id=served.kernel.candidate, default_id=served.fallback.candidate)
 
 
 def _unseen(db: Database, gateway: GatewayClient, crowd: Crowd) -> Unseen | None:

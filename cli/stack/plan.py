@@ -12,7 +12,7 @@ from cli.stack.processes import Environment, ProcessSpec, Tier
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.trust import Trust
 from workers.fleet.browsers import BrowserKind, Share
-from workers.fleet.gpu import Gpu
+from workers.fleet.gpu import GpuChoice
 
 OWN_AGENTS = ("KERNELZOO_MAX_MALICIOUS_SHARE", "0")
 """The setting of a stack that nobody else's agents reach."""
@@ -24,7 +24,7 @@ class FleetPlan:
 
     shares: tuple[Share, ...]
     targets: tuple[TargetKind, ...] = (TargetKind.WASM,)
-    gpu: Gpu = Gpu.AUTO
+    gpu: GpuChoice = GpuChoice.AUTO
     fresh: bool = False
 
     @classmethod
@@ -32,7 +32,7 @@ class FleetPlan:
         cls,
         agents: int,
         targets: tuple[TargetKind, ...] = (TargetKind.WASM,),
-        gpu: Gpu = Gpu.AUTO,
+        gpu: GpuChoice = GpuChoice.AUTO,
     ) -> Self:
         share = Share(browser=BrowserKind.CHROMIUM, agents=agents)
         return cls(shares=(share,), targets=targets, gpu=gpu)

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { fillSeeded, sampledPositions } from "../src/engine/verification.js";
 
-interface Case {
+interface SeededCase {
   readonly seed: number;
   readonly values: readonly { tensor: number; index: number; value: number }[];
   readonly whole: readonly {
@@ -18,7 +18,7 @@ interface Case {
 }
 
 const golden = JSON.parse(readFileSync("../tests/golden/seeded.json", "utf8")) as {
-  readonly cases: readonly Case[];
+  readonly cases: readonly SeededCase[];
 };
 
 for (const { seed, values, whole, output_elements, positions } of golden.cases) {

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.formats import reading
-from kernelzoo.formats.results import CandidateTrial, Claim, ClassResults
+from kernelzoo.formats.results import CandidateTrial, ClassResults, TunerClaim
 
 T4_VERSION = "1.0.0"
 
@@ -63,7 +63,7 @@ def cache(results: ClassResults) -> str:
     return json.dumps(document, indent="") + "\n"
 
 
-def read_t4(text: str) -> tuple[Claim, ...]:
+def read_t4(text: str) -> tuple[TunerClaim, ...]:
     """Failures are passed over. Raises InvalidInput for what is no T4 file."""
     document = reading.table(reading.parse(text, "a T4 file"), "a T4 file")
     metadata = reading.table(document.get("metadata", {}), "metadata")
@@ -72,12 +72,12 @@ def read_t4(text: str) -> tuple[Claim, ...]:
         "device": reading.text(metadata.get("device_name", ""), "device_name"),
     }
     return tuple(
-        Claim(config=reading.config(configuration.items()), time=time, **named)
+        TunerClaim(config=reading.config(configuration.items()), time=time, **named)
         for configuration, time in _t4_times(document)
     )
 
 
-def read_cache(text: str) -> tuple[Claim, ...]:
+def read_cache(text: str) -> tuple[TunerClaim, ...]:
     """Failures are passed over. Raises InvalidInput for what is no cache file."""
     document = reading.table(reading.parse(_closed(text), "a cache file"), "a cache file")
     keys = reading.row(document.get("tune_params_keys"), "tune_params_keys")
@@ -87,7 +87,7 @@ def read_cache(text: str) -> tuple[Claim, ...]:
     if len(trials) > reading.MAX_TRIALS:
         reading.row(list(trials), "cache")
     return tuple(
-        Claim(
+        TunerClaim(
             workload_key=reading.text(document.get("kernel_name", ""), "kernel_name"),
             device=reading.text(document.get("device_name", ""), "device_name"),
             config=reading.config((name, trial.get(name)) for name in names),

@@ -69,7 +69,7 @@ class ClassResults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class TunerClaim:
     """What a file of another tuner says: this config took `time` there, in units of its own.
 
     `workload_key` and `device` are '' where the file does not say.
@@ -95,9 +95,9 @@ class TableRow:
     relative_time: float
 
 
-def fastest(claims: Iterable[Claim], most: int) -> tuple[Claim, ...]:
+def fastest(claims: Iterable[TunerClaim], most: int) -> tuple[TunerClaim, ...]:
     """At most `most` for each workload and device, the fastest first: the rest is of no use."""
-    places: dict[tuple[str, str], list[Claim]] = {}
+    places: dict[tuple[str, str], list[TunerClaim]] = {}
     for claim in claims:
         places.setdefault((claim.workload_key, claim.device), []).append(claim)
     return tuple(

@@ -12,7 +12,7 @@ from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats import reading
-from kernelzoo.formats.results import Claim, ClassResults, File
+from kernelzoo.formats.results import ClassResults, File, TunerClaim
 
 VERSION = "1.0"
 AXES = 3
@@ -38,7 +38,7 @@ def tuning_key(workload: Workload, parameters: tuple[str, ...]) -> str:
     return f"{stem}:{'-'.join(parameters)}"
 
 
-def read_wisdom(text: str) -> tuple[Claim, ...]:
+def read_wisdom(text: str) -> tuple[TunerClaim, ...]:
     """Raises InvalidInput for what is no wisdom of version 1.0."""
     first, *rest = text.splitlines() or [""]
     header = reading.table(reading.parse(first, "the header of a wisdom file"), "the header")
@@ -79,7 +79,7 @@ def _lines(results: ClassResults) -> list[str]:
     ]
 
 
-def _claim(key: str, names: list[object], line: dict[str, object]) -> Claim | None:
+def _claim(key: str, names: list[object], line: dict[str, object]) -> TunerClaim | None:
     time = reading.time(line.get("time"))
     values = reading.row(line.get("config"), "config")
     if len(values) != len(names):
@@ -87,7 +87,7 @@ def _claim(key: str, names: list[object], line: dict[str, object]) -> Claim | No
     environment = reading.table(line.get("environment", {}), "environment")
     if time is None:
         return None
-    return Claim(
+    return TunerClaim(
         workload_key=_workload_key(key, reading.row(line.get("problem_size", []), "problem_size")),
         device=reading.text(environment.get("device_name", ""), "device_name"),
         config=reading.config(zip(names, values, strict=True)),

@@ -72,7 +72,7 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
+class RegisteredWorkloads:
     allowed: bool
 
 
@@ -260,7 +260,9 @@ def own_set(application_id: int, set_name: str, sets: int) -> Query[Owned]:
     )
 
 
-def register_new(application_id: int, workload_keys: list[str], most: int) -> Query[Registered]:
+def register_new(
+    application_id: int, workload_keys: list[str], most: int
+) -> Query[RegisteredWorkloads]:
     """Notes those that no set or job has registered yet. `allowed`: with them it has registered
     `most` new ones within 24 hours at most; the transaction takes them back. Lock before.
     """
@@ -286,7 +288,7 @@ def register_new(application_id: int, workload_keys: list[str], most: int) -> Qu
             ) <= %(most)s AS allowed
         """,
         parameters={"application": application_id, "keys": workload_keys, "most": most},
-        row=Registered,
+        row=RegisteredWorkloads,
     )
 
 

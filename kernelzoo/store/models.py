@@ -69,7 +69,7 @@ class HashRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoverageRow:
+class PlanCoverageRow:
     """A plan on a class of devices. `measured`: the share of its operations whose time is known,
     from which `elapsed_ns` of an inference follows; null where nothing is.
     """
@@ -314,7 +314,7 @@ def cancel_unused_jobs() -> Statement:
     )
 
 
-def coverage(name: str, most_classes: int) -> Query[CoverageRow]:
+def coverage(name: str, most_classes: int) -> Query[PlanCoverageRow]:
     """The plans of a model on the classes that pages ask for most."""
     return Query(
         sql="""
@@ -332,7 +332,7 @@ def coverage(name: str, most_classes: int) -> Query[CoverageRow]:
             ORDER BY c.loads DESC, c.device_class, c.position
         """,
         parameters={"name": name, "most": most_classes},
-        row=CoverageRow,
+        row=PlanCoverageRow,
     )
 
 

@@ -11,7 +11,7 @@ from kernelzoo.domain.measurement import Verdict
 from kernelzoo.domain.trust import Defence, Record
 
 
-class Finding(StrEnum):
+class LeaseFinding(StrEnum):
     """What a lease says of its author. VALID: every candidate was answered, and every control ran
     and was right. OPEN: nothing speaks against it, but it does not prove anything yet. IMPOSSIBLE:
     its times lie outside the envelope, which says nothing of what was measured before. FAILED:
@@ -25,7 +25,7 @@ class Finding(StrEnum):
 
     @property
     def counted(self) -> bool:
-        return self in (Finding.VALID, Finding.OPEN)
+        return self in (LeaseFinding.VALID, LeaseFinding.OPEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Settlement:
 
 
 def settled(
-    record: Record, finding: Finding, defences: frozenset[Defence], *, operated: bool
+    record: Record, finding: LeaseFinding, defences: frozenset[Defence], *, operated: bool
 ) -> Settlement:
     """`operated`: of the operator, whose devices are never quarantined."""
     after = _after(record, finding)
@@ -48,22 +48,22 @@ def settled(
     return Settlement(
         record=after,
         verdict=_verdict(after, finding, held=held, operated=operated),
-        withdraws=held and finding is Finding.FAILED,
+        withdraws=held and finding is LeaseFinding.FAILED,
         releases=held and record.quarantined and not after.quarantined,
     )
 
 
-def _after(record: Record, finding: Finding) -> Record:
+def _after(record: Record, finding: LeaseFinding) -> Record:
     match finding:
-        case Finding.FAILED | Finding.IMPOSSIBLE:
+        case LeaseFinding.FAILED | LeaseFinding.IMPOSSIBLE:
             return Record(valid_in_row=0, failed=True)
-        case Finding.VALID:
+        case LeaseFinding.VALID:
             return Record(valid_in_row=record.valid_in_row + 1, failed=record.failed)
-        case Finding.OPEN:
+        case LeaseFinding.OPEN:
             return record
 
 
-def _verdict(after: Record, finding: Finding, *, held: bool, operated: bool) -> Verdict:
+def _verdict(after: Record, finding: LeaseFinding, *, held: bool, operated: bool) -> Verdict:
     doubted = not finding.counted and not operated
     quarantined = held and after.quarantined
     return Verdict.QUARANTINED if doubted or quarantined else Verdict.VERIFIED

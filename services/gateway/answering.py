@@ -11,7 +11,7 @@ from kernelzoo.domain.gpu import space_of
 from kernelzoo.domain.kinship import families
 from kernelzoo.store import agents, chain, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
-from services.gateway.chain import Answer, answers, choose
+from services.gateway.chain import ServedWorkload, answers, choose
 from services.gateway.problems import Refusal
 from services.gateway.programs import learn
 from services.gateway.wire.sessions import HardwareWire
@@ -23,7 +23,7 @@ async def answer(
     device_class: DeviceClass,
     hardware: Hardware | None,
     quorum: int,
-) -> list[Answer]:
+) -> list[ServedWorkload]:
     """In the order of the keys: the class's own entries; without one, what the chain offers."""
     await learn(db, workload_keys)
     rows = await fetch_all(db, zoo.served(workload_keys, device_class))

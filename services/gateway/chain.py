@@ -29,7 +29,7 @@ class Borrowed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ServedWorkload:
     """What a class is served for one workload; `borrowed` where it has no entry of its own."""
 
     row: ServedRow
@@ -53,7 +53,7 @@ def _rank(offer: OfferRow) -> tuple[int, float, str]:
 
 def answers(
     rows: Iterable[ServedRow], chosen: dict[str, OfferRow], kernels: Iterable[TimedKernelRow]
-) -> list[Answer]:
+) -> list[ServedWorkload]:
     """In the order of `rows`. `kernels`: those of the chosen offers."""
     by_id = {kernel.candidate_id: kernel for kernel in kernels}
 
@@ -62,7 +62,7 @@ def answers(
         kernel = by_id.get(offer.candidate_id) if offer else None
         return Borrowed(offer=offer, kernel=kernel) if offer and kernel else None
 
-    return [Answer(row=row, borrowed=borrowed(row)) for row in rows]
+    return [ServedWorkload(row=row, borrowed=borrowed(row)) for row in rows]
 
 
 @lru_cache(maxsize=1 << 16)

@@ -19,7 +19,7 @@ from kernelzoo.signing import Signer
 from kernelzoo.store.candidates import KernelRow
 from kernelzoo.store.chain import OfferRow
 from kernelzoo.store.zoo import ServedRow
-from services.gateway.chain import Answer
+from services.gateway.chain import ServedWorkload
 from services.gateway.wake import Wake
 from services.gateway.wire.artifacts import (
     ArtifactWire,
@@ -184,7 +184,7 @@ def kernel_of(row: KernelRow) -> Kernel:
 def manifest(
     name: str,
     device_classes: tuple[DeviceClass, ...],
-    answers_by_class: Sequence[list[Answer]],
+    answers_by_class: Sequence[list[ServedWorkload]],
     *,
     quorum: int,
     serial: int,
@@ -228,7 +228,7 @@ def levels(kernels: Iterable[ServedKernel], missing: int) -> tuple[tuple[str, in
     return tuple(counts.items())
 
 
-def _entry(answer_by_kind: dict[TargetKind, Answer], quorum: int) -> ManifestEntry | None:
+def _entry(answer_by_kind: dict[TargetKind, ServedWorkload], quorum: int) -> ManifestEntry | None:
     found = {kind: served(answer, kind) for kind, answer in answer_by_kind.items()}
     wasm, webgpu = found.get(TargetKind.WASM), found.get(TargetKind.WEBGPU)
     if wasm is None and webgpu is None:
@@ -243,7 +243,7 @@ def _entry(answer_by_kind: dict[TargetKind, Answer], quorum: int) -> ManifestEnt
     )
 
 
-def served(answer: Answer, kind: TargetKind) -> ServedKernel | None:
+def served(answer: ServedWorkload, kind: TargetKind) -> ServedKernel | None:
     """None where nothing is compiled that the class can run."""
     row, borrowed = answer.row, answer.borrowed
     fallback = row.fallback()
@@ -264,7 +264,7 @@ def served(answer: Answer, kind: TargetKind) -> ServedKernel | None:
     )
 
 
-def _level(answer: Answer) -> HitLevel:
+def _level(answer: ServedWorkload) -> HitLevel:
     if answer.borrowed is not None:
         return HitLevel(answer.borrowed.offer.level)
     return HitLevel.EXACT if answer.row.entry_kernel else HitLevel.DEFAULT

@@ -23,7 +23,7 @@ LOOKS_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Unconfirmed:
     """What of a plan its class has not confirmed, and the time of the newest compilation."""
 
     left: tuple[Tried, ...]
@@ -35,7 +35,7 @@ class Streams:
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
-        self._seen: Remembered[Seen] = Remembered(LOOKED_EVERY_S)
+        self._seen: Remembered[Unconfirmed] = Remembered(LOOKED_EVERY_S)
         self._looking = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     def refuse_excess(self, network: str) -> None:
@@ -65,10 +65,10 @@ class Streams:
             if self._open[network] <= 0:
                 del self._open[network]
 
-    async def look(self, plan: Hashable, see: Callable[[], Awaitable[Seen]]) -> Seen:
+    async def look(self, plan: Hashable, see: Callable[[], Awaitable[Unconfirmed]]) -> Unconfirmed:
         """What `see` finds, or found a moment ago."""
 
-        async def in_turn() -> Seen:
+        async def in_turn() -> Unconfirmed:
             async with self._looking:
                 return await see()
 

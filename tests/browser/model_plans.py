@@ -5,7 +5,7 @@ from math import erf
 
 import numpy as np
 
-from fixtures.model_site import Served
+from fixtures.model_site import SiteKernels
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import gpu_model
@@ -14,10 +14,10 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.registry import lite_space
-from tests.plans import Network, network
+from tests.plans import PlannedNetwork, network
 
 
-def small(name: str = "small") -> Network:
+def small(name: str = "small") -> PlannedNetwork:
     """Rows of a table, two layers with packed weights, and a residual that is added in place."""
     random = np.random.default_rng(7)
     table, w1, w2 = (
@@ -58,7 +58,7 @@ def small(name: str = "small") -> Network:
     )
 
 
-def deep(name: str = "deep", layers: int = 40) -> Network:
+def deep(name: str = "deep", layers: int = 40) -> PlannedNetwork:
     """One product after another, long enough to be stopped and to be shared among threads."""
     random = np.random.default_rng(8)
     w = random.standard_normal((512, 512), dtype=np.float32) / np.float32(np.sqrt(512))
@@ -79,13 +79,13 @@ def deep(name: str = "deep", layers: int = 40) -> Network:
     )
 
 
-def chosen_on_gpu(key: str) -> Served:
+def chosen_on_gpu(key: str) -> SiteKernels:
     space = lite_space(Workload.parse(key), TargetKind.WEBGPU, gpu_model("google", "swiftshader"))
     first, second, *_ = space
-    return Served(candidate=second, fallback=first)
+    return SiteKernels(candidate=second, fallback=first)
 
 
-def chosen(key: str, body: Callable[[bytes], bytes] | None = None) -> Served:
+def chosen(key: str, body: Callable[[bytes], bytes] | None = None) -> SiteKernels:
     """A kernel that every engine can run, packed where the workload allows that, and another."""
     space = lite_space(Workload.parse(key), TargetKind.WASM)
     portable = [each for each in space if "relaxed-simd" not in each.requires]
@@ -96,4 +96,6 @@ def chosen(key: str, body: Callable[[bytes], bytes] | None = None) -> Served:
     used = next((each for each in portable if packs(each)), portable[0])
     other = next(each for each in portable if each != used and not packs(each))
     made = compile_candidate(used).body
-    return Served(candidate=used, fallback=other, body=body(made) if body is not None else None)
+    return SiteKernels(
+        candidate=used, fallback=other, body=body(made) if body is not None else None
+    )

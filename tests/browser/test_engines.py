@@ -50,7 +50,7 @@ RUN = """async ([cases, pages]) => {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class EngineCase:
     workload: Workload
     candidate: Candidate
     artifact: Artifact
@@ -86,10 +86,10 @@ class Case:
         return float(np.abs(values - self.wanted).max())
 
 
-def _case(candidate: Candidate) -> Case:
+def _case(candidate: Candidate) -> EngineCase:
     workload, artifact = candidate.workload, compile_candidate(candidate)
     inputs = inputs_of(workload)
-    return Case(
+    return EngineCase(
         workload=workload,
         candidate=candidate,
         artifact=artifact,
@@ -107,7 +107,7 @@ def _points(key: str) -> Iterator[Candidate]:
 
 
 @lru_cache(maxsize=1)
-def cases() -> tuple[Case, ...]:
+def cases() -> tuple[EngineCase, ...]:
     packings = [
         schedule(PACKED, (4, 8), unroll_k=2, pack=pack, fma=fma, outer=Outer.COLUMNS)
         for pack in Pack

@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser.sites import ISOLATED, site
 from workers.fleet.chromium import launched_chromium
-from workers.fleet.gpu import Gpu, gpu_flags
+from workers.fleet.gpu import GpuChoice, gpu_flags
 
 CLIENT = Path(__file__).parents[2] / "client"
 IMPORT = """async (code) => {
@@ -26,7 +26,7 @@ def call() -> Iterator[Call]:
     command = ["node", "bundle-page.js", "tests/browser/gpu.ts"]
     bundle = subprocess.run(command, cwd=CLIENT, check=True, capture_output=True, text=True)
     code = Path(bundle.stdout.strip()).read_text()
-    with site(ISOLATED) as address, launched_chromium(*gpu_flags(Gpu.SOFTWARE)) as browser:
+    with site(ISOLATED) as address, launched_chromium(*gpu_flags(GpuChoice.SOFTWARE)) as browser:
         page = browser.new_page()
         page.goto(address)
         page.evaluate(IMPORT, code)

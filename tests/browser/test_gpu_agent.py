@@ -14,7 +14,7 @@ from kernelzoo.domain.workload import Workload
 from tests.browser.sites import site
 from tests.running import eventually, rows
 from workers.fleet.chromium import launched_chromium
-from workers.fleet.gpu import Gpu, gpu_flags
+from workers.fleet.gpu import GpuChoice, gpu_flags
 
 KEY = "matmul:f32:m24k20n36"
 
@@ -121,7 +121,7 @@ TYPED = """async ([url, key, backend, constant, values]) => {
 @pytest.fixture(scope="module")
 def gpu_browser(stack: Stack) -> Iterator[Browser]:  # noqa: ARG001
     """Closed before its stack."""
-    with launched_chromium(*gpu_flags(Gpu.SOFTWARE)) as launched:
+    with launched_chromium(*gpu_flags(GpuChoice.SOFTWARE)) as launched:
         yield launched
 
 

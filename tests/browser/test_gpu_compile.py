@@ -18,7 +18,7 @@ from services.tuner.schedules.registry import lite_space
 from tests.browser.sites import site
 from tests.unit.tuner.reference import EXAMPLES
 from workers.fleet.chromium import launched_chromium
-from workers.fleet.gpu import Gpu, gpu_flags
+from workers.fleet.gpu import GpuChoice, gpu_flags
 
 LIMIT_MS = 20_000
 """Ten times what a kernel may take: other work of this machine is no fault of the kernel."""
@@ -56,7 +56,7 @@ KEYS = (*(key for operator in OPERATORS for key in examples_of(operator)), *FREE
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
-    flags = gpu_flags(Gpu.SOFTWARE)
+    flags = gpu_flags(GpuChoice.SOFTWARE)
     with launched_chromium(*flags) as browser, site({}) as address:
         made = browser.new_page()
         made.goto(address)

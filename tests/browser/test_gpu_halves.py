@@ -13,7 +13,7 @@ from kernelzoo.domain.workload import Workload
 from tests.browser.sites import site
 from tests.running import eventually, rows
 from workers.fleet.chromium import launched_chromium
-from workers.fleet.gpu import Gpu, gpu_flags
+from workers.fleet.gpu import GpuChoice, gpu_flags
 
 KEY = "matmul+bias:f16:m5k20n12"
 USE = """async ([url, key, values, one]) => {
@@ -36,7 +36,7 @@ USE = """async ([url, key, values, one]) => {
 
 @pytest.fixture(scope="module")
 def page(stack: Stack) -> Iterator[Page]:
-    with launched_chromium(*gpu_flags(Gpu.SOFTWARE)) as browser, site({}) as address:
+    with launched_chromium(*gpu_flags(GpuChoice.SOFTWARE)) as browser, site({}) as address:
         yield _measured(stack, browser, address)
 
 

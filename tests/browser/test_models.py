@@ -17,7 +17,7 @@ from fixtures.model_site import write_model
 from kernelzoo.serving import serving
 from tests.browser.model_plans import chosen, deep, small
 from tests.browser.sites import ISOLATED, site
-from tests.plans import Network
+from tests.plans import PlannedNetwork
 from workers.fleet.browsers import BrowserKind, Launch
 from workers.fleet.chromium import launched_chromium
 from workers.fleet.firefox import Firefox, start_firefox
@@ -60,7 +60,7 @@ class Host:
         self.held: Event | None = None
         """Set when the second half of weights may be sent."""
 
-    def write(self, network: Network, **changed: Any) -> None:
+    def write(self, network: PlannedNetwork, **changed: Any) -> None:
         kernels = {key: changed.get(key) or chosen(key) for key in network.plan.kernels}
         write_model(self.folder, CLASS, network.plan, network.files, kernels)
 
@@ -146,7 +146,7 @@ def close(found: list[float], wanted: NDArray[Any]) -> bool:
     return bool(np.abs(np.array(found) - wanted.ravel()).max() <= reach)
 
 
-def is_right(found: dict[str, list[Any]], network: Network) -> bool:
+def is_right(found: dict[str, list[Any]], network: PlannedNetwork) -> bool:
     return all(
         close([float(entry) for entry in found[name]], wanted)
         for name, wanted in network.outputs.items()

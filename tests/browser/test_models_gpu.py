@@ -13,7 +13,7 @@ from tests.browser.model_plans import chosen, chosen_on_gpu, deep, small
 from tests.browser.sites import site
 from tests.browser.test_models import CLASS, Handler, Host, close, is_right, lists, script
 from workers.fleet.chromium import launched_chromium
-from workers.fleet.gpu import Gpu, gpu_flags
+from workers.fleet.gpu import GpuChoice, gpu_flags
 
 GPU_CLASS = "0123456789abcdef:r101-0:webgpu"
 
@@ -65,7 +65,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with launched_chromium(*gpu_flags(Gpu.SOFTWARE)) as launched:
+    with launched_chromium(*gpu_flags(GpuChoice.SOFTWARE)) as launched:
         yield launched
 
 

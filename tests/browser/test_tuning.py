@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from fixtures.model_site import Served, described
+from fixtures.model_site import SiteKernels, described
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
@@ -80,7 +80,7 @@ class QueueHandler(Handler):
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
     made = Queue(tmp_path_factory.mktemp("tuning"))
     delayed = at_first(SLOW, DELAY)
-    made.write(NETWORK, **{KEY: Served(candidate=SLOW, fallback=SLOW, body=delayed)})
+    made.write(NETWORK, **{KEY: SiteKernels(candidate=SLOW, fallback=SLOW, body=delayed)})
     handler = type("Bound", (QueueHandler,), {"host": made})
     bound = partial(handler, directory=str(made.folder))
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), bound)) as server:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helm.readme import Value, documented_values
+from helm.readme import ChartValue, documented_values
 from tests.chart.rendering import CHART, PLAIN, Values, render
 from tests.chart.test_features import INGRESS, PEERS, PROXIED
 from tests.chart.test_refusals import merged
@@ -71,7 +71,7 @@ PEER = {"ipBlock": {"cidr": "10.9.0.0/16"}}
 ONLY_ALLOWS = {"ingress.allowHttp"}
 
 
-def _another(value: Value) -> Any:
+def _another(value: ChartValue) -> Any:
     """Valid, and not the default."""
     default = json.loads(value.default)
     name = value.path.rpartition(".")[2]

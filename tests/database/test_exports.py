@@ -20,7 +20,7 @@ from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.errors import InvalidInput
-from kernelzoo.formats.results import Claim
+from kernelzoo.formats.results import TunerClaim
 from kernelzoo.store import zoo
 from kernelzoo.store.blocking import execute
 from tests.database.client import OPERATOR_KEY
@@ -91,7 +91,7 @@ def test_the_zoo_becomes_a_table_by_vendor(
 
 
 def test_a_file_that_names_no_workload_needs_one_to_be_named() -> None:
-    claim = Claim(workload_key="vector_add", device="A100", config=(("tile", 1),), time=1.0)
+    claim = TunerClaim(workload_key="vector_add", device="A100", config=(("tile", 1),), time=1.0)
     with pytest.raises(InvalidInput, match="'vector_add', which is no workload here"):
         claims_request("cache.json", (claim,), None, TargetKind.WASM)
     request = claims_request("cache.json", (claim,), WORKLOAD.key, TargetKind.WASM)
@@ -100,7 +100,7 @@ def test_a_file_that_names_no_workload_needs_one_to_be_named() -> None:
 
 def test_of_many_claims_the_fastest_of_each_device_are_sent() -> None:
     claims = tuple(
-        Claim(workload_key=WORKLOAD.key, device="A100", config=(("tile", n),), time=1000.0 - n)
+        TunerClaim(workload_key=WORKLOAD.key, device="A100", config=(("tile", n),), time=1000.0 - n)
         for n in range(500)
     )
     sent = claims_request("cache.json", claims, None, TargetKind.WASM).claims

@@ -20,7 +20,7 @@ from cli.stack.monitoring import find_monitoring
 from cli.stack.ports import free_port
 from cli.stack.supervisor import Stack
 from dashboards.generate import ALL
-from dashboards.model import Metric, Panel, Rows
+from dashboards.model import Metric, Panel, SqlQuery
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.gateway.wire.models import ModelRequest, PlanRequest
@@ -177,7 +177,7 @@ def test_a_panel_shows_something(watched: Watched, panel: Panel) -> None:
         match ask:
             case Metric():
                 _show_metric(watched, ask)
-            case Rows():
+            case SqlQuery():
                 assert _rows(watched, ask), "no rows"
 
 
@@ -191,7 +191,7 @@ def _show_metric(watched: Watched, ask: Metric) -> None:
         assert watched.query(f"count({name})"), name
 
 
-def _rows(watched: Watched, ask: Rows) -> list[tuple[Any, ...]]:
+def _rows(watched: Watched, ask: SqlQuery) -> list[tuple[Any, ...]]:
     sql = re.sub(
         r"\$__timeFilter\(([\w.]+)\)", r"\1 BETWEEN now() - interval '1 hour' AND now()", ask.query
     )

@@ -13,7 +13,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.gateway.wire.zoo import ManifestEntry, ZooEntry
 from tests.running import eventually, rows
-from workers.fleet.gpu import Gpu
+from workers.fleet.gpu import GpuChoice
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -28,7 +28,7 @@ def gateway(stack: Stack) -> Iterator[GatewayClient]:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as client:
         for kind in BOTH:
             client.register(WORKLOAD, kind)
-        fleet = FleetPlan.chromium(1, BOTH, Gpu.SOFTWARE)
+        fleet = FleetPlan.chromium(1, BOTH, GpuChoice.SOFTWARE)
         stack.launch(plan_fleet(stack.place, stack.keys, stack.url, fleet))
         yield client
 

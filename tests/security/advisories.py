@@ -26,7 +26,7 @@ TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
+class LockAudit:
     """What was found for one lock. `asked` packages were looked up; each of `vulnerable` is a line
     for people."""
 
@@ -35,7 +35,7 @@ class Audit:
     vulnerable: tuple[str, ...]
 
 
-def read_pip_audit(lock: str, report: str) -> Audit:
+def read_pip_audit(lock: str, report: str) -> LockAudit:
     """`report` is what `pip-audit --format json` prints; '' where it could not ask anybody."""
     dependencies = json.loads(report)["dependencies"] if report.strip() else []
     asked = [each for each in dependencies if "skip_reason" not in each]
@@ -45,20 +45,20 @@ def read_pip_audit(lock: str, report: str) -> Audit:
         for each in asked
         for flaw in each["vulns"]
     )
-    return Audit(lock=lock, asked=len(asked), vulnerable=vulnerable)
+    return LockAudit(lock=lock, asked=len(asked), vulnerable=vulnerable)
 
 
-def read_npm_audit(lock: str, report: str) -> Audit:
+def read_npm_audit(lock: str, report: str) -> LockAudit:
     """`report` is what `npm audit --json` prints, which is an error's where it could not ask."""
     told = json.loads(report) if report.strip() else {}
     if "vulnerabilities" not in told:
-        return Audit(lock=lock, asked=0, vulnerable=())
+        return LockAudit(lock=lock, asked=0, vulnerable=())
     vulnerable = tuple(
         f"{name} {flaw['range']}: {flaw['severity']}"
         for name, flaw in told["vulnerabilities"].items()
     )
     asked = told["metadata"]["dependencies"]["total"]
-    return Audit(lock=lock, asked=asked, vulnerable=vulnerable)
+    return LockAudit(lock=lock, asked=asked, vulnerable=vulnerable)
 
 
 def _printed(*command: str) -> str:
@@ -67,7 +67,7 @@ def _printed(*command: str) -> str:
     ).stdout
 
 
-def audits() -> Iterator[Audit]:
+def audits() -> Iterator[LockAudit]:
     auditor = str(Path(sys.executable).with_name("pip-audit"))
     options = ("--require-hashes", "--disable-pip", "--format=json", "--progress-spinner=off")
     for lock in PYTHON_LOCKS:

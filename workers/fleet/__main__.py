@@ -15,7 +15,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import KernelZooError, StackError
 from kernelzoo.telemetry import configure_logging
 from workers.fleet.browsers import BrowserKind, parse_shares
-from workers.fleet.gpu import Gpu
+from workers.fleet.gpu import GpuChoice
 from workers.fleet.installed import insist_on
 from workers.fleet.memory import SETTING
 from workers.fleet.run import FleetOptions, run_fleet
@@ -32,7 +32,7 @@ def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
     )
     parser.add_argument("--agents", type=int, default=1, help="of each browser without a number")
     parser.add_argument("--target", type=TargetKind, action="append", help="wasm, webgpu or both")
-    parser.add_argument("--gpu", type=Gpu, default=Gpu.AUTO, help="adapter of webgpu")
+    parser.add_argument("--gpu", type=GpuChoice, default=GpuChoice.AUTO, help="adapter of webgpu")
     parser.add_argument("--state", type=Path, required=True, help="directory of the profiles")
     parser.add_argument(
         "--turns", type=Path, help="directory by which fleets of one host take turns; shared"

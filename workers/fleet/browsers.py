@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kernelzoo.errors import InvalidInput, KernelZooError
-from workers.fleet.gpu import Gpu
+from workers.fleet.gpu import GpuChoice
 
 
 class BrowserKind(StrEnum):
@@ -34,7 +34,7 @@ class Launch:
     """
 
     profile: Path
-    gpu: Gpu | None
+    gpu: GpuChoice | None
     sandbox: bool
 
 

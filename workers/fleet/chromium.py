@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from kernelzoo.errors import StackError
 from workers.fleet.browsers import Launch, PageLost, Tab
-from workers.fleet.gpu import Gpu, gpu_flags
+from workers.fleet.gpu import GpuChoice, gpu_flags
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +40,7 @@ def flags(*, sandbox: bool) -> tuple[str, ...]:
     return FLAGS if sandbox else (*FLAGS, "--no-sandbox")
 
 
-def own_flags(gpu: Gpu | None = None, *, sandbox: bool = True) -> tuple[str, ...]:
+def own_flags(gpu: GpuChoice | None = None, *, sandbox: bool = True) -> tuple[str, ...]:
     """Chromium's sandbox does not start under root. It needs user namespaces, too, which the
     default seccomp profiles of container engines forbid.
 

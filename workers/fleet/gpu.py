@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 
 
-class Gpu(StrEnum):
+class GpuChoice(StrEnum):
     """`AUTO` is the hardware where this machine has any, else the software."""
 
     AUTO = "auto"
@@ -18,19 +18,21 @@ class Gpu(StrEnum):
 # the blocklist.
 _UNLOCKED = ("--enable-unsafe-webgpu", "--enable-features=Vulkan")
 _FLAGS = {
-    Gpu.HARDWARE: (
+    GpuChoice.HARDWARE: (
         *_UNLOCKED,
         *("--ignore-gpu-blocklist", "--use-angle=vulkan", "--disable-vulkan-surface"),
     ),
-    Gpu.SOFTWARE: (*_UNLOCKED, "--use-webgpu-adapter=swiftshader"),
+    GpuChoice.SOFTWARE: (*_UNLOCKED, "--use-webgpu-adapter=swiftshader"),
 }
 
 
-def gpu_flags(gpu: Gpu, devices: Path = Path("/dev"), platform: str = sys.platform) -> list[str]:
+def gpu_flags(
+    gpu: GpuChoice, devices: Path = Path("/dev"), platform: str = sys.platform
+) -> list[str]:
     """Elsewhere than on Linux browsers find the hardware by themselves."""
-    if gpu is Gpu.AUTO:
-        gpu = Gpu.HARDWARE if platform != "linux" or _has_gpu(devices) else Gpu.SOFTWARE
-    if gpu is Gpu.HARDWARE and platform != "linux":
+    if gpu is GpuChoice.AUTO:
+        gpu = GpuChoice.HARDWARE if platform != "linux" or _has_gpu(devices) else GpuChoice.SOFTWARE
+    if gpu is GpuChoice.HARDWARE and platform != "linux":
         return []
     return list(_FLAGS[gpu])
 

@@ -65,7 +65,7 @@ OFFER = """async ({ origin, operatorKey, notes }) => {
 TALK = "async ({ granted, waitMs }) => globalThis.kernelzooTalk(granted, waitMs)"
 
 
-class Words(Snapshot):
+class PageReport(Snapshot):
     """A snapshot, what the page wishes in the order of wishing (to `acquire`, to `release`), and
     what it keeps, as JSON, where that has changed.
     """
@@ -127,9 +127,9 @@ class Talk:
             self._asking = asyncio.create_task(self._turn.acquire(self._agent))
 
 
-def _parse(answer: Any) -> Words:
+def _parse(answer: Any) -> PageReport:
     try:
-        return Words.model_validate(answer)
+        return PageReport.model_validate(answer)
     except ValidationError as error:
         raise PageLost(f"the page's words cannot be read: {error}") from error
 

@@ -27,7 +27,7 @@ from workers.fleet.agent import AgentSpec, run_agent
 from workers.fleet.browsers import BrowserKind, Launch, Opener, Share
 from workers.fleet.chromium import chromium_tab
 from workers.fleet.firefox import start_firefox
-from workers.fleet.gpu import Gpu
+from workers.fleet.gpu import GpuChoice
 from workers.fleet.memory import FleetMemory
 from workers.fleet.process import threaded_tab
 from workers.fleet.status import AgentStatus, FleetStatus, write_status
@@ -52,7 +52,7 @@ class FleetOptions:
     url: str
     shares: tuple[Share, ...]
     targets: tuple[TargetKind, ...]
-    gpu: Gpu
+    gpu: GpuChoice
     directory: Path
     turns: Path
     operator_key: str = field(repr=False)

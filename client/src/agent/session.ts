@@ -49,7 +49,7 @@ export interface Session {
 }
 
 /** `renewAtMs`: by the clock of `session`; unknown until it is open. */
-interface Held {
+interface OpenSession {
   readonly opened: Promise<SessionResponse>;
   renewAtMs: number;
 }
@@ -62,9 +62,9 @@ export function session(
   open: () => Promise<SessionResponse>,
   now: () => number = () => performance.now(),
 ): Session {
-  let current: Held | null = null;
-  const next = (): Held => {
-    const held: Held = { opened: open(), renewAtMs: Number.POSITIVE_INFINITY };
+  let current: OpenSession | null = null;
+  const next = (): OpenSession => {
+    const held: OpenSession = { opened: open(), renewAtMs: Number.POSITIVE_INFINITY };
     held.opened.then(
       ({ expires_in_s }) => {
         held.renewAtMs = now() + RENEWED_AT * 1000 * expires_in_s;
@@ -75,7 +75,7 @@ export function session(
     );
     return held;
   };
-  const held = (): Held => {
+  const held = (): OpenSession => {
     if (current === null || now() >= current.renewAtMs) current = next();
     return current;
   };

@@ -72,7 +72,7 @@ function pageNotebook(notes: StartOptions["notes"]): Notebook {
 }
 
 /** What the targets of one agent share. */
-interface World extends Environment {
+interface AgentWorld extends Environment {
   readonly openedAt: number;
   readonly application: string | null;
   readonly gateway: Gateway;
@@ -83,7 +83,7 @@ const isUnauthorized = (answer: Answer<unknown>): boolean =>
   answer.kind === "refused" && answer.status === 401;
 
 async function openSession(
-  { gateway, notebook, retries, profile, isolated, application }: World,
+  { gateway, notebook, retries, profile, isolated, application }: AgentWorld,
   measurer: Measurer,
 ): Promise<SessionResponse> {
   const { hardware, engine } = profile;
@@ -113,7 +113,7 @@ async function openSession(
  * Answers the gateway's demand for a proof of work. Where the proof is refused, leases go on as
  * before.
  */
-async function attest(world: World, opened: SessionResponse): Promise<void> {
+async function attest(world: AgentWorld, opened: SessionResponse): Promise<void> {
   const asked = opened.attestation.find(({ kind }) => kind === PROOF_OF_WORK);
   if (asked === undefined) return;
   const pause = (): Promise<void> => sleep(0, signal);
@@ -122,7 +122,7 @@ async function attest(world: World, opened: SessionResponse): Promise<void> {
   await retried(() => world.gateway.attest(opened.token, attestation), world.retries);
 }
 
-function sessionOf(world: World, measurer: Measurer): Session {
+function sessionOf(world: AgentWorld, measurer: Measurer): Session {
   return session(async () => {
     const answer = await openSession(world, measurer);
     await attest(world, answer);
@@ -144,7 +144,7 @@ function sessionOf(world: World, measurer: Measurer): Session {
 const unavailable: string[] = [];
 
 /** Sets a target up; answers null, and tells the page why, where this browser cannot run it. */
-async function setUp(world: World, target: TargetKind): Promise<AgentPorts | null> {
+async function setUp(world: AgentWorld, target: TargetKind): Promise<AgentPorts | null> {
   try {
     const measurer = await MEASURERS[target](world);
     const { gateway, withTurn, retries, openedAt } = world;
@@ -180,7 +180,7 @@ async function start(options: StartOptions): Promise<void> {
   const gateway = httpGateway(origin, options.operatorKey, signal, (method, path, body) =>
     post({ type: "sent", request: { method, path, body } }),
   );
-  const world: World = {
+  const world: AgentWorld = {
     origin,
     signal,
     notebook,

@@ -68,14 +68,14 @@ function roundStep(step: number): number {
 }
 
 /** An axis; with `least` its values are times, which may lie far apart. */
-export interface Axis {
+export interface ChartAxis {
   readonly title: string;
   readonly least?: number;
   readonly most: number;
   readonly text: (value: number) => string;
 }
 
-export interface Frame {
+export interface ChartFrame {
   readonly picture: SVGSVGElement;
   readonly x: Scale;
   readonly y: Scale;
@@ -94,7 +94,7 @@ const AROUND = 74;
 const width = (): number => Math.min(Math.max(innerWidth - AROUND, NARROWEST), WIDEST);
 
 /** `summary` is what a screen reader says of the picture; a table tells the rest. */
-export function frame(summary: string, across: Axis, up: Axis): Frame {
+export function frame(summary: string, across: ChartAxis, up: ChartAxis): ChartFrame {
   const right = width() - 12;
   const x = fromZero(across.most, LEFT, right, { about: 6, round: false });
   const y = forTimes(up.least ?? 0, up.most, HEIGHT - BOTTOM, TOP);

@@ -11,15 +11,15 @@ const NAMED = ["shader-f16", "subgroups"] as const satisfies readonly GPUFeature
 const KIB = 1024;
 const MIB = KIB * KIB;
 
-const invocations = (count: number): Step => ({
+const invocations = (count: number): LimitStep => ({
   maxComputeInvocationsPerWorkgroup: count,
   maxComputeWorkgroupSizeX: count,
 });
 
 /** What a device must be given to reach the step. */
-type Step = Readonly<Partial<Record<LimitName, number>>>;
+type LimitStep = Readonly<Partial<Record<LimitName, number>>>;
 
-const STEPS: Readonly<Record<string, Step>> = {
+const STEPS: Readonly<Record<string, LimitStep>> = {
   "binding-256m": { maxStorageBufferBindingSize: 256 * MIB, maxBufferSize: 256 * MIB },
   "invocations-512": invocations(512),
   "invocations-1024": invocations(1024),
@@ -28,20 +28,20 @@ const STEPS: Readonly<Record<string, Step>> = {
   "workgroup-memory-64k": { maxComputeWorkgroupStorageSize: 64 * KIB },
 };
 
-const entriesOf = (step: Step): readonly [LimitName, number][] =>
+const entriesOf = (step: LimitStep): readonly [LimitName, number][] =>
   Object.entries(step) as [LimitName, number][];
 
-const reached = (step: Step, limits: GPUSupportedLimits): boolean =>
+const reached = (step: LimitStep, limits: GPUSupportedLimits): boolean =>
   entriesOf(step).every(([limit, value]) => (limits[limit] ?? 0) >= value);
 
 /** The features that kernels may require of such a device, sorted. */
 export function gpuFeatures({ features, limits }: Capabilities): readonly string[] {
-  const steps = Object.keys(STEPS).filter((name) => reached(STEPS[name] as Step, limits));
+  const steps = Object.keys(STEPS).filter((name) => reached(STEPS[name] as LimitStep, limits));
   return [...NAMED.filter((name) => features.has(name)), ...steps].sort();
 }
 
 /** The highest value of each limit among `steps`. */
-function limitsOf(steps: readonly Step[]): Record<string, number> {
+function limitsOf(steps: readonly LimitStep[]): Record<string, number> {
   const all = steps.flatMap(entriesOf).sort(([, a], [, b]) => a - b);
   return Object.fromEntries(all);
 }

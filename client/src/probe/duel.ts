@@ -39,7 +39,7 @@ export interface DuelLimits {
 /**
  * The answer of a duel; one that ran out of time answers by its rounds so far and is not settled.
  */
-export interface Verdict {
+export interface DuelVerdict {
   readonly faster: boolean;
   readonly settled: boolean;
 }
@@ -51,7 +51,7 @@ export async function faster(
   margin: number,
   { sampleMs, limitMs }: DuelLimits,
   clock: Clock = now,
-): Promise<Verdict> {
+): Promise<DuelVerdict> {
   const start = clock();
   const pair = [base, advanced] as const;
   const counts = [1, 1];

@@ -4,7 +4,7 @@ import { clockStepMs } from "../timing/clock.js";
 import { bit, type DuelLimits, doubtful, faster } from "./duel.js";
 import { WORKING_SETS } from "./levels.js";
 import { DATA_BYTES, PEAKS, PRIMITIVES, STREAM, SUITE } from "./modules.js";
-import { type Entrant, onClock, type RaceLimits, race, type Standing } from "./race.js";
+import { type Entrant, onClock, type RaceLimits, type RaceStanding, race } from "./race.js";
 
 /** One setting of a primitive: `flops` are those of one iteration, `body` is hexadecimal. */
 interface Setting {
@@ -101,7 +101,7 @@ function entrantsOf(
 async function flopRates(
   entrants: readonly (Entrant | null)[],
   limits: RaceLimits,
-): Promise<Standing> {
+): Promise<RaceStanding> {
   const offered = entrants.filter((entrant) => entrant !== null);
   const { rates, settled } = await race(offered, onThisClock(limits));
   const found = new Map(offered.map((entrant, i) => [entrant, rates[i] as number]));
@@ -166,7 +166,7 @@ export async function measurePeaks(features: readonly string[]): Promise<Peaks> 
 }
 
 /** GB/s of `WORKING_SETS`, one line of 64 bytes for each load. About 50 ms, in 28 MiB. */
-export async function measureLines(): Promise<Standing> {
+export async function measureLines(): Promise<RaceStanding> {
   const memory = zeros(Math.max(...WORKING_SETS));
   const main = mainOf(STREAM, memory);
   const entrants = WORKING_SETS.map(

@@ -34,7 +34,7 @@ export interface RaceLimits {
 }
 
 /** Units in a nanosecond, in the order of the entrants. A race that ran out of time is open. */
-export interface Standing {
+export interface RaceStanding {
   readonly rates: readonly number[];
   readonly settled: boolean;
 }
@@ -114,7 +114,7 @@ export async function race(
   entrants: readonly Entrant[],
   limits: RaceLimits,
   clock: Clock = now,
-): Promise<Standing> {
+): Promise<RaceStanding> {
   const runners = entrants.map((entrant) => new Runner(entrant));
   const rates = (): readonly number[] => runners.map(({ best }) => best);
   const breathe = breather(clock);

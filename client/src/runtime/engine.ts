@@ -29,7 +29,7 @@ export class WrongKernel extends KernelZooError {
 }
 
 /** What starts threads. */
-export interface Threads {
+export interface CrewPorts {
   readonly start: typeof Crew.start;
   readonly spawn: () => Hand;
 }
@@ -37,7 +37,7 @@ export interface Threads {
 export interface EnginePorts extends Ports {
   readonly progress: (progress: Progress) => void;
   /** Null where threads cannot share memory, or none is wanted. */
-  readonly threads: Threads | null;
+  readonly threads: CrewPorts | null;
   /** Puts weights into memory that this device has kept, from the first on. */
   readonly restore?: Keeper["restore"];
   /** Bytes that the memory may grow by once the model is loaded; it does not unless told. */

@@ -92,7 +92,7 @@ export async function openGpu(
 }
 
 /** `reason` says why it is not the target that was asked for or advised; null where it is. */
-export interface Choice {
+export interface TargetChoice {
   readonly target: TargetKind;
   readonly reason: string | null;
 }
@@ -100,7 +100,7 @@ export interface Choice {
 const noKernel = (target: TargetKind): string => `The zoo has no kernel of ${target} for this.`;
 
 /** The target to run; where there is none of it, the other one. */
-export function chooseTarget(backend: Backend, entry: ManifestEntry, gpu: GpuSide): Choice {
+export function chooseTarget(backend: Backend, entry: ManifestEntry, gpu: GpuSide): TargetChoice {
   const target = backend === "auto" ? entry.advice.target : backend;
   if (target === "wasm") {
     if (entry.wasm !== null || gpu.kind === "none") return { target, reason: null };

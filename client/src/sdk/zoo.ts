@@ -150,19 +150,19 @@ function sourceOf(url: string | URL, options: OpenOptions): Source {
   };
 }
 
-interface Device extends Pick<KernelZoo, "deviceClass" | "peakGflops"> {
+interface ProfiledDevice extends Pick<KernelZoo, "deviceClass" | "peakGflops"> {
   /** Null when the device class was given. */
   readonly hardware: Hardware | null;
 }
 
-async function deviceOf(told: string | undefined): Promise<Device> {
+async function deviceOf(told: string | undefined): Promise<ProfiledDevice> {
   if (told !== undefined) return { deviceClass: told, peakGflops: null, hardware: null };
   const { deviceClass, peaks, hardware } = await readProfile(storedNotebook());
   return { deviceClass, peakGflops: peakOf(peaks), hardware };
 }
 
 /** What a zoo is made from. */
-interface ZooParts extends Device, Source {
+interface ZooParts extends ProfiledDevice, Source {
   readonly arena: Arena;
   readonly threads: Threads;
   readonly backend: Backend;

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from kernelzoo.errors import InvalidInput
-from services.gateway.attestation.spent import Spent
+from services.gateway.attestation.spent import SpentNames
 from services.gateway.tokens import Session
 
 TOKEN_TYPE = 0x0002
@@ -84,7 +84,7 @@ class PrivateTokens:
     issuers: tuple[Issuer, ...]
     origins: tuple[str, ...]
     secret: str = field(repr=False)
-    spent: Spent
+    spent: SpentNames
 
     def challenge(self, session: Session) -> str:
         """What WWW-Authenticate says: one challenge for each issuer, any of which may be met."""

@@ -15,7 +15,7 @@ PATIENCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SpentNames:
     """A connection each time: few identities are attested, each once."""
 
     redis_url: str = field(repr=False)

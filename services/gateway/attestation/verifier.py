@@ -10,7 +10,7 @@ from kernelzoo.settings import Settings
 from services.gateway.attestation.private_token import Issuer, PrivateTokens
 from services.gateway.attestation.proof_of_work import ProofOfWork
 from services.gateway.attestation.site_verify import HCAPTCHA_URL, TURNSTILE_URL, SiteVerify
-from services.gateway.attestation.spent import Spent
+from services.gateway.attestation.spent import SpentNames
 from services.gateway.tokens import Session
 
 
@@ -78,5 +78,5 @@ def _private_tokens(settings: Settings) -> PrivateTokens:
         issuers=tuple(Issuer.parse(each) for each in issuers),
         origins=tuple(host for host in hosts if host),
         secret=settings.token_secret.get_secret_value(),
-        spent=Spent(settings.redis_url),
+        spent=SpentNames(settings.redis_url),
     )

@@ -25,7 +25,7 @@ from kernelzoo.metrics import (
     MEASUREMENTS_ACCEPTED,
     MEASUREMENTS_REFUSED,
     POLLS_WAITING,
-    Refused,
+    RefusalReason,
 )
 from kernelzoo.store import ballots, measurements, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
@@ -73,11 +73,11 @@ router = APIRouter(tags=["agents"], route_class=NumbersRoute)
 POLL_S = 2.0
 
 STATUS = {
-    Refused.NO_LEASE: HTTPStatus.NOT_FOUND,
-    Refused.NONCE: HTTPStatus.FORBIDDEN,
-    Refused.EXPIRED: HTTPStatus.GONE,
-    Refused.ANSWERED: HTTPStatus.CONFLICT,
-    Refused.UNFIT: HTTPStatus.UNPROCESSABLE_ENTITY,
+    RefusalReason.NO_LEASE: HTTPStatus.NOT_FOUND,
+    RefusalReason.NONCE: HTTPStatus.FORBIDDEN,
+    RefusalReason.EXPIRED: HTTPStatus.GONE,
+    RefusalReason.ANSWERED: HTTPStatus.CONFLICT,
+    RefusalReason.UNFIT: HTTPStatus.UNPROCESSABLE_ENTITY,
 }
 REASONS = {status: reason for reason, status in STATUS.items()}
 
@@ -159,19 +159,19 @@ async def _accept(
 def _refusal(told: measurements.ReportRow) -> Refusal:
     """The refusal of a report that does not answer this agent's open lease for the first time."""
     match told.fault:
-        case Refused.NO_LEASE:
+        case RefusalReason.NO_LEASE:
             detail = "this agent holds no such lease; ask for a new one"
-        case Refused.NONCE:
+        case RefusalReason.NONCE:
             detail = "the nonce is not the one that came with the lease"
-        case Refused.EXPIRED:
+        case RefusalReason.EXPIRED:
             detail = f"the lease expired at {told.expired_at:%H:%M:%S} UTC; ask for a new one"
-        case Refused.UNFIT:
+        case RefusalReason.UNFIT:
             detail = f"candidate {told.named} is not on this lease"
-        case Refused.ANSWERED:
+        case RefusalReason.ANSWERED:
             detail = f"candidate {told.named} was reported before"
         case _:
             raise AssertionError(told.fault)
-    return Refusal(STATUS[Refused(told.fault)], detail)
+    return Refusal(STATUS[RefusalReason(told.fault)], detail)
 
 
 def _measurement(wire: MeasurementWire) -> Measurement:

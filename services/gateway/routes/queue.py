@@ -30,7 +30,7 @@ from services.gateway.programs import learn
 from services.gateway.queueing import Batch, batches, compiled_since, tried, waiting
 from services.gateway.routes.zoo import ClassText, IfNoneMatch, Told
 from services.gateway.state import Network, Shared, State
-from services.gateway.streams import LOOKED_EVERY_S, Seen
+from services.gateway.streams import LOOKED_EVERY_S, Unconfirmed
 from services.gateway.wire.models import ModelName
 from services.gateway.wire.queue import QueueBatch, QueuedKernel, QueueEnd, QueueLine, QueueWaits
 
@@ -95,12 +95,12 @@ def _is_settled(state: State, key: Key) -> bool:
     )
 
 
-async def _look(state: State, key: Key) -> Seen:
+async def _look(state: State, key: Key) -> Unconfirmed:
     """Raises Refusal where there is no such plan."""
     return await state.streams.look(key, partial(_see, state, key))
 
 
-async def _see(state: State, key: Key) -> Seen:
+async def _see(state: State, key: Key) -> Unconfirmed:
     named, class_text, _, *asked = key
     name, device_class = named.removeprefix("model:"), DeviceClass.parse(class_text)
     async with state.pool.connection() as db:
@@ -110,7 +110,7 @@ async def _see(state: State, key: Key) -> Seen:
         await learn(db, keys)
         found = await fetch_all(db, queue.queued(keys, device_class))
     compiled = [row.compiled_at.timestamp() for row in found if row.compiled_at is not None]
-    return Seen(left=tried(called, found), newest_s=max(compiled, default=0.0))
+    return Unconfirmed(left=tried(called, found), newest_s=max(compiled, default=0.0))
 
 
 @dataclass(kw_only=True)
@@ -125,12 +125,12 @@ class _Stream:
     sent: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     cursor: str = ""
 
-    async def lines(self, seen: Seen, wait_s: float) -> AsyncIterator[bytes]:
+    async def lines(self, seen: Unconfirmed, wait_s: float) -> AsyncIterator[bytes]:
         with self.state.streams.counted(self.network), QUEUE_STREAMS.track_inprogress():
             async for line in self._lines(seen, time.monotonic() + wait_s):
                 yield _line(line)
 
-    async def _lines(self, seen: Seen, until_s: float) -> AsyncIterator[QueueLine]:
+    async def _lines(self, seen: Unconfirmed, until_s: float) -> AsyncIterator[QueueLine]:
         said_s = time.monotonic()
         while seen.left:
             for batch in batches(compiled_since(seen.left, self.after_s), self.sent, self.each):
@@ -150,7 +150,7 @@ class _Stream:
             seen = await self._later(until_s - now_s)
         yield SETTLED
 
-    async def _later(self, left_s: float) -> Seen:
+    async def _later(self, left_s: float) -> Unconfirmed:
         """What there is after the next change, or a while."""
         generation = self.state.wake.generation
         await asyncio.sleep(min(LOOKED_EVERY_S, left_s))

@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from kernelzoo.domain.measurement import Verdict
 from kernelzoo.domain.trust import ALL_DEFENCES, RELEASING, Defence, Record
-from services.aggregator.reputation import Finding, Settlement, settled
+from services.aggregator.reputation import LeaseFinding, Settlement, settled
 
-FINDINGS = st.lists(st.sampled_from(Finding), max_size=30)
+FINDINGS = st.lists(st.sampled_from(LeaseFinding), max_size=30)
 
 
-def after(*findings: Finding, operated: bool = False) -> Settlement:
+def after(*findings: LeaseFinding, operated: bool = False) -> Settlement:
     settlement = Settlement(
         record=Record(valid_in_row=0, failed=False),
         verdict=Verdict.PENDING,
@@ -23,48 +23,48 @@ def after(*findings: Finding, operated: bool = False) -> Settlement:
 
 
 def test_valid_leases_are_counted_and_one_failure_ends_the_count() -> None:
-    assert after(Finding.VALID, Finding.VALID).record.valid_in_row == 2
-    failed = after(Finding.VALID, Finding.VALID, Finding.FAILED)
+    assert after(LeaseFinding.VALID, LeaseFinding.VALID).record.valid_in_row == 2
+    failed = after(LeaseFinding.VALID, LeaseFinding.VALID, LeaseFinding.FAILED)
     assert failed.record == Record(valid_in_row=0, failed=True)
     assert (failed.verdict, failed.withdraws) == (Verdict.QUARANTINED, True)
 
 
 def test_an_impossible_time_ends_the_count_and_withdraws_nothing() -> None:
-    failed = after(Finding.VALID, Finding.IMPOSSIBLE)
+    failed = after(LeaseFinding.VALID, LeaseFinding.IMPOSSIBLE)
     assert failed.record == Record(valid_in_row=0, failed=True)
     assert (failed.verdict, failed.withdraws) == (Verdict.QUARANTINED, False)
 
 
 def test_a_lease_answered_in_part_proves_nothing_and_costs_nothing() -> None:
-    assert after(Finding.VALID, Finding.OPEN).record.valid_in_row == 1
-    assert after(Finding.OPEN).verdict is Verdict.VERIFIED
-    assert after(Finding.FAILED, Finding.OPEN).verdict is Verdict.QUARANTINED
+    assert after(LeaseFinding.VALID, LeaseFinding.OPEN).record.valid_in_row == 1
+    assert after(LeaseFinding.OPEN).verdict is Verdict.VERIFIED
+    assert after(LeaseFinding.FAILED, LeaseFinding.OPEN).verdict is Verdict.QUARANTINED
 
 
 def test_the_way_back_is_a_few_valid_leases_which_then_count() -> None:
-    on_the_way = [Finding.FAILED] + [Finding.VALID] * (RELEASING - 1)
+    on_the_way = [LeaseFinding.FAILED] + [LeaseFinding.VALID] * (RELEASING - 1)
     assert after(*on_the_way).verdict is Verdict.QUARANTINED
-    back = after(*on_the_way, Finding.VALID)
+    back = after(*on_the_way, LeaseFinding.VALID)
     assert (back.verdict, back.releases) == (Verdict.VERIFIED, True)
-    assert not after(*on_the_way, Finding.VALID, Finding.VALID).releases
+    assert not after(*on_the_way, LeaseFinding.VALID, LeaseFinding.VALID).releases
 
 
 def test_the_operators_devices_are_never_quarantined() -> None:
-    failed = after(Finding.FAILED, operated=True)
+    failed = after(LeaseFinding.FAILED, operated=True)
     assert (failed.verdict, failed.withdraws) == (Verdict.VERIFIED, False)
 
 
 def test_without_quarantine_the_failed_lease_alone_is_left_out() -> None:
     defences = ALL_DEFENCES - {Defence.QUARANTINE}
     fresh = Record(valid_in_row=4, failed=False)
-    failed = settled(fresh, Finding.FAILED, defences, operated=False)
+    failed = settled(fresh, LeaseFinding.FAILED, defences, operated=False)
     assert (failed.verdict, failed.withdraws) == (Verdict.QUARANTINED, False)
-    next_one = settled(failed.record, Finding.OPEN, defences, operated=False)
+    next_one = settled(failed.record, LeaseFinding.OPEN, defences, operated=False)
     assert next_one.verdict is Verdict.VERIFIED
 
 
 @given(FINDINGS)
-def test_what_counts_is_never_of_an_identity_in_quarantine(findings: list[Finding]) -> None:
+def test_what_counts_is_never_of_an_identity_in_quarantine(findings: list[LeaseFinding]) -> None:
     settlement = after(*findings)
     if settlement.verdict is Verdict.VERIFIED:
         assert not settlement.record.quarantined

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from bench.gpu import site as gpu_site
-from bench.gpu.answer import Adapter, Answer, Contest, Result, Screened, parsed
+from bench.gpu.answer import Adapter, GpuAnswer, GpuContest, GpuResult, GpuScreened, parsed
 from bench.gpu.cases import GPU_CASES
 from bench.gpu.job import ON_GPU, GpuSpace, job
 from bench.gpu.report import gpu_report
@@ -27,10 +27,10 @@ def result(
     *,
     batched_us: float | None = None,
     difference: float | None = 0.0,
-) -> Result:
+) -> GpuResult:
     """The middle one of three rounds, as told; a limit has no calls."""
     call_ns = () if call_us is None else (900.0 * call_us, 1e3 * call_us, 2e3 * call_us)
-    return Result(
+    return GpuResult(
         name=name,
         flops=K0.workload.flops,
         bytes=0,
@@ -43,9 +43,9 @@ def result(
     )
 
 
-def screened(*times: float | None) -> tuple[Screened, ...]:
+def screened(*times: float | None) -> tuple[GpuScreened, ...]:
     return tuple(
-        Screened(
+        GpuScreened(
             candidate=f"c{i}",
             config=f"tile={i}",
             relative_time=time,
@@ -58,8 +58,8 @@ def screened(*times: float | None) -> tuple[Screened, ...]:
     )
 
 
-def answer(*results: Result, architecture: str = "", failures: dict[str, str]) -> Answer:
-    contest = Contest(
+def answer(*results: GpuResult, architecture: str = "", failures: dict[str, str]) -> GpuAnswer:
+    contest = GpuContest(
         case="K0",
         workload=K0.workload.key,
         tolerance=TOLERANCE,
@@ -76,7 +76,7 @@ def answer(*results: Result, architecture: str = "", failures: dict[str, str]) -
         features=("subgroups", "timestamp-query"),
         limits={"maxComputeInvocationsPerWorkgroup": 1024.0},
     )
-    return Answer(
+    return GpuAnswer(
         date="2026-11-20T14:00:00.000Z",
         browser="Mozilla/5.0 (X11; Linux x86_64) (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537",
         adapter=adapter,
@@ -94,7 +94,7 @@ FIELD = (
 )
 
 
-def claims(found: Answer) -> dict[str, Claim]:
+def claims(found: GpuAnswer) -> dict[str, Claim]:
     return {claim.what: claim for claim in gpu_report(found, {}).claims}
 
 

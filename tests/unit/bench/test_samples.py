@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.busy import Usage
+from bench.busy import CpuUsage
 from bench.samples import percentile
 
 
@@ -13,6 +13,6 @@ def test_a_percentile_lies_between_its_neighbours() -> None:
 
 
 def test_what_others_did_leaves_out_what_ours_did() -> None:
-    before = Usage(at_s=10, all_s=100, own_s={(1, 0.0): 5.0})
-    after = Usage(at_s=12, all_s=103, own_s={(1, 0.0): 6.0, (2, 11.0): 1.0})
+    before = CpuUsage(at_s=10, all_s=100, own_s={(1, 0.0): 5.0})
+    after = CpuUsage(at_s=12, all_s=103, own_s={(1, 0.0): 6.0, (2, 11.0): 1.0})
     assert after.others_since(before) == pytest.approx(0.5)

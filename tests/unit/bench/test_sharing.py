@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from bench.crowd.finish import Finish, finish
+from bench.crowd.finish import RaceFinish, finish
 from fixtures.sharing import floor
 from kernelzoo.store.curves import ReportedTimeRow
 from kernelzoo.store.zoo import VersionRow
@@ -48,7 +48,7 @@ REPORTED = [
 ]
 
 
-def found(*versions: VersionRow, cover: int = 1) -> Finish:
+def found(*versions: VersionRow, cover: int = 1) -> RaceFinish:
     return finish(REPORTED, versions, SLOWDOWNS, cover=cover)
 
 

@@ -26,9 +26,9 @@ from cli.demo.watch import (
     STEPS,
     VOTE,
     DemoFailed,
-    Registered,
+    DemoStep,
+    RegisteredJob,
     Sight,
-    Step,
     _Deadline,
     _sights,
     hopeless,
@@ -108,7 +108,7 @@ def test_the_steps_are_numbered_in_their_order() -> None:
         (_job(), VOTE),
     ],
 )
-def test_the_outstanding_step_follows_from_the_job(job: Job, step: Step) -> None:
+def test_the_outstanding_step_follows_from_the_job(job: Job, step: DemoStep) -> None:
     assert outstanding(job) is step
 
 
@@ -187,7 +187,7 @@ def _text_of_summary(
 
 def test_seconds_are_told_of_a_workload_from_when_it_was_registered() -> None:
     gateway = _Answering(_job(workload=LAST_STAGE.key))
-    registered = Registered(job=_job(workload=LAST_STAGE.key), at_s=time.monotonic() - 40)
+    registered = RegisteredJob(job=_job(workload=LAST_STAGE.key), at_s=time.monotonic() - 40)
     sight = next(_sights(_Quiet(), gateway, registered))  # type: ignore[arg-type]
     assert 40 <= sight.elapsed_s < 80
     assert plain(sight).startswith(f"{LAST_STAGE.key}, ")

@@ -19,7 +19,7 @@ from workers.fleet.agent import (
 )
 from workers.fleet.browsers import BrowserKind, Share, parse_shares
 from workers.fleet.chromium import find_chromium, flags, own_flags
-from workers.fleet.gpu import Gpu, gpu_flags
+from workers.fleet.gpu import GpuChoice, gpu_flags
 from workers.fleet.host import offered_notes, write_notes
 from workers.fleet.installed import insist_on
 from workers.fleet.run import plan_agents
@@ -43,7 +43,7 @@ def test_agents_are_told_their_targets_and_the_adapter() -> None:
     told = ("--target", "wasm", "--target", "webgpu", "--gpu", "software")
     (spec, *_) = plan(*told)
     assert spec.address == "http://127.0.0.1:8787/agent?target=wasm&target=webgpu"
-    assert spec.launch.gpu is Gpu.SOFTWARE
+    assert spec.launch.gpu is GpuChoice.SOFTWARE
 
 
 @pytest.mark.parametrize("node", ["dri/renderD128", "nvidia0"])
@@ -51,16 +51,18 @@ def test_the_gpu_of_a_machine_is_taken_where_it_has_one(tmp_path: Path, node: st
     device = tmp_path / node
     device.parent.mkdir(exist_ok=True)
     device.touch()
-    assert gpu_flags(Gpu.AUTO, tmp_path, "linux") == gpu_flags(Gpu.HARDWARE, platform="linux")
+    assert gpu_flags(GpuChoice.AUTO, tmp_path, "linux") == gpu_flags(
+        GpuChoice.HARDWARE, platform="linux"
+    )
 
 
 def test_a_machine_without_gpu_has_a_software_adapter(tmp_path: Path) -> None:
-    assert "--use-webgpu-adapter=swiftshader" in gpu_flags(Gpu.AUTO, tmp_path, "linux")
-    assert gpu_flags(Gpu.AUTO, tmp_path, "darwin") == []
+    assert "--use-webgpu-adapter=swiftshader" in gpu_flags(GpuChoice.AUTO, tmp_path, "linux")
+    assert gpu_flags(GpuChoice.AUTO, tmp_path, "darwin") == []
 
 
 def test_features_are_enabled_by_one_flag_as_chromium_takes_the_last() -> None:
-    for gpu in (Gpu.HARDWARE, Gpu.SOFTWARE):
+    for gpu in (GpuChoice.HARDWARE, GpuChoice.SOFTWARE):
         enabled = [flag for flag in own_flags(gpu) if flag.startswith("--enable-features")]
         assert len(enabled) == 1
 
