@@ -226,6 +226,28 @@ test("a call is cut so that an abort is heard within milliseconds, and covers it
   assert.ok(at.now < stopped + 26);
 });
 
+test("threads that pay help, although what they ran first was slow, disturbed or baseline code", async () => {
+  const at = { now: 0 };
+  /** Milliseconds of each run with threads, and of each alone. */
+  const times = { together: [5, 0.9, 0.2], alone: [0.4, 0.3, 0.3] };
+  const spend = (all: number[]): void => {
+    at.now += (all.length > 1 ? all.shift() : all[0]) ?? 0;
+  };
+  const crew = { threads: 2, up() {}, down() {}, run: () => spend(times.together) };
+  const tasks = [{ artifact: "k", extent: 2, words: [], hasScratch: false, weights: 0 }];
+  const mains = new Map([["k", (...[, hi]: readonly number[]) => hi === 2 && spend(times.alone)]]);
+  const blame = (_: number, cause: unknown) => cause as Error;
+  const ports = { breathe: async () => undefined, clock: () => at.now };
+  const dispatcher = new Dispatcher(tasks, mains as Map<string, Main>, 0, crew, blame, ports);
+  const ran: (number | undefined)[] = [];
+  for (let run = 0; run < 90; run++) ran.push((await dispatcher.run(() => false))?.[2]);
+  assert.ok(ran.slice(0, 6).includes(1) && ran.slice(0, 6).includes(2), "both ways are tried");
+  assert.deepEqual(new Set(ran.slice(8, 60)), new Set([2]));
+  times.alone = [0.1];
+  for (let run = 0; run < 90; run++) ran.push((await dispatcher.run(() => false))?.[2]);
+  assert.equal(ran.at(-1), 1, "the other way is tried again now and then");
+});
+
 test("a call waits for its weights and those before it run, and an abort is heard meanwhile", async () => {
   const arrivals = new Arrivals();
   const ran: string[] = [];

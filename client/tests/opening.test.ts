@@ -6,6 +6,7 @@ import { KernelZooError } from "../src/engine/error.js";
 import { Failures } from "../src/gateway/failures.js";
 import { deadline } from "../src/gateway/request.js";
 import type { ModelAnswer } from "../src/runtime/answer.js";
+import type { Stored } from "../src/runtime/golden.js";
 import type { Host } from "../src/runtime/host.js";
 import type { FromRuntime, LoadOrder, ToRuntime } from "../src/runtime/messages.js";
 import { Model } from "../src/runtime/model.js";
@@ -120,6 +121,7 @@ const loaded = (): FromRuntime => ({ type: "loaded", loaded: LOADED });
 const done = (id: number): FromRuntime => ({
   type: "done",
   id,
+  feeds: [],
   outputs: [new Float32Array(ELEMENTS).fill(7)],
   times: new Float64Array(3),
 });
@@ -267,6 +269,33 @@ test("a kernel that traps in a run is replaced, and the run is repeated", async 
   assert.equal(orders.at(-1)?.replaced.length, 1);
   await model.dispose();
   await assert.rejects(model.run({ a: new Float32Array(ELEMENTS) }), /was disposed of/);
+});
+
+test("the memory of feeds serves the next run, and never one that is under way", async () => {
+  const seen: (readonly Stored[])[] = [];
+  const { spawn } = workers((message) => {
+    if (message.type !== "run") return message.type === "load" ? loaded() : null;
+    seen.push(message.feeds.map((each) => each.slice()));
+    const { id, feeds } = message;
+    given.push(feeds);
+    return { ...done(id), feeds } as FromRuntime;
+  });
+  const given: (readonly Stored[])[] = [];
+  const opener = new Opener(hostOf("http://zoo.test/"), answeredOf(answerOf("add")), ORDER, spawn);
+  const model = new Model(opener, await opener.open());
+  const a = new Float32Array(ELEMENTS);
+  for (const value of [1, 2]) await model.run({ a: a.fill(value) });
+  const both = [3, 4].map((value) => model.run({ a: a.fill(value) }));
+  a.fill(9);
+  await Promise.all(both);
+  assert.deepEqual(
+    seen.map(([each]) => each?.at(-1)),
+    [1, 2, 3, 4],
+  );
+  assert.equal(given[0]?.[0], given[1]?.[0], "fresh memory for a second run");
+  assert.notEqual(given[2]?.[0], given[3]?.[0]);
+  assert.notEqual(given[0]?.[0]?.buffer, a.buffer);
+  await model.dispose();
 });
 
 test("a load that is aborted ends its worker and rejects with the reason", async () => {

@@ -8,8 +8,8 @@ import type { Arrivals } from "./weights.js";
 
 /** A part that is expected to take longer is cut in two. */
 const PART_MS = 2.5;
-/** Messages are looked at this often: an abort is heard within a part more than that. */
-const BREATH_MS = 2;
+/** Messages are looked at before a part that is expected to end later than this. */
+const HEARD_MS = 4.5;
 /**
  * Parts of a call that has not run yet. Engines start in baseline code, 5 to 11 times slower, and never
  * replace the code of a running call: short parts let the optimised code in.
@@ -19,6 +19,10 @@ const FIRST_PARTS = 32;
 const FIRST_CREW_PARTS = 4;
 /** A call of threads that takes longer than this would not be faster on one. */
 const SURELY_SHARED_MS = 1;
+/** The first of them run in baseline code, and any may be disturbed. */
+const TRIED_RUNS = 6;
+/** The slower of both ways is tried again once in so many runs. */
+const RETRIED_RUNS = 64;
 
 /**
  * Three numbers for each call of a run: when it started, in milliseconds from the run's start, how
@@ -30,6 +34,7 @@ export type CallTimes = Float64Array<ArrayBuffer>;
 interface Learnt {
   alone: number;
   shared: number;
+  runs: number;
 }
 
 export interface Ports {
@@ -58,7 +63,7 @@ export const readyOf = (task: Task, mains: ReadonlyMap<string, Main>, scratch: n
   task,
   main: mains.get(task.artifact) as Main,
   words: task.hasScratch ? [...task.words, scratch] : task.words,
-  learnt: { alone: Number.POSITIVE_INFINITY, shared: Number.POSITIVE_INFINITY },
+  learnt: { alone: Infinity, shared: Infinity, runs: 0 },
 });
 
 /** Owns what was learnt of each call. */
@@ -103,20 +108,28 @@ export class Dispatcher {
           if (aborted()) return null;
           before = this.#clock();
         }
-        const shared = this.#shared(call);
-        const parts = this.#parts(call, shared);
+        const { learnt, task } = call;
+        const crew = this.#crewOf(call);
+        const threads = crew?.threads ?? 1;
+        const way = crew ? "shared" : "alone";
+        const expected = learnt[way];
+        const unknown = crew ? FIRST_CREW_PARTS : FIRST_PARTS;
+        const wanted = Number.isFinite(expected) ? Math.ceil(expected / PART_MS) : unknown;
+        const parts = Math.max(1, Math.min(wanted, Math.ceil(task.extent / threads), MOST_PARTS));
+        const partMs = Math.min(PART_MS, expected / parts);
         for (let part = 0; part < parts; part++) {
-          this.#runPart(call, index, shared, part, parts);
-          if (this.#clock() - breath < BREATH_MS) continue;
-          await this.#breathe();
-          if (aborted()) return null;
-          breath = this.#clock();
+          if (this.#clock() - breath + partMs > HEARD_MS) {
+            await this.#breathe();
+            if (aborted()) return null;
+            breath = this.#clock();
+          }
+          this.#runPart(call, index, crew, part, parts);
         }
         const after = this.#clock();
         const elapsedMs = after - before;
-        const threads = shared ? (this.#crew?.threads ?? 1) : 1;
         times.set([before - started, elapsedMs, threads], 3 * index);
-        this.#learn(call.learnt, shared, elapsedMs);
+        learnt[way] = Math.min(learnt[way], elapsedMs);
+        learnt.runs++;
         before = after;
       }
     } finally {
@@ -125,33 +138,25 @@ export class Dispatcher {
     return times;
   }
 
-  #runPart({ task, main, words }: Ready, index: number, shared: boolean, part: number, of: number) {
+  #runPart(
+    { task, main, words }: Ready,
+    index: number,
+    crew: Hands | null,
+    part: number,
+    of: number,
+  ) {
     try {
-      if (shared) this.#crew?.run(index, part, of);
+      if (crew) crew.run(index, part, of);
       else main(...words, ...rangeOfPart(task.extent, part, of));
     } catch (cause) {
       throw this.#blame(index, cause);
     }
   }
 
-  /** Whether threads help with a call: both ways are tried once, and then the faster is taken. */
-  #shared({ task, learnt }: Ready): boolean {
-    if (this.#crew === null || task.extent < 2) return false;
-    if (!Number.isFinite(learnt.shared)) return true;
-    if (!Number.isFinite(learnt.alone)) return learnt.shared > SURELY_SHARED_MS;
-    return learnt.shared < learnt.alone;
-  }
-
-  #parts({ task, learnt }: Ready, shared: boolean): number {
-    const expected = shared ? learnt.shared : learnt.alone;
-    const unknown = shared ? FIRST_CREW_PARTS : FIRST_PARTS;
-    const wanted = Number.isFinite(expected) ? Math.ceil(expected / PART_MS) : unknown;
-    const threads = shared ? (this.#crew?.threads ?? 1) : 1;
-    return Math.max(1, Math.min(wanted, Math.ceil(task.extent / threads), MOST_PARTS));
-  }
-
-  #learn(learnt: Learnt, shared: boolean, elapsedMs: number): void {
-    const way = shared ? "shared" : "alone";
-    learnt[way] = Math.min(learnt[way], elapsedMs);
+  /** Who helps with a call: both ways are tried in turns, and then the faster is taken. */
+  #crewOf({ task, learnt: { alone, shared, runs } }: Ready): Hands | null {
+    const faster =
+      runs < TRIED_RUNS ? runs % 2 === 0 : shared < alone !== (runs % RETRIED_RUNS === 0);
+    return task.extent > 1 && (faster || shared > SURELY_SHARED_MS) ? this.#crew : null;
   }
 }

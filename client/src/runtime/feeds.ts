@@ -45,8 +45,15 @@ function entriesOf({ name, shape, dtype }: PortWire, feed: Feed, refuse: Refuse)
   );
 }
 
-function floats(port: PortWire, entries: Entries, refuse: Refuse): Float32Array<ArrayBuffer> {
-  if (entries instanceof Float32Array) return new Float32Array(entries);
+/** A copy, in the place of `into` where that is given. */
+export function copied(entries: Float32Array | Int32Array, into?: Stored): Stored {
+  if (into === undefined) return entries.slice() as Stored;
+  into.set(entries);
+  return into;
+}
+
+function floats(port: PortWire, entries: Entries, refuse: Refuse, into?: Stored): Stored {
+  if (entries instanceof Float32Array) return copied(entries, into);
   const wrong = typeof entries[0];
   if (entries.length > 0 && wrong !== "number") {
     throw refuse(`Input ${port.name} takes float32: give a Float32Array, no entries of ${wrong}.`);
@@ -73,14 +80,22 @@ function integers(
   return stored;
 }
 
-/** The entries of all inputs in their order. Throws what `refuse` makes of the first fault. */
-export function storedFeeds(inputs: readonly PortWire[], feeds: Feeds, refuse: Refuse): Stored[] {
+/**
+ * The entries of all inputs in their order, copied to the memory of `last` ones where they are given.
+ * Throws what `refuse` makes of the first fault.
+ */
+export function storedFeeds(
+  inputs: readonly PortWire[],
+  feeds: Feeds,
+  refuse: Refuse,
+  last: readonly Stored[] | null = null,
+): Stored[] {
   const names = inputs.map(({ name }) => name);
   const strange = Object.keys(feeds).find((name) => !names.includes(name));
   if (strange !== undefined) {
     throw refuse(`The model has no input ${strange}; its inputs are ${names.join(", ")}.`);
   }
-  return inputs.map((port) => {
+  return inputs.map((port, i) => {
     const feed = Object.hasOwn(feeds, port.name) ? feeds[port.name] : undefined;
     if (feed === undefined || feed === null) {
       const wanted = `${shapeText(port.shape)} entries of ${port.dtype}`;
@@ -89,7 +104,7 @@ export function storedFeeds(inputs: readonly PortWire[], feeds: Feeds, refuse: R
     const entries = entriesOf(port, feed, refuse);
     const { dtype } = port;
     return dtype === "float32"
-      ? floats(port, entries, refuse)
+      ? floats(port, entries, refuse, last?.[i])
       : integers({ ...port, dtype }, entries, refuse);
   });
 }

@@ -67,9 +67,11 @@ export type FromRuntime =
   /** All weights are in memory, and the golden outputs are right. */
   | { readonly type: "complete" }
   | { readonly type: "refused"; readonly failure: Failure }
+  /** With its feeds, whose memory the next run may use. */
   | {
       readonly type: "done";
       readonly id: number;
+      readonly feeds: readonly Stored[];
       readonly outputs: readonly Stored[];
       readonly times: CallTimes;
     }

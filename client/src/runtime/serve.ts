@@ -103,10 +103,12 @@ export function serve(
   const run = async ({ id, feeds, timed }: Extract<ToRuntime, { type: "run" }>): Promise<void> => {
     try {
       const gone = (): boolean => aborted.has(id);
+      // Else nothing would be heard from the last part of one run to the first breath of the next.
+      if (wanted > 1 && !together) await ports.breathe();
       const result = gone() ? null : ((await engine?.run(feeds, gone, timed)) ?? null);
       if (result === null) return post({ type: "aborted", id });
-      const buffers = result.outputs.map(({ buffer }) => buffer);
-      post({ type: "done", id, ...result }, [...buffers, result.times.buffer]);
+      const sent = [...feeds, ...result.outputs, result.times].map(({ buffer }) => buffer);
+      post({ type: "done", id, feeds, ...result }, sent);
     } catch (thrown) {
       post({ type: "failed", id, failure: failureOf(thrown) });
     } finally {

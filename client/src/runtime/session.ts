@@ -14,6 +14,7 @@ export interface RuntimeWorker {
 }
 
 export interface Ran {
+  readonly feeds: readonly Stored[];
   readonly outputs: readonly Stored[];
   readonly times: CallTimes;
 }
