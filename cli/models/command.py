@@ -68,7 +68,7 @@ def add(
             shown(f"{name}: {line}", None)
 
         weights = output or Path(folder) / "weights.bin"
-        model = imported(file, name, dimensions, weights, told)
+        model = imported(file, name, dimensions, weights, told, targets)
         made = send(
             gateway,
             model,

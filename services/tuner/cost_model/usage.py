@@ -11,6 +11,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidSchedule, UnsupportedProgram
 from services.tuner.ir.nodes import LANES
+from services.tuner.schedules.attention.config import WasmAttentionConfig, attends
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.rules import block_bytes, live_vectors, register_elements
 from services.tuner.schedules.conv.config import WasmConvConfig
@@ -115,6 +116,20 @@ def _winograd(candidate: Candidate) -> Usage:
     )
 
 
+def _attention(candidate: Candidate) -> Usage:
+    """What a block takes: its scores, keys and values of the head."""
+    config, given = WasmAttentionConfig.of(candidate), attends(candidate.workload)
+    tile = config.tile_m * config.tile_n
+    return Usage(
+        live_vectors=live_vectors(config.tile_m, config.tile_n, fma=config.fma),
+        register_elements=register_elements(config.tile_m, config.unroll_k, config.tile_n),
+        block_bytes=4 * config.scratch_entries(given),
+        loads_per_product=(config.tile_m + config.tile_n) / tile,
+        slices=config.groups * given.heads,
+        copied_bytes=4 * config.groups * given.heads * given.n * (given.depth + given.width),
+    )
+
+
 def _rows(candidate: Candidate) -> Usage:
     config, rows = WasmReductionConfig.of(candidate), rows_of(candidate.workload)
     width = LANES * config.vectors
@@ -145,6 +160,7 @@ _TABLE: dict[tuple[TargetKind, str], Formulas] = {
     (TargetKind.WASM, WasmGemvConfig.family): _stream,
     (TargetKind.WASM, WasmConvConfig.family): _window,
     (TargetKind.WASM, WasmWinogradConfig.family): _winograd,
+    (TargetKind.WASM, WasmAttentionConfig.family): _attention,
     (TargetKind.WASM, WasmReductionConfig.family): _rows,
     (TargetKind.WASM, WasmElementwiseConfig.family): _map,
 }

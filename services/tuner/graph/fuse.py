@@ -9,6 +9,7 @@
     movements_merged     transposes, slices and pads go into what reads them
     transposes_folded    a product reads its operand as it lies
     tied_weights_shared  weights that are another constant's transpose are read from it
+    attention_joined     products of heads and their softmax are one program
 
 Epilogues go before movements: a transpose that had taken a bias could not give it back. Norms go
 before epilogues, because a contraction may take the sum that a norm is computed of.
@@ -17,6 +18,7 @@ before epilogues, because a contraction may take the sum that a norm is computed
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+from services.tuner.graph.attending import attention_joined
 from services.tuner.graph.epilogues import epilogues_fused
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.layout import channels_last, pooling_channels_last
@@ -39,6 +41,7 @@ class Rules:
     movements: bool = True
     transposes: bool = True
     tied: bool = True
+    attention: bool = True
 
     @classmethod
     def none(cls) -> "Rules":
@@ -69,4 +72,6 @@ def _order(rules: Rules) -> list[tuple[bool, Callable[[Graph], Graph]]]:
         (rules.movements, movements_merged),
         (rules.epilogues, lambda graph: epilogues_fused(graph, affine=rules.affine)),
         (rules.tied, tied_weights_shared),
+        (rules.attention, attention_joined),
+        (rules.attention and rules.movements, movements_merged),
     ]

@@ -39,6 +39,7 @@ from services.tuner.ir.nodes import (
     Call,
     Compare,
     CompareOp,
+    Const,
     Expression,
     If,
     Let,
@@ -191,6 +192,7 @@ def _exp(x: Expression, build: ExpressionBuilder, *, may_overflow: bool = True) 
     """
     if MathFunction.EXP in build.native:
         return call(MathFunction.EXP, x)
+    least, most = _clamped(x)
     x = build.keep(x)
     shifted = build.keep(
         build.multiply_add(x, build.number(_LOG2_E), build.number(_ROUNDING_SHIFT))
@@ -200,10 +202,25 @@ def _exp(x: Expression, build: ExpressionBuilder, *, may_overflow: bool = True) 
     r = build.keep(build.multiply_add(n, build.number(-_LN2_LOW), high))
     tail = build.multiply_add(multiply(r, r), build.polynomial(_EXP, r), r)
     power = build.scaled(add(tail, build.number(1)), shifted)
-    normal = build.below(x, build.number(_EXP_LOWEST), build.number(0), power)
-    if not may_overflow:
-        return normal
-    return build.below(build.number(_EXP_HIGHEST), x, build.number(inf), normal)
+    if least < _EXP_LOWEST:
+        power = build.below(x, build.number(_EXP_LOWEST), build.number(0), power)
+    if not may_overflow or most <= _EXP_HIGHEST:
+        return power
+    return build.below(build.number(_EXP_HIGHEST), x, build.number(inf), power)
+
+
+def _clamped(x: Expression) -> tuple[float, float]:
+    """Bounds that a value keeps within by its outermost operations: min(max(x, -87), 0)."""
+    least, most = -inf, inf
+    while isinstance(x, Binary) and isinstance(x.right, Const):
+        if x.op is BinaryOp.MIN:
+            most = min(most, x.right.value)
+        elif x.op is BinaryOp.MAX:
+            least = max(least, x.right.value)
+        else:
+            break
+        x = x.left
+    return least, most
 
 
 def _odd(

@@ -15,11 +15,13 @@ from importlib import import_module
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU, GpuModel
+from kernelzoo.domain.operators.attention import attention_of
 from kernelzoo.domain.operators.decoding import argmax_count, attention_shape
 from kernelzoo.domain.target import TargetKind, refuse_unsupported
 from kernelzoo.domain.workload import KEY_DTYPES, PROGRAM, Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.argmax.webgpu_space import argmax_configs
+from services.tuner.schedules.attention.space import wasm_attention_configs
 from services.tuner.schedules.base.iteration import (
     IterationSpace,
     contraction,
@@ -187,6 +189,11 @@ def _multiplies_quantised(space: IterationSpace) -> bool:
     )
 
 
+def _attends_rows(space: IterationSpace) -> bool:
+    found = attention_of(space.program)
+    return found is not None and found.in_vectors
+
+
 def _attends(space: IterationSpace) -> bool:
     return attention_shape(space.program) is not None
 
@@ -243,6 +250,7 @@ FAMILIES = (
     _wasm("conv", _has_windows, wasm_conv_configs, programs=True),
     _wasm("winograd", _has_windows_of_three, wasm_winograd_configs),
     _wasm("reduction", _reduces_rows, wasm_reduction_configs, programs=True),
+    _wasm("attention", _attends_rows, wasm_attention_configs, programs=True),
     # Loops as the program is stated: any program.
     _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True),
     _webgpu("quantised_gemv", _streams_quantised, quantised_gemv_configs, programs=True),

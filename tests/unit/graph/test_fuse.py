@@ -14,6 +14,7 @@ from kernelzoo.domain.operators.expressions import (
     smallest,
 )
 from kernelzoo.domain.workload import Workload
+from services.tuner.graph.attending import attention_joined
 from services.tuner.graph.epilogues import epilogues_fused
 from services.tuner.graph.graph import Graph, Node, View, faults
 from services.tuner.graph.layout import channels_last
@@ -25,42 +26,49 @@ from tests.unit.graph.graphs import Built, computed, fed
 Rule = Callable[[Graph], Graph]
 
 
-def attention() -> Graph:
-    """Two heads of 4 over 6 tokens of 8, as exporters write it: with residual, norm and gelu."""
-    g = Built()
-    x = g.feed(1, 6, 8)
-    rows = g.view(x, 6, 8)
+def attention(tokens: int = 6) -> Graph:
+    """Two heads of 4 over tokens of 8, as exporters write it: with residual, norm and gelu."""
+    g, m = Built(), tokens
+    x = g.feed(1, m, 8)
+    rows = g.view(x, m, 8)
 
     def heads(rows: str, *order: int) -> str:
-        dense = g.workload("matmul:f32:m6k8n8:constant=b", rows, g.constant(8, 8))
-        biased = g.entrywise(lambda a, b: a + b, g.view(dense, 1, 6, 8), g.constant(8))
-        return g.transpose(g.view(biased, 1, 6, 2, 4), *order)
+        dense = g.workload(f"matmul:f32:m{m}k8n8:constant=b", rows, g.constant(8, 8))
+        biased = g.entrywise(lambda a, b: a + b, g.view(dense, 1, m, 8), g.constant(8))
+        return g.transpose(g.view(biased, 1, m, 2, 4), *order)
 
     q, k, v = (heads(rows, *order) for order in ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)))
-    scores = g.workload("batch_matmul:f32:b2m6k4n6", g.view(q, 2, 6, 4), g.view(k, 2, 4, 6))
-    scaled = g.entrywise(lambda a: a / 2.0, g.view(scores, 1, 2, 6, 6))
-    masked = g.entrywise(lambda a, b: a + b, scaled, g.constant(1, 1, 1, 6))
-    shares = g.workload("softmax:f32:m12n6", g.view(masked, 12, 6))
-    mixed = g.workload("batch_matmul:f32:b2m6k6n4", g.view(shares, 2, 6, 6), g.view(v, 2, 6, 4))
-    joined = g.transpose(g.view(mixed, 1, 2, 6, 4), 0, 2, 1, 3)
-    out = g.workload("matmul:f32:m6k8n8:constant=b", g.view(joined, 6, 8), g.constant(8, 8))
-    summed = g.entrywise(lambda a, b, c: a + b + c, g.view(out, 1, 6, 8), g.constant(8), x)
+    scores = g.workload(f"batch_matmul:f32:b2m{m}k4n{m}", g.view(q, 2, m, 4), g.view(k, 2, 4, m))
+    scaled = g.entrywise(lambda a: a / 2.0, g.view(scores, 1, 2, m, m))
+    masked = g.entrywise(lambda a, b: a + b, scaled, g.constant(1, 1, 1, m))
+    shares = g.workload(f"softmax:f32:m{2 * m}n{m}", g.view(masked, 2 * m, m))
+    mixed = g.workload(
+        f"batch_matmul:f32:b2m{m}k{m}n4", g.view(shares, 2, m, m), g.view(v, 2, m, 4)
+    )
+    joined = g.transpose(g.view(mixed, 1, 2, m, 4), 0, 2, 1, 3)
+    out = g.workload(f"matmul:f32:m{m}k8n8:constant=b", g.view(joined, m, 8), g.constant(8, 8))
+    summed = g.entrywise(lambda a, b, c: a + b + c, g.view(out, 1, m, 8), g.constant(8), x)
 
-    mean = g.workload("row_mean:f32:m6n8", g.view(summed, 6, 8))
-    rest = g.entrywise(lambda a, b: a - b, summed, g.view(mean, 1, 6, 1))
-    square = g.workload("row_mean:f32:m6n8", g.view(g.entrywise(lambda a: a * a, rest), 6, 8))
-    shifted = g.entrywise(lambda a: a + 1e-5, g.view(square, 1, 6, 1))
+    mean = g.workload(f"row_mean:f32:m{m}n8", g.view(summed, m, 8))
+    rest = g.entrywise(lambda a, b: a - b, summed, g.view(mean, 1, m, 1))
+    square = g.workload(f"row_mean:f32:m{m}n8", g.view(g.entrywise(lambda a: a * a, rest), m, 8))
+    shifted = g.entrywise(lambda a: a + 1e-5, g.view(square, 1, m, 1))
     root = g.entrywise(lambda a: Call(Function.SQRT, a), shifted)
     whole = g.entrywise(lambda a, b: a / b, rest, root)
     scaled = g.entrywise(lambda a, b: b * a, whole, g.constant(8))
     norm = g.entrywise(lambda a, b: a + b, scaled, g.constant(8))
 
-    wide = g.workload("matmul:f32:m6k8n16:constant=b", g.view(norm, 6, 8), g.constant(8, 16))
-    biased = g.entrywise(lambda a, b: b + a, g.view(wide, 1, 6, 16), g.constant(16))
+    wide = g.workload(f"matmul:f32:m{m}k8n16:constant=b", g.view(norm, m, 8), g.constant(8, 16))
+    biased = g.entrywise(lambda a, b: b + a, g.view(wide, 1, m, 16), g.constant(16))
     inner = g.entrywise(lambda a: Call(Function.ERF, a / 1.41421356), biased)
     gelu = g.entrywise(lambda a, b: a * (b + 1.0), biased, inner)
     half = g.entrywise(lambda a: a * 0.5, gelu)
     return g.graph(half)
+
+
+def attention_in_vectors() -> Graph:
+    """Of as many tokens as fill vectors."""
+    return attention(12)
 
 
 def image() -> Graph:
@@ -122,10 +130,12 @@ RULES: list[Rule] = [
     movements_merged,
     transposes_folded,
     movements_merged,
+    attention_joined,
+    movements_merged,
 ]
 
 
-# Before all rules: 38 and 22 nodes that are no views.
+# Before all rules: 38, 38 and 22 nodes that are no views.
 GOLDEN = {
     attention: [
         "matmul+bias",
@@ -136,6 +146,13 @@ GOLDEN = {
         "softmax",
         "batch_matmul",
         "x0[i2, i1, i3]",
+        "matmul+bias+residual",
+        "layer_norm",
+        "matmul+bias+gelu",
+    ],
+    attention_in_vectors: [
+        "matmul+bias",
+        "program",
         "matmul+bias+residual",
         "layer_norm",
         "matmul+bias+gelu",

@@ -4,17 +4,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.nodes import (
     Binary,
     BinaryOp,
     Call,
+    Const,
+    Expression,
     Load,
     LoopKind,
     MathFunction,
     Program,
+    Select,
     Store,
 )
+from services.tuner.ir.rewrite import values
 from services.tuner.passes.math_functions import LARGEST_ERROR_OF_POWER_ULP, LARGEST_ERROR_ULP
 from services.tuner.passes.pipeline import ALL_PASSES, PassOptions, run_passes
 from tests.unit.tuner.execution import Floats, execute_program
@@ -143,3 +148,21 @@ def test_a_power_is_that_of_c_at_its_edges() -> None:
     np.testing.assert_allclose(np.abs(got[asked]), np.abs(wanted[asked]), rtol=1e-6, atol=DENORMAL)
     finite = asked & (np.abs(wanted) > 0) & np.isfinite(wanted)
     np.testing.assert_allclose(got[finite], wanted[finite], rtol=1e-6, atol=DENORMAL)
+
+
+def test_the_power_of_a_clamped_number_is_computed_without_choices() -> None:
+    """As behind the largest score of a row: e to what lies between -87 and 0."""
+    x, y = parameter("x", POINTS), parameter("y", POINTS)
+    bounded: Expression = Load(buffer=x, index=at(v=1, r=4))
+    for op, bound in ((BinaryOp.MAX, -87.0), (BinaryOp.MIN, 0.0)):
+        limit = Const(value=bound, dtype=DType.F32)
+        bounded = Binary(op=op, left=bounded, right=limit)
+    power = Call(function=MathFunction.EXP, argument=bounded)
+    store = Store(buffer=y, index=at(v=1, r=4), value=power)
+    nest = program(POINTS // 4, (loop("v", 4, (store,), LoopKind.VECTOR),), x, y)
+    stated = run_passes(nest, ALL_PASSES, PassOptions(fma=True))
+    assert not any(isinstance(part, Select) for part in values((stated.body,)))
+    entries = np.random.default_rng(5).uniform(-200, 10, POINTS).astype(np.float32)
+    arrays = {"x": entries, "y": np.zeros_like(entries)}
+    found = execute_program(stated, ALL_PASSES, arrays)["y"]
+    np.testing.assert_allclose(found, np.exp(np.clip(entries, -87, 0).astype(float)), rtol=2e-7)

@@ -1,9 +1,12 @@
 """Programs without a name find the family of their iterators, and its kernels are right."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention, attention
 from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -17,7 +20,36 @@ from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.execution import Floats, execute, inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
 
+SELF_ATTENTION = ManyRowsAttention(
+    heads=3,
+    m=23,
+    n=23 + 5,
+    depth=6,
+    width=20,
+    queries=HeadsOperand(place=0, columns=40, first=9),
+    keys=HeadsOperand(place=1, columns=18 + 60),
+    values=HeadsOperand(place=1, columns=18 + 60, first=18),
+    epilogue=("scale", "mask"),
+)
+"""Rows and columns that are no whole tiles; keys and values of one matrix."""
+
 PROGRAMS = {
+    "attention of columns": ("attention", str(attention(SELF_ATTENTION))),
+    "attention of heads apart": (
+        "attention",
+        str(
+            attention(
+                replace(
+                    SELF_ATTENTION,
+                    m=40,
+                    queries=HeadsOperand(place=0),
+                    keys=HeadsOperand(place=1),
+                    values=HeadsOperand(place=2),
+                    epilogue=("residual", "bias"),
+                )
+            )
+        ),
+    ),
     "strided, padded unevenly, two stages after": (
         "conv",
         """
@@ -314,6 +346,7 @@ else -3.4028234663852886e+38)
     ),
 }
 ON_GPU = {
+    **dict.fromkeys(("attention of columns", "attention of heads apart"), "elementwise"),
     **dict.fromkeys(
         ("strided, padded unevenly, two stages after", "dilated", "one axis"), "matmul"
     ),

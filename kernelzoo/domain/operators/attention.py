@@ -1,0 +1,206 @@
+"""Attention of many rows as one program: softmax(q · kᵀ, scaled and masked) · v in each head.
+
+    sum[h, i, j] = sum over d of q[i, h * depth + d] * k[j, h * depth + d]
+    scores[h, i, j] = sum[h, i, j] * scale[0] + mask[i, j]
+    power[h, i, j] = exp(scores[h, i, j] - most[h, i])
+    c[i, h, e] = mixed[h, i, e] / total[h, i]
+
+Queries, keys and values may be columns of one matrix, as one product makes them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kernelzoo.domain.operators.epilogues import (
+    EPILOGUES,
+    UNFINISHED,
+    EpilogueKind,
+    epilogue_inputs,
+    finished,
+)
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Binary,
+    BinaryOp,
+    Call,
+    Expression,
+    Function,
+    Input,
+    Integer,
+    Program,
+    Read,
+    Reducer,
+    Stage,
+    number,
+    read,
+)
+
+LANES = 4
+
+NAME = "attention"
+"""What workloads of it are called."""
+
+SCORED = {name: kind for name, kind in EPILOGUES.items() if kind is not EpilogueKind.UNARY}
+"""What may be done to scores before their softmax."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadsOperand:
+    """Where queries, keys or values lie: in input number `place`, a matrix of `columns` columns
+    with those of head 0 from column `first` on, head after head. Without columns it is
+    [heads, rows, entries]."""
+
+    place: int
+    columns: int = 0
+    first: int = 0
+
+    def shape(self, heads: int, rows: int, entries: int) -> tuple[int, ...]:
+        return (rows, self.columns) if self.columns else (heads, rows, entries)
+
+    def steps(self, rows: int, entries: int) -> tuple[int, int]:
+        """Elements from head to head, and from row to row."""
+        return (entries, self.columns) if self.columns else (rows * entries, entries)
+
+    def entry(self, head: Axis, row: Axis, entry: Axis) -> Read:
+        name = f"x{self.place}"
+        if not self.columns:
+            return Read(name, (head, row, entry))
+        column = head * number(entry.extent) + entry
+        return read(name, row, column + self.first if self.first else column)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyRowsAttention:
+    """`m` queries and `n` keys of `depth` entries in each of `heads`, `n` values of `width`.
+    `epilogue` is what is done to scores, as after a product of matrices."""
+
+    heads: int
+    m: int
+    n: int
+    depth: int
+    width: int
+    queries: HeadsOperand
+    keys: HeadsOperand
+    values: HeadsOperand
+    epilogue: tuple[str, ...] = ()
+
+    @property
+    def in_vectors(self) -> bool:
+        """Whether rows of scores and of the output are whole vectors of four."""
+        return self.m > 1 and self.n % LANES == 0 and self.width % LANES == 0
+
+    @property
+    def operands(self) -> tuple[tuple[HeadsOperand, int, int], ...]:
+        """Each with its rows, and the entries of a row in a head."""
+        return (
+            (self.queries, self.m, self.depth),
+            (self.keys, self.n, self.depth),
+            (self.values, self.n, self.width),
+        )
+
+
+def attention(given: ManyRowsAttention) -> Program:
+    """c[m, heads, width]. Inputs: those of the operands, then those of the epilogue."""
+    h, i, j = _axis("h", given.heads), _axis("i", given.m), _axis("j", given.n)
+    d, e = _axis("d", given.depth), _axis("e", given.width)
+    product = given.queries.entry(h, i, d) * given.keys.entry(h, j, d)
+    stages = [Stage(UNFINISHED, (h, i, j), product, Reducer.SUM, (d,))]
+    if given.epilogue:
+        value = finished(given.epilogue, stages[0][h, i, j], (h, i, j))
+        stages.append(Stage("scores", (h, i, j), value))
+    scores = stages[-1]
+    most = Stage("most", (h, i), scores[h, i, j], Reducer.MAX, (j,))
+    power = Stage("power", (h, i, j), Call(Function.EXP, scores[h, i, j] - most[h, i]))
+    total = Stage("total", (h, i), power[h, i, j], Reducer.SUM, (j,))
+    weighed = power[h, i, j] * given.values.entry(h, j, e)
+    mixed = Stage("mixed", (h, i, e), weighed, Reducer.SUM, (j,))
+    made = Stage("c", (i, h, e), mixed[h, i, e] / total[h, i])
+    return Program(inputs=_inputs(given), stages=(*stages, most, power, total, mixed, made))
+
+
+def _axis(name: str, extent: int) -> Axis:
+    return Axis(name, Integer(extent))
+
+
+def _inputs(given: ManyRowsAttention) -> tuple[Input, ...]:
+    shapes = {each.place: each.shape(given.heads, *of) for each, *of in given.operands}
+    extra = epilogue_inputs(given.epilogue, (given.heads, given.m, given.n))
+    return (
+        *(Input(f"x{place}", "f32", shapes[place]) for place in sorted(shapes)),
+        *(Input(name, "f32", shape) for name, shape in extra),
+    )
+
+
+def attention_of(program: Program) -> ManyRowsAttention | None:
+    """What a normalised program is the `attention` of; None for any other."""
+    found = _read_off(program)
+    return found if found is not None and _normalised(found) == program else None
+
+
+@lru_cache(maxsize=64)
+def _normalised(given: ManyRowsAttention) -> Program:
+    return attention(given).normalised()
+
+
+def _read_off(program: Program) -> ManyRowsAttention | None:
+    """Sizes and operands where the stages may be those of attention."""
+    inputs = {each.name: (n, each.shape) for n, each in enumerate(program.inputs)}
+    if len(program.stages) not in (6, 7):
+        return None
+    products, mixed = program.stages[0], program.stages[-2]
+    match products.value, mixed.value:
+        case Binary(BinaryOp.MUL, Read() as q, Read() as k), Binary(_, Read(), Read() as v):
+            operands = [_operand(each, inputs) for each in (q, k, v)]
+        case _:
+            return None
+    scored = () if len(program.stages) == 6 else _epilogue(program.stages[1].value)
+    queries, keys, values = operands
+    sizes = (products.axes, products.over, mixed.axes)
+    if queries is None or keys is None or values is None:
+        return None
+    if scored is None or [*map(len, sizes)] != [3, 1, 3]:
+        return None
+    heads, m, n = products.shape
+    return ManyRowsAttention(
+        heads=heads,
+        m=m,
+        n=n,
+        depth=number(products.over[0].extent),
+        width=mixed.shape[-1],
+        queries=queries,
+        keys=keys,
+        values=values,
+        epilogue=scored,
+    )
+
+
+def _operand(entry: Read, inputs: Mapping[str, tuple[int, tuple[int, ...]]]) -> HeadsOperand | None:
+    if entry.tensor not in inputs:
+        return None
+    place, shape = inputs[entry.tensor]
+    match entry.at:
+        case (_, Binary(BinaryOp.ADD, _, Integer(first))):
+            return HeadsOperand(place=place, columns=shape[-1], first=first)
+        case (_, _):
+            return HeadsOperand(place=place, columns=shape[-1])
+        case (_, _, _):
+            return HeadsOperand(place=place)
+    return None
+
+
+def _epilogue(value: Expression) -> tuple[str, ...] | None:
+    """The names of what is done to a score, the first thing first."""
+    names: list[str] = []
+    while isinstance(value, Binary):
+        match value:
+            case Binary(BinaryOp.ADD, inner, Read(_, at)):
+                names.append(("bias", "mask", "residual")[len(at) - 1])
+            case Binary(BinaryOp.MUL, inner, Read(_, (Integer(),))):
+                names.append("scale")
+            case Binary(BinaryOp.MUL, inner, Read()):
+                names.append("scales")
+            case _:
+                return None
+        value = inner
+    return tuple(reversed(names))

@@ -1,0 +1,167 @@
+"""Both products of an attention and the softmax between them become one program.
+
+    s = batch_matmul_nt+scale+mask(q, k)            c[i, h, e] = attention(x)
+    p = softmax(s)                                  o[h, i, e] = c[i, h, e]
+    o = batch_matmul(p, v)
+
+Where q, k and v are columns of a matrix x, the program reads them there, so that nothing moves
+them before. What it makes lies row by row, as the product behind it wants to read it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.attention import (
+    NAME,
+    SCORED,
+    HeadsOperand,
+    ManyRowsAttention,
+    attention,
+)
+from kernelzoo.domain.operators.expressions import Program, Read, Stage
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidInput
+from services.tuner.graph.edit import Edit, readers_of
+from services.tuner.graph.formulas import at_places, axes_of, node_of, single_stage
+from services.tuner.graph.graph import Graph, Node, View
+from services.tuner.graph.places import flat, viewed
+
+
+def attention_joined(graph: Graph) -> Graph:
+    edit = Edit(graph)
+    joining = _Joining(edit, {node.output: node for node in graph.nodes}, readers_of(graph))
+    for node in graph.nodes:
+        found = joining.found(node)
+        if found is None or not joining.join(found):
+            edit.nodes.append(node)
+    return edit.finished()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The product that makes scores, by its node and workload, and the one that mixes values."""
+
+    scores: Node
+    scored: Workload
+    mixing: Node
+    mixed: Workload
+
+
+@dataclass(frozen=True, slots=True)
+class _Joining:
+    edit: Edit
+    makers: Mapping[str, Node]
+    readers: Mapping[str, set[str]]
+
+    def found(self, node: Node) -> _Found | None:
+        """The attention that ends in a product, where nothing else reads its scores."""
+        mixed = _workload(node, "batch_matmul")
+        softmax = self._only_maker(node.inputs[0]) if mixed else None
+        rows = _workload(softmax, "softmax")
+        scores = self._only_maker(softmax.inputs[0]) if softmax and rows else None
+        scored = _workload(scores, "batch_matmul_nt")
+        if not (mixed and rows and scores and scored) or mixed.epilogue:
+            return None
+        alike = rows.extent["n"] == scored.extent["n"] == mixed.extent["k"]
+        heads = scored.extent["b"] == mixed.extent["b"]
+        plain = all(name in SCORED for name in scored.epilogue)
+        return _Found(scores, scored, node, mixed) if alike and heads and plain else None
+
+    def join(self, found: _Found) -> bool:
+        """Adds the program and what moves its entries to their places; False where there is no
+        such program."""
+        given, inputs = self._given(found)
+        if not given.in_vectors:
+            return False
+        workload = Workload.of_program(NAME, attention(given))
+        try:
+            workload.refuse_oversize()
+        except InvalidInput:
+            return False
+        output, label = found.mixing.output, found.mixing.label
+        made = self.edit.value(output, DType.F32, (given.m, given.heads, given.width))
+        self.edit.nodes.append(Node(workload, inputs, made, found.scores.label))
+        h, i, e = axes_of((given.heads, given.m, given.width))
+        moved = Stage(output, (h, i, e), Read(made, (i, h, e)))
+        self.edit.nodes.append(node_of([moved], self.edit.values, label))
+        return True
+
+    def _given(self, found: _Found) -> tuple[ManyRowsAttention, tuple[str, ...]]:
+        """The attention, and the names of its inputs."""
+        extent = found.scored.extent
+        heads, m, n, depth = (extent[axis] for axis in ("b", "m", "n", "k"))
+        width = found.mixed.extent["n"]
+        names: list[str] = []
+        operands = [
+            self._operand(name, (heads, rows, entries), names)
+            for name, rows, entries in (
+                (found.scores.inputs[0], m, depth),
+                (found.scores.inputs[1], n, depth),
+                (found.mixing.inputs[1], n, width),
+            )
+        ]
+        queries, keys, values = operands
+        given = ManyRowsAttention(
+            heads=heads,
+            m=m,
+            n=n,
+            depth=depth,
+            width=width,
+            queries=queries,
+            keys=keys,
+            values=values,
+            epilogue=found.scored.epilogue,
+        )
+        return given, (*names, *found.scores.inputs[2:])
+
+    def _operand(self, name: str, shape: tuple[int, int, int], names: list[str]) -> HeadsOperand:
+        """Where an operand lies; the name of its input is added to `names`."""
+        source, columns, first = self._matrix(name, shape) or (name, 0, 0)
+        read = self.edit.shaped(source, (shape[1], columns) if columns else shape)
+        if read not in names:
+            names.append(read)
+        return HeadsOperand(place=names.index(read), columns=columns, first=first)
+
+    def _matrix(self, name: str, shape: tuple[int, int, int]) -> tuple[str, int, int] | None:
+        """The value that has the operand as columns, how many it has in all, and the first."""
+        maker = self._maker(name)
+        stage = None
+        if maker is not None and isinstance(maker.op, Program):
+            stage = single_stage(maker, self.edit.values)
+        if stage is None:
+            return None
+        axes = h, i, e = axes_of(shape)
+        value = at_places(stage, viewed(axes, shape, stage.shape))
+        if not isinstance(value, Read):
+            return None
+        source = self.edit.values[value.tensor]
+        form = flat(value.at, source.shape)
+        heads, rows, entries = shape
+        columns = source.elements // rows
+        steps = ((h, entries, heads), (i, columns, rows), (e, 1, entries))
+        wanted = {axis: step for axis, step, extent in steps if extent > 1}
+        inside = 0 <= form.constant <= columns - heads * entries
+        if source.elements % rows or dict(form.terms) != wanted or not inside:
+            return None
+        return value.tensor, columns, form.constant
+
+    def _maker(self, name: str) -> Node | None:
+        """What makes the entries of a value."""
+        maker = self.makers.get(name)
+        while maker is not None and isinstance(maker.op, View):
+            maker = self.makers.get(maker.inputs[0])
+        return maker
+
+    def _only_maker(self, name: str) -> Node | None:
+        """What makes the entries of a value that one node reads."""
+        maker = self._maker(name)
+        once = maker is not None and len(self.readers[maker.output]) == 1
+        return maker if once else None
+
+
+def _workload(node: Node | None, operator: str) -> Workload | None:
+    """That of a node that carries out the operator, with no weights that stay the same."""
+    if node is None or not isinstance(node.op, Workload) or node.op.constant:
+        return None
+    return node.op if node.op.operator.name == operator else None

@@ -1,0 +1,63 @@
+"""The settings of one kernel of attention: register tiles of its two products, rows of a block."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kernelzoo.domain.operators.attention import ManyRowsAttention, attention_of
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidSchedule
+from services.tuner.ir.nodes import LANES
+from services.tuner.schedules.base.wasm_config import WasmConfig
+from services.tuner.schedules.matmul.config import (
+    MAX_SCRATCH_BYTES,
+    MAX_TILE_ELEMENTS,
+    MAX_UNROLL_K,
+    MAX_UNROLLED_PRODUCTS,
+)
+
+
+def attends(workload: Workload) -> ManyRowsAttention:
+    """Raises InvalidSchedule for a workload that is no such attention."""
+    found = attention_of(workload.program)
+    if found is None:
+        raise InvalidSchedule(f"{workload.key} is no attention of many rows")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasmAttentionConfig(WasmConfig):
+    """The outermost loop takes each head in `groups` of rows; keys and values of the head are
+    packed in each, in panels of `tile_n`. A block of `block_m` rows has its scores in scratch
+    memory. Both products have register tiles of `tile_m` x `tile_n`, `unroll_k` to a body.
+    """
+
+    family: ClassVar = "attention"
+    block_m: int
+    groups: int
+    tile_m: int
+    tile_n: int
+    unroll_k: int
+
+    def scratch_entries(self, given: ManyRowsAttention) -> int:
+        return given.n * (given.depth + given.width) + self.block_m * (given.n + 1)
+
+    def fault(self, workload: Workload) -> str:
+        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+        given = attends(workload)
+        if min(self.block_m, self.groups, self.tile_m, self.tile_n, self.unroll_k) < 1:
+            return "tiles, blocks, groups and unroll_k start at 1"
+        if self.tile_m * self.tile_n > MAX_TILE_ELEMENTS or self.tile_n % LANES:
+            return (
+                f"a register tile of {self.tile_m}x{self.tile_n} must have tile_n a multiple of "
+                f"{LANES} and at most {MAX_TILE_ELEMENTS} entries"
+            )
+        products = self.tile_m * self.tile_n * self.unroll_k
+        if self.unroll_k > MAX_UNROLL_K or products > MAX_UNROLLED_PRODUCTS:
+            return f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLL_K}"
+        if given.depth % self.unroll_k or given.n % self.unroll_k:
+            return f"unroll_k={self.unroll_k} must divide {given.depth} and {given.n}"
+        if self.block_m > given.m or self.groups > -(-given.m // self.block_m):
+            return f"{given.m} rows have not {self.groups} groups of blocks of {self.block_m}"
+        if 4 * self.scratch_entries(given) > MAX_SCRATCH_BYTES:
+            return f"block_m={self.block_m} takes more than {MAX_SCRATCH_BYTES} bytes of scratch"
+        return ""

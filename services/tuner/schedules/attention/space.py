@@ -1,0 +1,54 @@
+"""The lite space of attention: register tiles, and rows of scores to a block."""
+
+from itertools import product
+
+from kernelzoo.domain.operators.attention import ManyRowsAttention
+from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.attention.config import WasmAttentionConfig, attends
+from services.tuner.schedules.base.rules import BASE_TILES, FMA_TILES, SLICES_WANTED, UNROLL_K
+
+SCORES_BYTES = (48 << 10, 24 << 10, 192 << 10)
+"""Scores of a block: they stay in the first cache, or in the second beside keys and values."""
+
+SLICE_FLOPS = 200_000_000
+"""A slice of more takes longer than 3 ms, and an abort would wait for it."""
+
+
+def wasm_attention_configs(workload: Workload) -> tuple[WasmAttentionConfig, ...]:
+    """Ordered by the sum of the ranks of their settings."""
+    given = attends(workload)
+    ranked: dict[WasmAttentionConfig, int] = {}
+    for fma in (True, False):
+        tiles = (FMA_TILES if fma else BASE_TILES)[:3]
+        points = product(enumerate(tiles), enumerate(SCORES_BYTES), enumerate(UNROLL_K))
+        for (tile_rank, tile), (block_rank, scores), (rank, unroll) in points:
+            if tile_rank and rank:
+                continue
+            config = _config(given, tile, scores, unroll, fma=fma)
+            if not config.fault(workload):
+                place = tile_rank + block_rank + rank + (0 if fma else 1)
+                ranked[config] = min(place, ranked.get(config, place))
+    return tuple(sorted(ranked, key=ranked.__getitem__))
+
+
+def _config(
+    given: ManyRowsAttention, tile: tuple[int, int], scores: int, unroll_k: int, *, fma: bool
+) -> WasmAttentionConfig:
+    tile_m, tile_n = min(tile[0], given.m), tile[1]
+    most = max(1, scores // (4 * given.n * tile_m))
+    tiles = -(-given.m // tile_m)
+    block_m = min(given.m, tile_m * -(-tiles // -(-tiles // most)))
+    return WasmAttentionConfig(
+        block_m=block_m,
+        groups=min(_groups(given), -(-given.m // block_m)),
+        tile_m=tile_m,
+        tile_n=tile_n,
+        unroll_k=unroll_k,
+        fma=fma,
+    )
+
+
+def _groups(given: ManyRowsAttention) -> int:
+    """The fewest that leave slices enough, none too long: each packs keys and values again."""
+    flops = 2 * given.m * given.n * (given.depth + given.width)
+    return max(-(-SLICES_WANTED // given.heads), -(-flops // SLICE_FLOPS))
