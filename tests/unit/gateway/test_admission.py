@@ -1,6 +1,11 @@
 """How many manifests that are in no memory may be built at one time."""
 
+from heapq import heappop, heappush
+from random import Random
+from statistics import quantiles
+
 from services.gateway.admission import FEWEST, LATE_S, MOST_AT_ONCE, SLOW_S, Admission
+from services.gateway.builds import AT_ONCE
 
 
 class World:
@@ -29,15 +34,33 @@ def test_of_a_thousand_at_once_only_those_are_let_in_that_can_be_built_soon() ->
 
 def test_slow_answers_leave_few_at_a_time_and_fast_ones_let_more_in() -> None:
     world = World()
-    assert world.entered(1000) == MOST_AT_ONCE
-    for _ in range(MOST_AT_ONCE):
-        world.entered(1)
-        world.answered(1, 2 * SLOW_S)
-    assert world.entered(1000) == 0, "they pause for as long as the last one took"
-    world.now_s += 2 * SLOW_S
-    for expected in (1, 2, 4, 8, 16, 16):
+    for expected in (16, 8, 4, 2, 1, FEWEST):
+        assert world.entered(1000) == expected
+        world.answered(expected, 2 * SLOW_S)
+        assert world.entered(1000) == 0, "they pause for as long as the last one took"
+        world.now_s += 2 * SLOW_S
+    for expected in (1, 2, 2, 3, 4, 5):
         assert world.entered(1000) == expected
         world.answered(expected, SLOW_S / 10)
+
+
+def test_who_is_answered_in_a_flood_waits_for_few_others() -> None:
+    world, chance, build_s, seconds = World(), Random(1), 0.02, 20
+    free_s, waited_s = [0.0] * AT_ONCE, []
+    answered: list[tuple[float, float]] = []
+    for asked_ms in range(1000 * seconds):
+        while answered and answered[0][0] <= asked_ms / 1000:
+            world.now_s, took_s = heappop(answered)
+            world.admission.leave(took_s)
+        world.now_s = asked_ms / 1000
+        if world.admission.enter():
+            begun_s = max(world.now_s, heappop(free_s))
+            done_s = begun_s + chance.gammavariate(4, build_s / 4)
+            heappush(free_s, done_s)
+            heappush(answered, (done_s, done_s - world.now_s))
+            waited_s.append(done_s - world.now_s)
+    assert quantiles(waited_s, n=100)[-1] < 2 * SLOW_S
+    assert len(waited_s) > 0.8 * seconds * AT_ONCE / build_s, "few are idle meanwhile"
 
 
 def test_while_the_thread_is_late_one_is_built_at_a_time_with_a_pause_of_its_length() -> None:
