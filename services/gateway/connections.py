@@ -21,7 +21,11 @@ from services.gateway.proxies import Proxies
 from services.gateway.tokens import prefix
 
 PROBES = (b"/healthz", b"/readyz")
+PROXY = ""
 _LATE = b"The request was not sent in this time."
+KEPT_FOR_PROXY_S = 650
+"""A proxy's idle connection is ended by the proxy: what the gateway closes just as a request is on
+its way is answered with 502 there. Caddy keeps them for 120 s, load balancers for up to 600 s."""
 LATE = (
     b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\n"
     b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_LATE), _LATE)
@@ -70,9 +74,9 @@ class Connections:
         self._open: Counter[str] = Counter()
 
     def enter(self, peer: str) -> str | None:
-        """The network to `leave` later; None where it has as many as it may."""
+        """The network to `leave` later, PROXY for a proxy; None where it has as many as it may."""
         if self._proxies.peers and peer in self._proxies:
-            return ""
+            return PROXY
         network = prefix(ip_address(peer))
         if self._open[network] >= self._per_network:
             return None
@@ -108,10 +112,12 @@ class PatientProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._network = self._open_connections.enter(self.client[0]) if self.client else ""
+        self._network = self._open_connections.enter(self.client[0]) if self.client else PROXY
         if self._network is None:
             transport.abort()
             return
+        if self._network == PROXY:
+            self.timeout_keep_alive = KEPT_FOR_PROXY_S
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:

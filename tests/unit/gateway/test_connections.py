@@ -45,13 +45,21 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextmanager
-def serving(trusted: str = "") -> Iterator[int]:
-    """The port of a server with the gateway's protocol."""
+def serving(trusted: str = "", idle_s: int = 5) -> Iterator[int]:
+    """The port of a server with the gateway's protocol. `idle_s`: after which a connection that is
+    not in use is ended.
+    """
     port = free_port()
     connections = Connections(PER_NETWORK, Proxies.of(trusted, 1))
     protocol = partial(PatientProtocol, open_connections=connections, patience=QUICK)
     config = uvicorn.Config(
-        answer, host=LOOPBACK, port=port, http=cast("Any", protocol), ws="none", lifespan="off"
+        answer,
+        host=LOOPBACK,
+        port=port,
+        http=cast("Any", protocol),
+        ws="none",
+        lifespan="off",
+        timeout_keep_alive=idle_s,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
@@ -192,3 +200,18 @@ def test_a_network_has_so_many_connections_and_another_one_as_many() -> None:
 def test_a_proxy_has_the_connections_of_all_its_visitors() -> None:
     with serving(trusted="127.7.0.0/16") as port:
         assert _admitted(port, "127.7.7.1", 3 * PER_NETWORK) == 3 * PER_NETWORK
+
+
+def test_a_proxy_ends_its_idle_connections_itself() -> None:
+    with (
+        serving(trusted="127.7.0.0/16", idle_s=0) as port,
+        closing(connect(port, source_address=("127.5.5.1", 0))) as visitor,
+        closing(connect(port, source_address=("127.7.7.1", 0))) as proxy,
+    ):
+        for each in (visitor, proxy):
+            each.sendall(WHOLE)
+        assert rest(visitor).startswith(b"HTTP/1.1 200 ")
+        for _ in range(2):
+            assert proxy.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+            time.sleep(QUICK.head_s / 2)
+            proxy.sendall(WHOLE)
