@@ -18,9 +18,6 @@ TIMEOUT_S = 300
 """Nobody waits, and a busy machine may leave a gateway without its processor for long."""
 LIMIT = 8
 """Candidates that a browser's agent asks for, too."""
-IDLE_S = 1.0
-"""A connection that was idle for longer is not used again: on a busy machine the gateway, which
-closes it after 5 s, would otherwise do so just as a request is on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +66,7 @@ async def stranger(
     url: str, address: str, session: SessionRequest
 ) -> AsyncIterator[Stranger | None]:
     """`address`: the loopback address that it comes from. None where it is turned away."""
-    limits = httpx2.Limits(keepalive_expiry=IDLE_S)
-    transport = httpx2.AsyncHTTPTransport(local_address=address, limits=limits)
+    transport = httpx2.AsyncHTTPTransport(local_address=address)
     async with httpx2.AsyncClient(base_url=url, transport=transport, timeout=TIMEOUT_S) as http:
         answer = await _send(http, "POST", "/v1/sessions", session)
         if answer.status_code == httpx2.codes.TOO_MANY_REQUESTS:
@@ -91,8 +87,15 @@ async def stranger(
 async def _send(
     http: httpx2.AsyncClient, method: str, path: str, body: WireModel, token: str = ""
 ) -> httpx2.Response:
+    """What is asked on a connection just as the gateway closes it, which it does after 5 s without
+    a request, is asked again, as browsers do. On a busy machine a visitor reads an answer so late.
+    """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    answer = await http.request(method, path, json=body.model_dump(mode="json"), headers=headers)
+    request = http.build_request(method, path, json=body.model_dump(mode="json"), headers=headers)
+    try:
+        answer = await http.send(request)
+    except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
+        answer = await http.send(request)
     if answer.is_server_error:
         raise StackError(f"the gateway fails with status {answer.status_code} at {method} {path}")
     return answer

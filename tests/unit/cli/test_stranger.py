@@ -1,6 +1,8 @@
 """A simulated visitor is as patient with the gateway as an agent is."""
 
 import asyncio
+import socket
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,15 +12,24 @@ import httpx2
 from cli.simulate.stranger import Stranger
 from kernelzoo.serving import serving
 
+AT_ONCE = struct.pack("ii", 1, 0)
+"""What is in neither direction delivered is lost, as where a request meets the end."""
+
 
 @contextmanager
 def answering(statuses: Iterator[int]) -> Iterator[str]:
-    """A gateway that answers with one after the other."""
+    """A gateway that answers with one after the other, and ends the connection where it is 0."""
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(next(statuses))
+            if (status := next(statuses)) == 0:
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+                self.close_connection = True
+                return
+            self.send_response(status)
             self.send_header("Retry-After", "0")
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -31,8 +42,14 @@ def answering(statuses: Iterator[int]) -> Iterator[str]:
 
 
 def test_it_asks_for_a_lease_again_where_too_many_of_its_requests_wait() -> None:
-    statuses = iter([429, 429, 204])
+    _lease(iter([429, 429, 204]))
 
+
+def test_it_asks_again_where_its_connection_ends_just_as_it_asks() -> None:
+    _lease(iter([429, 0, 204]))
+
+
+def _lease(statuses: Iterator[int]) -> None:
     async def lease(url: str) -> None:
         async with httpx2.AsyncClient(base_url=url) as http:
             one = Stranger(http=http, device_class="", identity="", kept="", token="t")
