@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 RACES = 1_000
 """The latest that a model learns from. 908 take 3 s of a core (AMD EPYC, one thread)."""
 
-_PROBES: dict[TargetKind, type[ProbeLevels | GpuProbeLevels]] = {
+PROBE_LEVELS: dict[TargetKind, type[ProbeLevels | GpuProbeLevels]] = {
     TargetKind.WASM: ProbeLevels,
     TargetKind.WEBGPU: GpuProbeLevels,
 }
@@ -90,7 +90,7 @@ def observations(db: Database) -> list[Observation]:
 
 
 def _device(row: cost_models.ProbeRow) -> ProbedDevice:
-    levels = _PROBES[row.device_class.target.kind]
+    levels = PROBE_LEVELS[row.device_class.target.kind]
     return ProbedDevice(
         hardware=row.device_class.device_id,
         device_class=row.device_class,

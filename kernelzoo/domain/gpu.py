@@ -182,13 +182,13 @@ GPU_MODELS = {model.name: model for model in (ANY_GPU, *_MODELS.values())}
 
 
 def first_space(kind: TargetKind) -> str:
-    """The space of a job that is opened without a device in view; of wasm there is one."""
-    return {TargetKind.WASM: "", TargetKind.WEBGPU: ANY_GPU.name}[kind]
+    """The space of a job that is opened without a device in view; only a GPU has several."""
+    return ANY_GPU.name if kind is TargetKind.WEBGPU else ""
 
 
 def space_of(kind: TargetKind, hardware: Hardware | None) -> str:
     """The space in which a device is measured; a stranger's GPU is any."""
-    if kind is TargetKind.WASM or hardware is None:
+    if kind is not TargetKind.WEBGPU or hardware is None:
         return first_space(kind)
     return gpu_model(hardware.gpu_vendor, hardware.gpu_architecture).name
 

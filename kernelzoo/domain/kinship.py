@@ -12,22 +12,20 @@ out."""
 
 
 def families(hardware: Hardware | None, kind: TargetKind) -> Families:
-    """The families of a processor for wasm, of a GPU for webgpu. Text that the browser did not tell
-    is no kin.
+    """The families of a GPU for webgpu, else of a processor. Text that the browser did not tell is
+    no kin.
 
-    Wasm has no vendor: no browser tells who made its processor.
+    A processor has no vendor: no browser tells who made it.
     """
     known = {HitLevel.COMMON: ""}
     if hardware is None:
         return known
-    match kind:
-        case TargetKind.WASM:
-            architecture, vendor = hardware.cpu_architecture, ""
-        case TargetKind.WEBGPU:
-            vendor = hardware.gpu_vendor
-            architecture = f"{vendor} {hardware.gpu_architecture}"
-            if not vendor or not hardware.gpu_architecture:
-                architecture = ""
+    architecture, vendor = hardware.cpu_architecture, ""
+    if kind is TargetKind.WEBGPU:
+        vendor = hardware.gpu_vendor
+        architecture = f"{vendor} {hardware.gpu_architecture}"
+        if not vendor or not hardware.gpu_architecture:
+            architecture = ""
     told = {HitLevel.ARCHITECTURE: architecture, HitLevel.VENDOR: vendor}
     return {level: family for level, family in told.items() if family} | known
 

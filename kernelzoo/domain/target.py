@@ -29,6 +29,10 @@ that it reaches.
 DTYPES = {TargetKind.WASM: (DType.F32,), TargetKind.WEBGPU: (DType.F32, DType.F16)}
 """What keys may name for a target: WebAssembly has no instruction that reads or rounds an f16."""
 
+UNIT = {TargetKind.WASM: 2.0**-24, TargetKind.WEBGPU: 2.0**-23}
+"""Largest relative error of one rounding to float32. WebAssembly rounds to nearest; WGSL lets sums
+and products be rounded up or down (section 15.7.4), reassociated and fused (15.7.5)."""
+
 
 def refuse_unsupported(workload: Workload, kind: TargetKind) -> None:
     """Raises InvalidInput for a workload that has no kernels for the target. Of a program it is

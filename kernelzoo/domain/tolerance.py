@@ -15,12 +15,9 @@ from kernelzoo.domain.operators import Operator
 from kernelzoo.domain.operators.expressions import Binary, BinaryOp, Function, Reducer, Stage
 from kernelzoo.domain.operators.quantised import BLOCK
 from kernelzoo.domain.operators.reduction import epsilon
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import UNIT, TargetKind
 from kernelzoo.domain.workload import PROGRAM, Workload
 
-UNIT = {TargetKind.WASM: 2.0**-24, TargetKind.WEBGPU: 2.0**-23}
-"""Largest relative error of one rounding to float32. WebAssembly rounds to nearest; WGSL lets sums
-and products be rounded up or down (section 15.7.4), reassociated and fused (15.7.5)."""
 SIDES = 2
 """Two results may err in opposite directions."""
 F16_UNIT, F16_STEP = 2.0**-10, 2.0**-24

@@ -25,7 +25,8 @@ from kernelzoo.domain.operators.expressions import (
     Program,
     Reducer,
 )
-from kernelzoo.domain.tolerance import FUNCTION_ROUNDINGS, UNIT
+from kernelzoo.domain.target import UNIT
+from kernelzoo.domain.tolerance import FUNCTION_ROUNDINGS
 from services.aggregator.evaluation import (
     BINARY,
     COMPARE,

@@ -12,8 +12,8 @@ import numpy as np
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.measurement import Verdict
 from kernelzoo.domain.seeded import GOLDEN, STEP, sampled_positions
-from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.tolerance import SIDES, UNIT, comparison_tolerance
+from kernelzoo.domain.target import UNIT, TargetKind
+from kernelzoo.domain.tolerance import SIDES, comparison_tolerance
 from kernelzoo.domain.workload import PROGRAM, Tensor, Workload
 from kernelzoo.errors import InvalidInput
 from services.aggregator.evaluation import Floats, Indices, Lookup, Mask, entries

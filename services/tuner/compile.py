@@ -83,9 +83,11 @@ def compile_candidate(candidate: Candidate) -> Artifact:
     Raises InvalidSchedule for a config that does not fit its workload, UnsupportedProgram for a
     program that the compiler cannot lower.
     """
-    if candidate.target is TargetKind.WEBGPU:
-        return gpu_compilation(candidate).artifact
-    return compilation(candidate, ALL_PASSES).artifact
+    match candidate.target:
+        case TargetKind.WASM:
+            return compilation(candidate, ALL_PASSES).artifact
+        case TargetKind.WEBGPU:
+            return gpu_compilation(candidate).artifact
 
 
 def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from kernelzoo.domain.candidate import Setting
 from kernelzoo.domain.operators.decoding import normed_matmul_q4, swiglu_q4
 from kernelzoo.domain.operators.expressions import Program
-from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.tolerance import UNIT
+from kernelzoo.domain.target import UNIT, TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 from services.aggregator.verification import expected, roundings

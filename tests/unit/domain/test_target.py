@@ -1,0 +1,32 @@
+"""What is known of each target."""
+
+from collections.abc import Collection
+
+import pytest
+
+from cli.compile import SUFFIX
+from kernelzoo.domain.target import DTYPES, FEATURES, UNIT, TargetKind
+from services.aggregator.envelope import CEILING_GFLOPS
+from services.gateway.routes.zoo import MEDIA_TYPES
+from services.gateway.wire.sessions import PROBES
+from services.tuner.microbench.typescript import WRITERS
+from services.tuner.schedules.registry import FAMILIES
+from workers.modelling import PROBE_LEVELS
+
+TABLES: dict[str, Collection[TargetKind]] = {
+    "features": FEATURES,
+    "dtypes": DTYPES,
+    "rounding": UNIT,
+    "schedule families": {family.target for family in FAMILIES},
+    "suffix of an artifact": SUFFIX,
+    "media type of an artifact": MEDIA_TYPES,
+    "rate that no device exceeds": CEILING_GFLOPS,
+    "probe on the wire": PROBES,
+    "probe of the cost model": PROBE_LEVELS,
+    "writer of the microbenchmarks": WRITERS,
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_by_target_has_every_target(table: str) -> None:
+    assert set(TABLES[table]) == set(TargetKind)
