@@ -43,6 +43,7 @@ function hostOf(origin: string, told: FailureReport[] = []): Host {
     threads: { kind: "single", reason: null },
     backend: "wasm",
     gpu,
+    openGpu: async () => gpu,
     tools: { ...tools, giveUpGpu, openManifest, refuseAged },
   };
 }

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { memoryNotebook } from "../src/device/notebook.js";
+import { usualClass } from "../src/device/profile.js";
 import { wasmFeatures } from "../src/engine/features.js";
 import { bit, doubtful } from "../src/probe/duel.js";
 import {
@@ -12,6 +14,7 @@ import {
 import { PRIMITIVES, SUITE } from "../src/probe/modules.js";
 import { measureLines, measurePeaks, probe, unlikely } from "../src/probe/probe.js";
 import { type Entrant, onClock, race } from "../src/probe/race.js";
+import { SUITE as KNOWN } from "../src/probe/suite.js";
 
 const LIMITS = {
   sampleMs: 1,
@@ -92,11 +95,11 @@ test("a bit is in doubt on both sides of its margin, not at a tie or where it is
 
 test("a setting far below its base or far above its margin may run baseline code", () => {
   const rates = (fma: number, splat: number) => [60, 60 * fma, 40, 40 * splat, 26, 61];
-  assert.equal(unlikely(rates(1, 1.45)), false);
-  assert.equal(unlikely(rates(1.8, 1.1)), false);
-  assert.equal(unlikely(rates(0, 1.45)), false, "it is missing");
-  assert.equal(unlikely(rates(0.2, 1.45)), true);
-  assert.equal(unlikely(rates(1, 4)), true);
+  assert.equal(unlikely(PRIMITIVES, rates(1, 1.45)), false);
+  assert.equal(unlikely(PRIMITIVES, rates(1.8, 1.1)), false);
+  assert.equal(unlikely(PRIMITIVES, rates(0, 1.45)), false, "it is missing");
+  assert.equal(unlikely(PRIMITIVES, rates(0.2, 1.45)), true);
+  assert.equal(unlikely(PRIMITIVES, rates(1, 4)), true);
 });
 
 test("a race goes on for as long as its rates ask", async () => {
@@ -110,6 +113,19 @@ test("a race goes on for as long as its rates ask", async () => {
 
 test("every margin is at least a seventh above a tie", () => {
   for (const { primitive, margin } of PRIMITIVES) assert.ok(margin >= 8 / 7, primitive);
+});
+
+test("pages know the version of the suite without its modules", () => {
+  assert.equal(KNOWN, SUITE);
+});
+
+test("a device is of the usual class until it is probed", async () => {
+  const navigator = { userAgent: "", hardwareConcurrency: 4 };
+  Object.defineProperty(globalThis, "navigator", { value: navigator, configurable: true });
+  assert.match(await usualClass(memoryNotebook()), /^[0-9a-f]{16}:r3-011:wasm/);
+  const noted = JSON.stringify({ rho: "r3-100" });
+  const read = (key: string): string | null => (key.startsWith("probe:") ? noted : null);
+  assert.match(await usualClass({ read, write: () => undefined }), /:r3-100:wasm/);
 });
 
 test("the probe answers one bit for each primitive and both peaks", async () => {

@@ -367,6 +367,29 @@ SLOW = """
 """
 
 
+def test_a_model_in_a_file_runs_before_its_device_is_probed(browser: Browser, host: Host) -> None:
+    network = small()
+    told = """async ([host, feeds]) => {
+      const { KernelZoo } = await import(`${host}/client/sdk.js`);
+      const zoo = await KernelZoo.open(host, { backend: "wasm" });
+      const model = await zoo.model(`${host}/small.json`);
+      const { y } = await model.run(feeds);
+      await model.complete();
+      const loaded = performance.getEntriesByType("resource").map(({ name }) => name);
+      return { y: [...y], loaded, notes: Object.keys(localStorage), class: zoo.deviceClass };
+    }"""
+    with site({}) as address:
+        page = browser.new_page()
+        page.goto(address)
+        answer = page.evaluate(told, [host.url, lists(network.feeds)])
+        page.close()
+    assert close(answer["y"], network.outputs["y"])
+    assert any("runtime-" in name for name in answer["loaded"])
+    assert not any("modules-" in name for name in answer["loaded"])
+    assert not any("probe" in note for note in answer["notes"])
+    assert answer["class"] is None
+
+
 def test_a_run_begins_while_weights_are_on_their_way(page: Page, host: Host) -> None:
     """The host keeps the end of the file until the page, whose model is open, asks for it."""
     network = deep("slow", layers=2)

@@ -1,7 +1,7 @@
 import { wasmFeatures } from "../engine/features.js";
 import { levelsOf } from "../probe/levels.js";
-import { SUITE } from "../probe/modules.js";
 import { measureLines, measurePeaks, type Peaks, type ProbeResult, probe } from "../probe/probe.js";
+import { SUITE, USUAL_RHO } from "../probe/suite.js";
 import type { ProbeLevels } from "../wire/types.js";
 import {
   deviceClass,
@@ -59,9 +59,23 @@ export const engineKey = ({ name, version }: Engine): string => `${name}-${versi
 
 const probeKey = (engine: Engine): string => `${SUITE}:${engineKey(engine)}`;
 
+/** What the browser tells of the hardware, once per engine version. */
+export async function notedHardware(notebook: Notebook): Promise<Hardware> {
+  const read = (): Promise<HardwareReading> => readHardware(HARDWARE_LIMIT_MS);
+  const key = `hardware:${probeKey(readEngine())}`;
+  return (await noted(notebook, key, read, ({ complete }) => complete)).hardware;
+}
+
+/** The class of a device that is not probed yet: its ρ is what most devices have. */
+export async function usualClass(notebook: Notebook): Promise<string> {
+  const note = notebook.read(`probe:${probeKey(readEngine())}`);
+  const rho = note === null ? USUAL_RHO : (JSON.parse(note) as ProbeResult).rho;
+  return deviceClass(deviceId(await notedHardware(notebook)), rho, wasmFeatures());
+}
+
 /**
- * Describes this device. Slow parts (GPU adapter, probe of 100 to 250 ms) run once per engine
- * version and are noted; so the device class is the same at every page load.
+ * Describes this device. Slow parts (GPU adapter, probe of 100 to 250 ms, which is fetched) run once
+ * per engine version and are noted; so the device class is the same at every page load.
  */
 export async function readProfile(
   notebook: Notebook,
@@ -69,12 +83,10 @@ export async function readProfile(
 ): Promise<DeviceProfile> {
   const engine = readEngine();
   const features = wasmFeatures();
-  const key = probeKey(engine);
   const measure = (): Promise<ProbeResult> => alone(() => probe(features));
-  const read = (): Promise<HardwareReading> => readHardware(HARDWARE_LIMIT_MS);
-  const [{ hardware }, { rho, peaks, settled }] = await Promise.all([
-    noted(notebook, `hardware:${key}`, read, ({ complete }) => complete),
-    noted(notebook, `probe:${key}`, measure, ({ settled }) => settled),
+  const [hardware, { rho, peaks, settled }] = await Promise.all([
+    notedHardware(notebook),
+    noted(notebook, `probe:${probeKey(engine)}`, measure, ({ settled }) => settled),
   ]);
   const id = deviceId(hardware);
   return {

@@ -1,10 +1,16 @@
-/** The microbenchmark suite of the page: ρ, the limit of one core, and what the caches give. */
+/**
+ * The microbenchmark suite of the page: ρ, the limit of one core, and what the caches give. Its modules
+ * are fetched when it runs.
+ */
 import { fromHex } from "../engine/bytes.js";
 import { clockStepMs } from "../timing/clock.js";
 import { bit, type DuelLimits, doubtful, faster } from "./duel.js";
 import { WORKING_SETS } from "./levels.js";
-import { DATA_BYTES, PEAKS, PRIMITIVES, STREAM, SUITE } from "./modules.js";
 import { type Entrant, onClock, type RaceLimits, type RaceStanding, race } from "./race.js";
+import { SUITE } from "./suite.js";
+
+type Modules = typeof import("./modules.js");
+type Primitives = readonly { readonly margin: number }[];
 
 /** One setting of a primitive: `flops` are those of one iteration, `body` is hexadecimal. */
 interface Setting {
@@ -36,12 +42,7 @@ const COARSE_CLOCK_WITHIN = 1.15;
 /**
  * Limits for ρ: settings differ by 28 % and more, or not at all, and no margin is below a seventh.
  */
-const COARSE: RaceLimits = {
-  sampleMs: 1,
-  sameWithin: 1.08,
-  quietRounds: (rates) => (unlikely(rates) ? 12 : 3),
-  limitMs: 800,
-};
+const COARSE = { sampleMs: 1, sameWithin: 1.08, limitMs: 800 };
 /** The longest duel for a bit that the race leaves in doubt. */
 const DUEL_MS = 400;
 /** Limits for a rate that people read. */
@@ -84,12 +85,13 @@ function mainOf(body: string, memory: WebAssembly.Memory): Main {
   return new WebAssembly.Instance(module, { env: { memory } }).exports.main as Main;
 }
 
-/** The entrant of each setting; null where its features are missing. */
+/** The entrant of each setting, which read `bytes`; null where its features are missing. */
 function entrantsOf(
   settings: readonly Setting[],
+  bytes: number,
   features: readonly string[],
 ): readonly (Entrant | null)[] {
-  const memory = zeros(DATA_BYTES);
+  const memory = zeros(bytes);
   return settings.map(({ requires, flops, body }) => {
     if (!requires.every((feature) => features.includes(feature))) return null;
     const main = mainOf(body, memory);
@@ -113,8 +115,8 @@ const ratio = (rates: readonly number[], i: number): number =>
   (rates[2 * i + 1] ?? 0) / (rates[2 * i] ?? 1);
 
 /** Whether a setting may run baseline code still. Settings that are missing are in no doubt. */
-export function unlikely(rates: readonly number[]): boolean {
-  return PRIMITIVES.some(({ margin }, i) => {
+export function unlikely(primitives: Primitives, rates: readonly number[]): boolean {
+  return primitives.some(({ margin }, i) => {
     const reached = ratio(rates, i);
     return reached > 0 && (reached < BASELINE_BELOW || reached > margin / BASELINE_BELOW);
   });
@@ -126,15 +128,15 @@ export function unlikely(rates: readonly number[]): boolean {
  */
 async function settledBit(
   i: number,
+  margin: number,
   entrants: readonly (Entrant | null)[],
   rates: readonly number[],
+  { sampleMs }: RaceLimits,
 ): Promise<{ readonly value: "0" | "1"; readonly settled: boolean }> {
-  const { margin } = PRIMITIVES[i] as { readonly margin: number };
   const [base, advanced] = [entrants[2 * i], entrants[2 * i + 1]];
   if (!base || !advanced || !doubtful(ratio(rates, i), margin)) {
     return { value: bit(rates[2 * i] ?? 0, rates[2 * i + 1] ?? 0, margin), settled: true };
   }
-  const { sampleMs } = onThisClock(COARSE);
   const limits: DuelLimits = { sampleMs, limitMs: DUEL_MS };
   const verdict = await faster(base, advanced, margin, limits);
   return { value: verdict.faster ? "1" : "0", settled: verdict.settled };
@@ -145,11 +147,18 @@ async function settledBit(
  * fine, 250 ms elsewhere, and more on a busy machine.
  */
 export async function probe(features: readonly string[]): Promise<ProbeResult> {
+  const { DATA_BYTES, PEAKS, PRIMITIVES }: Modules = await import("./modules.js");
   const pairs = PRIMITIVES.flatMap(({ base, advanced }): readonly Setting[] => [base, advanced]);
-  const entrants = entrantsOf([...pairs, PEAKS.mulAdd, PEAKS.fma], features);
-  const { rates, settled } = await flopRates(entrants, COARSE);
+  const entrants = entrantsOf([...pairs, PEAKS.mulAdd, PEAKS.fma], DATA_BYTES, features);
+  const coarse: RaceLimits = {
+    ...COARSE,
+    quietRounds: (rates) => (unlikely(PRIMITIVES, rates) ? 12 : 3),
+  };
+  const { rates, settled } = await flopRates(entrants, coarse);
   const bits: Awaited<ReturnType<typeof settledBit>>[] = [];
-  for (const i of PRIMITIVES.keys()) bits.push(await settledBit(i, entrants, rates));
+  for (const [i, { margin }] of PRIMITIVES.entries()) {
+    bits.push(await settledBit(i, margin, entrants, rates, onThisClock(coarse)));
+  }
   const [mulAdd = 0, fma = 0] = rates.slice(2 * PRIMITIVES.length);
   return {
     rho: `r${SUITE}-${bits.map(({ value }) => value).join("")}`,
@@ -160,13 +169,16 @@ export async function probe(features: readonly string[]): Promise<ProbeResult> {
 
 /** About 50 ms. */
 export async function measurePeaks(features: readonly string[]): Promise<Peaks> {
-  const { rates } = await flopRates(entrantsOf([PEAKS.mulAdd, PEAKS.fma], features), FINE);
+  const { DATA_BYTES, PEAKS }: Modules = await import("./modules.js");
+  const entrants = entrantsOf([PEAKS.mulAdd, PEAKS.fma], DATA_BYTES, features);
+  const { rates } = await flopRates(entrants, FINE);
   const [mulAdd = 0, fma = 0] = rates;
   return { mulAdd, fma };
 }
 
 /** GB/s of `WORKING_SETS`, one line of 64 bytes for each load. About 50 ms, in 28 MiB. */
 export async function measureLines(): Promise<RaceStanding> {
+  const { STREAM }: Modules = await import("./modules.js");
   const memory = zeros(Math.max(...WORKING_SETS));
   const main = mainOf(STREAM, memory);
   const entrants = WORKING_SETS.map(

@@ -55,6 +55,7 @@ async function wrong(
   const advice = { target, basis: "none" } as const;
   const kernel = await host.tools.loadKernel({
     ...host,
+    gpu: await host.openGpu(),
     origin: new URL(origin),
     deviceClass: device_class,
     entry: { ...SINGLE, workload, [target]: served, advice },

@@ -28,5 +28,7 @@ export interface Host
   extends Source,
     Pick<Asker, "hardware">,
     Pick<LoadRequest, "arena" | "backend" | "deviceClass" | "failures" | "gpu" | "threads"> {
+  /** The page's GPU, opened where it was not; `gpu` is none for a model in a file. */
+  readonly openGpu: () => Promise<LoadRequest["gpu"]>;
   readonly tools: Tools;
 }

@@ -1,6 +1,6 @@
 import type { Hardware } from "../device/hardware.js";
 import { storedNotebook } from "../device/notebook.js";
-import { peakOf, readProfile } from "../device/profile.js";
+import { notedHardware, peakOf, readProfile, usualClass } from "../device/profile.js";
 import { Arena } from "../engine/arena.js";
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
 import { refuseForbidden } from "../engine/features.js";
@@ -150,25 +150,27 @@ function sourceOf(url: string | URL, options: OpenOptions): Source {
   };
 }
 
-interface ProfiledDevice extends Pick<KernelZoo, "deviceClass" | "peakGflops"> {
+interface AskingDevice {
+  readonly deviceClass: string;
   /** Null when the device class was given. */
   readonly hardware: Hardware | null;
+  readonly gpu: GpuSide;
 }
 
-async function deviceOf(told: string | undefined): Promise<ProfiledDevice> {
-  if (told !== undefined) return { deviceClass: told, peakGflops: null, hardware: null };
-  const { deviceClass, peaks, hardware } = await readProfile(storedNotebook());
-  return { deviceClass, peakGflops: peakOf(peaks), hardware };
-}
+const NO_GPU: GpuSide = { kind: "none", reason: null };
+
+/** A file of kernels says itself what it is for. */
+const ANY_DEVICE: AskingDevice = { deviceClass: "", hardware: null, gpu: NO_GPU };
 
 /** What a zoo is made from. */
-interface ZooParts extends ProfiledDevice, Source {
+interface ZooParts extends Source {
   readonly arena: Arena;
   readonly threads: Threads;
   readonly backend: Backend;
-  readonly gpu: GpuSide;
   readonly failures: Failures;
   readonly signal: AbortSignal | undefined;
+  /** What the page told of its device. */
+  readonly told: Pick<OpenOptions, "deviceClass" | "device">;
 }
 
 /**
@@ -179,28 +181,49 @@ function bestEntry(
   { manifest }: TimedManifest,
   workload: string,
   promised: readonly string[],
-  { backend, gpu }: Pick<ZooParts, "backend" | "gpu">,
+  backend: Backend,
+  gpu: GpuSide,
 ): ManifestEntry {
   const [plain, constant] = [workload, constantKey(workload, promised)].map((key) =>
     manifest.entries.find((entry) => entry.workload === key),
   );
   if (constant === undefined) return entryOf(manifest, workload);
-  const onGpu =
-    plain !== undefined && chooseTarget(backend, plain, livingGpu(gpu)).target === "webgpu";
+  const onGpu = plain !== undefined && chooseTarget(backend, plain, gpu).target === "webgpu";
   return onGpu && constant.webgpu === null ? plain : constant;
 }
 
 /** Kernels of one zoo for this device, in one shared memory. */
 export class KernelZoo {
-  readonly deviceClass: string;
-  /** The class of its GPU; null where WebGPU is not used, for the reason that kernels tell. */
-  readonly gpuDeviceClass: string | null;
-  /** Register-only limit of one core in GFLOP/s; null when the device class was given. */
-  readonly peakGflops: number | null;
-  /** The same of the whole GPU, as it was probed; null where WebGPU is not used. */
-  readonly gpuPeakGflops: number | null;
   readonly #parts: ZooParts;
   readonly #manifests = new Map<string, Promise<TimedManifest>>();
+  #deviceClass: string | null;
+  #peakGflops: number | null = null;
+  #gpu: GpuSide = NO_GPU;
+  #opening: Promise<GpuSide> | null = null;
+  #described: Promise<AskingDevice> | null = null;
+
+  /** Null until a kernel is asked for: a page that runs a model alone is not probed before it runs. */
+  get deviceClass(): string | null {
+    return this.#deviceClass;
+  }
+
+  /** The class of its GPU; null where WebGPU is not used, for the reason that kernels tell. */
+  get gpuDeviceClass(): string | null {
+    return this.#gpu.kind === "gpu" ? this.#gpu.deviceClass : null;
+  }
+
+  /**
+   * Register-only limit of one core in GFLOP/s; null until a kernel is asked for, and when the device
+   * class was given.
+   */
+  get peakGflops(): number | null {
+    return this.#peakGflops;
+  }
+
+  /** The same of the whole GPU, as it was probed; null where WebGPU is not used. */
+  get gpuPeakGflops(): number | null {
+    return this.#gpu.kind === "gpu" ? this.#gpu.peakGflops : null;
+  }
 
   /** Why this tab does not use its GPU any more; null while the GPU works. */
   get gpuFailure(): string | null {
@@ -209,15 +232,12 @@ export class KernelZoo {
 
   private constructor(parts: ZooParts) {
     this.#parts = parts;
-    this.deviceClass = parts.deviceClass;
-    this.gpuDeviceClass = parts.gpu.kind === "gpu" ? parts.gpu.deviceClass : null;
-    this.peakGflops = parts.peakGflops;
-    this.gpuPeakGflops = parts.gpu.kind === "gpu" ? parts.gpu.peakGflops : null;
+    this.#deviceClass = parts.told.deviceClass ?? null;
   }
 
   /**
-   * Describes this device: 100 to 250 ms at the first visit, and up to a second more where there is
-   * WebGPU; later little. Makes no request. `url` is a gateway's, with or without a path, or that
+   * Makes no request: the first kernel describes this device, in 100 to 250 ms at the first visit and
+   * up to a second more where there is WebGPU. `url` is a gateway's, with or without a path, or that
    * of the `bundle.json` of a bundle; it may be relative to the page. Throws KernelZooError:
    * network for what is no address, signature for keys that are none, compile where the page may
    * not run WebAssembly, memory where the browser has no shared WebAssembly memory, run for a
@@ -226,22 +246,61 @@ export class KernelZoo {
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
     const source = sourceOf(url, options);
     refuseForbidden();
-    const work = () => KernelZoo.#opened(source, options);
-    return explained(work, "profile", "This device cannot be described", options.signal);
-  }
-
-  static async #opened(source: Source, options: OpenOptions): Promise<KernelZoo> {
-    const { deviceClass, threads = 1, backend = "auto", device: own, signal } = options;
+    const { threads = 1, backend = "auto", signal } = options;
     const arena = new Arena();
-    const device = await deviceOf(deviceClass);
-    const [deviceId = ""] = device.deviceClass.split(":");
-    const gpu = await openGpu(backend, deviceId, own);
-    // After the probes, which want the processor for themselves.
     const started = await startThreads(arena, threads);
     const failures = new Failures((report) => postFailure(source.origin, report));
-    const parts = { arena, threads: started, backend, gpu, failures, signal };
-    return new KernelZoo({ ...device, ...source, ...parts });
+    const parts = { arena, threads: started, backend, failures, signal, told: options };
+    return new KernelZoo({ ...source, ...parts });
   }
+
+  /** Describes this device once. Throws KernelZooError (profile). */
+  #device(): Promise<AskingDevice> {
+    this.#described ??= explained(
+      async () => {
+        const { deviceClass } = this.#parts.told;
+        if (deviceClass !== undefined) {
+          return { deviceClass, hardware: null, gpu: await this.#openGpu() };
+        }
+        const { peaks, ...device } = await readProfile(storedNotebook());
+        this.#deviceClass = device.deviceClass;
+        this.#peakGflops = peakOf(peaks);
+        // After the probe, which wants the processor for itself.
+        return { ...device, gpu: await this.#openGpu() };
+      },
+      "profile",
+      "This device cannot be described",
+      this.#parts.signal,
+    );
+    this.#described.catch(() => {
+      this.#described = null;
+    });
+    return this.#described;
+  }
+
+  /** As far as a model needs it: a device that was not probed has the usual class. */
+  async #deviceOfModel(): Promise<AskingDevice> {
+    if (this.#described !== null || this.#parts.told.deviceClass !== undefined) {
+      return this.#device();
+    }
+    const notes = storedNotebook();
+    const [hardware, deviceClass, gpu] = await Promise.all([
+      notedHardware(notes),
+      usualClass(notes),
+      this.#openGpu(),
+    ]);
+    return { hardware, deviceClass, gpu };
+  }
+
+  readonly #openGpu = async (): Promise<GpuSide> => {
+    const { backend, told } = this.#parts;
+    this.#opening ??= (async () => {
+      const [id] = (told.deviceClass ?? (await usualClass(storedNotebook()))).split(":");
+      return openGpu(backend, id ?? "", told.device);
+    })();
+    this.#gpu = await this.#opening;
+    return livingGpu(this.#gpu);
+  };
 
   /**
    * The best kernel of a workload for this device; the default one where it does not work.
@@ -254,9 +313,16 @@ export class KernelZoo {
     const { constant = {} } = options;
     const promised = Object.keys(constant);
     const kernel = await this.#explained(async () => {
-      const found = await this.#manifest(workload);
-      const entry = bestEntry(found, workload, promised, this.#parts);
-      return this.#load<Omit<InputsOf<Key>, Constant>>(found, entry, promised, options);
+      const device = await this.#device();
+      const found = await this.#manifest(workload, device);
+      const entry = bestEntry(
+        found,
+        workload,
+        promised,
+        this.#parts.backend,
+        livingGpu(device.gpu),
+      );
+      return this.#load<Omit<InputsOf<Key>, Constant>>(device, found, entry, promised, options);
     });
     kernel.setConstants(constant);
     return kernel;
@@ -276,10 +342,11 @@ export class KernelZoo {
    */
   async set(name: string, options: KernelOptions = {}): Promise<ReadonlyMap<string, Kernel>> {
     return this.#explained(async () => {
-      const found = await this.#manifest(name);
+      const device = await this.#device();
+      const found = await this.#manifest(name, device);
       const entries = entriesOf(found.manifest, name);
       const kernels = await Promise.all(
-        entries.map((entry) => this.#load<InputViews>(found, entry, [], options)),
+        entries.map((entry) => this.#load<InputViews>(device, found, entry, [], options)),
       );
       return new Map(entries.map(({ workload }, i) => [workload, kernels[i] as Kernel]));
     });
@@ -295,11 +362,19 @@ export class KernelZoo {
     name: string,
     options?: ModelOptions,
   ): Promise<Model<Types>> {
-    return (await import("../runtime/runtime.js")).openModel(
-      { ...this.#parts, gpu: livingGpu(this.#parts.gpu), tools: TOOLS },
-      name,
-      options,
-    );
+    const [{ openModel }, device] = await Promise.all([
+      import("../runtime/runtime.js"),
+      name.endsWith(".json") ? ANY_DEVICE : this.#deviceOfModel(),
+    ]);
+    const host = { ...this.#parts, ...device, openGpu: this.#openGpu, tools: TOOLS };
+    const model = await openModel<Types>(host, name, options);
+    // The next visit asks with what is measured now.
+    if (device !== ANY_DEVICE)
+      model
+        .complete()
+        .then(() => this.#device())
+        .catch(() => undefined);
+    return model;
   }
 
   #explained<T>(work: () => Promise<T>): Promise<T> {
@@ -309,25 +384,25 @@ export class KernelZoo {
 
   /** Ends the threads and gives up the GPU. Kernels can still `run`, but not `runAsync`. */
   dispose(): void {
-    const { threads, gpu } = this.#parts;
+    const { threads } = this.#parts;
     if (threads.kind === "pool") threads.pool.dispose();
-    if (gpu.kind === "gpu") gpu.close();
+    this.#opening?.then((gpu) => gpu.kind === "gpu" && gpu.close());
   }
 
   /** One request for each name, one for a bundle, however often; failures are not kept. */
-  #manifest(asked: string): Promise<TimedManifest> {
+  #manifest(asked: string, { deviceClass, hardware, gpu }: AskingDevice): Promise<TimedManifest> {
     const name = isBundle(this.#parts.origin) ? "" : asked;
     const kept = this.#manifests.get(name);
     if (kept !== undefined) return kept;
-    const { hardware } = this.#parts;
-    const classes = [this.deviceClass, this.gpuDeviceClass].filter((each) => each !== null);
-    const requested = requestManifest(this.#parts, name, { deviceClasses: classes, hardware });
+    const deviceClasses = [deviceClass, ...(gpu.kind === "gpu" ? [gpu.deviceClass] : [])];
+    const requested = requestManifest(this.#parts, name, { deviceClasses, hardware });
     this.#manifests.set(name, requested);
     requested.catch(() => this.#manifests.delete(name));
     return requested;
   }
 
   #load<Inputs>(
+    device: AskingDevice,
     { elapsedMs }: TimedManifest,
     entry: ManifestEntry,
     promised: readonly string[],
@@ -335,7 +410,7 @@ export class KernelZoo {
   ): Promise<Kernel<Inputs>> {
     const constants = [...new Set([...promised, ...constantsOf(entry.workload)])];
     const request = { entry, constants, manifestMs: elapsedMs, use, buffers, verify };
-    const gpu = livingGpu(this.#parts.gpu);
-    return loadKernel<Inputs>({ ...this.#parts, ...request, gpu });
+    const gpu = livingGpu(device.gpu);
+    return loadKernel<Inputs>({ ...this.#parts, ...device, ...request, gpu });
   }
 }
