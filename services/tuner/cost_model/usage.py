@@ -16,6 +16,7 @@ from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.rules import block_bytes, live_vectors, register_elements
 from services.tuner.schedules.conv.config import WasmConvConfig
 from services.tuner.schedules.conv.windows import windows_of
+from services.tuner.schedules.depthwise.config import WasmDepthwiseConfig
 from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
 from services.tuner.schedules.gemv.config import WasmGemvConfig
 from services.tuner.schedules.matmul.config import Pack, WasmMatmulConfig
@@ -130,6 +131,21 @@ def _attention(candidate: Candidate) -> Usage:
     )
 
 
+def _depthwise(candidate: Candidate) -> Usage:
+    """What a row of the output takes: rows of the image, all weights, and itself."""
+    workload, config = candidate.workload, WasmDepthwiseConfig.of(candidate)
+    e = workload.extent
+    columns = (config.tile_x - 1) * e["stride"] + e["kw"]
+    vectors = config.tile_x + e["kw"] + 1
+    return Usage(
+        live_vectors=vectors,
+        register_elements=LANES * vectors,
+        block_bytes=4 * e["c"] * (e["kh"] * (e["w"] + e["kw"]) + e["x"]),
+        loads_per_product=(columns + e["kw"]) / (config.tile_x * e["kw"]),
+        slices=e["b"] * e["y"],
+    )
+
+
 def _rows(candidate: Candidate) -> Usage:
     config, rows = WasmReductionConfig.of(candidate), rows_of(candidate.workload)
     width = LANES * config.vectors
@@ -161,6 +177,7 @@ _TABLE: dict[tuple[TargetKind, str], Formulas] = {
     (TargetKind.WASM, WasmConvConfig.family): _window,
     (TargetKind.WASM, WasmWinogradConfig.family): _winograd,
     (TargetKind.WASM, WasmAttentionConfig.family): _attention,
+    (TargetKind.WASM, WasmDepthwiseConfig.family): _depthwise,
     (TargetKind.WASM, WasmReductionConfig.family): _rows,
     (TargetKind.WASM, WasmElementwiseConfig.family): _map,
 }

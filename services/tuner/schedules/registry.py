@@ -38,6 +38,7 @@ from services.tuner.schedules.conv.space import wasm_conv_configs
 from services.tuner.schedules.conv.webgpu_space import conv_configs
 from services.tuner.schedules.conv.windows import windows
 from services.tuner.schedules.decode_attention.webgpu_space import decode_attention_configs
+from services.tuner.schedules.depthwise.space import wasm_depthwise_configs
 from services.tuner.schedules.elementwise.space import wasm_elementwise_configs
 from services.tuner.schedules.elementwise.webgpu_space import elementwise_configs
 from services.tuner.schedules.gemv.config import MAX_M
@@ -161,6 +162,12 @@ def _has_windows_of_three(space: IterationSpace) -> bool:
     return found is not None and found.packs and [*map(found.size, found.window)] == [3, 3]
 
 
+def _keeps_channels_apart(space: IterationSpace) -> bool:
+    """Windows of each channel by itself."""
+    found = windows(space.program) if space.named else None
+    return found is not None and not found.k and found.multiplies
+
+
 def _reads_vectors(space: IterationSpace) -> bool:
     """A product of matrices, stated as one or as a convolution, whose b is read as vectors."""
     found = contraction(space)
@@ -249,6 +256,7 @@ FAMILIES = (
     _wasm("matmul", contraction, wasm_matmul_configs, programs=True),
     _wasm("conv", _has_windows, wasm_conv_configs, programs=True),
     _wasm("winograd", _has_windows_of_three, wasm_winograd_configs),
+    _wasm("depthwise", _keeps_channels_apart, wasm_depthwise_configs),
     _wasm("reduction", _reduces_rows, wasm_reduction_configs, programs=True),
     _wasm("attention", _attends_rows, wasm_attention_configs, programs=True),
     # Loops as the program is stated: any program.

@@ -60,6 +60,7 @@ def _assert_right(candidate: Candidate, switches: PassSwitches) -> None:
 FAMILIES = {
     "epilogue": "matmul+bias+relu:f32:m6k4n8",
     "convolution": "conv2d+bias:f32:b1h4w4c4o4kh3kw3stride1pad1",
+    "depthwise": "depthwise_conv2d+bias:f32:b1h4w6c4kh3kw3stride1pad1",
     "softmax": "softmax:f32:m4n6",
     "layer-norm": "layer_norm:f32:m2n16",
     "gelu": "gelu:f32:n8",

@@ -19,6 +19,8 @@ from services.tuner.schedules.base.rules import (
 )
 from services.tuner.schedules.conv.config import MAX_BLOCK_ROWS, WasmConvConfig
 from services.tuner.schedules.conv.windows import Windows, windows_of
+from services.tuner.schedules.depthwise.config import WasmDepthwiseConfig
+from services.tuner.schedules.depthwise.space import wasm_depthwise_configs
 from services.tuner.schedules.matmul.config import Pack
 from services.tuner.schedules.winograd.config import WasmWinogradConfig
 from services.tuner.schedules.winograd.space import wasm_winograd_configs
@@ -34,9 +36,17 @@ BLOCK_Y = (4, 2, 1, 8)
 """Rows of a convolution's output to a block: more rows copy less padding, fewer slice finer."""
 
 
-def wasm_conv_configs(workload: Workload) -> tuple[WasmConvConfig | WasmWinogradConfig, ...]:
-    """Windows by themselves before transformed tiles, whose weights take four times the memory."""
-    return (*_window_configs(workload), *wasm_winograd_configs(workload))
+WasmWindowConfig = WasmConvConfig | WasmDepthwiseConfig | WasmWinogradConfig
+
+
+def wasm_conv_configs(workload: Workload) -> tuple[WasmWindowConfig, ...]:
+    """What keeps channels apart first, where it fits. Windows by themselves before transformed
+    tiles, whose weights take four times the memory."""
+    return (
+        *wasm_depthwise_configs(workload),
+        *_window_configs(workload),
+        *wasm_winograd_configs(workload),
+    )
 
 
 def _window_configs(workload: Workload) -> tuple[WasmConvConfig, ...]:

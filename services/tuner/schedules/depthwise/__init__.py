@@ -1,0 +1,1 @@
+"""Convolutions that keep channels apart, directly from the image."""

@@ -1,0 +1,171 @@
+"""Convolutions that keep channels apart, for wasm: windows of several pixels share what is loaded.
+
+Shapes, named by the settings of `WasmDepthwiseConfig`:
+
+    range         rows of the output
+    tile          c[tile_x, 4], neighbouring pixels of a row and four channels, sums in registers
+    loop body     a row of the window: (tile_x - 1) · stride + kw pixels of the image, each loaded
+                  once for all windows that it is in, and kw weights
+
+What it makes of depthwise_conv2d:f32:b1h6w8c8kh3kw3stride1pad1 with tile_x=4:
+
+    for y < 6 range:
+      for c1 < 2: …                                          the first tile, without its column -1
+      for c1 < 2:                                            the last tile, without its column 8
+        sums[16] = 0                                         1.
+        for r < 3:
+          if y + r - 1 in 0 … 5:
+            sums[4·x …] += a[y + r - 1, 3 + x + q, …] · b[…] 2. x < 4, q < 3 unrolled
+        c[…] = sums[…]                                       3.
+
+Nothing is copied, as `schedules/conv` copies rows with their padding: tiles at both ends of a row
+have bodies of their own, and the first and last rows are split off by `passes/loop_partition.py`.
+Channels are the innermost loop, since neighbours in memory are channels.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.build import Frame, binary, loop, serial, total, under, vector
+from services.tuner.ir.nodes import (
+    LANES,
+    Allocate,
+    BinaryOp,
+    Block,
+    Bound,
+    Buffer,
+    Const,
+    Load,
+    LoopKind,
+    Program,
+    Scope,
+    Statement,
+    Store,
+)
+from services.tuner.passes.pipeline import PassOptions
+from services.tuner.schedules.base.finish import stored_entry
+from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.depthwise.config import WasmDepthwiseConfig
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    config = WasmDepthwiseConfig.of(candidate)
+    return ScheduledProgram(
+        nests=(depthwise_program(candidate.workload, config),),
+        options=PassOptions(fma=config.fma),
+    )
+
+
+def depthwise_program(workload: Workload, config: WasmDepthwiseConfig) -> Program:
+    """The loop nest; its parameters are those of the workload, flat."""
+    e, frame = workload.extent, Frame()
+    rows = e["b"] * e["y"]
+    a, b, *_ = parameters = parameters_of(workload)
+    image, y = frame.delinearize(frame.variable("row", rows), (("image", e["b"]), ("y", e["y"])))
+    nest = _Nest(
+        workload=workload,
+        config=config,
+        extent=e,
+        image=image,
+        y=y,
+        a=a,
+        b=b,
+        sums=Buffer(name="sums", scope=Scope.LOCAL, dtype=DType.F32, size=LANES * config.tile_x),
+    )
+    body = frame.enclose(tuple(_row(nest, frame)))
+    return Program(parameters=parameters, body=loop("row", rows, LoopKind.RANGE, body))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Nest:
+    """What all steps know: the place of a row of the output, and the tensors."""
+
+    workload: Workload
+    config: WasmDepthwiseConfig
+    extent: Mapping[str, int]
+    image: Affine
+    y: Affine
+    a: Buffer
+    b: Buffer
+    sums: Buffer
+
+    def column(self, x: int) -> int:
+        """The first column of the image that the window of a pixel of the output covers."""
+        return x * self.extent["stride"] - self.extent["pad"]
+
+    def is_whole(self, first: int) -> bool:
+        """Whether all that a tile's windows cover lies in the image."""
+        last = first + self.config.tile_x - 1
+        end = self.column(last) + self.extent["kw"]
+        return last < self.extent["x"] and self.column(first) >= 0 and end <= self.extent["w"]
+
+
+def _row(nest: _Nest, frame: Frame) -> Iterable[Statement]:
+    """Tiles at the ends one by one; a loop over those between them."""
+    step, width = nest.config.tile_x, nest.extent["x"]
+    firsts = range(0, width, step)
+    whole = [first for first in firsts if nest.is_whole(first)]
+    for first in firsts:
+        if first not in whole:
+            pixels = range(first, min(first + step, width))
+            yield from _tile(nest, frame, pixels, Affine(constant=0))
+        elif first == whole[0]:
+            pixels = range(first, first + step)
+            move = frame.variable("x1", len(whole)).times(step)
+            yield from serial("x1", len(whole), _tile(nest, frame, pixels, move))
+
+
+def _tile(nest: _Nest, frame: Frame, pixels: range, move: Affine) -> Block:
+    """`pixels` are columns of the output, moved by so many in a loop."""
+    e = nest.extent
+    sums = [Affine(constant=LANES * place) for place, _ in enumerate(pixels)]
+    # 1. Zeros.
+    zero = Const(value=0, dtype=DType.F32, lanes=LANES)
+    start = [Store(buffer=nest.sums, index=at, value=zero) for at in sums]
+    # 2. Rows of the window that the image has.
+    r = frame.variable("r", e["kh"])
+    line = nest.y.times(e["stride"]).plus(r).plus(Affine(constant=-e["pad"]))
+    inside = (Bound(index=line, limit=e["h"]), Bound(index=line.times(-1), limit=1))
+    products = under(frame.undecided(inside), _products(nest, pixels, move, line, r))
+    window = serial("r", e["kh"], products)
+    # 3. The entries with the epilogue.
+    stores = [
+        vector("lane", _stored(nest, x, move, at)) for x, at in zip(pixels, sums, strict=True)
+    ]
+    body: Block = (Allocate(buffer=nest.sums, body=(*start, *window, *stores)),)
+    return serial("c1", e["c"] // LANES, body)
+
+
+def _products(nest: _Nest, pixels: range, move: Affine, line: Affine, r: Affine) -> Block:
+    """Those of one row of the window, by columns of the image."""
+    e = nest.extent
+    channel = Affine.of(0, {"c1": LANES})
+    row = nest.image.times(e["h"]).plus(line).times(e["w"])
+    found: list[Statement] = []
+    first, last = nest.column(pixels[0]), nest.column(pixels[-1]) + e["kw"]
+    for column in range(max(first, 0), min(last, e["w"])):
+        place = total(row, move.times(e["stride"]), Affine(constant=column))
+        pixel = Load(buffer=nest.a, index=place.times(e["c"]).plus(channel), lanes=LANES)
+        for number, x in enumerate(pixels):
+            q = column - nest.column(x)
+            if not 0 <= q < e["kw"]:
+                continue
+            tap = r.times(e["kw"]).plus(Affine(constant=q)).times(e["c"]).plus(channel)
+            weight = Load(buffer=nest.b, index=tap, lanes=LANES)
+            at = Affine(constant=LANES * number)
+            held = Load(buffer=nest.sums, index=at, lanes=LANES)
+            value = binary(BinaryOp.ADD, held, binary(BinaryOp.MUL, pixel, weight))
+            found.append(Store(buffer=nest.sums, index=at, value=value))
+    return tuple(found)
+
+
+def _stored(nest: _Nest, x: int, move: Affine, at: Affine) -> Store:
+    lane = Affine.variable("lane")
+    channel = Affine.of(0, {"c1": LANES}).plus(lane)
+    place = (nest.image, nest.y, move.plus(Affine(constant=x)), channel)
+    return stored_entry(nest.workload, place, Load(buffer=nest.sums, index=at.plus(lane)))
