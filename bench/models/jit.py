@@ -1,49 +1,39 @@
 """A network that its page tunes between inferences, from kernels of which nothing is known.
 
-One page runs inference after inference, with rests between, and measures candidates in the rests.
-The candidates were compiled beforehand and lie on a static host in the order of a gateway's queue,
-so that this times the page and not the compiler. onnxruntime-web runs the same network in turns.
+Each network is added to a stack of its own whose zoo is empty: gateway, compile workers and
+database as `kernelzoo up` runs them, on the cores that the page has, too. The page is opened once
+the default kernels are compiled; candidates come while it runs inference after inference, with
+rests between in which it measures them. onnxruntime-web runs the same network in turns.
 """
 
 import json
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import msgspec
+import psutil
 
 from bench.browser import CALL_MS, chromium
 from bench.busy import CpuUsage
 from bench.kernels.peers import peer_versions
 from bench.models.cases import CASES, OTHERS, TINY, NetworkCase
-from bench.models.files import NetworkFiles, network_files, publish
-from bench.models.ours import ZOO, prepare
-from bench.models.tuning import Choices
+from bench.models.files import network_files, publish
 from bench.models.wasm import FOLDER
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
+from bench.serving.fresh_stack import fresh_stack
 from bench.site import BenchSite
-from fixtures.model_site import described
-from kernelzoo.domain.artifact import Artifact
-from kernelzoo.domain.target import TargetKind
-from services.tuner.graph.models import plan_model
-from services.tuner.schedules.registry import lite_space
+from cli.gateway_client import GatewayClient
+from cli.models.importing import imported
+from cli.models.sending import send
+from cli.stack.supervisor import Stack
 
-DEFAULT = ("mobilenetv2", "minilm")
+DEFAULT = ("roberta", "gpt2", "t5-small", "resnet50", "mobilenetv2")
 TINY_OPTIONS = ("--only", TINY.name, "--seconds", "2", "--peer-every", "0")
-
-WORTH = 0.002
-"""Share of a network's operations below which no candidates are offered."""
-
-EACH = 24
-"""Candidates of a workload that are offered, the likely best first."""
-
-BATCH = 4
-"""Candidates of a workload in one line of the queue."""
 
 WITHIN = 1.05
 REACHED_S = 30
@@ -60,7 +50,6 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=60)
     options.add_argument("--rest", type=float, default=1, help="1: half of the time is idle")
     options.add_argument("--peer-every", type=int, default=10, help="our inferences for one of it")
-    options.add_argument("--each", type=int, default=EACH, help="candidates of a workload")
     options.add_argument("--curve", type=Path, metavar="FILE", help="write every inference there")
     run(options, measure, tiny=TINY_OPTIONS)
 
@@ -70,6 +59,7 @@ class Swap(msgspec.Struct, frozen=True, kw_only=True):
 
     atS: float  # noqa: N815
     workload: str
+    relativeTime: float  # noqa: N815
 
 
 class JitAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +81,7 @@ class JitAnswer(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     case: NetworkCase
-    offered: int
+    compiled: int
     answer: JitAnswer
     others_busy: float
     browser: str
@@ -126,8 +116,8 @@ def measure(options: Namespace) -> Report:
     chosen = [case for case in (*CASES, *OTHERS, TINY) if case.name in options.only]
     held = []
     for case in chosen:
-        with BenchSite.serving() as site, TemporaryDirectory() as folder:
-            held.append(_measured(site, case, Path(folder), options))
+        with BenchSite.serving() as site, fresh_stack() as stack:
+            held.append(_measured(site, stack, case, options))
     if options.curve is not None:
         curves = {each.case.name: msgspec.to_builtins(each.answer) for each in held}
         options.curve.write_text(json.dumps(curves) + "\n")
@@ -142,63 +132,48 @@ def measure(options: Namespace) -> Report:
     )
 
 
-def _measured(site: BenchSite, case: NetworkCase, folder: Path, options: Namespace) -> Measured:
+def _measured(site: BenchSite, stack: Stack, case: NetworkCase, options: Namespace) -> Measured:
     files = network_files(options.folder, case)
-    untuned = Choices(file=folder / "none.json")
-    prepared = prepare(site, files, untuned, folder, tune=False)
-    offered = _offer(site, files, folder, options.each)
-    address = publish(site, files, prepared.address)
-    before = CpuUsage.now()
-    answer, browser = _ask(site.url, address, options)
-    return Measured(
-        case=case,
-        offered=offered,
-        answer=answer,
-        others_busy=CpuUsage.now().others_since(before),
-        browser=browser,
-    )
-
-
-def _offer(site: BenchSite, network: NetworkFiles, folder: Path, each: int) -> int:
-    """Publishes the queue; how many candidates it holds."""
-    name = network.case.name
-    ((calls,),) = (plan_model(network.onnx, [network.case.dimensions], name).calls,)
-    flops = sum(call.flops for call in calls)
-    lines: list[list[dict[str, Any]]] = []
-    artifacts: dict[str, Artifact] = {}
-    for call in calls:
-        if call.flops < WORTH * flops:
-            continue
-        space = lite_space(call.workload, TargetKind.WASM)[:each]
-        kernels = [described(candidate, None, artifacts) for candidate in space]
-        lines.append(
-            [
-                {
-                    "workload": call.workload.key,
-                    "candidates": [{"kernel": kernel, "expected": None} for kernel in batch],
-                    "cursor": "",
-                }
-                for batch in (kernels[i : i + BATCH] for i in range(0, len(kernels), BATCH))
-            ]
-        )
-    for sha256, artifact in artifacts.items():
-        file = folder / f"{sha256}.wasm"
-        file.write_bytes(artifact.body)
-        site.lend(f"{ZOO}/{name}/v1/artifacts/{sha256}.wasm", file)
-    rounds = max(len(own) for own in lines)
-    interleaved = [own[i] for i in range(rounds) for own in lines if i < len(own)]
-    end = {"end": "complete", "retry_s": 0, "cursor": ""}
-    text = "".join(f"{json.dumps(line)}\n" for line in [*interleaved, end])
-    site.publish(f"{ZOO}/{name}/v1/models/{name}//candidates", text.encode())
-    return sum(len(line["candidates"]) for line in interleaved)
-
-
-def _ask(site_url: str, network: str, options: Namespace) -> tuple[JitAnswer, str]:
+    document = publish(site, files, None)
     asked = {
+        "gateway": stack.url,
+        "name": case.name,
         "rest": options.rest,
         "seconds": options.seconds,
         "peerEvery": options.peer_every,
     }
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        _yielding(stack)
+        _add(gateway, files.onnx, case)
+        before = CpuUsage.now()
+        answer, browser = _ask(site.url, document, asked)
+        return Measured(
+            case=case,
+            compiled=sum(job.compiled for job in gateway.jobs()),
+            answer=answer,
+            others_busy=CpuUsage.now().others_since(before),
+            browser=browser,
+        )
+
+
+def _yielding(stack: Stack) -> None:
+    """Holds the compiler back wherever the page wants a core: visitors have theirs for themselves."""
+    compiler = psutil.Process(stack.children["compile"].process.pid)
+    for process in (compiler, *compiler.children(recursive=True)):
+        process.nice(19)
+
+
+def _add(gateway: GatewayClient, onnx: Path, case: NetworkCase) -> None:
+    def silent(line: str) -> None:
+        pass
+
+    with TemporaryDirectory() as folder:
+        weights = Path(folder) / "weights.bin"
+        model = imported(onnx, case.name, (case.dimensions,), weights, silent)
+        send(gateway, model, source=onnx.name, replace=False, weights_url=None, told=silent)
+
+
+def _ask(site_url: str, network: str, asked: Mapping[str, object]) -> tuple[JitAnswer, str]:
     call = f"""async (asked) => {{
         const network = await (await fetch({json.dumps(network)})).json();
         return JSON.stringify(await kernelzooModels.jit({{ ...asked, network }}));
@@ -228,7 +203,7 @@ def _row(held: Measured) -> dict[str, Cell]:
         "p95_of_initial": held.worst,
         "swaps": len(answer.swaps),
         "taken_back": len(answer.regressions),
-        "offered": held.offered,
+        "compiled": held.compiled,
         "measured": answer.measured,
         "measuring_s": answer.spentMs / 1000,
         "long_tasks": len(answer.longTasksMs),

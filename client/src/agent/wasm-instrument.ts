@@ -12,7 +12,7 @@ import {
   sampleNs,
   samplerOf,
 } from "../timing/samples.js";
-import { warmingUp } from "../timing/warmup.js";
+import { type Sliceable, warmingUp } from "../timing/warmup.js";
 import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
 import {
   type Instrument,
@@ -60,20 +60,20 @@ export interface Pacing {
 
 const UNDISTURBED: Pacing = { rest: null, clock: now, hopeless: Number.POSITIVE_INFINITY };
 
-/** Runs every entry at least once. Throws KernelZooError: run, timeout. */
-async function warm(
-  instance: KernelInstance,
+/** Runs every entry at least once; answers what a call takes then. Throws KernelZooError: run, timeout. */
+export async function warm(
+  kernel: Sliceable,
   stepMs: number,
   untilMs: number,
   { rest, clock }: Pacing,
-): Promise<Warm> {
+): Promise<number> {
   const limits = {
     stepMs,
     patienceMs: PATIENCE_MS,
     limitMs: WARM_UP_LIMIT_MS,
     deadlineMs: untilMs,
   };
-  const slices = warmingUp(instance, limits, clock);
+  const slices = warmingUp(kernel, limits, clock);
   for (;;) {
     const { done, value } = slices.next();
     if (done !== true) {
@@ -81,8 +81,17 @@ async function warm(
       continue;
     }
     if (value.kind === "late") throw late();
-    return { instance, callMs: value.callMs };
+    return value.callMs;
   }
+}
+
+async function warmed(
+  instance: KernelInstance,
+  stepMs: number,
+  untilMs: number,
+  pacing: Pacing,
+): Promise<Warm> {
+  return { instance, callMs: await warm(instance, stepMs, untilMs, pacing) };
 }
 
 /** Samples time the beginning of a longer call: agents shall stay within the time of a lease. */
@@ -122,7 +131,7 @@ export async function setReference(
   pacing = UNDISTURBED,
 ): Promise<Reference> {
   const untilMs = pacing.clock() + REFERENCE_BUDGET_MS;
-  const ready = await warm(bench.bind(kernel, module), stepMs, untilMs, pacing);
+  const ready = await warmed(bench.bind(kernel, module), stepMs, untilMs, pacing);
   return { ...ready, output: bench.output.slice() };
 }
 
@@ -143,7 +152,7 @@ export async function measure(
   const { clock, hopeless } = pacing;
   const untilMs = deadlineMs(reference.callMs, clock);
   bench.clearOutput();
-  const ready = await warm(bench.bind(kernel, module), stepMs, untilMs, pacing);
+  const ready = await warmed(bench.bind(kernel, module), stepMs, untilMs, pacing);
   compare(bench.output, reference.output, lease.tolerance);
   const entries = sampledEntries(lease, bench.output);
   if (ready.callMs > hopeless * reference.callMs) {
@@ -168,7 +177,7 @@ export async function measureAgain(
   const ready: Warm[] = [];
   for (const [kernel, module] of kernels) {
     const untilMs = pacing.clock() + REFERENCE_BUDGET_MS;
-    ready.push(await warm(bench.bind(kernel, module), stepMs, untilMs, pacing));
+    ready.push(await warmed(bench.bind(kernel, module), stepMs, untilMs, pacing));
   }
   const share = shareOf(reference);
   const sampler = (each: Warm) =>

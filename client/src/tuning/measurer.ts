@@ -2,21 +2,21 @@
  * Entry of the worker that measures candidates of a model, inlined into the tuner as text. It holds no
  * part of the model: a candidate that hangs or writes anywhere harms nothing but this worker.
  */
-import type { LeaseInstrument } from "../agent/instrument.js";
-import { cachedLoader } from "../agent/kernel-cache.js";
+import { cachedLoader, type LoadKernel } from "../agent/kernel-cache.js";
 import { gate } from "../agent/pauses.js";
-import { relativeTime } from "../agent/ranking.js";
 import { turns } from "../agent/turns.js";
-import { wasmInstrument } from "../agent/wasm-instrument.js";
+import type { Pacing } from "../agent/wasm-instrument.js";
+import { Arena } from "../engine/arena.js";
 import { sentence } from "../engine/error.js";
 import { sleep } from "../gateway/request.js";
 import { breathing } from "../runtime/breathing.js";
 import { clockStepMs } from "../timing/clock.js";
-import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
+import type { KernelWire } from "../wire/types.js";
 import { best, type Prospect } from "./choosing.js";
 import type { FromMeasurer, MeasureOrder, Running, ToMeasurer } from "./messages.js";
 import { type Batch, type Candidate, follow } from "./queue.js";
 import { Rests } from "./rests.js";
+import { Screening } from "./screening.js";
 
 interface WorkerScope {
   postMessage(message: FromMeasurer): void;
@@ -35,7 +35,9 @@ interface Known {
 }
 
 /** Measured in a row, with the inputs and the running kernel warm. */
-const ROW = 6;
+const ROW = 12;
+/** Of a row, those that were fastest by the beginnings of their calls are proven in turn. */
+const PROVEN = 3;
 /** What is not this much faster than the kernel that runs is noise. */
 const FASTER = 0.97;
 const HOPELESS = 1.08;
@@ -53,19 +55,15 @@ const opened = gate();
 opened.close();
 const rests = new Rests(opened, breathing());
 const withTurn = turns(navigator.locks, undefined);
+const arena = new Arena();
+const stepMs = clockStepMs();
+const pacing: Pacing = { rest: rests.rest, clock: rests.clock, hopeless: HOPELESS };
+let load: LoadKernel;
 
 const known = new Map<string, Known>();
 const tried = new Set<string>();
 let wake: () => void = () => undefined;
 let streamEnded: string | null = null;
-
-const seed = (): number => Math.floor(Math.random() * 2 ** 31);
-
-/** As an agent borrows it, but from nobody. */
-const leaseOf = ({ workload, kernel, tolerance }: Running): Lease => ({
-  ...{ workload, tolerance, reference: kernel, candidates: [], measured: [], seed: seed() },
-  ...{ lease: "", nonce: "", expires_in_s: 0, flops: 0, unmeasured: 0, complete: false },
-});
 
 function take({ workload, candidates }: Pick<Batch, "workload" | "candidates">): void {
   const own = known.get(workload);
@@ -90,67 +88,55 @@ function prospects(): readonly (Prospect & { readonly own: Known })[] {
   });
 }
 
-/** Verified and timed beside the kernel that runs; a failure is a measurement, too. */
-async function measured(bench: LeaseInstrument, kernel: KernelWire): Promise<MeasurementWire> {
-  const work = await bench.candidate(kernel);
-  if (typeof work !== "function") return work;
+/** A candidate's turn, in which it may hold this worker. */
+async function turn(
+  kernel: KernelWire,
+  work: () => Promise<number | null>,
+): Promise<number | null> {
+  await rests.rest();
   post({ type: "trying", artifact: kernel.sha256 });
   return withTurn(work);
 }
 
-const timeOf = ({ outcome, samples_ns, reference_ns }: MeasurementWire): number | null =>
-  outcome === "ok" ? relativeTime(samples_ns, reference_ns) : null;
-
-/** Measures `kernels` of a workload in a row; answers the fastest, where it is faster than what runs. */
-async function inRow(
-  own: Known,
-  kernels: readonly KernelWire[],
-  made: (kernel: KernelWire, measurement: MeasurementWire) => void,
-): Promise<{ readonly kernel: KernelWire; readonly time: number } | null> {
-  const bench = await instrument.open(leaseOf(own.running), kernels);
-  let first: { readonly kernel: KernelWire; readonly time: number } | null = null;
+/** Measures the next candidates of a workload in a row, and tells which is to run. */
+async function measure(own: Known): Promise<void> {
+  const { running } = own;
+  const { workload } = running;
+  const row = own.left.slice(0, ROW);
+  const kernels = row.map(({ kernel }) => kernel);
+  const screening = await Screening.open(arena, running, kernels, load, stepMs, pacing);
+  own.callMs = screening.callMs;
+  const faster: (Candidate & { readonly time: number })[] = [];
   try {
-    for (const kernel of kernels) {
-      await rests.rest();
-      const measurement = await measured(bench, kernel);
-      made(kernel, measurement);
-      const time = timeOf(measurement);
-      if (time === null) continue;
-      own.callMs = Math.min(...measurement.reference_ns) / 1e6;
-      if (time < Math.min(FASTER, first?.time ?? 1)) first = { kernel, time };
+    for (const candidate of row) {
+      const { kernel } = candidate;
+      const time = await turn(kernel, () => screening.begun(kernel));
+      measured(own, candidate, time);
+      if (time !== null && time < FASTER) faster.push({ ...candidate, time });
     }
-    return first;
+    faster.sort((a, b) => a.time - b.time);
+    for (const { kernel, expected } of faster.slice(0, PROVEN)) {
+      if (own.running !== running) return;
+      // The luckiest of several is not the fastest, and it may be fast as it does too little.
+      const relativeTime = await turn(kernel, () => screening.proven(kernel));
+      if (relativeTime === null || relativeTime > FASTER || own.running !== running) continue;
+      own.inVain = 0;
+      own.running = { ...running, kernel };
+      own.expected = expected ?? own.expected;
+      post({ type: "found", found: { workload, kernel, relativeTime } });
+      return;
+    }
   } finally {
-    bench.dispose();
+    screening.dispose();
   }
 }
 
-async function measure(own: Known): Promise<void> {
-  const row = own.left.slice(0, ROW);
-  const { running } = own;
-  const { workload } = running;
-  const first = await inRow(
-    own,
-    row.map(({ kernel }) => kernel),
-    (kernel, measurement) => {
-      const { candidate, outcome } = measurement;
-      const artifact = kernel.sha256;
-      tried.add(artifact);
-      own.left = own.left.filter((each) => each.kernel.sha256 !== artifact);
-      own.inVain += 1;
-      const time = timeOf(measurement);
-      post({ type: "measured", workload, candidate, artifact, outcome, relativeTime: time });
-    },
-  );
-  if (first === null || own.running !== running) return;
-  // On other inputs, and since the luckiest of several is not the fastest.
-  const again = await inRow(own, [first.kernel], () => undefined);
-  if (again === null || own.running !== running) return;
-  own.inVain = 0;
-  own.running = { ...running, kernel: first.kernel };
-  own.expected = row.find(({ kernel }) => kernel === first.kernel)?.expected ?? own.expected;
-  const found = { workload, kernel: first.kernel, relativeTime: Math.max(first.time, again.time) };
-  post({ type: "found", found });
+function measured(own: Known, candidate: Candidate, relativeTime: number | null): void {
+  const artifact = candidate.kernel.sha256;
+  tried.add(artifact);
+  own.left = own.left.filter((each) => each !== candidate);
+  own.inVain += 1;
+  post({ type: "measured", artifact, relativeTime });
 }
 
 async function nextProspect(): Promise<Known | null> {
@@ -189,12 +175,8 @@ async function measureAll(budgetMs: number): Promise<string> {
   return "The budget of this visit is spent.";
 }
 
-let instrument: ReturnType<typeof wasmInstrument>;
-
 async function start(order: MeasureOrder): Promise<void> {
-  const load = cachedLoader(new URL(order.origin), signal);
-  const pacing = { rest: rests.rest, clock: rests.clock, hopeless: HOPELESS };
-  instrument = wasmInstrument(load, clockStepMs(), undefined, pacing);
+  load = cachedLoader(new URL(order.origin), signal);
   for (const artifact of order.tried) tried.add(artifact);
   for (const running of order.running) {
     const { workload } = running;

@@ -1,6 +1,6 @@
 /** What a page, the worker that measures and the worker of a tuned model tell each other. */
 import type { SentRequest } from "../agent/sent.js";
-import type { KernelWire, Outcome } from "../wire/types.js";
+import type { KernelWire } from "../wire/types.js";
 
 /** A kernel that was found to be faster in an earlier visit. */
 export interface Kept {
@@ -40,7 +40,7 @@ export type ToMeasurer =
 export interface Found {
   readonly workload: string;
   readonly kernel: KernelWire;
-  /** Against the kernel that runs, the worse of two measurements. */
+  /** Against the kernel that ran. */
   readonly relativeTime: number;
 }
 
@@ -49,10 +49,7 @@ export type FromMeasurer =
   | { readonly type: "trying"; readonly artifact: string }
   | {
       readonly type: "measured";
-      readonly workload: string;
       readonly artifact: string;
-      readonly candidate: string;
-      readonly outcome: Outcome;
       readonly relativeTime: number | null;
     }
   | { readonly type: "found"; readonly found: Found }

@@ -7,6 +7,9 @@ import { openOnnxRuntime } from "./onnxruntime.js";
 
 export interface JitRequest {
   readonly network: Network;
+  /** The address of a gateway, and what it knows the network as. */
+  readonly gateway: string;
+  readonly name: string;
   /** Of rest for each millisecond of inference. */
   readonly rest: number;
   readonly seconds: number;
@@ -18,11 +21,15 @@ export interface JitRequest {
 type Curve = readonly (readonly [atS: number, elapsedMs: number])[];
 
 export interface JitAnswer {
-  /** Before anything is measured, by a copy that is not tuned. */
+  /** Of a copy that is not tuned, before and after. */
   readonly initialMs: readonly number[];
   readonly ours: Curve;
   readonly peer: Curve;
-  readonly swaps: readonly { readonly atS: number; readonly workload: string }[];
+  readonly swaps: readonly {
+    readonly atS: number;
+    readonly workload: string;
+    readonly relativeTime: number;
+  }[];
   readonly regressions: readonly string[];
   readonly measured: number;
   readonly spentMs: number;
@@ -35,14 +42,33 @@ export interface JitAnswer {
 }
 
 const SDK = "/client/sdk.js";
-const INITIAL = 9;
+/** Inferences of the copy that is not tuned before tuning, which a zoo uses to compile, and after. */
+const BEFORE = 2;
+const AFTER = 9;
+const COMPILED_WITHIN_MS = 120_000;
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-async function initial(zoo: KernelZoo, file: string, feeds: Values): Promise<readonly number[]> {
-  const model = await zoo.model(file, { check: false });
+type Open = (tune: "idle" | "off") => Promise<Model>;
+
+/** Once the zoo has compiled the default kernels. */
+async function opened(zoo: KernelZoo, { name, network }: JitRequest): Promise<Open> {
+  const { dimensions } = network;
+  const open: Open = (tune) => zoo.model(name, { dimensions, check: false, tune });
+  for (const until = now() + COMPILED_WITHIN_MS; ; await sleep(500)) {
+    try {
+      await (await open("off")).dispose();
+      return open;
+    } catch (thrown) {
+      if (now() > until) throw thrown;
+    }
+  }
+}
+
+async function untuned(open: Open, feeds: Values, runs: number): Promise<readonly number[]> {
+  const model = await open("off");
   const times: number[] = [];
-  for (let i = 0; i <= INITIAL; i++) {
+  for (let i = 0; i <= runs; i++) {
     const elapsedMs = await runMs(model, feeds);
     if (i > 0) times.push(elapsedMs);
     await sleep(elapsedMs);
@@ -58,26 +84,29 @@ async function runMs(model: Model, feeds: Values): Promise<number> {
 }
 
 export async function jit(request: JitRequest): Promise<JitAnswer> {
-  const { network, rest, seconds, peerEvery } = request;
-  const file = network.zoo ?? "";
+  const { network, gateway, rest, seconds, peerEvery } = request;
   const { KernelZoo: Zoo }: { readonly KernelZoo: typeof KernelZoo } = await import(SDK);
-  const zoo = await Zoo.open(new URL("/zoo/bundle.json", location.origin));
+  const zoo = await Zoo.open(gateway);
   const [feeds, right] = await Promise.all([valuesOf(network.inputs), valuesOf(network.outputs)]);
-  const initialMs = await initial(zoo, file, feeds);
   const peer = peerEvery > 0 ? await openOnnxRuntime(network, 1) : null;
   await peer?.run();
+  const open = await opened(zoo, request);
+  const before = await untuned(open, feeds, BEFORE);
 
   const longTasksMs: number[] = [];
   const observer = new PerformanceObserver((list) => {
     for (const { duration } of list.getEntries()) longTasksMs.push(duration);
   });
-  const model = await zoo.model(file, { check: false, tune: "idle" });
+  const model = await open("idle");
+  // Weights are on their way until its first inference is over.
+  await model.run(feeds);
   observer.observe({ type: "longtask" });
   const start = now();
   const atS = (): number => (now() - start) / 1000;
-  const swaps: { readonly atS: number; readonly workload: string }[] = [];
+  const swaps: { readonly atS: number; readonly workload: string; readonly relativeTime: number }[] =
+    [];
   const regressions: string[] = [];
-  model.on("swap", ({ workload }) => swaps.push({ atS: atS(), workload }));
+  model.on("swap", ({ workload, relativeTime }) => swaps.push({ atS: atS(), workload, relativeTime }));
   model.on("regression", ({ reason }) => regressions.push(reason));
   const ours: [number, number][] = [];
   const peers: [number, number][] = [];
@@ -98,6 +127,7 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
   const { measured = 0, spentMs = 0, reason = "" } = model.tuning ?? {};
   await model.dispose();
   await peer?.dispose();
+  const initialMs = [...before, ...(await untuned(open, feeds, AFTER))];
   return {
     ...{ initialMs, ours, peer: peers, swaps, regressions, measured, spentMs, endedS, reason },
     ...{ longTasksMs, difference },

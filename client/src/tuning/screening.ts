@@ -1,0 +1,167 @@
+/**
+ * Candidates of one workload beside the kernel that runs. Many are told apart by the beginning of a
+ * call; of those that are faster the whole output is compared, and whole calls are timed.
+ */
+import type { LoadKernel } from "../agent/kernel-cache.js";
+import { deadlineMs, failureOf, screen } from "../agent/measurement.js";
+import { relativeTime } from "../agent/ranking.js";
+import { Bench } from "../agent/wasm-bench.js";
+import {
+  measure,
+  type Pacing,
+  type Reference,
+  setReference,
+  warm,
+} from "../agent/wasm-instrument.js";
+import type { Arena } from "../engine/arena.js";
+import type { KernelInstance } from "../engine/instance.js";
+import { loadPacks } from "../engine/packing.js";
+import { callsPerSample, restingSampler, type Sampler } from "../timing/samples.js";
+import type { KernelWire, Lease } from "../wire/types.js";
+import type { Running } from "./messages.js";
+
+/** What a sample of a candidate lasts that is told apart from others. */
+const PART_MS = 6;
+
+const seed = (): number => Math.floor(Math.random() * 2 ** 31);
+
+/** As an agent borrows it, but from nobody. */
+const leaseOf = ({ workload, kernel, tolerance }: Running): Lease => ({
+  ...{ workload, tolerance, reference: kernel, candidates: [], measured: [], seed: seed() },
+  ...{ lease: "", nonce: "", expires_in_s: 0, flops: 0, unmeasured: 0, complete: false },
+});
+
+/** The first units of a call, as if they were all. */
+interface Part {
+  readonly extent: number;
+  readonly run: KernelInstance["run"];
+}
+
+function partOf({ extent, run }: KernelInstance, share: number): Part {
+  return { extent: Math.max(1, Math.round(share * extent)), run };
+}
+
+/** Owns their tensors until it is disposed. */
+export class Screening {
+  readonly #lease: Lease;
+  readonly #bench: Bench;
+  readonly #load: LoadKernel;
+  readonly #reference: Reference;
+  readonly #stepMs: number;
+  readonly #pacing: Pacing;
+
+  private constructor(
+    lease: Lease,
+    bench: Bench,
+    load: LoadKernel,
+    reference: Reference,
+    stepMs: number,
+    pacing: Pacing,
+  ) {
+    this.#lease = lease;
+    this.#bench = bench;
+    this.#load = load;
+    this.#reference = reference;
+    this.#stepMs = stepMs;
+    this.#pacing = pacing;
+  }
+
+  /** Fetches all kernels at once. Throws KernelZooError: network, artifact, memory, run. */
+  static async open(
+    arena: Arena,
+    running: Running,
+    kernels: readonly KernelWire[],
+    load: LoadKernel,
+    stepMs: number,
+    pacing: Pacing,
+  ): Promise<Screening> {
+    const lease = leaseOf(running);
+    // Whoever needs a kernel sees its failure.
+    for (const kernel of kernels) load(kernel).catch(() => undefined);
+    const all = [running.kernel, ...kernels];
+    const [module, packs] = await Promise.all([load(running.kernel), loadPacks(all, load)]);
+    const bench = new Bench(arena, lease, all, packs);
+    try {
+      const reference = await setReference(bench, running.kernel, module, stepMs, pacing);
+      return new Screening(lease, bench, load, reference, stepMs, pacing);
+    } catch (thrown) {
+      bench.dispose();
+      throw thrown;
+    }
+  }
+
+  /** Milliseconds of a call of the kernel that runs. */
+  get callMs(): number {
+    return this.#reference.callMs;
+  }
+
+  /**
+   * Time over that of the kernel that runs, by the beginning of a call, whatever it computes; null for
+   * one that fails. Throws KernelZooError: network.
+   */
+  begun(kernel: KernelWire): Promise<number | null> {
+    return this.#attempt(kernel, async (module) => {
+      const { clock, hopeless } = this.#pacing;
+      const { instance, callMs } = this.#reference;
+      const share = Math.min(1, PART_MS / callMs);
+      const untilMs = deadlineMs(callMs, clock);
+      const [own, beside] = [
+        await this.#warm(partOf(this.#bench.bind(kernel, module), share), untilMs),
+        { ...partOf(instance, share), callMs: share * callMs },
+      ];
+      if (own.callMs > hopeless * beside.callMs) return own.callMs / beside.callMs;
+      const calls = callsPerSample(Math.min(own.callMs, beside.callMs), this.#stepMs);
+      const samples = await screen(
+        this.#sampler(own, calls),
+        this.#sampler(beside, calls),
+        untilMs,
+        clock,
+      );
+      return relativeTime(samples.own, samples.reference);
+    });
+  }
+
+  /** The same by whole calls, once the whole output is right. Throws KernelZooError: network. */
+  proven(kernel: KernelWire): Promise<number | null> {
+    return this.#attempt(kernel, async (module) => {
+      const { samples_ns, reference_ns } = await measure(
+        this.#bench,
+        this.#lease,
+        this.#reference,
+        kernel,
+        module,
+        this.#stepMs,
+        this.#pacing,
+      );
+      return relativeTime(samples_ns, reference_ns);
+    });
+  }
+
+  dispose(): void {
+    this.#bench.dispose();
+  }
+
+  /** Null for a kernel that fails. */
+  async #attempt(
+    kernel: KernelWire,
+    work: (module: WebAssembly.Module) => Promise<number>,
+  ): Promise<number | null> {
+    try {
+      return await work(await this.#load(kernel));
+    } catch (thrown) {
+      failureOf(kernel, thrown);
+      // It may have written anywhere.
+      this.#bench.reset();
+      return null;
+    }
+  }
+
+  async #warm(part: Part, untilMs: number): Promise<Part & { readonly callMs: number }> {
+    return { ...part, callMs: await warm(part, this.#stepMs, untilMs, this.#pacing) };
+  }
+
+  #sampler(part: Part & { readonly callMs: number }, calls: number): Sampler {
+    const { rest, clock } = this.#pacing;
+    return restingSampler(part, { calls, callMs: part.callMs }, rest ?? (async () => {}), clock);
+  }
+}
