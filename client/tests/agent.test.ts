@@ -86,6 +86,7 @@ async function play({ leases, reports = [], times = {} }: Script) {
   };
   const ports: AgentPorts = {
     target: "wasm",
+    workloads: null,
     gateway,
     session: session(async () => ({
       token: `t${++opened}`,

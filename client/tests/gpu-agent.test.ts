@@ -97,6 +97,7 @@ async function play(leases: readonly Lease[], hanging: string): Promise<Told> {
     [
       async () => ({
         target: "webgpu",
+        workloads: null,
         gateway,
         session: session(async () => ({ ...given, token: "t", expires_in_s: 900 })),
         instrument: gpuInstrument(new DeviceOwner(async () => device()), load, {

@@ -65,10 +65,11 @@ export class TargetRotation {
 const CANDIDATES = 8;
 
 function requestLease(
-  { session, gateway, retried }: AgentPorts,
+  { session, gateway, workloads, retried }: AgentPorts,
   wait_s: number,
 ): Promise<FinalAnswer<Lease>> {
-  const request = { limit: CANDIDATES, wait_s };
+  const only = workloads === null ? {} : { workloads: [...workloads] };
+  const request = { limit: CANDIDATES, wait_s, ...only };
   return session.call((token) => retried(() => gateway.lease(token, request)));
 }
 

@@ -14,7 +14,7 @@ import { gpuInstrument } from "./gpu-instrument.js";
 import type { Instrument, ReferenceFailed } from "./instrument.js";
 import { cachedLoader, cachedPrograms } from "./kernel-cache.js";
 import type { WithTurn } from "./turns.js";
-import { wasmInstrument } from "./wasm-instrument.js";
+import { type Pacing, wasmInstrument } from "./wasm-instrument.js";
 
 /** Noted when a driver did not end a pipeline: the next page compiles one at a time. */
 const CAREFUL = "one-by-one";
@@ -29,6 +29,8 @@ export interface Environment {
   readonly signal: AbortSignal;
   readonly notebook: Notebook;
   readonly withTurn: WithTurn;
+  /** Undefined where nothing goes before measuring. */
+  readonly pacing: Pacing | undefined;
   readonly failures: Failures;
   readonly profile: DeviceProfile;
   /** The step of the page's clock. */
@@ -52,7 +54,7 @@ export const referenceFailedOn =
 
 /** Rejects with KernelZooError (profile) where there is no SIMD, which every kernel uses. */
 async function wasmMeasurer(around: Environment): Promise<Measurer> {
-  const { origin, signal, notebook, withTurn, profile, stepMs, isolated } = around;
+  const { origin, signal, notebook, withTurn, pacing, profile, stepMs, isolated } = around;
   if (!profile.wasmFeatures.includes("simd128")) throw new KernelZooError("profile", NO_SIMD);
   // Without isolation the clock is too coarse to measure levels.
   const probe = isolated ? await readLevels(notebook, profile, withTurn) : null;
@@ -70,6 +72,7 @@ async function wasmMeasurer(around: Environment): Promise<Measurer> {
       cachedLoader(origin, signal),
       stepMs,
       referenceFailedOn(around, profile.deviceClass),
+      pacing,
     ),
   };
 }

@@ -10,6 +10,10 @@ export interface StartOptions {
   readonly origin: string;
   /** What to measure, in this order. */
   readonly targets: readonly TargetKind[];
+  /** The only ones that are measured, first those in which most time may be won; null for all. */
+  readonly workloads: readonly string[] | null;
+  /** Whether it measures beside something that goes first, of which `give-way` tells. */
+  readonly beside: boolean;
   /** The application whose workloads alone are measured; null for all workloads. */
   readonly application: string | null;
   /** `performance.timeOrigin` of the page: when it began to open. */
@@ -32,6 +36,8 @@ export type ToWorker =
   /** Sent again whenever the reason changes. */
   | { readonly type: "pause"; readonly why: Pause }
   | { readonly type: "resume" }
+  /** What goes first has begun or ended. */
+  | { readonly type: "give-way"; readonly busy: boolean }
   /** Answers acquire-turn; `error` where the host failed. */
   | { readonly type: "turn"; readonly error: string | null };
 

@@ -156,6 +156,8 @@ function start(): void {
     options: {
       origin: location.origin,
       targets: askedTargets(),
+      workloads: null,
+      beside: false,
       application: new URLSearchParams(location.search).get("application"),
       openedAt: performance.timeOrigin,
       operatorKey: host.operatorKey,

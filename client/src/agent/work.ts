@@ -22,6 +22,8 @@ import type { WithTurn } from "./turns.js";
 /** What the agent needs of the world around it to measure one target. */
 export interface AgentPorts {
   readonly target: TargetKind;
+  /** The only ones that it is to be lent; null for all. */
+  readonly workloads: readonly string[] | null;
   readonly gateway: Gateway;
   readonly session: Session;
   readonly instrument: Instrument;

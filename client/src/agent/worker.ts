@@ -5,7 +5,9 @@ import { KernelZooError, sentence } from "../engine/error.js";
 import { Failures } from "../gateway/failures.js";
 import { type Gateway, httpGateway } from "../gateway/gateway.js";
 import { type Answer, backoffMs, type RetryPorts, retried, sleep } from "../gateway/request.js";
+import { breathing } from "../runtime/breathing.js";
 import { clockStepMs } from "../timing/clock.js";
+import { Rests } from "../timing/rests.js";
 import type { SessionRequest, SessionResponse, TargetKind } from "../wire/types.js";
 import { Allowance } from "./budget.js";
 import { runAgent } from "./loop.js";
@@ -37,7 +39,13 @@ const retries: RetryPorts = {
   sleep: (ms) => sleep(ms, signal),
   waiting: (message, retryInMs) => emit({ type: "error", message, retryInMs }),
 };
-const allowance = new Allowance({ leftMs: 0, share: 1 }, { sleep: retries.sleep, spent });
+/** Open but while something runs that goes first. */
+const way = gate();
+const rests = new Rests(way, breathing());
+const allowance = new Allowance(
+  { leftMs: 0, share: 1 },
+  { sleep: retries.sleep, spent, clock: rests.clock },
+);
 /** Closed until the visitor lets the profile be sent. */
 const approval = gate();
 approval.close();
@@ -75,6 +83,7 @@ function pageNotebook(notes: StartOptions["notes"]): Notebook {
 interface AgentWorld extends Environment {
   readonly openedAt: number;
   readonly application: string | null;
+  readonly workloads: readonly string[] | null;
   readonly gateway: Gateway;
   readonly retries: RetryPorts;
 }
@@ -147,9 +156,10 @@ const unavailable: string[] = [];
 async function setUp(world: AgentWorld, target: TargetKind): Promise<AgentPorts | null> {
   try {
     const measurer = await MEASURERS[target](world);
-    const { gateway, withTurn, retries, openedAt } = world;
+    const { gateway, withTurn, retries, openedAt, workloads } = world;
     return {
       target,
+      workloads,
       gateway,
       session: sessionOf(world, measurer),
       instrument: measurer.instrument,
@@ -185,12 +195,16 @@ async function start(options: StartOptions): Promise<void> {
     signal,
     notebook,
     withTurn,
+    pacing: options.beside
+      ? { rest: rests.rest, clock: rests.clock, hopeless: Number.POSITIVE_INFINITY }
+      : undefined,
     retries,
     profile: await readProfile(notebook, withTurn),
     stepMs: clockStepMs(),
     isolated: scope.crossOriginIsolated,
     openedAt: options.openedAt,
     application: options.application,
+    workloads: options.workloads,
     gateway,
     failures: new Failures((report) => void retried(() => gateway.reportFailure(report), retries)),
   };
@@ -237,6 +251,10 @@ scope.onmessage = ({ data }) => {
       paused = false;
       openOrClose();
       emit({ type: "resumed" });
+      return;
+    case "give-way":
+      if (data.busy) way.close();
+      else way.open();
       return;
     case "turn":
       host.answered(data.error);

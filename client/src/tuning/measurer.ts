@@ -11,11 +11,11 @@ import { sentence } from "../engine/error.js";
 import { sleep } from "../gateway/request.js";
 import { breathing } from "../runtime/breathing.js";
 import { clockStepMs } from "../timing/clock.js";
+import { Rests } from "../timing/rests.js";
 import type { KernelWire } from "../wire/types.js";
 import { best, type Prospect } from "./choosing.js";
 import type { FromMeasurer, MeasureOrder, Running, ToMeasurer } from "./messages.js";
 import { type Batch, type Candidate, follow } from "./queue.js";
-import { Rests } from "./rests.js";
 import { Screening } from "./screening.js";
 
 interface WorkerScope {
@@ -62,27 +62,48 @@ let load: LoadKernel;
 
 const known = new Map<string, Known>();
 const tried = new Set<string>();
+/** False while this page's agent tries what nobody has tried. */
+let explores = true;
 let wake: () => void = () => undefined;
 let streamEnded: string | null = null;
 
 function take({ workload, candidates }: Pick<Batch, "workload" | "candidates">): void {
   const own = known.get(workload);
   if (own === undefined) return;
-  const fresh = candidates.filter(({ kernel }) => !tried.has(kernel.sha256));
   const current = candidates.find(({ kernel }) => kernel.sha256 === own.running.kernel.sha256);
   own.expected = current?.expected ?? own.expected;
+  // What is known of a candidate may have changed.
+  const all = new Map([...own.left, ...candidates].map((each) => [each.kernel.sha256, each]));
+  all.delete(own.running.kernel.sha256);
+  own.left = sorted([...all.values()].filter(({ kernel }) => !tried.has(kernel.sha256)));
+  wake();
+}
+
+/** The best expected first. */
+function sorted(candidates: readonly Candidate[]): readonly Candidate[] {
   const rank = ({ expected }: Candidate): number => expected ?? 1;
-  own.left = [...own.left, ...fresh]
-    .filter(({ kernel }) => kernel.sha256 !== own.running.kernel.sha256)
-    .sort((a, b) => rank(a) - rank(b));
+  return [...candidates].sort((a, b) => rank(a) - rank(b));
+}
+
+/** Candidates that may be tried now. */
+const open = ({ left, expected: of }: Known): readonly Candidate[] =>
+  explores ? left : left.filter(({ expected }) => expected !== null && expected < FASTER * of);
+
+function expect(workload: string, candidate: string, expected: number): void {
+  const own = known.get(workload);
+  if (own === undefined) return;
+  own.left = sorted(
+    own.left.map((each) => (each.kernel.candidate === candidate ? { ...each, expected } : each)),
+  );
   wake();
 }
 
 function prospects(): readonly (Prospect & { readonly own: Known })[] {
   return [...known].flatMap(([workload, own]) => {
-    const { left, callMs, inferenceMs, inVain } = own;
-    if (left[0] === undefined) return [];
-    const { expected } = left[0];
+    const { callMs, inferenceMs, inVain } = own;
+    const [first] = open(own);
+    if (first === undefined) return [];
+    const { expected } = first;
     const relative = expected === null ? null : expected / own.expected;
     return [{ workload, own, callMs, inferenceMs, inVain, expected: relative }];
   });
@@ -102,7 +123,7 @@ async function turn(
 async function measure(own: Known): Promise<void> {
   const { running } = own;
   const { workload } = running;
-  const row = own.left.slice(0, ROW);
+  const row = open(own).slice(0, ROW);
   const kernels = row.map(({ kernel }) => kernel);
   const screening = await Screening.open(arena, running, kernels, load, stepMs, pacing);
   own.callMs = screening.callMs;
@@ -134,7 +155,7 @@ async function measure(own: Known): Promise<void> {
 function measured(own: Known, candidate: Candidate, relativeTime: number | null): void {
   const artifact = candidate.kernel.sha256;
   tried.add(artifact);
-  own.left = own.left.filter((each) => each !== candidate);
+  own.left = own.left.filter(({ kernel }) => kernel.sha256 !== artifact);
   own.inVain += 1;
   post({ type: "measured", artifact, relativeTime });
 }
@@ -190,6 +211,7 @@ async function start(order: MeasureOrder): Promise<void> {
   }
   follow(order.candidates, {
     take,
+    again: order.contributes,
     asks: ({ pathname, search }) =>
       post({ type: "sent", request: { method: "GET", path: pathname + search, body: "" } }),
     waiting: (message) => post({ type: "waiting", message }),
@@ -217,6 +239,13 @@ scope.onmessage = ({ data }) => {
       if (own !== undefined) own.running = data.running;
       return;
     }
+    case "explore":
+      explores = data.explore;
+      wake();
+      return;
+    case "expected":
+      expect(data.workload, data.candidate, data.expected);
+      return;
     case "go":
       opened.open();
       return;

@@ -26,6 +26,8 @@ export interface MeasureOrder {
   /** Artifacts that are not to be tried again. */
   readonly tried: readonly string[];
   readonly budgetMs: number;
+  /** Whether this page is an agent, too. */
+  readonly contributes: boolean;
 }
 
 export type ToMeasurer =
@@ -33,6 +35,15 @@ export type ToMeasurer =
   /** Milliseconds of an inference by workload. */
   | { readonly type: "times"; readonly ms: Readonly<Record<string, number>> }
   | { readonly type: "running"; readonly running: Running }
+  /** Whether candidates are tried of which nobody knows anything. */
+  | { readonly type: "explore"; readonly explore: boolean }
+  /** This page has measured a candidate for others. */
+  | {
+      readonly type: "expected";
+      readonly workload: string;
+      readonly candidate: string;
+      readonly expected: number;
+    }
   | { readonly type: "go" }
   | { readonly type: "rest" }
   | { readonly type: "ping" };

@@ -24,6 +24,8 @@ type Line = Batch | End | { readonly waiting: number };
 
 export interface QueuePorts {
   readonly take: (batch: Batch) => void;
+  /** Whether all candidates are asked for again and again, as others measure them meanwhile. */
+  readonly again: boolean;
   /** Called before each request. */
   readonly asks: (url: URL) => void;
   /** Called before each wait that a fault causes. */
@@ -33,6 +35,8 @@ export interface QueuePorts {
 
 const FIRST_WAIT_MS = 2_000;
 const LONGEST_WAIT_MS = 60_000;
+/** How long a request waits that is made again and again, as the gateway takes it. */
+const AGAIN_S = "4";
 const TRY_LATER = [429, 503];
 
 async function* linesOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncGenerator<Line, void> {
@@ -82,12 +86,13 @@ export async function follow(address: string, ports: QueuePorts): Promise<string
   };
   for (;;) {
     const url = new URL(address);
-    if (after !== "") url.searchParams.set("after", after);
+    if (ports.again) url.searchParams.set("wait_s", AGAIN_S);
+    else if (after !== "") url.searchParams.set("after", after);
     let retryMs = 0;
     try {
       const end = await stream(url, ports, seen);
       if (end?.end === "settled") return "All kernels of this model are settled.";
-      if (end?.end === "complete") return "There are no more candidates.";
+      if (end?.end === "complete" && !ports.again) return "There are no more candidates.";
       retryMs = 1000 * (end?.retry_s ?? 0);
     } catch (thrown) {
       if (thrown instanceof NoQueue) return thrown.message;

@@ -3,16 +3,19 @@ import { mainPause, PAUSES, type Pause, pauses, watchDevice, watchPage } from ".
 import type { SentRequest } from "../agent/sent.js";
 import type { CallTimes } from "../runtime/dispatch.js";
 import type { Host } from "../runtime/host.js";
-import type { FromRuntime, LoadOrder, ToRuntime } from "../runtime/messages.js";
+import type { LoadOrder } from "../runtime/messages.js";
 import type { Model } from "../runtime/model.js";
 import type { PlannedCall } from "../runtime/planned.js";
 import type { Answered } from "../runtime/request.js";
 import type { RuntimeWorker } from "../runtime/session.js";
 import type { KernelWire, ServedKernel } from "../wire/types.js";
+import type { Contributing } from "./contributing.js";
 import measurerSource from "./measurer.js?inlined";
-import type { Found, FromMeasurer, FromTuned, Running, ToMeasurer, ToTuned } from "./messages.js";
+import type { Found, FromMeasurer, FromTuned, Running, ToMeasurer } from "./messages.js";
 import modelSource from "./model-worker.js?inlined";
+import { workerOf } from "./page-worker.js";
 import type { ModelTuning, Swap, TuneOptions } from "./tuning.js";
+import { WatchedRuntime } from "./watched.js";
 import { Wins } from "./wins.js";
 
 /** A model of any types. */
@@ -24,26 +27,10 @@ export interface Tuned {
   attach(model: Tunable): void;
 }
 
-type FromModel = FromRuntime | FromTuned;
-type ToModel = ToRuntime | ToTuned;
-
 const PING_MS = 1_000;
 /** A measurer that does not answer for so long runs a candidate that hangs. */
 const HANGS_MS = 4_000;
 const SENT_KEPT = 50;
-
-/** A worker from a blob, which is of the page's own origin and inherits its policy. */
-function workerOf(source: string, name: string): Worker {
-  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-  const worker: Worker = new Worker(url, { name });
-  const terminate = worker.terminate.bind(worker);
-  worker.terminate = () => {
-    terminate();
-    // Its threads are loaded from the same address.
-    URL.revokeObjectURL(url);
-  };
-  return worker;
-}
 
 /** The kernel of a workload that won, and since when it runs. */
 interface Winner {
@@ -56,6 +43,7 @@ class Tuning implements ModelTuning, Tuned {
   readonly sent: SentRequest[] = [];
   spentMs = 0;
   measured = 0;
+  contributed = 0;
   readonly #host: Host;
   readonly #answered: Answered;
   readonly #options: TuneOptions;
@@ -63,10 +51,12 @@ class Tuning implements ModelTuning, Tuned {
   readonly #winners = new Map<string, Winner>();
   readonly #tried = new Set<string>();
   readonly #timesMs = new Map<string, number>();
-  readonly #pauses = pauses(() => this.#look());
+  readonly #pauses = pauses(() => this.#paused());
   #model: Tunable | null = null;
-  #runtime: Runtime | null = null;
+  #runtime: WatchedRuntime | null = null;
   #measurer: Worker | null = null;
+  #contributing: Contributing | null = null;
+  #contributes = false;
   #trying = "";
   /** Artifacts of the row that is measured which are faster than what runs; told at its end. */
   readonly #promising = new Set<string>();
@@ -122,8 +112,8 @@ class Tuning implements ModelTuning, Tuned {
     this.#winners.clear();
     this.#swapping = [];
     const winners = this.#wins.trusted ? this.#wins.of(this.#answered.answer) : [];
-    const runtime = new Runtime(modelSource, this.#served(winners), {
-      runs: (running) => this.#runs(running),
+    const runtime = new WatchedRuntime(modelSource, this.#served(winners), {
+      runs: () => this.#look(),
       ran: (times) => this.#ran(times),
       told: (told) => this.#told(told),
       refused: () => {
@@ -131,7 +121,10 @@ class Tuning implements ModelTuning, Tuned {
         this.#wins.forget(winners.map(([workload]) => workload));
         this.#winners.clear();
       },
-      ended: () => this.#quit(),
+      ended: () => {
+        this.#quit();
+        this.#withdraw();
+      },
     });
     for (const [workload, { kernel, at }] of winners) {
       this.#winners.set(workload, { kernel, since: new Date(at) });
@@ -151,6 +144,44 @@ class Tuning implements ModelTuning, Tuned {
     if (!navigator.webdriver) watchDevice(this.#pauses);
     watchPage(this.#pauses);
     this.#measure();
+  }
+
+  /** Once it is known which workloads take most time. */
+  async #contribute(): Promise<void> {
+    this.#contributes = true;
+    const { Contributing } = await import("./contributing.js");
+    if (!this.#contributes) return;
+    const workloads = this.#unsettled().map(([workload]) => workload);
+    const ms = (workload: string): number => this.#timesMs.get(workload) ?? 0;
+    workloads.sort((a, b) => ms(b) - ms(a));
+    this.#contributing = new Contributing(this.#answered.origin, workloads, this.#leftMs, {
+      notes: this.#host.tools.notes,
+      sent: (request) => this.#sends(request),
+      spent: (spentMs) => this.#spent(spentMs),
+      works: (works) => this.#post({ type: "explore", explore: !works }),
+      measured: (workload, candidate, expected) => {
+        this.contributed += 1;
+        if (expected !== null) this.#post({ type: "expected", workload, candidate, expected });
+      },
+      waiting: (message) => {
+        this.#waiting = message;
+      },
+    });
+    this.#paused();
+  }
+
+  get #leftMs(): number {
+    return (this.#options.budgetMs ?? Number.POSITIVE_INFINITY) - this.spentMs;
+  }
+
+  #spent(ms: number): void {
+    this.spentMs += ms;
+    if (this.#leftMs <= 0) this.#end("The budget of this visit is spent.");
+  }
+
+  #sends(request: SentRequest): void {
+    this.sent.push(request);
+    this.sent.splice(0, this.sent.length - SENT_KEPT);
   }
 
   #unsettled(): readonly (readonly [string, ServedKernel])[] {
@@ -197,7 +228,8 @@ class Tuning implements ModelTuning, Tuned {
         running: this.#unsettled().map(([workload]) => this.#runningOf(workload)),
         kept: kept.map(([workload, { kernel }]) => ({ workload, kernel })),
         tried: [...this.#tried],
-        budgetMs: (this.#options.budgetMs ?? Number.POSITIVE_INFINITY) - this.spentMs,
+        budgetMs: this.#leftMs,
+        contributes: this.#options.contribute === true,
       },
     });
     this.#tellTimes();
@@ -238,17 +270,25 @@ class Tuning implements ModelTuning, Tuned {
   #end(reason: string): void {
     this.#ended ??= reason;
     this.#quit();
+    this.#withdraw();
+  }
+
+  #withdraw(): void {
+    this.#contributing?.stop();
+    this.#contributing = null;
+    this.#contributes = false;
   }
 
   /** Lets the measurer work while nothing else does. */
   #look(): void {
-    const busy = this.#runtime?.busy === true || this.#pauses.because.size > 0;
-    this.#post({ type: busy ? "rest" : "go" });
+    const busy = this.#runtime?.busy === true;
+    this.#post({ type: busy || this.#pauses.because.size > 0 ? "rest" : "go" });
+    this.#contributing?.giveWay(busy);
   }
 
-  #runs(running: boolean): void {
-    if (running) this.#post({ type: "rest" });
-    else this.#look();
+  #paused(): void {
+    this.#contributing?.pause(this.pausedBecause);
+    this.#look();
   }
 
   #ran(times: CallTimes): void {
@@ -262,6 +302,8 @@ class Tuning implements ModelTuning, Tuned {
       this.#timesMs.set(workload, Math.min(ms, this.#timesMs.get(workload) ?? ms));
     }
     this.#tellTimes();
+    const asked = this.#options.contribute === true && this.#ended === null;
+    if (asked && !this.#contributes) void this.#contribute();
   }
 
   #tellTimes(): void {
@@ -288,12 +330,11 @@ class Tuning implements ModelTuning, Tuned {
         this.#swap();
         return;
       case "spent":
-        this.spentMs += data.ms;
         this.#promising.clear();
+        this.#spent(data.ms);
         return;
       case "sent":
-        this.sent.push(data.request);
-        this.sent.splice(0, this.sent.length - SENT_KEPT);
+        this.#sends(data.request);
         return;
       case "waiting":
         this.#waiting = data.message;
@@ -344,87 +385,6 @@ class Tuning implements ModelTuning, Tuned {
     this.#wins.forget([workload]);
     this.#post({ type: "running", running: this.#runningOf(workload) });
     this.#model?.tell("regression", { workload, candidate, reason });
-  }
-}
-
-interface RuntimePorts {
-  /** An inference was asked for, or the last one has ended. */
-  readonly runs: (running: boolean) => void;
-  readonly ran: (times: CallTimes) => void;
-  readonly told: (told: FromTuned) => void;
-  /** The model does not load with the kernels that won here; it is loaded without them. */
-  readonly refused: () => void;
-  readonly ended: () => void;
-}
-
-/** The worker of a model, watched. */
-class Runtime implements RuntimeWorker {
-  onmessage: RuntimeWorker["onmessage"] = null;
-  onerror: RuntimeWorker["onerror"] = null;
-  readonly #source: string;
-  readonly #answer: LoadOrder["answer"];
-  readonly #ports: RuntimePorts;
-  #worker: Worker;
-  #order: LoadOrder | null = null;
-  #loaded = false;
-  #runs = 0;
-
-  /** `answer` is loaded first in place of the order's. */
-  constructor(source: string, answer: LoadOrder["answer"], ports: RuntimePorts) {
-    this.#source = source;
-    this.#answer = answer;
-    this.#ports = ports;
-    this.#worker = this.#start();
-  }
-
-  get busy(): boolean {
-    return this.#runs > 0;
-  }
-
-  tell(message: ToModel, transfer: Transferable[] = []): void {
-    this.#worker.postMessage(message, transfer);
-  }
-
-  postMessage(message: ToRuntime, transfer: Transferable[]): void {
-    if (message.type === "run" && this.#runs++ === 0) this.#ports.runs(true);
-    if (message.type !== "load") return void this.tell(message, transfer);
-    this.#order = message.order;
-    this.tell({ type: "load", order: { ...message.order, answer: this.#answer } });
-  }
-
-  terminate(): void {
-    this.#worker.terminate();
-    this.#ports.ended();
-  }
-
-  #reload(order: LoadOrder): void {
-    this.#order = null;
-    this.#worker.terminate();
-    this.#worker = this.#start();
-    this.tell({ type: "load", order });
-  }
-
-  #start(): Worker {
-    const worker = workerOf(this.#source, "kernelzoo model");
-    worker.onmessage = (event: MessageEvent<FromModel>) => this.#heard(event);
-    worker.onerror = (event) => this.onerror?.(event);
-    return worker;
-  }
-
-  #heard(event: MessageEvent<FromModel>): void {
-    const { data } = event;
-    if (data.type === "swapped" || data.type === "regression") return void this.#ports.told(data);
-    const order = this.#order;
-    if (data.type === "refused" && order !== null && order.answer !== this.#answer) {
-      this.#ports.refused();
-      // Later there are runs that wait; then the model is opened anew.
-      if (!this.#loaded) return void this.#reload(order);
-    }
-    if (data.type === "loaded") this.#loaded = true;
-    if (data.type === "done") this.#ports.ran(data.times);
-    const ended = data.type === "done" || data.type === "aborted" || data.type === "failed";
-    if (ended && --this.#runs === 0) this.#ports.runs(false);
-    this.onmessage?.(event as MessageEvent<FromRuntime>);
   }
 }
 

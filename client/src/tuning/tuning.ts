@@ -29,6 +29,12 @@ export interface TuneOptions {
   readonly tune?: "idle" | "off";
   /** Milliseconds of measuring in this visit; no end unless told. */
   readonly budgetMs?: number;
+  /**
+   * Makes the page an agent of the zoo, too, where it is tuned: devices like this one share what they
+   * measure of the model, so that all of them have its fastest kernels sooner. What an agent sends is
+   * sent, and is in `tuning.sent`: ask your visitor before. False unless told.
+   */
+  readonly contribute?: boolean;
 }
 
 export interface TuningEvents {
@@ -46,6 +52,8 @@ export interface ModelTuning {
   readonly spentMs: number;
   /** Candidates that were measured, those that failed among them. */
   readonly measured: number;
+  /** Candidates that were measured for the zoo; 0 unless `contribute` was asked for. */
+  readonly contributed: number;
   /** Those of this visit, the latest last. */
   readonly swaps: readonly Swap[];
   /** Requests of this visit, exactly as they went out, the latest last. */

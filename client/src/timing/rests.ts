@@ -1,6 +1,6 @@
 /** How measuring gives way to inferences: after each slice messages come in, and work waits while it must. */
 import type { Gate } from "../agent/pauses.js";
-import { type Clock, now } from "../timing/clock.js";
+import { type Clock, now } from "./clock.js";
 
 /** Counts the time that is not rested. */
 export class Rests {

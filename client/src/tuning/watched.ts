@@ -1,0 +1,90 @@
+/** The worker of a model that is tuned: who runs it, and what the tuner tells it. */
+import type { CallTimes } from "../runtime/dispatch.js";
+import type { FromRuntime, LoadOrder, ToRuntime } from "../runtime/messages.js";
+import type { RuntimeWorker } from "../runtime/session.js";
+import type { FromTuned, ToTuned } from "./messages.js";
+import { workerOf } from "./page-worker.js";
+
+type FromModel = FromRuntime | FromTuned;
+type ToModel = ToRuntime | ToTuned;
+
+interface RuntimePorts {
+  /** An inference was asked for, or the last one has ended. */
+  readonly runs: () => void;
+  readonly ran: (times: CallTimes) => void;
+  readonly told: (told: FromTuned) => void;
+  /** The model does not load with the kernels that won here; it is loaded without them. */
+  readonly refused: () => void;
+  readonly ended: () => void;
+}
+
+/** The worker of a model, watched. */
+export class WatchedRuntime implements RuntimeWorker {
+  onmessage: RuntimeWorker["onmessage"] = null;
+  onerror: RuntimeWorker["onerror"] = null;
+  readonly #source: string;
+  readonly #answer: LoadOrder["answer"];
+  readonly #ports: RuntimePorts;
+  #worker: Worker;
+  #order: LoadOrder | null = null;
+  #loaded = false;
+  #runs = 0;
+
+  /** `answer` is loaded first in place of the order's. */
+  constructor(source: string, answer: LoadOrder["answer"], ports: RuntimePorts) {
+    this.#source = source;
+    this.#answer = answer;
+    this.#ports = ports;
+    this.#worker = this.#start();
+  }
+
+  get busy(): boolean {
+    return this.#runs > 0;
+  }
+
+  tell(message: ToModel, transfer: Transferable[] = []): void {
+    this.#worker.postMessage(message, transfer);
+  }
+
+  postMessage(message: ToRuntime, transfer: Transferable[]): void {
+    if (message.type === "run" && this.#runs++ === 0) this.#ports.runs();
+    if (message.type !== "load") return void this.tell(message, transfer);
+    this.#order = message.order;
+    this.tell({ type: "load", order: { ...message.order, answer: this.#answer } });
+  }
+
+  terminate(): void {
+    this.#worker.terminate();
+    this.#ports.ended();
+  }
+
+  #reload(order: LoadOrder): void {
+    this.#order = null;
+    this.#worker.terminate();
+    this.#worker = this.#start();
+    this.tell({ type: "load", order });
+  }
+
+  #start(): Worker {
+    const worker = workerOf(this.#source, "kernelzoo model");
+    worker.onmessage = (event: MessageEvent<FromModel>) => this.#heard(event);
+    worker.onerror = (event) => this.onerror?.(event);
+    return worker;
+  }
+
+  #heard(event: MessageEvent<FromModel>): void {
+    const { data } = event;
+    if (data.type === "swapped" || data.type === "regression") return void this.#ports.told(data);
+    const order = this.#order;
+    if (data.type === "refused" && order !== null && order.answer !== this.#answer) {
+      this.#ports.refused();
+      // Later there are runs that wait; then the model is opened anew.
+      if (!this.#loaded) return void this.#reload(order);
+    }
+    if (data.type === "loaded") this.#loaded = true;
+    if (data.type === "done") this.#ports.ran(data.times);
+    const ended = data.type === "done" || data.type === "aborted" || data.type === "failed";
+    if (ended && --this.#runs === 0) this.#ports.runs();
+    this.onmessage?.(event as MessageEvent<FromRuntime>);
+  }
+}
