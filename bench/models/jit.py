@@ -157,7 +157,7 @@ def _measured(site: BenchSite, stack: Stack, case: NetworkCase, options: Namespa
 
 
 def _yielding(stack: Stack) -> None:
-    """Holds the compiler back wherever the page wants a core: visitors have theirs for themselves."""
+    """Holds the compiler back wherever the page wants a core, which a visitor has for itself."""
     compiler = psutil.Process(stack.children["compile"].process.pid)
     for process in (compiler, *compiler.children(recursive=True)):
         process.nice(19)

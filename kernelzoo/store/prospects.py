@@ -120,7 +120,8 @@ def next_job(
     its device, in which an identity may have anything to do: its share, or what is served since it
     did that or contends with it. A share is done with a ballot, where there is anything to vote
     for: a page that was closed before its own is asked again. Where `workload_keys` are given there
-    are no others, and their order is that of priority.
+    are no others, their order is that of priority, and all applications may name them: a page that
+    runs a model names its workloads.
 
     Nothing is lent before the job's reference kernel is compiled, so that relative times of one
     job share their base.
@@ -154,7 +155,7 @@ def next_job(
                 WHERE j.target = %(target)s AND j.space = space_of(%(target)s, %(device_id)s)
                   AND j.state = 'planned' AND j.cancelled_at IS NULL
                   AND (j.priority < %(below)s OR j.priority = %(below)s AND j.id > %(after)s)
-                  AND is_for(%(application)s, j.workload_key)
+                  AND (%(only)s::text[] IS NOT NULL OR is_for(%(application)s, j.workload_key))
                   AND %(class)s NOT IN (SELECT skipping(j.workload_key))
                   AND (share.closed_at IS NULL OR EXISTS (
                     SELECT FROM zoo_entry e

@@ -116,6 +116,8 @@ def test_a_model_on_the_gpu_computes_what_numpy_does(page: Page, host: Host) -> 
 LOST = """
   const zoo = await open({ backend: "webgpu" });
   const model = await zoo.model("deep");
+  const told = [];
+  model.on("devicelost", ({ reason }) => told.push(reason));
   const before = model.plan;
   const first = await model.run(feeds);
   new BroadcastChannel("lose").postMessage(null);
@@ -127,7 +129,8 @@ LOST = """
   const { target, targetReason } = later.plan;
   await later.dispose();
   zoo.dispose();
-  return { before, after, target, targetReason, ys: [first, second, third].map(({ y }) => [...y]) };
+  const ys = [first, second, third].map(({ y }) => [...y]);
+  return { told, before, after, target, targetReason, ys };
 """
 
 
@@ -143,5 +146,6 @@ def test_a_model_goes_on_on_wasm_when_its_gpu_is_lost(browser: Browser, host: Ho
     assert found["before"]["target"] == "webgpu"
     assert found["after"]["target"] == "wasm"
     assert "lost" in found["after"]["targetReason"]
+    assert found["told"] == [found["after"]["targetReason"]]
     assert found["target"] == "wasm", "and no model of this tab tries it again"
     assert "lost" in found["targetReason"]

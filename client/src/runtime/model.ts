@@ -57,10 +57,12 @@ export interface Fallback {
   readonly reason: string;
 }
 
-/** What a model tells of while it runs; those but `fallback` where it is tuned in the page. */
+/** What a model tells of while it runs; swaps and regressions where it is tuned in the page. */
 export interface ModelEvents extends TuningEvents {
   /** Told of each kernel that does not work here. */
   readonly fallback: Fallback;
+  /** Told when the GPU fails that the model ran on; it runs on WebAssembly from then on. */
+  readonly devicelost: { readonly reason: string | null };
 }
 
 type Listener = (told: never) => void;
@@ -206,8 +208,11 @@ export class Model<Types extends ModelTypes = AnyModel> {
 
   async #reopened(refusing: Promise<Opened>, refused: Refused): Promise<Opened> {
     const opened = await refusing;
+    const { target } = this.plan;
     const again = await this.#opener.reopen(opened, refused);
     this.#shown = again;
+    const { target: next, targetReason: reason } = this.plan;
+    if (next !== target) this.tell("devicelost", { reason });
     for (const [workload, reason] of again.fallbacks) {
       if (!opened.fallbacks.has(workload)) this.tell("fallback", { workload, reason });
     }

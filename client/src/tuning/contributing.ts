@@ -24,6 +24,7 @@ export class Contributing {
   /** `workloads`: those first in which most time may be won. */
   constructor(
     origin: string,
+    application: string | null,
     workloads: readonly string[],
     leftMs: number,
     ports: ContributingPorts,
@@ -39,7 +40,7 @@ export class Contributing {
         targets: ["wasm"],
         workloads: workloads.slice(0, MOST_WORKLOADS),
         beside: true,
-        application: null,
+        application,
         openedAt: performance.timeOrigin,
         operatorKey: null,
         hostTurns: false,

@@ -154,7 +154,10 @@ class Tuning implements ModelTuning, Tuned {
     const workloads = this.#unsettled().map(([workload]) => workload);
     const ms = (workload: string): number => this.#timesMs.get(workload) ?? 0;
     workloads.sort((a, b) => ms(b) - ms(a));
-    this.#contributing = new Contributing(this.#answered.origin, workloads, this.#leftMs, {
+    const { contribute } = this.#options;
+    const application = typeof contribute === "object" ? contribute.application : null;
+    const { origin } = this.#answered;
+    this.#contributing = new Contributing(origin, application, workloads, this.#leftMs, {
       notes: this.#host.tools.notes,
       sent: (request) => this.#sends(request),
       spent: (spentMs) => this.#spent(spentMs),
@@ -168,6 +171,10 @@ class Tuning implements ModelTuning, Tuned {
       },
     });
     this.#paused();
+  }
+
+  get #shares(): boolean {
+    return (this.#options.contribute ?? false) !== false;
   }
 
   get #leftMs(): number {
@@ -229,7 +236,7 @@ class Tuning implements ModelTuning, Tuned {
         kept: kept.map(([workload, { kernel }]) => ({ workload, kernel })),
         tried: [...this.#tried],
         budgetMs: this.#leftMs,
-        contributes: this.#options.contribute === true,
+        contributes: this.#shares,
       },
     });
     this.#tellTimes();
@@ -302,8 +309,7 @@ class Tuning implements ModelTuning, Tuned {
       this.#timesMs.set(workload, Math.min(ms, this.#timesMs.get(workload) ?? ms));
     }
     this.#tellTimes();
-    const asked = this.#options.contribute === true && this.#ended === null;
-    if (asked && !this.#contributes) void this.#contribute();
+    if (this.#shares && this.#ended === null && !this.#contributes) void this.#contribute();
   }
 
   #tellTimes(): void {

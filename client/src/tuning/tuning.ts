@@ -31,10 +31,11 @@ export interface TuneOptions {
   readonly budgetMs?: number;
   /**
    * Makes the page an agent of the zoo, too, where it is tuned: devices like this one share what they
-   * measure of the model, so that all of them have its fastest kernels sooner. What an agent sends is
-   * sent, and is in `tuning.sent`: ask your visitor before. False unless told.
+   * measure of the model, so that all of them have its fastest kernels sooner. What is sent is in
+   * `tuning.sent`: ask your visitor before. A page of another origin than the zoo's names its
+   * application, which the zoo's operator lets in. False unless told.
    */
-  readonly contribute?: boolean;
+  readonly contribute?: boolean | { readonly application: string };
 }
 
 export interface TuningEvents {
