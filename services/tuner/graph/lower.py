@@ -45,32 +45,28 @@ def lowered(graph: Graph) -> Graph:
     """A graph of workloads and views alone; no constant is viewed."""
     edit = Edit(graph)
     for node in graph.nodes:
-        match node.op:
-            case View() if node.inputs[0] in edit.constants:
-                shape = graph.values[node.output].shape
-                edit.constants[node.output] = edit.constants[node.inputs[0]].reshape(shape)
-            case Program():
-                _enter(edit, node)
-            case _:
-                edit.nodes.append(node)
+        stage = single_stage(node, edit.values) if isinstance(node.op, Program) else None
+        fewer = collapsed(stage, edit) if stage else None
+        if stage and fewer:
+            name = edit.value(node.output, stage.dtype, fewer.shape)
+            _enter(edit, node_of([replace(fewer, name=name)], edit.values, node.label))
+            _enter(edit, Node(View(), (name,), node.output, node.label))
+        else:
+            _enter(edit, node)
     return edit.finished()
 
 
 def _enter(edit: Edit, node: Node) -> None:
-    stage = single_stage(node, edit.values)
-    fewer = collapsed(stage, edit) if stage else None
-    if stage and fewer:
-        name = edit.value(node.output, stage.dtype, fewer.shape)
-        made = node_of([replace(fewer, name=name)], edit.values, node.label)
-        edit.nodes.append(_as_workload(made))
-        edit.nodes.append(Node(View(), (name,), node.output, node.label))
-    else:
-        edit.nodes.append(_as_workload(node))
-
-
-def _as_workload(node: Node) -> Node:
-    assert isinstance(node.op, Program)
-    return replace(node, op=Workload.of_program(program_name(node.op), node.op))
+    """A program with fewer axes may turn out to read every entry where it stands: a view."""
+    match node.op:
+        case View() if node.inputs[0] in edit.constants:
+            shape = edit.values[node.output].shape
+            edit.constants[node.output] = edit.constants[node.inputs[0]].reshape(shape)
+        case Program():
+            workload = Workload.of_program(program_name(node.op), node.op)
+            edit.nodes.append(replace(node, op=workload))
+        case _:
+            edit.nodes.append(node)
 
 
 def collapsed(stage: Stage, edit: Edit) -> Stage | None:

@@ -7,12 +7,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from tests.unit.graph.models import assert_as_reference
+from tests.unit.graph.models import assert_as_reference, parsed
 
 Shape = tuple[int, ...]
 UNARY = ("Relu", "Sigmoid", "Tanh", "Erf", "Abs", "Neg", "Softplus", "HardSwish", "Exp")
@@ -356,8 +356,20 @@ def models(draw: st.DrawFn) -> tuple[ModelProto, dict[str, NDArray[np.float32]]]
     return proto, {"x": x.astype(np.float32)}
 
 
+# What is left of both steps reads one entry where it stands, which shows once its axis is gone.
+PADDED_AND_SLICED = parsed("""
+    random (float[1] x) => (float[1] y)
+    <int64[2] pads = {2, 0}, int64[1] starts = {-2}, int64[1] ends = {3}, int64[1] axes = {0},
+     int64[1] steps = {2}> {
+        padded = Pad <mode = "edge"> (x, pads)
+        y = Slice (padded, starts, ends, axes, steps)
+    }
+""")
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(models())
+@example((PADDED_AND_SLICED, {"x": np.ones(1, np.float32)}))
 def test_a_random_model_computes_what_onnx_says(
     drawn: tuple[ModelProto, dict[str, NDArray[np.float32]]],
 ) -> None:
