@@ -18,6 +18,7 @@ CONVOLUTIONS = {
     "of one axis": ("4, 9", "5, 4, 3", "pads = [1, 1], strides = [2]", ["conv2d"]),
     "of unequal sides": ("2, 7, 8", "3, 2, 3, 3", "pads = [0, 1, 1, 0]", ["conv2d"]),
     "of unequal strides": ("2, 7, 8", "3, 2, 3, 3", "strides = [1, 2]", []),
+    "of unequal strides in one row": ("2, 4, 5", "3, 2, 1, 3", "strides = [2, 1]", []),
     "of three axes": ("2, 4, 5, 4", "3, 2, 2, 3, 2", "pads = [0, 1, 0, 0, 1, 0]", []),
 }
 

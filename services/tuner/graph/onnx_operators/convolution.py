@@ -118,7 +118,7 @@ def _named_convolution(
     site: Site, image: Operand, w: Operand, groups: int, window: Window
 ) -> Operand | None:
     depthwise = groups == image.shape[-1] == w.shape[0] and groups > 1
-    if (groups > 1 and not depthwise) or (min(window.size) > 1 and len({*window.stride}) > 1):
+    if (groups > 1 and not depthwise) or len({*window.stride}) > 1:
         return None
     out = w.shape[0]
     if depthwise:
