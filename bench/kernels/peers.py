@@ -5,6 +5,7 @@ import json
 from bench.site import MODULES
 
 PACKAGES = {
+    "litert_js": "@litertjs/core",
     "onnxruntime_web": "onnxruntime-web",
     "tfjs_wasm": "@tensorflow/tfjs-backend-wasm",
 }

@@ -1,7 +1,7 @@
 """Writes networks with random weights as ONNX: `python -m bench.models.export FOLDER [NAME ...]`.
 
 Needs the dependency group `models`. Beside NAME.onnx it writes NAME.npz: `input.X` and `output.Y`
-are what torch read and answered.
+are what torch read and answered; and NAME.tflite of those that LiteRT.js runs beside us.
 """
 
 import sys
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bench.models.lite import write_lite
 from bench.models.networks import NETWORKS, ExportedNetwork, Inputs
 from bench.models.parts import PARTS
 from bench.models.weights import confirm, randomise
@@ -52,6 +53,8 @@ def write(network: ExportedNetwork, folder: Path) -> None:
     named = dict(zip(network.outputs, outputs, strict=True))
     arrays = {f"input.{name}": tensor.numpy() for name, tensor in inputs.items()}
     arrays |= {f"output.{name}": tensor.numpy() for name, tensor in named.items()}
+    if network.lite:
+        write_lite(module, tuple(inputs.values()), folder / f"{network.name}.tflite")
     np.savez(folder / f"{network.name}.npz", **arrays)
     size = path.stat().st_size / 1e6
     print(f"{path}: {size:.1f} MB, {perf_counter() - started:.0f} s", flush=True)

@@ -17,10 +17,12 @@ Tensors = Mapping[str, NDArray[np.generic]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFiles:
-    """`outputs` are what PyTorch answers for `inputs`."""
+    """`outputs` are what PyTorch answers for `inputs`. `tflite` is what LiteRT's converter made of
+    the network, where it was asked to."""
 
     case: NetworkCase
     onnx: Path
+    tflite: Path | None
     inputs: Tensors
     outputs: Tensors
 
@@ -30,10 +32,12 @@ def network_files(folder: Path, case: NetworkCase) -> NetworkFiles:
     onnx, tensors = folder / f"{case.name}.onnx", folder / f"{case.name}.npz"
     if not onnx.exists() or not tensors.exists():
         raise CannotMeasure(f"{onnx} is not there; `make networks ARGS={case.name}` writes it")
+    tflite = folder / f"{case.name}.tflite"
     with np.load(tensors) as held:
         return NetworkFiles(
             case=case,
             onnx=onnx,
+            tflite=tflite if tflite.exists() else None,
             inputs=_named(held, "input."),
             outputs=_named(held, "output."),
         )
@@ -44,9 +48,12 @@ def publish(site: BenchSite, network: NetworkFiles, zoo: str | None) -> str:
     `zoo` is that of the zoo's answer for it."""
     name = network.case.name
     site.lend(f"/networks/{name}.onnx", network.onnx)
+    if network.tflite is not None:
+        site.lend(f"/networks/{name}.tflite", network.tflite)
     document = {
         "onnx": f"/networks/{name}.onnx",
         "zoo": zoo,
+        "tflite": f"/networks/{name}.tflite" if network.tflite is not None else None,
         "dimensions": dict(network.case.dimensions),
         "inputs": _published(site, f"/networks/{name}/inputs", network.inputs),
         "outputs": _published(site, f"/networks/{name}/outputs", network.outputs),

@@ -23,7 +23,8 @@ TAIL = 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedNetwork:
-    """`axes`: by input or output, the names of the axes whose extents the file leaves open."""
+    """`axes`: by input or output, the names of the axes whose extents the file leaves open. `lite`:
+    whether LiteRT's converter is to make something of it, too."""
 
     name: str
     build: Callable[[], nn.Module]
@@ -32,6 +33,7 @@ class ExportedNetwork:
     axes: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     dynamo: bool = False
     external_data: bool = False
+    lite: bool = False
 
 
 class Picked(nn.Module):
@@ -174,6 +176,7 @@ NETWORKS = (
         inputs=_images(224),
         outputs=("y",),
         axes={"x": {0: "batch"}, "y": {0: "batch"}},
+        lite=True,
     ),
     ExportedNetwork(
         name="mobilenetv2",
@@ -181,8 +184,9 @@ NETWORKS = (
         inputs=_images(224),
         outputs=("y",),
         axes={"x": {0: "batch"}, "y": {0: "batch"}},
+        lite=True,
     ),
-    _bert("minilm", MINILM, 128),
+    _bert("minilm", MINILM, 128, lite=True),
     ExportedNetwork(
         name="t5-small",
         build=_transformer(
@@ -200,6 +204,7 @@ NETWORKS = (
         inputs=_tokens(32128, SEQUENCE, *IDS),
         outputs=HIDDEN,
         axes=_open(*IDS, *HIDDEN),
+        lite=True,
     ),
     ExportedNetwork(
         name="roberta",
@@ -215,6 +220,7 @@ NETWORKS = (
         inputs=_tokens(50265, SEQUENCE, *IDS),
         outputs=HIDDEN,
         axes=_open(*IDS, *HIDDEN),
+        lite=True,
     ),
     ExportedNetwork(
         name="gpt2",
@@ -222,6 +228,7 @@ NETWORKS = (
         inputs=_tokens(50257, SEQUENCE, *IDS),
         outputs=("logits",),
         axes=_open(*IDS, "logits"),
+        lite=True,
     ),
     ExportedNetwork(
         name="bart",
@@ -242,6 +249,7 @@ NETWORKS = (
         inputs=_tokens(50265, SEQUENCE, *IDS, "decoder_input_ids"),
         outputs=HIDDEN,
         axes=_open(*IDS, "decoder_input_ids", *HIDDEN),
+        lite=True,
     ),
     ExportedNetwork(
         name="whisper-encoder",
@@ -249,6 +257,7 @@ NETWORKS = (
         inputs=_log_mel,
         outputs=HIDDEN,
         axes={"input_features": {0: "batch"}, "last_hidden_state": {0: "batch"}},
+        lite=True,
     ),
     _bert("bert-tiny", TINY, 32),
     ExportedNetwork(

@@ -15,6 +15,7 @@ from bench.report import CannotMeasure
 
 OURS = "ours"
 PEER = "peer"
+LITERT = "litert"
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,5 @@
-"""Whole networks in a page: our runtime beside onnxruntime-web, each in a worker, in turns.
+"""Whole networks in a page: our runtime beside onnxruntime-web and, where its converter has made
+something of a network, LiteRT.js, each in a worker, in turns.
 
 Times are the page's, from its call to the outputs in the page. Outputs are compared with PyTorch's.
 """
@@ -15,7 +16,7 @@ from bench.kernels.peers import peer_versions
 from bench.models.cases import CASES, OTHERS, TINY, NetworkCase
 from bench.models.files import network_files, publish
 from bench.models.ours import Prepared, prepare
-from bench.models.page import OURS, PEER, Cold, ContestAnswer, Entry, Timed, cold, contest
+from bench.models.page import LITERT, OURS, PEER, Cold, ContestAnswer, Entry, Timed, cold, contest
 from bench.models.tuning import Choices
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
@@ -26,6 +27,9 @@ TUNED = "tuned.json"
 ROUNDS = 9
 COLDS = 3
 TINY_OPTIONS = ("--only", TINY.name, "--rounds", "2", "--colds", "1", "--threads", "1", "--untuned")
+
+NAMES = {"kernelzoo": OURS, "onnxruntime-web": PEER, "LiteRT.js": LITERT}
+"""The engines by what they are called in rows, without their releases."""
 
 RIGHT = 1e-4
 """Differences to PyTorch, as a share of the largest magnitude."""
@@ -101,10 +105,11 @@ def _measured(
     prepared = prepare(site, files, choices, folder, tune=not options.untuned)
     address = publish(site, files, prepared.address)
     before = CpuUsage.now()
-    alone, browser = contest(site.url, address, _entries(1), options.rounds)
+    lite = files.tflite is not None
+    alone, browser = contest(site.url, address, _entries(1, lite=lite), options.rounds)
     threaded = None
     if options.threads > 1:
-        entries = (*_entries(options.threads), Entry(engine=OURS, threads=1))
+        entries = (*_entries(options.threads, lite=lite), Entry(engine=OURS, threads=1))
         threaded, _ = contest(site.url, address, entries, options.rounds)
     colds: dict[str, list[Cold]] = {OURS: [], PEER: []}
     for _ in range(options.colds):
@@ -121,8 +126,9 @@ def _measured(
     )
 
 
-def _entries(threads: int) -> tuple[Entry, ...]:
-    return Entry(engine=OURS, threads=threads), Entry(engine=PEER, threads=threads)
+def _entries(threads: int, *, lite: bool) -> tuple[Entry, ...]:
+    engines = (OURS, PEER, LITERT) if lite else (OURS, PEER)
+    return tuple(Entry(engine=engine, threads=threads) for engine in engines)
 
 
 def _median_ms(timed: Timed) -> float:
@@ -142,8 +148,7 @@ def _rows(held: Measured) -> Iterator[dict[str, Cell]]:
         peer_ms = _median_ms(answer.timed[1])
         for timed in answer.timed:
             first = answer is held.alone
-            name = OURS if timed.name == "kernelzoo" else PEER
-            colds = held.colds[name] if first else ()
+            colds = held.colds.get(NAMES[timed.name.partition(" ")[0]], ()) if first else ()
             yield {
                 "network": held.case.name,
                 "engine": timed.name,
@@ -162,7 +167,7 @@ def _rows(held: Measured) -> Iterator[dict[str, Cell]]:
 
 def _claims(held: Measured) -> Iterator[Claim]:
     case, prepared = held.case, held.prepared
-    ours, peer = held.alone.timed
+    ours, peer, *_ = held.alone.timed
     if case.warm is not None:
         ratio = _median_ms(peer) / _median_ms(ours)
         yield Claim.at_least(f"{case.name}: faster than onnxruntime-web", ratio, "×", case.warm)
@@ -170,7 +175,7 @@ def _claims(held: Measured) -> Iterator[Claim]:
         share = _share(held, ours)
         yield Claim.at_least(f"{case.name}: of the limit", share, "of it", case.share)
     if held.threaded is not None:
-        both, _, alone = held.threaded.timed
+        both, *_, alone = held.threaded.timed
         gain = _median_ms(alone) / _median_ms(both)
         what = f"{case.name}: {both.threads} threads against one"
         yield Claim.at_least(what, gain, "×", TWO_THREADS)

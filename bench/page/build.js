@@ -9,8 +9,9 @@ rmSync("dist", { recursive: true, force: true });
 await build({
   entryPoints: [
     "src/frameworks.ts",
+    "src/models/litert-session.ts",
     "src/models/models.ts",
-    "src/models/session.ts",
+    "src/models/onnxruntime-session.ts",
     "src/page.ts",
     "src/race.ts",
     "src/webgpu.ts",

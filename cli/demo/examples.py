@@ -15,7 +15,7 @@ EXAMPLES = _CHECKOUT / "examples"
 _BENCH_PAGE = _CHECKOUT / "bench" / "page"
 FRAMEWORKS = "/frameworks/frameworks.js"
 """onnxruntime-web and TensorFlow.js, as `make bench-page` builds them, and the files they read."""
-PEER = "/frameworks/session.js"
+PEER = "/frameworks/onnxruntime-session.js"
 """A worker that runs a whole network in onnxruntime-web."""
 _FOLDERS = {
     "/frameworks/": _BENCH_PAGE / "dist",

@@ -50,10 +50,10 @@ async function openPeer(feeds) {
     return { name: input, dtype, shape, url: URL.createObjectURL(new Blob([data])) };
   });
   const onnx = new URL(onnxUrl, location.href).href;
-  const network = { onnx, zoo: null, dimensions: {}, inputs, outputs: [] };
-  const { version } = await ask(worker, { type: "open", network, threads: 1 });
+  const network = { onnx, zoo: null, tflite: null, dimensions: {}, inputs, outputs: [] };
+  const { name: peer } = await ask(worker, { type: "open", network, threads: 1 });
   return {
-    name: `onnxruntime-web ${version}`,
+    name: peer,
     run: async () => (await ask(worker, { type: "run" })).outputs,
   };
 }

@@ -3,7 +3,7 @@ import type { Model } from "../../../../client/src/runtime/model.js";
 import type { KernelZoo } from "../../../../client/src/sdk/zoo.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import { type Network, relativeDifference, type Values, valuesOf } from "./network.js";
-import { openOnnxRuntime } from "./onnxruntime.js";
+import { openOnnxRuntime } from "./peers.js";
 
 export interface JitRequest {
   readonly network: Network;

@@ -9,14 +9,15 @@ import { sampleNs } from "../../../../client/src/timing/samples.js";
 import { registerLimits } from "../limits.js";
 import { jit } from "./jit.js";
 import { type Engine, type Network, relativeDifference, valuesOf } from "./network.js";
-import { openOnnxRuntime } from "./onnxruntime.js";
 import { openOurs } from "./ours.js";
+import { openLiteRt, openOnnxRuntime } from "./peers.js";
 
 type Open = (network: Network, threads: number) => Promise<Engine>;
 
 const ENGINES: Readonly<Record<string, Open>> = {
   ours: openOurs,
   peer: openOnnxRuntime,
+  litert: openLiteRt,
 };
 
 export interface Entry {

@@ -17,9 +17,10 @@ export interface Tensor {
 }
 
 export interface Network {
-  /** The ONNX file, and what the zoo answers for the model. */
+  /** The ONNX file, what the zoo answers for the model, and what LiteRT's converter made of it. */
   readonly onnx: string;
   readonly zoo: string | null;
+  readonly tflite: string | null;
   /** Extents of the axes that the ONNX file leaves open. */
   readonly dimensions: Readonly<Record<string, number>>;
   readonly inputs: readonly Tensor[];

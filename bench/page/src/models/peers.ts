@@ -1,4 +1,4 @@
-/** The page's side of onnxruntime-web's worker. */
+/** The page's side of the peers' workers. */
 import type { Engine, Network, Values } from "./network.js";
 import type { FromSession, ToSession } from "./session.js";
 
@@ -15,14 +15,21 @@ function ask(worker: Worker, question: ToSession): Promise<Ran> {
   });
 }
 
-export async function openOnnxRuntime(network: Network, threads: number): Promise<Engine> {
-  const worker = new Worker("/session.js", { type: "module" });
-  const { outputs, version } = await ask(worker, { type: "open", network, threads });
+async function opened(worker: Worker, network: Network, threads: number): Promise<Engine> {
+  const { outputs, name } = await ask(worker, { type: "open", network, threads });
   return {
-    name: `onnxruntime-web ${version}`,
+    name,
     threads,
     outputs,
     run: async (): Promise<Values> => (await ask(worker, { type: "run" })).outputs,
     dispose: async () => worker.terminate(),
   };
+}
+
+export function openOnnxRuntime(network: Network, threads: number): Promise<Engine> {
+  return opened(new Worker("/onnxruntime-session.js", { type: "module" }), network, threads);
+}
+
+export function openLiteRt(network: Network, threads: number): Promise<Engine> {
+  return opened(new Worker("/litert-session.js"), network, threads);
 }
