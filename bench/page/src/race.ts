@@ -44,6 +44,7 @@ async function run(): Promise<RaceAnswer> {
     signal: new AbortController().signal,
     notebook,
     withTurn: async (work) => work(),
+    pacing: undefined,
     // A reference that does not compile ends the race, so that nobody has to be told.
     failures: new Failures(() => undefined),
     profile,
