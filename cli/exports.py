@@ -88,9 +88,9 @@ def exported(gateway: GatewayClient, form: ExportFormat, wanted: Wanted) -> tupl
 
 
 def claims_request(
-    source: str, claims: tuple[TunerClaim, ...], workload: str | None, kind: TargetKind
+    source: str, claims: tuple[TunerClaim, ...], workload: str | None, target: TargetKind
 ) -> wire.ClaimsRequest:
-    """`workload` stands in where the file names none of ours, `kind` where its device is none of
+    """`workload` stands in where the file names none of ours, `target` where its device is none of
     our classes. Raises InvalidInput for too many.
     """
     chosen = fastest(claims, MOST_CLAIMS)
@@ -101,7 +101,7 @@ def claims_request(
         claims=[
             wire.ClaimWire(
                 workload=_named(claim, workload),
-                target=_kind(claim, kind),
+                target=_kind(claim, target),
                 device=claim.device,
                 config=dict(claim.config),
                 time=claim.time,

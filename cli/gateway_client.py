@@ -105,23 +105,23 @@ class GatewayClient:
         """How much there was."""
         return self._ask(Held, "DELETE", f"/v1/identities/{number}")
 
-    def register(self, workload: Workload, kind: TargetKind) -> Job:
+    def register(self, workload: Workload, target: TargetKind) -> Job:
         """Opens a tuning job, or finds the one that there is."""
-        request = JobRequest(workload=workload.key, target=kind)
+        request = JobRequest(workload=workload.key, target=target)
         return self._ask(Job, "POST", "/v1/jobs", body=request.model_dump(mode="json"))
 
     def job(self, job: int) -> Job:
         return self._ask(Job, "GET", f"/v1/jobs/{job}")
 
     def jobs(
-        self, workload_key: str | None = None, kind: TargetKind | None = None
+        self, workload_key: str | None = None, target: TargetKind | None = None
     ) -> tuple[Job, ...]:
         """Jobs of a workload and target, where they are given; oldest first. webgpu has one for
         each model of GPU that has asked for work.
         """
         of = "" if workload_key is None else f"?workload={quote(workload_key)}"
         found = self._ask(JobList, "GET", f"/v1/jobs{of}", keyed=True).jobs
-        return tuple(job for job in reversed(found) if kind in (None, job.target))
+        return tuple(job for job in reversed(found) if target in (None, job.target))
 
     def forget_lost_devices(self, workload_key: str, device_class: str) -> None:
         """Has the workload lent to the class again."""

@@ -63,8 +63,8 @@ def _evaluate(db: Database, workload_key: str) -> None:
         programs.learn(db, (workload_key,))
 
 
-def _space(workload: Workload, kind: TargetKind, space: str) -> tuple[Candidate, ...]:
-    return lite_space(workload, kind, model_of_space(space))
+def _space(workload: Workload, target: TargetKind, space: str) -> tuple[Candidate, ...]:
+    return lite_space(workload, target, model_of_space(space))
 
 
 def _add(db: Database, job_id: int, space: tuple[Candidate, ...]) -> list[str]:

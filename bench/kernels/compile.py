@@ -49,8 +49,8 @@ class PaperSpace:
     candidates: tuple[Candidate, ...]
 
     @classmethod
-    def of(cls, case: BenchCase, kind: TargetKind) -> Self:
-        return cls(case=case, kind=kind, candidates=lite_space(case.workload, kind, GPU))
+    def of(cls, case: BenchCase, target: TargetKind) -> Self:
+        return cls(case=case, kind=target, candidates=lite_space(case.workload, target, GPU))
 
 
 def main() -> None:
@@ -128,13 +128,13 @@ def _row(space: PaperSpace, times: Times, stages: Stages) -> dict[str, Cell]:
     }
 
 
-def _claims(kind: TargetKind, spaces: list[PaperSpace], times: Times) -> Iterator[Claim]:
+def _claims(target: TargetKind, spaces: list[PaperSpace], times: Times) -> Iterator[Claim]:
     own = [each for space in spaces for one in space.candidates for each in times[one]]
     wall_ms, cpu_ms = median(each.wall_ms for each in own), median(each.cpu_ms for each in own)
     points = max(len(space.candidates) for space in spaces)
-    yield Claim.at_most(f"{kind}: compile one candidate, median", wall_ms, "ms", MOST_MS[kind])
-    yield Claim.at_most(f"{kind}: the same in processor time", cpu_ms, "ms", MOST_MS[kind])
-    yield Claim.at_most(f"{kind}: points of a lite space", points, "points", MOST_POINTS[kind])
+    yield Claim.at_most(f"{target}: compile one candidate, median", wall_ms, "ms", MOST_MS[target])
+    yield Claim.at_most(f"{target}: the same in processor time", cpu_ms, "ms", MOST_MS[target])
+    yield Claim.at_most(f"{target}: points of a lite space", points, "points", MOST_POINTS[target])
 
 
 if __name__ == "__main__":

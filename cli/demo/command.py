@@ -67,11 +67,11 @@ class Scale:
     workloads: tuple[Workload, ...]
     network_s: float | None
 
-    def of_target(self, kind: TargetKind) -> Self:
+    def of_target(self, target: TargetKind) -> Self:
         """A software adapter takes minutes for more than the first. Whole networks run on
         WebAssembly.
         """
-        if kind is TargetKind.WASM:
+        if target is TargetKind.WASM:
             return self
         return replace(self, workloads=self.workloads[:1], network_s=None)
 
@@ -136,10 +136,10 @@ def _tune(stack: Stack, fleet: FleetPlan, scale: Scale) -> tuple[tuple[Sight, ..
     """What was seen of each workload, one after another, as the agents take them, and the file of
     the network.
     """
-    (kind,) = fleet.targets
+    (target,) = fleet.targets
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         jobs = [
-            RegisteredJob(job=gateway.register(workload, kind), at_s=time.monotonic())
+            RegisteredJob(job=gateway.register(workload, target), at_s=time.monotonic())
             for workload in scale.workloads
         ]
         stack.launch(plan_fleet(stack.place, stack.keys, stack.url, fleet))
@@ -181,9 +181,9 @@ def _open_pages(
 ) -> Shown:
     """In a browser with the flags of the fleet's: another adapter is another device."""
     _announce(PAGE)
-    (kind,) = fleet.targets
+    (target,) = fleet.targets
     visitor = Visitor(
-        gpu=fleet.gpu if kind is TargetKind.WEBGPU else None,
+        gpu=fleet.gpu if target is TargetKind.WEBGPU else None,
         profile=stack.place.root / "visitor",
         log=stack.log(PAGE.log),
     )

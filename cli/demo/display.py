@@ -177,11 +177,11 @@ def _speed_up(result: PageResult) -> str:
     return f"{result.speedup:.2f}×{' (same)' if result.same_kernel else ''}"
 
 
-def _first_timed(fleet: FleetStatus | None, kind: TargetKind) -> str:
+def _first_timed(fleet: FleetStatus | None, target: TargetKind) -> str:
     elapsed_ms = first_timed_ms(fleet)
     if elapsed_ms is None:
         return ABSENT
-    reach_ms = FIRST_TIMED_REACH_MS.get(kind, math.inf)
+    reach_ms = FIRST_TIMED_REACH_MS.get(target, math.inf)
     met = "" if elapsed_ms <= reach_ms else f", missed {reach_ms:.0f} ms"
     return f"{elapsed_ms:.0f} ms after its page opened{met}"
 

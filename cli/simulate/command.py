@@ -29,7 +29,9 @@ def simulate(
     classes: Annotated[int, typer.Option(min=1, help="Device classes of each attack.")] = 4,
     identities: Annotated[int, typer.Option(min=5, max=200, help="Voters of each class.")] = 25,
     quorum: Annotated[int, typer.Option(min=1)] = 5,
-    assumed: Annotated[float, typer.Option(min=0, max=0.45, help="Liars the zoo expects.")] = 0.2,
+    assumed: Annotated[
+        float, typer.Option(min=0, max=0.45, help="Malicious share expected.")
+    ] = 0.2,
     minimum: Annotated[int, typer.Option(min=1, help="Networks that confirm alone.")] = 10,
     seed: Annotated[int, typer.Option(min=0)] = 1,
     as_json: JsonOption = False,

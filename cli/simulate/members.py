@@ -62,7 +62,7 @@ def phases_of(scenario: Scenario) -> tuple[list[Member], ...]:
 
 
 def raiders_of(scenario: Scenario) -> list[Member]:
-    """Liars as they visit each class, whether or not they measure there."""
+    """Attackers as they visit each class, whether or not they measure there."""
     return [
         member
         for number in range(scenario.classes)

@@ -181,15 +181,15 @@ def gpu_model(vendor: str, architecture: str) -> GpuModel:
 GPU_MODELS = {model.name: model for model in (ANY_GPU, *_MODELS.values())}
 
 
-def first_space(kind: TargetKind) -> str:
+def first_space(target: TargetKind) -> str:
     """The space of a job that is opened without a device in view; only a GPU has several."""
-    return ANY_GPU.name if kind is TargetKind.WEBGPU else ""
+    return ANY_GPU.name if target is TargetKind.WEBGPU else ""
 
 
-def space_of(kind: TargetKind, hardware: Hardware | None) -> str:
+def space_of(target: TargetKind, hardware: Hardware | None) -> str:
     """The space in which a device is measured; a stranger's GPU is any."""
-    if kind is not TargetKind.WEBGPU or hardware is None:
-        return first_space(kind)
+    if target is not TargetKind.WEBGPU or hardware is None:
+        return first_space(target)
     return gpu_model(hardware.gpu_vendor, hardware.gpu_architecture).name
 
 

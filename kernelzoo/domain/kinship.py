@@ -11,7 +11,7 @@ Families = Mapping[HitLevel, str]
 out."""
 
 
-def families(hardware: Hardware | None, kind: TargetKind) -> Families:
+def families(hardware: Hardware | None, target: TargetKind) -> Families:
     """The families of a GPU for webgpu, else of a processor. Text that the browser did not tell is
     no kin.
 
@@ -21,7 +21,7 @@ def families(hardware: Hardware | None, kind: TargetKind) -> Families:
     if hardware is None:
         return known
     architecture, vendor = hardware.cpu_architecture, ""
-    if kind is TargetKind.WEBGPU:
+    if target is TargetKind.WEBGPU:
         vendor = hardware.gpu_vendor
         architecture = f"{vendor} {hardware.gpu_architecture}"
         if not vendor or not hardware.gpu_architecture:

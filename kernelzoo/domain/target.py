@@ -34,19 +34,19 @@ UNIT = {TargetKind.WASM: 2.0**-24, TargetKind.WEBGPU: 2.0**-23}
 and products be rounded up or down (section 15.7.4), reassociated and fused (15.7.5)."""
 
 
-def refuse_unsupported(workload: Workload, kind: TargetKind) -> None:
+def refuse_unsupported(workload: Workload, target: TargetKind) -> None:
     """Raises InvalidInput for a workload that has no kernels for the target. Of a program it is
     asked once its text is known."""
-    if kind is TargetKind.WASM and workload.has_states:
+    if target is TargetKind.WASM and workload.has_states:
         raise InvalidInput(
-            f"{kind} has no kernels that write their inputs, as {workload.key} does; tune it for "
+            f"{target} has no kernels that write their inputs, as {workload.key} does; tune it for "
             f"{TargetKind.WEBGPU} (--target {TargetKind.WEBGPU})"
         )
-    if workload.dtype not in DTYPES[kind]:
-        names = ", ".join(DTYPES[kind])
+    if workload.dtype not in DTYPES[target]:
+        names = ", ".join(DTYPES[target])
         others = " or ".join(other for other in TargetKind if workload.dtype in DTYPES[other])
         raise InvalidInput(
-            f"{kind} has kernels of {names} alone, not of {workload.dtype} as in "
+            f"{target} has kernels of {names} alone, not of {workload.dtype} as in "
             f"{workload.key}; tune it for {others} (--target {others}), or write {names}"
         )
 
@@ -66,15 +66,15 @@ class Target:
     features: tuple[str, ...]
 
     @classmethod
-    def of(cls, kind: TargetKind, features: tuple[str, ...]) -> Self:
+    def of(cls, target: TargetKind, features: tuple[str, ...]) -> Self:
         """Raises InvalidInput for a feature that the target does not know."""
-        unknown = sorted(set(features) - set(FEATURES[kind]))
+        unknown = sorted(set(features) - set(FEATURES[target]))
         if unknown:
             raise InvalidInput(
-                f"feature {unknown[0][:40]!r} is unknown for {kind}; "
-                f"known are {', '.join(FEATURES[kind])}"
+                f"feature {unknown[0][:40]!r} is unknown for {target}; "
+                f"known are {', '.join(FEATURES[target])}"
             )
-        return cls(kind=kind, features=tuple(sorted(set(features))))
+        return cls(kind=target, features=tuple(sorted(set(features))))
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -48,7 +48,7 @@ class Growth(Enum):
     NORM = auto()
 
 
-def comparison_tolerance(workload: Workload, kind: TargetKind = TargetKind.WASM) -> float:
+def comparison_tolerance(workload: Workload, target: TargetKind = TargetKind.WASM) -> float:
     """Largest absolute difference between two right results under seeded inputs.
 
     That of a program follows from its evaluation, which is stored; raises ValueError before. Of f16
@@ -58,8 +58,8 @@ def comparison_tolerance(workload: Workload, kind: TargetKind = TargetKind.WASM)
         roundings = known(workload.key).roundings
         if roundings is None:
             raise ValueError(f"{workload.key} is not evaluated yet; plan one of its jobs first")
-        return SIDES * UNIT[kind] * roundings
-    tolerance = _of_computing(workload, UNIT[kind])
+        return SIDES * UNIT[target] * roundings
+    tolerance = _of_computing(workload, UNIT[target])
     if workload.dtype is not DType.F16:
         return tolerance
     return tolerance + 2 * (F16_UNIT * _largest(workload) + F16_STEP)

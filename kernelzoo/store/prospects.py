@@ -13,8 +13,8 @@ costs on a class that many thousands have measured."""
 
 CREDIBLE = 0.34
 """Share of the networks whose times of a kernel are as fast as the one that it is ranked by, once
-twice the cover have measured it; till then the fastest ranks. Liars bury no kernel by calling it
-slow, unless they are two thirds of those who measured it, nor make one lead for long."""
+twice the cover have measured it; till then the fastest ranks. Attackers bury no kernel by calling
+it slow, unless they are two thirds of those who measured it, nor make one lead for long."""
 
 PRESENT = 100
 """Identities of a class that are told apart by number."""

@@ -87,16 +87,16 @@ class Expected:
     tolerances: Floats
 
 
-def expected(workload: Workload, kind: TargetKind, seed: int) -> Expected:
+def expected(workload: Workload, target: TargetKind, seed: int) -> Expected:
     """A named operator has one tolerance for all entries, a program one for each."""
     if workload.operator is not PROGRAM:
         entries = expected_entries(workload, seed)
         return Expected(
             entries=entries,
-            tolerances=np.full(entries.shape, comparison_tolerance(workload, kind)),
+            tolerances=np.full(entries.shape, comparison_tolerance(workload, target)),
         )
     found = _bounded(workload, seed)
-    tolerances = SIDES * UNIT[kind] * found.roundings
+    tolerances = SIDES * UNIT[target] * found.roundings
     return Expected(entries=found.values, tolerances=np.where(_is_sure(found), tolerances, np.inf))
 
 

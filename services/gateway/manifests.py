@@ -243,7 +243,7 @@ def _entry(answer_by_kind: dict[TargetKind, ServedWorkload], quorum: int) -> Man
     )
 
 
-def served(answer: ServedWorkload, kind: TargetKind) -> ServedKernel | None:
+def served(answer: ServedWorkload, target: TargetKind) -> ServedKernel | None:
     """None where nothing is compiled that the class can run."""
     row, borrowed = answer.row, answer.borrowed
     fallback = row.fallback()
@@ -252,7 +252,7 @@ def served(answer: ServedWorkload, kind: TargetKind) -> ServedKernel | None:
     winner = row.winner()
     timed = borrowed.kernel if borrowed else row
     return ServedKernel(
-        tolerance=comparison_tolerance(Workload.parse(row.workload_key), kind),
+        tolerance=comparison_tolerance(Workload.parse(row.workload_key), target),
         level=_level(answer),
         kernel=kernel_of(borrowed.kernel if borrowed else winner or fallback),
         fallback=kernel_of(fallback),

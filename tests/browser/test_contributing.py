@@ -12,9 +12,9 @@ from cli.gateway_client import GatewayClient
 from cli.models.sending import ImportedModel, send
 from cli.stack.supervisor import Stack
 from services.gateway.wire.applications import ApplicationRequest
+from tests.browser.model_host import lists
 from tests.browser.model_plans import deep
 from tests.browser.sites import ISOLATED, site
-from tests.browser.test_models import lists
 from tests.running import eventually, rows
 
 NETWORK = deep(layers=2)

@@ -1,47 +1,28 @@
 """Whole models in a page of another origin than the host that serves them."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from json import loads
 from pathlib import Path
 from threading import Event
-from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 from playwright.sync_api import Browser, Page
 
-from fixtures.model_site import write_model
-from kernelzoo.serving import serving
+from tests.browser.model_host import (
+    Host,
+    close,
+    hosting,
+    is_right,
+    lists,
+    page_elsewhere,
+    script,
+)
 from tests.browser.model_plans import chosen, deep, small
 from tests.browser.sites import ISOLATED, site
-from tests.plans import PlannedNetwork
 from workers.fleet.browsers import BrowserKind, Launch
 from workers.fleet.chromium import launched_chromium
 from workers.fleet.firefox import Firefox, start_firefox
 from workers.fleet.installed import MISSING
 from workers.fleet.webkit import WebKit, start_webkit
-
-CLASS = "0123456789abcdef:r1-0:wasm+simd128"
-CLIENT = Path(__file__).parents[2] / "client" / "dist"
-
-OPEN = """
-  const { KernelZoo, KernelZooError } = await import(`${host}/client/sdk.js`);
-  const deviceClass = "0123456789abcdef:r1-0:wasm+simd128";
-  const open = (options = {}) => KernelZoo.open(host, { deviceClass, backend: "wasm", ...options });
-  const refusal = async (work) => {
-    try { await work(); return "nothing was refused"; } catch (error) {
-      return `${error instanceof KernelZooError ? error.stage : error.name}: ${error.message}`;
-    }
-  };
-"""
-
-
-def script(body: str) -> str:
-    return f"async ([host, feeds]) => {{ {OPEN} {body} }}"
-
 
 STARTED: dict[BrowserKind, Callable[[Launch], Firefox | WebKit]] = {
     BrowserKind.FIREFOX: start_firefox,
@@ -49,75 +30,12 @@ STARTED: dict[BrowserKind, Callable[[Launch], Firefox | WebKit]] = {
 }
 
 
-class Host:
-    """A static host, and the failures that pages told it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.url = ""
-        self.told: list[dict[str, Any]] = []
-        self.sent: list[str] = []
-        self.held: Event | None = None
-        """Set when the second half of weights may be sent."""
-
-    def write(self, network: PlannedNetwork, **changed: Any) -> None:
-        kernels = {key: changed.get(key) or chosen(key) for key in network.plan.kernels}
-        write_model(self.folder, CLASS, network.plan, network.files, kernels)
-
-
-class Handler(SimpleHTTPRequestHandler):
-    host: Host
-
-    def end_headers(self) -> None:
-        self.send_header("Access-Control-Allow-Origin", "*")
-        self.send_header("Access-Control-Allow-Headers", "*")
-        self.send_header("Cross-Origin-Resource-Policy", "cross-origin")
-        self.send_header("Cache-Control", "no-store")
-        super().end_headers()
-
-    def translate_path(self, path: str) -> str:
-        if path.startswith("/client/"):
-            return str(CLIENT / Path(path).name)
-        return super().translate_path(path)
-
-    def do_OPTIONS(self) -> None:
-        self.send_response(204)
-        self.end_headers()
-
-    def copyfile(self, source: Any, outputfile: Any) -> None:
-        self.host.sent.append(self.path)
-        held = self.host.held
-        if held is not None and self.path.endswith(".weights"):
-            body = source.read()
-            outputfile.write(body[: len(body) // 2])
-            held.wait(60)
-            outputfile.write(body[len(body) // 2 :])
-            return
-        super().copyfile(source, outputfile)
-
-    def do_POST(self) -> None:
-        length = int(self.headers["Content-Length"])
-        told = loads(self.rfile.read(length))
-        if self.path == "/rest" and self.host.held is not None:
-            self.host.held.set()
-        else:
-            self.host.told.append(told)
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     made = Host(tmp_path_factory.mktemp("models"))
     for each in (small(), deep()):
         made.write(each)
-    handler = type("Bound", (Handler,), {"host": made})
-    bound = partial(handler, directory=str(made.folder))
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), bound)) as server:
-        made.url = f"http://127.0.0.1:{server.server_port}"
+    with hosting(made):
         yield made
 
 
@@ -129,28 +47,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def page(browser: Browser) -> Iterator[Page]:
-    """A page of another origin, and not isolated."""
-    with site({}) as address:
-        opened = browser.new_page()
-        opened.goto(address)
+    with page_elsewhere(browser) as opened:
         yield opened
-        opened.close()
-
-
-def lists(arrays: dict[str, NDArray[Any]]) -> dict[str, list[float]]:
-    return {name: array.ravel().tolist() for name, array in arrays.items()}
-
-
-def close(found: list[float], wanted: NDArray[Any]) -> bool:
-    reach = 1e-4 * float(np.abs(wanted).max())
-    return bool(np.abs(np.array(found) - wanted.ravel()).max() <= reach)
-
-
-def is_right(found: dict[str, list[Any]], network: PlannedNetwork) -> bool:
-    return all(
-        close([float(entry) for entry in found[name]], wanted)
-        for name, wanted in network.outputs.items()
-    )
 
 
 RUN = """

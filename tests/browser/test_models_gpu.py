@@ -1,17 +1,24 @@
 """Whole models on WebGPU, on a software adapter, and on WebAssembly where that fails."""
 
 from collections.abc import Iterator
-from functools import partial
-from http.server import ThreadingHTTPServer
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from fixtures.model_site import write_model
-from kernelzoo.serving import serving
+from tests.browser.model_host import (
+    CLASS,
+    Handler,
+    Host,
+    close,
+    hosting,
+    is_right,
+    lists,
+    page_elsewhere,
+    script,
+)
 from tests.browser.model_plans import chosen, chosen_on_gpu, deep, small
 from tests.browser.sites import site
-from tests.browser.test_models import CLASS, Handler, Host, close, is_right, lists, script
 from workers.fleet.chromium import launched_chromium
 from workers.fleet.gpu import GpuChoice, gpu_flags
 
@@ -56,10 +63,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
                 served = made.folder / file.relative_to(folder)
                 served.parent.mkdir(parents=True, exist_ok=True)
                 served.write_bytes(file.read_bytes())
-    handler = type("Bound", (GpuHandler,), {"host": made})
-    bound = partial(handler, directory=str(made.folder))
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), bound)) as server:
-        made.url = f"http://127.0.0.1:{server.server_port}"
+    with hosting(made, GpuHandler):
         yield made
 
 
@@ -71,11 +75,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def page(browser: Browser) -> Iterator[Page]:
-    with site({}) as address:
-        opened = browser.new_page()
-        opened.goto(address)
+    with page_elsewhere(browser) as opened:
         yield opened
-        opened.close()
 
 
 RUN = """

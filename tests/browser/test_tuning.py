@@ -1,8 +1,6 @@
 """A model that is tuned in its page, by a host whose candidates are not all what they should be."""
 
 from collections.abc import Iterator
-from functools import partial
-from http.server import ThreadingHTTPServer
 from json import dumps
 from pathlib import Path
 from struct import pack
@@ -16,12 +14,11 @@ from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.serving import serving
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.registry import lite_space
+from tests.browser.model_host import Handler, Host, hosting, lists, script
 from tests.browser.model_plans import deep
 from tests.browser.sites import ISOLATED, site
-from tests.browser.test_models import Handler, Host, lists, script
 from workers.fleet.chromium import launched_chromium
 
 REPOSITORY = Path(__file__).parents[2]
@@ -81,10 +78,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
     made = Queue(tmp_path_factory.mktemp("tuning"))
     delayed = at_first(SLOW, DELAY)
     made.write(NETWORK, **{KEY: SiteKernels(candidate=SLOW, fallback=SLOW, body=delayed)})
-    handler = type("Bound", (QueueHandler,), {"host": made})
-    bound = partial(handler, directory=str(made.folder))
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), bound)) as server:
-        made.url = f"http://127.0.0.1:{server.server_port}"
+    with hosting(made, QueueHandler):
         yield made
 
 

@@ -33,9 +33,9 @@ def features(candidate: Candidate, device: ProbedDevice) -> dict[str, float]:
     return dict((*own, *_of_device(device), *_fit(candidate.workload, used, device)))
 
 
-def kind_column(kind: TargetKind) -> str:
+def kind_column(target: TargetKind) -> str:
     """The column of a target. A model has it if it was trained on the target."""
-    return f"device.{kind}"
+    return f"device.{target}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,9 +77,9 @@ class CostModel:
         """SHA-256 of the body, 64 hex digits."""
         return sha256(self.body).hexdigest()
 
-    def knows(self, kind: TargetKind) -> bool:
+    def knows(self, target: TargetKind) -> bool:
         """Whether it was trained on devices of this target."""
-        return kind_column(kind) in self.columns.names
+        return kind_column(target) in self.columns.names
 
     def costs(self, candidates: Sequence[Candidate], device: ProbedDevice) -> tuple[float, ...]:
         """Predicted costs; lower is better. Compare them for one workload on one device only."""

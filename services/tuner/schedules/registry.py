@@ -82,7 +82,7 @@ class ScheduleFamily:
 
 
 def lite_space(
-    workload: Workload, kind: TargetKind, gpu: GpuModel = ANY_GPU
+    workload: Workload, target: TargetKind, gpu: GpuModel = ANY_GPU
 ) -> tuple[Candidate, ...]:
     """The few dozen candidates of a workload that are worth measuring: valid, none twice, at least
     one, ordered by promise.
@@ -91,8 +91,8 @@ def lite_space(
     nothing is known about. A space of webgpu belongs to a model of GPU. Raises InvalidInput for a
     workload that the target has no kernels for.
     """
-    refuse_unsupported(workload, kind)
-    return matching(workload, kind)[0].space(workload, gpu)
+    refuse_unsupported(workload, target)
+    return matching(workload, target)[0].space(workload, gpu)
 
 
 @lru_cache(maxsize=1024)

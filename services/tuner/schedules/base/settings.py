@@ -40,10 +40,10 @@ class CandidateSettings(Generic[Read]):
     """
 
     def __init__(
-        self, candidate: Candidate, config: type[Read], kind: TargetKind = TargetKind.WASM
+        self, candidate: Candidate, config: type[Read], target: TargetKind = TargetKind.WASM
     ) -> None:
-        if candidate.target is not kind:
-            raise InvalidSchedule(f"a {candidate.target} candidate is no schedule for {kind}")
+        if candidate.target is not target:
+            raise InvalidSchedule(f"a {candidate.target} candidate is no schedule for {target}")
         known = (FAMILY, *(field.name for field in fields(config)))
         if stores_f16(candidate.workload):
             known = (*known, SETTING)
@@ -114,7 +114,7 @@ def webgpu_candidate(workload: Workload, config: Config, wanted: tuple[str, ...]
 
 def _candidate(
     workload: Workload,
-    kind: TargetKind,
+    target: TargetKind,
     config: Config,
     others: dict[str, Setting],
     wanted: tuple[str, ...],
@@ -122,4 +122,4 @@ def _candidate(
     """The config is sorted by name, and holds each choice as text."""
     settings: dict[str, Setting] = {FAMILY: config.family, **asdict(config), **others}
     plain = sorted((n, str(v) if isinstance(v, str) else v) for n, v in settings.items())
-    return Candidate(workload=workload, target=kind, config=tuple(plain), requires=wanted)
+    return Candidate(workload=workload, target=target, config=tuple(plain), requires=wanted)

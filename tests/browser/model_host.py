@@ -1,0 +1,133 @@
+"""A static host of models, and what pages of another origin do with it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from json import loads
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from playwright.sync_api import Browser, Page
+
+from fixtures.model_site import write_model
+from kernelzoo.serving import serving
+from tests.browser.model_plans import chosen
+from tests.browser.sites import site
+from tests.plans import PlannedNetwork
+
+CLASS = "0123456789abcdef:r1-0:wasm+simd128"
+CLIENT = Path(__file__).parents[2] / "client" / "dist"
+
+OPEN = """
+  const { KernelZoo, KernelZooError } = await import(`${host}/client/sdk.js`);
+  const deviceClass = "0123456789abcdef:r1-0:wasm+simd128";
+  const open = (options = {}) => KernelZoo.open(host, { deviceClass, backend: "wasm", ...options });
+  const refusal = async (work) => {
+    try { await work(); return "nothing was refused"; } catch (error) {
+      return `${error instanceof KernelZooError ? error.stage : error.name}: ${error.message}`;
+    }
+  };
+"""
+
+
+def script(body: str) -> str:
+    return f"async ([host, feeds]) => {{ {OPEN} {body} }}"
+
+
+class Host:
+    """A static host, and the failures that pages told it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = ""
+        self.told: list[dict[str, Any]] = []
+        self.sent: list[str] = []
+        self.held: Event | None = None
+        """Set when the second half of weights may be sent."""
+
+    def write(self, network: PlannedNetwork, **changed: Any) -> None:
+        kernels = {key: changed.get(key) or chosen(key) for key in network.plan.kernels}
+        write_model(self.folder, CLASS, network.plan, network.files, kernels)
+
+
+class Handler(SimpleHTTPRequestHandler):
+    host: Host
+
+    def end_headers(self) -> None:
+        self.send_header("Access-Control-Allow-Origin", "*")
+        self.send_header("Access-Control-Allow-Headers", "*")
+        self.send_header("Cross-Origin-Resource-Policy", "cross-origin")
+        self.send_header("Cache-Control", "no-store")
+        super().end_headers()
+
+    def translate_path(self, path: str) -> str:
+        if path.startswith("/client/"):
+            return str(CLIENT / Path(path).name)
+        return super().translate_path(path)
+
+    def do_OPTIONS(self) -> None:
+        self.send_response(204)
+        self.end_headers()
+
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        self.host.sent.append(self.path)
+        held = self.host.held
+        if held is not None and self.path.endswith(".weights"):
+            body = source.read()
+            outputfile.write(body[: len(body) // 2])
+            held.wait(60)
+            outputfile.write(body[len(body) // 2 :])
+            return
+        super().copyfile(source, outputfile)
+
+    def do_POST(self) -> None:
+        length = int(self.headers["Content-Length"])
+        told = loads(self.rfile.read(length))
+        if self.path == "/rest" and self.host.held is not None:
+            self.host.held.set()
+        else:
+            self.host.told.append(told)
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def hosting(host: Host, handler: type[Handler] = Handler) -> Iterator[None]:
+    """Serves the host's folder until it is left; the host knows its address then."""
+    bound = partial(type("Bound", (handler,), {"host": host}), directory=str(host.folder))
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), bound)) as server:
+        host.url = f"http://127.0.0.1:{server.server_port}"
+        yield
+
+
+@contextmanager
+def page_elsewhere(browser: Browser) -> Iterator[Page]:
+    """A page of another origin, and not isolated."""
+    with site({}) as address:
+        opened = browser.new_page()
+        opened.goto(address)
+        yield opened
+        opened.close()
+
+
+def lists(arrays: dict[str, NDArray[Any]]) -> dict[str, list[float]]:
+    return {name: array.ravel().tolist() for name, array in arrays.items()}
+
+
+def close(found: list[float], wanted: NDArray[Any]) -> bool:
+    reach = 1e-4 * float(np.abs(wanted).max())
+    return bool(np.abs(np.array(found) - wanted.ravel()).max() <= reach)
+
+
+def is_right(found: dict[str, list[Any]], network: PlannedNetwork) -> bool:
+    return all(
+        close([float(entry) for entry in found[name]], wanted)
+        for name, wanted in network.outputs.items()
+    )
