@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.gpu import first_space
 from kernelzoo.store.chain import stranger_of
 from kernelzoo.store.query import Query
 
@@ -24,9 +25,10 @@ class QueuedRow:
     relative_time: float | None
 
 
-def queued(workload_keys: list[str], device_class: DeviceClass) -> Query[QueuedRow]:
-    """What a class can run of these workloads of wasm, is not denied, and is not its default; in
-    the order in which the class, or one like it that nobody knows, measures them.
+def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Query[QueuedRow]:
+    """What a class can run of these workloads, is not denied, and is not its default; in the order
+    in which the class, or one like it that nobody knows, measures them. Of a workload that was not
+    planned for its GPU's `space` it is given those for any GPU.
     """
     return Query(
         sql="""
@@ -38,7 +40,11 @@ def queued(workload_keys: list[str], device_class: DeviceClass) -> Query[QueuedR
                         WHERE o.job_id = j.id AND o.device_class IN (%(class)s, %(stranger)s)
                         ORDER BY o.device_class <> %(class)s LIMIT 1) AS ordered
                 FROM tuning_job j
-                WHERE j.workload_key = ANY (%(keys)s) AND j.target = 'wasm'
+                WHERE j.workload_key = ANY (%(keys)s) AND j.target = %(target)s
+                  AND (j.space = %(space)s OR j.space = %(any)s AND NOT EXISTS (
+                    SELECT FROM tuning_job own
+                    WHERE own.workload_key = j.workload_key AND own.target = j.target
+                      AND own.space = %(space)s AND own.state = 'planned'))
             ), space AS (
                 SELECT job.workload_key, c.candidate_id, c.compiled_at,
                        array_position(job.ordered, c.candidate_id) AS place, p.ordinal
@@ -73,6 +79,9 @@ def queued(workload_keys: list[str], device_class: DeviceClass) -> Query[QueuedR
         parameters={
             "keys": workload_keys,
             "class": device_class,
+            "target": device_class.target.kind,
+            "space": space,
+            "any": first_space(device_class.target.kind),
             "stranger": stranger_of(device_class),
             "features": list(device_class.target.features),
             "timed_by": TIMED_BY,

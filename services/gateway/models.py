@@ -145,16 +145,6 @@ def _query(dimensions: Mapping[str, object]) -> str:
     return "?" + "&".join(f"{name}={extent}" for name, extent in dimensions.items())
 
 
-def tunes_itself(device_class: DeviceClass) -> DeviceClass:
-    """Raises Refusal for a class of another target than pages tune themselves for."""
-    if device_class.target.kind is not TargetKind.WASM:
-        raise Refusal(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            "pages tune models on wasm; ask for the wasm class of this device",
-        )
-    return device_class
-
-
 async def _linked(db: AsyncConnection[Any], kernels: Iterable[ServedKernel]) -> ModuleWire | None:
     """None where they cannot be linked."""
     given = [each.kernel for each in kernels]

@@ -7,16 +7,20 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from starlette.requests import ClientDisconnect
 
-from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.device import DeviceClass, Hardware
+from kernelzoo.domain.gpu import space_of
 from kernelzoo.domain.plan import PlanCall
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.formats.plans import plan_bytes, plan_document
@@ -27,7 +31,7 @@ from kernelzoo.store.blocking import execute
 from services.gateway.blobs import KEPT_S, Blobs
 from services.gateway.problems import Refusal
 from services.gateway.state import State
-from services.gateway.streams import MOST_OF_NETWORK
+from services.gateway.streams import LOOKED_EVERY_S, MOST_OF_NETWORK
 from tests.database.client import OPERATOR, open_agent
 from tests.database.conftest import Connection
 from tests.database.test_shedding import full
@@ -42,6 +46,9 @@ TINY = tiny_model()
 MATMUL, RELU = TINY.plan.kernels
 GPU_CLASS = "0123456789abcdef:r101-0:webgpu"
 LONGER = tiny_model(6)
+NVIDIA = Hardware(
+    cpu_architecture="x86", logical_cores=8, gpu_vendor="nvidia", gpu_architecture="turing"
+)
 
 Compile = Callable[[], None]
 
@@ -380,8 +387,8 @@ def test_a_gateway_without_a_folder_says_so(settings: Settings) -> None:
         )
 
 
-def queued(http: TestClient, query: str) -> list[dict[str, Any]]:
-    answer = http.get(f"/v1/models/tiny/{CLASS}/candidates?{query}")
+def queued(http: TestClient, query: str, device_class: str = CLASS) -> list[dict[str, Any]]:
+    answer = http.get(f"/v1/models/tiny/{device_class}/candidates?{query}")
     assert answer.headers["Content-Type"] == "application/x-ndjson", answer.text
     return [json.loads(line) for line in answer.text.splitlines()]
 
@@ -416,6 +423,40 @@ def test_candidates_are_sent_as_they_are_compiled_to_pages_without_a_session(
         404,
         "application/problem+json",
     )
+
+
+def test_candidates_for_a_gpu_are_of_its_models_space_once_that_is_planned(
+    served: TestClient, db: Connection, compiled: Compile
+) -> None:
+    register(served, TINY, targets=("wasm", "webgpu"))
+    assert queued(served, "wait_s=0", GPU_CLASS)[-1]["end"] == "waited"
+    compiled()
+    any_gpu = _sent(served, "wait_s=0", GPU_CLASS)
+    assert {key for key, _ in any_gpu} == {MATMUL, RELU}
+    assert {kernel["target"] for _, kernel in any_gpu} == {"webgpu"}
+    shown = f"wait_s=0&hardware={quote(json.dumps(asdict(NVIDIA)))}"
+    nvidia = f"{NVIDIA.device_id}:r101-0:webgpu"
+    assert _sent(served, shown, nvidia) == any_gpu, "before anybody asked for a space of its own"
+    db.execute(
+        """
+        INSERT INTO tuning_job (workload_key, target, space)
+        SELECT workload_key, target, %s FROM tuning_job WHERE target = 'webgpu'
+        """,
+        (space_of(TargetKind.WEBGPU, NVIDIA),),
+    )
+    compiled()
+    own = {kernel["candidate"] for _, kernel in _sent(served, shown, nvidia)}
+    assert own - {kernel["candidate"] for _, kernel in any_gpu}
+    assert _sent(served, "wait_s=0", GPU_CLASS) == any_gpu
+
+
+def _sent(http: TestClient, query: str, device_class: str) -> list[tuple[str, dict[str, Any]]]:
+    """Kernels that are in no memory of the gateway, by workload."""
+    time.sleep(LOOKED_EVERY_S)
+    *batches, _ = queued(http, query, device_class)
+    return [
+        (batch["workload"], each["kernel"]) for batch in batches for each in batch["candidates"]
+    ]
 
 
 def test_there_is_nothing_to_send_where_a_class_has_confirmed_all(

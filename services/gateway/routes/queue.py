@@ -17,6 +17,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.gpu import space_of
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
@@ -24,8 +25,9 @@ from kernelzoo.domain.zoo import HitLevel
 from kernelzoo.metrics import QUEUE_STREAMS, QUEUED_KERNELS
 from kernelzoo.store import candidates, models, queue
 from kernelzoo.store.asynchronous import fetch_all
+from services.gateway.answering import hardware_of
 from services.gateway.manifests import Key, kernel_of
-from services.gateway.models import cache_key, chosen, tunes_itself
+from services.gateway.models import cache_key, chosen
 from services.gateway.programs import learn
 from services.gateway.queueing import Batch, batches, compiled_since, tried, waiting
 from services.gateway.routes.zoo import ClassText, IfNoneMatch, Told
@@ -75,7 +77,7 @@ async def get_candidates(
     """
     asked = request.query_params.items()
     key = cache_key(name, device_class, (pair for pair in asked if pair[0] not in PARAMETERS))
-    tunes_itself(DeviceClass.parse(device_class))
+    DeviceClass.parse(device_class)
     seen = None if _is_settled(state, key) else await _look(state, key)
     if seen is None or not seen.left:
         headers = {"ETag": SETTLED_ETAG, "Cache-Control": "public, max-age=60"}
@@ -101,14 +103,16 @@ async def _look(state: State, key: Key) -> Unconfirmed:
 
 
 async def _see(state: State, key: Key) -> Unconfirmed:
-    named, class_text, _, *asked = key
+    named, class_text, told, *asked = key
     name, device_class = named.removeprefix("model:"), DeviceClass.parse(class_text)
     async with state.pool.connection() as db:
         plan = chosen(name, await fetch_all(db, models.plans(name)), asked)
         called = await fetch_all(db, models.call_times(plan.id, device_class))
         keys = [row.workload_key for row in called]
         await learn(db, keys)
-        found = await fetch_all(db, queue.queued(keys, device_class))
+        hardware = await hardware_of(db, told or None, device_class.device_id)
+        space = space_of(device_class.target.kind, hardware)
+        found = await fetch_all(db, queue.queued(keys, device_class, space))
     compiled = [row.compiled_at.timestamp() for row in found if row.compiled_at is not None]
     return Unconfirmed(left=tried(called, found), newest_s=max(compiled, default=0.0))
 
@@ -124,6 +128,10 @@ class _Stream:
     after_s: float
     sent: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     cursor: str = ""
+
+    @property
+    def target(self) -> TargetKind:
+        return DeviceClass.parse(self.key[1]).target.kind
 
     async def lines(self, seen: Unconfirmed, wait_s: float) -> AsyncIterator[bytes]:
         with self.state.streams.counted(self.network), QUEUE_STREAMS.track_inprogress():
@@ -171,7 +179,7 @@ class _Stream:
             workload=batch.of.workload_key,
             calls=batch.of.calls,
             flops=batch.of.flops,
-            tolerance=comparison_tolerance(workload, TargetKind.WASM),
+            tolerance=comparison_tolerance(workload, self.target),
             expected_ms=expected_ms,
             won_ms=None if expected_ms is None else expected_ms * batch.of.gain,
             candidates=[
