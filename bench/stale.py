@@ -73,6 +73,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "client/src/gpu",
         "client/src/agent",
     ),
+    "streams": ("bench/serving/streams.py", *_SERVICES),
     "strangers": ("bench/crowd/strangers.py", *_SERVICES),
     "stability": (
         "bench/device/stability.py",

@@ -4,22 +4,33 @@ Pages of one class ask for the same, so that what is there is looked up once for
 """
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
 
+from kernelzoo.store.queue import QueuedRow
 from services.gateway.problems import Refusal
 from services.gateway.queueing import Tried
 from services.gateway.remembered import Remembered
+from services.gateway.wire.artifacts import Kernel
 
 MOST = 256
 MOST_OF_NETWORK = 32
 RETRY_S = 5
 LOOKED_EVERY_S = 0.5
 LOOKS_AT_ONCE = 2
-"""A share of the connections of agents: whoever asks for strange classes holds no more."""
+"""A share of the connections of agents: whoever asks for strange classes holds no more. After each
+look its place rests for as long as the look took, which may be many rows, so that pages of many
+classes leave the thread to page loads."""
+LONGEST_REST_S = 1.0
+MOST_KERNELS = 2048
+"""Descriptions of kernels that are kept: what is compiled is sent to all pages at once."""
+
+Read = Callable[[list[str]], Awaitable[dict[str, Kernel]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +47,9 @@ class Streams:
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
         self._seen: Remembered[Unconfirmed] = Remembered(LOOKED_EVERY_S)
+        self._last: dict[Hashable, Unconfirmed] = {}
+        self._kernels: dict[tuple[str, datetime | None], Kernel] = {}
+        self._turn = asyncio.Lock()
         self._looking = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     def refuse_excess(self, network: str) -> None:
@@ -66,10 +80,45 @@ class Streams:
                 del self._open[network]
 
     async def look(self, plan: Hashable, see: Callable[[], Awaitable[Unconfirmed]]) -> Unconfirmed:
-        """What `see` finds, or found a moment ago."""
+        """What `see` finds, or found a moment ago; the same object while nothing changes."""
 
         async def in_turn() -> Unconfirmed:
-            async with self._looking:
-                return await see()
+            await self._looking.acquire()
+            start_s = time.monotonic()
+            try:
+                found = await see()
+            finally:
+                rest_s = min(time.monotonic() - start_s, LONGEST_REST_S)
+                asyncio.get_running_loop().call_later(rest_s, self._looking.release)
+            before = self._last.get(plan)
+            if found == before:
+                return before
+            if len(self._last) >= MOST:
+                self._last.clear()
+            self._last[plan] = found
+            return found
 
         return await self._seen.get(plan, in_turn)
+
+    async def kernels(self, rows: Sequence[QueuedRow], read: Read) -> dict[str, Kernel]:
+        """By candidate, each read once for all pages. Streams take turns, and what else is to be
+        done comes between two of them.
+        """
+        async with self._turn:
+            lacking = [str(row.candidate_id) for row in rows if _place(row) not in self._kernels]
+            read_now = await read(lacking) if lacking else {}
+            if len(self._kernels) >= MOST_KERNELS:
+                self._kernels.clear()
+            found = {}
+            for row in rows:
+                name = str(row.candidate_id)
+                kernel = read_now.get(name) or self._kernels.get(_place(row))
+                if kernel is not None:
+                    found[name] = self._kernels[_place(row)] = kernel
+            await asyncio.sleep(0)
+        return found
+
+
+def _place(row: QueuedRow) -> tuple[str, datetime | None]:
+    """What is compiled anew is another kernel."""
+    return str(row.candidate_id), row.compiled_at

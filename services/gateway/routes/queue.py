@@ -33,6 +33,7 @@ from services.gateway.queueing import Batch, batches, compiled_since, tried, wai
 from services.gateway.routes.zoo import ClassText, IfNoneMatch, Told
 from services.gateway.state import Network, Shared, State
 from services.gateway.streams import LOOKED_EVERY_S, Unconfirmed
+from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.models import ModelName
 from services.gateway.wire.queue import QueueBatch, QueuedKernel, QueueEnd, QueueLine, QueueWaits
 
@@ -155,23 +156,22 @@ class _Stream:
             if now_s > said_s + SAID_EVERY_S:
                 yield QueueWaits(waiting=coming)
                 said_s = now_s
-            seen = await self._later(until_s - now_s)
+            seen = await self._later(seen, until_s - now_s)
         yield SETTLED
 
-    async def _later(self, left_s: float) -> Unconfirmed:
-        """What there is after the next change, or a while."""
-        generation = self.state.wake.generation
-        await asyncio.sleep(min(LOOKED_EVERY_S, left_s))
-        await self.state.wake.wait(generation, max(0.0, min(SAID_EVERY_S, left_s) - LOOKED_EVERY_S))
-        return await _look(self.state, self.key)
+    async def _later(self, seen: Unconfirmed, left_s: float) -> Unconfirmed:
+        """What there is once it is something else than was `seen`, or after a while."""
+        until_s, found = time.monotonic() + min(SAID_EVERY_S, left_s), seen
+        while found is seen and (left_s := until_s - time.monotonic()) > 0:
+            generation = self.state.wake.generation
+            await asyncio.sleep(min(LOOKED_EVERY_S, left_s))
+            await self.state.wake.wait(generation, max(0.0, until_s - time.monotonic()))
+            found = await _look(self.state, self.key)
+        return found
 
     async def _described(self, batch: Batch) -> QueueBatch:
-        names = [str(row.candidate_id) for row in batch.candidates]
-        async with self.state.pool.connection() as db:
-            kernels = {
-                row.candidate_id: row for row in await fetch_all(db, candidates.kernels(names))
-            }
-        self.sent[batch.of.workload_key].update(names)
+        kernels = await self.state.streams.kernels(batch.candidates, self._read)
+        self.sent[batch.of.workload_key].update(str(row.candidate_id) for row in batch.candidates)
         QUEUED_KERNELS.inc(len(kernels))
         expected_ms = None if batch.of.expected_ns is None else batch.of.expected_ns / 1e6
         workload = Workload.parse(batch.of.workload_key)
@@ -183,13 +183,18 @@ class _Stream:
             expected_ms=expected_ms,
             won_ms=None if expected_ms is None else expected_ms * batch.of.gain,
             candidates=[
-                QueuedKernel(kernel=kernel_of(kernels[name]), expected=row.relative_time)
-                for name, row in zip(names, batch.candidates, strict=True)
-                if name in kernels
+                QueuedKernel(kernel=kernel, expected=row.relative_time)
+                for row in batch.candidates
+                if (kernel := kernels.get(str(row.candidate_id))) is not None
             ],
             waiting=batch.of.waiting,
             cursor=self.cursor,
         )
+
+    async def _read(self, candidate_ids: list[str]) -> dict[str, Kernel]:
+        async with self.state.pool.connection() as db:
+            rows = await fetch_all(db, candidates.kernels(candidate_ids))
+        return {row.candidate_id: kernel_of(row) for row in rows}
 
 
 def _line(line: QueueLine) -> bytes:

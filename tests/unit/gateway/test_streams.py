@@ -1,0 +1,69 @@
+"""What pages that tune themselves look at together."""
+
+import asyncio
+import time
+
+from services.gateway.queueing import Tried
+from services.gateway.streams import LOOKED_EVERY_S, LOOKS_AT_ONCE, Streams, Unconfirmed
+
+
+def unconfirmed(waits: int) -> Unconfirmed:
+    one = Tried(
+        workload_key="k", calls=1, flops=1, expected_ns=None, weight=1, compiled=(), waiting=waits
+    )
+    return Unconfirmed(left=(one,), newest_s=0.0)
+
+
+def test_pages_are_told_of_what_changes_and_of_nothing_else() -> None:
+    async def looks() -> None:
+        streams, waits = Streams(), iter([2, 2, 1])
+
+        async def see() -> Unconfirmed:
+            return unconfirmed(next(waits))
+
+        first, beside = await asyncio.gather(*(streams.look("plan", see) for _ in range(2)))
+        await asyncio.sleep(LOOKED_EVERY_S)
+        again = await streams.look("plan", see)
+        await asyncio.sleep(LOOKED_EVERY_S)
+        changed = await streams.look("plan", see)
+        assert beside is first
+        assert again is first, "whoever has sent it has nothing to do"
+        assert changed.left[0].waiting == 1
+
+    asyncio.run(looks())
+
+
+def test_looks_at_many_classes_leave_half_of_the_time_to_others() -> None:
+    async def looks(classes: int, took_s: float) -> float:
+        streams = Streams()
+
+        async def see() -> Unconfirmed:
+            await asyncio.sleep(took_s)
+            return unconfirmed(1)
+
+        start_s = time.monotonic()
+        await asyncio.gather(*(streams.look(number, see) for number in range(classes)))
+        return time.monotonic() - start_s
+
+    took_s, rounds = 0.05, 4
+    elapsed_s = asyncio.run(looks(rounds * LOOKS_AT_ONCE, took_s))
+    assert elapsed_s >= (2 * rounds - 1) * took_s
+
+
+def test_a_look_that_fails_gives_its_place_back() -> None:
+    async def looks() -> None:
+        streams = Streams()
+
+        async def fail() -> Unconfirmed:
+            raise ConnectionError
+
+        async def see() -> Unconfirmed:
+            return unconfirmed(1)
+
+        for number in range(2 * LOOKS_AT_ONCE):
+            failed = await asyncio.gather(streams.look(number, fail), return_exceptions=True)
+            assert isinstance(failed[0], ConnectionError)
+        async with asyncio.timeout(5):
+            await streams.look("plan", see)
+
+    asyncio.run(looks())
