@@ -103,10 +103,15 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
   observer.observe({ type: "longtask" });
   const start = now();
   const atS = (): number => (now() - start) / 1000;
-  const swaps: { readonly atS: number; readonly workload: string; readonly relativeTime: number }[] =
-    [];
+  const swaps: {
+    readonly atS: number;
+    readonly workload: string;
+    readonly relativeTime: number;
+  }[] = [];
   const regressions: string[] = [];
-  model.on("swap", ({ workload, relativeTime }) => swaps.push({ atS: atS(), workload, relativeTime }));
+  model.on("swap", ({ workload, relativeTime }) =>
+    swaps.push({ atS: atS(), workload, relativeTime }),
+  );
   model.on("regression", ({ reason }) => regressions.push(reason));
   const ours: [number, number][] = [];
   const peers: [number, number][] = [];
