@@ -12,14 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
-from tempfile import TemporaryDirectory
 
 import msgspec
-import psutil
 
 from bench.browser import CALL_MS, chromium
 from bench.busy import CpuUsage
 from bench.kernels.peers import peer_versions
+from bench.models.at_gateway import add, hold_back_compiler
 from bench.models.cases import CASES, OTHERS, TINY, NetworkCase
 from bench.models.files import network_files, publish
 from bench.models.wasm import FOLDER
@@ -28,8 +27,6 @@ from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.serving.fresh_stack import fresh_stack
 from bench.site import BenchSite
 from cli.gateway_client import GatewayClient
-from cli.models.importing import imported
-from cli.models.sending import send
 from cli.stack.supervisor import Stack
 
 DEFAULT = ("roberta", "gpt2", "t5-small", "resnet50", "mobilenetv2")
@@ -75,6 +72,7 @@ class JitAnswer(msgspec.Struct, frozen=True, kw_only=True):
     endedS: float | None  # noqa: N815
     reason: str
     longTasksMs: tuple[float, ...]  # noqa: N815
+    contributed: int
     difference: float
 
 
@@ -141,10 +139,11 @@ def _measured(site: BenchSite, stack: Stack, case: NetworkCase, options: Namespa
         "rest": options.rest,
         "seconds": options.seconds,
         "peerEvery": options.peer_every,
+        "application": None,
     }
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-        _yielding(stack)
-        _add(gateway, files.onnx, case)
+        hold_back_compiler(stack)
+        add(gateway, files)
         before = CpuUsage.now()
         answer, browser = _ask(site.url, document, asked)
         return Measured(
@@ -154,23 +153,6 @@ def _measured(site: BenchSite, stack: Stack, case: NetworkCase, options: Namespa
             others_busy=CpuUsage.now().others_since(before),
             browser=browser,
         )
-
-
-def _yielding(stack: Stack) -> None:
-    """Holds the compiler back wherever the page wants a core, which a visitor has for itself."""
-    compiler = psutil.Process(stack.children["compile"].process.pid)
-    for process in (compiler, *compiler.children(recursive=True)):
-        process.nice(19)
-
-
-def _add(gateway: GatewayClient, onnx: Path, case: NetworkCase) -> None:
-    def silent(line: str) -> None:
-        pass
-
-    with TemporaryDirectory() as folder:
-        weights = Path(folder) / "weights.bin"
-        model = imported(onnx, case.name, (case.dimensions,), weights, silent)
-        send(gateway, model, source=onnx.name, replace=False, weights_url=None, told=silent)
 
 
 def _ask(site_url: str, network: str, asked: Mapping[str, object]) -> tuple[JitAnswer, str]:

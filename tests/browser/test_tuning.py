@@ -31,12 +31,13 @@ SLOW = [each for each in SPACE if "relaxed-simd" not in each.requires][-1]
 
 
 class Queue(Host):
-    """The host, with a queue of candidates. `cut`: each stream breaks off after its lines."""
+    """The host, with a queue of candidates. `cut`: each stream breaks off after its lines. `away`:
+    it answers for no kernel."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.lines: list[dict[str, Any]] = []
-        self.cut = False
+        self.cut = self.away = False
         self.asked = 0
 
     def offer(self, *candidates: tuple[Candidate, bytes | None], cut: bool = False) -> list[str]:
@@ -60,7 +61,14 @@ class QueueHandler(Handler):
             return str(REPOSITORY / path.partition("?")[0][1:])
         return super().translate_path(path)
 
+    def do_POST(self) -> None:  # noqa: N802
+        self.host.away |= self.path == "/away"
+        super().do_POST()
+
     def do_GET(self) -> None:  # noqa: N802
+        if self.host.away and "/artifacts/" in self.path:
+            self.close_connection = True
+            return
         if "/candidates" not in self.path:
             super().do_GET()
             return
@@ -280,9 +288,18 @@ INTERRUPTED = """
   };
   const one = await tuned();
   hide(true);
+  await fetch(`${host}/away`, { method: "POST", body: "{}" });
   for (let i = 0; i < 20; i++) await one.run();
   const hidden = shown(one);
   hide(false);
+  await until(one, () => one.model.tuning.reason.length > 0);
+  const away = shown(one);
+  globalThis.later = { one, heard };
+  return { hidden, away, worst };
+"""
+
+COME_BACK = """
+  const { one, heard: swapped } = globalThis.later;
   await until(one, () => one.model.tuning.swaps.length > 0);
   await until(one, () => one.model.tuning.sent.length > 1);
   const after = shown(one);
@@ -290,22 +307,26 @@ INTERRUPTED = """
   const stopped = shown(one);
   await one.run();
   await one.model.dispose();
-  return { hidden, after, stopped, heard, worst };
+  return { after, stopped, heard: swapped };
 """
 
 
-def test_tuning_waits_while_the_page_is_hidden_and_outlives_a_queue_that_breaks_off(
+def test_tuning_waits_while_the_page_is_hidden_and_outlives_a_zoo_that_is_away(
     page: Page, host: Queue
 ) -> None:
     host.offer((FUSED[3], None), cut=True)
     found = tune(page, host, INTERRUPTED)
-    hidden, after, stopped = found["hidden"], found["after"], found["stopped"]
+    host.away = False
+    hidden, away = found["hidden"], found["away"]
     assert (hidden["state"], hidden["measured"]) == ("paused", 0)
     assert "hidden" in hidden["reason"]
+    assert (away["state"], away["measured"], away["level"]) == ("measuring", 0, "default")
+    assert found["worst"] < 1e-4, "runs go on"
+    found = tune(page, host, COME_BACK)
+    after, stopped = found["after"], found["stopped"]
     assert (after["state"], after["level"]) == ("measuring", "page")
     assert after["asked"][1].endswith("after=1"), "from where it broke off"
     assert (stopped["state"], stopped["level"]) == ("done", "page")
-    assert found["worst"] < 1e-4
     assert len(found["heard"]) == 1
 
 

@@ -13,6 +13,8 @@ export interface JitRequest {
   /** Of rest for each millisecond of inference. */
   readonly rest: number;
   readonly seconds: number;
+  /** In whose name the page measures for others; null where it does not. */
+  readonly application: string | null;
   /** Inferences of ours for each of the peer; 0 leaves the peer out. */
   readonly peerEvery: number;
 }
@@ -32,6 +34,7 @@ export interface JitAnswer {
   }[];
   readonly regressions: readonly string[];
   readonly measured: number;
+  readonly contributed: number;
   readonly spentMs: number;
   /** When tuning ended; null where it was still at work. */
   readonly endedS: number | null;
@@ -51,19 +54,20 @@ const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 
 type Open = (tune: "idle" | "off") => Promise<Model>;
 
-/** Once the zoo has compiled the default kernels. */
-async function opened(zoo: KernelZoo, { name, network }: JitRequest): Promise<Open> {
-  const { dimensions } = network;
-  const open: Open = (tune) => zoo.model(name, { dimensions, check: false, tune });
-  for (const until = now() + COMPILED_WITHIN_MS; ; await sleep(500)) {
-    try {
-      await (await open("off")).dispose();
-      return open;
-    } catch (thrown) {
-      if (now() > until) throw thrown;
+/** Opens the network once the zoo has compiled the default kernels, and has time to answer. */
+const opener =
+  (zoo: KernelZoo, { name, network, application }: JitRequest): Open =>
+  async (tune) => {
+    const contribute = application === null ? false : { application };
+    const options = { dimensions: network.dimensions, check: false, tune, contribute };
+    for (const until = now() + COMPILED_WITHIN_MS; ; await sleep(500)) {
+      try {
+        return await zoo.model(name, options);
+      } catch (thrown) {
+        if (now() > until) throw thrown;
+      }
     }
-  }
-}
+  };
 
 async function untuned(open: Open, feeds: Values, runs: number): Promise<readonly number[]> {
   const model = await open("off");
@@ -90,7 +94,7 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
   const [feeds, right] = await Promise.all([valuesOf(network.inputs), valuesOf(network.outputs)]);
   const peer = peerEvery > 0 ? await openOnnxRuntime(network, 1) : null;
   await peer?.run();
-  const open = await opened(zoo, request);
+  const open = opener(zoo, request);
   const before = await untuned(open, feeds, BEFORE);
 
   const longTasksMs: number[] = [];
@@ -129,12 +133,12 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
   }
   observer.disconnect();
   const difference = relativeDifference((await model.run(feeds)) as Values, right);
-  const { measured = 0, spentMs = 0, reason = "" } = model.tuning ?? {};
+  const { measured = 0, contributed = 0, spentMs = 0, reason = "" } = model.tuning ?? {};
   await model.dispose();
   await peer?.dispose();
   const initialMs = [...before, ...(await untuned(open, feeds, AFTER))];
   return {
-    ...{ initialMs, ours, peer: peers, swaps, regressions, measured, spentMs, endedS, reason },
-    ...{ longTasksMs, difference },
+    ...{ initialMs, ours, peer: peers, swaps, regressions, longTasksMs, difference },
+    ...{ measured, contributed, spentMs, endedS, reason },
   };
 }

@@ -1,0 +1,32 @@
+"""A network at a real gateway, whose compiler shares the machine with the pages that are timed."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+
+from bench.models.files import NetworkFiles
+from cli.gateway_client import GatewayClient
+from cli.models.importing import imported
+from cli.models.sending import send
+from cli.stack.supervisor import Stack
+
+
+def hold_back_compiler(stack: Stack) -> None:
+    """It yields wherever a page wants a core, as a visitor has its own for itself."""
+    compiler = psutil.Process(stack.children["compile"].process.pid)
+    for process in (compiler, *compiler.children(recursive=True)):
+        process.nice(19)
+
+
+def add(gateway: GatewayClient, network: NetworkFiles) -> None:
+    """As `kernelzoo models add` does."""
+
+    def silent(line: str) -> None:
+        pass
+
+    case, onnx = network.case, network.onnx
+    with TemporaryDirectory() as folder:
+        weights = Path(folder) / "weights.bin"
+        model = imported(onnx, case.name, (case.dimensions,), weights, silent)
+        send(gateway, model, source=onnx.name, replace=False, weights_url=None, told=silent)
