@@ -21,8 +21,11 @@ const FIRST_CREW_PARTS = 4;
 const SURELY_SHARED_MS = 1;
 /** The first of them run in baseline code, and any may be disturbed. */
 const TRIED_RUNS = 6;
-/** The slower of both ways is tried again once in so many runs. */
-const RETRIED_RUNS = 64;
+/**
+ * The slower of both ways is tried again once in so many runs: threads more often, as they are slow
+ * for as long as another program has their cores.
+ */
+const RETRIED_RUNS = { alone: 64, shared: 16 };
 
 /**
  * Three numbers for each call of a run: when it started, in milliseconds from the run's start, how
@@ -156,7 +159,11 @@ export class Dispatcher {
   /** Who helps with a call: both ways are tried in turns, and then the faster is taken. */
   #crewOf({ task, learnt: { alone, shared, runs } }: Ready): Hands | null {
     const faster =
-      runs < TRIED_RUNS ? runs % 2 === 0 : shared < alone !== (runs % RETRIED_RUNS === 0);
+      runs < TRIED_RUNS
+        ? runs % 2 === 0
+        : shared < alone
+          ? runs % RETRIED_RUNS.alone > 0
+          : runs % RETRIED_RUNS.shared === 0;
     return task.extent > 1 && (faster || shared > SURELY_SHARED_MS) ? this.#crew : null;
   }
 }
