@@ -7,8 +7,10 @@ from pathlib import Path
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS, EpilogueKind, Operator
 from kernelzoo.domain.operators.decoding import (
     AttentionShape,
+    advance,
     argmax,
     decode_attention,
+    normed_heads,
     normed_matmul_q4,
     swiglu_q4,
 )
@@ -85,6 +87,8 @@ DECODING = (
         decode_attention(AttentionShape(heads=4, groups=2, depth=16, length=32)),
     ),
     ("argmax(1000)", argmax(1000)),
+    ("advance(32)", advance(32)),
+    ("normed_heads(4, 2, 16, 1e-6)", normed_heads(4, 2, 16, 1e-6)),
 )
 
 

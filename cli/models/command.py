@@ -23,6 +23,7 @@ from cli.options import (
     parse_targets,
 )
 from cli.terminal import live_display, note, notes, out
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.models import ListedModel, PlanCoverage, PlanWire, Registered
 
@@ -37,7 +38,12 @@ DimOption = Annotated[
 
 @app.command()
 def add(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A file of ONNX.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            exists=True, help="A file of ONNX, or a language model's folder of safetensors."
+        ),
+    ],
     name: Annotated[str, typer.Option("--name", help="What pages ask for; a-z, 0-9, . _ -")],
     dim: DimOption = None,
     weights_url: Annotated[
@@ -61,7 +67,7 @@ def add(
             "--weights-url says where pages find the weights; name a file with --output, to which "
             "they are written so that you can put them there"
         )
-    dimensions, targets = parse_dimensions(dim or ()), parse_targets(target)
+    dimensions, targets = parse_dimensions(dim or ()), _targets(file, target)
     with reach(state, url) as gateway, TemporaryDirectory() as folder, live_display(notes) as shown:
 
         def told(line: str) -> None:
@@ -82,6 +88,16 @@ def add(
         print_json(made)
         return
     _tell_added(made)
+
+
+def _targets(file: Path, asked: list[str] | None) -> tuple[TargetKind, ...]:
+    """A language model keeps its cache from run to run, which kernels of WebGPU alone can do."""
+    if not file.is_dir():
+        return parse_targets(asked)
+    targets = parse_targets(asked or [TargetKind.WEBGPU])
+    if targets != (TargetKind.WEBGPU,):
+        raise InvalidInput("language models run on WebGPU alone; leave --target out")
+    return targets
 
 
 @app.command("list")

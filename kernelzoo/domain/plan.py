@@ -12,6 +12,11 @@ Weights lie plain, row-major and little-endian, in one file, and are listed in t
 calls first use them. In the file they are in this order too, unless it is shared with another plan
 of the model that comes first. The file is fetched in chunks, each with its hash. The golden file
 has inputs and the outputs that belong to them, with entries as in memory.
+
+A plan of format 2 has states: tensors that are zeros at first and keep from run to run what a call
+has written to them, such as the keys and values of a language model. An input may be a state, and
+then stays as it is until it is given again. The plan of a language model says what is which in its
+`decoder`.
 """
 
 import re
@@ -24,10 +29,13 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import InvalidInput
 
 FORMAT = 1
+FORMAT_WITH_STATES = 2
 ALIGNMENT_BYTES = 64
 MAX_MEMORY_BYTES = 1 << 32
 """What a WebAssembly memory can address."""
 MAX_RANK = 8
+POSITION_WORDS = 4
+"""Words of the state that has a decoder's place."""
 
 
 class PortDType(StrEnum):
@@ -54,12 +62,14 @@ class Port:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTensor:
-    """`at` is a byte address in the activations, `weight` an index. Exactly one is given."""
+    """`at` is a byte address in the activations, `weight` and `state` are indices. Exactly one is
+    given."""
 
     dtype: DType
     shape: tuple[int, ...]
     at: int | None = None
     weight: int | None = None
+    state: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -75,6 +85,42 @@ class Weight:
     shape: tuple[int, ...]
     offset: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanState:
+    """A tensor that a run leaves to the next one; zeros at first."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return self.dtype.size_bytes * prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDecoder:
+    """What of a plan decodes a language model, a token a run. The numbers are those of tensors.
+
+    `token` i32[1] is the state that has the token which a run takes, `position` i32[4] that which
+    has its place and behind it the end of the prompt, and `prompt` i32[length] that with the tokens
+    of the prompt by their places. A run goes on to the next place, with the prompt's token there,
+    or behind its end with that in `chosen` i32[1], the likeliest by `logits` f32[1, vocabulary].
+    Calls from `head` to the last but one are of use only where the next token is asked for. `stop`
+    are tokens that end a text.
+    """
+
+    length: int
+    vocabulary: int
+    token: int
+    position: int
+    prompt: int
+    logits: int
+    chosen: int
+    head: int
+    stop: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,18 +186,22 @@ class Plan:
     calls: tuple[PlanCall, ...]
     memory: PlanMemory
     golden: Golden
+    states: tuple[PlanState, ...] = ()
+    decoder: PlanDecoder | None = None
 
 
 def validated(plan: Plan) -> Plan:
     """The plan. Raises InvalidInput with the first fault."""
     _refuse_names(plan)
     _refuse_weights(plan)
+    _refuse_states(plan)
     for number, tensor in enumerate(plan.tensors):
         _refuse_tensor(plan, number, tensor)
     _refuse_ports(plan)
     _refuse_calls(plan)
     _refuse_data_flow(plan)
     _refuse_golden(plan)
+    _refuse_decoder(plan)
     return plan
 
 
@@ -170,8 +220,10 @@ def _require(holds: bool, fault: str) -> None:
 
 
 def _refuse_names(plan: Plan) -> None:
-    known = plan.format == FORMAT
-    _require(known, f"plan format {plan.format} is unknown; this version reads format {FORMAT}")
+    known = plan.format in (FORMAT, FORMAT_WITH_STATES)
+    _require(known, f"plan format {plan.format} is unknown; this version reads formats 1 and 2")
+    stated = (plan.format == FORMAT_WITH_STATES) == bool(plan.states)
+    _require(stated, "a plan has format 2 if it has states, and else format 1")
     _require(
         bool(_MODEL.fullmatch(plan.model)),
         f"model name {plan.model[:80]!r} is malformed; use a-z, 0-9, '.', '_' and '-', at most 64",
@@ -220,6 +272,16 @@ def _refuse_weights(plan: Plan) -> None:
     _require(total == file_bytes, f"chunks have {total} bytes; the weights have {file_bytes}")
 
 
+def _refuse_states(plan: Plan) -> None:
+    _refuse_twice([state.name for state in plan.states], "state")
+    for number, state in enumerate(plan.states):
+        _refuse_text(state.name)
+        _refuse_shape(f"state {number} ({state.name})", state.dtype, state.shape)
+    used = {tensor.state for tensor in _first_uses(plan)}
+    for unused in set(range(len(plan.states))) - used:
+        raise InvalidInput(f"no call uses state {plan.states[unused].name}")
+
+
 def _refuse_hash(text: str) -> None:
     _require(bool(_SHA256.fullmatch(text)), f"{text[:80]!r} is no SHA-256 in hexadecimal")
 
@@ -233,8 +295,14 @@ def _refuse_shape(what: str, dtype: DType, shape: tuple[int, ...]) -> None:
 def _refuse_tensor(plan: Plan, number: int, tensor: PlanTensor) -> None:
     what = f"tensor {number}"
     _refuse_shape(what, tensor.dtype, tensor.shape)
-    placed = (tensor.at is None) != (tensor.weight is None)
-    _require(placed, f"{what} must either have an address or be a weight")
+    places = (tensor.at, tensor.weight, tensor.state)
+    placed = sum(place is not None for place in places) == 1
+    _require(placed, f"{what} must have an address, or be a weight or a state")
+    if tensor.state is not None:
+        _refuse_index(what, "state", tensor.state, len(plan.states))
+        state = plan.states[tensor.state]
+        same = (state.dtype, state.size_bytes) == (tensor.dtype, tensor.size_bytes)
+        _require(same, f"{what} and state {tensor.state} differ in dtype or number of entries")
     if tensor.weight is not None:
         _refuse_index(what, "weight", tensor.weight, len(plan.weights))
         weight = plan.weights[tensor.weight]
@@ -245,7 +313,8 @@ def _refuse_tensor(plan: Plan, number: int, tensor: PlanTensor) -> None:
         _require(aligned, f"{what} is at {tensor.at}, which is no multiple of 64")
         end, size = tensor.at + tensor.size_bytes, plan.memory.activations
         _require(end <= size, f"{what} ends at byte {end} of {size} bytes of activations")
-    total = plan.memory.weights + plan.memory.activations
+    states = sum(state.size_bytes for state in plan.states)
+    total = plan.memory.weights + plan.memory.activations + states
     _require(total <= MAX_MEMORY_BYTES, f"the model takes {total} bytes; WebAssembly has 4 GiB")
 
 
@@ -278,6 +347,7 @@ def _refuse_calls(plan: Plan) -> None:
             _refuse_index(what, "tensor", tensor, len(plan.tensors))
         output = plan.tensors[call.tensors[-1]]
         _require(output.weight is None, f"{what} writes to a weight")
+        _require(output.state is None, f"{what} has a state as its output")
     for unused in set(range(len(plan.kernels))) - {call.kernel for call in plan.calls}:
         raise InvalidInput(f"no call uses kernel {plan.kernels[unused]}")
     used = [tensor.weight for tensor in _first_uses(plan) if tensor.weight is not None]
@@ -299,6 +369,8 @@ def _refuse_data_flow(plan: Plan) -> None:
     written: list[Span] = []
     for port in plan.inputs:
         what = f"input {port.name}"
+        if plan.tensors[port.tensor].at is None:
+            continue
         span = _span(plan.tensors[port.tensor])
         _require(not _met(written, span), f"{what} overlaps another input")
         written.append(span)
@@ -354,3 +426,40 @@ def _refuse_golden(plan: Plan) -> None:
                 part.bytes == needed and part.offset >= 0 and part.offset % 4 == 0,
                 f"golden {what} {part.name} must have {needed} bytes at a multiple of 4",
             )
+
+
+def _refuse_decoder(plan: Plan) -> None:
+    decoder = plan.decoder
+    if decoder is None:
+        return
+    states = ("token", 1), ("position", POSITION_WORDS), ("prompt", decoder.length)
+    for name, entries in states:
+        index = getattr(decoder, name)
+        _refuse_index("the decoder", "tensor", index, len(plan.tensors))
+        tensor = plan.tensors[index]
+        fits = (tensor.dtype, prod(tensor.shape)) == (DType.I32, entries)
+        _require(
+            fits and tensor.state is not None,
+            f"the decoder's {name} must be a state of {entries} i32",
+        )
+    for name, dtype, entries in (
+        ("logits", DType.F32, decoder.vocabulary),
+        ("chosen", DType.I32, 1),
+    ):
+        index = getattr(decoder, name)
+        _refuse_index("the decoder", "tensor", index, len(plan.tensors))
+        tensor = plan.tensors[index]
+        fits = (tensor.dtype, prod(tensor.shape)) == (dtype, entries)
+        _require(
+            fits and tensor.at is not None,
+            f"the decoder's {name} must be {entries} {dtype} that a call writes",
+        )
+    inside = 0 < decoder.head < len(plan.calls) - 1
+    _require(inside, f"the decoder's head begins at call {decoder.head}; it is no call between")
+    known = all(0 <= token < decoder.vocabulary for token in decoder.stop)
+    _require(known, "the decoder stops at a token that is not in its vocabulary")
+    fed = [port.tensor for port in plan.inputs]
+    asked = [decoder.token, decoder.position, decoder.prompt]
+    _require(fed == asked, "a decoder's inputs are token, position and prompt, in this order")
+    made = [port.tensor for port in plan.outputs]
+    _require(made == [decoder.logits], "a decoder's output is its logits")

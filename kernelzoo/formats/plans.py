@@ -21,11 +21,17 @@ def plan_sha256(plan: Plan) -> str:
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """As JSON has it. A tensor names the one of `at` and `weight` that it has."""
+    """As JSON has it. A tensor names the one of `at`, `weight` and `state` that it has; a plan
+    without states or without a decoder does not name them."""
     document: dict[str, Any] = msgspec.to_builtins(plan)
     document["dimensions"] = dict(sorted(document["dimensions"].items()))
     for tensor in document["tensors"]:
-        del tensor["weight" if tensor["weight"] is None else "at"]
+        for place in ("at", "weight", "state"):
+            if tensor[place] is None:
+                del tensor[place]
+    for part in ("states", "decoder"):
+        if not document[part]:
+            del document[part]
     return document
 
 

@@ -17,12 +17,36 @@ export interface PortWire {
 
 type StoredDType = "f32" | "i32";
 
-/** `at` is an offset in the activations, `weight` an index: a tensor has one of them. */
+/** `at` is an offset in the activations, `weight` and `state` are indices: a tensor has one of them. */
 export interface PlanTensor {
   readonly dtype: StoredDType;
   readonly shape: readonly number[];
   readonly at?: number;
   readonly weight?: number;
+  readonly state?: number;
+}
+
+/** A tensor that a run leaves to the next one; zeros at first. */
+export interface StateWire {
+  readonly name: string;
+  readonly dtype: StoredDType;
+  readonly shape: readonly number[];
+}
+
+/** What of the plan decodes a language model, a token a run. `token` to `chosen` are tensors. */
+export interface DecoderWire {
+  /** The tokens that it has room for. */
+  readonly length: number;
+  readonly vocabulary: number;
+  readonly token: number;
+  readonly position: number;
+  readonly prompt: number;
+  readonly logits: number;
+  readonly chosen: number;
+  /** Calls from here to the last but one are of use only where the next token is asked for. */
+  readonly head: number;
+  /** Tokens that end a text. */
+  readonly stop: readonly number[];
 }
 
 /** `bytes` of the weights file from `offset` on, row-major. */
@@ -53,7 +77,8 @@ export interface GoldenPart {
 }
 
 export interface PlanWire {
-  readonly format: 1;
+  /** 2 with states. */
+  readonly format: 1 | 2;
   readonly model: string;
   readonly dimensions: Readonly<Record<string, number>>;
   readonly inputs: readonly PortWire[];
@@ -70,6 +95,8 @@ export interface PlanWire {
     readonly outputs: readonly GoldenPart[];
     readonly tolerance: number;
   };
+  readonly states?: readonly StateWire[];
+  readonly decoder?: DecoderWire;
 }
 
 export interface ModelAnswer extends Omit<ModelManifest, "plan"> {

@@ -31,4 +31,6 @@ export interface Host
   /** The page's GPU, opened where it was not; `gpu` is none for a model in a file. */
   readonly openGpu: () => Promise<LoadRequest["gpu"]>;
   readonly tools: Tools;
+  /** Of plans; 1 unless told. */
+  readonly format?: 1 | 2;
 }

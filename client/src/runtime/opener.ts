@@ -19,6 +19,8 @@ export interface OpenOrder {
   readonly keep: boolean;
   readonly progress: (progress: Progress) => void;
   readonly signal: AbortSignal | undefined;
+  /** The text of the worker, where it is no usual one. */
+  readonly source?: string;
 }
 
 /** Starts a worker of a text; that of models on WebAssembly unless told. */
@@ -114,7 +116,8 @@ export class Opener {
     const { signal, progress, check } = this.#order;
     const { threads, tools } = this.host;
     const source =
-      this.target.target === "wasm" ? undefined : (await import("./webgpu/source.js")).source;
+      this.#order.source ??
+      (this.target.target === "wasm" ? undefined : (await import("./webgpu/source.js")).source);
     signal?.throwIfAborted();
     if (this.#closed !== null) throw this.#closed.reason;
     const order: LoadOrder = {

@@ -64,7 +64,7 @@ function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL
 
 function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): void {
   const { model, plan, kernels } = answer;
-  if (model !== 1 || plan?.format !== 1 || !kernels)
+  if (model !== 1 || plan?.format !== (host.format ?? 1) || !kernels)
     throw refused(host, `${url} is no model for this SDK.`);
 }
 

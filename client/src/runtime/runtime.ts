@@ -9,6 +9,9 @@ import { Opener } from "./opener.js";
 import { type Dimensions, isFile, requestModel } from "./request.js";
 import { type RuntimeWorker, spawnRuntime } from "./session.js";
 
+// For language models, which are loaded as a file of their own.
+export { Opener, requestModel, spawnRuntime };
+
 export interface ModelOptions extends TuneOptions {
   /** What the model leaves open, such as `{ sequence: 128 }`; the first that the zoo has unless told. */
   readonly dimensions?: Dimensions;

@@ -6,6 +6,9 @@ import { KernelZooError, type Stage, sentence } from "../engine/error.js";
 import { refuseForbidden } from "../engine/features.js";
 import { Failures, postFailure } from "../gateway/failures.js";
 import { deadline, gaveUp } from "../gateway/request.js";
+import type { LanguageOptions } from "../language/language.js";
+import type { LanguageModel } from "../language/model.js";
+import type { Host } from "../runtime/host.js";
 import type { AnyModel, Model, ModelTypes } from "../runtime/model.js";
 import type { ModelOptions } from "../runtime/runtime.js";
 import { startThreads, type ThreadCount, type Threads } from "../threads/threads.js";
@@ -366,8 +369,7 @@ export class KernelZoo {
       import("../runtime/runtime.js"),
       name.endsWith(".json") ? ANY_DEVICE : this.#deviceOfModel(),
     ]);
-    const host = { ...this.#parts, ...device, openGpu: this.#openGpu, tools: TOOLS };
-    const model = await openModel<Types>(host, name, options);
+    const model = await openModel<Types>(this.#host(device), name, options);
     // The next visit asks with what is measured now.
     if (device !== ANY_DEVICE)
       model
@@ -375,6 +377,20 @@ export class KernelZoo {
         .then(() => this.#device())
         .catch(() => undefined);
     return model;
+  }
+
+  /**
+   * A model that generates tokens, on the GPU, in a worker of its own. `name` is as in `model`. It
+   * resolves when the model can generate, and its code is loaded with the first one. Throws
+   * KernelZooError as `model` does, profile where there is no WebGPU; and the reason of the signal.
+   */
+  async languageModel(name: string, options?: LanguageOptions): Promise<LanguageModel> {
+    const { openModel } = await import("../language/language.js");
+    return openModel(this.#host(await this.#deviceOfModel()), name, options);
+  }
+
+  #host(device: AskingDevice): Host {
+    return { ...this.#parts, ...device, openGpu: this.#openGpu, tools: TOOLS };
   }
 
   #explained<T>(work: () => Promise<T>): Promise<T> {

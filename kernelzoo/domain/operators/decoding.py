@@ -213,6 +213,65 @@ def _normalised_argmax(count: int) -> Program:
     return bound(argmax(count), {}).normalised()
 
 
+@lru_cache(maxsize=64)
+def advance(length: int) -> Program:
+    """Goes on to the next place of a text: its token is the prompt's, or behind the prompt's end
+    the chosen one. c i32[1] is that token.
+
+    Inputs: chosen i32[1], prompt i32[length] by places. States: position i32[4], whose first word
+    is the place that was decoded and whose second is the end of the prompt; token i32[1].
+    """
+    i, w = Axis("i", Integer(1)), Axis("w", Integer(STATE))
+    after = largest(smallest(read("position", 0), length - 1), Integer(0)) + 1
+    there = smallest(after, length - 1)
+    given = Choice((after < read("position", 1),), read("prompt", there), read("chosen", i))
+    moved = Choice((equal(w, 0),), after, read("position", w))
+    return Program(
+        inputs=(
+            Input("chosen", "i32", (1,)),
+            Input("prompt", "i32", (length,)),
+            Input("position", "i32", (STATE,)),
+            Input("token", "i32", (1,)),
+        ),
+        stages=(
+            Stage("new_position", (w,), moved, dtype=DType.I32),
+            Stage("c", (i,), given, dtype=DType.I32),
+        ),
+        updates=(Update("position", "new_position"), Update("token", "c")),
+    )
+
+
+@lru_cache(maxsize=64)
+def normed_heads(heads: int, groups: int, depth: int, epsilon: float) -> Program:
+    """c[1, (heads + 2 groups) · depth]: a token's queries and keys as RMS norms of their own, its
+    values as they are.
+
+    Inputs: projected, of c's shape; query_gamma[depth], key_gamma[depth].
+    """
+    width = (heads + 2 * groups) * depth
+    i, r, n = Axis("i", Integer(1)), Axis("r", Integer(heads + groups)), Axis("n", Integer(width))
+    d = Axis("d", Integer(depth))
+    entry = read("projected", 0, r * depth + d)
+    mean = read("square", r) * Real(1.0 / depth)
+    head = smallest(n // depth, heads + groups - 1)
+    normed = read("projected", i, n) * read("factor", head)
+    query = normed * read("query_gamma", n % depth)
+    key = normed * read("key_gamma", n % depth)
+    rest = Choice((n < (heads + groups) * depth,), key, read("projected", i, n))
+    return Program(
+        inputs=(
+            Input("projected", "f32", (1, width)),
+            Input("query_gamma", "f32", (depth,)),
+            Input("key_gamma", "f32", (depth,)),
+        ),
+        stages=(
+            Stage("square", (r,), entry * entry, Reducer.SUM, (d,)),
+            Stage("factor", (r,), Call(Function.RSQRT, mean + Real(epsilon))),
+            Stage("c", (i, n), Choice((n < heads * depth,), query, rest)),
+        ),
+    )
+
+
 def _places(m: int, n: int) -> tuple[Axis, Axis]:
     return Axis("i", Integer(m)), Axis("j", Integer(n))
 

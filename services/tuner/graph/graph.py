@@ -67,14 +67,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """`values` has every tensor by its name, `constants` the entries of those that never change;
-    `nodes` stand in an order in which they can be carried out."""
+    """`values` has every tensor by its name, `constants` the entries of those that never change,
+    `states` are those that a run leaves to the next one; `nodes` stand in an order in which they
+    can be carried out."""
 
     inputs: tuple[GraphPort, ...]
     outputs: tuple[GraphPort, ...]
     values: Mapping[str, Value]
     constants: Mapping[str, NDArray[np.float32 | np.int32]]
     nodes: tuple[Node, ...]
+    states: tuple[str, ...] = ()
 
     @property
     def users(self) -> dict[str, tuple[Node, ...]]:
@@ -135,7 +137,7 @@ def _faults_of_ports(graph: Graph) -> Iterator[str]:
 
 
 def _faults_of_order(graph: Graph) -> Iterator[str]:
-    made = {port.value for port in graph.inputs} | set(graph.constants)
+    made = {port.value for port in graph.inputs} | set(graph.constants) | set(graph.states)
     for node in graph.nodes:
         for name in node.inputs:
             if name not in made:
@@ -174,7 +176,7 @@ def _faults_of(node: Node, graph: Graph) -> Iterator[str]:
 def _tensors(op: Workload | Program) -> list[tuple[str, tuple[int, ...]]]:
     """Dtype and shape of each tensor of an operation, the output last."""
     if isinstance(op, Workload):
-        inputs = [each for each in op.tensors if each.role is Role.INPUT]
+        inputs = [each for each in op.tensors if each.role is not Role.OUTPUT]
         return [(each.dtype, each.shape) for each in (*inputs, op.output)]
     last = op.output
     return [*((each.dtype, each.shape) for each in op.inputs), (last.dtype, last.shape)]

@@ -32,7 +32,7 @@ class MemoryBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A byte address for every value that is no constant."""
+    """A byte address for every value that is neither a constant nor a state."""
 
     addresses: Mapping[str, int]
     size_bytes: int
@@ -81,7 +81,8 @@ def _blocks(graph: Graph, owners: Mapping[str, str]) -> list[MemoryBlock]:
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for port in graph.inputs:
-        first[owners[port.value]] = last[owners[port.value]] = -1
+        if port.value in owners:
+            first[owners[port.value]] = last[owners[port.value]] = -1
     for time, node in enumerate(graph.nodes):
         for name in (*node.inputs, node.output):
             if name in owners:
@@ -105,8 +106,8 @@ def _size_bytes(graph: Graph, name: str) -> int:
 
 
 def _owners(graph: Graph, *, in_place: bool) -> dict[str, str]:
-    """The value in whose block each value lies; constants are in none."""
-    owners = {port.value: port.value for port in graph.inputs}
+    """The value in whose block each value lies; constants and states are in none."""
+    owners = {port.value: port.value for port in graph.inputs if port.value not in graph.states}
     last = _last_uses(graph)
     kept = {port.value for port in graph.outputs}
     held: dict[str, set[str]] = {name: {name} for name in owners}

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 
 from kernelzoo.domain.plan import (
     FORMAT,
+    FORMAT_WITH_STATES,
     Golden,
     Plan,
     PlanCall,
     PlanMemory,
+    PlanState,
     PlanTensor,
     Port,
     validated,
@@ -39,7 +41,7 @@ def planned(
             calls.append(PlanCall(kernel=kernel, tensors=numbers, label=printable(node.label)))
     outputs = tuple(tensors.port(port) for port in graph.outputs)
     plan = Plan(
-        format=FORMAT,
+        format=FORMAT_WITH_STATES if graph.states else FORMAT,
         model=model,
         dimensions=dimensions,
         inputs=inputs,
@@ -51,8 +53,14 @@ def planned(
         calls=tuple(calls),
         memory=PlanMemory(weights=file.size_bytes, activations=placement.size_bytes),
         golden=golden,
+        states=tuple(_state(graph, name) for name in graph.states),
     )
     return validated(plan)
+
+
+def _state(graph: Graph, name: str) -> PlanState:
+    value = graph.values[name]
+    return PlanState(name=printable(name), dtype=value.dtype, shape=value.shape)
 
 
 class _Tensors:
@@ -62,13 +70,15 @@ class _Tensors:
         self._graph = graph
         self._placement = placement
         self._weights = weights
+        self._states = {name: number for number, name in enumerate(graph.states)}
         self.made: dict[PlanTensor, int] = {}
 
     def number(self, name: str) -> int:
         value = self._graph.values[name]
         weight = self._weights.numbers.get(name)
-        at = self._placement.addresses[name] if weight is None else None
-        tensor = PlanTensor(dtype=value.dtype, shape=value.shape, at=at, weight=weight)
+        state = self._states.get(name)
+        at = self._placement.addresses[name] if weight is None and state is None else None
+        tensor = PlanTensor(dtype=value.dtype, shape=value.shape, at=at, weight=weight, state=state)
         return self.made.setdefault(tensor, len(self.made))
 
     def port(self, port: GraphPort) -> Port:

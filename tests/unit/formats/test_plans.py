@@ -74,11 +74,12 @@ def _calls(*calls: tuple[int, tuple[int, ...]]) -> Plan:
 
 
 FAULTS = {
-    "format 2 is unknown": replace(PLAN, format=2),
+    "format 3 is unknown": replace(PLAN, format=3),
+    "has format 2 if it has states": replace(PLAN, format=2),
     "model name '../etc' is malformed": replace(PLAN, model="../etc"),
     "dimension batch is 0": replace(PLAN, dimensions={"batch": 0}),
     "'matmul' is no key of a workload": replace(PLAN, kernels=("matmul", "relu:f32:n128")),
-    "must either have an address or be a weight": _tensor(2, weight=0),
+    "must have an address, or be a weight or a state": _tensor(2, weight=0),
     "tensor 2 is at 68, which is no multiple of 64": _tensor(2, at=68),
     "tensor 2 ends at byte 640 of 576": _tensor(2, at=128),
     "tensor 1 names weight 3; there are 1": _tensor(1, weight=3),

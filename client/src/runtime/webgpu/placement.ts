@@ -6,10 +6,10 @@
 import { KernelZooError } from "../../engine/error.js";
 import { type PlanTensor, type PlanWire, productOf } from "../answer.js";
 
-/** One of the buffers that runs share, or that of a weight. */
+/** One of the buffers that runs share, or that of a weight or a state. */
 export type BufferOf =
   | { readonly kind: "shared"; readonly index: number }
-  | { readonly kind: "weight"; readonly index: number };
+  | { readonly kind: "weight" | "state"; readonly index: number };
 
 export interface GpuPlacement {
   /** Bytes of each shared buffer. */
@@ -27,8 +27,8 @@ interface Value {
   last: number;
 }
 
-/** A tensor as an index into values, or into weights. */
-type Source = { readonly value: number } | { readonly weight: number };
+/** A tensor as an index into values, or a buffer of its own. */
+type Source = { readonly value: number } | BufferOf;
 
 const bytesOf = ({ shape }: PlanTensor): number =>
   Float32Array.BYTES_PER_ELEMENT * productOf(shape);
@@ -44,7 +44,8 @@ class Trace {
   }
 
   write(tensor: number, time: number): Source {
-    const { at = 0, ...written } = this.#tensor(tensor);
+    const { at = 0, state, ...written } = this.#tensor(tensor);
+    if (state !== undefined) return { kind: "state", index: state };
     this.#written.set(at, this.values.length);
     this.values.push({ bytes: bytesOf(written), first: time, last: time });
     return { value: this.values.length - 1 };
@@ -52,8 +53,9 @@ class Trace {
 
   /** Throws KernelZooError (manifest) for a tensor that nothing has written. */
   read(tensor: number, time: number): Source {
-    const { at = 0, weight, ...read } = this.#tensor(tensor);
-    if (weight !== undefined) return { weight };
+    const { at = 0, weight, state, ...read } = this.#tensor(tensor);
+    if (weight !== undefined) return { kind: "weight", index: weight };
+    if (state !== undefined) return { kind: "state", index: state };
     const index = this.#written.get(at) ?? -1;
     const value = this.values[index];
     if (value === undefined || value.bytes < bytesOf(read)) {
@@ -97,9 +99,7 @@ export function placeOnGpu(plan: PlanWire): GpuPlacement {
   const outputs = plan.outputs.map(({ tensor }) => trace.read(tensor, plan.calls.length));
   const { of, sizes } = sharedBuffers(trace.values);
   const bufferOf = (source: Source): BufferOf =>
-    "weight" in source
-      ? { kind: "weight", index: source.weight }
-      : { kind: "shared", index: of[source.value] as number };
+    "kind" in source ? source : { kind: "shared", index: of[source.value] as number };
   return {
     sizes,
     calls: calls.map((each) => each.map(bufferOf)),

@@ -1,0 +1,244 @@
+/** A language model that generates tokens, in a worker of its own. */
+import type { DecoderWire } from "../runtime/answer.js";
+import type { Opened, Opener } from "../runtime/opener.js";
+import type { Ran, Refused } from "../runtime/session.js";
+import { MOST_STEPS, orderFeeds, type Sampling } from "./order.js";
+
+export interface GenerateOptions extends Partial<Sampling> {
+  /** As many as the context has room for unless told. */
+  readonly maxTokens?: number;
+  /** Tokens that end the text, which are not among those generated; the model's own unless told. */
+  readonly stop?: readonly number[];
+  /** Stops between two tokens; the generator throws the signal's reason. */
+  readonly signal?: AbortSignal;
+  /** Tokens that are fetched together, 16 at the most; as many as take 8 ms unless told. */
+  readonly interval?: number;
+}
+
+/** What the last text took, and the model altogether. */
+export interface LanguageStats {
+  /** Tokens of the prompt that were computed, and those that were in the cache already. */
+  readonly promptTokens: number;
+  readonly reusedTokens: number;
+  /** Until the first token was there. */
+  readonly prefillMs: number;
+  readonly tokens: number;
+  /** Of the tokens after the first one; null before there are two. */
+  readonly msPerToken: number | null;
+  /** What is read of the weights for a token, by its time; null as before. */
+  readonly gigabytesPerSecond: number | null;
+  readonly interval: number;
+  readonly memoryBytes: number;
+}
+
+/** Fetches under way at once: one is read while the next ones compute. */
+const FLIGHTS = 3;
+/** A page draws every 16 ms; tokens that come in less are fetched together. */
+const FETCH_MS = 8;
+/** The SDK's own clock would be in a file that both load. */
+const now = (): number => performance.now();
+const GREEDY: Sampling = { temperature: 0, topK: 0, topP: 1, seed: 0 };
+
+/** How many of the first tokens are the same. */
+function shared(left: readonly number[], right: readonly number[]): number {
+  const most = Math.min(left.length, right.length);
+  for (let i = 0; i < most; i++) if (left[i] !== right[i]) return i;
+  return most;
+}
+
+export class LanguageModel {
+  readonly name: string;
+  /** Tokens that a prompt and what follows it may have together. */
+  readonly contextLength: number;
+  readonly vocabulary: number;
+  /** Tokens that end a text. */
+  readonly stopTokens: readonly number[];
+  readonly #opener: Opener;
+  readonly #weightBytes: number;
+  #opened: Opened;
+  /** The tokens whose keys and values are in the cache. */
+  #held: number[] = [];
+  #busy = false;
+  #stats: LanguageStats;
+
+  /** @internal */
+  constructor(opener: Opener, opened: Opened) {
+    const { name, plan } = opener.answer;
+    const { length, vocabulary, stop } = plan.decoder as DecoderWire;
+    this.name = name;
+    this.contextLength = length;
+    this.vocabulary = vocabulary;
+    this.stopTokens = stop;
+    this.#opener = opener;
+    this.#opened = opened;
+    this.#weightBytes = plan.memory.weights;
+    this.#stats = {
+      ...{ promptTokens: 0, reusedTokens: 0, prefillMs: 0, tokens: 0, interval: 1 },
+      ...{ msPerToken: null, gigabytesPerSecond: null, memoryBytes: opened.loaded.memoryBytes },
+    };
+  }
+
+  stats(): LanguageStats {
+    return this.#stats;
+  }
+
+  /**
+   * The tokens that follow those of a prompt, one after the other. What prompt and cache begin with
+   * together is not computed again, so a page gives the whole conversation each time. Throws
+   * KernelZooError (run) for a prompt that does not fit, and while another text is generated.
+   */
+  async *generate(
+    ids: ArrayLike<number>,
+    options: GenerateOptions = {},
+  ): AsyncGenerator<number, void, undefined> {
+    const prompt = Array.from(ids);
+    this.#refuse(prompt, options);
+    const { signal } = options;
+    const ending = new AbortController();
+    const stop = (): void => ending.abort(signal?.reason);
+    signal?.throwIfAborted();
+    signal?.addEventListener("abort", stop, { once: true });
+    this.#busy = true;
+    const made: number[] = [];
+    try {
+      for (let again = false; ; again = true) {
+        try {
+          for await (const token of this.#decoded(prompt, made, options, ending.signal)) {
+            made.push(token);
+            yield token;
+            signal?.throwIfAborted();
+          }
+          return;
+        } catch (thrown) {
+          // What was generated is the page's; the cache is made anew with it.
+          if (again || ending.signal.aborted) throw thrown;
+          await this.#reopened(thrown);
+        }
+      }
+    } finally {
+      signal?.removeEventListener("abort", stop);
+      ending.abort();
+      this.#busy = false;
+    }
+  }
+
+  /** Forgets the cache behind so many tokens of the last text; the next prompt computes them again. */
+  rewind(tokens = 0): void {
+    this.#held.length = Math.min(this.#held.length, tokens);
+  }
+
+  /** Ends the worker and gives its memory back. What is generated is rejected. */
+  async dispose(): Promise<void> {
+    this.#opener.close(this.#error(`${this.name} was disposed of. Open it again.`));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.dispose();
+  }
+
+  async *#decoded(
+    ids: readonly number[],
+    made: readonly number[],
+    options: GenerateOptions,
+    signal: AbortSignal,
+  ): AsyncGenerator<number, void, undefined> {
+    const { stop = this.stopTokens } = options;
+    const prompt = [...ids, ...made];
+    const most = Math.min(options.maxTokens ?? Infinity, this.contextLength - ids.length);
+    const left = most - made.length;
+    if (left <= 0) return;
+    const sampling = { ...GREEDY, ...options };
+    // The last token is computed again where all are held: its logits are not.
+    const place = Math.min(shared(this.#held, prompt), prompt.length - 1);
+    this.#held.length = place;
+    const start = now();
+    const ask = (at: number | null, tokens: number): Promise<Ran> => {
+      const given = at === null ? [] : prompt.slice(at);
+      const feeds = orderFeeds({ place: at, prompt: given, tokens, sampling, logits: false });
+      const ran = this.#opened.session.run(feeds, signal);
+      ran.catch(() => undefined); // Nobody may wait for it any more.
+      return ran;
+    };
+    const flights = [ask(place, 1)];
+    let [asked, tokens, first, interval] = [1, 0, 0, options.interval ?? 1];
+    let last: number | undefined;
+    for (let ran = flights.shift(); ran !== undefined; ran = flights.shift()) {
+      while (flights.length < FLIGHTS - 1 && asked < left) {
+        const count = Math.min(interval, MOST_STEPS, left - asked);
+        flights.push(ask(null, count));
+        asked += count;
+      }
+      const found = (await ran).outputs[0] as Int32Array;
+      if (tokens === 0) {
+        first = now();
+        this.#held = [...prompt];
+      }
+      for (const token of found) {
+        tokens += 1;
+        const msPerToken = tokens > found.length ? (now() - first) / (tokens - 1) : null;
+        this.#stats = {
+          ...this.#stats,
+          ...{ promptTokens: prompt.length - place, reusedTokens: place },
+          ...{ prefillMs: first - start, tokens: made.length, interval, msPerToken },
+          gigabytesPerSecond: msPerToken && this.#weightBytes / msPerToken / 1e6,
+        };
+        if (stop.includes(token)) return;
+        // The one before is in the cache, as this one was computed from it.
+        if (last !== undefined) this.#held.push(last);
+        last = token;
+        yield token;
+      }
+      const pace = this.#stats.msPerToken;
+      if (options.interval === undefined && pace !== null) {
+        interval = Math.max(1, Math.min(MOST_STEPS, Math.round(FETCH_MS / pace)));
+      }
+    }
+  }
+
+  /** Opens the model anew after a failure, without what is to blame. Throws what cannot be mended. */
+  async #reopened(thrown: unknown): Promise<void> {
+    const { failure } = thrown as Partial<Refused>;
+    if (failure === undefined) throw thrown;
+    this.#held = [];
+    if (failure.fault === null) {
+      // A GPU that was lost is opened anew.
+      this.#opened.session.end(thrown);
+      this.#opened = await this.#opener.open();
+    } else {
+      this.#opened = await this.#opener.reopen(this.#opened, thrown as Refused);
+    }
+    await this.#opened.session.complete;
+  }
+
+  #refuse(prompt: readonly number[], { maxTokens = 1, interval = 1, ...rest }: GenerateOptions) {
+    const { temperature = 0, topK = 0, topP = 1 } = rest;
+    if (this.#busy) {
+      throw this.#error(`${this.name} is generating a text; stop that first, or open it twice.`);
+    }
+    if (prompt.length === 0) throw this.#error("The prompt is empty; begin with a token.");
+    if (prompt.length >= this.contextLength) {
+      throw this.#error(
+        `The prompt has ${prompt.length} tokens; ${this.name} has room for ${this.contextLength}, ` +
+          "of which one at least is to be generated. Leave out its beginning.",
+      );
+    }
+    const alien = prompt.find((id) => !(Number.isInteger(id) && id >= 0 && id < this.vocabulary));
+    if (alien !== undefined) {
+      throw this.#error(
+        `${alien} is no token of ${this.name}; they are 0 to ${this.vocabulary - 1}.`,
+      );
+    }
+    const counts = [maxTokens, interval, topK + 1];
+    const fine = counts.every((count) => Number.isInteger(count) && count >= 1);
+    if (!fine || !(temperature >= 0) || !(topP > 0) || interval > MOST_STEPS) {
+      throw this.#error(
+        "maxTokens is at least 1, interval 1 to 16, temperature 0 or more, topK a whole number from " +
+          "0 on, topP above 0.",
+      );
+    }
+  }
+
+  #error(message: string): Error {
+    return new this.#opener.host.tools.KernelZooError("run", message);
+  }
+}

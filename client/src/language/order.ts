@@ -1,0 +1,58 @@
+/** What a page asks of a decoder, as entries of the feeds of a run. */
+import type { Stored } from "../runtime/golden.js";
+
+/** How a token is chosen of the logits. */
+export interface Sampling {
+  /** 0 takes the likeliest. */
+  readonly temperature: number;
+  /** So many of the likeliest alone may be chosen; all with 0. */
+  readonly topK: number;
+  /** The likeliest alone that together have so much of the probability; all with 1. */
+  readonly topP: number;
+  /** Of one seed and one place in a text comes one choice. */
+  readonly seed: number;
+}
+
+export interface DecodeOrder {
+  /** The place of the prompt's first token; null to go on behind the last run. */
+  readonly place: number | null;
+  readonly prompt: readonly number[];
+  /** Tokens to generate, `MOST_STEPS` at the most. */
+  readonly tokens: number;
+  readonly sampling: Sampling;
+  /** Whether the logits of the last token are answered. */
+  readonly logits: boolean;
+}
+
+/** Tokens that one run may generate. */
+export const MOST_STEPS = 16;
+
+const NOWHERE = -1;
+
+export function orderFeeds({ place, prompt, tokens, sampling, logits }: DecodeOrder): Stored[] {
+  const { temperature, topK, topP, seed } = sampling;
+  return [
+    Int32Array.of(place ?? NOWHERE, tokens, topK, seed, Number(logits)),
+    Int32Array.from(prompt),
+    Float32Array.of(temperature, topP),
+  ];
+}
+
+export function readOrder(feeds: readonly Stored[]): DecodeOrder {
+  const [words, prompt, reals] = feeds as [Stored, Stored, Stored];
+  const [place, tokens, topK, seed, logits] = words as unknown as [
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
+  const [temperature, topP] = reals as unknown as [number, number];
+  return {
+    place: place === NOWHERE ? null : place,
+    prompt: [...prompt],
+    tokens,
+    sampling: { temperature, topK, topP, seed },
+    logits: logits === 1,
+  };
+}

@@ -1,0 +1,205 @@
+/** Kernels and weights of a plan on a GPU, with all that never changes from run to run. */
+import { fetchArtifact } from "../../engine/artifact.js";
+import { KernelZooError, sentence } from "../../engine/error.js";
+import { BoundProgram, type Sliced } from "../../gpu/bound-program.js";
+import { padded, storageBuffer } from "../../gpu/buffers.js";
+import { type OpenDevice, openDevice } from "../../gpu/device.js";
+import { compileProgram, type Program } from "../../gpu/program.js";
+import type { KernelWire } from "../../wire/types.js";
+import { addressOf, type ModelAnswer, productOf } from "../answer.js";
+import { type EnginePorts, kernelsOf, WrongKernel } from "../engine.js";
+import type { LoadOrder, Progress } from "../messages.js";
+import { refuseMisfit } from "../placement.js";
+import { streamWeights } from "../stream.js";
+import { type BufferOf, type GpuPlacement, placeOnGpu } from "./placement.js";
+
+/** The first run compiles in the driver, and a slow GPU takes as long as it takes. */
+export const LIMIT_MS = 60_000;
+/** Of one pipeline, while a driver compiles those of other calls, too. */
+const COMPILE_MS = 30_000;
+
+/** `bound` are the calls in their order; `stored` resolves when all weights are on the GPU. */
+export interface LoadedPlan {
+  readonly open: OpenDevice;
+  readonly buffers: Buffers;
+  readonly bound: readonly BoundProgram[];
+  readonly stored: Promise<void>;
+}
+
+/**
+ * Loads kernels; weights are on their way then. Throws KernelZooError: network, manifest, artifact,
+ * validate, compile, memory, profile, run; WrongKernel.
+ */
+export async function loadOnGpu(
+  order: LoadOrder,
+  { progress }: Pick<EnginePorts, "progress">,
+): Promise<LoadedPlan> {
+  const { answer, origin } = order;
+  const { plan } = answer;
+  const kernels = plan.kernels.map(kernelsOf(order));
+  for (const call of plan.calls) refuseMisfit(plan, call, kernels[call.kernel] as KernelWire);
+  const open = await openDevice();
+  refuseLarge(answer, open);
+
+  // 1. A buffer for everything.
+  const placement = placeOnGpu(plan);
+  const buffers = await open.scoped(() => new Buffers(answer, placement, open.device), LIMIT_MS);
+
+  // 2. Pipelines and weights at the same time: drivers compile on threads of their own.
+  const programs = compileAll(order, kernels, open, progress);
+  const total = plan.memory.weights;
+  const stored = streamWeights(
+    addressOf(answer.weights.url, origin),
+    plan.chunks,
+    (offset, bytes) => buffers.take(offset, bytes),
+    { chunk: (loaded) => progress({ phase: "weights", loaded, total }), piece: () => undefined },
+  );
+  stored.catch(() => undefined); // Whoever waits for it hears of it.
+  const compiled = await programs;
+
+  // 3. What never changes from run to run.
+  const bound = await open.scoped(
+    () =>
+      plan.calls.map(({ kernel }, i) => {
+        const { scratch_bytes } = kernels[kernel] as KernelWire;
+        const operands = (placement.calls[i] as readonly BufferOf[]).map(buffers.of);
+        const all = scratch_bytes > 0 ? [...operands, buffers.scratch(scratch_bytes)] : operands;
+        return new BoundProgram(compiled[kernel] as Program, all);
+      }),
+    LIMIT_MS,
+  );
+  return { open, buffers, bound, stored };
+}
+
+/** Programs of several calls as one range of slices. */
+export class Chain implements Sliced {
+  readonly slices: number;
+  readonly #bound: readonly BoundProgram[];
+
+  constructor(bound: readonly BoundProgram[]) {
+    this.#bound = bound;
+    this.slices = bound.reduce((sum, each) => sum + each.slices, 0);
+  }
+
+  encode(pass: GPUComputePassEncoder, lo = 0, hi = this.slices): void {
+    let start = 0;
+    for (const each of this.#bound) {
+      const [from, to] = [Math.max(lo - start, 0), Math.min(hi - start, each.slices)];
+      if (from < to) each.encode(pass, from, to);
+      start += each.slices;
+    }
+  }
+}
+
+/** Throws KernelZooError (memory), before anything is fetched. */
+function refuseLarge({ plan, name }: ModelAnswer, { device }: OpenDevice): void {
+  const most = Math.min(device.limits.maxBufferSize, device.limits.maxStorageBufferBindingSize);
+  const sizes = plan.tensors.map(({ shape }) => 4 * productOf(shape));
+  const largest = Math.max(0, ...sizes);
+  if (largest <= most) return;
+  const mib = (bytes: number): string => `${Math.ceil(bytes / 2 ** 20)} MiB`;
+  throw new KernelZooError(
+    "memory",
+    `${name} has a tensor of ${mib(largest)}; this GPU binds ${mib(most)} at the most.`,
+  );
+}
+
+/** All buffers of a model. States are zeros at first. Weights are written while they arrive. */
+export class Buffers {
+  readonly placement: GpuPlacement;
+  bytes = 0;
+  readonly #answer: ModelAnswer;
+  readonly #device: GPUDevice;
+  readonly #shared: readonly GPUBuffer[];
+  readonly #weights: readonly GPUBuffer[];
+  readonly #states: readonly GPUBuffer[];
+  #scratch: GPUBuffer | null = null;
+  #next = 0;
+
+  constructor(answer: ModelAnswer, placement: GpuPlacement, device: GPUDevice) {
+    this.placement = placement;
+    this.#answer = answer;
+    this.#device = device;
+    this.#shared = placement.sizes.map((bytes) => this.#made(bytes));
+    this.#weights = answer.plan.weights.map(({ bytes }) => this.#made(bytes));
+    this.#states = (answer.plan.states ?? []).map(({ shape }) => this.#made(4 * productOf(shape)));
+  }
+
+  readonly of = ({ kind, index }: BufferOf): GPUBuffer => {
+    const all = { weight: this.#weights, state: this.#states, shared: this.#shared };
+    return all[kind][index] as GPUBuffer;
+  };
+
+  /** Calls follow each other, so that they share one scratch buffer. */
+  scratch(bytes: number): GPUBuffer {
+    if ((this.#scratch?.size ?? 0) < bytes) this.#scratch = this.#made(bytes);
+    return this.#scratch as GPUBuffer;
+  }
+
+  /** Takes the weights file in order. */
+  take(offset: number, bytes: Uint8Array<ArrayBuffer>): void {
+    const { weights } = this.#answer.plan;
+    const end = offset + bytes.length;
+    for (let weight = weights[this.#next]; weight !== undefined; weight = weights[this.#next]) {
+      const [from, to] = [
+        Math.max(offset, weight.offset),
+        Math.min(end, weight.offset + weight.bytes),
+      ];
+      if (from < to) {
+        const buffer = this.#weights[this.#next] as GPUBuffer;
+        const part = bytes.subarray(from - offset, to - offset);
+        this.#device.queue.writeBuffer(buffer, from - weight.offset, part);
+      }
+      if (weight.offset + weight.bytes > end) return;
+      this.#next += 1;
+    }
+  }
+
+  #made(bytes: number): GPUBuffer {
+    this.bytes += padded(bytes);
+    return storageBuffer(this.#device, bytes);
+  }
+}
+
+/** The programs of the kernels in their order; equal kernels are compiled once. */
+async function compileAll(
+  { answer, origin }: LoadOrder,
+  kernels: readonly KernelWire[],
+  open: OpenDevice,
+  progress: (progress: Progress) => void,
+): Promise<readonly Program[]> {
+  const total = kernels.reduce((sum, { size_bytes }) => sum + size_bytes, 0);
+  let loaded = 0;
+  const made = new Map<string, Promise<Program>>();
+  const program = async (kernel: KernelWire, workload: string): Promise<Program> => {
+    const bytes = await fetchArtifact(new URL(origin), kernel);
+    try {
+      const compiled = await compileProgram(
+        open,
+        kernel,
+        new TextDecoder().decode(bytes),
+        COMPILE_MS,
+      );
+      loaded += kernel.size_bytes;
+      progress({ phase: "kernels", loaded, total });
+      return compiled;
+    } catch (thrown) {
+      throw blamed(workload, kernel, thrown);
+    }
+  };
+  return Promise.all(
+    kernels.map((kernel, i) => {
+      const { sha256 } = kernel;
+      const known = made.get(sha256) ?? program(kernel, answer.plan.kernels[i] as string);
+      made.set(sha256, known);
+      return known;
+    }),
+  );
+}
+
+/** A kernel that a driver refuses is to blame; a lost device is nobody's fault. */
+function blamed(workload: string, { sha256 }: KernelWire, thrown: unknown): unknown {
+  const stage = thrown instanceof KernelZooError ? thrown.stage : "run";
+  if (stage !== "validate" && stage !== "compile") return thrown;
+  return new WrongKernel({ workload, artifact: sha256, stage, message: sentence(thrown) });
+}

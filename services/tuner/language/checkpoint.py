@@ -1,0 +1,122 @@
+"""The weights of a language model by the names that the Hugging Face hub has for them: from files
+of safetensors, or by a seed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from json import JSONDecodeError, loads
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelzoo.domain.operators.quantised import BLOCK
+from kernelzoo.errors import InvalidInput, UnsupportedModel
+from services.tuner.language.quantise import PER_WORD, Quantised, quantised
+
+
+class Checkpoint(Protocol):
+    def matrix(self, name: str, rows: int, columns: int) -> Quantised: ...
+
+    def vector(self, name: str, entries: int) -> NDArray[np.float32]: ...
+
+
+_DTYPES: Mapping[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A tensor in a file that is mapped into memory."""
+
+    file: NDArray[np.uint8]
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+    def read(self) -> NDArray[np.float32]:
+        entries = self.file[self.start : self.stop].view(_DTYPES[self.dtype])
+        if self.dtype == "BF16":
+            # The upper half of a float32.
+            entries = (entries.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return np.asarray(entries, np.float32).reshape(self.shape)
+
+
+class Safetensors:
+    """All `*.safetensors` of a folder. Raises InvalidInput for a file that is none."""
+
+    def __init__(self, folder: Path) -> None:
+        self._stored: dict[str, _Stored] = {}
+        for path in sorted(folder.glob("*.safetensors")):
+            self._stored |= _tensors(path)
+        if not self._stored:
+            raise InvalidInput(f"{folder} has no *.safetensors; put the model's weights there")
+
+    def matrix(self, name: str, rows: int, columns: int) -> Quantised:
+        return quantised(self._read(name, (rows, columns)))
+
+    def vector(self, name: str, entries: int) -> NDArray[np.float32]:
+        return self._read(name, (entries,))
+
+    def _read(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        stored = self._stored.get(name)
+        if stored is None:
+            raise UnsupportedModel(f"the weights have no {name}, which config.json asks for")
+        if stored.shape != shape:
+            raise InvalidInput(f"{name} is {list(stored.shape)}; config.json says {list(shape)}")
+        if stored.dtype not in _DTYPES:
+            raise UnsupportedModel(f"{name} is {stored.dtype}; weights are {', '.join(_DTYPES)}")
+        return stored.read()
+
+
+def _tensors(path: Path) -> dict[str, _Stored]:
+    file = np.memmap(path, np.uint8, mode="r")
+    try:
+        head_bytes = int(file[:8].view("<u8")[0])
+        start = 8 + head_bytes
+        head: Mapping[str, Any] = loads(bytes(file[8:start]))
+        return {
+            name: _Stored(
+                file,
+                each["dtype"],
+                tuple(each["shape"]),
+                start + each["data_offsets"][0],
+                start + each["data_offsets"][1],
+            )
+            for name, each in head.items()
+            if name != "__metadata__"
+        }
+    except (JSONDecodeError, UnicodeDecodeError, ValueError, KeyError, IndexError) as error:
+        raise InvalidInput(f"{path.name} is no file of safetensors: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Seeded:
+    """Weights that a seed and their names give: no step of 4 bits is 0 and none is likelier, and
+    scales keep the entries of a layer near 1."""
+
+    seed: int = 0
+
+    def matrix(self, name: str, rows: int, columns: int) -> Quantised:
+        random = self._random(name)
+        steps = random.integers(0, 1 << 32, (rows, columns // PER_WORD), np.uint32)
+        # A step of 0 becomes 8, so that q - 8 has the mean 0.
+        zero = ~(steps | (steps >> 1) | (steps >> 2) | (steps >> 3)) & np.uint32(0x11111111)
+        words = (steps | (zero << 3)).view(np.int32)
+        spread = np.float32(1 / (4.3 * np.sqrt(columns)))
+        scales = random.uniform(0.5, 1.5, (rows, columns // BLOCK)).astype(np.float32)
+        return Quantised(words, scales * spread)
+
+    def vector(self, name: str, entries: int) -> NDArray[np.float32]:
+        centre, spread = (0.0, 0.125) if name.endswith("bias") else (1.0, 0.25)
+        random = self._random(name)
+        return random.uniform(centre - spread, centre + spread, entries).astype(np.float32)
+
+    def _random(self, name: str) -> np.random.Generator:
+        digest = sha256(f"{self.seed} {name}".encode()).digest()
+        return np.random.default_rng(int.from_bytes(digest[:8], "little"))

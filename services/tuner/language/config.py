@@ -1,0 +1,161 @@
+"""What a `config.json` as the Hugging Face hub has it says of a language model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from json import JSONDecodeError, loads
+from pathlib import Path
+from typing import Any
+
+from kernelzoo.domain.operators.quantised import BLOCK
+from kernelzoo.errors import InvalidInput, UnsupportedModel
+
+USUAL_LENGTH = 2_048
+"""Tokens that a decoder has room for, unless told; a model may know more."""
+_BIASED = ("qwen2",)
+_NORMED_HEADS = ("qwen3",)
+KNOWN = ("llama", "mistral", *_BIASED, *_NORMED_HEADS)
+"""Values of `model_type`; SmolLM's is llama."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """How Llama 3 stretches the rotary embedding: wavelengths above `original` / `low` by
+    `factor`, those below `original` / `high` not at all, and smoothly between."""
+
+    factor: float
+    low: float
+    high: float
+    original: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageConfig:
+    """`heads` queries of `depth` entries share `groups` keys; a layer's rows have `width` entries
+    and its gate `hidden`. `length` is the longest text. `stop` are tokens that end one."""
+
+    vocabulary: int
+    width: int
+    layers: int
+    heads: int
+    groups: int
+    depth: int
+    hidden: int
+    length: int
+    epsilon: float
+    theta: float
+    scaling: Scaling | None = None
+    bias: bool = False
+    """Whether queries, keys and values have one."""
+    normed_heads: bool = False
+    """Whether queries and keys are normalised head by head."""
+    tied: bool = False
+    """Whether the head is the embedding's transpose."""
+    stop: tuple[int, ...] = ()
+
+    @property
+    def projected(self) -> int:
+        """Entries of the queries, keys and values of a token."""
+        return (self.heads + 2 * self.groups) * self.depth
+
+
+def read_config(folder: Path, length: int | None = None) -> LanguageConfig:
+    """Raises InvalidInput for a file that is no config, and UnsupportedModel for a model of another
+    shape. `length` is the room for tokens that is asked for."""
+    path = folder / "config.json"
+    try:
+        document = loads(path.read_bytes())
+    except (OSError, JSONDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path.name} of the model cannot be read: {error}") from error
+    if not isinstance(document, dict):
+        raise InvalidInput(f"{path.name} is no object of JSON")
+    return config_of(document, length)
+
+
+def config_of(document: Mapping[str, Any], length: int | None = None) -> LanguageConfig:
+    kind = document.get("model_type")
+    if kind not in KNOWN:
+        raise UnsupportedModel(
+            f"model_type {str(kind)[:40]!r} is none of {', '.join(KNOWN)}; export the model to ONNX"
+        )
+    _refuse_variants(document)
+    heads, width = _whole(document, "num_attention_heads"), _whole(document, "hidden_size")
+    most = _whole(document, "max_position_embeddings")
+    config = LanguageConfig(
+        vocabulary=_whole(document, "vocab_size"),
+        width=width,
+        layers=_whole(document, "num_hidden_layers"),
+        heads=heads,
+        groups=_whole(document, "num_key_value_heads", heads),
+        depth=_whole(document, "head_dim", width // heads),
+        hidden=_whole(document, "intermediate_size"),
+        length=length or min(most, USUAL_LENGTH),
+        epsilon=float(document.get("rms_norm_eps", 1e-6)),
+        theta=float(_rotation(document).get("rope_theta") or document.get("rope_theta", 10_000)),
+        scaling=_scaling(_rotation(document)),
+        bias=kind in _BIASED,
+        normed_heads=kind in _NORMED_HEADS,
+        tied=bool(document.get("tie_word_embeddings", False)),
+        stop=_stop(document.get("eos_token_id")),
+    )
+    _refuse_shape(config, most)
+    return config
+
+
+def _refuse_variants(document: Mapping[str, Any]) -> None:
+    if document.get("hidden_act", "silu") != "silu":
+        raise UnsupportedModel(f"hidden_act is {document['hidden_act']!r}; silu alone is known")
+    if document.get("attention_bias") or document.get("mlp_bias"):
+        raise UnsupportedModel("the model has biases of its output or gate, which are not known")
+    if document.get("use_sliding_window") or (
+        document.get("model_type") == "mistral" and document.get("sliding_window")
+    ):
+        raise UnsupportedModel("the model attends to a sliding window, which is not known")
+
+
+def _refuse_shape(config: LanguageConfig, most: int) -> None:
+    if config.length > most:
+        raise InvalidInput(f"the model knows texts of {most} tokens; {config.length} are asked for")
+    if config.heads % config.groups or config.depth % 4:
+        raise UnsupportedModel(
+            f"{config.heads} heads with {config.groups} keys of {config.depth} entries; keys must "
+            "be shared evenly and have a multiple of 4 entries"
+        )
+    for entries in (config.width, config.hidden, config.heads * config.depth):
+        if entries % BLOCK:
+            raise UnsupportedModel(
+                f"a layer has rows of {entries} entries; weights of 4 bits need multiples of "
+                f"{BLOCK}"
+            )
+
+
+def _whole(document: Mapping[str, Any], name: str, usual: int | None = None) -> int:
+    value = document.get(name)
+    value = usual if value is None else value
+    if not isinstance(value, int) or value < 1:
+        raise InvalidInput(f"config.json has {name} {value!r}; it must be a number from 1 on")
+    return value
+
+
+def _rotation(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    return document.get("rope_parameters") or document.get("rope_scaling") or {}
+
+
+def _scaling(rotation: Mapping[str, Any]) -> Scaling | None:
+    match rotation.get("rope_type", rotation.get("type", "default")):
+        case "default":
+            return None
+        case "llama3":
+            return Scaling(
+                factor=float(rotation["factor"]),
+                low=float(rotation["low_freq_factor"]),
+                high=float(rotation["high_freq_factor"]),
+                original=int(rotation["original_max_position_embeddings"]),
+            )
+        case other:
+            raise UnsupportedModel(f"rope_scaling {other!r} is not known; llama3 is")
+
+
+def _stop(told: int | list[int] | None) -> tuple[int, ...]:
+    if told is None:
+        return ()
+    return (told,) if isinstance(told, int) else tuple(told)

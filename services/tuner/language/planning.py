@@ -1,0 +1,88 @@
+"""A language model as what a registration needs: its decoder's plan, weights, golden outputs."""
+
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from kernelzoo.domain.plan import Golden, GoldenPart, Plan, PlanDecoder, validated
+from services.tuner.graph.graph import Graph
+from services.tuner.graph.models import PlannedModel, model_calls
+from services.tuner.graph.planning import planned
+from services.tuner.graph.weights import weight_file
+from services.tuner.language.checkpoint import Checkpoint, Safetensors
+from services.tuner.language.config import LanguageConfig, read_config
+from services.tuner.language.decoder import (
+    CHOSEN,
+    LOGITS,
+    POSITION,
+    PROMPT,
+    TOKEN,
+    decoder_graph,
+)
+from services.tuner.language.reference import Reference
+
+GOLDEN_TOKENS = 8
+SEED = 20_201
+TOLERANCE = 1e-4
+
+
+def plan_folder(folder: Path, name: str, length: int | None = None) -> PlannedModel:
+    """Raises InvalidInput for a folder that is no sound model or does not fit a page, and
+    UnsupportedModel for a model that cannot be imported."""
+    return plan_decoder(read_config(folder, length), Safetensors(folder), name)
+
+
+def plan_decoder(config: LanguageConfig, weights: Checkpoint, name: str) -> PlannedModel:
+    """Raises InvalidInput for a model that no page could hold."""
+    graph = decoder_graph(config, weights)
+    golden, body = golden_file(config, weights)
+    file, (parts,) = weight_file([graph])
+    plan = planned(graph, name, {"context": config.length}, parts, file, golden)
+    return PlannedModel(
+        plans=(validated(replace(plan, decoder=_decoder(config, graph, plan))),),
+        golden=(body,),
+        calls=(model_calls(graph),),
+        weights=file,
+    )
+
+
+def golden_file(config: LanguageConfig, weights: Checkpoint) -> tuple[Golden, bytes]:
+    """A seeded prompt, and the logits behind its last token."""
+    random = np.random.default_rng(SEED)
+    tokens = random.integers(0, config.vocabulary, min(GOLDEN_TOKENS, config.length))
+    prompt = np.zeros(config.length, np.int32)
+    prompt[: len(tokens)] = tokens
+    position = np.array([0, len(tokens), 0, 0], np.int32)
+    logits = Reference(config, weights).logits(tokens.tolist())
+    parts, body = [], b""
+    given = ((TOKEN, prompt[:1]), (POSITION, position), (PROMPT, prompt), (LOGITS, logits))
+    for name, entries in given:
+        data = entries.tobytes()
+        parts.append(GoldenPart(name=name, offset=len(body), bytes=len(data)))
+        body += data
+    golden = Golden(
+        sha256=sha256(body).hexdigest(),
+        inputs=tuple(parts[:-1]),
+        outputs=tuple(parts[-1:]),
+        tolerance=TOLERANCE,
+    )
+    return golden, body
+
+
+def _decoder(config: LanguageConfig, graph: Graph, plan: Plan) -> PlanDecoder:
+    names = [node.output for node in graph.nodes]
+    token, position, prompt = (port.tensor for port in plan.inputs)
+    head = names.index(LOGITS)
+    return PlanDecoder(
+        length=config.length,
+        vocabulary=config.vocabulary,
+        token=token,
+        position=position,
+        prompt=prompt,
+        logits=plan.calls[head].tensors[-1],
+        chosen=plan.calls[names.index(CHOSEN)].tensors[-1],
+        head=head,
+        stop=tuple(each for each in config.stop if each < config.vocabulary),
+    )

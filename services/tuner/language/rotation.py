@@ -1,0 +1,24 @@
+"""The tables of the rotary embedding: cosines and sines of every place and every pair."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.tuner.language.config import LanguageConfig
+
+Table = NDArray[np.float32]
+
+
+def rotation(config: LanguageConfig) -> tuple[Table, Table]:
+    """float32[length, depth / 2] each."""
+    angles = np.arange(config.length)[:, None] * _frequencies(config)[None]
+    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+
+def _frequencies(config: LanguageConfig) -> NDArray[np.float64]:
+    plain = config.theta ** (-np.arange(0, config.depth, 2, dtype=np.float64) / config.depth)
+    scaling = config.scaling
+    if scaling is None:
+        return plain
+    turns = scaling.original * plain / (2 * np.pi)
+    kept = np.clip((turns - scaling.low) / (scaling.high - scaling.low), 0, 1)
+    return np.asarray(kept * plain + (1 - kept) * plain / scaling.factor)

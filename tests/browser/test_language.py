@@ -1,0 +1,166 @@
+"""A language model in a page, on a software adapter of WebGPU: its tokens are those of NumPy."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from fixtures.model_site import write_model
+from tests.browser.language_models import TINY, chosen_on_gpu, right_tokens, tiny_decoder
+from tests.browser.model_host import Host, hosting, script
+from tests.browser.sites import site
+from tests.browser.test_models_gpu import GPU_CLASS, LOSE
+from workers.fleet.chromium import launched_chromium
+from workers.fleet.gpu import GpuChoice, gpu_flags
+
+PROMPT = [1, 2, 3]
+COLLECT = """
+  const collect = async (tokens) => {
+    const found = [];
+    for await (const token of tokens) found.push(token);
+    return found;
+  };
+  const zoo = await open({ backend: "webgpu" });
+  const openTiny = (options = {}) => zoo.languageModel(`${host}/tiny-llama.json`, options);
+"""
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    made = Host(tmp_path_factory.mktemp("language"))
+    plan, files = tiny_decoder()
+    kernels = {key: chosen_on_gpu(key) for key in plan.kernels}
+    write_model(made.folder, GPU_CLASS, plan, files, kernels)
+    with hosting(made):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with launched_chromium(*gpu_flags(GpuChoice.SOFTWARE)) as launched:
+        yield launched
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    with site({}) as address:
+        opened = browser.new_page()
+        opened.add_init_script(LOSE)
+        opened.goto(address)
+        yield opened
+        opened.close()
+
+
+GENERATE = """
+  const llm = await openTiny();
+  const greedy = await collect(llm.generate([1, 2, 3], { maxTokens: 12 }));
+  const whole = llm.stats();
+  const turn = [1, 2, 3, ...greedy, 7, 8];
+  const next = await collect(llm.generate(turn, { maxTokens: 6, interval: 4 }));
+  const reused = llm.stats().reusedTokens;
+  const other = await collect(llm.generate([1, 2, 9], { maxTokens: 4 }));
+  const ended = await collect(llm.generate([1, 2, 3], { stop: [greedy[5]] }));
+  const full = await collect(llm.generate([1, 2, 3], { stop: [] }));
+  const drawn = { temperature: 1.5, topK: 20, topP: 0.9, maxTokens: 10 };
+  const once = await collect(llm.generate([5], { ...drawn, seed: 4 }));
+  const again = await collect(llm.generate([5], { ...drawn, seed: 4 }));
+  const else_ = await collect(llm.generate([5], { ...drawn, seed: 5 }));
+  const sure = await collect(llm.generate([1, 2, 3], { temperature: 1, topK: 1, maxTokens: 12 }));
+
+  const stop = new AbortController();
+  const seen = [];
+  const stopped = await refusal(async () => {
+    for await (const token of llm.generate([4, 4], { signal: stop.signal })) {
+      seen.push(token);
+      if (seen.length === 3) stop.abort(new Error("enough"));
+    }
+  });
+  for await (const token of llm.generate([4, 4])) break;
+  const after = await collect(llm.generate([1, 2, 3], { maxTokens: 12 }));
+
+  const running = llm.generate([1]);
+  await running.next();
+  const faults = [
+    await refusal(() => collect(llm.generate([1]))),
+    (await running.return(), await refusal(() => collect(llm.generate([])))),
+    await refusal(() => collect(llm.generate(Array(40).fill(1)))),
+    await refusal(() => collect(llm.generate(Array(41).fill(1)))),
+    await refusal(() => collect(llm.generate([96]))),
+    await refusal(() => collect(llm.generate([1], { topP: 0 }))),
+  ];
+  const atMaximum = await collect(llm.generate(Array(39).fill(1), { stop: [] }));
+  await llm.dispose();
+  const disposed = await refusal(() => collect(llm.generate([1])));
+  return { greedy, whole, next, reused, other, ended, full, once, again, else_, sure, seen, stopped,
+           after, faults, atMaximum, disposed };
+"""
+
+
+def test_tokens_are_those_of_numpy_in_every_turn(page: Page, host: Host) -> None:
+    found = page.evaluate(script(COLLECT + GENERATE), [host.url, {}])
+    greedy = right_tokens(PROMPT, TINY.length - len(PROMPT))
+    assert found["greedy"] == greedy[:12]
+    assert found["whole"]["promptTokens"] == 3
+    assert found["whole"]["tokens"] >= 11
+    assert found["next"] == right_tokens([*PROMPT, *greedy[:12], 7, 8], 6)
+    assert found["reused"] == len(PROMPT) + 11, "the last token was generated, but not yet computed"
+    assert found["other"] == right_tokens([1, 2, 9], 4)
+    assert found["ended"] == greedy[: greedy.index(greedy[5])]
+    assert found["full"] == greedy, "the context is filled to its last place"
+    assert found["once"] == found["again"] != found["else_"]
+    assert found["sure"] == found["after"] == greedy[:12]
+    assert (len(found["seen"]), found["stopped"]) == (3, "Error: enough")
+    assert len(found["atMaximum"]) == 1
+    for told, fault in zip(
+        (
+            "is generating a text",
+            "prompt is empty",
+            "prompt has 40 tokens",
+            "prompt has 41 tokens; tiny-llama has room for 40",
+            "96 is no token",
+            "topP above 0",
+        ),
+        found["faults"],
+        strict=True,
+    ):
+        assert fault.startswith("run: ")
+        assert told in fault
+    assert "disposed" in found["disposed"]
+
+
+FAULTS = """
+  const memory = await refusal(() => openTiny({ memoryBytes: 60000 }));
+  const stop = new AbortController();
+  const opening = refusal(() => openTiny({
+    signal: stop.signal,
+    onProgress: ({ phase }) => phase === "weights" && stop.abort(new Error("no more")),
+  }));
+  const aborted = await opening;
+  const network = await refusal(() => zoo.model(`${host}/tiny-llama.json`));
+  const onWasm = await open();
+  const wasm = await refusal(() => onWasm.languageModel(`${host}/tiny-llama.json`));
+
+  const llm = await openTiny({ check: false });
+  const found = [];
+  for await (const token of llm.generate([1, 2, 3], { maxTokens: 12, interval: 1 })) {
+    found.push(token);
+    if (found.length === 4) new BroadcastChannel("lose").postMessage(null);
+  }
+  await llm.dispose();
+  return { memory, aborted, network, wasm, found };
+"""
+
+
+def test_a_language_model_says_what_is_wrong_and_survives_a_lost_gpu(
+    page: Page, host: Host
+) -> None:
+    before = len(host.sent)
+    found = page.evaluate(script(COLLECT + FAULTS), [host.url, {}])
+    assert found["memory"].startswith("memory: tiny-llama takes")
+    sent = host.sent[before:]
+    assert sent.index("/tiny-llama.json") < len(sent)
+    assert "/tiny-llama.weights" not in sent[:1], "the memory is asked for before the download"
+    assert found["aborted"] == "Error: no more"
+    assert "is no model for this SDK" in found["network"]
+    assert found["wasm"].startswith("profile: Language models run on WebGPU")
+    assert found["found"] == right_tokens(PROMPT, 12)
