@@ -6,7 +6,7 @@ softmax of a row weighs the values. Names of extents: `batch`, `heads`, `queries
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import sqrt
+from math import prod, sqrt
 
 import numpy as np
 
@@ -108,16 +108,36 @@ def _attention(body: Body) -> tuple[str, ...]:
     return made, body.node("Concat", *both, axis=0)
 
 
+def _unpacked(body: Body) -> tuple[str, str, str]:
+    """Queries, keys and values. All of them may be one tensor [b, s, h, 3, d], or the last two one
+    [b, l, h, 2, d]; they are [b, s, h · d] then."""
+    ranks = tuple(len(body.shape(place)) if body.has(place) else 0 for place in range(3))
+
+    def part(place: int, number: int) -> str:
+        batch, positions, heads, _, width = body.shape(place)
+        one = body.sliced(f"i{place}", 3, number, number + 1)
+        return body.reshaped(one, batch, positions, heads * width)
+
+    match ranks:
+        case (5, 0, 0) if body.shape(0)[3] == 3:
+            return part(0, 0), part(0, 1), part(0, 2)
+        case (3, 5, 0) if body.shape(1)[3] == 2:
+            return "i0", part(1, 0), part(1, 1)
+        case (3, key, value) if key and value:
+            return "i0", "i1", "i2"
+    raise body.refusal(
+        f"its queries, keys and values have {ranks} axes", "export them apart, or packed as 3 or 2"
+    )
+
+
 def _multi_head_attention(body: Body) -> tuple[str, ...]:
     """Keys and values may be those of a cache, with their heads apart."""
-    if not (body.has(1) and body.has(2)) or len(body.shape(0)) != 3:
-        raise body.refusal("its queries, keys and values are packed", "export them apart")
+    q, k, v = _unpacked(body)
     if body.has(8) or body.has(9):
         raise body.refusal("its cache is a buffer or of beams", "export it with past and present")
-    batch, queries, columns = body.shape(0)
-    heads = body.integer("num_heads")
-    q, k, v = "i0", "i1", "i2"
-    apart = len(body.shape(1)) == 4
+    batch, queries = body.shape(0)[:2]
+    columns, heads = prod(body.shape(0)[2:3] + body.shape(0)[4:]), body.integer("num_heads")
+    apart = body.has(2) and len(body.shape(1)) == 4
     if body.has(3):
         last = body.shape(3)[0]
         ends = (0, columns, 2 * columns, last)
@@ -126,7 +146,7 @@ def _multi_head_attention(body: Body) -> tuple[str, ...]:
         if not apart:
             k, v = body.node("Add", k, parts[1]), body.node("Add", v, parts[2])
     q = _heads(body, q, batch, queries, heads)
-    keys = body.shape(1)[2 if apart else 1]
+    keys = body.shape(1)[2 if apart else 1] if body.has(1) else queries
     if not apart:
         k, v = (_heads(body, each, batch, keys, heads) for each in (k, v))
     if body.has(6):

@@ -34,6 +34,30 @@ def test_an_operator_of_onnxruntime_computes_the_same(case: str, tmp_path: Path)
             np.testing.assert_allclose(made[name], wanted, rtol=1e-4, atol=reach, err_msg=name)
 
 
+def attention(folder: Path, inputs: str, feeds: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    shapes = (f"float[{', '.join(map(str, feed.shape))}] {name}" for name, feed in feeds.items())
+    given = ", ".join(shapes)
+    path = folder / "attention.onnx"
+    text = f"""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+        g ({given}) => (float[B, S, H] y)
+        {{ y = com.microsoft.MultiHeadAttention <num_heads=2> ({inputs}) }}"""
+    path.write_bytes(parser.parse_model(text).SerializeToString())
+    return evaluate(import_model(path, {}), feeds)["y"]
+
+
+def test_packed_queries_keys_and_values_attend_as_those_apart(tmp_path: Path) -> None:
+    """onnxruntime has no packed ones on a CPU, by which they could be recorded."""
+    packed = np.random.default_rng(0).standard_normal((2, 5, 2, 3, 4)).astype(np.float32)
+    bias = np.linspace(-1, 1, 24, dtype=np.float32)
+    q, k, v = (packed[:, :, :, n].reshape(2, 5, 8) for n in range(3))
+    wanted = attention(tmp_path, "q, k, v, b", {"q": q, "k": k, "v": v, "b": bias})
+    whole = attention(tmp_path, "qkv, , , b", {"qkv": packed, "b": bias})
+    later = np.ascontiguousarray(packed[:, :, :, 1:])
+    half = attention(tmp_path, "q, kv, , b", {"q": q, "kv": later, "b": bias})
+    np.testing.assert_allclose(whole, wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(half, wanted, rtol=1e-5, atol=1e-6)
+
+
 HEAD = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
 g (float[2, 3, 8] x, float[2, 3] s, uint8[4, 1, 4] w, int32[2] n, int32[1] t) => (float y)
 """
@@ -45,7 +69,7 @@ MatMulNBits <K=8, N=4, bits=3, block_size=8> (x, w, s)            its weights ha
 MatMulNBits <K=8, N=4, bits=4, block_size=0> (x, w, s)            is not made as its operator
 Attention <num_heads=0> (x, x)                                    is not made as its operator
 Attention <num_heads=2, do_rotary=1> (x, x)                       it has do_rotary
-MultiHeadAttention <num_heads=2> (x)                              are packed
+MultiHeadAttention <num_heads=2> (x)                              have (3, 0, 0) axes
 MultiHeadAttention <num_heads=3> (x, x, x)                        do not fit the operator
 GroupQueryAttention <num_heads=2, kv_num_heads=1> (x, x, x, , , n, t)   depends on inputs
 GroupQueryAttention <num_heads=2, kv_num_heads=1> (x)             its total length
