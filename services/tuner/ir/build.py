@@ -16,6 +16,8 @@ from services.tuner.ir.nodes import (
     BinaryOp,
     Block,
     Bound,
+    Broadcast,
+    Buffer,
     Const,
     Expression,
     If,
@@ -23,6 +25,7 @@ from services.tuner.ir.nodes import (
     Let,
     Loop,
     LoopKind,
+    Scope,
     Statement,
 )
 from services.tuner.ir.rewrite import substitute
@@ -47,6 +50,23 @@ def whole(value: int) -> Const:
 
 def binary(op: BinaryOp, left: Expression, right: Expression) -> Binary:
     return Binary(op=op, left=left, right=right)
+
+
+def plus(left: Expression, right: Expression) -> Binary:
+    return binary(BinaryOp.ADD, left, right)
+
+
+def times(left: Expression, right: Expression) -> Binary:
+    return binary(BinaryOp.MUL, left, right)
+
+
+def splat(value: Expression) -> Broadcast:
+    """The value in all lanes of a vector."""
+    return Broadcast(value=value, lanes=LANES)
+
+
+def f32_buffer(name: str, size: int, scope: Scope) -> Buffer:
+    return Buffer(name=name, scope=scope, dtype=DType.F32, size=size)
 
 
 def loop(var: str, extent: int, kind: LoopKind, body: Iterable[Statement]) -> Loop:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, binary, number, under
+from services.tuner.ir.build import ZERO, binary, f32_buffer, number, under
 from services.tuner.ir.nodes import (
     LANES,
     Barrier,
@@ -83,7 +83,7 @@ def reduced(
     packs = [Lanes(values=tuple(padded[n : n + LANES])) for n in range(0, len(padded), LANES)]
     local, shared, body = [], [], []
     for place, pack in enumerate(packs):
-        held = _buffer(f"{name}.row{place}", LANES, Scope.LOCAL)
+        held = f32_buffer(f"{name}.row{place}", LANES, Scope.LOCAL)
         make = _by_subgroups if sharing.subgroups else _by_tree
         statements, buffers = make(sharing, pack, held, f"{name}.shared{place}", op)
         local.append(held)
@@ -103,7 +103,7 @@ def reduced(
 def _by_subgroups(
     sharing: RowThreads, pack: Expression, held: Buffer, name: str, op: BinaryOp
 ) -> tuple[list[Statement], list[Buffer]]:
-    shared = _buffer(name, LANES * sharing.threads * sharing.rows, Scope.WORKGROUP)
+    shared = f32_buffer(name, LANES * sharing.threads * sharing.rows, Scope.WORKGROUP)
     value = SubgroupReduce(
         op=op,
         value=pack,
@@ -121,7 +121,7 @@ def _by_tree(
     neighbours."""
     counts = levels(sharing.threads)
     shared = [
-        _buffer(f"{name}.{n}", LANES * count * sharing.rows, Scope.WORKGROUP)
+        f32_buffer(f"{name}.{n}", LANES * count * sharing.rows, Scope.WORKGROUP)
         for n, count in enumerate(counts)
     ]
 
@@ -152,7 +152,3 @@ def _by_tree(
         body.append(Barrier())
     body.append(Store(buffer=held, index=ZERO, value=spread(len(counts) - 1, ZERO, 1)))
     return body, shared
-
-
-def _buffer(name: str, size: int, scope: Scope) -> Buffer:
-    return Buffer(name=name, scope=scope, dtype=DType.F32, size=size)

@@ -31,14 +31,25 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.decoding import LANES, LOWEST, AttentionShape
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, Frame, binary, loop, number, under, whole
+from services.tuner.ir.build import (
+    ZERO,
+    Frame,
+    binary,
+    f32_buffer,
+    loop,
+    number,
+    plus,
+    splat,
+    times,
+    under,
+    whole,
+)
 from services.tuner.ir.nodes import (
     Allocate,
     Barrier,
     BinaryOp,
     Block,
     Bound,
-    Broadcast,
     Buffer,
     Call,
     Compare,
@@ -139,9 +150,9 @@ class _Kernel:
         if config.parts > 1:
             entries = shape.heads * config.parts
             parts = (
-                _buffer("part_mixed", entries * shape.depth, Scope.GLOBAL),
-                _buffer("part_most", entries, Scope.GLOBAL),
-                _buffer("part_total", entries, Scope.GLOBAL),
+                f32_buffer("part_mixed", entries * shape.depth, Scope.GLOBAL),
+                f32_buffer("part_most", entries, Scope.GLOBAL),
+                f32_buffer("part_total", entries, Scope.GLOBAL),
             )
         return cls(
             config=config,
@@ -154,15 +165,15 @@ class _Kernel:
             group=group,
             among=among,
             here=here,
-            query=_buffer("query", shape.depth, Scope.WORKGROUP),
-            key=_buffer("own_key", shape.depth, Scope.WORKGROUP),
-            value=_buffer("own_value", shape.depth, Scope.WORKGROUP),
-            scores=_buffer("scores", config.tokens(shape), Scope.WORKGROUP),
-            mixed=_buffer("mixed", LANES * config.threads, Scope.WORKGROUP),
-            best=_buffer("best", 1, Scope.LOCAL),
-            sum=_buffer("sum", 1, Scope.LOCAL),
-            dot=_buffer("dot", LANES, Scope.LOCAL),
-            acc=_buffer("acc", LANES, Scope.LOCAL),
+            query=f32_buffer("query", shape.depth, Scope.WORKGROUP),
+            key=f32_buffer("own_key", shape.depth, Scope.WORKGROUP),
+            value=f32_buffer("own_value", shape.depth, Scope.WORKGROUP),
+            scores=f32_buffer("scores", config.tokens(shape), Scope.WORKGROUP),
+            mixed=f32_buffer("mixed", LANES * config.threads, Scope.WORKGROUP),
+            best=f32_buffer("best", 1, Scope.LOCAL),
+            sum=f32_buffer("sum", 1, Scope.LOCAL),
+            dot=f32_buffer("dot", LANES, Scope.LOCAL),
+            acc=f32_buffer("acc", LANES, Scope.LOCAL),
         )
 
     @property
@@ -205,25 +216,9 @@ class _Kernel:
         return row.times(self.shape.depth).plus(quad.times(LANES))
 
 
-def _buffer(name: str, size: int, scope: Scope) -> Buffer:
-    return Buffer(name=name, scope=scope, dtype=DType.F32, size=size)
-
-
-def _times(left: Expression, right: Expression) -> Expression:
-    return binary(BinaryOp.MUL, left, right)
-
-
-def _plus(left: Expression, right: Expression) -> Expression:
-    return binary(BinaryOp.ADD, left, right)
-
-
-def _wide(value: Expression) -> Expression:
-    return Broadcast(value=value, lanes=LANES)
-
-
 def _all_lanes(value: Expression) -> Expression:
     x, y, z, w = (ExtractLane(value=value, lane=lane) for lane in range(LANES))
-    return _plus(_plus(x, y), _plus(z, w))
+    return plus(plus(x, y), plus(z, w))
 
 
 def _exp_of_difference(value: Expression, most: Expression) -> Expression:
@@ -258,16 +253,16 @@ def _token(kernel: _Kernel) -> Block:
 
     def rotated(row: Affine) -> Expression:
         partner = projected(row, opposite)
-        negative = _times(number(-1.0), partner)
+        negative = times(number(-1.0), partner)
         low = Compare(op=CompareOp.LT, left=IndexValue(index=entry), right=whole(half))
         other = Select(condition=low, then=negative, otherwise=partner)
-        return _plus(_times(projected(row, entry), cosine), _times(other, sine))
+        return plus(times(projected(row, entry), cosine), times(other, sine))
 
     keys = kernel.group.plus(Affine(constant=shape.heads))
     values = keys.plus(Affine(constant=shape.groups))
     scale = number(float(shape.depth**-0.5))
     stores = (
-        Store(buffer=kernel.query, index=entry, value=_times(rotated(kernel.head), scale)),
+        Store(buffer=kernel.query, index=entry, value=times(rotated(kernel.head), scale)),
         Store(buffer=kernel.key, index=entry, value=rotated(keys)),
         Store(buffer=kernel.value, index=entry, value=projected(values, entry)),
     )
@@ -309,9 +304,9 @@ def _scores(kernel: _Kernel) -> Block:
         found: list[Statement] = []
         for quad, index in enumerate(place):
             query = Load(buffer=kernel.query, index=Affine(constant=LANES * quad), lanes=LANES)
-            product = _times(query, Load(buffer=key, index=index, lanes=LANES))
+            product = times(query, Load(buffer=key, index=index, lanes=LANES))
             so_far = Load(buffer=kernel.dot, index=ZERO, lanes=LANES)
-            value = _plus(so_far, product) if quad else product
+            value = plus(so_far, product) if quad else product
             found.append(Store(buffer=kernel.dot, index=ZERO, value=value))
         score = _all_lanes(Load(buffer=kernel.dot, index=ZERO, lanes=LANES))
         found.append(Store(buffer=kernel.scores, index=at, value=score))
@@ -384,7 +379,7 @@ def _powers(kernel: _Kernel, most: Expression) -> Block:
             Store(
                 buffer=kernel.sum,
                 index=ZERO,
-                value=_plus(kernel.power, Load(buffer=kernel.scores, index=at)),
+                value=plus(kernel.power, Load(buffer=kernel.scores, index=at)),
             ),
         )
 
@@ -411,9 +406,9 @@ def _mixed(kernel: _Kernel) -> Block:
     steps = -(-config.tokens(shape) // rows)
 
     def added(at: Affine, value: Load) -> Block:
-        power = _wide(Load(buffer=kernel.scores, index=at))
+        power = splat(Load(buffer=kernel.scores, index=at))
         so_far = Load(buffer=kernel.acc, index=ZERO, lanes=LANES)
-        whole_ = _plus(so_far, _times(power, value))
+        whole_ = plus(so_far, times(power, value))
         return (Store(buffer=kernel.acc, index=ZERO, value=whole_),)
 
     at = Affine.variable("round").times(rows).plus(row)
@@ -452,7 +447,7 @@ def _stored(kernel: _Kernel, most: Expression, sum_: Expression) -> Block:
     exists = kernel.frame.undecided((Bound(index=thread, limit=quads),))
     place = thread.times(LANES)
     if config.parts == 1:
-        output, quotient = kernel.parameters[6], binary(BinaryOp.DIV, value, _wide(sum_))
+        output, quotient = kernel.parameters[6], binary(BinaryOp.DIV, value, splat(sum_))
         index = kernel.head.times(shape.depth).plus(place)
         return under(exists, (Store(buffer=output, index=index, value=quotient),))
     mixed, largest, powers = kernel.parameters[7:]
@@ -475,7 +470,7 @@ def _stored(kernel: _Kernel, most: Expression, sum_: Expression) -> Block:
 def _pairwise(values: list[Expression]) -> Expression:
     while len(values) > 1:
         pairs = zip(values[::2], values[1::2], strict=False)
-        values = [_plus(*pair) for pair in pairs] + values[len(values) // 2 * 2 :]
+        values = [plus(*pair) for pair in pairs] + values[len(values) // 2 * 2 :]
     return values[0]
 
 
@@ -488,10 +483,10 @@ def _joined(kernel: _Kernel) -> Program:
     mixed, largest, powers = kernel.parameters[7:]
     first = head.times(parts)
     found = [Load(buffer=largest, index=first.plus(_at(part))) for part in range(parts)]
-    most = _buffer("most", 1, Scope.LOCAL)
+    most = f32_buffer("most", 1, Scope.LOCAL)
     held = Load(buffer=most, index=ZERO)
-    sums, share = _buffer("sum", 1, Scope.LOCAL), _buffer("share", 1, Scope.LOCAL)
-    acc = _buffer("acc", LANES, Scope.LOCAL)
+    sums, share = f32_buffer("sum", 1, Scope.LOCAL), f32_buffer("share", 1, Scope.LOCAL)
+    acc = f32_buffer("acc", LANES, Scope.LOCAL)
     body: list[Statement] = [Store(buffer=most, index=ZERO, value=found[0])]
     body += (
         Store(buffer=most, index=ZERO, value=binary(BinaryOp.MAX, held, each)) for each in found[1:]
@@ -504,21 +499,21 @@ def _joined(kernel: _Kernel) -> Program:
     for part, each in enumerate(found):
         at = first.plus(_at(part))
         place = at.times(shape.depth).plus(thread.times(LANES))
-        total_ = _times(own, Load(buffer=powers, index=at))
-        entries = _times(_wide(own), Load(buffer=mixed, index=place, lanes=LANES))
+        total_ = times(own, Load(buffer=powers, index=at))
+        entries = times(splat(own), Load(buffer=mixed, index=place, lanes=LANES))
         body += (
             Store(buffer=share, index=ZERO, value=_exp_of_difference(each, held)),
-            Store(buffer=sums, index=ZERO, value=_plus(Load(buffer=sums, index=ZERO), total_)),
+            Store(buffer=sums, index=ZERO, value=plus(Load(buffer=sums, index=ZERO), total_)),
             Store(
                 buffer=acc,
                 index=ZERO,
-                value=_plus(Load(buffer=acc, index=ZERO, lanes=LANES), entries),
+                value=plus(Load(buffer=acc, index=ZERO, lanes=LANES), entries),
             ),
         )
     value = binary(
         BinaryOp.DIV,
         Load(buffer=acc, index=ZERO, lanes=LANES),
-        _wide(Load(buffer=sums, index=ZERO)),
+        splat(Load(buffer=sums, index=ZERO)),
     )
     index = head.times(shape.depth).plus(thread.times(LANES))
     body.append(Store(buffer=kernel.parameters[6], index=index, value=value))

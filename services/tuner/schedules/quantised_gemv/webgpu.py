@@ -33,7 +33,21 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import BLOCK, WORD_BITS
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, Frame, binary, loop, number, serial, total, under, whole
+from services.tuner.ir.build import (
+    ZERO,
+    Frame,
+    binary,
+    f32_buffer,
+    loop,
+    number,
+    plus,
+    serial,
+    splat,
+    times,
+    total,
+    under,
+    whole,
+)
 from services.tuner.ir.nodes import (
     LANES,
     Allocate,
@@ -41,7 +55,6 @@ from services.tuner.ir.nodes import (
     BinaryOp,
     Block,
     Bound,
-    Broadcast,
     Buffer,
     Call,
     Cast,
@@ -136,9 +149,11 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
             subgroups=config.subgroups,
         ),
         rows=tuple(frame.clamped(f"row{n}", row, product.n, 1) for n, row in enumerate(unclamped)),
-        staged=_buffer("staged", LANES * SLOTS * config.pitch * product.m, Scope.WORKGROUP),
-        sums=_buffer("sums", LANES * len(product.weights) * config.tile_n * product.m, Scope.LOCAL),
-        squares=_buffer("squares", product.m, Scope.LOCAL),
+        staged=f32_buffer("staged", LANES * SLOTS * config.pitch * product.m, Scope.WORKGROUP),
+        sums=f32_buffer(
+            "sums", LANES * len(product.weights) * config.tile_n * product.m, Scope.LOCAL
+        ),
+        squares=f32_buffer("squares", product.m, Scope.LOCAL),
     )
     zeros = tuple(
         Store(buffer=kernel.sums, index=Affine(constant=n), value=_vector(0.0))
@@ -166,30 +181,14 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
     return Program(parameters=parameters, body=loop("group", groups, LoopKind.RANGE, block))
 
 
-def _buffer(name: str, size: int, scope: Scope) -> Buffer:
-    return Buffer(name=name, scope=scope, dtype=DType.F32, size=size)
-
-
 def _vector(value: float) -> Const:
     return Const(value=value, dtype=DType.F32, lanes=LANES)
-
-
-def _wide(value: Expression) -> Expression:
-    return Broadcast(value=value, lanes=LANES)
-
-
-def _times(left: Expression, right: Expression) -> Expression:
-    return binary(BinaryOp.MUL, left, right)
-
-
-def _plus(left: Expression, right: Expression) -> Expression:
-    return binary(BinaryOp.ADD, left, right)
 
 
 def _all_lanes(value: Expression) -> Expression:
     """The sum of the lanes of a vector."""
     x, y, z, w = (ExtractLane(value=value, lane=lane) for lane in range(LANES))
-    return _plus(_plus(x, y), _plus(z, w))
+    return plus(plus(x, y), plus(z, w))
 
 
 # Step 2: activations into workgroup memory, in the order in which words have their weights.
@@ -232,9 +231,9 @@ def _staged_row(kernel: _Kernel, m: int, first: Affine, slot: Affine, per_word: 
     if product.norm is not None:
         gamma = (kernel.load(product.norm.gamma, first.plus(place)) for place in places)
         held = Load(buffer=kernel.squares, index=Affine(constant=m))
-        squared = _plus(held, _all_lanes(_times(entries, entries)))
+        squared = plus(held, _all_lanes(times(entries, entries)))
         squares = (Store(buffer=kernel.squares, index=held.index, value=squared),)
-        entries = _times(entries, Lanes(values=tuple(gamma)))
+        entries = times(entries, Lanes(values=tuple(gamma)))
     return (*squares, Store(buffer=kernel.staged, index=_slot(kernel, m, slot), value=entries))
 
 
@@ -265,10 +264,10 @@ def _products(kernel: _Kernel, part: Affine) -> Block:
     block = inside.clamped("own_block", block, blocks, 1) if not exists else block
     place = part.times(blocks).plus(block)
     ones, halves = (
-        _buffer("dot", LANES * product.m, Scope.LOCAL),
-        _buffer("all", LANES * product.m, Scope.LOCAL),
+        f32_buffer("dot", LANES * product.m, Scope.LOCAL),
+        f32_buffer("all", LANES * product.m, Scope.LOCAL),
     )
-    weight = _buffer("weight", LANES, Scope.LOCAL)
+    weight = f32_buffer("weight", LANES, Scope.LOCAL)
     body: Block = _sums_of_activations(kernel, halves, block)
     for number_, operand in enumerate(product.weights):
         for row, at in enumerate(kernel.rows):
@@ -293,7 +292,7 @@ def _sums_of_activations(kernel: _Kernel, into: Buffer, block: Affine) -> Block:
     for m in range(kernel.product.m):
         slots: list[Expression] = [_activations(kernel, m, slot, block) for slot in range(SLOTS)]
         while len(slots) > 1:
-            slots = [_plus(*pair) for pair in zip(slots[::2], slots[1::2], strict=True)]
+            slots = [plus(*pair) for pair in zip(slots[::2], slots[1::2], strict=True)]
         found.append(Store(buffer=into, index=kernel.sum_at(m), value=slots[0]))
     return tuple(found)
 
@@ -324,11 +323,11 @@ def _dots(
         body.append(Store(buffer=weight, index=ZERO, value=value))
         for m in range(product.m):
             index = kernel.sum_at(m)
-            own = _times(
+            own = times(
                 Load(buffer=weight, index=ZERO, lanes=LANES), _activations(kernel, m, slot, block)
             )
             so_far = Load(buffer=into, index=index, lanes=LANES)
-            body.append(Store(buffer=into, index=index, value=_plus(so_far, own) if slot else own))
+            body.append(Store(buffer=into, index=index, value=plus(so_far, own) if slot else own))
     return tuple(body)
 
 
@@ -345,21 +344,21 @@ def _added(
     """The block's part of each sum: scale · (Σ q · a - zero · Σ a)."""
     product = kernel.product
     blocks = product.k // BLOCK
-    scale = _wide(kernel.load(operand.scales, row.times(blocks).plus(place)))
+    scale = splat(kernel.load(operand.scales, row.times(blocks).plus(place)))
     zero: Expression = _vector(-float(1 << (operand.width - 1)))
     if operand.zeros:
-        zero = _wide(_times(number(-1.0), _zero_point(kernel, operand, row, place, inside)))
+        zero = splat(times(number(-1.0), _zero_point(kernel, operand, row, place, inside)))
     body = []
     for m in range(product.m):
         at = kernel.sum_at(m)
-        centred = _plus(
+        centred = plus(
             Load(buffer=dot, index=at, lanes=LANES),
-            _times(Load(buffer=ones, index=at, lanes=LANES), zero),
+            times(Load(buffer=ones, index=at, lanes=LANES), zero),
         )
         index = kernel.sum_at(kernel.sum_of(*which, m))
         so_far = Load(buffer=kernel.sums, index=index, lanes=LANES)
         body.append(
-            Store(buffer=kernel.sums, index=index, value=_plus(so_far, _times(scale, centred)))
+            Store(buffer=kernel.sums, index=index, value=plus(so_far, times(scale, centred)))
         )
     return tuple(body)
 
@@ -446,6 +445,6 @@ def _finished(
 ) -> Expression:
     if norm is None:
         return value
-    mean = _times(factors.values[m], number(1 / k))
-    factor = Call(function=MathFunction.RSQRT, argument=_plus(mean, number(norm.epsilon)))
-    return _times(value, factor)
+    mean = times(factors.values[m], number(1 / k))
+    factor = Call(function=MathFunction.RSQRT, argument=plus(mean, number(norm.epsilon)))
+    return times(value, factor)

@@ -23,7 +23,17 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import BLOCK, WORD_BITS
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, Frame, binary, loop, number, serial, under, whole
+from services.tuner.ir.build import (
+    ZERO,
+    Frame,
+    binary,
+    f32_buffer,
+    loop,
+    number,
+    serial,
+    under,
+    whole,
+)
 from services.tuner.ir.nodes import (
     LANES,
     Allocate,
@@ -91,10 +101,6 @@ def _at(constant: int) -> Affine:
     return Affine(constant=constant)
 
 
-def _buffer(name: str, size: int, scope: Scope) -> Buffer:
-    return Buffer(name=name, scope=scope, dtype=DType.F32, size=size)
-
-
 def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulConfig) -> Program:
     """One dispatch; its parameters are those of the workload, flat."""
     product, frame = quantised_product_of(workload), Frame()
@@ -122,11 +128,11 @@ def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulCo
         first_n=own_n.times(config.block_n),
         x=x,
         y=y,
-        rows=_buffer("rows", BLOCK * config.block_m, Scope.WORKGROUP),
+        rows=f32_buffer("rows", BLOCK * config.block_m, Scope.WORKGROUP),
         columns=tuple(
-            _buffer(f"columns{n}", BLOCK * config.block_n, Scope.WORKGROUP) for n in products
+            f32_buffer(f"columns{n}", BLOCK * config.block_n, Scope.WORKGROUP) for n in products
         ),
-        sums=_buffer("sums", len(products) * config.tile_m * config.tile_n, Scope.LOCAL),
+        sums=f32_buffer("sums", len(products) * config.tile_m * config.tile_n, Scope.LOCAL),
     )
     zero = Const(value=0, dtype=DType.F32, lanes=LANES)
     zeros = tuple(
@@ -200,8 +206,8 @@ def _weights(kernel: _Kernel, number_: int, block: Affine) -> Block:
         scales.append(kernel.load(operand.scales, at))
         zeros.append(_zero(kernel, operand, row, block, inside, number_))
     packed = Buffer(name=f"packed{number_}", scope=Scope.LOCAL, dtype=DType.I32, size=LANES)
-    scale = _buffer(f"scale{number_}", LANES, Scope.LOCAL)
-    zero = _buffer(f"zero{number_}", LANES, Scope.LOCAL)
+    scale = f32_buffer(f"scale{number_}", LANES, Scope.LOCAL)
+    zero = f32_buffer(f"zero{number_}", LANES, Scope.LOCAL)
     body: list[Statement] = [
         Store(buffer=into, index=ZERO, value=Lanes(values=tuple(values)))
         for into, values in ((packed, held), (scale, scales), (zero, zeros))

@@ -33,7 +33,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators import expressions as domain
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
@@ -41,6 +40,7 @@ from services.tuner.ir.build import (
     ZERO,
     Frame,
     binary,
+    f32_buffer,
     loop,
     number,
     serial,
@@ -98,7 +98,7 @@ def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tup
     )
     unclamped = group.times(config.block_m).plus(own)
     exists = frame.undecided((Bound(index=unclamped, limit=m),))
-    entries = _buffer("entries", config.vectors * width, Scope.LOCAL) if steps == 1 else None
+    entries = f32_buffer("entries", config.vectors * width, Scope.LOCAL) if steps == 1 else None
     row = frame.clamped("row", unclamped, m, 1)
     parameters = parameters_of(workload)
     kernel = _Kernel(
@@ -184,20 +184,16 @@ class _Kernel:
     held: list[domain.Expression] = field(default_factory=list)
 
     def new_local(self, name: str, size: int) -> Buffer:
-        self.local.append(_buffer(name, size, Scope.LOCAL))
+        self.local.append(f32_buffer(name, size, Scope.LOCAL))
         return self.local[-1]
 
     def new_shared(self, name: str, size: int) -> Buffer:
-        self.shared.append(_buffer(name, size, Scope.WORKGROUP))
+        self.shared.append(f32_buffer(name, size, Scope.WORKGROUP))
         return self.shared[-1]
 
     def unit(self, store: Store) -> Statement:
         """The store for the entries of a unit, by "four"."""
         return vector("four", store) if self.width == LANES else unrolled("four", 1, store)
-
-
-def _buffer(name: str, size: int, scope: Scope) -> Buffer:
-    return Buffer(name=name, scope=scope, dtype=DType.F32, size=size)
 
 
 # Step 3: the part of a row that one thread reduces.
