@@ -44,7 +44,7 @@ def sdk(
 
 
 def index_of(gateway: GatewayClient) -> SdkIndex:
-    """Raises InvalidInput for what is no gateway of this version."""
+    """The index of its SDK. Raises InvalidInput for what is no gateway of this version."""
     try:
         return SdkIndex.model_validate_json(gateway.client_file(INDEX))
     except ValidationError as error:

@@ -28,7 +28,7 @@ class NetworkFiles:
 
 
 def network_files(folder: Path, case: NetworkCase) -> NetworkFiles:
-    """Raises CannotMeasure where `make networks` has not written it."""
+    """The files of a network. Raises CannotMeasure where `make networks` has not written them."""
     onnx, tensors = folder / f"{case.name}.onnx", folder / f"{case.name}.npz"
     if not onnx.exists() or not tensors.exists():
         raise CannotMeasure(f"{onnx} is not there; `make networks ARGS={case.name}` writes it")

@@ -70,6 +70,6 @@ def prepare(
 
 
 def _learn_roundings(workload: Workload) -> None:
-    """A gateway has them of the aggregator; here outputs are held to PyTorch's."""
+    """Stands in for the aggregator, which evaluates programs; outputs are held to PyTorch's."""
     if isinstance(workload, ProgramWorkload):
         learn(workload.key, KnownProgram(program=workload.program, roundings=ROUNDINGS))

@@ -116,7 +116,7 @@ def _peak_bytes() -> int:
 
 
 def _is_page(process: psutil.Process) -> bool:
-    """Not one that has ended meanwhile."""
+    """Whether a process renders a page; not one that has ended meanwhile."""
     try:
         return "--type=renderer" in process.cmdline()
     except psutil.NoSuchProcess:
@@ -124,7 +124,7 @@ def _is_page(process: psutil.Process) -> bool:
 
 
 def _peak_of(pid: int) -> int:
-    """0 where the system does not tell, or the process has ended."""
+    """The most bytes it ever held; 0 where the system does not tell, or the process has ended."""
     told = Path(f"/proc/{pid}/status")
     if not told.exists():
         return 0

@@ -68,7 +68,7 @@ def steady(server: Server, *streams: Stream) -> list[OfferedLoad]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """A collection of garbage would be in the figures, and so would what else runs on its core."""
+    """Keeps garbage collections and what else runs on this core out of the figures."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, before + SENDER_NICE)
@@ -143,7 +143,7 @@ class _Sender:
             self._lost(connection)
 
     def _receive(self, connection: _Connection) -> bool:
-        """Whether an answer is whole."""
+        """Reads what is there; whether the answer is whole now."""
         try:
             data = connection.socket.recv(RECEIVED_BYTES)
         except OSError:
@@ -179,7 +179,7 @@ class _Sender:
         self._idle.append(connection)
 
     def _lost(self, connection: _Connection) -> None:
-        """What was closed just as it was asked on is asked again, as browsers do."""
+        """Asks again, as browsers do, what was asked on a connection that was just being closed."""
         if connection.asked is None:
             self._idle.remove(connection)
         elif connection.received:

@@ -90,7 +90,7 @@ def check_model(
     classes: Sequence[str],
     told: Told,
 ) -> Iterator[ClassChecked]:
-    """Each plan that has some of the `wanted` dimensions, on each class."""
+    """Checks each plan that has some of the `wanted` dimensions, on each class."""
     model = gateway.model(name)
     given = [_wasm(each) for each in classes] or _usual(gateway, name)
     plans = [plan for plan in model.plans if any(_has(plan, each) for each in wanted)]

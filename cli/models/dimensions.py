@@ -1,4 +1,4 @@
-"""What a model leaves open, as `--dim` says it."""
+"""Dimensions that a model leaves open, as `--dim` gives them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -43,5 +43,5 @@ def parse_dimensions(texts: Sequence[str]) -> tuple[Dimensions, ...]:
 
 
 def written(dimensions: Dimensions) -> str:
-    """As people read them, also where the model leaves nothing open."""
+    """Dimensions as people read them, also of a model that leaves nothing open."""
     return ", ".join(f"{name}={extent}" for name, extent in dimensions.items()) or "fixed shapes"

@@ -13,7 +13,7 @@ NAMED = 5
 
 
 def drawn(told: ModelTimeline) -> str:
-    """Empty while no kernel has won anything. The area begins at 0."""
+    """The drawing; empty while no kernel has won anything. The area begins at 0."""
     if told.first_ms is None or not told.swaps:
         return ""
     at_s = _seconds(told.swaps)
@@ -56,13 +56,13 @@ def _column(seconds: float, end_s: float) -> int:
 
 
 def _cell(height: float, row: int) -> str:
-    """What of one row a column fills; `height` is of all of them."""
+    """The part of a row that a column fills; `height` is that of the column in rows."""
     eighths = round(height * HEIGHT * 8) - 8 * row
     return EIGHTHS[min(max(eighths, 0), 8)]
 
 
 def _largest(swaps: list[SwapWire], at_s: list[float]) -> list[tuple[SwapWire, float]]:
-    """In the order in which they came."""
+    """The swaps that won most, in the order in which they came."""
     won = sorted(zip(swaps, at_s, strict=True), key=lambda each: _won_ms(each[0]), reverse=True)
     return sorted((each for each in won[:NAMED] if _won_ms(each[0]) > 0), key=lambda each: each[1])
 

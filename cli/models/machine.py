@@ -85,7 +85,7 @@ class Machine:
             self._place(address, np.frombuffer(inputs[port.name], np.uint8))
 
     def call(self, call: PlanCall, which: int) -> None:
-        """By the workload's kernel number `which`."""
+        """Runs a call by kernel number `which` of its workload."""
         kernel = self._kernels[self.plan.kernels[call.kernel]][which]
         layouts = {layout.tensor: layout.layout for layout in kernel.layouts}
         tensors = [self.plan.tensors[index] for index in call.tensors]
@@ -98,7 +98,7 @@ class Machine:
         self._run(kernel, pointers)
 
     def read(self, tensor: int) -> Array:
-        """A copy of its entries."""
+        """A copy of the entries of a value."""
         wanted = self.plan.tensors[tensor]
         start = self._address(wanted)
         found = self._bytes[start : start + wanted.size_bytes].copy()
@@ -150,7 +150,7 @@ def _placed(plan: Plan, kernels: Mapping[str, Sequence[Kernel]]) -> _Addresses:
 def _packs(
     plan: Plan, kernels: Mapping[str, Sequence[Kernel]]
 ) -> dict[tuple[int, str], ArtifactWire]:
-    """By weight and layout, what makes it."""
+    """The pack kernels by weight and layout."""
     return dict(_wanted_layouts(plan, kernels))
 
 

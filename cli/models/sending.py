@@ -72,7 +72,7 @@ def _send_bytes(gateway: GatewayClient, body: bytes) -> None:
 
 
 def _send_weights(gateway: GatewayClient, path: Path, told: Told) -> str:
-    """Their hash."""
+    """Sends the weights; gives their hash."""
     told("hashing the weights")
     digest = sha256()
     for piece in _pieces(path):

@@ -36,7 +36,7 @@ _KNOWN: dict[str, KnownProgram] = {}
 
 
 def learn(key: str, known: KnownProgram) -> None:
-    """What is known of its roundings is not forgotten."""
+    """Keeps the text of a program. What is known of its roundings is not forgotten."""
     before = _KNOWN.get(key)
     if before is None or before.roundings is None:
         _KNOWN[key] = known

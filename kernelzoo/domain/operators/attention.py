@@ -92,7 +92,7 @@ class ManyRowsAttention:
 
     @property
     def operands(self) -> tuple[tuple[HeadsOperand, int, int], ...]:
-        """Each with its rows, and the entries of a row in a head."""
+        """The operands, each with its rows and the entries that a row has in a head."""
         return (
             (self.queries, self.m, self.depth),
             (self.keys, self.n, self.depth),
@@ -190,7 +190,7 @@ def _operand(entry: Read, inputs: Mapping[str, tuple[int, tuple[int, ...]]]) -> 
 
 
 def _epilogue(value: Expression) -> tuple[str, ...] | None:
-    """The names of what is done to a score, the first thing first."""
+    """The names of the epilogues of a score, in order."""
     names: list[str] = []
     while isinstance(value, Binary):
         match value:

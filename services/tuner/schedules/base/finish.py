@@ -83,7 +83,7 @@ def finish_of(epilogue: Epilogue, shape: Shape) -> Finish:
 
 
 def stored_entry(workload: Workload, at: tuple[Affine, ...], value: Expression) -> Store:
-    """What stores the entry of a workload's output at a place, given the value of its reduction."""
+    """What stores an entry of a workload's output, given the value of its reduction."""
     *_, output = parameters = parameters_of(workload)
     whole = fused(workload.program)
     if whole is None or whole.after is None:

@@ -80,7 +80,7 @@ class Fused:
         return self._restated(tuple(axes), {name: place})
 
     def with_unit_axes(self, *names: str) -> "Fused":
-        """With further axes of one entry before all others."""
+        """The program with further axes of one entry before all others."""
         units = tuple(Axis(name, Integer(1)) for name in names)
         return self._restated((*units, *self.reduction.axes), {})
 
@@ -127,7 +127,8 @@ def fused(program: Program) -> Fused | None:
 def _moved(
     program: Program, before: tuple[Stage, ...], reduction: Stage, value: Expression
 ) -> Fused | None:
-    """With the reduction over the axes of the output."""
+    """The program with its reduction over the axes of the output; None where they differ in size
+    or it is read more than once."""
     name, output = reduction.name, program.output
     own = {part for part in parts(value) if isinstance(part, Read) and part.tensor == name}
     if len(own) != 1 or prod(output.shape) != prod(reduction.shape):
@@ -277,7 +278,7 @@ class _Needed:
         self._ends: dict[str, list[int]] = {}
 
     def shape(self, tensor: str) -> tuple[int, ...]:
-        """As it is where nothing is read of it."""
+        """The part of a tensor that is read; its own shape where nothing is."""
         return tuple(self._ends.get(tensor, self._true[tensor]))
 
     def add(self, expression: Expression, ranges: Ranges) -> None:
@@ -307,7 +308,7 @@ class _Needed:
 
 
 def _narrowed_ranges(ranges: Ranges, conditions: Iterable[Comparison]) -> Ranges:
-    """Where conditions on single axes hold."""
+    """The ranges of axes in which conditions on single axes hold."""
     found = dict(ranges)
     for each in conditions:
         strict = each.op is CompareOp.LT

@@ -73,7 +73,7 @@ class QuantisedProduct:
 
 @lru_cache(maxsize=256)
 def quantised_product_of(workload: Workload) -> QuantisedProduct:
-    """Raises ValueError for a workload of another kind."""
+    """The product that a workload is. Raises ValueError for any other."""
     found = quantised_product(workload.program)
     if found is None:
         raise ValueError(f"{workload.key} is no product with quantised weights")
@@ -81,7 +81,7 @@ def quantised_product_of(workload: Workload) -> QuantisedProduct:
 
 
 def quantised_product(program: Program) -> QuantisedProduct | None:
-    """None for any other program."""
+    """The product that a program is; None for any other program."""
     found = {stage.name: operands for stage in program.stages if (operands := _operands(stage))}
     if not found:
         return None

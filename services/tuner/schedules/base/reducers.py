@@ -1,4 +1,4 @@
-"""What a reduction starts with, and what it joins values by."""
+"""The value that a reduction starts with, and the operation that joins two values."""
 
 from kernelzoo.domain.operators.convolution import LOWEST
 from kernelzoo.domain.operators.expressions import Reducer

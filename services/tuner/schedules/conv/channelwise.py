@@ -58,7 +58,7 @@ class Channelwise:
 
 
 def channelwise_of(workload: Workload) -> Channelwise:
-    """Raises UnsupportedProgram for a program that is none."""
+    """The windows of a program. Raises UnsupportedProgram where it has none over each channel."""
     found = channelwise(iteration_space(workload))
     if found is None:
         raise UnsupportedProgram(f"{workload.key} has no windows over each channel by itself")

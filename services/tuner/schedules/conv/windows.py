@@ -82,7 +82,7 @@ class Windows:
 
     @property
     def taps(self) -> int:
-        """Terms of each sum."""
+        """How many terms each sum has."""
         return self.summed_channels * prod(map(self.size, self.window))
 
     @property
@@ -99,7 +99,7 @@ class Windows:
 
 @lru_cache(maxsize=1024)
 def windows_of(workload: Workload) -> Windows:
-    """Raises UnsupportedProgram for a program that is none."""
+    """The windows of a workload. Raises UnsupportedProgram for a program without windows."""
     found = windows(workload.program)
     if found is None:
         raise UnsupportedProgram(f"{workload.key} has no windows along its last axis")
@@ -147,7 +147,8 @@ def _with_rows(whole: Fused) -> Fused:
 
 
 def _inner(size: int, step: int) -> int:
-    """The largest divisor, in steps, that leaves slices enough; 0 where there is none."""
+    """The largest divisor of `size` in multiples of `step` that leaves slices enough; 0 where
+    there is none."""
     most = min(MAX_INNER, size // SLICES_WANTED)
     sizes = (n for n in range(most // step * step, LANES - 1, -step) if size % n == 0)
     return next(sizes, 0)

@@ -106,7 +106,7 @@ class _Nest:
 
 
 def _row(nest: _Nest, frame: Frame) -> Iterable[Statement]:
-    """Tiles at the ends one by one; a loop over those between them."""
+    """The tiles at both ends of a row one by one, and a loop over those between them."""
     step, width = nest.config.tile_x, nest.extent["x"]
     firsts = range(0, width, step)
     whole = [first for first in firsts if nest.is_whole(first)]
@@ -142,7 +142,7 @@ def _tile(nest: _Nest, frame: Frame, pixels: range, move: Affine) -> Block:
 
 
 def _products(nest: _Nest, pixels: range, move: Affine, line: Affine, r: Affine) -> Block:
-    """Those of one row of the window, by columns of the image."""
+    """The products of one row of the window, by columns of the image."""
     e = nest.extent
     channel = Affine.of(0, {"c1": LANES})
     row = nest.image.times(e["h"]).plus(line).times(e["w"])

@@ -46,7 +46,7 @@ class CommonAxis:
 
 
 def with_cheap_stages_inside(program: Program) -> Program:
-    """With stages of plain arithmetic computed where they are read, so that they are not stored."""
+    """The program with stages of plain arithmetic computed where they are read, not stored."""
     stages: list[Stage] = []
     cheap: dict[str, Stage] = {}
 

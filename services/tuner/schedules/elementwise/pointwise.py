@@ -25,7 +25,7 @@ from services.tuner.schedules.elementwise.common_axis import with_cheap_stages_i
 
 @lru_cache(maxsize=1024)
 def pointwise(program: Program, step: int = 1) -> Program | None:
-    """On one axis, with entries rounded up to whole steps; None for any other program."""
+    """The program on one axis, its entries rounded up to whole steps; None for any other."""
     program = with_cheap_stages_inside(program)
     shape = program.output.shape
     tensors = {each.name: each.shape for each in program.inputs}

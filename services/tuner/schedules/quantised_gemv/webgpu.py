@@ -195,7 +195,7 @@ def _all_lanes(value: Expression) -> Expression:
 
 
 def _staging(kernel: _Kernel, part: Affine) -> Block:
-    """A vector to a thread in turn; its threads read neighbours."""
+    """Threads take vectors in turn, so that neighbours read neighbours."""
     config, per_word = kernel.config, WORD_BITS // kernel.product.weights[0].width
     blocks, vectors = config.block_k // BLOCK, BLOCK // (per_word * LANES)
     items = blocks * SLOTS
@@ -366,7 +366,7 @@ def _added(
 def _zero_point(
     kernel: _Kernel, operand: Weights, row: Affine, place: Affine, inside: Frame
 ) -> Expression:
-    """That of 4 bits of a block, eight to a word."""
+    """The zero point of a block: 4 bits, of which a word has eight."""
     per_word = WORD_BITS // 4
     words = -(-(kernel.product.k // BLOCK) // per_word)
     if "zero_word" in inside.ranges:

@@ -66,7 +66,7 @@ class WebgpuQuantisedGemvConfig(WebgpuConfig):
         return ""
 
     def sums(self, workload: Workload) -> int:
-        """Of four lanes each, that a thread keeps in registers."""
+        """Sums of four lanes each that a thread keeps in registers."""
         return _sums(quantised_product_of(workload), self.tile_n)
 
     def workgroup_bytes_for(self, workload: Workload) -> int:

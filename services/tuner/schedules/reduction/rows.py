@@ -79,7 +79,7 @@ class Rows:
 
     @property
     def slices(self) -> int:
-        """Entries of that axis."""
+        """How many entries the sliced axis has."""
         return size_of(self.axes[self.sliced])
 
     @property
@@ -97,7 +97,7 @@ class Rows:
         return self.has_columns or any(not isinstance(each.value, Read) for each in self.passes)
 
     def is_of_row(self, expression: Expression) -> bool:
-        """Whether it needs a pass and no column."""
+        """Whether an expression reads the value of a pass, and nothing by column."""
         read = {part.tensor: part.at for part in parts(expression) if isinstance(part, Read)}
         passes = {stage.name for stage in self.passes}
         return not passes.isdisjoint(read) and not any(self.column in at for at in read.values())
@@ -119,7 +119,7 @@ class Rows:
 
 @lru_cache(maxsize=1024)
 def rows_of(workload: Workload) -> Rows:
-    """Raises UnsupportedProgram for a program that has none."""
+    """The rows of a workload. Raises UnsupportedProgram for a program that reduces no rows."""
     found = rows(workload.program)
     if found is None:
         raise UnsupportedProgram(f"{workload.key} does not reduce rows of what it reads")
@@ -158,7 +158,7 @@ def _rows(program: Program) -> Rows | None:
 
 
 def _with_pass_before_output(program: Program) -> Program:
-    """Where the output is a reduction, it becomes a copy of a pass."""
+    """The program with a copy of a pass as its output, where the output was a reduction."""
     *others, output = program.stages
     copy = Stage(output.name, output.axes, Read(REDUCED, output.axes))
     return replace(program, stages=(*others, replace(output, name=REDUCED), copy))
@@ -293,7 +293,7 @@ def _joined(single: _Restated, rows: int) -> list[tuple[int, ...]]:
 
 
 def _simpler(part: Expression) -> Expression:
-    """With constants computed."""
+    """The expression with its constants computed."""
     match part:
         case Cast(Integer(value), DType.F32):
             return Real(float(value))

@@ -62,7 +62,7 @@ class WasmWinogradConfig(WasmConfig):
         return f"winograd{self.tile_n}"
 
     def tiles(self, workload: Workload) -> int:
-        """In a block, rounded up to whole register tiles."""
+        """Tiles of a block, rounded up to whole register tiles."""
         return round_up(self.rows * -(-workload.extent["x"] // OUT), self.tile_m)
 
     def blocks(self, workload: Workload) -> int:

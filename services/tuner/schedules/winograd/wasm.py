@@ -129,7 +129,7 @@ class _Nest:
 
     @property
     def tile(self) -> tuple[Affine, Affine]:
-        """Its row and column in the block."""
+        """The row and column of a tile in the block."""
         down = self.frame.variable("down", self.config.rows)
         return down, self.frame.variable("right", self.across)
 
@@ -318,7 +318,7 @@ def _from_points(m: Vectors, work: _Vectors) -> Vectors:
 
 
 def packing_program(workload: Workload, width: int) -> Program:
-    """From b to its points in panels of `width` channels, in a range of one iteration."""
+    """The program that transforms b into points, in panels of `width` channels; one iteration."""
     e = workload.extent
     depth, channels = e["c"], e["o"]
     b = Buffer(
