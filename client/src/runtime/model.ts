@@ -80,6 +80,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
   #last: readonly Stored[] | null = null;
   /** Memory of feeds that the worker has read. Fresh memory takes longer than what is copied to it. */
   #spare: readonly Stored[] = [];
+  #running = 0;
   #shown: Opened;
   #runs = 0;
 
@@ -151,13 +152,17 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const { answer, host } = this.#opener;
     const { inputs, outputs } = answer.plan;
     const refuse = (message: string) => new host.tools.KernelZooError("run", message);
-    const stored = storedFeeds(inputs, feeds, refuse, this.#last);
-    this.#last = null;
-    const ran = await this.#ran(stored, signal);
+    const stored = storedFeeds(inputs, feeds, refuse, this.#running > 0 ? null : this.#last);
     this.#last = stored;
-    return Object.fromEntries(
-      outputs.map(({ name, dtype }, i) => [name, tensorData(dtype, ran.outputs[i] as Stored)]),
-    );
+    this.#running += 1;
+    try {
+      const ran = await this.#ran(stored, signal);
+      return Object.fromEntries(
+        outputs.map(({ name, dtype }, i) => [name, tensorData(dtype, ran.outputs[i] as Stored)]),
+      );
+    } finally {
+      this.#running -= 1;
+    }
   }
 
   /** Runs the model a few times and answers what each call took. Rejects as `run` does. */
