@@ -28,7 +28,8 @@ def attends(workload: Workload) -> ManyRowsAttention:
 class WasmAttentionConfig(WasmConfig):
     """The outermost loop takes each head in `groups` of rows; keys and values of the head are
     packed in each, in panels of `tile_n`. A block of `block_m` rows has its scores in scratch
-    memory. Both products have register tiles of `tile_m` x `tile_n`, `unroll_k` to a body.
+    memory. Both products have register tiles of `tile_m` x `tile_n`, `unroll_k` terms to a body,
+    or as many of them as divide the summed axis, too.
     """
 
     family: ClassVar = "attention"
@@ -39,7 +40,8 @@ class WasmAttentionConfig(WasmConfig):
     unroll_k: int
 
     def scratch_entries(self, given: ManyRowsAttention) -> int:
-        return given.n * (given.depth + given.width) + self.block_m * (given.n + 1)
+        rows = self.block_m * (given.depth + given.n + 1)
+        return given.n * (given.depth + given.width) + rows
 
     def fault(self, workload: Workload) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
@@ -54,8 +56,6 @@ class WasmAttentionConfig(WasmConfig):
         products = self.tile_m * self.tile_n * self.unroll_k
         if self.unroll_k > MAX_UNROLL_K or products > MAX_UNROLLED_PRODUCTS:
             return f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLL_K}"
-        if given.depth % self.unroll_k or given.n % self.unroll_k:
-            return f"unroll_k={self.unroll_k} must divide {given.depth} and {given.n}"
         if self.block_m > given.m or self.groups > -(-given.m // self.block_m):
             return f"{given.m} rows have not {self.groups} groups of blocks of {self.block_m}"
         if 4 * self.scratch_entries(given) > MAX_SCRATCH_BYTES:

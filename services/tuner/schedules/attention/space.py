@@ -5,10 +5,13 @@ from itertools import product
 from kernelzoo.domain.operators.attention import ManyRowsAttention
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.attention.config import WasmAttentionConfig, attends
-from services.tuner.schedules.base.rules import BASE_TILES, FMA_TILES, SLICES_WANTED, UNROLL_K
+from services.tuner.schedules.base.rules import BASE_TILES, FMA_TILES, SLICES_WANTED
 
-SCORES_BYTES = (48 << 10, 24 << 10, 192 << 10)
-"""Scores of a block: they stay in the first cache, or in the second beside keys and values."""
+SCORES_BYTES = (192 << 10, 48 << 10, 24 << 10)
+"""Scores of a block: they stay in the second cache beside keys and values, or in the first."""
+
+UNROLL_K = (4, 2, 8, 1)
+"""A head has few terms, so that leaving the loop counts."""
 
 SLICE_FLOPS = 200_000_000
 """A slice of more takes longer than 3 ms, and an abort would wait for it."""

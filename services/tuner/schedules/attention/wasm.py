@@ -6,7 +6,8 @@ Shapes, named by the settings of `WasmAttentionConfig`:
     range         heads, each in `groups` of rows
     packed_keys   [⌈n / tile_n⌉][depth][tile_n]      keys of the head, transposed
     packed_values [⌈width / tile_n⌉][n][tile_n]
-    scores        [block_m, n]                       of a block of rows
+    packed_queries [block_m, depth]                  of a block of rows
+    scores        [block_m, n]
     shares        [block_m]                          1 / the sum of a row
 
 What it makes of attention of 2 heads with m=12, n=16, depth=width=8, block_m=6 and tiles of 6x8:
@@ -14,8 +15,9 @@ What it makes of attention of 2 heads with m=12, n=16, depth=width=8, block_m=6 
     for slice < 4 range:
       packed_keys[…] = x0[…], packed_values[…] = x0[…]        1. panels of a head
       for block < 1:
+        packed_queries[…] = x0[…]
         for panel < 2:                                        2. products of queries and keys
-          sums[48] += x0[…] · packed_keys[…]                     for k < 8
+          sums[48] += packed_queries[…] · packed_keys[…]         for k < 8
           scores[6, 8 · panel …] = sums[…] · scale + mask[…]
         for row < 6:                                          3. softmax, but for its division
           lanes[4 · vectors] = max(lanes, scores[row, …])
@@ -30,6 +32,7 @@ The last panel may have fewer columns, the last block and the last tile fewer ro
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import gcd
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
@@ -114,7 +117,7 @@ class _Nest:
         parts = (("head", given.heads), ("group", config.groups))
         head, group = frame.delinearize(place, parts)
         body: Block = (*self._packed(head), *self._blocks(head, group))
-        for buffer in (self.keys, self.values, self.scores, self.shares):
+        for buffer in (self.keys, self.values, self.queries, self.scores, self.shares):
             body = (Allocate(buffer=buffer, body=body),)
         whole = loop("slice", slices, LoopKind.RANGE, frame.enclose(body))
         return Program(parameters=self.parameters, body=whole)
@@ -126,6 +129,10 @@ class _Nest:
     @property
     def values(self) -> Buffer:
         return _scratch("packed_values", self.given.n * self.given.width)
+
+    @property
+    def queries(self) -> Buffer:
+        return _scratch("packed_queries", self.config.block_m * self.given.depth)
 
     @property
     def scores(self) -> Buffer:
@@ -191,20 +198,28 @@ class _Nest:
 
     def _block(self, head: Affine, first: Affine, rows: int) -> Block:
         return (
+            *self._gathered(head, first, rows),
             *self._products(head, first, rows),
             *self._softmax(rows),
             *self._mixed(head, first, rows),
         )
 
-    # Step 2: scores.
+    # Step 2: scores. Rows of a wide matrix would fall into few sets of the first cache: those of
+    # queries are put side by side before.
+
+    def _gathered(self, head: Affine, first: Affine, rows: int) -> Block:
+        given = self.given
+        row, entry = Affine.variable("row"), Affine.variable("entry")
+        value = self._entry(given.queries, given.m, given.depth, (head, first.plus(row), entry))
+        store = Store(buffer=self.queries, index=row.times(given.depth).plus(entry), value=value)
+        return serial("row", rows, (loop("entry", given.depth, LoopKind.VECTOR, (store,)),))
 
     def _products(self, head: Affine, first: Affine, rows: int) -> Block:
         given = self.given
-        k = Affine.of(0, {"k1": self.config.unroll_k, "k0": 1})
+        k = Affine.of(0, {"k1": self._unroll(given.depth), "k0": 1})
 
         def left(row: Affine) -> Load:
-            at = (head, first.plus(row), k)
-            return self._entry(given.queries, given.m, given.depth, at)
+            return Load(buffer=self.queries, index=row.times(given.depth).plus(k))
 
         def stored(row: Affine, column: Affine, value: Expression) -> Store:
             return Store(
@@ -238,7 +253,7 @@ class _Nest:
 
     def _mixed(self, head: Affine, first: Affine, rows: int) -> Block:
         given, output = self.given, self.parameters[-1]
-        k = Affine.of(0, {"k1": self.config.unroll_k, "k0": 1})
+        k = Affine.of(0, {"k1": self._unroll(given.n), "k0": 1})
 
         def left(row: Affine) -> Load:
             return Load(buffer=self.scores, index=row.times(given.n).plus(k))
@@ -252,6 +267,9 @@ class _Nest:
         return self._product(rows, given.width, given.n, left, self.values, stored)
 
     # What steps 2 and 4 share.
+
+    def _unroll(self, depth: int) -> int:
+        return gcd(self.config.unroll_k, depth)
 
     def _product(
         self,
@@ -283,7 +301,7 @@ class _Nest:
         first: Affine,
         rows: int,
     ) -> Block:
-        width, unroll_k = columns.width, self.config.unroll_k
+        width, unroll_k = columns.width, self._unroll(depth)
         sums = Buffer(name="sums", scope=Scope.LOCAL, dtype=DType.F32, size=rows * width)
         own = Affine.of(0, {"t": width, "lane": 1})
         held = Load(buffer=sums, index=own)
