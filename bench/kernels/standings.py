@@ -19,7 +19,7 @@ ALONE = {True: "alone-fma", False: "alone-base"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class WasmStanding:
     """`slow_page_ns` is the best time in the page where that was worst. `flops` is of one call."""
 
     best_ns: float
@@ -40,7 +40,7 @@ class Standings:
     and READING where memory is the limit."""
 
     contest: Contest
-    found: dict[str, Standing]
+    found: dict[str, WasmStanding]
 
     @property
     def limit_gflops(self) -> float:
@@ -48,23 +48,23 @@ class Standings:
         return max(self.found[name].gflops for name in LIMITS)
 
     @property
-    def peer(self) -> Standing:
+    def peer(self) -> WasmStanding:
         """The better one, by its best time."""
         return self._fastest(PEERS)
 
     @property
-    def ours(self) -> Standing:
+    def ours(self) -> WasmStanding:
         return self._fastest(tuple(OURS.values()))
 
     @property
-    def alone(self) -> Standing:
+    def alone(self) -> WasmStanding:
         return self._fastest(tuple(ALONE.values()))
 
-    def share_of_limit(self, standing: Standing) -> float:
+    def share_of_limit(self, standing: WasmStanding) -> float:
         """The share of what as many cores reach at the register-only limit."""
         return standing.gflops / (self.limit_gflops * standing.threads)
 
-    def _fastest(self, names: tuple[str, ...]) -> Standing:
+    def _fastest(self, names: tuple[str, ...]) -> WasmStanding:
         there = [self.found[name] for name in names if name in self.found]
         return min(there, key=lambda each: each.best_ns)
 
@@ -80,10 +80,10 @@ def standings(contest: Contest) -> Standings:
     return Standings(contest=contest, found=found)
 
 
-def _winners(contest: Contest, labels: dict[bool, str], threads: int) -> dict[str, Standing]:
+def _winners(contest: Contest, labels: dict[bool, str], threads: int) -> dict[str, WasmStanding]:
     """The finalists with the least median over pages of the best time in each."""
     names, space = contest.pages[0].results, contest.space
-    winners: dict[str, Standing] = {}
+    winners: dict[str, WasmStanding] = {}
     for fma, label in labels.items():
         group = [each for each in space.candidates if space.fuses(each) is fma]
         own = [name for each in group if (name := threaded(each, threads)) in names]
@@ -93,12 +93,12 @@ def _winners(contest: Contest, labels: dict[bool, str], threads: int) -> dict[st
     return winners
 
 
-def _native(contest: Contest) -> Standing:
+def _native(contest: Contest) -> WasmStanding:
     """Not in the page, so not in its rounds."""
     workload = contest.space.case.workload
     samples_ns = native_samples_ns(workload.key)
     best_ns = min(samples_ns)
-    return Standing(
+    return WasmStanding(
         best_ns=best_ns,
         median_ns=median(samples_ns),
         slow_page_ns=best_ns,
@@ -106,11 +106,11 @@ def _native(contest: Contest) -> Standing:
     )
 
 
-def _standing(contest: Contest, name: str) -> Standing:
+def _standing(contest: Contest, name: str) -> WasmStanding:
     results = [page.results[name] for page in contest.pages]
     samples_ns = [sample for result in results for sample in result.samplesNs]
     candidate = contest.space.candidates.get(name.partition("@")[0])
-    return Standing(
+    return WasmStanding(
         best_ns=min(samples_ns),
         median_ns=median(samples_ns),
         slow_page_ns=max(_page_bests_ns(contest, name)),

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from bench.browser import bench_browser
 from bench.kernels.contest import hold
 from bench.kernels.peers import peer_versions
-from bench.kernels.standings import LIMITS, OURS, READING, Standing, Standings, standings
+from bench.kernels.standings import LIMITS, OURS, READING, Standings, WasmStanding, standings
 from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
 from bench.site import BenchSite
@@ -64,7 +64,7 @@ def measure(options: Namespace) -> Report:
     return Report(name="kernels-wasm", machine=described, rows=rows, claims=claims)
 
 
-def _row(held: Standings, name: str, standing: Standing) -> dict[str, Cell]:
+def _row(held: Standings, name: str, standing: WasmStanding) -> dict[str, Cell]:
     """`ours_faster`: its time over that of our faster kernel. `others_busy`: cores, at worst."""
     contest = held.contest
     case = contest.space.case
@@ -86,7 +86,7 @@ def _row(held: Standings, name: str, standing: Standing) -> dict[str, Cell]:
     }
 
 
-def _bandwidth(case: BenchCase, standing: Standing) -> float | None:
+def _bandwidth(case: BenchCase, standing: WasmStanding) -> float | None:
     """10^9 bytes of weights a second, where memory is the limit."""
     return case.workload.tensors[1].size_bytes / standing.best_ns if case.reads_once else None
 

@@ -1,4 +1,4 @@
-"""The glossary's retired words are in no name of the code."""
+"""The glossary's retired words are in no name of the code, in any of its languages."""
 
 import ast
 import re
@@ -7,6 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
+TYPESCRIPT = ("client/src", "bench/page/src", "examples")
+SQL = ROOT / "kernelzoo" / "store" / "schema.sql"
 SOURCES = ("kernelzoo", "services", "workers", "cli", "bench", "fixtures", "dashboards", "scripts")
 
 
@@ -38,6 +40,27 @@ def test_retired_words_are_in_no_name() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if "node_modules" not in path.parts
         for name in names(path)
+        if name in words or any(name.endswith(f"_{word}") for word in words)
+    }
+    assert found == set()
+
+
+def plain_names(text: str) -> Iterator[str]:
+    """Words of TypeScript or SQL outside of comments and text, as Python would spell them."""
+    code = re.sub(r"/\*.*?\*/|//[^\n]*|--[^\n]*|\"[^\"\n]*\"|`[^`]*`", " ", text, flags=re.DOTALL)
+    for name in re.findall(r"[A-Za-z_]\w*", code):
+        yield re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def test_retired_words_are_in_no_name_of_the_client_or_the_schema() -> None:
+    words = {word.lower() for word in retired()}
+    assert list(plain_names("let rungAt = 1; // liars")) == ["let", "rung_at"]
+    files = [SQL, *(f for folder in TYPESCRIPT for f in (ROOT / folder).rglob("*.[tj]s"))]
+    assert len(files) > 100
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in files
+        for name in plain_names(path.read_text())
         if name in words or any(name.endswith(f"_{word}") for word in words)
     }
     assert found == set()

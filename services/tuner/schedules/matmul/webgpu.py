@@ -73,6 +73,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads
 from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.finish import finish_of
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.implicit_gemm import (
@@ -81,7 +82,6 @@ from services.tuner.schedules.conv.implicit_gemm import (
     product_extents,
     window_of,
 )
-from services.tuner.schedules.matmul.product import Product
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
 
 SPLIT_K_THREADS = 64
@@ -89,6 +89,27 @@ SPLIT_K_THREADS = 64
 
 LANE = Affine.variable("lane")
 BLOCK = Affine.variable("block")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """What is computed: `parameters` are the tensors of the workload, in their order."""
+
+    extents: Extents
+    parameters: tuple[Buffer, ...]
+
+    def stored(self, at: tuple[Affine, ...], value: Expression) -> Store:
+        """What stores the entry at batch, row and column, given the value of its sum."""
+        if not self.extents.epilogue:
+            return Store(buffer=self.parameters[-1], index=self.place(at), value=value)
+        held = {buffer.name: buffer for buffer in self.parameters} | {"c": self.parameters[-1]}
+        finish = finish_of(self.extents.epilogue, self.extents.shapes[-1])
+        return finish.stored(at if self.extents.batch else at[1:], value, held)
+
+    def place(self, at: tuple[Affine, ...]) -> Affine:
+        """The place of an entry of c, counted in elements."""
+        batch, row, column = at
+        return batch.times(self.extents.m).plus(row).times(self.extents.n).plus(column)
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
