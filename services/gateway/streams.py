@@ -47,7 +47,7 @@ class Streams:
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
         self._seen: Remembered[Unconfirmed] = Remembered(LOOKED_EVERY_S)
-        self._last: dict[Hashable, Unconfirmed] = {}
+        self._last: dict[Hashable, tuple[int | None, Unconfirmed]] = {}
         self._kernels: dict[tuple[str, datetime | None], Kernel] = {}
         self._turn = asyncio.Lock()
         self._looking = asyncio.Semaphore(LOOKS_AT_ONCE)
@@ -79,26 +79,40 @@ class Streams:
             if self._open[network] <= 0:
                 del self._open[network]
 
-    async def look(self, plan: Hashable, see: Callable[[], Awaitable[Unconfirmed]]) -> Unconfirmed:
-        """What `see` finds, or found a moment ago; the same object while nothing changes."""
+    async def look(
+        self, plan: Hashable, generation: int | None, see: Callable[[], Awaitable[Unconfirmed]]
+    ) -> Unconfirmed:
+        """What `see` finds, or found a moment ago or in the same generation of what is served; the
+        same object while nothing changes. `generation`: None where nobody hears of changes.
+        """
+        if self.knows(plan, generation):
+            return self._last[plan][1]
 
         async def in_turn() -> Unconfirmed:
-            await self._looking.acquire()
-            start_s = time.monotonic()
-            try:
-                found = await see()
-            finally:
-                rest_s = min(time.monotonic() - start_s, LONGEST_REST_S)
-                asyncio.get_running_loop().call_later(rest_s, self._looking.release)
+            found = await self._rested(see)
             before = self._last.get(plan)
-            if found == before:
-                return before
+            if before is not None and found == before[1]:
+                found = before[1]
             if len(self._last) >= MOST:
                 self._last.clear()
-            self._last[plan] = found
+            self._last[plan] = generation, found
             return found
 
         return await self._seen.get(plan, in_turn)
+
+    def knows(self, plan: Hashable, generation: int | None) -> bool:
+        """Whether it was looked up in this generation."""
+        last = self._last.get(plan)
+        return last is not None and generation is not None and last[0] == generation
+
+    async def _rested(self, see: Callable[[], Awaitable[Unconfirmed]]) -> Unconfirmed:
+        await self._looking.acquire()
+        start_s = time.monotonic()
+        try:
+            return await see()
+        finally:
+            rest_s = min(time.monotonic() - start_s, LONGEST_REST_S)
+            asyncio.get_running_loop().call_later(rest_s, self._looking.release)
 
     async def kernels(self, rows: Sequence[QueuedRow], read: Read) -> dict[str, Kernel]:
         """By candidate, each read once for all pages. Streams take turns, and what else is to be

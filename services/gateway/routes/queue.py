@@ -100,7 +100,12 @@ def _is_settled(state: State, key: Key) -> bool:
 
 async def _look(state: State, key: Key) -> Unconfirmed:
     """Raises Refusal where there is no such plan."""
-    return await state.streams.look(key, partial(_see, state, key))
+    return await state.streams.look(key, _heard(state), partial(_see, state, key))
+
+
+def _heard(state: State) -> int | None:
+    """The generation of what is served; None where nobody hears of changes."""
+    return state.wake.served_generation if state.wake.connected else None
 
 
 async def _see(state: State, key: Key) -> Unconfirmed:
@@ -165,7 +170,9 @@ class _Stream:
         while found is seen and (left_s := until_s - time.monotonic()) > 0:
             generation = self.state.wake.generation
             await asyncio.sleep(min(LOOKED_EVERY_S, left_s))
-            await self.state.wake.wait(generation, max(0.0, until_s - time.monotonic()))
+            # What was remembered may be of before the last change.
+            if self.state.streams.knows(self.key, _heard(self.state)):
+                await self.state.wake.wait(generation, max(0.0, until_s - time.monotonic()))
             found = await _look(self.state, self.key)
         return found
 

@@ -21,14 +21,29 @@ def test_pages_are_told_of_what_changes_and_of_nothing_else() -> None:
         async def see() -> Unconfirmed:
             return unconfirmed(next(waits))
 
-        first, beside = await asyncio.gather(*(streams.look("plan", see) for _ in range(2)))
+        first, beside = await asyncio.gather(*(streams.look("plan", None, see) for _ in range(2)))
         await asyncio.sleep(LOOKED_EVERY_S)
-        again = await streams.look("plan", see)
+        again = await streams.look("plan", None, see)
         await asyncio.sleep(LOOKED_EVERY_S)
-        changed = await streams.look("plan", see)
+        changed = await streams.look("plan", None, see)
         assert beside is first
         assert again is first, "whoever has sent it has nothing to do"
         assert changed.left[0].waiting == 1
+
+    asyncio.run(looks())
+
+
+def test_nobody_looks_again_before_something_changed() -> None:
+    async def looks() -> None:
+        streams, waits = Streams(), iter([2, 1])
+
+        async def see() -> Unconfirmed:
+            return unconfirmed(next(waits))
+
+        first = await streams.look("plan", 7, see)
+        await asyncio.sleep(LOOKED_EVERY_S)
+        assert await streams.look("plan", 7, see) is first
+        assert (await streams.look("plan", 8, see)).left[0].waiting == 1
 
     asyncio.run(looks())
 
@@ -42,7 +57,7 @@ def test_looks_at_many_classes_leave_half_of_the_time_to_others() -> None:
             return unconfirmed(1)
 
         start_s = time.monotonic()
-        await asyncio.gather(*(streams.look(number, see) for number in range(classes)))
+        await asyncio.gather(*(streams.look(number, None, see) for number in range(classes)))
         return time.monotonic() - start_s
 
     took_s, rounds = 0.05, 4
@@ -61,9 +76,9 @@ def test_a_look_that_fails_gives_its_place_back() -> None:
             return unconfirmed(1)
 
         for number in range(2 * LOOKS_AT_ONCE):
-            failed = await asyncio.gather(streams.look(number, fail), return_exceptions=True)
+            failed = await asyncio.gather(streams.look(number, None, fail), return_exceptions=True)
             assert isinstance(failed[0], ConnectionError)
         async with asyncio.timeout(5):
-            await streams.look("plan", see)
+            await streams.look("plan", None, see)
 
     asyncio.run(looks())
