@@ -6,8 +6,8 @@ Pages of one class ask for the same, so that what is there is looked up once for
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -114,11 +114,18 @@ class Streams:
             rest_s = min(time.monotonic() - start_s, LONGEST_REST_S)
             asyncio.get_running_loop().call_later(rest_s, self._looking.release)
 
-    async def kernels(self, rows: Sequence[QueuedRow], read: Read) -> dict[str, Kernel]:
-        """By candidate, each read once for all pages. Streams take turns, and what else is to be
-        done comes between two of them.
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Streams wake together, and each has a millisecond's work: what else there is to do, such
+        as page loads, comes between two of them.
         """
         async with self._turn:
+            yield
+            await asyncio.sleep(0)
+
+    async def kernels(self, rows: Sequence[QueuedRow], read: Read) -> dict[str, Kernel]:
+        """By candidate, each read once for all pages."""
+        async with self.turn():
             lacking = [str(row.candidate_id) for row in rows if _place(row) not in self._kernels]
             read_now = await read(lacking) if lacking else {}
             if len(self._kernels) >= MOST_KERNELS:
@@ -129,7 +136,6 @@ class Streams:
                 kernel = read_now.get(name) or self._kernels.get(_place(row))
                 if kernel is not None:
                     found[name] = self._kernels[_place(row)] = kernel
-            await asyncio.sleep(0)
         return found
 
 

@@ -26,7 +26,7 @@ from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.formats.plans import plan_bytes, plan_document
 from kernelzoo.settings import Settings
 from kernelzoo.signing import Sealed, Signer, new_seed
-from kernelzoo.store import models, zoo
+from kernelzoo.store import models, notifications, zoo
 from kernelzoo.store.blocking import execute
 from services.gateway.blobs import KEPT_S, Blobs
 from services.gateway.problems import Refusal
@@ -448,6 +448,7 @@ def test_candidates_for_a_gpu_are_of_its_models_space_once_that_is_planned(
         """,
         (RELU, space_of(TargetKind.WEBGPU, NVIDIA), given_now[RELU]["kernel"]["candidate"]),
     )
+    db.execute("SELECT pg_notify(%s, '')", (notifications.CANDIDATES,))
     own = {key for key, _ in _sent(served, shown, nvidia)}
     assert own == {MATMUL}, "the space of its own has nothing but the default kernel"
     assert _sent(served, "wait_s=0", GPU_CLASS) == any_gpu

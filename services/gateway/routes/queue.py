@@ -147,7 +147,9 @@ class _Stream:
     async def _lines(self, seen: Unconfirmed, until_s: float) -> AsyncIterator[QueueLine]:
         said_s = time.monotonic()
         while seen.left:
-            for batch in batches(compiled_since(seen.left, self.after_s), self.sent, self.each):
+            async with self.state.streams.turn():
+                found = batches(compiled_since(seen.left, self.after_s), self.sent, self.each)
+            for batch in found:
                 yield await self._described(batch)
                 said_s = time.monotonic()
             self.cursor = f"{max(seen.newest_s - SLACK_S, self.after_s, 0.0):.6f}"

@@ -82,3 +82,21 @@ def test_a_look_that_fails_gives_its_place_back() -> None:
             await streams.look("plan", None, see)
 
     asyncio.run(looks())
+
+
+def test_what_else_there_is_to_do_comes_between_two_streams_that_wake_together() -> None:
+    async def turns() -> list[int]:
+        streams, ticks, seen = Streams(), 0, []
+
+        async def stream() -> None:
+            async with streams.turn():
+                seen.append(ticks)
+
+        waiting = [asyncio.create_task(stream()) for _ in range(20)]
+        while not all(each.done() for each in waiting):
+            await asyncio.sleep(0)
+            ticks += 1
+        return seen
+
+    seen = asyncio.run(turns())
+    assert len(set(seen)) == len(seen)
