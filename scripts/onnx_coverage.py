@@ -65,6 +65,8 @@ REASONS: Mapping[str, str] = {
     r"filters or crops": "resizing with antialiasing or cropping",
     r"peepholes": "peepholes",
     r"batch comes first": "batches first",
+    r"samples no images": "volumes",
+    r"it is (bi)?cubic": "cubic sampling",
     r"places are asked for": "places of the largest",
     r"depends on": "parameters that are no constants",
 }

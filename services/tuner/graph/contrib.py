@@ -1,5 +1,5 @@
 """Operators of com.microsoft, which onnxruntime's optimiser, Optimum and transformers.js write, and
-recurrent layers, as functions of ONNX's other operators.
+recurrent layers and sampling, as functions of ONNX's other operators.
 
 Each function here is given one node whose shapes are known and writes the nodes that stand in its
 place. Weights of 4 and 8 bits are brought to f32, as the graph has nothing narrower.
@@ -17,6 +17,7 @@ from services.tuner.graph.functions import Body
 from services.tuner.graph.network import Array, TensorType
 from services.tuner.graph.reading import MAIN_DOMAINS, told_node
 from services.tuner.graph.recurrent import OPERATORS as RECURRENT
+from services.tuner.graph.sampling import OPERATORS as SAMPLING
 
 DOMAIN = "com.microsoft"
 SKIP_EPSILON = 1e-12
@@ -36,7 +37,7 @@ def written(
     made as its operator demands.
     """
     own = node.domain == DOMAIN or (node.domain in MAIN_DOMAINS and not known_to_onnx)
-    write = (OPERATORS if own else RECURRENT).get(node.op_type)
+    write = (OPERATORS if own else MAIN_OPERATORS).get(node.op_type)
     if write is None or node.domain not in (DOMAIN, *MAIN_DOMAINS):
         return None
     body = Body(node, types, constants)
@@ -249,3 +250,6 @@ OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     "SkipLayerNormalization": _skip_layer_norm,
     "SkipSimplifiedLayerNormalization": _skip_simplified,
 }
+
+MAIN_OPERATORS = {**RECURRENT, **SAMPLING}
+"""Those of ONNX itself."""
