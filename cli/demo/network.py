@@ -24,10 +24,10 @@ WRITE = EXAMPLES / "network" / "write.py"
 
 
 def tune_network(
-    stack: Stack, gateway: GatewayClient, tuning_s: float, show: Callable[[str], None]
+    stack: Stack, gateway: GatewayClient, until_s: float, show: Callable[[str], None]
 ) -> Path:
-    """Its file, which onnxruntime-web reads as it is. Returns when all of it is tuned, or after
-    `tuning_s`, with a kernel for each of its calls.
+    """Its file, which onnxruntime-web reads as it is. Returns when all of it is tuned, or at
+    `until_s` of the monotonic clock, with a kernel for each of its calls.
 
     Raises DemoFailed where one is still lacking when the step's time is over.
     """
@@ -43,10 +43,10 @@ def tune_network(
             note(sentence)
         best = max(seen, key=lambda each: each.confirmed_flops, default=None)
         show(told(best))
-        elapsed_s = time.monotonic() - started_s
-        if is_done(seen) or (elapsed_s >= tuning_s and _runs(gateway)):
+        now_s = time.monotonic()
+        if is_done(seen) or (now_s >= until_s and _runs(gateway)):
             return onnx
-        if elapsed_s > TUNE.limit_s:
+        if now_s - started_s > TUNE.limit_s:
             raise DemoFailed.at(TUNE, too_late(TUNE), stack.log(TUNE.log))
     raise DemoFailed.at(TUNE, "the watch ended", stack.log(TUNE.log))
 
