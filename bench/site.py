@@ -4,8 +4,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from pathlib import Path
-from typing import Self
+from threading import Lock
+from time import monotonic, sleep
+from typing import BinaryIO, Self
 
 from bench.report import CannotMeasure
 from kernelzoo.serving import serving
@@ -28,11 +31,30 @@ TYPES = {
     ".wasm": "application/wasm",
 }
 COPIED_BYTES = 1 << 20
+PACED_BYTES = 1 << 15
 ISOLATION = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
-    "Cache-Control": "no-store",
 }
+FRESH = "no-store"
+KEPT = "max-age=31536000, immutable"
+
+
+class Pace:
+    """Lets bytes of all connections together through at one rate. A browser's own throttling of a
+    page leaves the requests of its workers alone."""
+
+    def __init__(self, bytes_s: float) -> None:
+        self._bytes_s = bytes_s
+        self._lock = Lock()
+        self._free_s = 0.0
+
+    def wait(self, count: int) -> None:
+        """Until `count` more bytes would have arrived."""
+        with self._lock:
+            self._free_s = max(self._free_s, monotonic()) + count / self._bytes_s
+            until_s = self._free_s
+        sleep(max(0.0, until_s - monotonic()))
 
 
 class BenchSite(ThreadingHTTPServer):
@@ -43,6 +65,8 @@ class BenchSite(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self._published: dict[str, bytes] = {}
         self._lent: dict[str, Path] = {}
+        self.cache_control = FRESH
+        self.pace: Pace | None = None
 
     @property
     def url(self) -> str:
@@ -63,6 +87,16 @@ class BenchSite(ThreadingHTTPServer):
         usual = FOLDERS.get(folder, PAGE / "dist") / (name or "index.html")
         file = self._lent.get(path, usual)
         return file if file.is_file() else None
+
+    @contextmanager
+    def kept_by_browsers(self, bytes_s: float | None) -> Iterator[None]:
+        """Meanwhile files may be kept for ever, and are sent at `bytes_s` where that is given."""
+        self.cache_control = KEPT
+        self.pace = None if bytes_s is None else Pace(bytes_s)
+        try:
+            yield
+        finally:
+            self.cache_control, self.pace = FRESH, None
 
     def receive(self, body: bytes) -> None:
         """What a page posts; that of most is not wanted."""
@@ -85,18 +119,28 @@ class _Handler(BaseHTTPRequestHandler):
         body, file = self.server.published(path), self.server.file(path)
         if body is not None:
             self._begin(200, path, len(body))
-            self.wfile.write(body)
+            self._send(BytesIO(body))
         elif file is not None:
             with file.open("rb") as opened:
                 self._begin(200, path, file.stat().st_size)
-                shutil.copyfileobj(opened, self.wfile, COPIED_BYTES)
+                self._send(opened)
         else:
             self._begin(404, path, 0)
+
+    def _send(self, source: BinaryIO) -> None:
+        pace = self.server.pace
+        if pace is None:
+            shutil.copyfileobj(source, self.wfile, COPIED_BYTES)
+            return
+        while piece := source.read(PACED_BYTES):
+            pace.wait(len(piece))
+            self.wfile.write(piece)
 
     def _begin(self, status: int, path: str, length: int) -> None:
         self.send_response(status)
         for name, value in ISOLATION.items():
             self.send_header(name, value)
+        self.send_header("Cache-Control", self.server.cache_control)
         self.send_header("Content-Type", TYPES.get(Path(path).suffix, "text/html"))
         self.send_header("Content-Length", str(length))
         self.end_headers()

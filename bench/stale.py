@@ -48,6 +48,13 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "manifest": ("bench/serving/manifest.py", *_SERVICES),
     "misses": ("bench/serving/misses.py", *_SERVICES),
     "page_loads": ("bench/serving/page_loads.py", *_SERVICES),
+    "models_cold": (
+        "bench/models/cold.py",
+        *_KERNELS,
+        "client/src/runtime",
+        "client/src/sdk",
+        "bench/page/src/models",
+    ),
     "models_jit": (
         "bench/models/jit.py",
         *_KERNELS,

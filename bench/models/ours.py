@@ -33,6 +33,7 @@ class Prepared:
     import_s: float
     plan_gzip_bytes: int
     memory_bytes: int
+    weights_bytes: int
 
 
 def prepare(
@@ -55,7 +56,7 @@ def prepare(
         for each in planned.workloads
     }
     files = Files(weights=b"".join(planned.weights.blocks()), golden=golden)
-    write_model(folder, "", plan, files, kernels)
+    _write_single(write_model(folder, "", plan, files, kernels))
     for file in folder.rglob("*"):
         site.lend(f"{ZOO}/{name}/{file.relative_to(folder).as_posix()}", file)
     empty = {"bundle": VERSION, "set": "none", "manifests": []}
@@ -66,7 +67,14 @@ def prepare(
         import_s=import_s,
         plan_gzip_bytes=len(gzip.compress(plan_bytes(plan))),
         memory_bytes=plan.memory.weights + plan.memory.activations,
+        weights_bytes=plan.memory.weights,
     )
+
+
+def _write_single(answer: Path) -> None:
+    """Beside an answer the same with each kernel in a module of its own."""
+    single = json.loads(answer.read_text()) | {"module": None}
+    answer.with_name(f"{answer.stem}.single.json").write_text(json.dumps(single))
 
 
 def _learn_roundings(workload: Workload) -> None:

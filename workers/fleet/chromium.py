@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 from playwright.async_api import BrowserType, ConsoleMessage, Error, Page
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
 from kernelzoo.errors import StackError
 from workers.fleet.browsers import Launch, PageLost, Tab
@@ -73,6 +73,18 @@ def launched_chromium(*more_flags: str) -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=path, args=flags)
         yield browser
         browser.close()
+
+
+@contextmanager
+def launched_profile(folder: str) -> Iterator[BrowserContext]:
+    """Headless, with the profile in `folder`. Raises StackError where there is no Chromium."""
+    with sync_playwright() as playwright:
+        path = find_chromium(Path(playwright.chromium.executable_path))
+        context = playwright.chromium.launch_persistent_context(
+            folder, executable_path=path, args=own_flags()
+        )
+        yield context
+        context.close()
 
 
 def _is_snap(program: Path) -> bool:

@@ -8,13 +8,23 @@ interface Sdk {
   readonly KernelZoo: typeof KernelZoo;
 }
 
-export async function openOurs({ zoo: file, inputs }: Network, threads: number): Promise<Engine> {
-  if (file === null) throw new Error("the zoo has no such network");
+/**
+ * As a page asks for it that asks for nothing, or `asked`: `keep` weights, run on the `whole` model
+ * alone, each kernel in a `single` module.
+ */
+export async function openOurs(
+  { zoo, inputs }: Network,
+  threads: number,
+  asked = new URLSearchParams(),
+): Promise<Engine> {
+  if (zoo === null) throw new Error("the zoo has no such network");
+  const file = asked.has("single") ? zoo.replace(/json$/, "single.json") : zoo;
   const { KernelZoo }: Sdk = await import(SDK);
-  const zoo = await KernelZoo.open(new URL("/zoo/bundle.json", location.origin), { threads });
+  const kernels = await KernelZoo.open(new URL("/zoo/bundle.json", location.origin), { threads });
   // The benchmark itself compares outputs; the check at the first load is one more run.
-  const opened = zoo.model(file, { check: false });
+  const opened = kernels.model(file, { check: false, keep: asked.has("keep") });
   const [model, feeds] = await Promise.all([opened, valuesOf(inputs)]);
+  if (asked.has("whole")) await model.complete();
   const run = async (): Promise<Values> => (await model.run(feeds)) as Values;
   const outputs = await run();
   return {
@@ -24,7 +34,7 @@ export async function openOurs({ zoo: file, inputs }: Network, threads: number):
     run,
     dispose: async () => {
       await model.dispose();
-      zoo.dispose();
+      kernels.dispose();
     },
   };
 }

@@ -1,0 +1,200 @@
+"""From the navigation to the first output: our runtime beside onnxruntime-web, visit by visit.
+
+A first visit has a profile that nothing was ever loaded into, a second one that of the first.
+Visits of both engines and of our knobs take turns. The browser is idle before it navigates.
+"""
+
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from bench.busy import CpuUsage
+from bench.kernels.peers import peer_versions
+from bench.models.cases import CASES, TINY, NetworkCase
+from bench.models.files import network_files, publish
+from bench.models.ours import Prepared, prepare
+from bench.models.page import OURS, PEER
+from bench.models.tuning import Choices
+from bench.models.visits import Visit, two_visits
+from bench.models.wasm import FOLDER, TUNED
+from bench.options import parser, run
+from bench.report import Cell, Claim, Report, machine
+from bench.site import BenchSite
+
+ROUNDS = 5
+WARM_RUNS = "5"
+SETTLE_MS = 4000
+"""A browser that starts is busy for two seconds, and it keeps code after two quiet ones."""
+THROTTLED_BYTES_S = 50e6 / 8
+TINY_OPTIONS = (
+    "--only",
+    TINY.name,
+    "--rounds",
+    "1",
+    "--knobs",
+    "all",
+    "--untuned",
+    "--settle",
+    "0",
+)
+
+FIRST = 0.5
+SECOND = {"roberta": 0.45, "gpt2": 0.45}
+SECOND_OF_OTHERS = 0.3
+"""Shares of the peer's time."""
+COLD_OVER_WARM = {"roberta": 1.4, "gpt2": 1.4, "resnet50": 1.8, "mobilenetv2": 4.0}
+BEYOND_BYTES = 1.15
+"""First output on a throttled network, over the time that the bytes alone take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """How our side is loaded. `options` is part of the page's address."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+KNOBS = (
+    Knobs(name="all"),
+    Knobs(name="kept weights", options={"keep": "1"}),
+    Knobs(name="no pipeline", options={"whole": "1"}),
+    Knobs(name="single modules", options={"single": "1"}),
+)
+"""`all` is what a page gets that asks for nothing; each other one changes one thing."""
+ASKED = ("all", "kept weights")
+"""What a page would ask for."""
+
+
+def main() -> None:
+    options = parser("Whole networks from the navigation to the first output, beside the peer's.")
+    known = [case.name for case in (*CASES, TINY)]
+    names = [knobs.name for knobs in KNOBS]
+    options.add_argument("--folder", type=Path, default=FOLDER, help="where `make networks` writes")
+    options.add_argument("--rounds", type=int, default=ROUNDS)
+    options.add_argument("--only", nargs="+", choices=known, default=[c.name for c in CASES])
+    options.add_argument("--knobs", nargs="+", choices=names, default=names)
+    options.add_argument("--settle", type=int, default=SETTLE_MS, help="ms of rest around a visit")
+    options.add_argument("--throttled", action="store_true", help="at 50 Mbit/s, too")
+    options.add_argument("--untuned", action="store_true", help="screen no kernels beforehand")
+    run(options, measure, tiny=TINY_OPTIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contestant:
+    engine: str
+    knobs: Knobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visited:
+    """Visits of one network at one speed of the network, by contestant."""
+
+    case: NetworkCase
+    prepared: Prepared
+    bytes_s: float | None
+    visits: Mapping[str, list[tuple[Visit, Visit]]]
+    others_busy: float
+
+    def first_ms(self, name: str, visit: int) -> float:
+        return median(each[visit].elapsedMs for each in self.visits[name])
+
+
+def measure(options: Namespace) -> Report:
+    chosen = [case for case in (*CASES, TINY) if case.name in options.only]
+    choices = Choices(file=options.folder / TUNED)
+    speeds = (None, THROTTLED_BYTES_S) if options.throttled else (None,)
+    held = []
+    for case in chosen:
+        with BenchSite.serving() as site, TemporaryDirectory() as folder:
+            files = network_files(options.folder, case)
+            prepared = prepare(site, files, choices, Path(folder), tune=not options.untuned)
+            address = publish(site, files, prepared.address)
+            for bytes_s in speeds:
+                held.append(_visited(site, case, prepared, address, bytes_s, options))
+                print(f"{case.name} is measured", flush=True)
+    return Report(
+        name="models-cold",
+        machine=machine(rounds=options.rounds, **peer_versions()),
+        rows=[row for each in held for row in _rows(each)],
+        claims=[claim for each in held for claim in _claims(each)],
+    )
+
+
+def _contestants(options: Namespace) -> tuple[Contestant, ...]:
+    ours = (Contestant(engine=OURS, knobs=each) for each in KNOBS if each.name in options.knobs)
+    return (*ours, Contestant(engine=PEER, knobs=Knobs(name=PEER)))
+
+
+def _visited(
+    site: BenchSite,
+    case: NetworkCase,
+    prepared: Prepared,
+    address: str,
+    bytes_s: float | None,
+    options: Namespace,
+) -> Visited:
+    contestants = _contestants(options)
+    visits: dict[str, list[tuple[Visit, Visit]]] = {each.knobs.name: [] for each in contestants}
+    before = CpuUsage.now()
+    with site.kept_by_browsers(bytes_s):
+        for _ in range(options.rounds):
+            for each in contestants:
+                asked = {"cold": each.engine, "network": address, "warm": WARM_RUNS}
+                asked.update(each.knobs.options)
+                visits[each.knobs.name].append(two_visits(site.url, asked, options.settle))
+    return Visited(
+        case=case,
+        prepared=prepared,
+        bytes_s=bytes_s,
+        visits=visits,
+        others_busy=CpuUsage.now().others_since(before),
+    )
+
+
+def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
+    """`of_peer`: the first output over the peer's of the same visit."""
+    for name, pairs in held.visits.items():
+        for visit, told in enumerate(("first", "second")):
+            elapsed_ms = held.first_ms(name, visit)
+            yield {
+                "network": held.case.name,
+                "mbit_s": None if held.bytes_s is None else held.bytes_s * 8 / 1e6,
+                "knobs": name,
+                "visit": told,
+                "median_ms": elapsed_ms,
+                "least_ms": min(each[visit].elapsedMs for each in pairs),
+                "warm_ms": median(each[visit].warmMs for each in pairs),
+                "of_peer": elapsed_ms / held.first_ms(PEER, visit),
+                "others_busy": held.others_busy,
+            }
+
+
+def _claims(held: Visited) -> Iterator[Claim]:
+    """Of the knobs that a page may ask for, whichever is faster at its visit."""
+    name = held.case.name
+    ours = [each for each in held.visits if each in ASKED]
+    if not ours:
+        return
+    first, second = (min(held.first_ms(each, visit) for each in ours) for visit in (0, 1))
+    if held.bytes_s is not None:
+        alone_ms = held.prepared.weights_bytes / held.bytes_s * 1000
+        what = f"{name}: first output at {held.bytes_s * 8 / 1e6:g} Mbit/s"
+        yield Claim.at_most(what, first / alone_ms, "of the bytes' time", BEYOND_BYTES)
+        return
+    share = first / held.first_ms(PEER, 0)
+    yield Claim.at_most(f"{name}: first output, first visit", share, "of the peer's", FIRST)
+    share = second / held.first_ms(PEER, 1)
+    bound = SECOND.get(name, SECOND_OF_OTHERS)
+    yield Claim.at_most(f"{name}: first output, second visit", share, "of the peer's", bound)
+    if name in COLD_OVER_WARM:
+        warm_ms = min(each[1].warmMs for each in held.visits[ours[0]])
+        what = f"{name}: second visit over warm"
+        yield Claim.at_most(what, second / warm_ms, "×", COLD_OVER_WARM[name])
+
+
+if __name__ == "__main__":
+    main()

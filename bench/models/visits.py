@@ -1,0 +1,49 @@
+"""Two visits of one browser profile to a page that loads a network at once."""
+
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from playwright.sync_api import Error, Page
+
+from bench.browser import CALL_MS
+from bench.report import CannotMeasure
+from workers.fleet.chromium import launched_profile
+
+
+class Visit(msgspec.Struct, frozen=True, kw_only=True):
+    """As in `page/src/models/models.ts`: milliseconds to the first output, and of a later run."""
+
+    elapsedMs: float  # noqa: N815
+    warmMs: float  # noqa: N815
+
+
+def two_visits(site_url: str, asked: dict[str, str], settle_ms: int) -> tuple[Visit, Visit]:
+    """`settle_ms` pass before each navigation and after each visit: a browser that has started
+    becomes idle, and keeps code and weights. Raises CannotMeasure with what the page says."""
+    with TemporaryDirectory() as profile:
+        first = _visit(profile, site_url, asked, settle_ms)
+        return first, _visit(profile, site_url, asked, settle_ms)
+
+
+def _visit(profile: str, site_url: str, asked: dict[str, str], settle_ms: int) -> Visit:
+    with launched_profile(profile) as context:
+        page = context.pages[0]
+        page.set_default_timeout(CALL_MS)
+        page.wait_for_timeout(settle_ms)
+        told = _told(page, f"{site_url}/models.html?{urlencode(asked)}")
+        page.wait_for_timeout(settle_ms)
+    if "failure" in told:
+        raise CannotMeasure(f"{asked['cold']} does not run: {told['failure'][:400]}")
+    return msgspec.convert(told, Visit)
+
+
+def _told(page: Page, url: str) -> dict[str, Any]:
+    try:
+        page.goto(url, wait_until="commit")
+        page.wait_for_function("globalThis.kernelzooCold")
+        told: dict[str, Any] = page.evaluate("kernelzooCold")
+    except Error as error:
+        raise CannotMeasure(f"the page failed: {error.message[:400]}") from error
+    return told
