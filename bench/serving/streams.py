@@ -48,6 +48,8 @@ PER_SECOND = 100
 SECONDS = 30.0
 HIT_MS = 20.0
 OPENED_WITHIN_S = 60.0
+VISIT_S = 30.0
+"""How long a page measures what it was sent."""
 
 
 def main() -> None:
@@ -162,7 +164,7 @@ async def _page(server: Server, number: int, received: c_longlong) -> None:
                 async for line in answer.aiter_lines():
                     told = json.loads(line)
                     received.value += len(told.get("candidates", ()))
-            await asyncio.sleep(told["retry_s"] or 1)
+            await asyncio.sleep(told["retry_s"] or VISIT_S)
             after = 0 if told["end"] == "complete" else told["cursor"] or 0
             path = f"{path.partition('&')[0]}&after={after}"
 
