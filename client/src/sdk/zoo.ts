@@ -390,7 +390,8 @@ export class KernelZoo {
   }
 
   #host(device: AskingDevice): Host {
-    return { ...this.#parts, ...device, openGpu: this.#openGpu, tools: TOOLS };
+    const gpu = livingGpu(device.gpu);
+    return { ...this.#parts, ...device, gpu, openGpu: this.#openGpu, tools: TOOLS };
   }
 
   #explained<T>(work: () => Promise<T>): Promise<T> {
