@@ -46,6 +46,7 @@ class Host:
         self.url = ""
         self.told: list[dict[str, Any]] = []
         self.sent: list[str] = []
+        self.cache_control = "no-store"
         self.held: Event | None = None
         """Set when the second half of weights may be sent."""
 
@@ -61,7 +62,7 @@ class Handler(SimpleHTTPRequestHandler):
         self.send_header("Access-Control-Allow-Origin", "*")
         self.send_header("Access-Control-Allow-Headers", "*")
         self.send_header("Cross-Origin-Resource-Policy", "cross-origin")
-        self.send_header("Cache-Control", "no-store")
+        self.send_header("Cache-Control", self.host.cache_control)
         super().end_headers()
 
     def translate_path(self, path: str) -> str:

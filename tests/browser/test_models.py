@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -19,7 +20,7 @@ from tests.browser.model_host import (
 from tests.browser.model_plans import chosen, deep, small
 from tests.browser.sites import ISOLATED, site
 from workers.fleet.browsers import BrowserKind, Launch
-from workers.fleet.chromium import launched_chromium
+from workers.fleet.chromium import launched_chromium, launched_profile
 from workers.fleet.firefox import Firefox, start_firefox
 from workers.fleet.installed import MISSING
 from workers.fleet.webkit import WebKit, start_webkit
@@ -286,6 +287,56 @@ def test_a_model_in_a_file_runs_before_its_device_is_probed(browser: Browser, ho
     assert not any("modules-" in name for name in answer["loaded"])
     assert not any("probe" in note for note in answer["notes"])
     assert answer["class"] is None
+
+
+RUN_OFTEN = """async ([host, feeds]) => {
+  const { KernelZoo } = await import(`${host}/client/sdk.js`);
+  const zoo = await KernelZoo.open(host, { backend: "wasm" });
+  const model = await zoo.model(`${host}/deep.json`, { check: false });
+  let outputs;
+  for (let i = 0; i < 5; i++) outputs = await model.run(feeds);
+  return [...outputs.y];
+}"""
+CODE_CATEGORIES = ["devtools.timeline", "disabled-by-default-devtools.timeline"]
+CACHE_HIT = "v8.wasm.moduleCacheHit"
+QUIET_MS = 1_500
+KEEP_AT_ONCE = "--js-flags=--wasm-caching-timeout-ms=0 --wasm-caching-threshold=1"
+"""Without these V8 waits for a while in which it makes no more code, and for more code."""
+
+
+def traced_visit(profile: Path, address: str, host: Host) -> set[str]:
+    """What Chromium traced of WebAssembly's code while a page ran a model."""
+    network = deep()
+    traced: list[dict[str, Any]] = []
+    with launched_profile(str(profile), KEEP_AT_ONCE) as context:
+        page = context.pages[0]
+        page.goto(address)
+        tracer = context.new_cdp_session(page)
+        tracer.on("Tracing.dataCollected", lambda told: traced.extend(told["value"]))
+        with_categories = {"includedCategories": CODE_CATEGORIES}
+        tracer.send("Tracing.start", {"traceConfig": with_categories})
+        y = page.evaluate(RUN_OFTEN, [host.url, lists(network.feeds)])
+        page.wait_for_timeout(QUIET_MS)
+        ended: list[bool] = []
+        tracer.on("Tracing.tracingComplete", lambda _: ended.append(True))
+        tracer.send("Tracing.end")
+        while not ended:
+            page.wait_for_timeout(20)
+    assert close(y, network.outputs["y"])
+    return {event["name"] for event in traced}
+
+
+def test_a_second_visit_starts_with_the_optimised_code_of_the_first(
+    host: Host, tmp_path: Path
+) -> None:
+    host.cache_control = "public, max-age=31536000, immutable"
+    try:
+        with site({}) as address:
+            first, second = (traced_visit(tmp_path, address, host) for _ in range(2))
+    finally:
+        host.cache_control = "no-store"
+    assert CACHE_HIT not in first
+    assert CACHE_HIT in second
 
 
 def test_a_run_begins_while_weights_are_on_their_way(page: Page, host: Host) -> None:

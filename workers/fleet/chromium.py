@@ -76,12 +76,12 @@ def launched_chromium(*more_flags: str) -> Iterator[Browser]:
 
 
 @contextmanager
-def launched_profile(folder: str) -> Iterator[BrowserContext]:
+def launched_profile(folder: str, *more_flags: str) -> Iterator[BrowserContext]:
     """Headless, with the profile in `folder`. Raises StackError where there is no Chromium."""
     with sync_playwright() as playwright:
         path = find_chromium(Path(playwright.chromium.executable_path))
         context = playwright.chromium.launch_persistent_context(
-            folder, executable_path=path, args=own_flags()
+            folder, executable_path=path, args=[*own_flags(), *more_flags]
         )
         yield context
         context.close()
