@@ -61,7 +61,7 @@ class Adapter(_Camel, frozen=True, kw_only=True):
     limits: dict[str, float]
 
 
-class GpuAnswer(_Camel, frozen=True, kw_only=True):
+class PageAnswer(_Camel, frozen=True, kw_only=True):
     """`peers`: their releases. `commit` is that of the job, '' in answers to older pages."""
 
     commit: str = ""
@@ -69,6 +69,9 @@ class GpuAnswer(_Camel, frozen=True, kw_only=True):
     browser: str
     adapter: Adapter
     peers: dict[str, str]
+
+
+class GpuAnswer(PageAnswer, frozen=True, kw_only=True):
     contests: tuple[GpuContest, ...]
 
 

@@ -1,11 +1,11 @@
 """The WebGPU page in a Chromium here, on the adapter that is a CPU."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from playwright.sync_api import Browser, ConsoleMessage, Error
 
 from bench.browser import CALL_MS, chromium
-from bench.gpu.answer import GpuAnswer, parsed
 from bench.report import CannotMeasure
 from bench.site import BenchSite
 
@@ -16,22 +16,26 @@ SWIFTSHADER = (
 )
 
 
-def answered(files: Mapping[str, bytes]) -> GpuAnswer:
-    """What the page answers when those files are served. Says on the terminal how far it is."""
+def answered(files: Mapping[str, bytes | Path], script: str) -> bytes:
+    """What the page answers when those files are served and `script`, a promise of it, runs there.
+    Says on the terminal how far it is."""
     with BenchSite.serving() as site, chromium(*SWIFTSHADER) as browser:
         for name, body in files.items():
-            site.publish(f"/webgpu/{name}", body)
-        return parsed(_run(browser, f"{site.url}/webgpu/index.html"))
+            if isinstance(body, Path):
+                site.lend(f"/webgpu/{name}", body)
+            else:
+                site.publish(f"/webgpu/{name}", body)
+        return _run(browser, f"{site.url}/webgpu/index.html", script)
 
 
-def _run(browser: Browser, address: str) -> bytes:
+def _run(browser: Browser, address: str, script: str) -> bytes:
     page = browser.new_page()
     page.set_default_timeout(CALL_MS)
     page.on("console", _say)
     page.goto(address)
-    page.wait_for_function("globalThis.kernelzooGpuBench", timeout=30_000)
+    page.wait_for_function(f"globalThis.{script.partition('.')[0]}", timeout=30_000)
     try:
-        answer = page.evaluate("kernelzooGpuBench.run().then((all) => JSON.stringify(all))")
+        answer = page.evaluate(f"{script}.then((all) => JSON.stringify(all))")
     except Error as error:
         raise CannotMeasure(f"the WebGPU page failed: {error.message[:400]}") from error
     return str(answer).encode()

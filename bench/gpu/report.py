@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from bench.gpu.answer import GpuAnswer
+from bench.gpu.answer import GpuAnswer, PageAnswer
 from bench.gpu.cases import GPU_CASES, QUANTISED_CASES, TINY, TINY_QUANTISED, GpuCase
 from bench.gpu.standings import (
     LIMIT,
@@ -48,7 +48,7 @@ def _wanted(name: str, adapter: tuple[str, str]) -> GpuCase:
     return replace(case, speedup=ON_CPU_SPEEDUP, of_limit=None) if adapter == ON_CPU else case
 
 
-def adapter_facts(answer: GpuAnswer) -> dict[str, Cell]:
+def adapter_facts(answer: PageAnswer) -> dict[str, Cell]:
     adapter = answer.adapter
     return {
         "date": answer.date[:10],

@@ -9,8 +9,8 @@ from bench.site import MODULES, PAGE
 
 MOST_BYTES = 60 << 20
 
-SCRIPT = b"return await kernelzooGpuBench.run();\n"
-"""The body of an async function, for whoever drives a browser by a program."""
+SCRIPT = "kernelzooGpuBench.run()"
+"""What runs in the page, a promise of its answer."""
 
 FILES = {
     "index.html": PAGE / "dist" / "webgpu.html",
@@ -24,6 +24,11 @@ FILES = {
 integration, which makes it smaller and faster than the other one that has WebGPU."""
 
 
+def body_of(script: str) -> bytes:
+    """An async function's, for whoever drives a browser by a program."""
+    return f"return await {script};\n".encode()
+
+
 def files(spaces: Sequence[GpuSpace], effort: Effort) -> dict[str, bytes]:
     """By path from the folder. Raises CannotMeasure when the page has not been built."""
     absent = [path for path in FILES.values() if not path.is_file()]
@@ -33,7 +38,7 @@ def files(spaces: Sequence[GpuSpace], effort: Effort) -> dict[str, bytes]:
     for space in spaces:
         made |= space.artifacts
     asked = job(spaces, effort).model_dump_json(by_alias=True)
-    return made | {"job.json": asked.encode(), "run.js": SCRIPT}
+    return made | {"job.json": asked.encode(), "run.js": body_of(SCRIPT)}
 
 
 def write(folder: Path, contents: dict[str, bytes]) -> None:

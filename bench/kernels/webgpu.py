@@ -46,7 +46,7 @@ def measure(options: Namespace) -> Report | None:
         return None
     spaces = _spaces(options.only or list(QUICK), options.model or "swiftshader")
     effort = BRIEFLY if options.tiny else ON_CPU
-    return gpu_report(answered(gpu_site.files(spaces, effort)), machine())
+    return gpu_report(parsed(answered(gpu_site.files(spaces, effort), gpu_site.SCRIPT)), machine())
 
 
 def _spaces(only: list[str] | None, model: str) -> list[GpuSpace]:

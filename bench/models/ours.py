@@ -50,7 +50,7 @@ def prepare(
         worth = (call for call in calls if call.flops >= WORTH_TUNING * flops)
         choices.tune(site, (call.workload for call in worth))
     for workload in planned.workloads:
-        _learn_roundings(workload)
+        learn_roundings(workload)
     kernels = {
         each.key: SiteKernels(candidate=choices(each), fallback=default(each))
         for each in planned.workloads
@@ -77,7 +77,7 @@ def _write_single(answer: Path) -> None:
     answer.with_name(f"{answer.stem}.single.json").write_text(json.dumps(single))
 
 
-def _learn_roundings(workload: Workload) -> None:
+def learn_roundings(workload: Workload) -> None:
     """Stands in for the aggregator, which evaluates programs; outputs are held to PyTorch's."""
     if isinstance(workload, ProgramWorkload):
         learn(workload.key, KnownProgram(program=workload.program, roundings=ROUNDINGS))

@@ -12,6 +12,8 @@ await build({
     "src/models/litert-session.ts",
     "src/models/models.ts",
     "src/models/onnxruntime-session.ts",
+    "src/models/onnxruntime-webgpu-session.ts",
+    "src/models-webgpu.ts",
     "src/page.ts",
     "src/race.ts",
     "src/webgpu.ts",
@@ -26,6 +28,6 @@ await build({
   logLevel: "warning",
   plugins: [inlineWorker],
 });
-for (const page of ["index", "models", "race", "webgpu"]) {
+for (const page of ["index", "models", "models-webgpu", "race", "webgpu"]) {
   cpSync(`${page}.html`, `dist/${page}.html`);
 }

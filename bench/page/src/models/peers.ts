@@ -30,6 +30,11 @@ export function openOnnxRuntime(network: Network, threads: number): Promise<Engi
   return opened(new Worker("/onnxruntime-session.js", { type: "module" }), network, threads);
 }
 
+export function openOnnxRuntimeOnGpu(network: Network): Promise<Engine> {
+  const script = new URL("onnxruntime-webgpu-session.js", document.baseURI);
+  return opened(new Worker(script, { type: "module" }), network, 1);
+}
+
 export function openLiteRt(network: Network, threads: number): Promise<Engine> {
   return opened(new Worker("/litert-session.js"), network, threads);
 }

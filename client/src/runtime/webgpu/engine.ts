@@ -3,8 +3,10 @@ import { viewOf } from "../../engine/tensors.js";
 import { type BoundProgram, runInSlices } from "../../gpu/bound-program.js";
 import { padded, stagingBuffer } from "../../gpu/buffers.js";
 import type { OpenDevice } from "../../gpu/device.js";
+import { Nudger } from "../../gpu/nudger.js";
 import { now } from "../../timing/clock.js";
 import { type ModelAnswer, type PortWire, productOf } from "../answer.js";
+import { breathing } from "../breathing.js";
 import { checked, type EnginePorts, type RunResult } from "../engine.js";
 import type { Stored } from "../golden.js";
 import type { Loaded, LoadOrder } from "../messages.js";
@@ -27,6 +29,7 @@ export class GpuEngine {
   /** Where each output begins in a staging buffer, and where the last one ends. */
   readonly #offsets: readonly number[];
   readonly #open: OpenDevice;
+  readonly #nudger: Nudger;
   readonly #inputs: readonly GPUBuffer[];
   readonly #outputs: readonly GPUBuffer[];
   readonly #bound: readonly BoundProgram[];
@@ -46,6 +49,7 @@ export class GpuEngine {
     this.#offsets = outputOffsets(order.answer);
     this.stored = stored;
     this.#open = open;
+    this.#nudger = new Nudger(open.device.queue, breathing());
     this.#inputs = buffers.placement.inputs.map(buffers.of);
     this.#outputs = buffers.placement.outputs.map(buffers.of);
     this.#bound = bound;
@@ -144,7 +148,8 @@ export class GpuEngine {
   }
 
   async #read(staging: GPUBuffer): Promise<readonly Stored[]> {
-    await this.#open.settled(staging.mapAsync(GPUMapMode.READ), LIMIT_MS);
+    const mapped = this.#nudger.during(staging.mapAsync(GPUMapMode.READ));
+    await this.#open.settled(mapped, LIMIT_MS);
     const copied = staging.getMappedRange().slice(0);
     staging.unmap();
     return this.#order.answer.plan.outputs.map(({ tensor, shape }, i) => {

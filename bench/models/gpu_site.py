@@ -1,0 +1,163 @@
+"""Whole networks and the WebGPU kernels of their workloads as a folder of static files.
+
+It is made in two steps. `export` needs the compiler and leaves the weights out, so that the folder
+can be sent to a machine with a GPU. `python -m bench.models.gpu_site FOLDER` fills in weights by a
+seed there: it needs neither TVM nor a browser.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import repeat
+from multiprocessing import get_context
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from bench.models.seeded import emptied, filled
+from bench.report import CannotMeasure, commit
+from bench.site import MODULES, PAGE
+from fixtures.static_file import placed
+from kernelzoo.domain.plan import GoldenPart, Plan, Port
+from kernelzoo.formats.plans import plan_document
+from services.tuner.graph.models import plan_model
+
+SCRIPT = "kernelzooGpuModels.run()"
+ZOO = "zoo"
+"""The folder of what a zoo serves, in the site."""
+
+ONNX_RUNTIME = ("ort-wasm-simd-threaded.jspi.mjs", "ort-wasm-simd-threaded.jspi.wasm")
+CLIENT = PAGE.parents[1] / "client" / "dist"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """`tune_ms` is for the kernels of one network."""
+
+    rounds: int
+    tune_ms: float
+
+
+ON_GPU = Effort(rounds=9, tune_ms=25_000)
+BRIEFLY = Effort(rounds=2, tune_ms=1_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedNetwork:
+    """`spaces`: the kernels to choose from, as a manifest has them, by workload."""
+
+    name: str
+    dimensions: Mapping[str, int]
+    onnx: Path
+    flops: int
+    spaces: Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def export(folder: Path, networks: Sequence[ExportedNetwork], effort: Effort) -> None:
+    """Besides what `fixtures.model_site.write_model` wrote to the folder of the zoo. Raises
+    CannotMeasure where the page is not built."""
+    for name, source in _page_files().items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not source.is_file():
+            raise CannotMeasure(f"{source.name} is missing; run `make bench-page`")
+        copyfile(source, target)
+    (folder / "run.js").write_text(f"return await {SCRIPT};\n")
+    zoo = folder / ZOO
+    (zoo / "bundle.json").write_text(json.dumps({"bundle": 1, "set": "none", "manifests": []}))
+    for network in networks:
+        (folder / f"{network.name}.onnx").write_bytes(emptied(network.onnx))
+        for kind in ("weights", "golden"):
+            (zoo / f"{network.name}.{kind}").unlink()
+    job = {
+        "commit": commit() or "",
+        "rounds": effort.rounds,
+        "tuneMs": effort.tune_ms,
+        "networks": [
+            {
+                "name": each.name,
+                "dimensions": dict(each.dimensions),
+                "flops": each.flops,
+                "spaces": each.spaces,
+                "onnx": f"{each.name}.onnx",
+                "zoo": f"{ZOO}/{each.name}.json",
+            }
+            for each in networks
+        ],
+    }
+    (folder / "job.json").write_text(json.dumps(job))
+
+
+def fill(folder: Path, name: str) -> dict[str, Any]:
+    """Makes the weights of a network, plans it anew and puts inputs and outputs beside it; the
+    outputs are those that the import computes in NumPy. Gives what the job says of them."""
+    file = folder / f"{name}.onnx"
+    onnx.save(filled(file.read_bytes()), file)
+    answered = folder / ZOO / f"{name}.json"
+    answer = json.loads(answered.read_text())
+    dimensions: Mapping[str, int] = answer["dimensions"]
+    planned = plan_model(file, [dimensions], name)
+    (plan,), (golden,) = planned.plans, planned.golden
+    if list(plan.kernels) != answer["plan"]["kernels"]:
+        raise CannotMeasure(f"{name} is planned otherwise with these weights")
+    zoo = folder / ZOO
+    answer |= {
+        "plan": plan_document(plan),
+        "weights": placed(zoo, f"{name}.weights", b"".join(planned.weights.blocks())),
+        "golden": placed(zoo, f"{name}.golden", golden),
+    }
+    answered.write_text(json.dumps(answer))
+    return {
+        "inputs": list(_tensors(folder, plan, plan.inputs, plan.golden.inputs, golden)),
+        "outputs": list(_tensors(folder, plan, plan.outputs, plan.golden.outputs, golden)),
+    }
+
+
+def _tensors(
+    folder: Path, plan: Plan, ports: Sequence[Port], parts: Sequence[GoldenPart], golden: bytes
+) -> Iterator[dict[str, Any]]:
+    by_name = {part.name: part for part in parts}
+    for port in ports:
+        part = by_name[port.name]
+        stored = np.dtype(np.float32 if port.dtype == "float32" else np.int32)
+        entries: NDArray[Any] = np.frombuffer(golden, stored, part.bytes // 4, part.offset)
+        name = f"{plan.model}.{port.name}.bin"
+        (folder / name).write_bytes(entries.astype(port.dtype.value).tobytes())
+        yield {"name": port.name, "dtype": port.dtype, "shape": list(port.shape), "url": name}
+
+
+def fill_all(folder: Path) -> None:
+    """Networks are filled side by side, each by a process of its own."""
+    job = json.loads((folder / "job.json").read_text())
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        names = [network["name"] for network in job["networks"]]
+        for network, told in zip(
+            job["networks"], pool.map(fill, repeat(folder), names), strict=True
+        ):
+            network.update(told)
+            print(f"{network['name']} has weights", flush=True)
+    (folder / "job.json").write_text(json.dumps(job))
+
+
+def _page_files() -> dict[str, Path]:
+    built = PAGE / "dist"
+    return {
+        "index.html": built / "models-webgpu.html",
+        **{name: built / name for name in ("models-webgpu.js", "onnxruntime-webgpu-session.js")},
+        **{f"client/{file.name}": file for file in CLIENT.glob("*.js")},
+        **{f"onnxruntime-web/{name}": _ort(name) for name in ONNX_RUNTIME},
+    }
+
+
+def _ort(name: str) -> Path:
+    return MODULES / "onnxruntime-web" / "dist" / name
+
+
+if __name__ == "__main__":
+    fill_all(Path(sys.argv[1]))

@@ -1,0 +1,46 @@
+"""A network without its weights, to be sent about, and the same network with weights by a seed.
+
+The structure of RoBERTa is a megabyte of ONNX, its weights are 500. Weights that are made anew have
+the mean and the deviation of those that were left out, so that outputs say something.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto, numpy_helper
+
+SEED = 20_261
+MOST_ENTRIES = 4096
+"""Smaller tensors are kept: biases, norms, scalars, shapes."""
+
+
+def emptied(path: Path) -> bytes:
+    """The ONNX file without the entries of its large weights, but told how to make them anew."""
+    model = onnx.load(path)
+    for tensor in _large(model):
+        entries = numpy_helper.to_array(tensor)
+        tensor.doc_string = f"{entries.mean()} {entries.std()}"
+        tensor.ClearField("raw_data")
+        tensor.ClearField("float_data")
+    return bytes(model.SerializeToString())
+
+
+def filled(emptied_file: bytes) -> ModelProto:
+    model = onnx.load_from_string(emptied_file)
+    random = np.random.default_rng(SEED)
+    for tensor in _large(model):
+        mean, deviation = map(float, tensor.doc_string.split())
+        entries: NDArray[np.float32] = random.standard_normal(tuple(tensor.dims), np.float32)
+        tensor.raw_data = (entries * np.float32(deviation) + np.float32(mean)).tobytes()
+        tensor.ClearField("doc_string")
+    return model
+
+
+def _large(model: ModelProto) -> list[TensorProto]:
+    return [
+        tensor
+        for tensor in model.graph.initializer
+        if tensor.data_type == TensorProto.FLOAT and np.prod(tensor.dims) > MOST_ENTRIES
+    ]

@@ -1,0 +1,217 @@
+"""Whole networks on WebGPU: our runtime beside onnxruntime-web, each in a worker, in turns.
+
+The page first screens the kernels of each network's workloads on its GPU, those that may matter
+most first, as agents would have done before. Here it runs on Chromium's SwiftShader, which is a CPU
+and says nothing of a GPU's times. For a GPU, `--export FOLDER` writes all but the weights;
+`python -m bench.models.gpu_site FOLDER` makes these by a seed on the machine where the folder is
+served with cross-origin isolation, and `--import FILE` reports what the page answered there.
+"""
+
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from bench.gpu.answer import PageAnswer
+from bench.gpu.browser import answered
+from bench.gpu.report import adapter_facts
+from bench.models.cases import CASES, TINY, NetworkCase
+from bench.models.files import network_files
+from bench.models.gpu_site import (
+    BRIEFLY,
+    ON_GPU,
+    SCRIPT,
+    ZOO,
+    Effort,
+    ExportedNetwork,
+    export,
+    fill_all,
+)
+from bench.models.ours import learn_roundings
+from bench.models.wasm import FOLDER, RIGHT
+from bench.options import parser, run
+from bench.report import CannotMeasure, Cell, Claim, Report, machine
+from fixtures.model_site import Files, Served, described, write_model
+from kernelzoo.domain.artifact import Artifact
+from kernelzoo.domain.gpu import GPU_MODELS
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.graph.models import ModelCall, plan_model
+from services.tuner.schedules.registry import lite_space
+
+WARM = 3.0
+"""Wanted: the peer's time over ours."""
+
+DEVICE_CLASS = "0123456789abcdef:r101-0:webgpu"
+"""A class of which nothing is known."""
+
+WORTH_TUNING = 0.002
+"""Share of a network's operations below which a workload keeps its default kernel."""
+
+MOST_CANDIDATES = 24
+"""Of a workload: the first are those that the space expects most of."""
+
+TINY_OPTIONS = ("--only", TINY.name)
+
+
+class TimedEngine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """As in `page/src/models-webgpu.ts`. Milliseconds of a run alone, and of one among nine that
+    are under way at once, of which the peer allows none."""
+
+    name: str
+    samples_ms: tuple[float, ...]
+    overlapped_ms: tuple[float, ...]
+    difference: float
+
+
+class GpuNetworkAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`failures`: by engine. `times`: nanoseconds of each screened candidate, by workload."""
+
+    name: str
+    flops: int
+    times: dict[str, tuple[tuple[str, float], ...]]
+    timed: tuple[TimedEngine, ...]
+    failures: dict[str, str]
+
+
+class GpuModelsAnswer(PageAnswer, frozen=True, kw_only=True):
+    contests: tuple[GpuNetworkAnswer, ...]
+
+
+def main() -> None:
+    options = parser("Whole networks on WebGPU, on our kernels and on onnxruntime-web's.")
+    known = [case.name for case in (*CASES, TINY)]
+    options.add_argument("--folder", type=Path, default=FOLDER, help="where `make networks` writes")
+    options.add_argument("--only", nargs="+", choices=known, default=[c.name for c in CASES])
+    options.add_argument("--model", choices=list(GPU_MODELS), help="whose space is exported")
+    way = options.add_mutually_exclusive_group()
+    way.add_argument("--export", type=Path, metavar="FOLDER", help="write the page there, only")
+    way.add_argument("--import", type=Path, metavar="FILE", dest="answer", help="what it answered")
+    options.add_argument("--gpu", default="", help="with --import: its name, as browsers hide it")
+    run(options, measure, tiny=TINY_OPTIONS)
+
+
+def measure(options: Namespace) -> Report | None:
+    if options.answer is not None:
+        return gpu_models_report(_parsed(options.answer), {"gpu": options.gpu})
+    if options.export is not None:
+        _export(options.export, options, options.model or "any", ON_GPU)
+        return None
+    with TemporaryDirectory() as made:
+        folder = Path(made)
+        _export(folder, options, options.model or "swiftshader", BRIEFLY)
+        fill_all(folder)
+        files = {str(each.relative_to(folder)): each for each in folder.rglob("*.*")}
+        answer = msgspec.json.decode(answered(files, SCRIPT), type=GpuModelsAnswer)
+        return gpu_models_report(answer, machine())
+
+
+def _export(folder: Path, options: Namespace, model: str, effort: Effort) -> None:
+    chosen = [case for case in (*CASES, TINY) if case.name in options.only]
+    networks = [_network(folder / ZOO, options.folder, case, model) for case in chosen]
+    export(folder, networks, effort)
+
+
+def _network(zoo: Path, networks: Path, case: NetworkCase, model: str) -> ExportedNetwork:
+    file = network_files(networks, case).onnx
+    planned = plan_model(file, [case.dimensions], case.name)
+    (plan,), (golden,), (calls,) = planned.plans, planned.golden, planned.calls
+    for workload in planned.workloads:
+        learn_roundings(workload)
+    gpu = GPU_MODELS[model]
+    spaces = {each.key: lite_space(each, TargetKind.WEBGPU, gpu) for each in planned.workloads}
+    kernels = {key: Served(candidate=space[0], fallback=space[0]) for key, space in spaces.items()}
+    zoo.mkdir(parents=True, exist_ok=True)
+    weights = Files(weights=b"", golden=golden)
+    write_model(zoo, DEVICE_CLASS, plan, weights, kernels)
+    artifacts: dict[str, Artifact] = {}
+    offered = {
+        workload.key: [
+            described(candidate, None, artifacts)
+            for candidate in islice(spaces[workload.key], MOST_CANDIDATES)
+        ]
+        for workload in _worth_tuning(calls)
+    }
+    for name, made in artifacts.items():
+        (zoo / "v1" / "artifacts" / f"{name}.{made.manifest.target}").write_bytes(made.body)
+    print(f"{case.name} is exported", flush=True)
+    return ExportedNetwork(
+        name=case.name,
+        dimensions=case.dimensions,
+        onnx=file,
+        flops=sum(call.flops for call in calls),
+        spaces=offered,
+    )
+
+
+def _worth_tuning(calls: tuple[ModelCall, ...]) -> Iterator[Workload]:
+    total = sum(call.flops for call in calls)
+    return (call.workload for call in calls if call.flops >= WORTH_TUNING * total)
+
+
+def _parsed(path: Path) -> GpuModelsAnswer:
+    if not path.is_file():
+        raise CannotMeasure(f"{path} does not exist; save there what the page answered")
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=GpuModelsAnswer)
+    except msgspec.DecodeError as error:
+        raise CannotMeasure(f"{path} is no answer of the page: {error}") from error
+
+
+def gpu_models_report(answer: GpuModelsAnswer, described_as: Mapping[str, Cell]) -> Report:
+    return Report(
+        name="models-webgpu",
+        machine={**described_as, **adapter_facts(answer)},
+        rows=[row for each in answer.contests for row in _rows(each)],
+        claims=[claim for each in answer.contests for claim in _claims(each)],
+    )
+
+
+def _rows(found: GpuNetworkAnswer) -> Iterator[dict[str, Any]]:
+    """`faster`: the peer's median over ours."""
+    peer = next((each for each in found.timed if each.name != "kernelzoo"), None)
+    for timed in found.timed:
+        median_ms = median(timed.samples_ms)
+        yield {
+            "network": found.name,
+            "engine": timed.name,
+            "median_ms": median_ms,
+            "least_ms": min(timed.samples_ms),
+            "overlapped_ms": median(timed.overlapped_ms) if timed.overlapped_ms else None,
+            "gflops": found.flops / median_ms / 1e6,
+            "faster": median(peer.samples_ms) / median_ms if peer else None,
+            "difference": timed.difference,
+            "screened": len(found.times),
+            "note": "",
+        }
+    for engine, failure in found.failures.items():
+        empty = dict.fromkeys(("median_ms", "least_ms", "overlapped_ms", "gflops", "faster"))
+        yield {
+            "network": found.name,
+            "engine": engine,
+            **empty,
+            "difference": None,
+            "screened": len(found.times),
+            "note": failure,
+        }
+
+
+def _claims(found: GpuNetworkAnswer) -> Iterator[Claim]:
+    engines = {each.name == "kernelzoo": each for each in found.timed}
+    ours, peer = engines.get(True), engines.get(False)
+    if ours is None:
+        yield Claim.at_least(f"{found.name}: runs", 0, "", 1)
+        return
+    yield Claim.at_most(f"{found.name}: difference to NumPy", ours.difference, "", RIGHT)
+    if peer is not None:
+        ratio = median(peer.samples_ms) / median(ours.samples_ms)
+        yield Claim.at_least(f"{found.name}: faster than onnxruntime-web", ratio, "×", WARM)
+
+
+if __name__ == "__main__":
+    main()

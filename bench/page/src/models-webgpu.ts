@@ -1,0 +1,168 @@
+/**
+ * Whole networks on WebGPU: our runtime beside onnxruntime-web, each in a worker, in turns. It reads
+ * `job.json` beside the page; `kernelzooGpuModels.run()` answers what was measured.
+ */
+import { sentence } from "../../../client/src/engine/error.js";
+import { type OpenDevice, openDevice, requestAdapter } from "../../../client/src/gpu/device.js";
+import type { ModelAnswer } from "../../../client/src/runtime/answer.js";
+import type { KernelZoo } from "../../../client/src/sdk/zoo.js";
+import { now } from "../../../client/src/timing/clock.js";
+import type { KernelWire } from "../../../client/src/wire/types.js";
+import { type Engine, type Network, relativeDifference, valuesOf } from "./models/network.js";
+import { openOnnxRuntimeOnGpu } from "./models/peers.js";
+import { fastest } from "./models/screening.js";
+import { factsOf } from "./webgpu/run.js";
+
+interface GpuNetwork extends Network {
+  readonly name: string;
+  readonly zoo: string;
+  readonly flops: number;
+  /** The kernels to choose from, by workload; those of a zoo that knows nothing come first. */
+  readonly spaces: Readonly<Record<string, readonly KernelWire[]>>;
+}
+
+interface Job {
+  readonly commit: string;
+  readonly rounds: number;
+  readonly tuneMs: number;
+  readonly networks: readonly GpuNetwork[];
+}
+
+interface TimedEngine {
+  readonly name: string;
+  readonly samplesMs: readonly number[];
+  /** Per run, of several that are under way at once. */
+  readonly overlappedMs: readonly number[];
+  readonly difference: number;
+}
+
+/** Answers that the page gives itself: those of the zoo with the kernels that it chose. */
+const answers = new Map<string, string>();
+const fetched = globalThis.fetch.bind(globalThis);
+globalThis.fetch = async (input, init) => {
+  const kept = answers.get(String(input instanceof Request ? input.url : input));
+  return kept === undefined ? fetched(input, init) : new Response(kept);
+};
+
+const RUNS = 9;
+
+async function tuned(
+  open: OpenDevice,
+  { zoo, spaces }: GpuNetwork,
+  tuneMs: number,
+): Promise<Record<string, readonly (readonly [string, number])[]>> {
+  const url = new URL(zoo, document.baseURI).href;
+  const answer = (await (await fetch(url)).json()) as ModelAnswer;
+  const until = now() + tuneMs;
+  const times: Record<string, readonly (readonly [string, number])[]> = {};
+  const kernels = { ...answer.kernels };
+  for (const [workload, space] of Object.entries(spaces)) {
+    if (now() > until) break;
+    const found = await fastest(open, space, url);
+    const served = kernels[workload];
+    times[workload] = found.times;
+    if (found.chosen !== null && served !== undefined) {
+      kernels[workload] = { ...served, kernel: found.chosen };
+    }
+  }
+  answers.set(url, JSON.stringify({ ...answer, kernels }));
+  return times;
+}
+
+async function openOurs({ zoo: file, inputs }: GpuNetwork): Promise<Engine> {
+  const sdk = new URL("client/sdk.js", document.baseURI).href;
+  const { KernelZoo: Zoo }: { KernelZoo: typeof KernelZoo } = await import(sdk);
+  // A file says itself that it is for a GPU.
+  const zoo = await Zoo.open(new URL("zoo/bundle.json", document.baseURI), { backend: "wasm" });
+  const model = await zoo.model(file);
+  const feeds = await valuesOf(inputs);
+  const run = async () => (await model.run(feeds)) as Engine["outputs"];
+  const outputs = await run();
+  console.log(`${model.plan.target} ${(await model.profile({ runs: 1 })).table()}`);
+  const dispose = async (): Promise<void> => {
+    await model.dispose();
+    zoo.dispose();
+  };
+  return { name: "kernelzoo", threads: 1, outputs, run, dispose };
+}
+
+async function overlapped(engine: Engine): Promise<number> {
+  const start = now();
+  await Promise.all(Array.from({ length: RUNS }, () => engine.run()));
+  return (now() - start) / RUNS;
+}
+
+async function contest(engines: readonly Engine[], network: GpuNetwork, rounds: number) {
+  const right = await valuesOf(network.outputs);
+  const samples = engines.map((): number[] => []);
+  const together = engines.map((): number[] => []);
+  for (let round = 0; round < rounds; round++) {
+    for (let turn = 0; turn < engines.length; turn++) {
+      const at = (round + turn) % engines.length;
+      const engine = engines[at] as Engine;
+      await engine.run(); // The GPU's clock has fallen in the other's turn.
+      for (let i = 0; i < 3; i++) {
+        const start = now();
+        await engine.run();
+        samples[at]?.push(now() - start);
+      }
+      // onnxruntime-web refuses a second run beside a first.
+      if (engine.name === "kernelzoo") together[at]?.push(await overlapped(engine));
+    }
+  }
+  const timed: TimedEngine[] = [];
+  for (const [i, engine] of engines.entries()) {
+    timed.push({
+      name: engine.name,
+      samplesMs: samples[i] ?? [],
+      overlappedMs: together[i] ?? [],
+      difference: relativeDifference(await engine.run(), right),
+    });
+    await engine.dispose();
+  }
+  return timed;
+}
+
+async function measured(network: GpuNetwork, job: Job) {
+  const failures: Record<string, string> = {};
+  const device = await openDevice();
+  const times = await tuned(device, network, job.tuneMs);
+  device.dispose();
+  const engines: Engine[] = [];
+  const opened = {
+    kernelzoo: () => openOurs(network),
+    "onnxruntime-web": () => openOnnxRuntimeOnGpu(network),
+  };
+  for (const [name, open] of Object.entries(opened)) {
+    try {
+      engines.push(await open());
+    } catch (thrown) {
+      failures[name] = sentence(thrown);
+    }
+  }
+  const timed = await contest(engines, network, job.rounds);
+  return { name: network.name, flops: network.flops, times, timed, failures };
+}
+
+async function run() {
+  const job = (await (await fetch("job.json")).json()) as Job;
+  const contests = [];
+  for (const network of job.networks) {
+    console.log(`${network.name} begins at ${now().toFixed(0)} ms`);
+    contests.push(await measured(network, job));
+  }
+  return {
+    commit: job.commit,
+    date: new Date().toISOString(),
+    browser: navigator.userAgent,
+    adapter: factsOf(await requestAdapter()),
+    peers: Object.fromEntries(
+      contests
+        .flatMap(({ timed }) => timed.map(({ name }) => name.split(" ")))
+        .filter(([, version]) => version !== undefined),
+    ),
+    contests,
+  };
+}
+
+Object.assign(globalThis, { kernelzooGpuModels: { run } });

@@ -1,0 +1,76 @@
+/**
+ * The fastest kernel of each workload on this GPU. All pipelines of a workload are made before the first
+ * is timed, and they take turns, so that the GPU's clock is as high for each. Outputs are compared
+ * later, those of the whole network.
+ */
+import { BoundProgram } from "../../../../client/src/gpu/bound-program.js";
+import { storageBuffer, storedBytes, writeEntries } from "../../../../client/src/gpu/buffers.js";
+import type { OpenDevice } from "../../../../client/src/gpu/device.js";
+import { compileProgram } from "../../../../client/src/gpu/program.js";
+import { gpuSampleNs, shapeOf } from "../../../../client/src/gpu/sample.js";
+import { gpuTimer } from "../../../../client/src/gpu/timer.js";
+import { TIMER_TOOLS } from "../../../../client/src/gpu/timer-tools.js";
+import { now } from "../../../../client/src/timing/clock.js";
+import type { KernelWire, TensorWire } from "../../../../client/src/wire/types.js";
+
+const ROUNDS = 3;
+const LIMIT_MS = 20_000;
+
+interface Entrant {
+  readonly kernel: KernelWire;
+  readonly bound: BoundProgram;
+}
+
+function filled(open: OpenDevice, tensor: TensorWire): GPUBuffer {
+  const buffer = storageBuffer(open.device, storedBytes(tensor));
+  if (tensor.dtype === "f32" && tensor.role === "input") {
+    const entries = new Float32Array(storedBytes(tensor) / 4);
+    for (let i = 0; i < entries.length; i++) entries[i] = ((i * 7919) % 1024) / 512 - 1;
+    writeEntries(open.device, buffer, entries);
+  }
+  return buffer;
+}
+
+async function entrants(open: OpenDevice, kernels: readonly KernelWire[], site: string) {
+  const [first] = kernels;
+  const tensors = first?.tensors.map((tensor) => filled(open, tensor)) ?? [];
+  const scratch = Math.max(16, ...kernels.map(({ scratch_bytes }) => scratch_bytes));
+  const shared = [...tensors, storageBuffer(open.device, scratch)];
+  const made = kernels.map(async (kernel): Promise<Entrant | null> => {
+    try {
+      const code = await (await fetch(new URL(`.${kernel.url}`, site))).text();
+      const program = await compileProgram(open, kernel, code, LIMIT_MS);
+      const used = kernel.scratch_bytes > 0 ? shared : tensors;
+      return { kernel, bound: new BoundProgram(program, used) };
+    } catch (thrown) {
+      console.log(`${kernel.candidate} is left out: ${thrown}`);
+      return null;
+    }
+  });
+  const all = await Promise.all(made);
+  return { entrants: all.filter((each) => each !== null), buffers: shared };
+}
+
+/** The fastest of `kernels`, which are of one workload, and nanoseconds of each that works. */
+export async function fastest(open: OpenDevice, kernels: readonly KernelWire[], site: string) {
+  const { entrants: all, buffers } = await entrants(open, kernels, site);
+  const timer = await gpuTimer(open, (pass) => all[0]?.bound.encode(pass), LIMIT_MS, TIMER_TOOLS);
+  const best = all.map(() => Number.POSITIVE_INFINITY);
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const [i, { bound }] of all.entries()) {
+      const once = await gpuSampleNs(timer, bound, { calls: 1, passes: 1 }, now() + LIMIT_MS);
+      const shape = await shapeOf(timer, bound, once / 1e6, now() + LIMIT_MS);
+      const ns = await gpuSampleNs(timer, bound, shape, now() + LIMIT_MS);
+      best[i] = Math.min(best[i] as number, ns);
+    }
+  }
+  timer.dispose();
+  for (const { bound } of all) bound.dispose();
+  for (const buffer of buffers) buffer.destroy();
+  const least = Math.min(...best);
+  const chosen = all[best.indexOf(least)]?.kernel ?? null;
+  return {
+    chosen,
+    times: all.map(({ kernel }, i) => [kernel.candidate, best[i] as number] as const),
+  };
+}
