@@ -44,7 +44,7 @@ class Effort:
     tune_ms: float
 
 
-ON_GPU = Effort(rounds=9, tune_ms=25_000)
+ON_GPU = Effort(rounds=9, tune_ms=40_000)
 BRIEFLY = Effort(rounds=2, tune_ms=1_000)
 
 

@@ -14,13 +14,17 @@ from onnx import ModelProto, TensorProto, numpy_helper
 SEED = 20_261
 MOST_ENTRIES = 4096
 """Smaller tensors are kept: biases, norms, scalars, shapes."""
+MASK_VALUES = 4
+"""A tensor of so few different values is kept, too."""
 
 
 def emptied(path: Path) -> bytes:
     """The ONNX file without the entries of its large weights, but told how to make them anew."""
     model = onnx.load(path)
-    for tensor in _large(model):
+    for tensor in _weights(model):
         entries = numpy_helper.to_array(tensor)
+        if _is_mask(entries):
+            continue
         tensor.doc_string = f"{entries.mean()} {entries.std()}"
         tensor.ClearField("raw_data")
         tensor.ClearField("float_data")
@@ -30,7 +34,9 @@ def emptied(path: Path) -> bytes:
 def filled(emptied_file: bytes) -> ModelProto:
     model = onnx.load_from_string(emptied_file)
     random = np.random.default_rng(SEED)
-    for tensor in _large(model):
+    for tensor in _weights(model):
+        if not tensor.doc_string:
+            continue
         mean, deviation = map(float, tensor.doc_string.split())
         entries: NDArray[np.float32] = random.standard_normal(tuple(tensor.dims), np.float32)
         tensor.raw_data = (entries * np.float32(deviation) + np.float32(mean)).tobytes()
@@ -38,9 +44,14 @@ def filled(emptied_file: bytes) -> ModelProto:
     return model
 
 
-def _large(model: ModelProto) -> list[TensorProto]:
+def _weights(model: ModelProto) -> list[TensorProto]:
     return [
         tensor
         for tensor in model.graph.initializer
         if tensor.data_type == TensorProto.FLOAT and np.prod(tensor.dims) > MOST_ENTRIES
     ]
+
+
+def _is_mask(entries: NDArray[np.float32]) -> bool:
+    """Such as that of attention to what comes before."""
+    return len(np.unique(entries)) <= MASK_VALUES

@@ -36,7 +36,7 @@ from bench.models.ours import learn_roundings
 from bench.models.wasm import FOLDER, RIGHT
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
-from fixtures.model_site import Files, Served, described, write_model
+from fixtures.model_site import Files, SiteKernels, described, write_model
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.gpu import GPU_MODELS
 from kernelzoo.domain.target import TargetKind
@@ -125,7 +125,9 @@ def _network(zoo: Path, networks: Path, case: NetworkCase, model: str) -> Export
         learn_roundings(workload)
     gpu = GPU_MODELS[model]
     spaces = {each.key: lite_space(each, TargetKind.WEBGPU, gpu) for each in planned.workloads}
-    kernels = {key: Served(candidate=space[0], fallback=space[0]) for key, space in spaces.items()}
+    kernels = {
+        key: SiteKernels(candidate=space[0], fallback=space[0]) for key, space in spaces.items()
+    }
     zoo.mkdir(parents=True, exist_ok=True)
     weights = Files(weights=b"", golden=golden)
     write_model(zoo, DEVICE_CLASS, plan, weights, kernels)

@@ -1,4 +1,4 @@
-import { now } from "../timing/clock.js";
+import { type Clock, now } from "../timing/clock.js";
 
 /** Between two nudges. */
 const EVERY_MS = 0.1;
@@ -12,21 +12,23 @@ const MOST_MS = 20;
  * it is for workers.
  */
 export class Nudger {
-  readonly #queue: GPUQueue;
+  readonly #queue: Pick<GPUQueue, "submit">;
   readonly #turn: () => Promise<void>;
+  readonly #clock: Clock;
   #awaited = 0;
   #nudges = false;
   #until = 0;
 
   /** `turn` lets messages in. */
-  constructor(queue: GPUQueue, turn: () => Promise<void>) {
+  constructor(queue: Pick<GPUQueue, "submit">, turn: () => Promise<void>, clock: Clock = now) {
     this.#queue = queue;
     this.#turn = turn;
+    this.#clock = clock;
   }
 
   /** Settles as `outputs` do, which end with work that was just submitted. */
   async during<T>(outputs: Promise<T>): Promise<T> {
-    this.#until = now() + MOST_MS;
+    this.#until = this.#clock() + MOST_MS;
     this.#awaited += 1;
     if (!this.#nudges) void this.#nudge();
     try {
@@ -38,12 +40,12 @@ export class Nudger {
 
   async #nudge(): Promise<void> {
     this.#nudges = true;
-    let last = now();
-    while (this.#awaited > 0 && now() < this.#until) {
+    let last = this.#clock();
+    while (this.#awaited > 0 && this.#clock() < this.#until) {
       await this.#turn();
-      if (now() - last < EVERY_MS) continue;
+      if (this.#clock() - last < EVERY_MS) continue;
       this.#queue.submit([]);
-      last = now();
+      last = this.#clock();
     }
     this.#nudges = false;
   }

@@ -103,7 +103,8 @@ async function cold(engine: string, asked: URLSearchParams) {
   const opened = await opener(engine)(network, Number(asked.get("threads") ?? "1"), asked);
   const elapsedMs = performance.now();
   let warmMs = Number.POSITIVE_INFINITY;
-  for (let i = 0; i < Number(asked.get("warm") ?? "0"); i++) warmMs = Math.min(warmMs, await runMs(opened));
+  for (let i = 0; i < Number(asked.get("warm") ?? "0"); i++)
+    warmMs = Math.min(warmMs, await runMs(opened));
   return { elapsedMs, warmMs };
 }
 

@@ -7,13 +7,13 @@ import { BoundProgram } from "../../../../client/src/gpu/bound-program.js";
 import { storageBuffer, storedBytes, writeEntries } from "../../../../client/src/gpu/buffers.js";
 import type { OpenDevice } from "../../../../client/src/gpu/device.js";
 import { compileProgram } from "../../../../client/src/gpu/program.js";
-import { gpuSampleNs, shapeOf } from "../../../../client/src/gpu/sample.js";
+import { gpuSampleNs, type SampleShape, shapeOf } from "../../../../client/src/gpu/sample.js";
 import { gpuTimer } from "../../../../client/src/gpu/timer.js";
 import { TIMER_TOOLS } from "../../../../client/src/gpu/timer-tools.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { KernelWire, TensorWire } from "../../../../client/src/wire/types.js";
 
-const ROUNDS = 3;
+const ROUNDS = 2;
 const LIMIT_MS = 20_000;
 
 interface Entrant {
@@ -55,12 +55,15 @@ async function entrants(open: OpenDevice, kernels: readonly KernelWire[], site: 
 export async function fastest(open: OpenDevice, kernels: readonly KernelWire[], site: string) {
   const { entrants: all, buffers } = await entrants(open, kernels, site);
   const timer = await gpuTimer(open, (pass) => all[0]?.bound.encode(pass), LIMIT_MS, TIMER_TOOLS);
+  const shapes: SampleShape[] = [];
+  for (const { bound } of all) {
+    const once = await gpuSampleNs(timer, bound, { calls: 1, passes: 1 }, now() + LIMIT_MS);
+    shapes.push(await shapeOf(timer, bound, once / 1e6, now() + LIMIT_MS));
+  }
   const best = all.map(() => Number.POSITIVE_INFINITY);
   for (let round = 0; round < ROUNDS; round++) {
     for (const [i, { bound }] of all.entries()) {
-      const once = await gpuSampleNs(timer, bound, { calls: 1, passes: 1 }, now() + LIMIT_MS);
-      const shape = await shapeOf(timer, bound, once / 1e6, now() + LIMIT_MS);
-      const ns = await gpuSampleNs(timer, bound, shape, now() + LIMIT_MS);
+      const ns = await gpuSampleNs(timer, bound, shapes[i] as SampleShape, now() + LIMIT_MS);
       best[i] = Math.min(best[i] as number, ns);
     }
   }

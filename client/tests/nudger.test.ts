@@ -1,0 +1,54 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Nudger } from "../src/gpu/nudger.js";
+
+/** Each turn takes a twentieth of a millisecond; outputs are there after some submissions. */
+function counted() {
+  const told = { submitted: 0, turns: 0 };
+  let resolve: (() => void) | null = null;
+  let wanted = 0;
+  const submit = (): undefined => {
+    told.submitted += 1;
+    if (told.submitted >= wanted) resolve?.();
+  };
+  const turn = async (): Promise<void> => {
+    told.turns += 1;
+  };
+  const nudger = new Nudger({ submit }, turn, () => told.turns / 20);
+  const outputs = (submissions: number): Promise<string> => {
+    wanted = told.submitted + submissions;
+    return new Promise((done) => {
+      resolve = () => done("outputs");
+    });
+  };
+  return { told, nudger, outputs };
+}
+
+const rest = (): Promise<void> => new Promise((resolve) => setTimeout(resolve));
+
+test("a GPU's process is handed something every 0.1 ms until the outputs are there", async () => {
+  const { told, nudger, outputs } = counted();
+  assert.equal(await nudger.during(outputs(50)), "outputs");
+  await rest();
+  const { submitted, turns } = told;
+  assert.ok(submitted >= 50 && submitted <= 52);
+  assert.ok(turns >= 2 * submitted - 2 && turns <= 3 * submitted);
+  await rest();
+  assert.deepEqual(told, { submitted, turns });
+});
+
+test("a thread is kept busy for 20 ms at the most", async () => {
+  const { told, nudger } = counted();
+  let resolve = (): void => undefined;
+  const late = nudger.during(new Promise<void>((done) => (resolve = done)));
+  await rest();
+  assert.ok(told.turns >= 400 && told.turns <= 401);
+  resolve();
+  await late;
+});
+
+test("what fails is thrown, and the next outputs are awaited as before", async () => {
+  const { nudger, outputs } = counted();
+  await assert.rejects(nudger.during(Promise.reject(new Error("lost"))), /lost/);
+  assert.equal(await nudger.during(outputs(3)), "outputs");
+});
