@@ -14,8 +14,9 @@ from services.tuner.language.planning import plan_decoder
 from services.tuner.language.reference import Reference
 from services.tuner.schedules.registry import lite_space
 
+# Kernels of the head and of the queries have one text, and other numbers of workgroups.
 TINY = LanguageConfig(
-    vocabulary=96,
+    vocabulary=160,
     width=64,
     layers=2,
     heads=4,
@@ -25,8 +26,7 @@ TINY = LanguageConfig(
     length=40,
     epsilon=1e-6,
     theta=10_000.0,
-    bias=True,
-    stop=(95,),
+    stop=(159,),
 )
 
 ROUNDINGS = 100.0

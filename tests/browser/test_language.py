@@ -85,7 +85,7 @@ GENERATE = """
     (await running.return(), await refusal(() => collect(llm.generate([])))),
     await refusal(() => collect(llm.generate(Array(40).fill(1)))),
     await refusal(() => collect(llm.generate(Array(41).fill(1)))),
-    await refusal(() => collect(llm.generate([96]))),
+    await refusal(() => collect(llm.generate([160]))),
     await refusal(() => collect(llm.generate([1], { topP: 0 }))),
   ];
   const atMaximum = await collect(llm.generate(Array(39).fill(1), { stop: [] }));
@@ -117,7 +117,7 @@ def test_tokens_are_those_of_numpy_in_every_turn(page: Page, host: Host) -> None
             "prompt is empty",
             "prompt has 40 tokens",
             "prompt has 41 tokens; tiny-llama has room for 40",
-            "96 is no token",
+            "160 is no token",
             "topP above 0",
         ),
         found["faults"],

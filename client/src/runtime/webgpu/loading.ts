@@ -161,7 +161,10 @@ export class Buffers {
   }
 }
 
-/** The programs of the kernels in their order; equal kernels are compiled once. */
+/**
+ * The programs of the kernels in their order; equal texts are compiled once. Kernels of one text may
+ * differ in how many workgroups they take: rows of a product are no part of it.
+ */
 async function compileAll(
   { answer, origin }: LoadOrder,
   kernels: readonly KernelWire[],
@@ -192,7 +195,7 @@ async function compileAll(
       const { sha256 } = kernel;
       const known = made.get(sha256) ?? program(kernel, answer.plan.kernels[i] as string);
       made.set(sha256, known);
-      return known;
+      return known.then((compiled) => ({ ...compiled, kernel }));
     }),
   );
 }
