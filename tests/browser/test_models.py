@@ -20,7 +20,7 @@ from tests.browser.model_host import (
 from tests.browser.model_plans import chosen, deep, small
 from tests.browser.sites import ISOLATED, site
 from workers.fleet.browsers import BrowserKind, Launch
-from workers.fleet.chromium import launched_chromium, launched_profile
+from workers.fleet.chromium import launched_chromium, opened_profile
 from workers.fleet.firefox import Firefox, start_firefox
 from workers.fleet.installed import MISSING
 from workers.fleet.webkit import WebKit, start_webkit
@@ -304,11 +304,11 @@ KEEP_AT_ONCE = "--js-flags=--wasm-caching-timeout-ms=0 --wasm-caching-threshold=
 """Without these V8 waits for a while in which it makes no more code, and for more code."""
 
 
-def traced_visit(profile: Path, address: str, host: Host) -> set[str]:
+def traced_visit(browser: Browser, profile: Path, address: str, host: Host) -> set[str]:
     """What Chromium traced of WebAssembly's code while a page ran a model."""
     network = deep()
     traced: list[dict[str, Any]] = []
-    with launched_profile(str(profile), KEEP_AT_ONCE) as context:
+    with opened_profile(browser.browser_type, str(profile), KEEP_AT_ONCE) as context:
         page = context.pages[0]
         page.goto(address)
         tracer = context.new_cdp_session(page)
@@ -327,12 +327,12 @@ def traced_visit(profile: Path, address: str, host: Host) -> set[str]:
 
 
 def test_a_second_visit_starts_with_the_optimised_code_of_the_first(
-    host: Host, tmp_path: Path
+    browser: Browser, host: Host, tmp_path: Path
 ) -> None:
     host.cache_control = "public, max-age=31536000, immutable"
     try:
         with site({}) as address:
-            first, second = (traced_visit(tmp_path, address, host) for _ in range(2))
+            first, second = (traced_visit(browser, tmp_path, address, host) for _ in range(2))
     finally:
         host.cache_control = "no-store"
     assert CACHE_HIT not in first

@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 from playwright.async_api import BrowserType, ConsoleMessage, Error, Page
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import BrowserType as SyncBrowserType
 
 from kernelzoo.errors import StackError
 from workers.fleet.browsers import Launch, PageLost, Tab
@@ -76,15 +77,22 @@ def launched_chromium(*more_flags: str) -> Iterator[Browser]:
 
 
 @contextmanager
-def launched_profile(folder: str, *more_flags: str) -> Iterator[BrowserContext]:
+def launched_profile(folder: str) -> Iterator[BrowserContext]:
     """Headless, with the profile in `folder`. Raises StackError where there is no Chromium."""
-    with sync_playwright() as playwright:
-        path = find_chromium(Path(playwright.chromium.executable_path))
-        context = playwright.chromium.launch_persistent_context(
-            folder, executable_path=path, args=[*own_flags(), *more_flags]
-        )
+    with sync_playwright() as playwright, opened_profile(playwright.chromium, folder) as context:
         yield context
-        context.close()
+
+
+@contextmanager
+def opened_profile(
+    kind: SyncBrowserType, folder: str, *more_flags: str
+) -> Iterator[BrowserContext]:
+    """The same by a driver that runs, of which a thread has one."""
+    path = find_chromium(Path(kind.executable_path))
+    flags = [*own_flags(), *more_flags]
+    context = kind.launch_persistent_context(folder, executable_path=path, args=flags)
+    yield context
+    context.close()
 
 
 def _is_snap(program: Path) -> bool:
