@@ -1,9 +1,11 @@
 """A network without its weights, to be sent about, and the same network with weights by a seed.
 
 The structure of RoBERTa is a megabyte of ONNX, its weights are 500. Weights that are made anew have
-the mean and the deviation of those that were left out, so that outputs say something.
+the mean and the deviation of those that were left out, so that outputs say something, and weights
+that were equal, such as a table that is the last product's, too, stay equal.
 """
 
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,6 @@ import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, numpy_helper
 
-SEED = 20_261
 MOST_ENTRIES = 4096
 """Smaller tensors are kept: biases, norms, scalars, shapes."""
 MASK_VALUES = 4
@@ -25,7 +26,8 @@ def emptied(path: Path) -> bytes:
         entries = numpy_helper.to_array(tensor)
         if _is_mask(entries):
             continue
-        tensor.doc_string = f"{entries.mean()} {entries.std()}"
+        seed = int.from_bytes(sha256(entries.tobytes()).digest()[:4])
+        tensor.doc_string = f"{entries.mean()} {entries.std()} {seed}"
         tensor.ClearField("raw_data")
         tensor.ClearField("float_data")
     return bytes(model.SerializeToString())
@@ -33,11 +35,11 @@ def emptied(path: Path) -> bytes:
 
 def filled(emptied_file: bytes) -> ModelProto:
     model = onnx.load_from_string(emptied_file)
-    random = np.random.default_rng(SEED)
     for tensor in _weights(model):
         if not tensor.doc_string:
             continue
-        mean, deviation = map(float, tensor.doc_string.split())
+        mean, deviation, seed = tensor.doc_string.split()
+        random = np.random.default_rng(int(seed))
         entries: NDArray[np.float32] = random.standard_normal(tuple(tensor.dims), np.float32)
         tensor.raw_data = (entries * np.float32(deviation) + np.float32(mean)).tobytes()
         tensor.ClearField("doc_string")

@@ -25,6 +25,7 @@ from bench.models.files import network_files
 from bench.models.gpu_site import (
     BRIEFLY,
     ON_GPU,
+    ON_WEBGPU,
     SCRIPT,
     ZOO,
     Effort,
@@ -119,7 +120,7 @@ def _export(folder: Path, options: Namespace, model: str, effort: Effort) -> Non
 
 def _network(zoo: Path, networks: Path, case: NetworkCase, model: str) -> ExportedNetwork:
     file = network_files(networks, case).onnx
-    planned = plan_model(file, [case.dimensions], case.name)
+    planned = plan_model(file, [case.dimensions], case.name, ON_WEBGPU)
     (plan,), (golden,), (calls,) = planned.plans, planned.golden, planned.calls
     for workload in planned.workloads:
         learn_roundings(workload)
