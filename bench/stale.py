@@ -62,6 +62,13 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "client/src/tuning",
         "bench/page/src/models",
     ),
+    "models_jit_pages": (
+        "bench/models/jit_pages.py",
+        *_SERVICES,
+        *_COMPILER,
+        "client/src/agent",
+        "client/src/tuning",
+    ),
     "models_wasm": (
         "bench/models/wasm.py",
         *_KERNELS,
