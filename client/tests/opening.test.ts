@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { memoryNotebook } from "../src/device/notebook.js";
+import { memoryNotebook, storedNotes } from "../src/device/notebook.js";
 import { Arena } from "../src/engine/arena.js";
 import { KernelZooError } from "../src/engine/error.js";
 import { Failures } from "../src/gateway/failures.js";
@@ -44,7 +44,7 @@ function hostOf(origin: string, told: FailureReport[] = []): Host {
     backend: "wasm",
     gpu,
     openGpu: async () => gpu,
-    tools: { ...tools, giveUpGpu, openManifest, refuseAged },
+    tools: { ...tools, giveUpGpu, openManifest, refuseAged, storedNotes },
   };
 }
 

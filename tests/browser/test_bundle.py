@@ -1,5 +1,6 @@
 """A page on a plain static host that runs kernels of a bundle, and no others."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copy
@@ -38,7 +39,8 @@ def folder(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
         eventually(lambda: gateway.job(job).compiled > 0, "compiling")
         bundle.write(bundle.collect(gateway, KEY, ()), site / "kernels")
     (site / "index.html").write_text("<!doctype html><title>a site</title>")
-    copy(DIST / "sdk.js", site)
+    for name in ("sdk.js", *json.loads((DIST / "sdk.json").read_text())["chunks"]):
+        copy(DIST / name, site)
     return site
 
 

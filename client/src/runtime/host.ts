@@ -2,7 +2,7 @@
  * What the runtime takes from the SDK instead of importing it: its own file would hold these modules
  * a second time, and an error of a second class is no KernelZooError to a page.
  */
-import type { Notebook } from "../device/notebook.js";
+import type { Notebook, storedNotes } from "../device/notebook.js";
 import type { KernelZooError } from "../engine/error.js";
 import type { chooseOffer } from "../sdk/address.js";
 import type { giveUpGpu } from "../sdk/backend.js";
@@ -21,6 +21,7 @@ export interface Tools {
   readonly notes: Notebook;
   readonly openManifest: typeof openManifest;
   readonly refuseAged: typeof refuseAged;
+  readonly storedNotes: typeof storedNotes;
 }
 
 /** A zoo, as its models see it. */

@@ -1,5 +1,5 @@
 import type { Hardware } from "../device/hardware.js";
-import { storedNotebook } from "../device/notebook.js";
+import { storedNotebook, storedNotes } from "../device/notebook.js";
 import { notedHardware, peakOf, readProfile, usualClass } from "../device/profile.js";
 import { Arena } from "../engine/arena.js";
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
@@ -115,7 +115,7 @@ const TIMEOUT_MS = 10_000;
 // biome-ignore format: names alone
 const TOOLS = {
   KernelZooError, chooseOffer, fresh, giveUpGpu, hashOf, latest, loadKernel, notes, openManifest,
-  refuseAged,
+  refuseAged, storedNotes,
 };
 
 /**

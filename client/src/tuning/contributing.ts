@@ -3,11 +3,12 @@ import type { AgentEvent, FromWorker, ToWorker } from "../agent/messages.js";
 import type { Pause } from "../agent/pauses.js";
 import type { SentRequest } from "../agent/sent.js";
 import source from "../agent/worker.js?inlined";
-import { type Notebook, storedNotes } from "../device/notebook.js";
+import type { Notebook, storedNotes } from "../device/notebook.js";
 import { workerOf } from "./page-worker.js";
 
 export interface ContributingPorts {
   readonly notes: Notebook;
+  readonly storedNotes: typeof storedNotes;
   readonly sent: (request: SentRequest) => void;
   readonly spent: (ms: number) => void;
   /** Whether it has work. */
@@ -47,7 +48,7 @@ export class Contributing {
         // The site has asked its visitor.
         approved: true,
         allowed: { leftMs, share: 1 },
-        notes: storedNotes(),
+        notes: ports.storedNotes(),
       },
     });
   }

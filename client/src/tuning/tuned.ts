@@ -159,6 +159,7 @@ class Tuning implements ModelTuning, Tuned {
     const { origin } = this.#answered;
     this.#contributing = new Contributing(origin, application, workloads, this.#leftMs, {
       notes: this.#host.tools.notes,
+      storedNotes: this.#host.tools.storedNotes,
       sent: (request) => this.#sends(request),
       spent: (spentMs) => this.#spent(spentMs),
       works: (works) => this.#post({ type: "explore", explore: !works }),

@@ -2,4 +2,4 @@
 import * as ort from "onnxruntime-web/wasm";
 import { serveOnnxRuntime } from "./onnxruntime.js";
 
-serveOnnxRuntime(ort, "wasm");
+serveOnnxRuntime(ort, "wasm", new URL("/onnxruntime-web/", location.origin));

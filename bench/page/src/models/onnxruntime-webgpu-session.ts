@@ -2,4 +2,4 @@
 import * as ort from "onnxruntime-web/jspi";
 import { serveOnnxRuntime } from "./onnxruntime.js";
 
-serveOnnxRuntime(ort, "webgpu");
+serveOnnxRuntime(ort, "webgpu", new URL("onnxruntime-web/", location.href));

@@ -3,11 +3,11 @@ import type * as Ort from "onnxruntime-web/wasm";
 import { bytesAt, type Network, valuesOf } from "./network.js";
 import { serveSession } from "./session.js";
 
-/** Answers the page's questions with one build of onnxruntime-web. */
-export function serveOnnxRuntime(ort: typeof Ort, provider: "wasm" | "webgpu"): void {
+/** Answers the page's questions with one build of onnxruntime-web, whose files are in `folder`. */
+export function serveOnnxRuntime(ort: typeof Ort, provider: "wasm" | "webgpu", folder: URL): void {
   serveSession(async ({ onnx, dimensions, inputs }: Network, threads: number) => {
     ort.env.wasm.numThreads = threads;
-    ort.env.wasm.wasmPaths = new URL("onnxruntime-web/", location.href).href;
+    ort.env.wasm.wasmPaths = folder.href;
     ort.env.logLevel = "error";
     const [model, values] = await Promise.all([bytesAt(onnx), valuesOf(inputs)]);
     const session = await ort.InferenceSession.create(new Uint8Array(model), {
