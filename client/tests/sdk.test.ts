@@ -212,11 +212,15 @@ test("SDK and engine are at most 20 kB gzip in one file, 30 kB with the runtime 
   const entry = files.get("sdk.js") ?? "";
   assert.ok(size(entry) <= 20_000, `${size(entry)} bytes`);
   assert.doesNotMatch(entry, /@compute/);
+  assert.doesNotMatch(entry, /\b(from|import)\s*"/, "sdk.js needs no other file to start");
   const names = [...files.keys()].filter((name) => name.endsWith(".js")).sort();
   const parts = names.map((name) => name.replace(/-\w+\.js/, ""));
   const lazy = [
+    "chunk",
+    "contributing",
     "full",
     "gpu-run",
+    "language",
     "mending",
     "modules",
     "profile",

@@ -214,7 +214,9 @@ def test_stop_and_forget_clears_everything_and_ends_the_agent(stack: Stack, page
     agree(page)
     eventually(lambda: measured(page) > 0, "a measurement")
     assert "kernelzoo:identity" in notes(page)
-    identity = page.locator("#identity").inner_text()
+    shown = page.locator("#identity")
+    eventually(lambda: shown.inner_text() != "none yet", "the identity's number")
+    identity = shown.inner_text()
     page.get_by_role("button", name="Stop and forget me").click()
     page.get_by_text("The gateway has erased").wait_for()
     named = "SELECT count(*) FROM measurement WHERE identity_id = '{}'"

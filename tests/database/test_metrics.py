@@ -1,6 +1,7 @@
 """What the gateway counts of requests, and what it asks of the database when it is scraped."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from fastapi.testclient import TestClient
@@ -88,6 +89,10 @@ def test_manifests_are_counted_by_level_and_source_and_requests_by_route(
     assert since.of('kernelzoo_artifact_sent_bytes_total{target="wasm"}') == kernel["size_bytes"]
 
 
+def is_loaded(http: TestClient, device_class: str) -> bool:
+    return http.get(f"/v1/zoo/{WORKLOAD.key}/{device_class}").is_success
+
+
 def test_page_loads_are_written_by_key_and_added_up(
     settings: Settings, db: Connection, job_id: int
 ) -> None:
@@ -96,7 +101,8 @@ def test_page_loads_are_written_by_key_and_added_up(
     for _ in range(2):
         with TestClient(application(settings), client=("127.0.0.1", 5000)) as http:
             for _ in range(3):
-                assert http.get(f"/v1/zoo/{WORKLOAD.key}/{device_class}").is_success
+                # A page load waits half a second for its connection, a slow machine longer.
+                eventually(partial(is_loaded, http, device_class), "a page load")
             assert http.get(f"/v1/zoo/unknown/{device_class}").status_code == 404
     rows = db.execute("SELECT name, device_class, loads FROM page_load").fetchall()
     assert rows == [(WORKLOAD.key, device_class, 6)]
