@@ -23,7 +23,8 @@ import type { Running } from "./messages.js";
 /** What a sample of a candidate lasts that is told apart from others. */
 const PART_MS = 6;
 
-const seed = (): number => Math.floor(Math.random() * 2 ** 31);
+/** Below 2^31; no kernel can know the inputs that it will be compared on. */
+const seed = (): number => (crypto.getRandomValues(new Uint32Array(1))[0] as number) >>> 1;
 
 /** As an agent borrows it, but from nobody. */
 const leaseOf = ({ workload, kernel, tolerance }: Running): Lease => ({
