@@ -46,11 +46,11 @@ def prepare(
     import_s = perf_counter() - started
     (plan,), (golden,), (calls,) = planned.plans, planned.golden, planned.calls
     flops = sum(call.flops for call in calls)
+    for workload in planned.workloads:
+        learn_roundings(workload)
     if tune:
         worth = (call for call in calls if call.flops >= WORTH_TUNING * flops)
         choices.tune(site, (call.workload for call in worth))
-    for workload in planned.workloads:
-        learn_roundings(workload)
     kernels = {
         each.key: SiteKernels(candidate=choices(each), fallback=default(each))
         for each in planned.workloads
