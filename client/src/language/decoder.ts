@@ -9,6 +9,7 @@ import { checked, type EnginePorts, type RunResult } from "../runtime/engine.js"
 import type { Stored } from "../runtime/golden.js";
 import type { Loaded, LoadOrder } from "../runtime/messages.js";
 import { LIMIT_MS, type LoadedPlan, loadOnGpu } from "../runtime/webgpu/loading.js";
+import { StagingPool } from "../runtime/webgpu/staging.js";
 import { type DecodeOrder, MOST_STEPS, readOrder } from "./order.js";
 import { randomAt, sampled } from "./sampling.js";
 
@@ -37,8 +38,7 @@ export class Decoder {
   readonly #order: LoadOrder;
   readonly #plan: LoadedPlan;
   readonly #at: Places;
-  readonly #free: GPUBuffer[];
-  readonly #waiting: ((staging: GPUBuffer) => void)[] = [];
+  readonly #staging: StagingPool;
   #submitted: Promise<unknown> = Promise.resolve();
   /** The place that the next step decodes. */
   #place = 0;
@@ -52,7 +52,7 @@ export class Decoder {
     this.#order = order;
     this.#plan = plan;
     this.#at = places;
-    this.#free = [...staging];
+    this.#staging = new StagingPool(staging);
     this.stored = plan.stored;
     this.loaded = { memoryBytes: plan.buffers.bytes, threads: 1, singleThreadReason: null };
   }
@@ -94,7 +94,7 @@ export class Decoder {
   }
 
   async #ran(order: DecodeOrder, aborted: () => boolean): Promise<RunResult | null> {
-    const staging = await this.#taken();
+    const staging = await this.#staging.take();
     try {
       const submitted = this.#submitted.then(() => this.#submit(order, staging, aborted));
       this.#submitted = submitted.catch(() => undefined);
@@ -103,7 +103,7 @@ export class Decoder {
       const outputs = await this.#read(order, staging, chosen);
       return { outputs, times: new Float64Array(0) };
     } finally {
-      this.#give(staging);
+      this.#staging.give(staging);
     }
   }
 
@@ -205,17 +205,5 @@ export class Decoder {
 
   #logits(bytes: ArrayBuffer): Float32Array<ArrayBuffer> {
     return viewOf(bytes, "f32", LOGITS_AT, this.#at.vocabulary) as Float32Array<ArrayBuffer>;
-  }
-
-  #taken(): Promise<GPUBuffer> {
-    const staging = this.#free.pop();
-    if (staging !== undefined) return Promise.resolve(staging);
-    return new Promise((resolve) => this.#waiting.push(resolve));
-  }
-
-  #give(staging: GPUBuffer): void {
-    const next = this.#waiting.shift();
-    if (next === undefined) this.#free.push(staging);
-    else next(staging);
   }
 }

@@ -12,6 +12,7 @@ import type { Stored } from "../golden.js";
 import type { Loaded, LoadOrder } from "../messages.js";
 import { CallTimer } from "./call-timer.js";
 import { Chain, LIMIT_MS, type LoadedPlan, loadOnGpu } from "./loading.js";
+import { StagingPool } from "./staging.js";
 
 /** A run that takes longer is submitted in slices, so that the page can draw between them. */
 const WHOLE_MS = 100;
@@ -34,8 +35,7 @@ export class GpuEngine {
   readonly #outputs: readonly GPUBuffer[];
   readonly #bound: readonly BoundProgram[];
   readonly #chain: Chain;
-  readonly #free: GPUBuffer[];
-  readonly #waiting: ((staging: GPUBuffer) => void)[] = [];
+  readonly #staging: StagingPool;
   #submitted: Promise<unknown> = Promise.resolve();
   /** What the last run in slices took. */
   #runMs = Number.POSITIVE_INFINITY;
@@ -54,7 +54,7 @@ export class GpuEngine {
     this.#outputs = buffers.placement.outputs.map(buffers.of);
     this.#bound = bound;
     this.#chain = new Chain(bound);
-    this.#free = [...staging];
+    this.#staging = new StagingPool(staging);
     this.loaded = { memoryBytes: buffers.bytes, threads: 1, singleThreadReason: null };
   }
 
@@ -82,7 +82,7 @@ export class GpuEngine {
     aborted: () => boolean,
     timed = false,
   ): Promise<RunResult | null> {
-    const staging = await this.#taken();
+    const staging = await this.#staging.take();
     try {
       const submitted = this.#submitted.then(() => this.#submit(feeds, staging, aborted));
       this.#submitted = submitted.catch(() => undefined);
@@ -90,7 +90,7 @@ export class GpuEngine {
       const outputs = await this.#read(staging);
       return { outputs, times: timed ? await this.#times() : UNTIMED() };
     } finally {
-      this.#give(staging);
+      this.#staging.give(staging);
     }
   }
 
@@ -102,18 +102,6 @@ export class GpuEngine {
     } finally {
       timer.dispose();
     }
-  }
-
-  #taken(): Promise<GPUBuffer> {
-    const staging = this.#free.pop();
-    if (staging !== undefined) return Promise.resolve(staging);
-    return new Promise((resolve) => this.#waiting.push(resolve));
-  }
-
-  #give(staging: GPUBuffer): void {
-    const next = this.#waiting.shift();
-    if (next === undefined) this.#free.push(staging);
-    else next(staging);
   }
 
   /** False where the run was aborted before its end. */
