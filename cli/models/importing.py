@@ -29,7 +29,7 @@ def imported(
     UnsupportedModel for what cannot be imported.
     """
     told(f"importing {file.name} for {'; '.join(map(written, dimensions))}")
-    if file.is_dir():
+    if file.is_dir() or _is_decoder(file, dimensions):
         model = _decoder(file, name, dimensions)
     else:
         model = _network(file, name, dimensions, targets)
@@ -61,12 +61,19 @@ def _network(
     return plan_model(file, dimensions, name, rules)
 
 
-def _decoder(folder: Path, name: str, dimensions: tuple[Mapping[str, int], ...]) -> "PlannedModel":
-    from services.tuner.language.planning import plan_folder
+def _is_decoder(file: Path, dimensions: tuple[Mapping[str, int], ...]) -> bool:
+    """A step of a decoder with the extents of its cache is a network like any other."""
+    from services.tuner.language.onnx_decoder import is_decoder
+
+    return not set().union(*dimensions) - {CONTEXT} and is_decoder(file)
+
+
+def _decoder(path: Path, name: str, dimensions: tuple[Mapping[str, int], ...]) -> "PlannedModel":
+    from services.tuner.language.planning import plan_language_model
 
     if len(dimensions) > 1 or set(dimensions[0]) - {CONTEXT}:
         raise InvalidInput(
-            f"{folder.name} is a language model; its one dimension is --dim {CONTEXT}=2048, the "
+            f"{path.name} is a language model; its one dimension is --dim {CONTEXT}=2048, the "
             "tokens that it has room for"
         )
-    return plan_folder(folder, name, dimensions[0].get(CONTEXT))
+    return plan_language_model(path, name, dimensions[0].get(CONTEXT))

@@ -4,4 +4,7 @@ config.py      what config.json says          checkpoint.py   weights by their n
 quantise.py    blocks of 4 bits               rotation.py     tables of the rotary embedding
 decoder.py     the graph of one token         reference.py    the same in NumPy
 planning.py    all of it as a plan with its golden outputs
+
+packed.py      matrices of a file of ONNX     onnx_parts.py   what its layers consist of
+onnx_decoder.py    config and weights of such a file
 """

@@ -13,13 +13,19 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.operators.quantised import BLOCK
 from kernelzoo.errors import InvalidInput, UnsupportedModel
+from services.tuner.language.config import LanguageConfig
 from services.tuner.language.quantise import PER_WORD, Quantised, quantised
+from services.tuner.language.rotation import Table, rotation
 
 
 class Checkpoint(Protocol):
     def matrix(self, name: str, rows: int, columns: int) -> Quantised: ...
 
     def vector(self, name: str, entries: int) -> NDArray[np.float32]: ...
+
+    def rotation(self, config: LanguageConfig) -> tuple[Table, Table]:
+        """As `rotation` gives it, unless the weights have tables of their own."""
+        ...
 
 
 _DTYPES: Mapping[str, np.dtype[Any]] = {
@@ -50,7 +56,8 @@ class _Stored:
 class Safetensors:
     """All `*.safetensors` of a folder. Raises InvalidInput for a file that is none."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: LanguageConfig) -> None:
+        self._joined = _joined(config) if config.joined else {}
         self._stored: dict[str, _Stored] = {}
         for path in sorted(folder.glob("*.safetensors")):
             self._stored |= _tensors(path)
@@ -58,10 +65,17 @@ class Safetensors:
             raise InvalidInput(f"{folder} has no *.safetensors; put the model's weights there")
 
     def matrix(self, name: str, rows: int, columns: int) -> Quantised:
+        for part, (joined, first, all_rows) in self._joined.items():
+            if name.endswith(part):
+                whole = self._read(name.removesuffix(part) + joined, (all_rows, columns))
+                return quantised(whole[first : first + rows])
         return quantised(self._read(name, (rows, columns)))
 
     def vector(self, name: str, entries: int) -> NDArray[np.float32]:
         return self._read(name, (entries,))
+
+    def rotation(self, config: LanguageConfig) -> tuple[Table, Table]:
+        return rotation(config)
 
     def _read(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
         stored = self._stored.get(name)
@@ -72,6 +86,23 @@ class Safetensors:
         if stored.dtype not in _DTYPES:
             raise UnsupportedModel(f"{name} is {stored.dtype}; weights are {', '.join(_DTYPES)}")
         return stored.read()
+
+
+def _joined(config: LanguageConfig) -> Mapping[str, tuple[str, int, int]]:
+    """By the end of a name, the matrix that it is a part of, its first row there and all rows."""
+    queries, keys, hidden = (
+        config.heads * config.depth,
+        config.groups * config.depth,
+        config.hidden,
+    )
+    projected, gated = "self_attn.qkv_proj.weight", "mlp.gate_up_proj.weight"
+    return {
+        "self_attn.q_proj.weight": (projected, 0, config.projected),
+        "self_attn.k_proj.weight": (projected, queries, config.projected),
+        "self_attn.v_proj.weight": (projected, queries + keys, config.projected),
+        "mlp.gate_proj.weight": (gated, 0, 2 * hidden),
+        "mlp.up_proj.weight": (gated, hidden, 2 * hidden),
+    }
 
 
 def _tensors(path: Path) -> dict[str, _Stored]:
@@ -116,6 +147,9 @@ class Seeded:
         centre, spread = (0.0, 0.125) if name.endswith("bias") else (1.0, 0.25)
         random = self._random(name)
         return random.uniform(centre - spread, centre + spread, entries).astype(np.float32)
+
+    def rotation(self, config: LanguageConfig) -> tuple[Table, Table]:
+        return rotation(config)
 
     def _random(self, name: str) -> np.random.Generator:
         digest = sha256(f"{self.seed} {name}".encode()).digest()

@@ -1,7 +1,7 @@
 """What a `config.json` as the Hugging Face hub has it says of a language model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from json import JSONDecodeError, loads
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ USUAL_LENGTH = 2_048
 """Tokens that a decoder has room for, unless told; a model may know more."""
 _BIASED = ("qwen2",)
 _NORMED_HEADS = ("qwen3",)
-KNOWN = ("llama", "mistral", *_BIASED, *_NORMED_HEADS)
+_JOINED = ("phi3",)
+KNOWN = ("llama", "mistral", *_BIASED, *_NORMED_HEADS, *_JOINED)
 """Values of `model_type`; SmolLM's is llama."""
 
 
@@ -42,7 +43,8 @@ class LanguageConfig:
     hidden: int
     length: int
     epsilon: float
-    theta: float
+    theta: float | None
+    """The base of the rotary embedding; None where the weights come with its tables."""
     scaling: Scaling | None = None
     bias: bool = False
     """Whether queries, keys and values have one."""
@@ -50,6 +52,8 @@ class LanguageConfig:
     """Whether queries and keys are normalised head by head."""
     tied: bool = False
     """Whether the head is the embedding's transpose."""
+    joined: bool = False
+    """Whether files have queries, keys and values as one matrix, and gate and up as another."""
     stop: tuple[int, ...] = ()
 
     @property
@@ -61,14 +65,30 @@ class LanguageConfig:
 def read_config(folder: Path, length: int | None = None) -> LanguageConfig:
     """Raises InvalidInput for a file that is no config, and UnsupportedModel for a model of another
     shape. `length` is the room for tokens that is asked for."""
-    path = folder / "config.json"
+    config = config_of(_document(folder / "config.json"), length)
+    return replace(config, stop=stop_tokens(folder))
+
+
+def stop_tokens(*folders: Path) -> tuple[int, ...]:
+    """What ends a text: what is said of generating, else what is said of the model. Folders may
+    have neither. Raises InvalidInput for a file that is no object of JSON."""
+    for folder in folders:
+        for name in ("generation_config.json", "config.json"):
+            if (folder / name).is_file():
+                told = _document(folder / name).get("eos_token_id")
+                if told is not None:
+                    return (told,) if isinstance(told, int) else tuple(told)
+    return ()
+
+
+def _document(path: Path) -> Mapping[str, Any]:
     try:
         document = loads(path.read_bytes())
     except (OSError, JSONDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path.name} of the model cannot be read: {error}") from error
     if not isinstance(document, dict):
         raise InvalidInput(f"{path.name} is no object of JSON")
-    return config_of(document, length)
+    return document
 
 
 def config_of(document: Mapping[str, Any], length: int | None = None) -> LanguageConfig:
@@ -95,9 +115,10 @@ def config_of(document: Mapping[str, Any], length: int | None = None) -> Languag
         bias=kind in _BIASED,
         normed_heads=kind in _NORMED_HEADS,
         tied=bool(document.get("tie_word_embeddings", False)),
-        stop=_stop(document.get("eos_token_id")),
+        joined=kind in _JOINED,
     )
-    _refuse_shape(config, most)
+    _refuse_window(document, config.length)
+    refuse_shape(config, most)
     return config
 
 
@@ -106,13 +127,22 @@ def _refuse_variants(document: Mapping[str, Any]) -> None:
         raise UnsupportedModel(f"hidden_act is {document['hidden_act']!r}; silu alone is known")
     if document.get("attention_bias") or document.get("mlp_bias"):
         raise UnsupportedModel("the model has biases of its output or gate, which are not known")
-    if document.get("use_sliding_window") or (
-        document.get("model_type") == "mistral" and document.get("sliding_window")
-    ):
-        raise UnsupportedModel("the model attends to a sliding window, which is not known")
+    if document.get("partial_rotary_factor", 1.0) != 1.0:
+        raise UnsupportedModel("the model rotates a part of each head, which is not known")
 
 
-def _refuse_shape(config: LanguageConfig, most: int) -> None:
+def _refuse_window(document: Mapping[str, Any], length: int) -> None:
+    window = document.get("sliding_window")
+    usual = not str(document.get("model_type")).startswith("qwen")
+    if window is not None and window < length and document.get("use_sliding_window", usual):
+        raise UnsupportedModel(
+            f"the model attends to a window of {window} tokens; give it room for no more, with "
+            f"--dim context={window}"
+        )
+
+
+def refuse_shape(config: LanguageConfig, most: int) -> None:
+    """`most`: the longest text that the model knows. Raises InvalidInput, UnsupportedModel."""
     if config.length > most:
         raise InvalidInput(f"the model knows texts of {most} tokens; {config.length} are asked for")
     if config.heads % config.groups or config.depth % 4:
@@ -153,9 +183,3 @@ def _scaling(rotation: Mapping[str, Any]) -> Scaling | None:
             )
         case other:
             raise UnsupportedModel(f"rope_scaling {other!r} is not known; llama3 is")
-
-
-def _stop(told: int | list[int] | None) -> tuple[int, ...]:
-    if told is None:
-        return ()
-    return (told,) if isinstance(told, int) else tuple(told)

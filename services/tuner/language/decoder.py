@@ -25,7 +25,6 @@ from services.tuner.graph.graph import Graph, GraphPort, Node, Value
 from services.tuner.language.checkpoint import Checkpoint
 from services.tuner.language.config import LanguageConfig
 from services.tuner.language.quantise import Quantised
-from services.tuner.language.rotation import rotation
 
 TOKEN, POSITION, PROMPT, LOGITS, CHOSEN = "token", "position", "prompt", "logits", "chosen"
 HEAD_LABEL = "head"
@@ -70,7 +69,7 @@ def decoder_graph(config: LanguageConfig, weights: Checkpoint) -> Graph:
     prompt = made.state(PROMPT, DType.I32, (config.length,))
     tables = tuple(
         made.constant(name, table)
-        for name, table in zip(("cosines", "sines"), rotation(config), strict=True)
+        for name, table in zip(("cosines", "sines"), weights.rotation(config), strict=True)
     )
     rows, width = config.vocabulary, config.width
     embedding = made.matrix("embedding", weights.matrix("model.embed_tokens.weight", rows, width))

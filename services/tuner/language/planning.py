@@ -21,6 +21,7 @@ from services.tuner.language.decoder import (
     TOKEN,
     decoder_graph,
 )
+from services.tuner.language.onnx_decoder import read_decoder
 from services.tuner.language.reference import Reference
 
 GOLDEN_TOKENS = 8
@@ -28,10 +29,14 @@ SEED = 20_201
 TOLERANCE = 1e-4
 
 
-def plan_folder(folder: Path, name: str, length: int | None = None) -> PlannedModel:
-    """Raises InvalidInput for a folder that is no sound model or does not fit a page, and
-    UnsupportedModel for a model that cannot be imported."""
-    return plan_decoder(read_config(folder, length), Safetensors(folder), name)
+def plan_language_model(path: Path, name: str, length: int | None = None) -> PlannedModel:
+    """Of a folder with config.json and safetensors, or of a file of ONNX. Raises InvalidInput for
+    what is no sound model or does not fit a page, and UnsupportedModel for a model that cannot be
+    imported."""
+    if path.is_file():
+        return plan_decoder(*read_decoder(path, length), name)
+    config = read_config(path, length)
+    return plan_decoder(config, Safetensors(path, config), name)
 
 
 def plan_decoder(config: LanguageConfig, weights: Checkpoint, name: str) -> PlannedModel:

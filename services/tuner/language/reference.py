@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from services.tuner.language.checkpoint import Checkpoint
 from services.tuner.language.config import LanguageConfig
-from services.tuner.language.rotation import rotation
 
 Array = NDArray[np.float32]
 ROWS_AT_ONCE = 8_192
@@ -53,7 +52,7 @@ class Reference:
     def _attended(self, a: Array, name: str) -> Array:
         """float32[tokens, heads · depth]"""
         config = self.config
-        cosines, sines = (table[: len(a), None] for table in rotation(config))
+        cosines, sines = (table[: len(a), None] for table in self.weights.rotation(config))
         queries, keys, values = (
             self._projected(a, f"{name}{part}_proj", heads)
             for part, heads in (("q", config.heads), ("k", config.groups), ("v", config.groups))

@@ -3,18 +3,21 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelzoo.errors import InvalidInput
 from services.tuner.language.config import LanguageConfig
 
 Table = NDArray[np.float32]
 
 
 def rotation(config: LanguageConfig) -> tuple[Table, Table]:
-    """float32[length, depth / 2] each."""
+    """float32[length, depth / 2] each. Raises InvalidInput for a model without its base."""
     angles = np.arange(config.length)[:, None] * _frequencies(config)[None]
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
 
 def _frequencies(config: LanguageConfig) -> NDArray[np.float64]:
+    if config.theta is None:
+        raise InvalidInput("the model's rotary embedding has no base, but tables of its own")
     plain = config.theta ** (-np.arange(0, config.depth, 2, dtype=np.float64) / config.depth)
     scaling = config.scaling
     if scaling is None:

@@ -14,10 +14,10 @@ from kernelzoo.domain.plan import PlanDecoder, validated
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from kernelzoo.formats.plans import plan_bytes, read_plan
 from services.tuner.graph.graph import faults
-from services.tuner.language.checkpoint import Seeded
-from services.tuner.language.config import LanguageConfig, config_of
+from services.tuner.language.checkpoint import Safetensors, Seeded
+from services.tuner.language.config import LanguageConfig, config_of, read_config
 from services.tuner.language.decoder import decoder_graph
-from services.tuner.language.planning import plan_decoder, plan_folder
+from services.tuner.language.planning import plan_decoder, plan_language_model
 from services.tuner.language.quantise import quantised
 from services.tuner.language.rotation import rotation
 
@@ -37,8 +37,9 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def _write(folder: Path) -> dict[str, NDArray[np.float32]]:
-    """A model whose matrices are bfloat16, as most are."""
+def _write(folder: Path, *, joined: bool = False) -> dict[str, NDArray[np.float32]]:
+    """A model whose matrices are bfloat16, as most are; those that read one row may be joined, as
+    Phi-3 has them."""
     random = np.random.default_rng(3)
     shapes = {"model.embed_tokens.weight": (70, 32), "model.norm.weight": (32,)}
     layer = {"q": (64, 32), "k": (32, 32), "v": (32, 32), "o": (32, 64)}
@@ -47,24 +48,44 @@ def _write(folder: Path) -> dict[str, NDArray[np.float32]]:
     shapes |= {f"model.layers.0.mlp.{n}_proj.weight": each for n, each in mlp.items()}
     shapes |= {f"model.layers.0.self_attn.{n}_norm.weight": (16,) for n in "qk"}
     shapes |= {f"model.layers.0.{n}_layernorm.weight": (32,) for n in ("input", "post_attention")}
+    halves = {
+        name: random.standard_normal(shape, np.float32).view(np.uint32) >> 16
+        for name, shape in shapes.items()
+    }
+    made = {name: (half << 16).view(np.float32) for name, half in halves.items()}
+    if joined:
+        for parts, matrix in (("q k v", "self_attn.qkv_proj"), ("gate up", "mlp.gate_up_proj")):
+            prefix = "model.layers.0." + matrix.partition(".")[0]
+            names = [f"{prefix}.{part}_proj.weight" for part in parts.split()]
+            rows = np.concatenate([halves.pop(name) for name in names])
+            halves[f"model.layers.0.{matrix}.weight"] = rows
     head: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    body, made = b"", {}
-    for name, shape in shapes.items():
-        half = random.standard_normal(shape, np.float32).view(np.uint32) >> 16
-        made[name] = (half << 16).view(np.float32)
+    body = b""
+    for name, half in halves.items():
         data = half.astype("<u2").tobytes()
         offsets = [len(body), len(body) + len(data)]
-        head[name] = {"dtype": "BF16", "shape": shape, "data_offsets": offsets}
+        head[name] = {"dtype": "BF16", "shape": half.shape, "data_offsets": offsets}
         body += data
     text = json.dumps(head).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + body)
-    (folder / "config.json").write_text(json.dumps(CONFIG))
+    kind = {"model_type": "phi3"} if joined else {}
+    (folder / "config.json").write_text(json.dumps(CONFIG | kind))
     return made
+
+
+def test_matrices_that_phi_3_joins_are_those_of_a_model_that_does_not(tmp_path: Path) -> None:
+    made = _write(tmp_path, joined=True)
+    config = read_config(tmp_path)
+    weights = Safetensors(tmp_path, config)
+    for name in ("self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"):
+        right = made[f"model.layers.0.{name}.weight"]
+        found = weights.matrix(f"model.layers.0.{name}.weight", *right.shape)
+        assert np.array_equal(found.words, quantised(right).words)
 
 
 def test_a_folder_of_safetensors_becomes_a_decoder(tmp_path: Path) -> None:
     made = _write(tmp_path)
-    model = plan_folder(tmp_path, "small", 48)
+    model = plan_language_model(tmp_path, "small", 48)
     (plan,) = model.plans
     assert read_plan(plan_bytes(plan)) == plan
     assert (plan.format, plan.dimensions) == (2, {"context": 48})
@@ -125,6 +146,8 @@ def test_llama_3_stretches_long_waves_alone() -> None:
         ({"rope_scaling": {"rope_type": "yarn"}}, "yarn"),
         ({"hidden_size": 40}, "multiples of 32"),
         ({"vocab_size": None}, "vocab_size None"),
+        ({"model_type": "phi3", "sliding_window": 47}, "window of 47 tokens; give it room for no"),
+        ({"partial_rotary_factor": 0.75}, "rotates a part of each head"),
     ],
 )
 def test_a_model_of_another_shape_is_refused(changes: dict[str, Any], fault: str) -> None:

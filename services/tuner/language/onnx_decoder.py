@@ -1,0 +1,279 @@
+"""A language model in a file of ONNX, as transformers.js and onnxruntime-genai have them.
+
+What they write is a chain of layers. It is followed from the logits back to the embedding: each sum
+on the way adds the output of a gate or of attention to the row before it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelzoo.errors import InvalidInput, UnsupportedModel
+from services.tuner.graph.dataflow import Dataflow
+from services.tuner.graph.reading import Array, OnnxModel, read_model
+from services.tuner.language.config import USUAL_LENGTH, LanguageConfig, refuse_shape, stop_tokens
+from services.tuner.language.onnx_parts import (
+    Attention,
+    Linear,
+    Norm,
+    attention,
+    embedding,
+    gated,
+    is_linear,
+    linear,
+    norm,
+    refusal,
+    source_of,
+    sum_of,
+)
+from services.tuner.language.packed import DenseMatrix, Matrix, is_same
+from services.tuner.language.quantise import Quantised
+from services.tuner.language.rotation import Table
+
+ATTENTION = "GroupQueryAttention"
+LOGITS = "logits"
+EMBEDDING, HEAD, FINAL_NORM = "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layer:
+    attention: Attention
+    input_norm: Norm
+    output: Linear
+    gate_norm: Norm
+    gate: Linear
+    up: Linear
+    down: Linear
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxCheckpoint:
+    """Weights by the names that config.json's models have for them."""
+
+    matrices: Mapping[str, Matrix]
+    vectors: Mapping[str, Array]
+    cosines: Array
+    sines: Array
+
+    def matrix(self, name: str, rows: int, columns: int) -> Quantised:
+        held = self.matrices[name]
+        if (held.rows, held.columns) != (rows, columns):
+            raise UnsupportedModel(
+                f"{name} has {held.rows} rows of {held.columns} entries; {rows} of {columns} are "
+                "expected of the other layers"
+            )
+        return held.quantised()
+
+    def vector(self, name: str, entries: int) -> NDArray[np.float32]:
+        return self.vectors[name].astype(np.float32).reshape(entries)
+
+    def rotation(self, config: LanguageConfig) -> tuple[Table, Table]:
+        cosines, sines = (
+            np.ascontiguousarray(table[: config.length], np.float32)
+            for table in (self.cosines, self.sines)
+        )
+        return cosines, sines
+
+
+def is_decoder(path: Path) -> bool:
+    """Whether a file has attention that reads a cache, as decoders do."""
+    return any(node.op_type == ATTENTION for node in read_model(path).graph.node)
+
+
+def read_decoder(path: Path, length: int | None = None) -> tuple[LanguageConfig, OnnxCheckpoint]:
+    """Raises InvalidInput for a file that is no sound model, and UnsupportedModel for a model of
+    another shape. `length` is the room for tokens that is asked for."""
+    model = read_model(path)
+    try:
+        return _read(model, path, length)
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise InvalidInput(
+            f"{path.name} has a node that is not made as its operator demands: {error}; export "
+            "the model again"
+        ) from error
+
+
+def _read(
+    model: OnnxModel, path: Path, length: int | None
+) -> tuple[LanguageConfig, OnnxCheckpoint]:
+    head, final, layers, table = _followed(Dataflow(model), _logits(model))
+    tied = is_same(table, head.matrix)
+    if tied and isinstance(table, DenseMatrix):
+        table = head.matrix
+    config = _config(layers, final, table, length, tied=tied)
+    refuse_shape(config, len(layers[0].attention.rotation.cosines))
+    # transformers.js has the files of ONNX in a folder of their own.
+    folders = (path.parent, path.parent.parent) if path.parent.name == "onnx" else (path.parent,)
+    checkpoint = _checkpoint(layers, final, table, head.matrix)
+    return replace(config, stop=stop_tokens(*folders)), checkpoint
+
+
+def _logits(model: OnnxModel) -> str:
+    names = [each.name for each in model.graph.output]
+    if LOGITS not in names:
+        raise UnsupportedModel(
+            f"the model has no output {LOGITS!r}; it has {', '.join(names[:4])}: export the whole "
+            "decoder, with its head"
+        )
+    return LOGITS
+
+
+def _followed(flow: Dataflow, logits: str) -> tuple[Linear, Norm, tuple[_Layer, ...], Matrix]:
+    head = linear(flow, logits, "the head's product")
+    final = norm(flow, _last_token(flow, head.source), "the last norm")
+    layers: list[_Layer] = []
+    row = final.source
+    while len(row) == 2:
+        layer, row = _layer(flow, row)
+        layers.append(layer)
+    table = embedding(flow, row[0])
+    if not layers:
+        raise refusal(flow.made(row[0]), row[0], "a layer")
+    return head, final, tuple(reversed(layers)), table
+
+
+def _last_token(flow: Dataflow, value: str) -> str:
+    """The rows of which the head reads the last one alone."""
+    made = flow.made(value)
+    return made.input(0) if made is not None and made.op in ("Gather", "Slice") else value
+
+
+def _layer(flow: Dataflow, row: tuple[str, ...]) -> tuple[_Layer, tuple[str, ...]]:
+    """The layer whose output is the sum of `row`, and the row that it is given."""
+    between, branch = _branched(flow, row)
+    down = linear(flow, branch, "the product behind a gate")
+    gate, up = gated(flow, down.source)
+    both = sum_of(flow, between)
+    if both is None:
+        raise refusal(flow.made(between), between, "the sum of a row and its attention")
+    before, branch = _branched(flow, both)
+    output = linear(flow, branch, "the product behind attention")
+    attended = attention(flow, output.source)
+    layer = _Layer(
+        attention=attended,
+        input_norm=norm(flow, attended.queries.source, "the norm before attention"),
+        output=output,
+        gate_norm=norm(flow, gate.source, "the norm before a gate"),
+        gate=gate,
+        up=up,
+        down=down,
+    )
+    given = source_of(flow, before)
+    _refuse_branches(flow, layer, given, source_of(flow, between))
+    return layer, given
+
+
+def _branched(flow: Dataflow, row: tuple[str, ...]) -> tuple[str, str]:
+    """The row that goes on, and the product that is added to it."""
+    products = [each for each in row if is_linear(flow, each)]
+    if len(products) != 1:
+        raise refusal(flow.made(row[0]), row[0], "the sum of a row and a product")
+    (product,) = products
+    return row[0] if row[1] == product else row[1], product
+
+
+def _refuse_branches(
+    flow: Dataflow, layer: _Layer, given: tuple[str, ...], between: tuple[str, ...]
+) -> None:
+    """The products of a layer read one norm each, of the row that goes on."""
+    attended = layer.attention
+    sources = {each.source for each in (attended.queries, attended.keys, attended.values)}
+    if len(sources) != 1 or layer.gate.source != layer.up.source:
+        raise refusal(flow.made(layer.output.source), "", "products of one norm")
+    if layer.input_norm.source != given or layer.gate_norm.source != between:
+        raise refusal(flow.made(layer.output.source), "", "a norm of the row that goes on")
+
+
+def _config(
+    layers: tuple[_Layer, ...], final: Norm, table: Matrix, length: int | None, *, tied: bool
+) -> LanguageConfig:
+    first = layers[0].attention
+    room = len(first.rotation.cosines)
+    config = LanguageConfig(
+        vocabulary=table.rows,
+        width=table.columns,
+        layers=len(layers),
+        heads=first.heads,
+        groups=first.kv_heads,
+        depth=first.queries.matrix.rows // first.heads,
+        hidden=layers[0].gate.matrix.rows,
+        length=length or min(room, USUAL_LENGTH),
+        epsilon=final.epsilon,
+        theta=None,
+        bias=first.queries.bias is not None,
+        normed_heads=first.query_norm is not None,
+        tied=tied,
+    )
+    for number, layer in enumerate(layers):
+        _refuse_differences(config, number, layer, first)
+    return config
+
+
+def _refuse_differences(
+    config: LanguageConfig, number: int, layer: _Layer, first: Attention
+) -> None:
+    own = layer.attention
+    norms = [layer.input_norm, layer.gate_norm, own.query_norm, own.key_norm]
+    projected = (own.queries, own.keys, own.values)
+    others = (layer.output, layer.gate, layer.up, layer.down)
+    differences = {
+        "other heads": (own.heads, own.kv_heads) != (config.heads, config.groups),
+        "another epsilon": any(n is not None and n.epsilon != config.epsilon for n in norms),
+        "biases of a part of it": any(each.bias is not None for each in others)
+        or any((each.bias is not None) != config.bias for each in projected),
+        "norms of a part of its heads": any(
+            (each is not None) != config.normed_heads for each in (own.query_norm, own.key_norm)
+        ),
+        "another rotary embedding": not np.array_equal(
+            own.rotation.cosines, first.rotation.cosines
+        ),
+        f"a window of {own.window} tokens": own.window is not None and own.window < config.length,
+    }
+    for what, there in differences.items():
+        if there:
+            raise UnsupportedModel(f"layer {number} of the model has {what}, which is not known")
+
+
+def _checkpoint(
+    layers: tuple[_Layer, ...], final: Norm, table: Matrix, head: Matrix
+) -> OnnxCheckpoint:
+    matrices: dict[str, Matrix] = {EMBEDDING: table, HEAD: head}
+    vectors: dict[str, Array] = {FINAL_NORM: final.gamma}
+    for number, layer in enumerate(layers):
+        own, name = layer.attention, f"model.layers.{number}."
+        projected = {
+            "self_attn.q_proj": own.queries,
+            "self_attn.k_proj": own.keys,
+            "self_attn.v_proj": own.values,
+            "self_attn.o_proj": layer.output,
+            "mlp.gate_proj": layer.gate,
+            "mlp.up_proj": layer.up,
+            "mlp.down_proj": layer.down,
+        }
+        for part, product in projected.items():
+            matrices[f"{name}{part}.weight"] = product.matrix
+            if product.bias is not None:
+                vectors[f"{name}{part}.bias"] = product.bias
+        norms = {
+            "input_layernorm": layer.input_norm,
+            "post_attention_layernorm": layer.gate_norm,
+            "self_attn.q_norm": own.query_norm,
+            "self_attn.k_norm": own.key_norm,
+        }
+        for part, each in norms.items():
+            if each is not None:
+                vectors[f"{name}{part}.weight"] = each.gamma
+    rotation = layers[0].attention.rotation
+    return OnnxCheckpoint(
+        matrices=matrices, vectors=vectors, cosines=rotation.cosines, sines=rotation.sines
+    )

@@ -1,0 +1,313 @@
+"""What the layers of a language model consist of, found in the dataflow of a file of ONNX.
+
+Each function is given a value and says what made it, or raises UnsupportedModel with the node that
+stands where something else is expected.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kernelzoo.errors import UnsupportedModel
+from services.tuner.graph.dataflow import Dataflow, Made
+from services.tuner.graph.reading import Array, told_node
+from services.tuner.language.packed import DenseMatrix, Matrix, packed_matrix
+
+WEIGHT_BITS = 4
+SHAPES = "models of the shapes of Llama, Mistral, Phi-3, Qwen2 and Qwen3 are known"
+_PRODUCTS = ("Gemm", "MatMul", "MatMulNBits")
+_SKIPPING = "SkipSimplifiedLayerNormalization"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear:
+    """`source`: the value that is multiplied."""
+
+    source: str
+    matrix: Matrix
+    bias: Array | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Norm:
+    """An RMS norm. `source`: the value, or the two whose sum is normalised."""
+
+    gamma: Array
+    epsilon: float
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """`cosines` and `sines`: [places, depth / 2]."""
+
+    cosines: Array
+    sines: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """`window`: the tokens that are seen, None for all."""
+
+    heads: int
+    kv_heads: int
+    queries: Linear
+    keys: Linear
+    values: Linear
+    query_norm: Norm | None
+    key_norm: Norm | None
+    rotation: Rotation
+    window: int | None
+
+
+def refusal(made: Made | None, value: str, what: str) -> UnsupportedModel:
+    stands = told_node(made.node) if made is not None else f"the value {value!r}"
+    return UnsupportedModel(f"{stands} stands where {what} is expected; {SHAPES}")
+
+
+def sum_of(flow: Dataflow, value: str) -> tuple[str, str] | None:
+    """The two values that are added; None where a value is something else."""
+    made = flow.made(value)
+    if made is None or _constant_operand(flow, made) is not None:
+        return None
+    if made.op == "Add" or (made.op == _SKIPPING and made.place == 3):
+        return flow.origin(made.input(0)), flow.origin(made.input(1))
+    return None
+
+
+def source_of(flow: Dataflow, value: str) -> tuple[str, ...]:
+    """Names a value so that equal sums have equal names, whichever node adds."""
+    both = sum_of(flow, value)
+    return (flow.origin(value),) if both is None else tuple(sorted(both))
+
+
+def norm(flow: Dataflow, value: str, what: str) -> Norm:
+    made = flow.made(value)
+    match made.op if made is not None else "":
+        case "RMSNormalization" | "SimplifiedLayerNormalization" if made is not None:
+            gamma, usual, source = made.input(1), 1e-5, source_of(flow, made.input(0))
+        case "SkipSimplifiedLayerNormalization" if made is not None and made.place == 0:
+            if made.input(3):
+                raise refusal(made, value, f"{what} without a bias")
+            both = sorted(flow.origin(made.input(place)) for place in (0, 1))
+            gamma, usual, source = made.input(2), 1e-12, tuple(both)
+        case _:
+            raise refusal(made, value, what)
+    return Norm(
+        gamma=flow.demanded(gamma, made, "gamma"),
+        # The shortest number that is this f32, as it was written.
+        epsilon=float(str(np.float32(made.attribute("epsilon", usual)))),
+        source=source,
+    )
+
+
+def is_linear(flow: Dataflow, value: str) -> bool:
+    made = flow.made(value)
+    return made is not None and (made.op in _PRODUCTS or _constant_operand(flow, made) is not None)
+
+
+def linear(flow: Dataflow, value: str, what: str) -> Linear:
+    """A product with weights, or a part of one, and the bias that is added to it."""
+    made = flow.made(value)
+    if made is None:
+        raise refusal(made, value, what)
+    added = _constant_operand(flow, made)
+    if added is not None:
+        whole = linear(flow, made.input(1 - added), what)
+        more = flow.demanded(made.input(added), made, "bias").reshape(-1)
+        return replace(whole, bias=more if whole.bias is None else whole.bias + more)
+    match made.op:
+        case "Split" | "Slice":
+            whole = linear(flow, made.input(0), what)
+            return _part(whole, *_bounds(flow, made, whole.matrix.rows))
+        case "MatMulNBits":
+            matrix: Matrix = _of_bits(flow, made)
+            bias = made.input(5)
+        case "MatMul":
+            entries = flow.demanded(made.input(1), made, "weights")
+            matrix = DenseMatrix(entries=entries.T)
+            bias = ""
+        case "Gemm":
+            entries = flow.demanded(made.input(1), made, "weights")
+            matrix = DenseMatrix(entries=entries if made.attribute("transB", 0) else entries.T)
+            bias = made.input(2)
+        case _:
+            raise refusal(made, value, what)
+    return Linear(
+        source=flow.origin(made.input(0)),
+        matrix=matrix,
+        bias=flow.demanded(bias, made, "bias") if bias else None,
+    )
+
+
+def _constant_operand(flow: Dataflow, made: Made) -> int | None:
+    """The place of what is added, where that is a constant."""
+    if made.op != "Add":
+        return None
+    return next((n for n in (0, 1) if flow.constant(made.input(n)) is not None), None)
+
+
+def _part(whole: Linear, start: int, stop: int) -> Linear:
+    bias = None if whole.bias is None else whole.bias[start:stop]
+    return replace(whole, matrix=whole.matrix.part(start, stop), bias=bias)
+
+
+def _bounds(flow: Dataflow, made: Made, rows: int) -> tuple[int, int]:
+    """The entries of a row that a node takes."""
+    if made.op == "Split":
+        if made.attribute("axis", 0) not in (-1, 2):
+            raise refusal(made, "", "a part of a row")
+        if made.input(1):
+            sizes = flow.demanded(made.input(1), made, "sizes").tolist()
+        else:
+            sizes = [rows // len(made.node.output)] * len(made.node.output)
+        start = sum(sizes[: made.place])
+        return start, start + sizes[made.place]
+    starts, ends, axes = (
+        flow.demanded(made.input(place), made, "places").reshape(-1).tolist() for place in (1, 2, 3)
+    )
+    if len(axes) != 1 or axes[0] == 0:
+        raise refusal(made, "", "a part of a row")
+    start, stop, _ = slice(starts[0], ends[0]).indices(rows)
+    return start, stop
+
+
+def _of_bits(flow: Dataflow, made: Made) -> Matrix:
+    told = told_node(made.node)
+    bits = made.attribute("bits", WEIGHT_BITS)
+    if bits != WEIGHT_BITS:
+        raise UnsupportedModel(f"{told} has weights of {bits} bits; export all of them with 4")
+    if made.input(4) and np.any(np.diff(flow.demanded(made.input(4), made, "order")) < 0):
+        raise UnsupportedModel(
+            f"{told} has its columns in another order; quantise it without act_order"
+        )
+    shape = (made.attribute("N"), made.attribute("K"))
+    return packed_matrix(told, _packed(flow, made, (1, 2, 3)), shape, made.attribute("block_size"))
+
+
+def _packed(flow: Dataflow, made: Made, places: Sequence[int]) -> tuple[Array, Array, Array | None]:
+    weights, scales, zeros = places
+    return (
+        flow.demanded(made.input(weights), made, "weights"),
+        flow.demanded(made.input(scales), made, "scales"),
+        flow.demanded(made.input(zeros), made, "zero points") if made.input(zeros) else None,
+    )
+
+
+def embedding(flow: Dataflow, value: str) -> Matrix:
+    made = flow.made(value)
+    match made.op if made is not None else "":
+        case "Gather" if made is not None:
+            return DenseMatrix(entries=flow.demanded(made.input(0), made, "table"))
+        case "GatherBlockQuantized" if made is not None:
+            told = told_node(made.node)
+            bits = made.attribute("bits", WEIGHT_BITS)
+            if bits != WEIGHT_BITS or made.attribute("gather_axis", 0):
+                raise refusal(made, value, f"a table whose rows have {WEIGHT_BITS} bits an entry")
+            tensors = _packed(flow, made, (0, 2, 3))
+            rows, columns = len(tensors[0]), tensors[0].shape[1] * 2
+            return packed_matrix(told, tensors, (rows, columns), made.attribute("block_size", 128))
+    raise refusal(made, value, "the embedding of tokens")
+
+
+def gated(flow: Dataflow, value: str) -> tuple[Linear, Linear]:
+    """The gate behind SiLU, and what it lets through."""
+    made = flow.made(value)
+    if made is not None and made.op == "Mul":
+        for gate, other in ((0, 1), (1, 0)):
+            held = _silu(flow, made.input(gate))
+            if held is not None:
+                up = linear(flow, made.input(other), "the product that a gate lets through")
+                return linear(flow, held, "the product of a gate"), up
+    raise refusal(made, value, "a product gated by SiLU")
+
+
+def _silu(flow: Dataflow, value: str) -> str | None:
+    """What SiLU is taken of; None for another value."""
+    made = flow.made(value)
+    match made.op if made is not None else "":
+        case "QuickGelu" | "Swish" if made is not None:
+            usual = 1.702 if made.op == "QuickGelu" else 1.0
+            return made.input(0) if made.attribute("alpha", usual) == 1.0 else None
+        case "Mul" if made is not None:
+            for gate, other in ((0, 1), (1, 0)):
+                inner, of = flow.made(made.input(gate)), flow.origin(made.input(other))
+                if inner is None or inner.op != "Sigmoid":
+                    continue
+                if flow.origin(inner.input(0)) == of:
+                    return of
+    return None
+
+
+def attention(flow: Dataflow, value: str) -> Attention:
+    made = flow.made(value)
+    if made is None or made.op != "GroupQueryAttention":
+        raise refusal(made, value, "GroupQueryAttention")
+    for name in ("smooth_softmax", "softcap", "rotary_interleaved"):
+        if made.attribute(name, 0) > 0:
+            raise refusal(made, value, f"attention without {name}")
+    if made.input(10) or made.input(11):
+        raise refusal(made, value, "attention without biases and sinks")
+    heads, kv_heads = made.attribute("num_heads"), made.attribute("kv_num_heads")
+    queries, keys, values = (made.input(place) for place in range(3))
+    if keys:
+        parts = [_rotated(flow, each) for each in (queries, keys)]
+        normed = [_normed(flow, each) for each, _ in parts]
+        q, k = (linear(flow, each, "the product of queries or keys") for each, _ in normed)
+        v = linear(flow, values, "the product of values")
+    else:
+        whole = linear(flow, queries, "the product of queries, keys and values")
+        width = whole.matrix.rows // (heads + 2 * kv_heads)
+        ends = (0, heads * width, (heads + kv_heads) * width, whole.matrix.rows)
+        q, k, v = (_part(whole, ends[n], ends[n + 1]) for n in range(3))
+        parts, normed = [("", None)] * 2, [("", None)] * 2
+    depth = q.matrix.rows // heads
+    scale = made.attribute("scale", 0.0)
+    if scale and not np.isclose(scale, depth**-0.5):
+        raise refusal(made, value, f"attention whose scale is {depth**-0.5:.4g}")
+    window = made.attribute("local_window_size", -1)
+    return Attention(
+        heads=heads,
+        kv_heads=kv_heads,
+        queries=q,
+        keys=k,
+        values=v,
+        query_norm=normed[0][1],
+        key_norm=normed[1][1],
+        rotation=_rotation(flow, made, [rotation for _, rotation in parts], depth),
+        window=window if window > 0 else None,
+    )
+
+
+def _normed(flow: Dataflow, value: str) -> tuple[str, Norm | None]:
+    """What is normalised head by head, and how; the value itself where it is not."""
+    made = flow.made(value)
+    if made is None or made.op != "SimplifiedLayerNormalization":
+        return value, None
+    return made.input(0), norm(flow, value, "the norm of a head")
+
+
+def _rotated(flow: Dataflow, value: str) -> tuple[str, Made | None]:
+    """What is rotated, and the node that does it."""
+    made = flow.made(value)
+    if made is None or made.op != "RotaryEmbedding":
+        return value, None
+    if made.attribute("interleaved", 0) or made.attribute("scale", 1.0) != 1.0:
+        raise refusal(made, value, "a rotary embedding of halves that is not scaled")
+    return made.input(0), made
+
+
+def _rotation(
+    flow: Dataflow, attention: Made, nodes: Sequence[Made | None], depth: int
+) -> Rotation:
+    node = attention if attention.attribute("do_rotary", 0) else nodes[0]
+    if node is None:
+        raise refusal(attention, "", "attention with a rotary embedding")
+    first = 7 if node is attention else 2
+    cosines, sines = (
+        flow.demanded(node.input(first + place), node, "table of its rotation") for place in (0, 1)
+    )
+    if cosines.shape[1] * 2 != depth:
+        raise refusal(node, "", f"a rotary embedding of all {depth} entries of a head")
+    return Rotation(cosines=cosines, sines=sines)

@@ -1,0 +1,179 @@
+"""Language models in files of ONNX: the same plans as from their weights, or a refusal."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, NodeProto, helper, numpy_helper
+
+from cli.models.importing import imported
+from fixtures.language_onnx import MICROSOFT, OnnxForm, decoder_onnx
+from kernelzoo.errors import InvalidInput, UnsupportedModel
+from kernelzoo.formats.plans import plan_bytes
+from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.importing import import_model
+from services.tuner.language.checkpoint import Seeded
+from services.tuner.language.config import LanguageConfig
+from services.tuner.language.onnx_decoder import read_decoder
+from services.tuner.language.planning import plan_decoder, plan_language_model
+from services.tuner.language.reference import Reference
+
+LLAMA = LanguageConfig(
+    vocabulary=70,
+    width=64,
+    layers=2,
+    heads=4,
+    groups=2,
+    depth=16,
+    hidden=96,
+    length=24,
+    epsilon=1e-6,
+    theta=10_000.0,
+    tied=True,
+)
+QWEN2 = replace(LLAMA, bias=True, tied=False)
+QWEN3 = replace(LLAMA, normed_heads=True)
+PLAIN = OnnxForm(plain=True)
+
+
+def _saved(folder: Path, model: ModelProto) -> Path:
+    path = folder / "onnx" / "model_q4.onnx"
+    path.parent.mkdir(exist_ok=True)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("config", [LLAMA, QWEN2, QWEN3])
+def test_a_file_of_onnx_becomes_the_plan_of_its_weights(
+    config: LanguageConfig, tmp_path: Path
+) -> None:
+    right = plan_decoder(config, Seeded(), "same")
+    forms = [OnnxForm(), *([] if config.normed_heads else [OnnxForm(joined=True)])]
+    for form in forms:
+        path = _saved(tmp_path, decoder_onnx(config, Seeded(), form))
+        found = plan_language_model(path, "same", config.length)
+        assert plan_bytes(found.plans[0]) == plan_bytes(right.plans[0])
+        assert found.golden == right.golden
+    path = _saved(tmp_path, decoder_onnx(config, Seeded(), PLAIN))
+    read, weights = read_decoder(path, config.length)
+    assert read == replace(config, theta=None)
+    name = "model.layers.1.mlp.down_proj.weight"
+    sizes = (config.width, config.hidden)
+    words = weights.matrix(name, *sizes).words
+    assert np.array_equal(words, Seeded().matrix(name, *sizes).words)
+
+
+@pytest.mark.parametrize("form", [OnnxForm(), PLAIN])
+def test_the_file_computes_the_logits_of_the_plan(form: OnnxForm, tmp_path: Path) -> None:
+    """By the import of networks, which is held to onnxruntime's records."""
+    path = _saved(tmp_path, decoder_onnx(QWEN2, Seeded(), form))
+    graph = import_model(path, {"batch": 1, "sequence": 5, "past": 8, "total": 8})
+    tokens = [5, 9, 2, 66, 31]
+    feeds = {"input_ids": np.array([tokens]), "attention_mask": np.array([[1] * 5 + [0] * 3])}
+    if form.plain:
+        feeds["position_ids"] = np.arange(5)[None]
+    empty = np.zeros((1, 2, 8, 16), np.float32)
+    caches = [f"past_key_values.{layer}.{part}" for layer in (0, 1) for part in ("key", "value")]
+    found = evaluate(graph, feeds | dict.fromkeys(caches, empty))["logits"].reshape(-1)
+    right = Reference(QWEN2, Seeded()).logits(tokens)
+    assert np.abs(found - right).max() < 1e-5 * np.abs(right).max()
+
+
+def test_the_command_takes_a_decoder_with_its_context_and_its_stop_tokens(tmp_path: Path) -> None:
+    path = _saved(tmp_path, decoder_onnx(LLAMA, Seeded()))
+    (tmp_path / "config.json").write_text('{"eos_token_id": 7}')
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [7, 9]}')
+    weights = tmp_path / "weights"
+    made = imported(path, "small", ({"context": 20},), weights, lambda _: None)
+    (plan,) = made.plans
+    assert plan.decoder is not None
+    assert (plan.decoder.length, plan.decoder.stop) == (20, (7, 9))
+    assert weights.stat().st_size == plan.memory.weights
+    with pytest.raises(InvalidInput, match="texts of 24 tokens; 25"):
+        read_decoder(path, 25)
+
+
+def _node(model: ModelProto, op: str) -> NodeProto:
+    found: NodeProto = next(node for node in model.graph.node if node.op_type == op)
+    return found
+
+
+def _told(op: str, **attributes: float) -> Callable[[ModelProto], None]:
+    def change(model: ModelProto) -> None:
+        node = _node(model, op)
+        for name, value in attributes.items():
+            kept = [each for each in node.attribute if each.name != name]
+            del node.attribute[:]
+            node.attribute.extend([*kept, helper.make_attribute(name, value)])
+
+    return change
+
+
+def _zero_points(model: ModelProto) -> None:
+    node = _node(model, "MatMulNBits")
+    rows = next(each.i for each in node.attribute if each.name == "N")
+    zeros = np.full((rows, 1), 0x78, np.uint8)
+    model.graph.initializer.append(numpy_helper.from_array(zeros, "zeros"))
+    node.input.append("zeros")
+
+
+def _scaled_embedding(model: ModelProto) -> None:
+    """As Gemma has it."""
+    model.graph.initializer.append(numpy_helper.from_array(np.array(8, np.float32), "eight"))
+    scaled = helper.make_node("Mul", ["embedded", "eight"], ["scaled"], name="/scale")
+    for node in model.graph.node:
+        for place, name in enumerate(node.input):
+            if name == "embedded":
+                node.input[place] = "scaled"
+    model.graph.node.append(scaled)
+
+
+def _gelu(model: ModelProto) -> None:
+    node = _node(model, "Sigmoid")
+    node.op_type, node.domain = "FastGelu", MICROSOFT
+
+
+def _no_logits(model: ModelProto) -> None:
+    model.graph.output[0].name = "layer.2.norm"
+
+
+def _unfinished(model: ModelProto) -> None:
+    del _node(model, "MatMulNBits").attribute[:]
+
+
+def _embeddings(model: ModelProto) -> None:
+    """The decoder of a model that sees pictures, too."""
+    node = _node(model, "GatherBlockQuantized")
+    model.graph.input[0].name = node.output[0]
+    model.graph.node.remove(node)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (_told("MatMulNBits", bits=8), "weights of 8 bits; export all"),
+        (_told("MatMulNBits", block_size=16), "columns in blocks of 16"),
+        (_zero_points, "zero points; quantise it with is_symmetric"),
+        (_told("GroupQueryAttention", softcap=30.0), "attention without softcap"),
+        (_told("GroupQueryAttention", scale=0.1), "attention whose scale is 0.25"),
+        (_told("GroupQueryAttention", local_window_size=8), "layer 0 .* a window of 8 tokens"),
+        (_told("GroupQueryAttention", num_heads=2), "rotary embedding of all 32"),
+        (_told("GroupQueryAttention", do_rotary=0), "attention with a rotary embedding"),
+        (_told("SkipSimplifiedLayerNormalization", epsilon=0.5), "layer 0 .* another epsilon"),
+        (_scaled_embedding, r"'/scale' \(Mul\) stands where the embedding of tokens"),
+        (_gelu, "where a product gated by SiLU is expected"),
+        (_unfinished, "not made as its operator demands"),
+        (_no_logits, "no output 'logits'; it has layer.2.norm"),
+        (_embeddings, "'embedded' stands where the embedding of tokens"),
+    ],
+)
+def test_a_file_of_another_shape_is_refused_with_the_node(
+    change: Callable[[ModelProto], None], fault: str, tmp_path: Path
+) -> None:
+    model = decoder_onnx(LLAMA, Seeded())
+    change(model)
+    with pytest.raises((InvalidInput, UnsupportedModel), match=fault):
+        read_decoder(_saved(tmp_path, model))
