@@ -83,8 +83,8 @@ DECODING = (
     ),
     ("swiglu_q4(1, 64, 96, epsilon=1e-6)", swiglu_q4(1, 64, 96, epsilon=1e-6)),
     (
-        "decode_attention(AttentionShape(heads=4, groups=2, depth=16, length=32))",
-        decode_attention(AttentionShape(heads=4, groups=2, depth=16, length=32)),
+        "decode_attention(AttentionShape(heads=4, kv_heads=2, head_dim=16, length=32))",
+        decode_attention(AttentionShape(heads=4, kv_heads=2, head_dim=16, length=32)),
     ),
     ("argmax(1000)", argmax(1000)),
     ("advance(32)", advance(32)),

@@ -8,10 +8,10 @@ from kernelzoo.store import (
     ballots,
     candidates,
     denials,
+    lending_quotas,
     measurements,
     models,
     programs,
-    rations,
     retention,
     tuning,
 )
@@ -71,7 +71,7 @@ def remove_old(
     sessions = _remove_sessions(db, after_session)
     if leases is None and sessions is None:
         _count(Removed.IDENTITY, execute(db, retention.remove_erased()))
-        execute(db, rations.forget_earlier_days())
+        execute(db, lending_quotas.forget_earlier_days())
         execute(db, models.remove_unused_modules(UNUSED_MODULE_DAYS))
         with db.transaction():
             execute(db, tuning.lock_workloads(alone=True))

@@ -19,14 +19,16 @@ NONE = PassSwitches(
 )
 STEPS = {
     "none": NONE,
-    "+offset": replace(NONE, offset_immediate=True),
-    "+combined": replace(NONE, offset_immediate=True, load_splat=True),
-    "+variable": replace(NONE, offset_immediate=True, load_splat=True, scalar_replacement=True),
-    "+hoist": PassSwitches(),
+    "+offset_immediate": replace(NONE, offset_immediate=True),
+    "+load_splat": replace(NONE, offset_immediate=True, load_splat=True),
+    "+scalar_replacement": replace(
+        NONE, offset_immediate=True, load_splat=True, scalar_replacement=True
+    ),
+    "+strength_reduction": PassSwitches(),
 }
 """Each adds one pass to the one before."""
 
-ALL_STEPS = "+hoist"
+ALL_STEPS = "+strength_reduction"
 CONVENTIONAL = "llvm"
 
 

@@ -269,7 +269,7 @@ CREATE TABLE lease_item (
 );
 COMMENT ON COLUMN lease_item.role IS 'Why it was lent; see kernelzoo.domain.lease. No agent is told.';
 
-CREATE TABLE ration (
+CREATE TABLE lending_quota (
     day date NOT NULL,
     scope text NOT NULL CHECK
         (scope IN ('class', 'key', 'network', 'network on class', 'network on key')),
@@ -277,7 +277,7 @@ CREATE TABLE ration (
     candidates integer NOT NULL,
     PRIMARY KEY (day, scope, name)
 );
-COMMENT ON TABLE ration IS
+COMMENT ON TABLE lending_quota IS
     'Candidates that strangers were lent on a day (UTC) in a network, on a device class, of a '
     'workload on a class, and of the latter two in a network: each is a measurement to store.';
 

@@ -16,7 +16,7 @@ from kernelzoo.domain.lease import LEADERS, cover
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.trust import Defence, recheck_probability
 from kernelzoo.domain.workload import Workload
-from kernelzoo.store import agents, candidates, leases, measurements, prospects, rations
+from kernelzoo.store import agents, candidates, leases, lending_quotas, measurements, prospects
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from kernelzoo.store.leases import ConductRow
 from services.gateway.lending import LeasePlan, Terms, plan
@@ -148,7 +148,7 @@ async def _rationed(
     if not planned.items:
         return True
     settings, place = state.settings, (session.network, session.device_class, job.workload_key)
-    taken = await fetch_one(db, rations.taken(*place))
+    taken = await fetch_one(db, lending_quotas.taken(*place))
     assert taken is not None, "sums are one row"
     if taken.network >= settings.lent_per_network_per_day:
         raise Refusal(
@@ -161,15 +161,15 @@ async def _rationed(
         settings.lent_per_class_per_day, taken.device_class, taken.own_of_class, settings.lent_share
     ) or is_used_up(settings.lent_per_key_per_day, taken.key, taken.own_of_key, settings.lent_share)
     if not full:
-        await execute(db, rations.take(*place, len(planned.items)))
+        await execute(db, lending_quotas.take(*place, len(planned.items)))
     return not full
 
 
-def is_used_up(ration: int, taken: int, own: int, share: float) -> bool:
-    """Whether a network had its part of a ration, `share` of what the others left of it: each that
+def is_used_up(quota: int, taken: int, own: int, share: float) -> bool:
+    """Whether a network had its part of a quota, `share` of what the others left of it: each that
     comes has less, and it takes dozens to leave nothing to whoever comes next.
     """
-    return taken >= ration or own >= max(1.0, share * (ration - (taken - own)))
+    return taken >= quota or own >= max(1.0, share * (quota - (taken - own)))
 
 
 async def _described(

@@ -5,7 +5,7 @@ import { code } from "./pieces.js";
 /** Names of the bits by suite, the first bit first; as the probes of the client have them. */
 export const PRIMITIVES: Readonly<Record<string, readonly string[]>> = {
   r3: ["fma", "load_splat", "pack"],
-  r102: ["cache_read", "vec4", "split_k", "native_halves", "subgroups"],
+  r102: ["cache_read", "vec4", "split_k", "native_f16", "subgroups"],
 };
 
 const MEANING: Readonly<Record<string, string>> = {
@@ -15,7 +15,7 @@ const MEANING: Readonly<Record<string, string>> = {
   cache_read: "tiles copied into workgroup memory",
   vec4: "four numbers at a time",
   split_k: "a long sum split among threads",
-  native_halves: "16-bit floats by their type",
+  native_f16: "16-bit floats by their type",
   subgroups: "sums within a subgroup of threads",
 };
 

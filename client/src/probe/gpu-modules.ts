@@ -21,6 +21,6 @@ export const GPU_PRIMITIVES = [
   { primitive: "cache_read", margin: 1.3, base: "direct", advanced: "staged" },
   { primitive: "vec4", margin: 1.4, base: "scalar", advanced: "direct" },
   { primitive: "split_k", margin: 2.0, base: "whole", advanced: "split" },
-  { primitive: "native_halves", margin: 1.2, base: "packed", advanced: "native" },
+  { primitive: "native_f16", margin: 1.2, base: "packed", advanced: "native" },
   { primitive: "subgroups", margin: 1.2, base: "levels", advanced: "subgroups" },
 ] as const;

@@ -1,6 +1,6 @@
 """Attention of many rows as one program: softmax(q · kᵀ, scaled and masked) · v in each head.
 
-    sum[h, i, j] = sum over d of q[i, h * depth + d] * k[j, h * depth + d]
+    sum[h, i, j] = sum over d of q[i, h * head_dim + d] * k[j, h * head_dim + d]
     scores[h, i, j] = sum[h, i, j] * scale[0] + mask[i, j]
     power[h, i, j] = exp(scores[h, i, j] - most[h, i])
     c[i, h, e] = mixed[h, i, e] / total[h, i]
@@ -72,13 +72,13 @@ class HeadsOperand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManyRowsAttention:
-    """`m` queries and `n` keys of `depth` entries in each of `heads`, `n` values of `width`.
+    """`m` queries and `n` keys of `head_dim` entries in each of `heads`, `n` values of `width`.
     `epilogue` is what is done to scores, as after a product of matrices."""
 
     heads: int
     m: int
     n: int
-    depth: int
+    head_dim: int
     width: int
     queries: HeadsOperand
     keys: HeadsOperand
@@ -94,8 +94,8 @@ class ManyRowsAttention:
     def operands(self) -> tuple[tuple[HeadsOperand, int, int], ...]:
         """The operands, each with its rows and the entries that a row has in a head."""
         return (
-            (self.queries, self.m, self.depth),
-            (self.keys, self.n, self.depth),
+            (self.queries, self.m, self.head_dim),
+            (self.keys, self.n, self.head_dim),
             (self.values, self.n, self.width),
         )
 
@@ -103,7 +103,7 @@ class ManyRowsAttention:
 def attention(given: ManyRowsAttention) -> Program:
     """c[m, heads, width]. Inputs: those of the operands, then those of the epilogue."""
     h, i, j = _axis("h", given.heads), _axis("i", given.m), _axis("j", given.n)
-    d, e = _axis("d", given.depth), _axis("e", given.width)
+    d, e = _axis("d", given.head_dim), _axis("e", given.width)
     product = given.queries.entry(h, i, d) * given.keys.entry(h, j, d)
     stages = [Stage(UNFINISHED, (h, i, j), product, Reducer.SUM, (d,))]
     if given.epilogue:
@@ -166,7 +166,7 @@ def _read_off(program: Program) -> ManyRowsAttention | None:
         heads=heads,
         m=m,
         n=n,
-        depth=number(products.over[0].extent),
+        head_dim=number(products.over[0].extent),
         width=mixed.shape[-1],
         queries=queries,
         keys=keys,

@@ -71,18 +71,18 @@ def swiglu_q4(m: int, k: int, n: int, *, epsilon: float | None = None, width: in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionShape:
-    """`heads` queries share `groups` keys and values of `depth` entries each; the cache has room
-    for `length` tokens."""
+    """`heads` queries share the keys and values of `kv_heads`; a head has `head_dim` entries, and
+    the cache room for `length` tokens."""
 
     heads: int
-    groups: int
-    depth: int
+    kv_heads: int
+    head_dim: int
     length: int
 
     @property
     def shared(self) -> int:
         """Heads that share one key."""
-        return self.heads // self.groups
+        return self.heads // self.kv_heads
 
 
 LOWEST = -(2.0**127)
@@ -97,43 +97,48 @@ STATE = 4
 @lru_cache(maxsize=64)
 def decode_attention(shape: AttentionShape) -> Program:
     """The attention of one token over itself and all tokens before it, whose keys and values it
-    joins: c[1, heads · depth].
+    joins: c[1, heads · head_dim].
 
-    Inputs: projected[1, (heads + 2 groups) · depth] has the queries, then the keys, then the values
-    of the token; cosines and sines[length, depth / 2] of the rotary embedding, which turns entry d
-    with entry d + depth / 2; position i32[4], whose first word is the token's position. States:
-    keys[groups, depth / 4, length, 4], values[groups, length, depth]; keys are kept rotated.
+    Inputs: projected[1, (heads + 2 kv_heads) · head_dim] has the queries, then the keys, then the
+    values of the token; cosines and sines[length, head_dim / 2] of the rotary embedding, which
+    turns entry d with entry d + head_dim / 2; position i32[4], whose first word is the token's
+    position. States: keys[kv_heads, head_dim / 4, length, 4] and values[kv_heads, length,
+    head_dim]; keys are kept rotated.
     """
-    heads, groups, depth, length = shape.heads, shape.groups, shape.depth, shape.length
-    half = depth // 2
-    r, d = Axis("r", Integer(heads + groups)), Axis("d", Integer(depth))
-    h, g = Axis("h", Integer(heads)), Axis("g", Integer(groups))
-    t, q, x = Axis("t", Integer(length)), Axis("q", Integer(depth // LANES)), Axis("x", Integer(4))
-    i, n = Axis("i", Integer(1)), Axis("n", Integer(heads * depth))
+    heads, kv_heads, head_dim, length = shape.heads, shape.kv_heads, shape.head_dim, shape.length
+    half = head_dim // 2
+    r, d = Axis("r", Integer(heads + kv_heads)), Axis("d", Integer(head_dim))
+    h, g = Axis("h", Integer(heads)), Axis("g", Integer(kv_heads))
+    t, q, x = (
+        Axis("t", Integer(length)),
+        Axis("q", Integer(head_dim // LANES)),
+        Axis("x", Integer(4)),
+    )
+    i, n = Axis("i", Integer(1)), Axis("n", Integer(heads * head_dim))
     here = read("here")
-    entry = read("projected", 0, r * depth + d)
+    entry = read("projected", 0, r * head_dim + d)
     partner = Choice(
         (d < half,),
-        Real(0.0) - read("projected", 0, r * depth + d + half),
-        read("projected", 0, r * depth + d - half),
+        Real(0.0) - read("projected", 0, r * head_dim + d + half),
+        read("projected", 0, r * head_dim + d - half),
     )
     rotated = entry * read("cosines", here, d % half) + partner * read("sines", here, d % half)
     new_key = read("rotated", g + heads, q * LANES + x)
-    new_value = read("projected", 0, g * depth + d + (heads + groups) * depth)
+    new_value = read("projected", 0, g * head_dim + d + (heads + kv_heads) * head_dim)
     score = read("rotated", h, d) * read("new_keys", h // shape.shared, d // LANES, t, d % LANES)
     seen = (t <= here,)
-    scaled = read("scores", h, t) * Real(float(depth**-0.5))
+    scaled = read("scores", h, t) * Real(float(head_dim**-0.5))
     power = Call(Function.EXP, read("masked", h, t) - read("most", h))
-    head = n // depth
-    mixed = read("power", head, t) * read("new_values", head // shape.shared, t, n % depth)
+    head = n // head_dim
+    mixed = read("power", head, t) * read("new_values", head // shape.shared, t, n % head_dim)
     return Program(
         inputs=(
-            Input("projected", "f32", (1, (heads + 2 * groups) * depth)),
+            Input("projected", "f32", (1, (heads + 2 * kv_heads) * head_dim)),
             Input("cosines", "f32", (length, half)),
             Input("sines", "f32", (length, half)),
             Input("position", "i32", (STATE,)),
-            Input("keys", "f32", (groups, depth // LANES, length, LANES)),
-            Input("values", "f32", (groups, length, depth)),
+            Input("keys", "f32", (kv_heads, head_dim // LANES, length, LANES)),
+            Input("values", "f32", (kv_heads, length, head_dim)),
         ),
         stages=(
             Stage(
@@ -169,14 +174,14 @@ def attention_shape(program: Program) -> AttentionShape | None:
     """The shape of the `decode_attention` that a normalised program is; None for any other."""
     shapes = [each.shape for each in program.inputs]
     match shapes:
-        case [(1, width), (length, half), _, _, (groups, _, _, _), _] if program.updates:
-            depth = 2 * half
-            heads = width // depth - 2 * groups
+        case [(1, width), (length, half), _, _, (kv_heads, _, _, _), _] if program.updates:
+            head_dim = 2 * half
+            heads = width // head_dim - 2 * kv_heads
         case _:
             return None
-    if heads < groups or heads % groups or depth % LANES:
+    if heads < kv_heads or heads % kv_heads or head_dim % LANES:
         return None
-    shape = AttentionShape(heads=heads, groups=groups, depth=depth, length=length)
+    shape = AttentionShape(heads=heads, kv_heads=kv_heads, head_dim=head_dim, length=length)
     return shape if _normalised(shape) == program else None
 
 
@@ -242,32 +247,32 @@ def advance(length: int) -> Program:
 
 
 @lru_cache(maxsize=64)
-def normed_heads(heads: int, groups: int, depth: int, epsilon: float) -> Program:
-    """c[1, (heads + 2 groups) · depth]: a token's queries and keys as RMS norms of their own, its
-    values as they are.
+def normed_heads(heads: int, kv_heads: int, head_dim: int, epsilon: float) -> Program:
+    """c[1, (heads + 2 kv_heads) · head_dim]: a token's queries and keys as RMS norms of their own,
+    its values as they are.
 
-    Inputs: projected, of c's shape; query_gamma[depth], key_gamma[depth].
+    Inputs: projected, of c's shape; query_gamma[head_dim], key_gamma[head_dim].
     """
-    width = (heads + 2 * groups) * depth
-    i, r, n = Axis("i", Integer(1)), Axis("r", Integer(heads + groups)), Axis("n", Integer(width))
-    d = Axis("d", Integer(depth))
-    entry = read("projected", 0, r * depth + d)
-    mean = read("square", r) * Real(1.0 / depth)
-    head = smallest(n // depth, heads + groups - 1)
+    width = (heads + 2 * kv_heads) * head_dim
+    i, r, n = Axis("i", Integer(1)), Axis("r", Integer(heads + kv_heads)), Axis("n", Integer(width))
+    d = Axis("d", Integer(head_dim))
+    entry = read("projected", 0, r * head_dim + d)
+    mean = read("square", r) * Real(1.0 / head_dim)
+    head = smallest(n // head_dim, heads + kv_heads - 1)
     normed = read("projected", i, n) * read("factor", head)
-    query = normed * read("query_gamma", n % depth)
-    key = normed * read("key_gamma", n % depth)
-    rest = Choice((n < (heads + groups) * depth,), key, read("projected", i, n))
+    query = normed * read("query_gamma", n % head_dim)
+    key = normed * read("key_gamma", n % head_dim)
+    rest = Choice((n < (heads + kv_heads) * head_dim,), key, read("projected", i, n))
     return Program(
         inputs=(
             Input("projected", "f32", (1, width)),
-            Input("query_gamma", "f32", (depth,)),
-            Input("key_gamma", "f32", (depth,)),
+            Input("query_gamma", "f32", (head_dim,)),
+            Input("key_gamma", "f32", (head_dim,)),
         ),
         stages=(
             Stage("square", (r,), entry * entry, Reducer.SUM, (d,)),
             Stage("factor", (r,), Call(Function.RSQRT, mean + Real(epsilon))),
-            Stage("c", (i, n), Choice((n < heads * depth,), query, rest)),
+            Stage("c", (i, n), Choice((n < heads * head_dim,), query, rest)),
         ),
     )
 

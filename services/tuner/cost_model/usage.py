@@ -127,7 +127,7 @@ def _attention(candidate: Candidate) -> Usage:
         block_bytes=4 * config.scratch_entries(given),
         loads_per_product=(config.tile_m + config.tile_n) / tile,
         slices=config.groups * given.heads,
-        copied_bytes=4 * config.groups * given.heads * given.n * (given.depth + given.width),
+        copied_bytes=4 * config.groups * given.heads * given.n * (given.head_dim + given.width),
     )
 
 

@@ -90,14 +90,14 @@ class _Joining:
     def _given(self, found: _Found) -> tuple[ManyRowsAttention, tuple[str, ...]]:
         """The attention, and the names of its inputs."""
         extent = found.scored.extent
-        heads, m, n, depth = (extent[axis] for axis in ("b", "m", "n", "k"))
+        heads, m, n, head_dim = (extent[axis] for axis in ("b", "m", "n", "k"))
         width = found.mixed.extent["n"]
         names: list[str] = []
         operands = [
             self._operand(name, (heads, rows, entries), names)
             for name, rows, entries in (
-                (found.scores.inputs[0], m, depth),
-                (found.scores.inputs[1], n, depth),
+                (found.scores.inputs[0], m, head_dim),
+                (found.scores.inputs[1], n, head_dim),
                 (found.mixing.inputs[1], n, width),
             )
         ]
@@ -106,7 +106,7 @@ class _Joining:
             heads=heads,
             m=m,
             n=n,
-            depth=depth,
+            head_dim=head_dim,
             width=width,
             queries=queries,
             keys=keys,

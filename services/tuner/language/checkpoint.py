@@ -91,8 +91,8 @@ class Safetensors:
 def _joined(config: LanguageConfig) -> Mapping[str, tuple[str, int, int]]:
     """By the end of a name, the matrix that it is a part of, its first row there and all rows."""
     queries, keys, hidden = (
-        config.heads * config.depth,
-        config.groups * config.depth,
+        config.heads * config.head_dim,
+        config.kv_heads * config.head_dim,
         config.hidden,
     )
     projected, gated = "self_attn.qkv_proj.weight", "mlp.gate_up_proj.weight"

@@ -31,15 +31,16 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageConfig:
-    """`heads` queries of `depth` entries share `groups` keys; a layer's rows have `width` entries
-    and its gate `hidden`. `length` is the longest text. `stop` are tokens that end one."""
+    """`heads` queries of `head_dim` entries share the keys and values of `kv_heads`; a layer's rows
+    have `width` entries and its gate `hidden`. `length` is the longest text. `stop` are tokens that
+    end one."""
 
     vocabulary: int
     width: int
     layers: int
     heads: int
-    groups: int
-    depth: int
+    kv_heads: int
+    head_dim: int
     hidden: int
     length: int
     epsilon: float
@@ -59,7 +60,7 @@ class LanguageConfig:
     @property
     def projected(self) -> int:
         """Entries of the queries, keys and values of a token."""
-        return (self.heads + 2 * self.groups) * self.depth
+        return (self.heads + 2 * self.kv_heads) * self.head_dim
 
 
 def read_config(folder: Path, length: int | None = None) -> LanguageConfig:
@@ -105,8 +106,8 @@ def config_of(document: Mapping[str, Any], length: int | None = None) -> Languag
         width=width,
         layers=_whole(document, "num_hidden_layers"),
         heads=heads,
-        groups=_whole(document, "num_key_value_heads", heads),
-        depth=_whole(document, "head_dim", width // heads),
+        kv_heads=_whole(document, "num_key_value_heads", heads),
+        head_dim=_whole(document, "head_dim", width // heads),
         hidden=_whole(document, "intermediate_size"),
         length=length or min(most, USUAL_LENGTH),
         epsilon=float(document.get("rms_norm_eps", 1e-6)),
@@ -145,12 +146,12 @@ def refuse_shape(config: LanguageConfig, most: int) -> None:
     """`most`: the longest text that the model knows. Raises InvalidInput, UnsupportedModel."""
     if config.length > most:
         raise InvalidInput(f"the model knows texts of {most} tokens; {config.length} are asked for")
-    if config.heads % config.groups or config.depth % 4:
+    if config.heads % config.kv_heads or config.head_dim % 4:
         raise UnsupportedModel(
-            f"{config.heads} heads with {config.groups} keys of {config.depth} entries; keys must "
-            "be shared evenly and have a multiple of 4 entries"
+            f"{config.heads} heads with {config.kv_heads} keys of {config.head_dim} entries; keys "
+            "must be shared evenly and have a multiple of 4 entries"
         )
-    for entries in (config.width, config.hidden, config.heads * config.depth):
+    for entries in (config.width, config.hidden, config.heads * config.head_dim):
         if entries % BLOCK:
             raise UnsupportedModel(
                 f"a layer has rows of {entries} entries; weights of 4 bits need multiples of "

@@ -106,7 +106,7 @@ def _layer(
     x: str,
     place: tuple[str, ...],
 ) -> str:
-    width, depth, epsilon = config.width, config.depth, config.epsilon
+    width, head_dim, epsilon = config.width, config.head_dim, config.epsilon
     told, stored = f"layer {layer}", f"model.layers.{layer}."
 
     def gamma(name: str, entries: int = width) -> str:
@@ -116,8 +116,8 @@ def _layer(
         return weights.matrix(f"{stored}{name}.weight", rows, columns)
 
     # 1. Queries, keys and values of the normalised row, in one product.
-    parts = (("q", config.heads), ("k", config.groups), ("v", config.groups))
-    names = [(f"self_attn.{part}_proj", heads * depth) for part, heads in parts]
+    parts = (("q", config.heads), ("k", config.kv_heads), ("v", config.kv_heads))
+    names = [(f"self_attn.{part}_proj", heads * head_dim) for part, heads in parts]
     joined = Quantised.stacked(*(matrix(name, rows, width) for name, rows in names))
     operands = [x, gamma("input_layernorm"), *made.matrix(f"{told} qkv", joined)]
     if config.bias:
@@ -126,22 +126,24 @@ def _layer(
     program = normed_matmul_q4(1, width, config.projected, epsilon=epsilon, bias=config.bias)
     projected = made.program("normed_matmul_q4", program, operands, f"{told} projected")
     if config.normed_heads:
-        gammas = (gamma(f"self_attn.{part}_norm", depth) for part in ("q", "k"))
-        program = normed_heads(config.heads, config.groups, depth, epsilon)
+        gammas = (gamma(f"self_attn.{part}_norm", head_dim) for part in ("q", "k"))
+        program = normed_heads(config.heads, config.kv_heads, head_dim, epsilon)
         operands = [projected, *gammas]
         projected = made.program("normed_heads", program, operands, f"{told} normed heads")
 
     # 2. Attention, with the token's key and value written to the cache.
-    groups, length = config.groups, config.length
-    shape = AttentionShape(heads=config.heads, groups=groups, depth=depth, length=length)
-    keys = made.state(f"{told} keys", DType.F32, (groups, depth // LANES, length, LANES))
-    values = made.state(f"{told} values", DType.F32, (groups, length, depth))
+    kv_heads, length = config.kv_heads, config.length
+    shape = AttentionShape(heads=config.heads, kv_heads=kv_heads, head_dim=head_dim, length=length)
+    keys = made.state(f"{told} keys", DType.F32, (kv_heads, head_dim // LANES, length, LANES))
+    values = made.state(f"{told} values", DType.F32, (kv_heads, length, head_dim))
     operands = [projected, *place, keys, values]
     attended = made.program(
         "decode_attention", decode_attention(shape), operands, f"{told} attended"
     )
-    output = made.matrix(f"{told} output", matrix("self_attn.o_proj", width, config.heads * depth))
-    key = f"matmul_q4+residual:f32:m1k{config.heads * depth}n{width}"
+    output = made.matrix(
+        f"{told} output", matrix("self_attn.o_proj", width, config.heads * head_dim)
+    )
+    key = f"matmul_q4+residual:f32:m1k{config.heads * head_dim}n{width}"
     x = made.call(Workload.parse(key), (attended, *output, x), f"{told} summed")
 
     # 3. The gate and what it lets through.

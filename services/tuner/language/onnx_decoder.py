@@ -204,8 +204,8 @@ def _config(
         width=table.columns,
         layers=len(layers),
         heads=first.heads,
-        groups=first.kv_heads,
-        depth=first.queries.matrix.rows // first.heads,
+        kv_heads=first.kv_heads,
+        head_dim=first.queries.matrix.rows // first.heads,
         hidden=layers[0].gate.matrix.rows,
         length=length or min(room, USUAL_LENGTH),
         epsilon=final.epsilon,
@@ -227,7 +227,7 @@ def _refuse_differences(
     projected = (own.queries, own.keys, own.values)
     others = (layer.output, layer.gate, layer.up, layer.down)
     differences = {
-        "other heads": (own.heads, own.kv_heads) != (config.heads, config.groups),
+        "other heads": (own.heads, own.kv_heads) != (config.heads, config.kv_heads),
         "another epsilon": any(n is not None and n.epsilon != config.epsilon for n in norms),
         "biases of a part of it": any(each.bias is not None for each in others)
         or any((each.bias is not None) != config.bias for each in projected),

@@ -40,7 +40,7 @@ class Norm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
-    """`cosines` and `sines`: [places, depth / 2]."""
+    """`cosines` and `sines`: [places, head_dim / 2]."""
 
     cosines: Array
     sines: Array
@@ -262,10 +262,10 @@ def attention(flow: Dataflow, value: str) -> Attention:
         ends = (0, heads * width, (heads + kv_heads) * width, whole.matrix.rows)
         q, k, v = (_part(whole, ends[n], ends[n + 1]) for n in range(3))
         parts, normed = [("", None)] * 2, [("", None)] * 2
-    depth = q.matrix.rows // heads
+    head_dim = q.matrix.rows // heads
     scale = made.attribute("scale", 0.0)
-    if scale and not np.isclose(scale, depth**-0.5):
-        raise refusal(made, value, f"attention whose scale is {depth**-0.5:.4g}")
+    if scale and not np.isclose(scale, head_dim**-0.5):
+        raise refusal(made, value, f"attention whose scale is {head_dim**-0.5:.4g}")
     window = made.attribute("local_window_size", -1)
     return Attention(
         heads=heads,
@@ -275,7 +275,7 @@ def attention(flow: Dataflow, value: str) -> Attention:
         values=v,
         query_norm=normed[0][1],
         key_norm=normed[1][1],
-        rotation=_rotation(flow, made, [rotation for _, rotation in parts], depth),
+        rotation=_rotation(flow, made, [rotation for _, rotation in parts], head_dim),
         window=window if window > 0 else None,
     )
 
@@ -299,7 +299,7 @@ def _rotated(flow: Dataflow, value: str) -> tuple[str, Made | None]:
 
 
 def _rotation(
-    flow: Dataflow, attention: Made, nodes: Sequence[Made | None], depth: int
+    flow: Dataflow, attention: Made, nodes: Sequence[Made | None], head_dim: int
 ) -> Rotation:
     node = attention if attention.attribute("do_rotary", 0) else nodes[0]
     if node is None:
@@ -308,6 +308,6 @@ def _rotation(
     cosines, sines = (
         flow.demanded(node.input(first + place), node, "table of its rotation") for place in (0, 1)
     )
-    if cosines.shape[1] * 2 != depth:
-        raise refusal(node, "", f"a rotary embedding of all {depth} entries of a head")
+    if cosines.shape[1] * 2 != head_dim:
+        raise refusal(node, "", f"a rotary embedding of all {head_dim} entries of a head")
     return Rotation(cosines=cosines, sines=sines)

@@ -50,12 +50,12 @@ class Reference:
         )
 
     def _attended(self, a: Array, name: str) -> Array:
-        """float32[tokens, heads · depth]"""
+        """float32[tokens, heads · head_dim]"""
         config = self.config
         cosines, sines = (table[: len(a), None] for table in self.weights.rotation(config))
         queries, keys, values = (
             self._projected(a, f"{name}{part}_proj", heads)
-            for part, heads in (("q", config.heads), ("k", config.groups), ("v", config.groups))
+            for part, heads in (("q", config.heads), ("k", config.kv_heads), ("v", config.kv_heads))
         )
         if config.normed_heads:
             queries = self._normed(queries, f"{name}q_norm.weight")
@@ -64,16 +64,16 @@ class Reference:
         later = np.triu(np.ones((len(a), len(a)), bool), 1)
         mixed = []
         for head in range(config.heads):
-            group = head // (config.heads // config.groups)
-            scores = queries[:, head] @ keys[:, group].T * np.float32(config.depth**-0.5)
+            group = head // (config.heads // config.kv_heads)
+            scores = queries[:, head] @ keys[:, group].T * np.float32(config.head_dim**-0.5)
             scores[later] = -np.inf
             powers = np.exp(scores - scores.max(axis=1, keepdims=True))
             mixed.append(powers / powers.sum(axis=1, keepdims=True) @ values[:, group])
         return np.concatenate(mixed, axis=1)
 
     def _projected(self, a: Array, name: str, heads: int) -> Array:
-        """float32[tokens, heads, depth]"""
-        made = self._product(a, name, heads * self.config.depth)
+        """float32[tokens, heads, head_dim]"""
+        made = self._product(a, name, heads * self.config.head_dim)
         if self.config.bias:
             made = made + self.weights.vector(f"{name}.bias", made.shape[1])
         return made.reshape(len(a), heads, -1)

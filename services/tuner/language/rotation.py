@@ -10,7 +10,7 @@ Table = NDArray[np.float32]
 
 
 def rotation(config: LanguageConfig) -> tuple[Table, Table]:
-    """float32[length, depth / 2] each. Raises InvalidInput for a model without its base."""
+    """float32[length, head_dim / 2] each. Raises InvalidInput for a model without its base."""
     angles = np.arange(config.length)[:, None] * _frequencies(config)[None]
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
@@ -18,7 +18,7 @@ def rotation(config: LanguageConfig) -> tuple[Table, Table]:
 def _frequencies(config: LanguageConfig) -> NDArray[np.float64]:
     if config.theta is None:
         raise InvalidInput("the model's rotary embedding has no base, but tables of its own")
-    plain = config.theta ** (-np.arange(0, config.depth, 2, dtype=np.float64) / config.depth)
+    plain = config.theta ** (-np.arange(0, config.head_dim, 2, dtype=np.float64) / config.head_dim)
     scaling = config.scaling
     if scaling is None:
         return plain

@@ -55,7 +55,7 @@ GPUs begin at 101."""
 GROUP, THREAD = "group", "thread"
 SOURCE, SINK = "source", "sink"
 GROUPS = 4096
-"""Workgroups of a probe that is as wide as its caller likes: 64 threads each fill any GPU."""
+"""Workgroups of a probe that is as vec4 as its caller likes: 64 threads each fill any GPU."""
 
 ZERO = Const(value=0.0, dtype=DType.F32, lanes=LANES)
 
@@ -185,12 +185,12 @@ class TileLoop:
     """c[32, 32] += a[32, k]·b[k, 32] by 8 by 8 threads. All workgroups read the same a and b, which
     stay in the first cache that there is.
 
-    `wide` loads vectors, and `staged` copies eight of k at a time into workgroup memory. a and b
+    `vec4` loads vectors, and `staged` copies eight of k at a time into workgroup memory. a and b
     are of f16 where they are `half`.
     """
 
     k: int = 64
-    wide: bool = True
+    vec4: bool = True
     staged: bool = False
     half: bool = False
     groups: int = GROUPS
@@ -266,7 +266,7 @@ class TileLoop:
     def _four(self, matrix: tuple[Buffer, Affine, int], line: int) -> Expression:
         buffer, start, pitch = matrix
         at = start.plus(affine(line * pitch))
-        if self.wide:
+        if self.vec4:
             return load(buffer, at)
         return Lanes(values=tuple(load(buffer, at.plus(affine(i)), 1) for i in range(LANES)))
 
@@ -394,7 +394,7 @@ def settings() -> dict[str, WebgpuSetting]:
     return {
         "direct": _tile(TileLoop()),
         "staged": _tile(TileLoop(staged=True)),
-        "scalar": _tile(TileLoop(wide=False)),
+        "scalar": _tile(TileLoop(vec4=False)),
         "whole": _setting(split_k_whole(), SPLIT_FLOPS),
         "split": _setting(split_k_parts(), SPLIT_FLOPS),
         "packed": _tile(TileLoop(half=True)),
@@ -417,7 +417,7 @@ def suite() -> tuple[Probe[str], ...]:
         Probe(primitive="cache_read", margin=1.3, base="direct", advanced="staged"),
         Probe(primitive="vec4", margin=1.4, base="scalar", advanced="direct"),
         Probe(primitive="split_k", margin=2.0, base="whole", advanced="split"),
-        Probe(primitive="native_halves", margin=1.2, base="packed", advanced="native"),
+        Probe(primitive="native_f16", margin=1.2, base="packed", advanced="native"),
         Probe(primitive="subgroups", margin=1.2, base="levels", advanced="subgroups"),
     )
 

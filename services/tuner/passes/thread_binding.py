@@ -70,19 +70,19 @@ class Stride(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadBinding:
     """`count` threads a workgroup. Each computes `vectors` entries, a `stride` apart; an entry is
-    four neighbours where `wide` is set and the program allows it.
+    four neighbours where `vec4` is set and the program allows it.
     """
 
     count: int
     vectors: int
-    wide: bool
+    vec4: bool
     stride: Stride = Stride.BLOCK
 
 
 def bind_threads(program: Program, threads: ThreadBinding) -> Program:
     """Binds the parallel outer loops of a program of one nest to workgroups and threads."""
     loops, body = _parallel_loops(program.body.body)
-    lanes = LANES if threads.wide and loops and _consecutive(loops[-1], body) else 1
+    lanes = LANES if threads.vec4 and loops and _consecutive(loops[-1], body) else 1
     if lanes > 1:
         loops, body = _split_by_lanes(loops, body)
     else:

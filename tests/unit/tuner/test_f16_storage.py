@@ -52,7 +52,7 @@ def held(candidate: Candidate, storage: F16Storage) -> Candidate:
 @pytest.mark.parametrize("storage", EACH)
 @pytest.mark.parametrize("key", KEYS[::2])
 def test_operators_are_right_as_they_are_stated(key: str, storage: F16Storage) -> None:
-    config = WebgpuElementwiseConfig(threads=64, vectors=1, wide=storage is F16Storage.NATIVE)
+    config = WebgpuElementwiseConfig(threads=64, vectors=1, vec4=storage is F16Storage.NATIVE)
     right(held(config.candidate(Workload.parse(key)), storage))
 
 
@@ -99,7 +99,7 @@ GOLDEN = {
 @pytest.mark.parametrize("storage", EACH)
 @pytest.mark.parametrize("name", GOLDEN)
 def test_kernels_read_as_recorded(name: str, storage: F16Storage, golden: Golden) -> None:
-    config = WebgpuElementwiseConfig(threads=64, vectors=1, wide=True)
+    config = WebgpuElementwiseConfig(threads=64, vectors=1, vec4=True)
     candidate = held(config.candidate(Workload.parse(GOLDEN[name])), storage)
     golden(f"{name}-{storage}.wgsl", right(candidate).artifact.body.decode())
 
@@ -117,7 +117,7 @@ def test_a_space_has_each_config_both_ways_and_its_first_needs_nothing(key: str)
 def test_a_candidate_that_hides_what_it_needs_is_refused() -> None:
     workload = Workload.parse("relu:f16:n64")
     native = with_native_f16(
-        WebgpuElementwiseConfig(threads=64, vectors=1, wide=True).candidate(workload)
+        WebgpuElementwiseConfig(threads=64, vectors=1, vec4=True).candidate(workload)
     )
     with pytest.raises(InvalidSchedule, match="must say shader-f16"):
         gpu_compilation(

@@ -24,7 +24,7 @@ from services.tuner.schedules.registry import lite_space, matching
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import executed
 
-SHAPE = AttentionShape(heads=6, groups=2, depth=32, length=150)
+SHAPE = AttentionShape(heads=6, kv_heads=2, head_dim=32, length=150)
 CONFIGS = [
     WebgpuDecodeAttentionConfig(threads=threads, parts=parts, subgroups=subgroups)
     for threads, parts, subgroups in ((64, 1, False), (32, 4, False), (128, 3, True))
@@ -33,21 +33,21 @@ CONFIGS = [
 
 def attended(shape: AttentionShape, inputs: list[Any]) -> list[Any]:
     """Keys and values with the token's, and its output, all in float64."""
-    heads, groups, depth, length = shape.heads, shape.groups, shape.depth, shape.length
+    heads, kv_heads, head_dim, length = shape.heads, shape.kv_heads, shape.head_dim, shape.length
     rows, cosines, sines, position, keys, values = (np.asarray(x, np.float64) for x in inputs)
     here = int(np.clip(position[0], 0, length - 1))
-    rows = rows.reshape(-1, depth)
-    low, high = np.split(rows[: heads + groups], 2, axis=1)
+    rows = rows.reshape(-1, head_dim)
+    low, high = np.split(rows[: heads + kv_heads], 2, axis=1)
     cosine, sine = cosines[here], sines[here]
     rotated = np.concatenate([low * cosine - high * sine, high * cosine + low * sine], axis=1)
     keys, values = keys.copy(), values.copy()
-    keys[:, :, here] = rotated[heads:].reshape(groups, -1, 4)
-    values[:, here] = rows[heads + groups :]
-    plain = keys.transpose(0, 2, 1, 3).reshape(groups, length, depth)[:, : here + 1]
+    keys[:, :, here] = rotated[heads:].reshape(kv_heads, -1, 4)
+    values[:, here] = rows[heads + kv_heads :]
+    plain = keys.transpose(0, 2, 1, 3).reshape(kv_heads, length, head_dim)[:, : here + 1]
     output = []
     for head in range(heads):
-        group = head // (heads // groups)
-        scores = plain[group] @ rotated[head] * depth**-0.5
+        group = head // (heads // kv_heads)
+        scores = plain[group] @ rotated[head] * head_dim**-0.5
         powers = np.exp(scores - scores.max())
         output.append(powers / powers.sum() @ values[group, : here + 1])
     return [keys, values, np.concatenate(output)[np.newaxis]]
@@ -93,7 +93,7 @@ def test_attention_is_found_by_its_program_and_its_reports_are_checked() -> None
 
 
 def test_another_scale_is_no_such_attention_and_is_computed_as_stated() -> None:
-    shape = AttentionShape(heads=2, groups=1, depth=8, length=12)
+    shape = AttentionShape(heads=2, kv_heads=1, head_dim=8, length=12)
     text = str(decode_attention(shape)).replace(repr(8**-0.5), "1.0")
     workload = Workload.of_program("unscaled", parsed(text))
     assert [each.name for each in matching(workload, TargetKind.WEBGPU)] == ["elementwise"]

@@ -46,8 +46,8 @@ def tiles(
     )
 
 
-def pixels(tile_x: int, *, whole_vectors: bool = True) -> WebgpuConvConfig:
-    return WebgpuConvConfig(threads=32, tile_x=tile_x, whole_vectors=whole_vectors)
+def pixels(tile_x: int, *, vec4: bool = True) -> WebgpuConvConfig:
+    return WebgpuConvConfig(threads=32, tile_x=tile_x, vec4=vec4)
 
 
 CONVOLUTIONS = {
@@ -106,8 +106,8 @@ def test_parts_of_a_sum_over_windows_are_added(sliced_k: int) -> None:
 def test_pixels_side_by_side_are_right(key: str, tile_x: int) -> None:
     workload = Workload.parse(key)
     whole = workload.extent["c"] % 4 == 0
-    for whole_vectors in {False, whole}:
-        config = pixels(min(tile_x, workload.extent["x"]), whole_vectors=whole_vectors)
+    for vec4 in {False, whole}:
+        config = pixels(min(tile_x, workload.extent["x"]), vec4=vec4)
         right(config.candidate(workload))
 
 
@@ -133,7 +133,7 @@ def test_the_interpreter_agrees(key: str, config: WebgpuMatmulConfig | WebgpuCon
         ({"tile_x": 8}, "from 1 to 7"),
         ({"tile_x": True}, "must be a whole number"),
         ({"tile_y": 1}, "unknown"),
-        ({"whole_vectors": 1}, "true or false"),
+        ({"vec4": 1}, "true or false"),
     ],
 )
 def test_a_hostile_config_is_refused(changes: dict[str, Setting], message: str) -> None:

@@ -25,15 +25,15 @@ Config = WebgpuElementwiseConfig | WebgpuTransposeConfig
 GOLDEN: dict[str, tuple[str, Config]] = {
     "gpu-relu-vectors": (
         "relu:f32:n1003",
-        WebgpuElementwiseConfig(threads=64, vectors=2, wide=True),
+        WebgpuElementwiseConfig(threads=64, vectors=2, vec4=True),
     ),
     "gpu-relu-grid": (
         "relu:f32:n1003",
-        WebgpuElementwiseConfig(threads=64, vectors=2, wide=True, stride=Stride.GRID),
+        WebgpuElementwiseConfig(threads=64, vectors=2, vec4=True, stride=Stride.GRID),
     ),
     "gpu-concat-vectors": (
         "concat:f32:m5n8k12",
-        WebgpuElementwiseConfig(threads=32, vectors=1, wide=True),
+        WebgpuElementwiseConfig(threads=32, vectors=1, vec4=True),
     ),
     "gpu-transpose": ("transpose:f32:m11n38", WebgpuTransposeConfig(tile=16, threads=64)),
 }
@@ -59,7 +59,7 @@ def test_maps_read_as_recorded_and_are_right(name: str, golden: Golden) -> None:
 @pytest.mark.parametrize("key", VECTORS)
 def test_several_vectors_to_a_thread_are_right(key: str, vectors: int) -> None:
     right(
-        WebgpuElementwiseConfig(threads=32, vectors=vectors, wide=True).candidate(
+        WebgpuElementwiseConfig(threads=32, vectors=vectors, vec4=True).candidate(
             Workload.parse(key)
         )
     )
@@ -68,7 +68,7 @@ def test_several_vectors_to_a_thread_are_right(key: str, vectors: int) -> None:
 @pytest.mark.parametrize("stride", Stride)
 @pytest.mark.parametrize("key", VECTORS)
 def test_vectors_of_a_thread_may_lie_a_workgroup_or_a_grid_apart(key: str, stride: Stride) -> None:
-    config = WebgpuElementwiseConfig(threads=32, vectors=4, wide=True, stride=stride)
+    config = WebgpuElementwiseConfig(threads=32, vectors=4, vec4=True, stride=stride)
     right(config.candidate(Workload.parse(key)))
 
 
@@ -105,16 +105,16 @@ def test_the_interpreter_agrees() -> None:
 @pytest.mark.parametrize(
     ("config", "changes", "message"),
     [
-        (WebgpuElementwiseConfig(threads=64, vectors=2, wide=True), {"vectors": 0}, "from 1 to 8"),
-        (WebgpuElementwiseConfig(threads=64, vectors=2, wide=True), {"vectors": 9}, "from 1 to 8"),
+        (WebgpuElementwiseConfig(threads=64, vectors=2, vec4=True), {"vectors": 0}, "from 1 to 8"),
+        (WebgpuElementwiseConfig(threads=64, vectors=2, vec4=True), {"vectors": 9}, "from 1 to 8"),
         (
-            WebgpuElementwiseConfig(threads=64, vectors=2, wide=True),
+            WebgpuElementwiseConfig(threads=64, vectors=2, vec4=True),
             {"threads": 1},
             "must be one of",
         ),
-        (WebgpuElementwiseConfig(threads=64, vectors=2, wide=True), {"wide": 1}, "true or false"),
+        (WebgpuElementwiseConfig(threads=64, vectors=2, vec4=True), {"vec4": 1}, "true or false"),
         (
-            WebgpuElementwiseConfig(threads=64, vectors=2, wide=True),
+            WebgpuElementwiseConfig(threads=64, vectors=2, vec4=True),
             {"stride": "far"},
             "must be one of",
         ),

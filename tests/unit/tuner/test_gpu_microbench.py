@@ -43,7 +43,7 @@ from tests.unit.tuner.gpu_execution import execute_gpu
 CLIENT = Path(__file__).parents[3] / "client" / "src" / "probe"
 TILES = (
     TileLoop(groups=2),
-    TileLoop(groups=2, wide=False),
+    TileLoop(groups=2, vec4=False),
     TileLoop(groups=2, staged=True),
 )
 

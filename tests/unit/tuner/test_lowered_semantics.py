@@ -48,7 +48,7 @@ def ran(entry: Entry, x: NDArray[np.generic], dtype: type[np.generic] = np.int32
 
 def ran_on_gpu(function: Node, x: NDArray[np.generic]) -> Values:
     """The same from int32 to int32, on a GPU."""
-    threads = ThreadBinding(count=64, vectors=1, wide=False)
+    threads = ThreadBinding(count=64, vectors=1, vec4=False)
     programs = [bind_threads(each, threads) for each in split_nests(plain_program(function))]
     module = print_module(tuple(map(run_gpu_passes, programs)), ("x", "c"))
     tensors = tuple(

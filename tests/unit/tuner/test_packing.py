@@ -46,7 +46,7 @@ def test_kernels_that_read_panels_are_right(
 ) -> None:
     batch = (3,) if operator.startswith("batch") else ()
     workload = Workload.of(operator, (*batch, *extents), constant=("b",))
-    candidate = schedule(workload, tile, unroll_k=unroll_k, pack=Pack.BEFORE, outer=outer)
+    candidate = schedule(workload, tile, unroll_k=unroll_k, pack=Pack.PREPACKED, outer=outer)
     artifact = compile_candidate(candidate)
     inputs = inputs_of(workload)
     given = packed_inputs(candidate, artifact, inputs)
@@ -58,7 +58,7 @@ def test_kernels_that_read_panels_are_right(
 
 def test_the_manifest_names_the_layout_its_shape_and_its_pack_kernel() -> None:
     workload = Workload.parse("matmul:f32:m8k16n20:constant=b")
-    candidate = schedule(workload, (4, 8), pack=Pack.BEFORE)
+    candidate = schedule(workload, (4, 8), pack=Pack.PREPACKED)
     manifest = compile_candidate(candidate).manifest
     (layout,) = manifest.layouts
     assert (layout.tensor, layout.layout) == ("b", "panels8")
@@ -78,15 +78,16 @@ def test_one_kernel_reads_what_two_pack_kernels_make() -> None:
     """Its bytes do not say which: that is why a manifest belongs to a candidate."""
     keys = ("matmul:f32:m8k16n20:constant=b", "matmul_nt:f32:m8k16n20:constant=b")
     plain, turned = (
-        compile_candidate(schedule(Workload.parse(key), (4, 8), pack=Pack.BEFORE)) for key in keys
+        compile_candidate(schedule(Workload.parse(key), (4, 8), pack=Pack.PREPACKED))
+        for key in keys
     )
     assert plain.sha256 == turned.sha256
     assert plain.manifest.layouts[0].pack.sha256 != turned.manifest.layouts[0].pack.sha256
 
 
 def test_an_input_that_may_change_is_never_wanted_packed() -> None:
-    candidate = schedule(Workload.parse("matmul:f32:m8k16n20"), (4, 8), pack=Pack.BEFORE)
-    with pytest.raises(InvalidSchedule, match="pack=before needs constant=b in the key"):
+    candidate = schedule(Workload.parse("matmul:f32:m8k16n20"), (4, 8), pack=Pack.PREPACKED)
+    with pytest.raises(InvalidSchedule, match="pack=prepacked needs constant=b in the key"):
         compile_candidate(candidate)
 
 

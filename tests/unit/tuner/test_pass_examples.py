@@ -170,11 +170,11 @@ EXAMPLES: dict[str, tuple[Callable[[], Program], Pass]] = {
     "math-functions": (_exponential, lambda one: expand_calls(one, fma=False)),
     "thread-binding": (
         _copied_entries,
-        lambda one: bind_threads(one, ThreadBinding(count=64, vectors=1, wide=True)),
+        lambda one: bind_threads(one, ThreadBinding(count=64, vectors=1, vec4=True)),
     ),
     "local-accumulator": (
         _row_sums,
-        lambda one: bind_threads(one, ThreadBinding(count=64, vectors=1, wide=False)),
+        lambda one: bind_threads(one, ThreadBinding(count=64, vectors=1, vec4=False)),
     ),
 }
 

@@ -24,7 +24,7 @@ SELF_ATTENTION = ManyRowsAttention(
     heads=3,
     m=23,
     n=23 + 5,
-    depth=6,
+    head_dim=6,
     width=20,
     queries=HeadsOperand(place=0, columns=40, first=9),
     keys=HeadsOperand(place=1, columns=18 + 60),
@@ -73,7 +73,7 @@ p[i, y * 2 + r, x * 2 + q, c] * w[r, q, c, o]
 a[i, y + r * 2, x * 2 + q * 3, c] * w[r, q, c, o]
         """,
     ),
-    "groups": (
+    "kv_heads": (
         "conv",
         """
         a: f32[1, 9, 8, 12]
@@ -350,7 +350,7 @@ ON_GPU = {
     **dict.fromkeys(
         ("strided, padded unevenly, two stages after", "dilated", "one axis"), "matmul"
     ),
-    **dict.fromkeys(("groups", "channels first", "mean over pixels"), "elementwise"),
+    **dict.fromkeys(("kv_heads", "channels first", "mean over pixels"), "elementwise"),
     **dict.fromkeys(("heads split as they are stored", "heads read where they lie"), "elementwise"),
     **dict.fromkeys(("an operand that is only read in part", "mask by position"), "elementwise"),
     "two products in a sum": "elementwise",

@@ -117,7 +117,7 @@ def test_rows_stand_outside_of_weights_that_the_cache_holds(
 ) -> None:
     workload = Workload.of("matmul+bias", (m, k, n), constant=("b",))
     configs = [WasmMatmulConfig.of(c) for c in lite_space(workload, TargetKind.WASM)]
-    packed = {config.outer for config in configs if config.pack is Pack.BEFORE}
+    packed = {config.outer for config in configs if config.pack is Pack.PREPACKED}
     assert packed == ({Outer.COLUMNS, Outer.ROWS} if by_rows else {Outer.COLUMNS})
     assert configs[0].outer is Outer.COLUMNS
 
@@ -125,7 +125,7 @@ def test_rows_stand_outside_of_weights_that_the_cache_holds(
 def test_all_rows_of_a_small_image_may_share_one_padded_copy() -> None:
     key = "conv2d+bias:f32:b1h7w7c64o64kh3kw3stride1pad1:constant=b"
     configs = [WasmConvConfig.of(c) for c in lite_space(Workload.parse(key), TargetKind.WASM)]
-    assert {config.block_y for config in configs if config.pack is Pack.BEFORE} == {1, 7}
+    assert {config.block_y for config in configs if config.pack is Pack.PREPACKED} == {1, 7}
 
 
 def test_few_rows_are_not_worth_packing_for() -> None:
@@ -165,8 +165,8 @@ def test_constant_weights_are_wanted_in_panels_first(key: str) -> None:
     space = lite_space(Workload.parse(key), TargetKind.WASM)
     assert 10 <= len(space) <= 60
     default = next(candidate for candidate in space if candidate.requires == ("simd128",))
-    assert WasmMatmulConfig.of(space[0]).pack is Pack.BEFORE
-    assert WasmMatmulConfig.of(default).pack is Pack.BEFORE
+    assert WasmMatmulConfig.of(space[0]).pack is Pack.PREPACKED
+    assert WasmMatmulConfig.of(default).pack is Pack.PREPACKED
     packs = {dict(candidate.config).get("pack") for candidate in space}
     assert Pack.KERNEL not in packs, "nothing is packed in every call that can be packed once"
     assert len(packs) > 1 or "nt" in key, "b as it is may still be read faster"
@@ -175,7 +175,7 @@ def test_constant_weights_are_wanted_in_panels_first(key: str) -> None:
 def test_weights_that_may_change_are_wanted_in_panels_by_no_kernel() -> None:
     for key in CONSTANT:
         space = lite_space(Workload.parse(key.removesuffix(":constant=b")), TargetKind.WASM)
-        assert not [c for c in space if dict(c.config).get("pack") == Pack.BEFORE]
+        assert not [c for c in space if dict(c.config).get("pack") == Pack.PREPACKED]
 
 
 def test_rows_that_share_a_cache_set_are_always_packed() -> None:

@@ -31,7 +31,7 @@ PLAIN = {
 def test_plain_kernels_read_as_recorded_and_are_right(name: str, golden: Golden) -> None:
     workload = Workload.parse(PLAIN[name])
     steps = gpu_compilation(
-        WebgpuElementwiseConfig(threads=64, vectors=1, wide=True).candidate(workload)
+        WebgpuElementwiseConfig(threads=64, vectors=1, vec4=True).candidate(workload)
     )
     golden(f"{name}.wgsl", steps.artifact.body.decode())
     inputs = inputs_of(workload)
@@ -39,12 +39,12 @@ def test_plain_kernels_read_as_recorded_and_are_right(name: str, golden: Golden)
     assert error <= comparison_tolerance(workload)
 
 
-@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("vec4", [True, False])
 @pytest.mark.parametrize("key", EXAMPLES)
-def test_every_operator_is_right_as_it_is_stated(key: str, wide: bool) -> None:
+def test_every_operator_is_right_as_it_is_stated(key: str, vec4: bool) -> None:
     workload = Workload.parse(key)
     steps = gpu_compilation(
-        WebgpuElementwiseConfig(threads=64, vectors=1, wide=wide).candidate(workload)
+        WebgpuElementwiseConfig(threads=64, vectors=1, vec4=vec4).candidate(workload)
     )
     for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
         assert faults(scheduled, Phase.SCHEDULED) == ()

@@ -40,8 +40,8 @@ class WasmAttentionConfig(WasmConfig):
     unroll_k: int
 
     def scratch_entries(self, given: ManyRowsAttention) -> int:
-        rows = self.block_m * (given.depth + given.n + 1)
-        return given.n * (given.depth + given.width) + rows
+        rows = self.block_m * (given.head_dim + given.n + 1)
+        return given.n * (given.head_dim + given.width) + rows
 
     def fault(self, workload: Workload) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""

@@ -4,13 +4,13 @@ are in the cache.
 Shapes, named by the settings of `WasmAttentionConfig`:
 
     range         heads, each in `groups` of rows
-    packed_keys   [⌈n / tile_n⌉][depth][tile_n]      keys of the head, transposed
+    packed_keys   [⌈n / tile_n⌉][head_dim][tile_n]   keys of the head, transposed
     packed_values [⌈width / tile_n⌉][n][tile_n]
-    packed_queries [block_m, depth]                  of a block of rows
+    packed_queries [block_m, head_dim]              of a block of rows
     scores        [block_m, n]
     shares        [block_m]                          1 / the sum of a row
 
-What it makes of attention of 2 heads with m=12, n=16, depth=width=8, block_m=6 and tiles of 6x8:
+What it makes of attention of 2 heads with m=12, n=16, head_dim=width=8, block_m=6 and tiles of 6x8:
 
     for slice < 4 range:
       packed_keys[…] = x0[…], packed_values[…] = x0[…]        1. panels of a head
@@ -124,7 +124,7 @@ class _Nest:
 
     @property
     def keys(self) -> Buffer:
-        return _scratch("packed_keys", self.given.n * self.given.depth)
+        return _scratch("packed_keys", self.given.n * self.given.head_dim)
 
     @property
     def values(self) -> Buffer:
@@ -132,7 +132,7 @@ class _Nest:
 
     @property
     def queries(self) -> Buffer:
-        return _scratch("packed_queries", self.config.block_m * self.given.depth)
+        return _scratch("packed_queries", self.config.block_m * self.given.head_dim)
 
     @property
     def scores(self) -> Buffer:
@@ -159,8 +159,8 @@ class _Nest:
         body: list[Block] = []
         for columns in _columns(given.n, tile_n):
             own = total(_constant(columns.first), p.times(columns.width), lane)
-            value = self._entry(given.keys, given.n, given.depth, (head, own, row))
-            body.append(self._panels(columns, given.depth, self.keys, value))
+            value = self._entry(given.keys, given.n, given.head_dim, (head, own, row))
+            body.append(self._panels(columns, given.head_dim, self.keys, value))
         for columns in _columns(given.width, tile_n):
             own = total(_constant(columns.first), p.times(columns.width), lane)
             value = self._entry(given.values, given.n, given.width, (head, row, own))
@@ -210,16 +210,16 @@ class _Nest:
     def _gathered(self, head: Affine, first: Affine, rows: int) -> Block:
         given = self.given
         row, entry = Affine.variable("row"), Affine.variable("entry")
-        value = self._entry(given.queries, given.m, given.depth, (head, first.plus(row), entry))
-        store = Store(buffer=self.queries, index=row.times(given.depth).plus(entry), value=value)
-        return serial("row", rows, (loop("entry", given.depth, LoopKind.VECTOR, (store,)),))
+        value = self._entry(given.queries, given.m, given.head_dim, (head, first.plus(row), entry))
+        store = Store(buffer=self.queries, index=row.times(given.head_dim).plus(entry), value=value)
+        return serial("row", rows, (loop("entry", given.head_dim, LoopKind.VECTOR, (store,)),))
 
     def _products(self, head: Affine, first: Affine, rows: int) -> Block:
         given = self.given
-        k = Affine.of(0, {"k1": self._unroll(given.depth), "k0": 1})
+        k = Affine.of(0, {"k1": self._unroll(given.head_dim), "k0": 1})
 
         def left(row: Affine) -> Load:
-            return Load(buffer=self.queries, index=row.times(given.depth).plus(k))
+            return Load(buffer=self.queries, index=row.times(given.head_dim).plus(k))
 
         def stored(row: Affine, column: Affine, value: Expression) -> Store:
             return Store(
@@ -228,7 +228,7 @@ class _Nest:
                 value=self._scored(value, head, first.plus(row), column),
             )
 
-        return self._product(rows, given.n, given.depth, left, self.keys, stored)
+        return self._product(rows, given.n, given.head_dim, left, self.keys, stored)
 
     def _scored(self, value: Expression, head: Affine, row: Affine, column: Affine) -> Expression:
         """A score of what the product of a query and a key is."""
@@ -268,14 +268,14 @@ class _Nest:
 
     # What steps 2 and 4 share.
 
-    def _unroll(self, depth: int) -> int:
-        return gcd(self.config.unroll_k, depth)
+    def _unroll(self, k: int) -> int:
+        return gcd(self.config.unroll_k, k)
 
     def _product(
         self,
         rows: int,
         size: int,
-        depth: int,
+        k: int,
         left: Callable[[Affine], Load],
         panels: Buffer,
         stored: Callable[[Affine, Affine, Expression], Store],
@@ -284,7 +284,7 @@ class _Nest:
         tile_m = self.config.tile_m
         body: list[Block] = []
         for columns in _columns(size, self.config.tile_n):
-            tile = partial(self._tile, columns, depth, left, panels, stored)
+            tile = partial(self._tile, columns, k, left, panels, stored)
             whole, rest = divmod(rows, tile_m)
             tiles = serial("m", whole, tile(Affine.of(0, {"m": tile_m}), tile_m)) if whole else ()
             left_over = tile(_constant(whole * tile_m), rest) if rest else ()
@@ -294,20 +294,20 @@ class _Nest:
     def _tile(
         self,
         columns: _Columns,
-        depth: int,
+        k: int,
         left: Callable[[Affine], Load],
         panels: Buffer,
         stored: Callable[[Affine, Affine, Expression], Store],
         first: Affine,
         rows: int,
     ) -> Block:
-        width, unroll_k = columns.width, self._unroll(depth)
+        width, unroll_k = columns.width, self._unroll(k)
         sums = Buffer(name="sums", scope=Scope.LOCAL, dtype=DType.F32, size=rows * width)
         own = Affine.of(0, {"t": width, "lane": 1})
         held = Load(buffer=sums, index=own)
         row = first.plus(Affine.variable("t"))
-        terms = {"p": depth * width, "k1": unroll_k * width, "k0": width, "lane": 1}
-        right = Load(buffer=panels, index=Affine.of(columns.first * depth, terms))
+        terms = {"p": k * width, "k1": unroll_k * width, "k0": width, "lane": 1}
+        right = Load(buffer=panels, index=Affine.of(columns.first * k, terms))
         value = binary(BinaryOp.ADD, held, binary(BinaryOp.MUL, left(row), right))
         column = Affine.of(columns.first, {"p": width, "lane": 1})
 
@@ -318,7 +318,7 @@ class _Nest:
         product = unrolled("k0", unroll_k, *each(Store(buffer=sums, index=own, value=value)))
         tile: Block = (
             *each(Store(buffer=sums, index=own, value=number(0))),
-            *serial("k1", depth // unroll_k, (product,)),
+            *serial("k1", k // unroll_k, (product,)),
             *each(stored(row, column, held)),
         )
         return (Allocate(buffer=sums, body=tile),)

@@ -38,7 +38,7 @@ class WasmConvConfig(WasmConfig):
     @property
     def panels(self) -> int:
         """Output channels of a panel of weights, where they come in panels; else 0."""
-        return self.tile_c if self.pack is Pack.BEFORE else 0
+        return self.tile_c if self.pack is Pack.PREPACKED else 0
 
     def shapes(self, workload: Workload) -> tuple[Shape, ...]:
         """The shapes of the tensors of its windows, as the kernel reads them."""
@@ -70,8 +70,8 @@ class WasmConvConfig(WasmConfig):
             return f"block_y={self.block_y} must divide {rows} rows and be at most {MAX_BLOCK_ROWS}"
         if self.pack is not Pack.NONE and not windows.packs:
             return f"pack={self.pack} copies weights of channels that are summed; use none"
-        if self.pack is Pack.BEFORE and "b" not in workload.constant:
-            return "pack=before needs constant=b in the key; use kernel"
+        if self.pack is Pack.PREPACKED and "b" not in workload.constant:
+            return "pack=prepacked needs constant=b in the key; use kernel"
         return ""
 
     def range_extent(self, workload: Workload) -> int:

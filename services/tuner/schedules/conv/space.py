@@ -99,7 +99,7 @@ def _places(windows: Windows, workload: Workload) -> list[tuple[Pack, int]]:
         return plain
     if "b" in workload.constant:
         tall = max(block for block in range(1, MAX_BLOCK_ROWS + 1) if height % block == 0)
-        return [(Pack.BEFORE, block) for block in dict.fromkeys((rows[0], tall))] + plain
+        return [(Pack.PREPACKED, block) for block in dict.fromkeys((rows[0], tall))] + plain
     packed = (Pack.KERNEL, rows[0])
     aliased = LANES * channels * ALIASING_ROWS % ALIASING_BYTES == 0
     return [packed, *plain] if aliased else [*plain, packed]

@@ -7,9 +7,9 @@ Shapes, named by the settings of `WasmConvConfig`:
     tile          c[tile_x, tile_c], neighbouring pixels of a row, sums in registers
     loop body     unroll_c input channels of one place in the window
 
-    pack=none     weights as they lie, [kh, kw, c, o]
-    pack=kernel   [kh, kw, c, tile_c], copied before the rows
-    pack=before   weights lie as [⌈o / tile_c⌉][kh · kw · c][tile_c]
+    pack=none       weights as they lie, [kh, kw, c, o]
+    pack=kernel     [kh, kw, c, tile_c], copied before the rows
+    pack=prepacked  weights lie as [⌈o / tile_c⌉][kh · kw · c][tile_c]
 
 What it makes of conv2d:f32:b1h4w4c4o16kh3kw3stride1pad1 with tiles of 2x8, unroll_c=2, block_y=2:
 

@@ -5,7 +5,7 @@ and an output of [b, y, x, c]:
 
     dispatch    ⌈b · y · ⌈x / tile_x⌉ · (c / width) / threads⌉ workgroups
     thread      tile_x neighbouring pixels of `width` channels of the output: a vector of four where
-                whole_vectors, else one
+                vec4, else one
 
 Windows side by side share pixels of the image: a thread reads each pixel under its windows once for
 each row of the window, and adds it to the sums of all windows that it is in. The steps below are
@@ -84,7 +84,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 def conv_program(workload: Workload, config: WebgpuConvConfig) -> Program:
     """One dispatch; its parameters are those of the workload, flat."""
     found, frame = channelwise_of(workload), Frame()
-    width = LANES if config.whole_vectors else 1
+    width = LANES if config.vec4 else 1
 
     # 1. Which pixels are the thread's. Threads beyond the last compute the same and store nothing.
     *others, x_axis, channel_axis = found.axes

@@ -16,12 +16,12 @@ MAX_TILE = 8
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebgpuConvConfig(WebgpuConfig):
     """`threads` to a workgroup; each makes `tile_x` neighbouring pixels of four channels where
-    `whole_vectors`, else of one: four times the threads."""
+    `vec4`, else of one: four times the threads."""
 
     family: ClassVar = "conv"
     threads: int
     tile_x: int
-    whole_vectors: bool
+    vec4: bool
 
     def workgroup_bytes_for(self, _: Workload) -> int:
         return 0
@@ -36,6 +36,6 @@ class WebgpuConvConfig(WebgpuConfig):
         most = min(MAX_TILE, windows.size(windows.x))
         if not 1 <= self.tile_x <= most:
             return f"tile_x={self.tile_x} must be from 1 to {most}"
-        if self.whole_vectors and windows.size(windows.channel) % LANES:
-            return f"whole_vectors needs channels in multiples of {LANES}; use false"
+        if self.vec4 and windows.size(windows.channel) % LANES:
+            return f"vec4 needs channels in multiples of {LANES}; use false"
         return ""

@@ -26,7 +26,7 @@ def conv_configs(
     for (rank, tile), (more, threads), (single, whole) in product(
         enumerate(TILES), enumerate(counts), enumerate(WHOLE_VECTORS)
     ):
-        config = WebgpuConvConfig(threads=threads, tile_x=tile, whole_vectors=whole)
+        config = WebgpuConvConfig(threads=threads, tile_x=tile, vec4=whole)
         if not config.fault(workload):
             ranked[config] = rank + more + 2 * single
     found = sorted(ranked, key=ranked.__getitem__)

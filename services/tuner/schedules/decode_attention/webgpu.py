@@ -3,10 +3,10 @@
     dispatch    heads × parts workgroups, then heads where there are several parts
     workgroup   one head, and `tokens` of the cache: those of its part
     thread      tokens thread, thread + threads, … for the scores; then four entries of the output,
-                of every (4 · threads / depth)-th token
+                of every (4 · threads / head_dim)-th token
 
     workgroup memory
-      query, key, value [depth]     the head's query, and what the token adds to the cache
+      query, key, value [head_dim]     the head's query, and what the token adds to the cache
       scores [tokens]               of the part's tokens, then their powers
       mixed [threads] vec4          parts of the output
 
@@ -141,7 +141,9 @@ class _Kernel:
         parameters = parameters_of(workload)
         place = frame.variable("group", shape.heads * config.parts)
         head, part = frame.delinearize(place, (("head", shape.heads), ("part", config.parts)))
-        group, among = frame.delinearize(head, (("shared", shape.groups), ("among", shape.shared)))
+        group, among = frame.delinearize(
+            head, (("shared", shape.kv_heads), ("among", shape.shared))
+        )
         thread = frame.variable("thread", config.threads)
         held = Load(buffer=parameters[3], index=ZERO)
         last = binary(BinaryOp.MIN, held, whole(shape.length - 1))
@@ -150,7 +152,7 @@ class _Kernel:
         if config.parts > 1:
             entries = shape.heads * config.parts
             parts = (
-                f32_buffer("part_mixed", entries * shape.depth, Scope.GLOBAL),
+                f32_buffer("part_mixed", entries * shape.head_dim, Scope.GLOBAL),
                 f32_buffer("part_most", entries, Scope.GLOBAL),
                 f32_buffer("part_total", entries, Scope.GLOBAL),
             )
@@ -165,9 +167,9 @@ class _Kernel:
             group=group,
             among=among,
             here=here,
-            query=f32_buffer("query", shape.depth, Scope.WORKGROUP),
-            key=f32_buffer("own_key", shape.depth, Scope.WORKGROUP),
-            value=f32_buffer("own_value", shape.depth, Scope.WORKGROUP),
+            query=f32_buffer("query", shape.head_dim, Scope.WORKGROUP),
+            key=f32_buffer("own_key", shape.head_dim, Scope.WORKGROUP),
+            value=f32_buffer("own_value", shape.head_dim, Scope.WORKGROUP),
             scores=f32_buffer("scores", config.tokens(shape), Scope.WORKGROUP),
             mixed=f32_buffer("mixed", LANES * config.threads, Scope.WORKGROUP),
             best=f32_buffer("best", 1, Scope.LOCAL),
@@ -208,12 +210,12 @@ class _Kernel:
 
     def key_at(self, quad: Affine, token: Affine) -> Affine:
         """Four entries of a key in the cache."""
-        row = self.group.times(self.shape.depth // LANES).plus(quad)
+        row = self.group.times(self.shape.head_dim // LANES).plus(quad)
         return row.times(self.shape.length).plus(token).times(LANES)
 
     def value_at(self, quad: Affine, token: Affine) -> Affine:
         row = self.group.times(self.shape.length).plus(token)
-        return row.times(self.shape.depth).plus(quad.times(LANES))
+        return row.times(self.shape.head_dim).plus(quad.times(LANES))
 
 
 def _all_lanes(value: Expression) -> Expression:
@@ -236,12 +238,12 @@ def _before(index: Affine, limit: Affine) -> Bound:
 def _token(kernel: _Kernel) -> Block:
     shape, thread = kernel.shape, kernel.thread
     inside = kernel.frame.nested()
-    entry = inside.clamped("entry", thread, shape.depth, 1)
-    half = shape.depth // 2
+    entry = inside.clamped("entry", thread, shape.head_dim, 1)
+    half = shape.head_dim // 2
     opposite, angle = (
         inside.let(name, binary(BinaryOp.FLOOR_MOD, IndexValue(index=index), whole(size)), size - 1)
         for name, index, size in (
-            ("opposite", entry.plus(Affine(constant=half)), shape.depth),
+            ("opposite", entry.plus(Affine(constant=half)), shape.head_dim),
             ("angle", entry, half),
         )
     )
@@ -249,7 +251,7 @@ def _token(kernel: _Kernel) -> Block:
     cosine, sine = (Load(buffer=kernel.parameters[n], index=place) for n in (1, 2))
 
     def projected(row: Affine, at: Affine) -> Expression:
-        return Load(buffer=kernel.parameters[0], index=row.times(shape.depth).plus(at))
+        return Load(buffer=kernel.parameters[0], index=row.times(shape.head_dim).plus(at))
 
     def rotated(row: Affine) -> Expression:
         partner = projected(row, opposite)
@@ -259,20 +261,20 @@ def _token(kernel: _Kernel) -> Block:
         return plus(times(projected(row, entry), cosine), times(other, sine))
 
     keys = kernel.group.plus(Affine(constant=shape.heads))
-    values = keys.plus(Affine(constant=shape.groups))
-    scale = number(float(shape.depth**-0.5))
+    values = keys.plus(Affine(constant=shape.kv_heads))
+    scale = number(float(shape.head_dim**-0.5))
     stores = (
         Store(buffer=kernel.query, index=entry, value=times(rotated(kernel.head), scale)),
         Store(buffer=kernel.key, index=entry, value=rotated(keys)),
         Store(buffer=kernel.value, index=entry, value=projected(values, entry)),
     )
-    exists = kernel.frame.undecided((Bound(index=thread, limit=shape.depth),))
+    exists = kernel.frame.undecided((Bound(index=thread, limit=shape.head_dim),))
     return inside.enclose(under(exists, stores))
 
 
 def _kept(kernel: _Kernel) -> Block:
     """The first head of a group keeps the token in the cache, in its first part's workgroup."""
-    thread, quads = kernel.thread, kernel.shape.depth // LANES
+    thread, quads = kernel.thread, kernel.shape.head_dim // LANES
     bounds = kernel.frame.undecided(
         (
             Bound(index=thread, limit=quads),
@@ -313,7 +315,7 @@ def _scores(kernel: _Kernel) -> Block:
         best = binary(BinaryOp.MAX, kernel.largest, Load(buffer=kernel.scores, index=at))
         return (*found, Store(buffer=kernel.best, index=ZERO, value=best))
 
-    quads = range(shape.depth // LANES)
+    quads = range(shape.head_dim // LANES)
     step = Affine.variable("step")
     at = step.times(config.threads).plus(kernel.thread)
     token = kernel.first.plus(at)
@@ -399,7 +401,7 @@ def _powers(kernel: _Kernel, most: Expression) -> Block:
 
 def _mixed(kernel: _Kernel) -> Block:
     config, shape = kernel.config, kernel.shape
-    quads = shape.depth // LANES
+    quads = shape.head_dim // LANES
     rows = config.threads // quads
     inside = kernel.frame.nested()
     row, quad = inside.delinearize(kernel.thread, (("row", rows), ("quad", quads)))
@@ -433,7 +435,7 @@ def _mixed(kernel: _Kernel) -> Block:
 
 def _stored(kernel: _Kernel, most: Expression, sum_: Expression) -> Block:
     config, shape, thread = kernel.config, kernel.shape, kernel.thread
-    quads = shape.depth // LANES
+    quads = shape.head_dim // LANES
     rows = [
         Load(
             buffer=kernel.mixed,
@@ -448,14 +450,14 @@ def _stored(kernel: _Kernel, most: Expression, sum_: Expression) -> Block:
     place = thread.times(LANES)
     if config.parts == 1:
         output, quotient = kernel.parameters[6], binary(BinaryOp.DIV, value, splat(sum_))
-        index = kernel.head.times(shape.depth).plus(place)
+        index = kernel.head.times(shape.head_dim).plus(place)
         return under(exists, (Store(buffer=output, index=index, value=quotient),))
     mixed, largest, powers = kernel.parameters[7:]
     part = kernel.head.times(config.parts).plus(kernel.part)
     return (
         *under(
             exists,
-            (Store(buffer=mixed, index=part.times(shape.depth).plus(place), value=value),),
+            (Store(buffer=mixed, index=part.times(shape.head_dim).plus(place), value=value),),
         ),
         *under(
             first,
@@ -477,7 +479,7 @@ def _pairwise(values: list[Expression]) -> Expression:
 def _joined(kernel: _Kernel) -> Program:
     """A part without tokens has no power: its largest score is below all others."""
     shape, parts = kernel.shape, kernel.config.parts
-    quads, frame = shape.depth // LANES, Frame()
+    quads, frame = shape.head_dim // LANES, Frame()
     threads = max(32, 1 << (quads - 1).bit_length())
     head, thread = frame.variable("group", shape.heads), frame.variable("thread", threads)
     mixed, largest, powers = kernel.parameters[7:]
@@ -498,7 +500,7 @@ def _joined(kernel: _Kernel) -> Program:
     own = Load(buffer=share, index=ZERO)
     for part, each in enumerate(found):
         at = first.plus(_at(part))
-        place = at.times(shape.depth).plus(thread.times(LANES))
+        place = at.times(shape.head_dim).plus(thread.times(LANES))
         total_ = times(own, Load(buffer=powers, index=at))
         entries = times(splat(own), Load(buffer=mixed, index=place, lanes=LANES))
         body += (
@@ -515,7 +517,7 @@ def _joined(kernel: _Kernel) -> Program:
         Load(buffer=acc, index=ZERO, lanes=LANES),
         splat(Load(buffer=sums, index=ZERO)),
     )
-    index = head.times(shape.depth).plus(thread.times(LANES))
+    index = head.times(shape.head_dim).plus(thread.times(LANES))
     body.append(Store(buffer=kernel.parameters[6], index=index, value=value))
     exists = frame.undecided((Bound(index=thread, limit=quads),))
     block: Block = under(exists, tuple(body))

@@ -30,15 +30,18 @@ class WebgpuDecodeAttentionConfig(WebgpuConfig):
         shape = shape_of(workload)
         if self.threads & (self.threads - 1) or not 32 <= self.threads <= MAX_THREADS:
             return f"threads={self.threads} must be a power of two from 32 to {MAX_THREADS}"
-        if self.threads < shape.depth or self.threads % (shape.depth // LANES):
-            return f"threads={self.threads} must be at least {shape.depth}, and four have an entry"
+        if self.threads < shape.head_dim or self.threads % (shape.head_dim // LANES):
+            return (
+                f"threads={self.threads} must be a multiple of head_dim / {LANES} and at least "
+                f"head_dim={shape.head_dim}"
+            )
         if not 1 <= self.parts <= shape.length:
             return f"parts={self.parts} must be from 1 to {shape.length}"
         return ""
 
     def workgroup_bytes_for(self, workload: Workload) -> int:
         shape = shape_of(workload)
-        entries = self.tokens(shape) + 3 * shape.depth + LANES * self.threads
+        entries = self.tokens(shape) + 3 * shape.head_dim + LANES * self.threads
         sums = 2 * shared_bytes(self.threads, 1, 1, subgroups=self.subgroups)
         return entries * DType.F32.size_bytes + sums
 

@@ -20,7 +20,7 @@ from services.tuner.tir.lowering import plain_program
 def lower(candidate: Candidate) -> ScheduledProgram:
     entries = WebgpuElementwiseConfig.of(candidate)
     threads = ThreadBinding(
-        count=entries.threads, vectors=entries.vectors, wide=entries.wide, stride=entries.stride
+        count=entries.threads, vectors=entries.vectors, vec4=entries.vec4, stride=entries.stride
     )
     workload = candidate.workload
     held = tuple(tensor.dtype for tensor in workload.tensors)

@@ -17,13 +17,13 @@ MAX_VECTORS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebgpuElementwiseConfig(WebgpuConfig):
-    """`threads` to a workgroup; each makes four neighbours at once where `wide` and possible, and
+    """`threads` to a workgroup; each makes four neighbours at once where `vec4` and possible, and
     does so `vectors` times, a `stride` apart."""
 
     family: ClassVar = "elementwise"
     threads: int
     vectors: int
-    wide: bool
+    vec4: bool
     stride: Stride = Stride.BLOCK
 
     def fault(self, _: Workload) -> str:

@@ -31,15 +31,15 @@ def elementwise_configs(workload: Workload, gpu: GpuModel) -> tuple[WebgpuElemen
 def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuElementwiseConfig, int]]:
     """None makes less than one entry, or four, in every round of a thread."""
     counts = sorted(THREADS, key=lambda count: count % gpu.warp_lanes > 0)
-    for (rank, threads), (more, vectors), (far, stride), (narrow, wide) in product(
+    for (rank, threads), (more, vectors), (far, stride), (narrow, vec4) in product(
         enumerate(counts), enumerate(VECTORS), enumerate(STRIDES), enumerate(_widths(workload))
     ):
-        lanes = LANES if wide else 1
+        lanes = LANES if vec4 else 1
         if vectors > 1 and lanes * vectors * threads > workload.output.elements:
             continue
         if vectors == 1 and stride is not STRIDES[0]:
             continue
-        config = WebgpuElementwiseConfig(threads=threads, vectors=vectors, wide=wide, stride=stride)
+        config = WebgpuElementwiseConfig(threads=threads, vectors=vectors, vec4=vec4, stride=stride)
         yield config, rank + more + far + SINGLE * narrow
 
 

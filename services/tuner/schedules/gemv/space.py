@@ -35,9 +35,9 @@ def wasm_gemv_configs(workload: Workload) -> tuple[WasmMatmulConfig | WasmGemvCo
     """Passes over b before some register tiles, after those that read b in panels."""
     extents = Extents.of(workload)
     tiles = tile_configs(extents)
-    panels = [config for config in tiles if config.pack is Pack.BEFORE]
+    panels = [config for config in tiles if config.pack is Pack.PREPACKED]
     streams = _streams(extents)[: CONFIGS_AFTER_PANELS if panels else None]
-    others = [config for config in tiles if config.pack is not Pack.BEFORE][:TILES_BESIDE]
+    others = [config for config in tiles if config.pack is not Pack.PREPACKED][:TILES_BESIDE]
     return (*panels, *streams, *others)
 
 

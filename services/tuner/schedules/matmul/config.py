@@ -26,7 +26,7 @@ class Pack(StrEnum):
 
     NONE = "none"
     KERNEL = "kernel"
-    BEFORE = "before"
+    PREPACKED = "prepacked"
 
 
 class Outer(StrEnum):
@@ -53,7 +53,7 @@ class WasmMatmulConfig(WasmConfig):
     @property
     def panels(self) -> int:
         """Columns of a panel of b, where b comes in panels; else 0."""
-        return self.tile_n if self.pack is Pack.BEFORE else 0
+        return self.tile_n if self.pack is Pack.PREPACKED else 0
 
     def shapes(self, extents: Extents) -> tuple[Shape, ...]:
         """The shapes of a, b, the inputs of the epilogue and c, as the kernel reads them."""
@@ -110,9 +110,11 @@ class WasmMatmulConfig(WasmConfig):
                 return f"block_{axis}={block} must be whole tiles of {tile} within {size}"
         if self.outer is Outer.BATCH and not extents.batch:
             return "outer=b needs a batch axis; use m or n"
-        if self.pack is Pack.BEFORE:
+        if self.pack is Pack.PREPACKED:
             return (
-                "" if extents.b_constant else "pack=before needs constant=b in the key; use kernel"
+                ""
+                if extents.b_constant
+                else "pack=prepacked needs constant=b in the key; use kernel"
             )
         if self.pack is Pack.NONE:
             if extents.b_transposed:

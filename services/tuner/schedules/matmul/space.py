@@ -104,8 +104,8 @@ def _packs(extents: Extents) -> tuple[tuple[Pack, Outer | None], ...]:
         return tuple((pack, None) for pack in at_run)
     plain = ((Pack.NONE, None),) if Pack.NONE in at_run else ()
     small = 4 * extents.k * extents.n <= SMALL_PANELS_BYTES and extents.m >= PACKING_ROWS
-    by_rows = ((Pack.BEFORE, Outer.ROWS),) if small else ()
-    return ((Pack.BEFORE, None), *by_rows, *plain)
+    by_rows = ((Pack.PREPACKED, Outer.ROWS),) if small else ()
+    return ((Pack.PREPACKED, None), *by_rows, *plain)
 
 
 def _packs_at_run(extents: Extents) -> tuple[Pack, ...]:

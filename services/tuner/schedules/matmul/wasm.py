@@ -7,9 +7,9 @@ Shapes, named by the settings of `WasmMatmulConfig`:
     tile          c[tile_m, tile_n], sums in registers: tile_m · tile_n / 4 vectors
     loop body     unroll_k of k: tile_m splats of a, tile_n / 4 vectors of b for each
 
-    pack=none     b as it lies
-    pack=kernel   b_global[block_n / tile_n][k][tile_n], copied for each block of columns
-    pack=before   b itself lies as [⌈n / tile_n⌉][k][tile_n]
+    pack=none       b as it lies
+    pack=kernel     b_global[block_n / tile_n][k][tile_n], copied for each block of columns
+    pack=prepacked  b itself lies as [⌈n / tile_n⌉][k][tile_n]
 
 What it makes of matmul+bias:f32:m8k6n32 with tiles of 2x8, blocks of 4x16, unroll_k=2, pack=kernel
 and outer=n, without what is unrolled:

@@ -956,4 +956,4 @@ def _split_k(product: Product, config: WebgpuMatmulConfig, partial: Buffer) -> P
     whole = Program(
         parameters=(*product.parameters, partial), body=loop("whole", 1, LoopKind.RANGE, block)
     )
-    return bind_threads(whole, ThreadBinding(count=SPLIT_K_THREADS, vectors=1, wide=True))
+    return bind_threads(whole, ThreadBinding(count=SPLIT_K_THREADS, vectors=1, vec4=True))

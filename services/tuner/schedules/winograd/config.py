@@ -44,13 +44,13 @@ def is_winograd(workload: Workload) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WasmWinogradConfig(WasmConfig):
-    """The outermost loop takes `block_n` channels of `rows` rows of tiles. Products of what tiles
-    and weights are transformed to have register tiles of `tile_m` tiles and `tile_n` channels,
-    `unroll_k` input channels to a body.
+    """The outermost loop takes `block_n` channels of `block_y` rows of tiles. Products of what
+    tiles and weights are transformed to have register tiles of `tile_m` tiles and `tile_n`
+    channels, `unroll_k` input channels to a body.
     """
 
     family: ClassVar = "winograd"
-    rows: int
+    block_y: int
     block_n: int
     tile_m: int
     tile_n: int
@@ -63,11 +63,11 @@ class WasmWinogradConfig(WasmConfig):
 
     def tiles(self, workload: Workload) -> int:
         """Tiles of a block, rounded up to whole register tiles."""
-        return round_up(self.rows * -(-workload.extent["x"] // OUT), self.tile_m)
+        return round_up(self.block_y * -(-workload.extent["x"] // OUT), self.tile_m)
 
     def blocks(self, workload: Workload) -> int:
         """Blocks of one image."""
-        return -(-workload.extent["y"] // (OUT * self.rows))
+        return -(-workload.extent["y"] // (OUT * self.block_y))
 
     def range_extent(self, workload: Workload) -> int:
         """Iterations of the outermost loop."""
@@ -83,7 +83,7 @@ class WasmWinogradConfig(WasmConfig):
                 "transforms are for windows of 3x3 side by side over channels in multiples of "
                 f"{LANES}, {FEWEST_CHANNELS} at least, and {FEWEST_TILES} tiles, with constant=b"
             )
-        if min(self.rows, self.block_n, self.tile_m, self.tile_n, self.unroll_k) < 1:
+        if min(self.block_y, self.block_n, self.tile_m, self.tile_n, self.unroll_k) < 1:
             return "tiles, blocks and unroll_k start at 1"
         if self.tile_m * self.tile_n > MAX_TILE_ELEMENTS or self.tile_n % LANES:
             return (
@@ -101,10 +101,10 @@ class WasmWinogradConfig(WasmConfig):
             return f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLL_K}"
         if e["c"] % self.unroll_k:
             return f"unroll_k={self.unroll_k} must divide {e['c']} input channels"
-        if self.rows > -(-e["y"] // OUT):
-            return f"rows={self.rows} are more rows of tiles than there are"
+        if self.block_y > -(-e["y"] // OUT):
+            return f"rows={self.block_y} are more rows of tiles than there are"
         if 4 * self.scratch_entries(workload) > MAX_SCRATCH_BYTES:
-            return f"rows={self.rows} take more than {MAX_SCRATCH_BYTES} bytes of scratch memory"
+            return f"rows={self.block_y} take more than {MAX_SCRATCH_BYTES} bytes of scratch memory"
         return ""
 
 

@@ -27,7 +27,12 @@ def wasm_winograd_configs(workload: Workload) -> tuple[WasmWinogradConfig, ...]:
         for (tile_rank, (tile_m, tile_n)), (row_rank, rows), (rank, unroll) in points:
             block_n = _block_n(e["o"], tile_n, e["b"] * -(-down // rows))
             config = WasmWinogradConfig(
-                rows=rows, block_n=block_n, tile_m=tile_m, tile_n=tile_n, unroll_k=unroll, fma=fma
+                block_y=rows,
+                block_n=block_n,
+                tile_m=tile_m,
+                tile_n=tile_n,
+                unroll_k=unroll,
+                fma=fma,
             )
             if not config.fault(workload) and (not rank or not tile_rank):
                 ranked[config] = tile_rank + row_rank + rank + (0 if fma else 1)

@@ -3,14 +3,14 @@ with transformed weights, and transformed back.
 
 Shapes, named by the settings of `WasmWinogradConfig`; tiles are those of a block:
 
-    range         block_n channels of `rows` rows of tiles of an image
-    padded        [4 · rows + 2, 4 · across + 2, c]     pixels of a block, zeros outside
+    range         block_n channels of `block_y` rows of tiles of an image
+    padded        [4 · block_y + 2, 4 · across + 2, c]     pixels of a block, zeros outside
     points        [36][tiles, c]                        Bᵀ d B of each tile of 6 x 6 pixels
     b             [36][o / tile_n][c][tile_n]           G g Gᵀ of each window, packed before
     products      [36][tiles, block_n]                  points · b, in tiles of tile_m x tile_n
     patch         [16][block_n]                              Aᵀ m A of one tile, 4 x 4 entries
 
-What it makes of conv2d:f32:b1h8w8c32o32kh3kw3stride1pad1:constant=b with rows=1 and block_n=32:
+What it makes of conv2d:f32:b1h8w8c32o32kh3kw3stride1pad1:constant=b with block_y=1 and block_n=32:
 
     for block < 2 range:
       for row < 6: for column < 10: padded[…] = a[…] or 0     1.
@@ -72,7 +72,7 @@ def winograd_program(workload: Workload, config: WasmWinogradConfig) -> Program:
     """The loop nest; its parameters are those of the workload, flat, b transformed."""
     e, frame = workload.extent, Frame()
     blocks, tiles, across = config.blocks(workload), config.tiles(workload), -(-e["x"] // OUT)
-    rows, columns = OUT * config.rows + 2, OUT * across + 2
+    rows, columns = OUT * config.block_y + 2, OUT * across + 2
     a, b, *rest = parameters_of(workload)
     parts = (("image", e["b"]), ("rows", blocks), ("group", e["o"] // config.block_n))
     place = frame.variable("block", config.range_extent(workload))
@@ -87,7 +87,7 @@ def winograd_program(workload: Workload, config: WasmWinogradConfig) -> Program:
         rows=rows,
         columns=columns,
         image=image,
-        first=block.times(OUT * config.rows),
+        first=block.times(OUT * config.block_y),
         group=group,
         a=a,
         b=Buffer(name=b.name, scope=b.scope, dtype=b.dtype, size=POINTS * e["c"] * e["o"]),
@@ -130,11 +130,11 @@ class _Nest:
     @property
     def tile(self) -> tuple[Affine, Affine]:
         """The row and column of a tile in the block."""
-        down = self.frame.variable("down", self.config.rows)
+        down = self.frame.variable("down", self.config.block_y)
         return down, self.frame.variable("right", self.across)
 
     def over_tiles(self, body: Block) -> Block:
-        return serial("down", self.config.rows, serial("right", self.across, body))
+        return serial("down", self.config.block_y, serial("right", self.across, body))
 
 
 # Step 1: pixels of the block, with zeros around the image.

@@ -31,7 +31,7 @@ def taken(network: str, device_class: DeviceClass, workload_key: str) -> Query[T
                        AS own_of_class,
                    coalesce(sum(candidates) FILTER (WHERE scope = 'network on key'), 0)::integer
                        AS own_of_key
-            FROM ration
+            FROM lending_quota
             WHERE day = (now() AT TIME ZONE 'UTC')::date AND (scope, name) IN (
                 ('network', %(network)s), ('class', %(class)s), ('key', %(key)s),
                 ('network on class', %(network)s || ' ' || %(class)s),
@@ -50,7 +50,7 @@ def take(network: str, device_class: DeviceClass, workload_key: str, candidates:
     """Under the lock of the class, so that only the network's row is anybody else's too."""
     return Statement(
         sql="""
-            INSERT INTO ration AS r (day, scope, name, candidates)
+            INSERT INTO lending_quota AS r (day, scope, name, candidates)
             SELECT (now() AT TIME ZONE 'UTC')::date, asked.scope, asked.name, %(candidates)s
             FROM (VALUES ('class', %(class)s), ('key', %(key)s), ('network', %(network)s),
                          ('network on class', %(network)s || ' ' || %(class)s),
@@ -69,4 +69,6 @@ def take(network: str, device_class: DeviceClass, workload_key: str, candidates:
 
 
 def forget_earlier_days() -> Statement:
-    return Statement(sql="DELETE FROM ration WHERE day < (now() AT TIME ZONE 'UTC')::date - 1")
+    return Statement(
+        sql="DELETE FROM lending_quota WHERE day < (now() AT TIME ZONE 'UTC')::date - 1"
+    )

@@ -3,7 +3,7 @@
 import pytest
 
 from kernelzoo.settings import Settings
-from kernelzoo.store import rations
+from kernelzoo.store import lending_quotas
 from kernelzoo.store.blocking import execute
 from services.gateway.loans import is_used_up
 from tests.database.client import Agent, open_agent
@@ -69,7 +69,7 @@ def test_a_network_that_had_its_share_is_told_and_others_are_lent_on(
     assert "come back tomorrow" in refused.json()["detail"]
     assert refused.headers["retry-after"] == "3600"
     assert come(2, rho="r1-11").lease().status_code == 200
-    db.execute("UPDATE ration SET day = day - 1")
+    db.execute("UPDATE lending_quota SET day = day - 1")
     assert more(first, rho="r1-10").lease().status_code == 200, "the next day"
 
 
@@ -81,7 +81,7 @@ def test_a_key_that_many_networks_measure_is_lent_no_more_that_day(
         # What does not count is to be measured again, without end.
         db.execute("UPDATE measurement SET verdict = 'rejected'")
         assert measure(agent, db, place) in (204, 429)
-    lent = db.execute("SELECT scope, max(candidates) FROM ration GROUP BY scope").fetchall()
+    lent = db.execute("SELECT scope, max(candidates) FROM lending_quota GROUP BY scope").fetchall()
     assert dict(lent)["key"] <= OF_KEY + LEASED - 1
     assert dict(lent)["class"] <= OF_CLASS + LEASED - 1
     assert stored(db) <= OF_KEY + LEASED - 1
@@ -92,10 +92,10 @@ def test_the_operators_agents_have_no_share_to_use_up(come: Crowd, db: Connectio
         measure(come(network), db, network)
     http = come(9).http
     fleet = [open_agent(http, rho=f"r1-{number:03b}") for number in range(5)]
-    before = db.execute("SELECT sum(candidates) FROM ration").fetchone()
+    before = db.execute("SELECT sum(candidates) FROM lending_quota").fetchone()
     for agent in fleet:
         measure(agent, db, 1)
-    assert db.execute("SELECT sum(candidates) FROM ration").fetchone() == before
+    assert db.execute("SELECT sum(candidates) FROM lending_quota").fetchone() == before
 
 
 def test_who_is_in_quarantine_is_answered_the_same_until_the_share_is_used_up(
@@ -121,9 +121,9 @@ def test_who_is_in_quarantine_is_answered_the_same_until_the_share_is_used_up(
 
 def test_days_that_are_over_are_forgotten(come: Crowd, db: Connection) -> None:
     measure(come(1), db, 1)
-    db.execute("UPDATE ration SET day = day - 2")
-    execute(db, rations.forget_earlier_days())
-    assert db.execute("SELECT count(*) FROM ration").fetchone() == (0,)
+    db.execute("UPDATE lending_quota SET day = day - 2")
+    execute(db, lending_quotas.forget_earlier_days())
+    assert db.execute("SELECT count(*) FROM lending_quota").fetchone() == (0,)
 
 
 class TestSharesOfNetworks:
@@ -149,7 +149,7 @@ class TestSharesOfNetworks:
             measure(agent, db, network)
             agent = more(agent)
         row = db.execute(
-            "SELECT coalesce(sum(candidates), 0) FROM ration WHERE scope = 'network on key'"
+            "SELECT coalesce(sum(candidates), 0) FROM lending_quota WHERE scope = 'network on key'"
             " AND name LIKE (SELECT network FROM identity ORDER BY created_at DESC LIMIT 1) || '%'"
         ).fetchone()
         assert row is not None
@@ -164,7 +164,7 @@ class TestSharesOfNetworks:
         assert come(9).lease().status_code == 200, "and who comes now is lent something"
 
 
-def test_it_takes_dozens_of_networks_to_use_a_ration_up() -> None:
+def test_it_takes_dozens_of_networks_to_use_a_quota_up() -> None:
     taken: list[int] = []
     while sum(taken) < 2000:
         own = 0
