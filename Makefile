@@ -21,10 +21,10 @@ NJSSCAN_RULES := .venv/audit/bin/python -c \
 FUZZ := -max_total_time=20 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=.venv/
 ARGS ?=
 
-.PHONY: help demo up compose test check static unit audit bench bench-page networks nodes stale replay build generate lock clean setup
+.PHONY: help demo up compose test test-all tests check static unit audit bench bench-page networks nodes stale replay build generate lock clean setup
 
 help:  ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup bench-page  ## Tune real kernels and a network in real browsers, serve them to pages (under two minutes)
 	@$(BIN)/kernelzoo demo $(ARGS)
@@ -36,8 +36,15 @@ compose:  ## Run the images under Docker Compose, with Prometheus and Grafana
 	@docker/keys.sh
 	@docker compose up --build --detach --wait $(ARGS)
 
-test: setup bench-page .venv/.monitoring tests/chart/schemas/node_modules/.installed  ## All tests: unit, database, browser, end to end, client
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
+test: TIER := -m "not slow"
+test-all: TIER := --hypothesis-profile thorough
+
+test: tests  ## Tests of every main path, for every commit: unit, database, browser, end to end, client
+
+test-all: tests  ## Every test, before a release: those marked slow as well, and more drawn examples
+
+tests: setup bench-page .venv/.monitoring tests/chart/schemas/node_modules/.installed
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TIER) $(TESTS) $(ARGS)
 	@npm --prefix client test --silent
 
 check: static unit  ## Format, lint, types, imports, unit tests: the fast part
@@ -50,7 +57,7 @@ static: .venv/.installed client/node_modules/.installed
 	@npm --prefix client run --silent check
 
 unit: .venv/.installed .venv/.monitoring
-	@$(BIN)/python -m pytest tests/unit --quiet $(ARGS)
+	@$(BIN)/python -m pytest tests/unit --quiet -m "not slow" $(ARGS)
 
 audit: .venv/.audit tests/security/node_modules/.installed  ## Security: static analysis, known vulnerabilities, fuzzing (two minutes)
 	@.venv/audit/bin/bandit --quiet --recursive --severity-level medium \

@@ -10,7 +10,12 @@ from psycopg import sql
 
 from fixtures.postgres import Postgres
 
+# `make test` draws a few dozen examples and `make test-all` a hundred; `--hypothesis-profile=long`
+# looks for what nobody has found yet.
+settings.register_profile("quick", max_examples=30)
+settings.register_profile("thorough", max_examples=100)
 settings.register_profile("long", max_examples=1500)
+settings.load_profile("quick")
 
 # A shell without job control starts what runs in the background deaf to Ctrl-C, and so would all be
 # that tests start and end with it.

@@ -23,13 +23,14 @@ from schemathesis.schemas import APIOperation
 from kernelzoo.settings import Settings
 from services.gateway.openapi import document
 from tests.database.client import OPERATOR, open_agent
+from tests.examples import examples
 
 DOCUMENT: dict[str, Any] = json.loads(document())
 FOUND = from_dict(DOCUMENT).get_all_operations()
 OPERATIONS = [each.ok() for each in FOUND if isinstance(each, Ok)]
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 PATIENT = hypothesis_settings(
-    max_examples=hypothesis_settings().max_examples * 2 // 5,
+    max_examples=examples(40),
     deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,

@@ -18,6 +18,7 @@ from kernelzoo.domain.device import DeviceClass
 from services.aggregator.publishing import Rule
 from tests.database.client import OPERATOR, SESSION, Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection
+from tests.examples import examples
 from tests.reports import all_ok
 from workers.aggregating import tally, verify_lease
 
@@ -152,7 +153,7 @@ def test_wrong_agents_break_nothing_for_one_that_is_right(http: TestClient, db: 
     run_state_machine_as_test(
         Here,
         settings=settings(
-            max_examples=settings().max_examples * 2 // 5,
+            max_examples=examples(40),
             deadline=None,
             stateful_step_count=30,
             suppress_health_check=list(HealthCheck),

@@ -2,8 +2,11 @@
 
 import ast
 import json
+import runpy
 import subprocess
 import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,16 @@ from bench.stale import SOURCES
 
 BENCH = REPOSITORY / "bench"
 SECONDS = 100
+QUICK = frozenset(
+    {
+        "bench/crowd/cost_model.py",
+        "bench/device/stability.py",
+        "bench/kernels/compile.py",
+        "bench/models/wasm.py",
+        "bench/serving/acceptance.py",
+    }
+)
+"""One of each folder runs in every `make test`, the others in `make test-all`."""
 
 
 def is_benchmark(path: Path) -> bool:
@@ -38,11 +51,35 @@ def test_every_benchmark_says_what_it_measures() -> None:
             assert (REPOSITORY / source).exists(), f"{name} measures {source}, which is gone"
 
 
+def module_of(path: str) -> str:
+    return path.removesuffix(".py").replace("/", ".")
+
+
+@pytest.mark.filterwarnings("ignore:.* found in sys.modules after import")
 @pytest.mark.parametrize("path", BENCHMARKS)
+def test_a_benchmark_takes_the_options_of_its_tiny_form(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Namespace] = []
+
+    def options_alone(
+        parser: ArgumentParser, measure: Callable[[Namespace], object], *, tiny: Sequence[str]
+    ) -> None:
+        assert callable(measure)
+        taken.append(parser.parse_args([*tiny, "--tiny"]))
+
+    monkeypatch.setattr("bench.options.run", options_alone)
+    runpy.run_module(module_of(path), run_name="__main__")
+    assert [options.tiny for options in taken] == [True]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=() if path in QUICK else pytest.mark.slow) for path in BENCHMARKS],
+)
 def test_a_benchmark_runs_in_its_tiny_form(path: str, tmp_path: Path) -> None:
     written = tmp_path / "report.json"
-    module = path.removesuffix(".py").replace("/", ".")
-    command = [sys.executable, "-m", module, "--tiny", "--json", str(written)]
+    command = [sys.executable, "-m", module_of(path), "--tiny", "--json", str(written)]
     done = subprocess.run(
         command, cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS, check=False
     )

@@ -63,7 +63,9 @@ def measure_everything(stack: Stack, measuring: ScriptedAgent) -> Job:
         return gateway.job(1)
 
 
-@pytest.mark.parametrize("victim", ["one child", "the whole worker"])
+@pytest.mark.parametrize(
+    "victim", ["one child", pytest.param("the whole worker", marks=pytest.mark.slow)]
+)
 def test_a_compile_worker_killed_in_mid_batch_loses_no_candidate(stack: Stack, victim: str) -> None:
     register(stack, WORKLOADS)
     eventually(lambda: compiled_of_all(stack)[0] > 0, "a first candidate")
@@ -132,6 +134,7 @@ def test_a_gateway_killed_in_mid_lease_is_forgiven(stack: Stack) -> None:
     assert job.measurements == job.candidates == len(measuring.acknowledged)
 
 
+@pytest.mark.slow
 def test_an_agent_that_leaves_in_mid_lease_leaves_its_work_to_its_successor(stack: Stack) -> None:
     register(stack, WORKLOADS[:1])
     eventually(lambda: all_compiled(stack), "compiling")

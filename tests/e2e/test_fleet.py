@@ -126,9 +126,11 @@ NAMES = {
 }
 
 
+@pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_killed_browser_comes_back_as_the_same_identity(
-    stack: Stack, start: Start, tmp_path: Path, kinds: tuple[BrowserKind, ...]
+    stack: Stack, start: Start, tmp_path: Path, kinds: tuple[BrowserKind, ...], *, few: bool
 ) -> None:
+    kinds = kinds[:1] if few else kinds
     fleet = start(*(word for kind in kinds for word in ("--browser", f"{kind}=1")))
     sessions = "SELECT identity_id, count(*) FROM agent_session GROUP BY 1"
 

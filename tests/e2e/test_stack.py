@@ -107,6 +107,7 @@ def test_ctrl_c_leaves_no_process_and_the_next_up_continues(start_up: Callable[[
     assert second.end(signal.SIGTERM) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Prometheus")
 def test_with_monitoring_it_says_where_prometheus_is_and_ends_it_too(
     start_up: Callable[..., Up],
@@ -186,6 +187,7 @@ def test_the_short_demo_goes_from_an_empty_zoo_to_a_network_in_two_engines(tmp_p
     assert re.search(r"zoo over it +[\d.]+×", network), said
 
 
+@pytest.mark.slow
 def test_a_demo_that_is_interrupted_leaves_no_process(tmp_path: Path) -> None:
     demo = _demo(tmp_path / "demo")
     _until((tmp_path / "demo" / "fleet" / "status.json").exists)

@@ -88,7 +88,10 @@ def _python(tree: Path, program: str, scratch: Path) -> subprocess.CompletedProc
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("image", MODULES)
+@pytest.mark.parametrize(
+    "image",
+    ["fleet", *(pytest.param(name, marks=pytest.mark.slow) for name in MODULES if name != "fleet")],
+)
 def test_an_image_holds_what_its_process_needs_and_nothing_else(
     image: str, folder: Path, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ from kernelzoo.domain.operators.expressions import (
 from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
+from tests.examples import examples
 from tests.unit.tuner.reference import EXAMPLES
 
 INPUTS = (Input("a", DType.F32, (3, 4)), Input("n", DType.I32, (3,)), Input("one", DType.F32, ()))
@@ -93,7 +94,7 @@ def programs(draw: st.DrawFn) -> Program:
 
 
 @given(programs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_program_is_read_back_from_its_text(program: Program) -> None:
     assert parsed(str(checked(program))) == program
     normal = program.normalised()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from tests.examples import examples
 from tests.unit.graph.models import assert_as_reference, parsed
 
 Shape = tuple[int, ...]
@@ -367,7 +368,7 @@ PADDED_AND_SLICED = parsed("""
 """)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(models())
 @example((PADDED_AND_SLICED, {"x": np.ones(1, np.float32)}))
 def test_a_random_model_computes_what_onnx_says(

@@ -30,6 +30,7 @@ from services.tuner.passes.unrolling import unroll
 from services.tuner.passes.vectorise import vectorise_inner_loops
 from services.tuner.schedules.matmul.config import Outer, Pack
 from services.tuner.schedules.registry import lite_space, scheduled
+from tests.examples import examples
 from tests.unit.tuner.candidates import MODELS, contraction, lite_candidates, schedule
 from tests.unit.tuner.execution import Floats, execute, expected, inputs_of, module
 
@@ -42,7 +43,7 @@ def assert_right(candidate: Candidate, output: Floats) -> None:
 
 
 @given(candidate=lite_candidates(70))
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=examples(120), deadline=None, derandomize=True)
 def test_every_lite_candidate_of_every_shape_equals_numpy(candidate: Candidate) -> None:
     assert_right(candidate, execute(compile_candidate(candidate), inputs_of(candidate.workload)))
 
@@ -73,7 +74,7 @@ def stages(candidate: Candidate) -> dict[Phase, Program]:
 
 
 @given(candidate=lite_candidates(9))
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=examples(25), deadline=None, derandomize=True)
 def test_the_interpreter_agrees_with_numpy_after_every_pass(candidate: Candidate) -> None:
     inputs = inputs_of(candidate.workload)
     for stage, program in stages(candidate).items():

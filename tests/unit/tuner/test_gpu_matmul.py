@@ -21,6 +21,7 @@ from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.conv.implicit_gemm import product_extents
 from services.tuner.schedules.matmul.webgpu import rounds
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
+from tests.examples import examples
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
@@ -146,7 +147,7 @@ SIZES = st.one_of(st.integers(1, 70), st.sampled_from((1, 2, 3, 5, 7, 13, 31, 61
     name=st.sampled_from(sorted(CONFIGS)),
     data=st.data(),
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 def test_products_of_any_shape_are_right(
     operator: str,
     extents: tuple[int, int, int],

@@ -27,6 +27,7 @@ from services.tuner.schedules.matmul.webgpu_config import Cache, WebgpuMatmulCon
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
 from services.tuner.schedules.registry import lite_space
 from services.tuner.schedules.transpose.webgpu_config import WebgpuTransposeConfig
+from tests.examples import examples
 from tests.unit.tuner.candidates import MODELS
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
@@ -82,7 +83,7 @@ def test_weights_of_eight_bits_are_read_by_a_thread_for_each_entry() -> None:
     gpu=st.sampled_from(sorted(GPU_MODELS)),
     data=st.data(),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 def test_every_operator_of_every_shape_has_valid_candidates_on_every_gpu(
     operator: str, gpu: str, data: st.DataObject
 ) -> None:

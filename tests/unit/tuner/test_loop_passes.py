@@ -34,6 +34,7 @@ from services.tuner.passes.loop_partition import partition_loops
 from services.tuner.passes.loop_unswitching import unswitch_loops
 from services.tuner.passes.pipeline import ALL_PASSES, PassOptions, run_passes
 from services.tuner.passes.vectorise import vectorise_inner_loops
+from tests.examples import examples
 from tests.unit.tuner.execution import Floats, execute_program
 from tests.unit.tuner.programs import X, Y, at, binary, load, loop, number, parameter, program
 
@@ -66,7 +67,7 @@ def result(one: Program) -> Floats:
 
 
 @given(bounds=st.lists(BOUNDS, min_size=1, max_size=3), other=st.booleans())
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 def test_unswitching_and_partitioning_keep_what_guarded_stores_compute(
     bounds: list[Bound], other: bool
 ) -> None:
@@ -160,7 +161,7 @@ def test_a_loop_is_parallel_where_no_iteration_accesses_what_another_writes(
 
 
 @given(extent=st.integers(1, 40), vectors=st.integers(1, 4))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 def test_a_vectorised_loop_with_a_remainder_computes_the_same(extent: int, vectors: int) -> None:
     value = binary(BinaryOp.MUL, load(X, i=1), number(3))
     store = Store(buffer=parameter("z", 40), index=at(i=1), value=value)

@@ -16,6 +16,7 @@ from services.tuner.ir.legality import Phase, faults
 from services.tuner.operators.lowering import stated
 from services.tuner.passes.pipeline import ALL_PASSES
 from services.tuner.schedules.registry import lite_space
+from tests.examples import examples
 from tests.unit.tuner.execution import execute, inputs_of, packed_inputs, run_program
 from tests.unit.tuner.reference import EXAMPLES, reference
 
@@ -93,7 +94,7 @@ def assert_right(workload: Workload, data: st.DataObject) -> None:
     constant=st.sampled_from(((), ("b",))),
     data=st.data(),
 )
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_products_of_any_shape_with_any_epilogue_are_right(
     operator: str,
     extents: tuple[int, int, int],
@@ -106,7 +107,7 @@ def test_products_of_any_shape_with_any_epilogue_are_right(
 
 
 @given(m=SIZES, k=SIZES, n=SIZES, data=st.data())
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
 def test_rows_of_a_table_of_any_shape_are_gathered(
     m: int, k: int, n: int, data: st.DataObject
 ) -> None:
@@ -121,7 +122,7 @@ def test_rows_of_a_table_of_any_shape_are_gathered(
     epilogue=EPILOGUES,
     data=st.data(),
 )
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 def test_convolutions_of_any_shape_are_right(
     image: tuple[int, ...],
     channels: tuple[int, ...],
@@ -141,7 +142,7 @@ def test_convolutions_of_any_shape_are_right(
     n=SIZES,
     data=st.data(),
 )
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=examples(50), deadline=None, derandomize=True)
 def test_rows_of_any_length_are_right(operator: str, m: int, n: int, data: st.DataObject) -> None:
     assert_right(Workload.of(operator, (m, n)), data)
 

@@ -10,6 +10,7 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 from services.tuner.compile import compile_candidate, compile_packing, pack_kernels
 from services.tuner.schedules.matmul.config import Outer, Pack
+from tests.examples import examples
 from tests.unit.tuner.candidates import schedule
 from tests.unit.tuner.execution import Floats, execute, inputs_of, packed_inputs
 from tests.unit.tuner.reference import reference
@@ -36,7 +37,7 @@ OPERATORS = ("matmul", "matmul_nt", "matmul_tn+bias+relu", "batch_matmul_nt", "m
     unroll_k=st.sampled_from((1, 2, 4)),
     outer=st.sampled_from((Outer.ROWS, Outer.COLUMNS)),
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 def test_kernels_that_read_panels_are_right(
     operator: str,
     extents: tuple[int, int, int],

@@ -28,6 +28,7 @@ from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
 from services.tuner.schedules.matmul.space import naive_space_size
 from services.tuner.schedules.reduction.config import WasmReductionConfig
 from services.tuner.schedules.registry import lite_space
+from tests.examples import examples
 from tests.unit.tuner.candidates import MODELS, contraction
 
 EXTENTS = st.one_of(st.integers(1, 200), st.integers(1, 65_536), st.sampled_from([1, 2, 64, 4096]))
@@ -58,7 +59,7 @@ def read_back(candidate: Candidate) -> Candidate:
 
 
 @given(operator=st.sampled_from(("matmul", "batch_matmul")), extents=st.tuples(*[EXTENTS] * 4))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 def test_every_legal_workload_has_valid_candidates_none_twice(
     operator: str, extents: tuple[int, int, int, int]
 ) -> None:
@@ -277,7 +278,7 @@ def test_a_hostile_config_of_any_family_is_refused(
 
 
 @given(operator=st.sampled_from(sorted(OPERATORS)), data=st.data())
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 def test_every_operator_of_every_shape_has_valid_candidates(
     operator: str, data: st.DataObject
 ) -> None:
