@@ -1,7 +1,7 @@
 """Writes docs/operators.md from the table of operators: `make generate` runs it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS, EpilogueKind, Operator
@@ -15,6 +15,13 @@ from kernelzoo.domain.operators.decoding import (
     swiglu_q4,
 )
 from kernelzoo.domain.operators.examples import example_extents
+from kernelzoo.domain.operators.expressions import Program
+from kernelzoo.domain.operators.prefill import (
+    advance_block,
+    block_attention,
+    block_tokens,
+    normed_rows,
+)
 from kernelzoo.domain.workload import Workload
 
 PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
@@ -90,11 +97,27 @@ DECODING = (
     ("advance(32)", advance(32)),
     ("normed_heads(4, 2, 16, 1e-6)", normed_heads(4, 2, 16, 1e-6)),
 )
+PREFILL_HEAD = """
+### A block of a prompt
+
+The programs of `kernelzoo/domain/operators/prefill.py` take many tokens of a prompt at once.
+Products are `matmul_q4` and `swiglu_q4` of as many rows, behind `normed_rows`.
+"""
+PREFILL = (
+    ("block_tokens(32, 8)", block_tokens(32, 8)),
+    ("normed_rows(8, 64, 1e-6)", normed_rows(8, 64, 1e-6)),
+    (
+        "block_attention(AttentionShape(heads=4, kv_heads=2, head_dim=16, length=32), 8)",
+        block_attention(AttentionShape(heads=4, kv_heads=2, head_dim=16, length=32), 8),
+    ),
+    ("advance_block(32, 8)", advance_block(32, 8)),
+)
 
 
 def page() -> str:
     tables = HEAD + "\n".join(_sections()) + EPILOGUE_HEAD + "\n".join(_epilogues())
-    return tables + "\n" + CONSTANT + DECODING_HEAD + "\n".join(_decoding())
+    decoding = DECODING_HEAD + "\n".join(_programs(DECODING))
+    return tables + "\n" + CONSTANT + decoding + PREFILL_HEAD + "\n".join(_programs(PREFILL))
 
 
 def _sections() -> Iterator[str]:
@@ -137,8 +160,8 @@ def _epilogues() -> Iterator[str]:
             yield f"| `{name}` | `{name}` {shape} | {becomes.format(name=name)} |"
 
 
-def _decoding() -> Iterator[str]:
-    for call, program in DECODING:
+def _programs(listed: Sequence[tuple[str, Program]]) -> Iterator[str]:
+    for call, program in listed:
         yield f"\n```\n{call}\n"
         yield "\n".join(f"  {line}" for line in str(program).splitlines())
         yield "```"

@@ -102,14 +102,17 @@ class PlanState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDecoder:
-    """What of a plan decodes a language model, a token a run. The numbers are those of tensors.
+    """What of a plan decodes a language model: calls that take a block of the prompt, then those of
+    a token, a run of either. The numbers are those of tensors, and at last of calls.
 
     `token` i32[1] is the state that has the token which a run takes, `position` i32[4] that which
     has its place and behind it the end of the prompt, and `prompt` i32[length] that with the tokens
     of the prompt by their places. A run goes on to the next place, with the prompt's token there,
     or behind its end with that in `chosen` i32[1], the likeliest by `logits` f32[1, vocabulary].
-    Calls from `head` to the last but one are of use only where the next token is asked for. `stop`
-    are tokens that end a text.
+
+    The calls before `step` take `rows` tokens of the prompt from the place on, and go on to the
+    prompt's last token at most. Of the others, which take a token, those from `head` to the last
+    but one are of use only where the next token is asked for. `stop` are tokens that end a text.
     """
 
     length: int
@@ -119,6 +122,8 @@ class PlanDecoder:
     prompt: int
     logits: int
     chosen: int
+    rows: int
+    step: int
     head: int
     stop: tuple[int, ...]
 
@@ -454,7 +459,9 @@ def _refuse_decoder(plan: Plan) -> None:
             fits and tensor.at is not None,
             f"the decoder's {name} must be {entries} {dtype} that a call writes",
         )
-    inside = 0 < decoder.head < len(plan.calls) - 1
+    _require(decoder.rows >= 1, f"a block of the decoder has {decoder.rows} rows")
+    _require(decoder.step >= 0, f"the decoder's tokens begin at call {decoder.step}")
+    inside = decoder.step < decoder.head < len(plan.calls) - 1
     _require(inside, f"the decoder's head begins at call {decoder.head}; it is no call between")
     known = all(0 <= token < decoder.vocabulary for token in decoder.stop)
     _require(known, "the decoder stops at a token that is not in its vocabulary")

@@ -29,13 +29,16 @@ TINY = LanguageConfig(
     stop=(159,),
 )
 
+BLOCK_ROWS = 16
+"""Tokens of a prompt that are taken at once."""
+
 ROUNDINGS = 100.0
 """Kernels of a model are not compared one by one here."""
 
 
 @cache
 def tiny_decoder(name: str = "tiny-llama") -> tuple[Plan, Files]:
-    made = plan_decoder(TINY, Seeded(), name)
+    made = plan_decoder(TINY, Seeded(), name, BLOCK_ROWS)
     weights = b"".join(made.weights.blocks())
     return made.plans[0], Files(weights=weights, golden=made.golden[0])
 

@@ -14,6 +14,8 @@ from workers.fleet.chromium import launched_chromium
 from workers.fleet.gpu import GpuChoice, gpu_flags
 
 PROMPT = [1, 2, 3]
+LONG = [(7 * place + 3) % 150 for place in range(30)]
+"""A whole block of the prompt, a part of one, and the last token."""
 COLLECT = """
   const collect = async (tokens) => {
     const found = [];
@@ -59,6 +61,9 @@ GENERATE = """
   const next = await collect(llm.generate(turn, { maxTokens: 6, interval: 4 }));
   const reused = llm.stats().reusedTokens;
   const other = await collect(llm.generate([1, 2, 9], { maxTokens: 4 }));
+  const long = await collect(llm.generate(feeds.long, { maxTokens: 4 }));
+  const longer = await collect(llm.generate([...feeds.long, 1, 2, 3, 4, 5, 6], { maxTokens: 2 }));
+  const blocks = llm.stats().reusedTokens;
   const ended = await collect(llm.generate([1, 2, 3], { stop: [greedy[5]] }));
   const full = await collect(llm.generate([1, 2, 3], { stop: [] }));
   const drawn = { temperature: 1.5, topK: 20, topP: 0.9, maxTokens: 10 };
@@ -88,16 +93,17 @@ GENERATE = """
     await refusal(() => collect(llm.generate([160]))),
     await refusal(() => collect(llm.generate([1], { topP: 0 }))),
   ];
-  const atMaximum = await collect(llm.generate(Array(39).fill(1), { stop: [] }));
+  const filling = [...feeds.long, 9, 8, 7, 6, 5, 4, 3, 2, 1];
+  const atMaximum = await collect(llm.generate(filling, { stop: [] }));
   await llm.dispose();
   const disposed = await refusal(() => collect(llm.generate([1])));
-  return { greedy, whole, next, reused, other, ended, full, once, again, else_, sure, seen, stopped,
-           after, faults, atMaximum, disposed };
+  return { greedy, whole, next, reused, other, long, longer, blocks, ended, full, once, again,
+           else_, sure, seen, stopped, after, faults, atMaximum, disposed };
 """
 
 
 def test_tokens_are_those_of_numpy_in_every_turn(page: Page, host: Host) -> None:
-    found = page.evaluate(script(COLLECT + GENERATE), [host.url, {}])
+    found = page.evaluate(script(COLLECT + GENERATE), [host.url, {"long": LONG}])
     greedy = right_tokens(PROMPT, TINY.length - len(PROMPT))
     assert found["greedy"] == greedy[:12]
     assert found["whole"]["promptTokens"] == 3
@@ -105,12 +111,15 @@ def test_tokens_are_those_of_numpy_in_every_turn(page: Page, host: Host) -> None
     assert found["next"] == right_tokens([*PROMPT, *greedy[:12], 7, 8], 6)
     assert found["reused"] == len(PROMPT) + 11, "the last token was generated, but not yet computed"
     assert found["other"] == right_tokens([1, 2, 9], 4)
+    assert found["long"] == right_tokens(LONG, 4)
+    assert found["longer"] == right_tokens([*LONG, *range(1, 7)], 2)
+    assert found["blocks"] == len(LONG), "a block that begins in the middle of the cache"
     assert found["ended"] == greedy[: greedy.index(greedy[5])]
     assert found["full"] == greedy, "the context is filled to its last place"
     assert found["once"] == found["again"] != found["else_"]
     assert found["sure"] == found["after"] == greedy[:12]
     assert (len(found["seen"]), found["stopped"]) == (3, "Error: enough")
-    assert len(found["atMaximum"]) == 1
+    assert found["atMaximum"] == right_tokens([*LONG, *range(9, 0, -1)], 1), "a block has no room"
     for told, fault in zip(
         (
             "is generating a text",

@@ -1,10 +1,13 @@
 /**
- * A language model on the GPU: one pass and one submission a token. The token, its place and the
- * cache stay on the GPU, so that the next token is submitted before the last one has been read.
+ * A language model on the GPU: one pass and one submission a token, or a block of the prompt's
+ * tokens. The token, its place and the cache stay on the GPU, so that the next token is submitted
+ * before the last one has been read.
  */
 import { viewOf } from "../engine/tensors.js";
 import { stagingBuffer } from "../gpu/buffers.js";
+import { Nudger } from "../gpu/nudger.js";
 import type { DecoderWire } from "../runtime/answer.js";
+import { breathing } from "../runtime/breathing.js";
 import { checked, type EnginePorts, type RunResult } from "../runtime/engine.js";
 import type { Stored } from "../runtime/golden.js";
 import type { Loaded, LoadOrder } from "../runtime/messages.js";
@@ -15,16 +18,18 @@ import { randomAt, sampled } from "./sampling.js";
 
 /** Runs that may be under way at once: while one is read back, the next ones compute. */
 const MOST_RUNS = 3;
-/** After so many tokens of a prompt it is seen whether the page has stopped it. */
-const STRIDE = 8;
-/** So many strides may be under way at once. */
-const MOST_STRIDES = 2;
+/** So many tokens of a prompt, and no more, take less one by one than as a block. */
+const FEW = 4;
+/** Blocks of a prompt that may be under way at once; then it is seen whether the page has stopped it. */
+const MOST_BLOCKS = 2;
+/** Fetches of fewer tokens are hastened; others are awaited while the next ones compute. */
+const MANY = 4;
 const TOKEN_BYTES = Int32Array.BYTES_PER_ELEMENT;
 const LOGITS_AT = MOST_STEPS * TOKEN_BYTES;
 const GREEDY = { temperature: 0, topK: 0, topP: 1, seed: 0 } as const;
 
-/** The buffers that a page writes and reads, and where the head's calls begin. */
-interface Places extends Pick<DecoderWire, "length" | "vocabulary" | "head"> {
+/** The buffers that a page writes and reads, and which calls are which. */
+interface Places extends Pick<DecoderWire, "vocabulary" | "rows" | "step" | "head"> {
   readonly token: GPUBuffer;
   readonly position: GPUBuffer;
   readonly prompt: GPUBuffer;
@@ -39,6 +44,7 @@ export class Decoder {
   readonly #plan: LoadedPlan;
   readonly #at: Places;
   readonly #staging: StagingPool;
+  readonly #nudger: Nudger;
   #submitted: Promise<unknown> = Promise.resolve();
   /** The place that the next step decodes. */
   #place = 0;
@@ -53,6 +59,7 @@ export class Decoder {
     this.#plan = plan;
     this.#at = places;
     this.#staging = new StagingPool(staging);
+    this.#nudger = new Nudger(plan.open.device.queue, breathing());
     this.stored = plan.stored;
     this.loaded = { memoryBytes: plan.buffers.bytes, threads: 1, singleThreadReason: null };
   }
@@ -60,11 +67,11 @@ export class Decoder {
   /** Throws KernelZooError as `loadOnGpu`. */
   static async load(order: LoadOrder, ports: Pick<EnginePorts, "progress">): Promise<Decoder> {
     const loaded = await loadOnGpu(order, ports);
-    const { length, vocabulary, head } = order.answer.plan.decoder as DecoderWire;
+    const { vocabulary, rows, step, head } = order.answer.plan.decoder as DecoderWire;
     const { placement, of } = loaded.buffers;
     const [token, position, prompt] = placement.inputs.map(of) as [GPUBuffer, GPUBuffer, GPUBuffer];
     const [logits] = placement.outputs.map(of) as [GPUBuffer];
-    const places = { length, vocabulary, head, token, position, prompt, logits };
+    const places = { vocabulary, rows, step, head, token, position, prompt, logits };
     const bytes = LOGITS_AT + logits.size;
     return loaded.open.scoped(() => {
       const { device } = loaded.open;
@@ -126,7 +133,7 @@ export class Decoder {
       const here = sampling.temperature > 0;
       this.#step(staging, here || (logits && last), step);
       if (!here) continue;
-      const found = await this.#mapped(staging, (bytes) => this.#logits(bytes).slice());
+      const found = await this.#mapped(staging, 1, (bytes) => this.#logits(bytes).slice());
       const token = sampled(found, sampling, randomAt(sampling.seed, this.#place));
       this.#plan.open.device.queue.writeBuffer(this.#at.token, 0, Int32Array.of(token));
       chosen.push(token);
@@ -147,18 +154,27 @@ export class Decoder {
     queue.writeBuffer(position, 0, Int32Array.of(place, end, 0, 0));
     queue.writeBuffer(token, 0, Int32Array.of(prompt[0] as number));
     this.#place = place;
-    const strides: Promise<unknown>[] = [];
+    const blocks: Promise<unknown>[] = [];
     while (this.#place < end - 1) {
       if (aborted()) return false;
-      const encoder = this.#plan.open.device.createCommandEncoder();
-      const until = Math.min(this.#place + STRIDE, end - 1);
-      for (; this.#place < until; this.#place++) this.#encode(encoder, false);
-      queue.submit([encoder.finish()]);
-      strides.push(this.#plan.open.idle(LIMIT_MS));
-      if (strides.length > MOST_STRIDES) await strides.shift();
+      this.#submitPart(end - 1);
+      blocks.push(this.#plan.open.idle(LIMIT_MS));
+      if (blocks.length > MOST_BLOCKS) await blocks.shift();
     }
-    for (const stride of strides) stride.catch(() => undefined);
+    for (const block of blocks) block.catch(() => undefined);
     return true;
+  }
+
+  /** A block of the prompt's tokens, or the few that are left before `last` one by one. */
+  #submitPart(last: number): void {
+    const { rows, step } = this.#at;
+    const { device } = this.#plan.open;
+    const encoder = device.createCommandEncoder();
+    const left = last - this.#place;
+    if (left > FEW) this.#encode(encoder, 0, step);
+    else for (let n = 0; n < left; n++) this.#encodeToken(encoder, false);
+    this.#place += left > FEW ? Math.min(rows, left) : left;
+    device.queue.submit([encoder.finish()]);
   }
 
   /** One token with its head; what it chose is copied to a place of the staging buffer. */
@@ -166,20 +182,26 @@ export class Decoder {
     const { token, logits } = this.#at;
     const { device } = this.#plan.open;
     const encoder = device.createCommandEncoder();
-    this.#encode(encoder, true);
+    this.#encodeToken(encoder, true);
     encoder.copyBufferToBuffer(token, 0, staging, index * TOKEN_BYTES, TOKEN_BYTES);
     if (withLogits) encoder.copyBufferToBuffer(logits, 0, staging, LOGITS_AT, logits.size);
     device.queue.submit([encoder.finish()]);
     this.#place += 1;
   }
 
-  #encode(encoder: GPUCommandEncoder, withHead: boolean): void {
+  #encodeToken(encoder: GPUCommandEncoder, withHead: boolean): void {
+    const { step, head } = this.#at;
+    const { length } = this.#plan.bound;
+    if (withHead) this.#encode(encoder, step, length);
+    else this.#encode(encoder, step, head, length - 1);
+  }
+
+  /** One pass with the calls from `from` to before `to`, and `then`. */
+  #encode(encoder: GPUCommandEncoder, from: number, to: number, then?: number): void {
     const { bound } = this.#plan;
-    const { head } = this.#at;
     const pass = encoder.beginComputePass();
-    for (const [i, call] of bound.entries()) {
-      if (withHead || i < head || i === bound.length - 1) call.encode(pass);
-    }
+    for (let i = from; i < to; i++) bound[i]?.encode(pass);
+    if (then !== undefined) bound[then]?.encode(pass);
     pass.end();
   }
 
@@ -192,12 +214,18 @@ export class Decoder {
       new Int32Array(bytes, 0, tokens).slice(),
       logits ? this.#logits(bytes).slice() : new Float32Array(0),
     ];
-    const outputs = await this.#mapped(staging, read);
+    const outputs = await this.#mapped(staging, tokens, read);
     return chosen.length > 0 ? [Int32Array.from(chosen), ...outputs.slice(1)] : outputs;
   }
 
-  async #mapped<T>(staging: GPUBuffer, read: (bytes: ArrayBuffer) => T): Promise<T> {
-    await this.#plan.open.settled(staging.mapAsync(GPUMapMode.READ), LIMIT_MS);
+  async #mapped<T>(
+    staging: GPUBuffer,
+    tokens: number,
+    read: (bytes: ArrayBuffer) => T,
+  ): Promise<T> {
+    const mapped = staging.mapAsync(GPUMapMode.READ);
+    const hastened = tokens < MANY ? this.#nudger.during(mapped) : mapped;
+    await this.#plan.open.settled(hastened, LIMIT_MS);
     const value = read(staging.getMappedRange());
     staging.unmap();
     return value;

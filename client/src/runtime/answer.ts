@@ -43,6 +43,9 @@ export interface DecoderWire {
   readonly prompt: number;
   readonly logits: number;
   readonly chosen: number;
+  /** Tokens of a prompt that the calls before `step` take; the others take one. */
+  readonly rows: number;
+  readonly step: number;
   /** Calls from here to the last but one are of use only where the next token is asked for. */
   readonly head: number;
   /** Tokens that end a text. */

@@ -45,7 +45,7 @@ def normed_matmul_q4(
     value = made[i, j] + read("bias", j) if bias else made[i, j]
     return Program(
         inputs=(*_normed_inputs(m, k), *_weights(n, k, width), *added),
-        stages=(*_norm(m, k, epsilon), made, Stage("c", (i, j), value)),
+        stages=(*norm(m, k, epsilon), made, Stage("c", (i, j), value)),
     )
 
 
@@ -61,7 +61,7 @@ def swiglu_q4(m: int, k: int, n: int, *, epsilon: float | None = None, width: in
     up = _product("up", source, i, j, k, width, first_row=n)
     entry = gate[i, j]
     value = entry * Call(Function.SIGMOID, entry) * up[i, j]
-    before = () if epsilon is None else _norm(m, k, epsilon)
+    before = () if epsilon is None else norm(m, k, epsilon)
     given = (_row_input(m, k),) if epsilon is None else _normed_inputs(m, k)
     return Program(
         inputs=(*given, *_weights(2 * n, k, width)),
@@ -92,6 +92,11 @@ LANES = 4
 """Entries of a key that lie side by side, so that threads of neighbouring tokens read vectors."""
 STATE = 4
 """Words of the state of a decoder; the first is the position, the tokens in the cache."""
+
+
+def position_within(length: int) -> Expression:
+    """The first word of the state, held to the places that there are."""
+    return largest(smallest(read("position", 0), length - 1), Integer(0))
 
 
 @lru_cache(maxsize=64)
@@ -141,12 +146,7 @@ def decode_attention(shape: AttentionShape) -> Program:
             Input("values", "f32", (kv_heads, length, head_dim)),
         ),
         stages=(
-            Stage(
-                "here",
-                (),
-                largest(smallest(read("position", 0), length - 1), 0),
-                dtype=DType.I32,
-            ),
+            Stage("here", (), position_within(length), dtype=DType.I32),
             Stage("rotated", (r, d), rotated),
             Stage(
                 "new_keys",
@@ -227,7 +227,7 @@ def advance(length: int) -> Program:
     is the place that was decoded and whose second is the end of the prompt; token i32[1].
     """
     i, w = Axis("i", Integer(1)), Axis("w", Integer(STATE))
-    after = largest(smallest(read("position", 0), length - 1), Integer(0)) + 1
+    after = position_within(length) + 1
     there = smallest(after, length - 1)
     given = Choice((after < read("position", 1),), read("prompt", there), read("chosen", i))
     moved = Choice((equal(w, 0),), after, read("position", w))
@@ -247,31 +247,33 @@ def advance(length: int) -> Program:
 
 
 @lru_cache(maxsize=64)
-def normed_heads(heads: int, kv_heads: int, head_dim: int, epsilon: float) -> Program:
-    """c[1, (heads + 2 kv_heads) · head_dim]: a token's queries and keys as RMS norms of their own,
-    its values as they are.
+def normed_heads(
+    heads: int, kv_heads: int, head_dim: int, epsilon: float, rows: int = 1
+) -> Program:
+    """c[rows, (heads + 2 kv_heads) · head_dim]: a token's queries and keys as RMS norms of their
+    own, its values as they are.
 
     Inputs: projected, of c's shape; query_gamma[head_dim], key_gamma[head_dim].
     """
     width = (heads + 2 * kv_heads) * head_dim
-    i, r, n = Axis("i", Integer(1)), Axis("r", Integer(heads + kv_heads)), Axis("n", Integer(width))
-    d = Axis("d", Integer(head_dim))
-    entry = read("projected", 0, r * head_dim + d)
-    mean = read("square", r) * Real(1.0 / head_dim)
+    i, n = Axis("i", Integer(rows)), Axis("n", Integer(width))
+    r, d = Axis("r", Integer(heads + kv_heads)), Axis("d", Integer(head_dim))
+    entry = read("projected", i, r * head_dim + d)
+    mean = read("square", i, r) * Real(1.0 / head_dim)
     head = smallest(n // head_dim, heads + kv_heads - 1)
-    normed = read("projected", i, n) * read("factor", head)
+    normed = read("projected", i, n) * read("factor", i, head)
     query = normed * read("query_gamma", n % head_dim)
     key = normed * read("key_gamma", n % head_dim)
     rest = Choice((n < (heads + kv_heads) * head_dim,), key, read("projected", i, n))
     return Program(
         inputs=(
-            Input("projected", "f32", (1, width)),
+            Input("projected", "f32", (rows, width)),
             Input("query_gamma", "f32", (head_dim,)),
             Input("key_gamma", "f32", (head_dim,)),
         ),
         stages=(
-            Stage("square", (r,), entry * entry, Reducer.SUM, (d,)),
-            Stage("factor", (r,), Call(Function.RSQRT, mean + Real(epsilon))),
+            Stage("square", (i, r), entry * entry, Reducer.SUM, (d,)),
+            Stage("factor", (i, r), Call(Function.RSQRT, mean + Real(epsilon))),
             Stage("c", (i, n), Choice((n < heads * head_dim,), query, rest)),
         ),
     )
@@ -296,7 +298,8 @@ def _weights(rows: int, k: int, width: int) -> tuple[Input, ...]:
     )
 
 
-def _norm(m: int, k: int, epsilon: float) -> tuple[Stage, ...]:
+def norm(m: int, k: int, epsilon: float) -> tuple[Stage, ...]:
+    """`normed`: each row of `a` by the root of its mean square, times `gamma`."""
     i, j, over = Axis("i", Integer(m)), Axis("j", Integer(k)), Axis("k", Integer(k))
     square = read("a", i, over) * read("a", i, over)
     mean = read("square", i) * Real(1.0 / k)

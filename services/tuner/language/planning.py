@@ -7,21 +7,15 @@ from pathlib import Path
 import numpy as np
 
 from kernelzoo.domain.plan import Golden, GoldenPart, Plan, PlanDecoder, validated
-from services.tuner.graph.graph import Graph
 from services.tuner.graph.models import PlannedModel, model_calls
 from services.tuner.graph.planning import planned
 from services.tuner.graph.weights import weight_file
+from services.tuner.language.block import BLOCK_ROWS
 from services.tuner.language.checkpoint import Checkpoint, Safetensors
 from services.tuner.language.config import LanguageConfig, read_config
-from services.tuner.language.decoder import (
-    CHOSEN,
-    LOGITS,
-    POSITION,
-    PROMPT,
-    TOKEN,
-    decoder_graph,
-)
+from services.tuner.language.decoder import CHOSEN, LOGITS, DecoderGraph, decoder_graph
 from services.tuner.language.onnx_decoder import read_decoder
+from services.tuner.language.operands import POSITION, PROMPT, TOKEN
 from services.tuner.language.reference import Reference
 
 GOLDEN_TOKENS = 8
@@ -39,14 +33,18 @@ def plan_language_model(path: Path, name: str, length: int | None = None) -> Pla
     return plan_decoder(config, Safetensors(path, config), name)
 
 
-def plan_decoder(config: LanguageConfig, weights: Checkpoint, name: str) -> PlannedModel:
-    """Raises InvalidInput for a model that no page could hold."""
-    graph = decoder_graph(config, weights)
+def plan_decoder(
+    config: LanguageConfig, weights: Checkpoint, name: str, block_rows: int = BLOCK_ROWS
+) -> PlannedModel:
+    """Prompts are taken in blocks of so many rows. Raises InvalidInput for a model that no page
+    could hold."""
+    made = decoder_graph(config, weights, block_rows)
+    graph = made.graph
     golden, body = golden_file(config, weights)
     file, (parts,) = weight_file([graph])
     plan = planned(graph, name, {"context": config.length}, parts, file, golden)
     return PlannedModel(
-        plans=(validated(replace(plan, decoder=_decoder(config, graph, plan))),),
+        plans=(validated(replace(plan, decoder=_decoder(config, made, plan))),),
         golden=(body,),
         calls=(model_calls(graph),),
         weights=file,
@@ -76,8 +74,8 @@ def golden_file(config: LanguageConfig, weights: Checkpoint) -> tuple[Golden, by
     return golden, body
 
 
-def _decoder(config: LanguageConfig, graph: Graph, plan: Plan) -> PlanDecoder:
-    names = [node.output for node in graph.nodes]
+def _decoder(config: LanguageConfig, made: DecoderGraph, plan: Plan) -> PlanDecoder:
+    names = [node.output for node in made.graph.nodes]
     token, position, prompt = (port.tensor for port in plan.inputs)
     head = names.index(LOGITS)
     return PlanDecoder(
@@ -88,6 +86,8 @@ def _decoder(config: LanguageConfig, graph: Graph, plan: Plan) -> PlanDecoder:
         prompt=prompt,
         logits=plan.calls[head].tensors[-1],
         chosen=plan.calls[names.index(CHOSEN)].tensors[-1],
+        rows=made.rows,
+        step=made.step,
         head=head,
         stop=tuple(each for each in config.stop if each < config.vocabulary),
     )

@@ -16,7 +16,8 @@ from importlib import import_module
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU, GpuModel
 from kernelzoo.domain.operators.attention import attention_of
-from kernelzoo.domain.operators.decoding import argmax_count, attention_shape
+from kernelzoo.domain.operators.decoding import LANES, argmax_count, attention_shape
+from kernelzoo.domain.operators.prefill import block_attention_shape
 from kernelzoo.domain.target import TargetKind, refuse_unsupported
 from kernelzoo.domain.workload import KEY_DTYPES, PROGRAM, Workload
 from kernelzoo.errors import InvalidSchedule
@@ -32,6 +33,7 @@ from services.tuner.schedules.base.quantised import quantised_product
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
+from services.tuner.schedules.block_attention.webgpu_space import block_attention_configs
 from services.tuner.schedules.conv.channelwise import channelwise
 from services.tuner.schedules.conv.implicit_gemm import gathered
 from services.tuner.schedules.conv.space import wasm_conv_configs
@@ -186,14 +188,9 @@ def _streams_quantised(space: IterationSpace) -> bool:
 
 
 def _multiplies_quantised(space: IterationSpace) -> bool:
-    """One product with quantised weights of many rows, as they are."""
+    """Products with quantised weights of many rows, as they are."""
     found = quantised_product(space.program)
-    return (
-        found is not None
-        and found.norm is None
-        and len(found.weights) == 1
-        and found.m > MAX_QUANTISED_M
-    )
+    return found is not None and found.norm is None and found.m > MAX_QUANTISED_M
 
 
 def _attends_rows(space: IterationSpace) -> bool:
@@ -203,6 +200,11 @@ def _attends_rows(space: IterationSpace) -> bool:
 
 def _attends(space: IterationSpace) -> bool:
     return attention_shape(space.program) is not None
+
+
+def _attends_blocks(space: IterationSpace) -> bool:
+    found = block_attention_shape(space.program)
+    return found is not None and found[0].head_dim % (2 * LANES) == 0
 
 
 def _is_argmax(space: IterationSpace) -> bool:
@@ -264,6 +266,9 @@ FAMILIES = (
     _webgpu("quantised_gemv", _streams_quantised, quantised_gemv_configs, programs=True),
     _webgpu("quantised_matmul", _multiplies_quantised, quantised_matmul_configs, programs=True),
     _webgpu("decode_attention", _attends, decode_attention_configs, programs=True, states=True),
+    _webgpu(
+        "block_attention", _attends_blocks, block_attention_configs, programs=True, states=True
+    ),
     _webgpu("argmax", _is_argmax, argmax_configs, programs=True),
     _webgpu("matmul", _reads_vectors, matmul_configs, programs=True),
     _webgpu("conv", channelwise, conv_configs, programs=True),

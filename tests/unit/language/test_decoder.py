@@ -117,7 +117,7 @@ def test_a_quantised_weight_is_half_a_step_away_and_the_largest_is_met() -> None
 def test_graphs_of_all_shapes_are_sound_and_a_lone_head_is_a_weight() -> None:
     config = config_of(CONFIG | {"model_type": "llama", "tie_word_embeddings": False})
     for each in (config, replace(config, bias=True, normed_heads=True)):
-        assert faults(decoder_graph(each, Seeded())) == ()
+        assert faults(decoder_graph(each, Seeded()).graph) == ()
     (plan,) = plan_decoder(config, Seeded(), "untied").plans
     assert "head" in [weight.name for weight in plan.weights]
 
@@ -174,6 +174,8 @@ def test_a_plan_whose_states_or_decoder_do_not_fit_is_refused() -> None:
         (replace(plan, decoder=replace(decoder, vocabulary=71)), "logits must be 71"),
         (replace(plan, decoder=replace(decoder, token=decoder.chosen)), "token must be a state"),
         (replace(plan, decoder=replace(decoder, head=len(plan.calls))), "no call between"),
+        (replace(plan, decoder=replace(decoder, step=decoder.head)), "no call between"),
+        (replace(plan, decoder=replace(decoder, rows=0)), "has 0 rows"),
         (replace(plan, decoder=replace(decoder, stop=(70,))), "not in its vocabulary"),
         (replace(plan, states=(*plan.states, plan.states[-1])), "is there twice"),
     ):

@@ -13,12 +13,14 @@ from kernelzoo.domain.operators.decoding import (
     decode_attention,
 )
 from kernelzoo.domain.operators.parsing import parsed
+from kernelzoo.domain.operators.prefill import block_attention, block_attention_shape
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Role, Workload
 from kernelzoo.errors import InvalidInput
 from services.aggregator.verification import expected, roundings
 from services.tuner.compile import gpu_compilation
 from services.tuner.ir.legality import Phase, faults
+from services.tuner.schedules.block_attention.webgpu_config import WebgpuBlockAttentionConfig
 from services.tuner.schedules.decode_attention.webgpu_config import WebgpuDecodeAttentionConfig
 from services.tuner.schedules.registry import lite_space, matching
 from tests.unit.tuner.execution import inputs_of
@@ -165,3 +167,59 @@ def test_the_first_of_the_largest_entries_is_found(count: int) -> None:
         (found,) = executed(steps.artifact, [entries], slices=2)
         assert found[0] == count // 3, candidate.config
     assert np.isfinite(expected(workload, TargetKind.WEBGPU, 1).tolerances).all()
+
+
+ROWS = 20
+BLOCK = AttentionShape(heads=6, kv_heads=2, head_dim=32, length=75)
+BLOCK_ATTENTION = Workload.of_program("block_attention", block_attention(BLOCK, ROWS))
+BLOCK_CONFIGS = [
+    WebgpuBlockAttentionConfig(block_m=block_m, threads_per_row=threads, subgroups=subgroups)
+    for block_m, threads, subgroups in ((8, 4, False), (2, 16, True), (32, 1, False))
+]
+
+
+def attended_rows(inputs: list[Any]) -> list[Any]:
+    """Rows that have no room are left out."""
+    rows, *tables, position, keys, values = inputs
+    here, outputs = int(position[0]), []
+    for row in range(min(len(rows), BLOCK.length - here)):
+        place = np.array([here + row, 0, 0, 0], np.int32)
+        keys, values, output = attended(BLOCK, [rows[row : row + 1], *tables, place, keys, values])
+        outputs.append(output)
+    return [keys, values, np.concatenate(outputs)]
+
+
+@pytest.mark.parametrize("here", [31, 60])
+@pytest.mark.parametrize("config", BLOCK_CONFIGS, ids=str)
+def test_each_row_attends_to_those_before_it_and_all_that_have_room_join_the_cache(
+    config: WebgpuBlockAttentionConfig, here: int
+) -> None:
+    inputs = inputs_of(BLOCK_ATTENTION)
+    inputs[3][0] = here
+    steps = gpu_compilation(config.candidate(BLOCK_ATTENTION))
+    for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
+        assert faults(scheduled, Phase.SCHEDULED) == ()
+        assert faults(optimised, Phase.SCALAR_REPLACED) == ()
+    found = executed(steps.artifact, inputs, slices=2)
+    for got, wanted in zip(found, attended_rows(inputs), strict=True):
+        assert np.abs(got[: len(wanted)].astype(np.float64) - wanted).max() < 1e-6
+
+
+def test_attention_of_a_block_is_found_by_its_program_and_its_reports_are_checked() -> None:
+    assert block_attention_shape(BLOCK_ATTENTION.program) == (BLOCK, ROWS)
+    assert matching(BLOCK_ATTENTION, TargetKind.WEBGPU)[0].name == "block_attention"
+    space = lite_space(BLOCK_ATTENTION, TargetKind.WEBGPU)
+    assert space[0].requires == ()
+    assert expected(BLOCK_ATTENTION, TargetKind.WEBGPU, 3).tolerances.max() < 1e-3
+    text = gpu_compilation(space[0]).artifact.body.decode()
+    (tokens,) = [line for line in text.splitlines() if "for (var step" in line]
+    assert "- here" in tokens, "the loop ends at the row's place"
+
+
+def test_a_hostile_config_of_a_block_is_refused() -> None:
+    for changed, message in (
+        (replace(BLOCK_CONFIGS[0], block_m=9), "36 threads must be one of"),
+        (replace(BLOCK_CONFIGS[0], block_m=1, threads_per_row=64), "from 1 to 32"),
+        (replace(BLOCK_CONFIGS[2], subgroups=True), "nothing to add up"),
+    ):
+        assert message in changed.fault(BLOCK_ATTENTION)

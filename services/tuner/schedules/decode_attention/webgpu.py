@@ -51,21 +51,27 @@ from services.tuner.ir.nodes import (
     Block,
     Bound,
     Buffer,
-    Call,
     Compare,
     CompareOp,
     Const,
     Expression,
-    ExtractLane,
     IndexValue,
     Load,
     LoopKind,
-    MathFunction,
     Program,
     Scope,
     Select,
     Statement,
     Store,
+)
+from services.tuner.schedules.base.cache import (
+    all_lanes,
+    before,
+    constant,
+    exp_of_difference,
+    key_at,
+    position,
+    value_at,
 )
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.row_threads import RowThreads, reduced
@@ -145,9 +151,7 @@ class _Kernel:
             head, (("shared", shape.kv_heads), ("among", shape.shared))
         )
         thread = frame.variable("thread", config.threads)
-        held = Load(buffer=parameters[3], index=ZERO)
-        last = binary(BinaryOp.MIN, held, whole(shape.length - 1))
-        here = frame.let("here", binary(BinaryOp.MAX, last, whole(0)), shape.length - 1)
+        here = position(frame, parameters[3], shape)
         parts: tuple[Buffer, ...] = ()
         if config.parts > 1:
             entries = shape.heads * config.parts
@@ -209,27 +213,10 @@ class _Kernel:
         return self.part.times(self.config.tokens(self.shape))
 
     def key_at(self, quad: Affine, token: Affine) -> Affine:
-        """Four entries of a key in the cache."""
-        row = self.group.times(self.shape.head_dim // LANES).plus(quad)
-        return row.times(self.shape.length).plus(token).times(LANES)
+        return key_at(self.shape, self.group, quad, token)
 
     def value_at(self, quad: Affine, token: Affine) -> Affine:
-        row = self.group.times(self.shape.length).plus(token)
-        return row.times(self.shape.head_dim).plus(quad.times(LANES))
-
-
-def _all_lanes(value: Expression) -> Expression:
-    x, y, z, w = (ExtractLane(value=value, lane=lane) for lane in range(LANES))
-    return plus(plus(x, y), plus(z, w))
-
-
-def _exp_of_difference(value: Expression, most: Expression) -> Expression:
-    return Call(function=MathFunction.EXP, argument=binary(BinaryOp.SUB, value, most))
-
-
-def _before(index: Affine, limit: Affine) -> Bound:
-    """index < limit"""
-    return Bound(index=index.plus(limit.times(-1)), limit=0)
+        return value_at(self.shape, self.group, quad, token)
 
 
 # Step 1: the query, the key and the value of the token, the first two rotated.
@@ -243,7 +230,7 @@ def _token(kernel: _Kernel) -> Block:
     opposite, angle = (
         inside.let(name, binary(BinaryOp.FLOOR_MOD, IndexValue(index=index), whole(size)), size - 1)
         for name, index, size in (
-            ("opposite", entry.plus(Affine(constant=half)), shape.head_dim),
+            ("opposite", entry.plus(constant(half)), shape.head_dim),
             ("angle", entry, half),
         )
     )
@@ -260,8 +247,8 @@ def _token(kernel: _Kernel) -> Block:
         other = Select(condition=low, then=negative, otherwise=partner)
         return plus(times(projected(row, entry), cosine), times(other, sine))
 
-    keys = kernel.group.plus(Affine(constant=shape.heads))
-    values = keys.plus(Affine(constant=shape.kv_heads))
+    keys = kernel.group.plus(constant(shape.heads))
+    values = keys.plus(constant(shape.kv_heads))
     scale = number(float(shape.head_dim**-0.5))
     stores = (
         Store(buffer=kernel.query, index=entry, value=times(rotated(kernel.head), scale)),
@@ -305,12 +292,12 @@ def _scores(kernel: _Kernel) -> Block:
     def scored(at: Affine, key: Buffer, place: list[Affine]) -> Block:
         found: list[Statement] = []
         for quad, index in enumerate(place):
-            query = Load(buffer=kernel.query, index=Affine(constant=LANES * quad), lanes=LANES)
+            query = Load(buffer=kernel.query, index=constant(LANES * quad), lanes=LANES)
             product = times(query, Load(buffer=key, index=index, lanes=LANES))
             so_far = Load(buffer=kernel.dot, index=ZERO, lanes=LANES)
             value = plus(so_far, product) if quad else product
             found.append(Store(buffer=kernel.dot, index=ZERO, value=value))
-        score = _all_lanes(Load(buffer=kernel.dot, index=ZERO, lanes=LANES))
+        score = all_lanes(Load(buffer=kernel.dot, index=ZERO, lanes=LANES))
         found.append(Store(buffer=kernel.scores, index=at, value=score))
         best = binary(BinaryOp.MAX, kernel.largest, Load(buffer=kernel.scores, index=at))
         return (*found, Store(buffer=kernel.best, index=ZERO, value=best))
@@ -319,11 +306,11 @@ def _scores(kernel: _Kernel) -> Block:
     step = Affine.variable("step")
     at = step.times(config.threads).plus(kernel.thread)
     token = kernel.first.plus(at)
-    cached = scored(at, kernel.parameters[4], [kernel.key_at(_at(q), token) for q in quads])
+    cached = scored(at, kernel.parameters[4], [kernel.key_at(constant(q), token) for q in quads])
     own = scored(
         kernel.here.plus(kernel.first.times(-1)),
         kernel.key,
-        [_at(LANES * q) for q in quads],
+        [constant(LANES * q) for q in quads],
     )
     steps = -(-tokens // config.threads)
     ranges = {**kernel.frame.ranges, "step": (0, steps - 1)}
@@ -332,10 +319,6 @@ def _scores(kernel: _Kernel) -> Block:
         *_here_in_part(kernel, own),
         *_each(kernel, "step", steps, at, token, cached, ranges),
     )
-
-
-def _at(constant: int) -> Affine:
-    return Affine(constant=constant)
 
 
 def _each(
@@ -350,7 +333,7 @@ def _each(
     """The body for each token of the part that stands before the position. The loop is one even
     where it has one step: its condition ends it."""
     tokens = kernel.config.tokens(kernel.shape)
-    bounds = [_before(token, kernel.here)]
+    bounds = [before(token, kernel.here)]
     if at.bounds(ranges)[1] >= tokens:
         bounds.append(Bound(index=at, limit=tokens))
     if token.bounds(ranges)[1] >= kernel.shape.length:
@@ -377,7 +360,7 @@ def _powers(kernel: _Kernel, most: Expression) -> Block:
     def powered(at: Affine) -> Block:
         score = Load(buffer=kernel.scores, index=at)
         return (
-            Store(buffer=kernel.scores, index=at, value=_exp_of_difference(score, most)),
+            Store(buffer=kernel.scores, index=at, value=exp_of_difference(score, most)),
             Store(
                 buffer=kernel.sum,
                 index=ZERO,
@@ -439,7 +422,7 @@ def _stored(kernel: _Kernel, most: Expression, sum_: Expression) -> Block:
     rows = [
         Load(
             buffer=kernel.mixed,
-            index=thread.plus(_at(row * quads)).times(LANES),
+            index=thread.plus(constant(row * quads)).times(LANES),
             lanes=LANES,
         )
         for row in range(config.threads // quads)
@@ -484,7 +467,7 @@ def _joined(kernel: _Kernel) -> Program:
     head, thread = frame.variable("group", shape.heads), frame.variable("thread", threads)
     mixed, largest, powers = kernel.parameters[7:]
     first = head.times(parts)
-    found = [Load(buffer=largest, index=first.plus(_at(part))) for part in range(parts)]
+    found = [Load(buffer=largest, index=first.plus(constant(part))) for part in range(parts)]
     most = f32_buffer("most", 1, Scope.LOCAL)
     held = Load(buffer=most, index=ZERO)
     sums, share = f32_buffer("sum", 1, Scope.LOCAL), f32_buffer("share", 1, Scope.LOCAL)
@@ -499,12 +482,12 @@ def _joined(kernel: _Kernel) -> Program:
     )
     own = Load(buffer=share, index=ZERO)
     for part, each in enumerate(found):
-        at = first.plus(_at(part))
+        at = first.plus(constant(part))
         place = at.times(shape.head_dim).plus(thread.times(LANES))
         total_ = times(own, Load(buffer=powers, index=at))
         entries = times(splat(own), Load(buffer=mixed, index=place, lanes=LANES))
         body += (
-            Store(buffer=share, index=ZERO, value=_exp_of_difference(each, held)),
+            Store(buffer=share, index=ZERO, value=exp_of_difference(each, held)),
             Store(buffer=sums, index=ZERO, value=plus(Load(buffer=sums, index=ZERO), total_)),
             Store(
                 buffer=acc,

@@ -12,6 +12,8 @@ from services.tuner.schedules.base.quantised import quantised_product_of
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 TILES = (4, 8)
+THREADS = (16, *WORKGROUP_THREADS)
+"""Two products of the smallest blocks take 6 KiB of workgroup memory, by 16 threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +38,8 @@ class WebgpuQuantisedMatmulConfig(WebgpuConfig):
             return f"block_m={self.block_m} and block_n={self.block_n} must be from 4 to 256"
         if self.block_m % self.tile_m or self.block_n % self.tile_n:
             return "block_m and block_n must be multiples of tile_m and tile_n"
-        if self.threads not in WORKGROUP_THREADS:
-            return f"{self.threads} threads must be one of {', '.join(map(str, WORKGROUP_THREADS))}"
+        if self.threads not in THREADS:
+            return f"{self.threads} threads must be one of {', '.join(map(str, THREADS))}"
         return ""
 
     def workgroup_bytes_for(self, workload: Workload) -> int:
