@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import { type TestContext, test } from "node:test";
 import type { PlanWire, PortWire } from "../src/runtime/answer.js";
 import { release, reserve } from "../src/runtime/budget.js";
+import { Crew, type Hand } from "../src/runtime/crew.js";
 import { Dispatcher } from "../src/runtime/dispatch.js";
 import { type Feeds, storedFeeds, tensorData } from "../src/runtime/feeds.js";
 import type { Main } from "../src/runtime/kernels.js";
@@ -274,8 +275,9 @@ test("a call waits for its weights and those before it run, and an abort is hear
   assert.equal(await waiting.run(() => true), null);
 });
 
-test("pieces of a file are read into one buffer, where the browser can", async (t) => {
+test("pieces of a file are read to where their chunk wants them, where the browser can", async (t) => {
   const buffers = new Set<ArrayBuffer>();
+  const places: (readonly [from: number, room: number])[] = [];
   t.mock.method(globalThis, "fetch", async () => {
     let at = 0;
     const body = new ReadableStream({
@@ -284,7 +286,8 @@ test("pieces of a file are read into one buffer, where the browser can", async (
         const { byobRequest } = controller;
         const view = byobRequest?.view as Uint8Array<ArrayBuffer>;
         buffers.add(view.buffer);
-        const part = FILE.subarray(at, at + 90);
+        places.push([view.byteOffset, view.byteLength]);
+        const part = FILE.subarray(at, at + Math.min(90, view.byteLength));
         at += part.length;
         if (part.length === 0) controller.close();
         else view.set(part);
@@ -296,6 +299,45 @@ test("pieces of a file are read into one buffer, where the browser can", async (
   assert.deepEqual(await streamed(), FILE);
   const sizes = [...buffers].map(({ byteLength }) => byteLength);
   assert.ok(sizes.length > 9 && sizes.every((bytes) => bytes === 0), "each was handed back");
+  const first = [
+    [0, 300],
+    [90, 210],
+    [180, 120],
+    [270, 30],
+  ];
+  assert.deepEqual(places.slice(0, 5), [...first, [0, 300]], "none is copied from a piece");
+});
+
+test("threads that wait for the next run are woken without a message, later ones by one", async () => {
+  let at = 0;
+  const told: string[] = [];
+  const spawn = (): Hand => {
+    const hand: Hand = {
+      onmessage: null,
+      onerror: null,
+      terminate: () => undefined,
+      postMessage: ({ type }) => {
+        told.push(type);
+        if (type === "crew") hand.onmessage?.({ data: { type: "ready" } } as MessageEvent);
+      },
+    };
+    return hand;
+  };
+  const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
+  const start = { memory, control: 0, modules: [], tasks: [], threads: 2 };
+  const crew = await Crew.start(
+    start,
+    () => 0,
+    new Map(),
+    spawn,
+    () => at,
+  );
+  for (const pause of [0, 100, 100, 5000]) {
+    at += pause;
+    crew.up();
+    crew.down();
+  }
+  assert.deepEqual(told, ["crew", "up", "up"], "the first, and the one after five seconds");
 });
 
 test("parts of several threads keep all of them busy: rounds are as few as for the whole", () => {

@@ -1,7 +1,8 @@
 /**
  * Threads that help with the calls of a model. The runtime's worker takes chunks like any of them,
- * by the tickets of `threads/chunks.ts`; they stay awake from the first call of a run to its last.
- * A ticket's kernel is a part of a call: see `partOf`.
+ * by the tickets of `threads/chunks.ts`. They stay awake from the first call of a run to its last, and
+ * wait for the next run for a while: one that has gone back to its messages comes late. A ticket's
+ * kernel is a part of a call: see `partOf`.
  */
 import { KernelZooError, sentence } from "../engine/error.js";
 import {
@@ -18,6 +19,7 @@ import {
   openRun,
   takeChunk,
 } from "../threads/chunks.js";
+import { type Clock, now } from "../timing/clock.js";
 import { instantiateAll, type Linked, type Main } from "./kernels.js";
 import { MOST_PARTS, PART_BITS, rangeOfPart } from "./parts.js";
 import type { Task } from "./placement.js";
@@ -45,14 +47,20 @@ export interface Hand {
   terminate(): void;
 }
 
-/** No call: threads go back to their messages. */
+/** No run: threads wait for one a while, and then go back to their messages. */
 const IDLE = -1;
 /** No call yet or no call of theirs: threads wait for the next. */
 const AWAKE = -2;
 /** Calls that fit a number beside two of PART_BITS. */
 const MOST_TASKS = 2 ** (31 - 2 * PART_BITS);
-/** A thread looks for the next call this often before it sleeps: some 100 microseconds. */
+/** A thread looks for the next call of a run this often before it sleeps: some milliseconds. */
+const SPINS_IN_RUN = 400_000;
+/** And for the next run: some 100 microseconds. */
 const SPINS = 20_000;
+/**
+ * How long a thread waits for the next run. A worker that is ended while it waits lives on until then.
+ */
+const LINGER_MS = 1000;
 /** A kernel that takes longer is taken for one that hangs. */
 const LIMIT_MS = 30_000;
 
@@ -122,10 +130,14 @@ export class Crew {
   readonly threads: number;
   readonly #hands: readonly Hand[];
   readonly #member: Member;
+  readonly #clock: Clock;
+  /** Until then threads surely wait for a run. */
+  #waitingUntil = -Infinity;
 
-  private constructor(hands: readonly Hand[], member: Member) {
+  private constructor(hands: readonly Hand[], member: Member, clock: Clock) {
     this.#hands = hands;
     this.#member = member;
+    this.#clock = clock;
     this.threads = hands.length + 1;
   }
 
@@ -138,6 +150,7 @@ export class Crew {
     scratchOf: (thread: number) => number,
     mains: ReadonlyMap<string, Main>,
     spawn: () => Hand,
+    clock = now,
   ): Promise<Crew> {
     if (start.tasks.length >= MOST_TASKS) throw new KernelZooError("run", "it has too many calls");
     const member = new Member({ ...start, scratch: scratchOf(0) }, mains);
@@ -153,18 +166,20 @@ export class Crew {
       for (const hand of hands) hand.terminate();
       throw new KernelZooError("run", `The threads do not start: ${sentence(cause)}`, cause);
     }
-    return new Crew(hands, member);
+    return new Crew(hands, member, clock);
   }
 
   /** Wakes the threads for a run of the model. */
   up(): void {
     openRun(this.#member.control, AWAKE);
+    if (this.#clock() < this.#waitingUntil) return;
     for (const hand of this.#hands) hand.postMessage({ type: "up" });
   }
 
   /** Lets them sleep. */
   down(): void {
     openRun(this.#member.control, IDLE);
+    this.#waitingUntil = this.#clock() + LINGER_MS / 2;
   }
 
   /** Runs one part of a call on all threads. Throws KernelZooError: run, timeout. */
@@ -196,12 +211,14 @@ export function crewMember(start: CrewStart): () => void {
   const member = new Member(start, mains);
   const { control } = member;
   return () => {
-    for (let seen = currentRun(control); currentKernel(control) !== IDLE; ) {
+    for (let waits = true; waits; ) {
+      const seen = currentRun(control);
       member.work();
+      const running = currentKernel(control) !== IDLE;
       // The next call comes at once, mostly: waking a thread takes as long as a short call.
-      for (let i = 0; i < SPINS && currentRun(control) === seen; i++);
-      awaitRun(control, seen, LIMIT_MS);
-      seen = currentRun(control);
+      const spins = running ? SPINS_IN_RUN : SPINS;
+      for (let i = 0; i < spins && currentRun(control) === seen; i++);
+      waits = awaitRun(control, seen, running ? LIMIT_MS : LINGER_MS) || running;
     }
   };
 }

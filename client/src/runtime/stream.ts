@@ -17,8 +17,7 @@ export interface Arrived {
   readonly piece: () => void;
 }
 
-/** What a browser's pipe holds; longer pieces do not come. */
-const PIECE_BYTES = 1 << 19;
+const NOTHING: Bytes = new Uint8Array();
 const TRIES = 4;
 const WAIT_MS = 500;
 
@@ -32,74 +31,71 @@ export async function hasDigest(bytes: Bytes, sha256: string): Promise<boolean> 
   return digest.every((byte, i) => byte === Number.parseInt(sha256.slice(2 * i, 2 * i + 2), 16));
 }
 
+/** Fills a buffer from its beginning on, with at least a byte; the answer is empty at the end. */
+type Fill = (into: Bytes) => Promise<Bytes>;
+
 /**
- * Pieces are read into one buffer where the browser can do that: memory of their own, 64 kB each, is
- * only given back now and then.
+ * Pieces are read to where they belong, where the browser can do that, and their buffer moves with
+ * them. Memory of their own, 64 kB each, is only given back now and then.
  */
-function readerOf(body: ReadableStream<Bytes>): ReadableStreamDefaultReader<Bytes> {
+function filling(body: ReadableStream<Bytes>): readonly [Fill, cancel: () => Promise<void>] {
   try {
-    return body.getReader({ mode: "byob" }) as unknown as ReadableStreamDefaultReader<Bytes>;
+    const reader = body.getReader({ mode: "byob" });
+    const fill: Fill = async (into) => ((await reader.read(into)).value ?? NOTHING) as Bytes;
+    return [fill, () => reader.cancel()];
   } catch {
-    return body.getReader();
+    const reader = body.getReader();
+    let rest = NOTHING;
+    const fill: Fill = async (into) => {
+      if (rest.length === 0) rest = (await reader.read()).value ?? NOTHING;
+      const part = rest.subarray(0, into.length);
+      rest = rest.subarray(part.length);
+      into.set(part);
+      return into.subarray(0, part.length);
+    };
+    return [fill, () => reader.cancel()];
   }
 }
 
 /**
- * The file from byte `from` on, as it arrives; each piece is overwritten by the next. Throws
- * KernelZooError (artifact) for a refusal.
+ * Chunks of the file from byte `from` on, as they arrive. A chunk's buffer is overwritten by the one
+ * after the next. Throws KernelZooError (artifact) for a refusal, TypeError for a file that ends early.
  */
-async function* received(url: URL, from: number): AsyncGenerator<Bytes, void> {
+async function* received(
+  url: URL,
+  from: number,
+  chunks: readonly ChunkWire[],
+  heard: () => void,
+): AsyncGenerator<readonly [ChunkWire, Bytes], void> {
   const response = await fetch(url, from > 0 ? { headers: { Range: `bytes=${from}-` } } : {});
   if (!response.ok || response.body === null) {
     const message = `${url} answered ${response.status}: are the weights there?`;
     throw new KernelZooError("artifact", message);
   }
-  // A host that knows no ranges starts from the beginning.
-  let skip = response.status === 206 ? 0 : from;
-  const reader = readerOf(response.body);
-  // A reader of pieces that have memory of their own looks at no argument.
-  const read = reader.read.bind(reader) as (into: Bytes) => ReturnType<typeof reader.read>;
-  let spare = new ArrayBuffer(PIECE_BYTES);
+  const [fill, cancel] = filling(response.body);
+  const longest = Math.max(...chunks.map(({ bytes }) => bytes));
+  const buffers: [ArrayBuffer, ArrayBuffer] = [new ArrayBuffer(longest), new ArrayBuffer(longest)];
+  const next = async (which: 0 | 1, bytes: number): Promise<Bytes> => {
+    for (let filled = 0; filled < bytes; ) {
+      const part = await fill(new Uint8Array(buffers[which], filled, bytes - filled));
+      if (part.length === 0) throw new TypeError("the file ended early");
+      heard();
+      buffers[which] = part.buffer;
+      filled += part.length;
+    }
+    return new Uint8Array(buffers[which], 0, bytes);
+  };
   try {
-    for (;;) {
-      const { value, done } = await read(new Uint8Array(spare));
-      if (done) return;
-      spare = value.buffer;
-      if (value.length > skip) yield value.subarray(skip);
-      skip = Math.max(0, skip - value.length);
+    // A host that knows no ranges starts from the beginning.
+    for (let skip = response.status === 206 ? 0 : from; skip > 0; ) {
+      skip -= (await next(0, Math.min(skip, longest))).length;
+    }
+    for (const [i, chunk] of chunks.entries()) {
+      yield [chunk, await next((i % 2) as 0 | 1, chunk.bytes)];
     }
   } finally {
-    reader.cancel().catch(() => undefined);
+    cancel().catch(() => undefined);
   }
-}
-
-/**
- * Cuts what arrives into chunks. A chunk's buffer is overwritten by the one after the next. Throws
- * TypeError for a file that ends early.
- */
-async function* cut(
-  pieces: AsyncIterable<Bytes>,
-  chunks: readonly ChunkWire[],
-  buffers: readonly [Bytes, Bytes],
-  heard: () => void,
-): AsyncGenerator<readonly [ChunkWire, Bytes], void> {
-  let [next, filled] = [0, 0];
-  for await (const piece of pieces) {
-    heard();
-    for (let rest = piece; rest.length > 0 && next < chunks.length; ) {
-      const chunk = chunks[next] as ChunkWire;
-      const buffer = (buffers[next % 2] as Bytes).subarray(0, chunk.bytes);
-      const part = rest.subarray(0, chunk.bytes - filled);
-      buffer.set(part, filled);
-      filled += part.length;
-      rest = rest.subarray(part.length);
-      if (filled < chunk.bytes) continue;
-      [next, filled] = [next + 1, 0];
-      yield [chunk, buffer];
-    }
-    if (next === chunks.length) return;
-  }
-  throw new TypeError("the file ended early");
 }
 
 /** Throws KernelZooError (artifact) for other bytes than those of `sha256`. */
@@ -126,8 +122,6 @@ export async function streamWeights(
     [done, offset] = [done + 1, offset + bytes];
   }
   if (done === chunks.length) return;
-  const longest = Math.max(...chunks.map(({ bytes }) => bytes));
-  const buffers = [new Uint8Array(longest), new Uint8Array(longest)] as const;
 
   const accept = async (chunk: ChunkWire, bytes: Bytes): Promise<void> => {
     await refuseChanged(bytes, chunk.sha256, url);
@@ -140,7 +134,7 @@ export async function streamWeights(
     // One chunk is verified while the next one arrives.
     let accepted: Promise<void> = Promise.resolve();
     try {
-      const rest = cut(received(url, offset), chunks.slice(done), buffers, arrived.piece);
+      const rest = received(url, offset, chunks.slice(done), arrived.piece);
       for await (const [chunk, bytes] of rest) {
         await accepted;
         accepted = accept(chunk, bytes);
