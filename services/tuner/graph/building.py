@@ -173,11 +173,14 @@ class Site:
     def constant(self, entries: Array) -> Operand:
         return self.builder.constant(f"{self.step.outputs[0]}.constant", entries)
 
-    def workload(self, operator: str, extents: Shape, *inputs: Operand) -> Operand | None:
-        """None where the workload would be too large or have attributes out of range."""
+    def workload(
+        self, operator: str, extents: Shape, *inputs: Operand, packed: bool = True
+    ) -> Operand | None:
+        """None where the workload would be too large or have attributes out of range. Without
+        `packed` its kernels read constant weights as they lie."""
         try:
             workload = Workload.of(operator, extents)
-            if workload.operator.may_be_constant and inputs[1].constant is not None:
+            if packed and workload.operator.may_be_constant and inputs[1].constant is not None:
                 workload = Workload.of(operator, extents, constant=("b",))
         except InvalidInput:
             return None

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from onnx import numpy_helper
 
 from kernelzoo.domain.operators.expressions import Program
@@ -62,17 +63,22 @@ def test_arithmetic_on_shapes_vanishes(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_table_that_also_makes_logits_is_kept_once(tmp_path: Path) -> None:
-    """As GPT-2's: exporters write the transposed table a second time."""
+@pytest.mark.parametrize(("rows", "constant"), [(3, ":constant=b"), (64, "")])
+def test_a_table_that_also_makes_logits_is_kept_once(
+    tmp_path: Path, rows: int, constant: str
+) -> None:
+    """As GPT-2's: exporters write the transposed table a second time. Many rows read it as `gather`
+    does, so that no page packs a copy of it."""
     table = drawn((520, 512))
-    model = parsed("""net (int64[1, 3] ids) => (float[1, 3, 520] y) {
+    model = parsed(f"""net (int64[1, {rows}] ids) => (float[1, {rows}, 520] y) {{
         hidden = Gather (table, ids)
         y = MatMul (hidden, head)
-    }""")
+    }}""")
     model.graph.initializer.append(numpy_helper.from_array(table, "table"))
     model.graph.initializer.append(numpy_helper.from_array(table.T.copy(), "head"))
-    graph = assert_as_reference(tmp_path, model, {"ids": np.array([[5, 519, 0]])})
-    assert keys(graph) == ["gather:f32:m3k520n512", "matmul_nt:f32:m3k512n520:constant=b"]
+    graph = assert_as_reference(tmp_path, model, {"ids": np.arange(519, 519 - rows, -1)[None]})
+    product = f"matmul_nt:f32:m{rows}k512n520{constant}"
+    assert keys(graph) == [f"gather:f32:m{rows}k520n512", product]
     assert list(graph.constants) == ["table"]
 
 

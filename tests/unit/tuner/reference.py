@@ -39,7 +39,7 @@ EXAMPLES = (
     "conv2d+bias:f32:b2h8w9c4o70kh3kw3stride1pad1:constant=b",
     "conv2d:f32:b1h9w11c3o65kh3kw2stride2pad0:constant=b",
     "conv2d+bias:f32:b1h5w6c8o12kh1kw1stride1pad0:constant=b",
-    "conv2d+bias+residual+relu:f32:b2h14w13c32o40kh3kw3stride1pad1:constant=b",
+    "conv2d+bias+residual+relu:f32:b2h22w17c32o40kh3kw3stride1pad1:constant=b",
     "depthwise_conv2d:f32:b1h9w7c6kh3kw3stride1pad1",
     "depthwise_conv2d+bias+relu6:f32:b2h9w7c13kh3kw3stride2pad1",
     "max_pool2d:f32:b2h9w7c5kh3kw3stride2pad1",

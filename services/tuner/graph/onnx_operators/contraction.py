@@ -8,6 +8,7 @@ import numpy as np
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Axis, Expression, Integer, Reducer
 from services.tuner.graph.building import Carried, Formula, Operand, Site
+from services.tuner.graph.operands import UNPACKED_ROWS
 
 TIED_BYTES = 1 << 20
 
@@ -36,7 +37,8 @@ def _named(site: Site, a: Operand, b: Operand) -> Operand | None:
         left, right = site.view(a, (rows, k)), site.view(b, (k, n))
         table = _tied(site, right)
         if table is not None:
-            return site.workload("matmul_nt", (rows, k, n), left, table)
+            packed = rows < UNPACKED_ROWS
+            return site.workload("matmul_nt", (rows, k, n), left, table, packed=packed)
         return site.workload("matmul", (rows, k, n), left, right)
     rank = max(a.rank, b.rank)
     outer = [(1,) * (rank - x.rank) + x.shape[:-2] for x in (a, b)]

@@ -23,8 +23,10 @@ POINTS = IN * IN
 
 FEWEST_CHANNELS = 32
 """With fewer, transforming tiles takes as long as it saves."""
-FEWEST_TILES = 14
-"""With fewer, reading weights that are four times as large takes as long as it saves."""
+FEWEST_TILES = 28
+"""With fewer, weights that are four times as large are not worth their memory. The 16 tiles of
+14x14 pixels and 256 channels save a quarter of a call's time, which is 4 % of ResNet-50's, for
+35 MB more on 109; the 49 of 28x28 pixels save 60 %."""
 WINDOW = 3
 
 
