@@ -1,4 +1,4 @@
-"""Where a kernel runs: WebAssembly or WebGPU, with the optional features it may use."""
+"""Where a kernel runs: WebAssembly, WebGPU or JavaScript, with the optional features it may use."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +12,11 @@ from kernelzoo.errors import InvalidInput
 class TargetKind(StrEnum):
     WASM = "wasm"
     WEBGPU = "webgpu"
+    JAVASCRIPT = "javascript"
+
+
+MEASURED = (TargetKind.WASM, TargetKind.WEBGPU)
+"""What agents measure and vote on. Of javascript everyone is served the default kernels (ADR 69)."""
 
 
 FEATURES = {
@@ -20,24 +25,35 @@ FEATURES = {
         *("binding-256m", "invocations-512", "invocations-1024", "shader-f16", "subgroups"),
         *("workgroup-memory-32k", "workgroup-memory-48k", "workgroup-memory-64k"),
     ),
+    TargetKind.JAVASCRIPT: (),
 }
 """The features of each target. For webgpu, limits above every adapter's are features in steps:
 bytes of a storage binding, invocations and bytes of memory of a workgroup. An adapter has each step
 that it reaches.
 """
 
-DTYPES = {TargetKind.WASM: (DType.F32,), TargetKind.WEBGPU: (DType.F32, DType.F16)}
-"""What keys may name for a target: WebAssembly has no instruction that reads or rounds an f16."""
+DTYPES = {
+    TargetKind.WASM: (DType.F32,),
+    TargetKind.WEBGPU: (DType.F32, DType.F16),
+    TargetKind.JAVASCRIPT: (DType.F32,),
+}
+"""What keys may name for a target: WebAssembly has no instruction that reads or rounds an f16, and
+not every engine of JavaScript has arrays of it."""
 
-UNIT = {TargetKind.WASM: 2.0**-24, TargetKind.WEBGPU: 2.0**-23}
-"""Largest relative error of one rounding to float32. WebAssembly rounds to nearest; WGSL lets sums
+UNIT = {
+    TargetKind.WASM: 2.0**-24,
+    TargetKind.WEBGPU: 2.0**-23,
+    TargetKind.JAVASCRIPT: 2.0**-24,
+}
+"""Largest relative error of one rounding to float32. WebAssembly rounds to nearest, and so does
+JavaScript's `Math.fround`; WGSL lets sums
 and products be rounded up or down (section 15.7.4), reassociated and fused (15.7.5)."""
 
 
 def refuse_unsupported(workload: Workload, target: TargetKind) -> None:
     """Raises InvalidInput for a workload that has no kernels for the target. Of a program it is
     asked once its text is known."""
-    if target is TargetKind.WASM and workload.has_states:
+    if target is not TargetKind.WEBGPU and workload.has_states:
         raise InvalidInput(
             f"{target} has no kernels that write their inputs, as {workload.key} does; tune it for "
             f"{TargetKind.WEBGPU} (--target {TargetKind.WEBGPU})"

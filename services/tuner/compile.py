@@ -1,9 +1,9 @@
 """A candidate becomes an artifact here. This file knows all steps, and no other does.
 
     1. schedule   the template of the candidate's family makes loop nests from its config: one for
-                  wasm, for webgpu one for each dispatch     schedules/registry.py
+                  wasm and javascript, for webgpu one for each dispatch     schedules/registry.py
     2. optimise   passes rewrite the nests for the target    passes/pipeline.py
-    3. generate   instructions of WebAssembly, or WGSL       codegen/wasm, codegen/wgsl
+    3. generate   instructions of WebAssembly, WGSL, or JavaScript     codegen/{wasm,wgsl,javascript}
     4. describe   the manifest: tensors, scratch memory, range or dispatches, layouts of weights
 
 The SHA-256 of the bytes is the artifact's name. Only kernels that pack weights are remembered: many
@@ -20,6 +20,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Role, Tensor, Workload
 from kernelzoo.errors import InvalidInput, UnsupportedProgram
+from services.tuner.codegen.javascript.module import print_module as print_javascript
 from services.tuner.codegen.wasm.function import WasmFunction
 from services.tuner.codegen.wasm.module import assemble, lower
 from services.tuner.codegen.wgsl.module import Module as WgslModule
@@ -30,6 +31,7 @@ from services.tuner.passes.pipeline import (
     PassOptions,
     PassSwitches,
     run_gpu_passes,
+    run_javascript_passes,
     run_passes,
 )
 from services.tuner.passes.vectorise import CHUNK, slice_outer_loop
@@ -88,6 +90,8 @@ def compile_candidate(candidate: Candidate) -> Artifact:
             return compilation(candidate, ALL_PASSES).artifact
         case TargetKind.WEBGPU:
             return gpu_compilation(candidate).artifact
+        case TargetKind.JAVASCRIPT:
+            return _javascript_artifact(candidate)
 
 
 def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:
@@ -134,6 +138,25 @@ def gpu_compilation(candidate: Candidate) -> GpuCompilation:
     # 4. Describe.
     artifact = webgpu_artifact(module, workload.tensors, candidate.requires)
     return GpuCompilation(scheduled=nests, optimised=optimised, artifact=artifact)
+
+
+def _javascript_artifact(candidate: Candidate) -> Artifact:
+    workload = candidate.workload
+    with _naming(workload.key):
+        # 1. Schedule, as for wasm.
+        (nest,) = scheduled(candidate).nests
+        # 2. Optimise. 3. Generate.
+        module = print_javascript(run_javascript_passes(nest))
+    # 4. Describe.
+    manifest = ArtifactManifest(
+        abi=ABI_VERSION,
+        target=candidate.target,
+        requires=candidate.requires,
+        tensors=workload.tensors,
+        scratch_bytes=module.scratch_bytes,
+        range_extent=nest.body.extent,
+    )
+    return Artifact.of(module.text.encode(), manifest)
 
 
 def webgpu_artifact(

@@ -56,6 +56,14 @@ Its exp may be off by 3 + 2·|x| ulp. Its tanh may be any quotient of those, whi
 45 on and cancels near 0 (WGSL, section 15.7.4.1), so tanh is expanded. Its log and sin are bounded
 absolutely, sin within [-π, π] alone, and its pow is exp2(y · log2(x)): they are expanded too."""
 
+NATIVE_OF_JAVASCRIPT = (NATIVE - {MathFunction.RSQRT}) | {
+    MathFunction.TANH,
+    MathFunction.LOG,
+    MathFunction.SIN,
+    MathFunction.COS,
+}
+"""Those of `Math`, in float64: far more exact than a float32 can be."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassOptions:
@@ -91,6 +99,16 @@ def run_passes(program: Program, switches: PassSwitches, options: PassOptions) -
     if switches.strength_reduction:
         program = reduce_address_strength(program)
     return program
+
+
+def run_javascript_passes(program: Program) -> Program:
+    """For JavaScript, whose values are single numbers: loops over lanes are written out."""
+    program = partition_loops(unswitch_loops(hoist_lets(scalarise(program))))
+    calls = has_calls(program)
+    program = promote_to_registers(unroll(program), replaces=True)
+    if calls:
+        program = expand_calls(program, fma=False, native=NATIVE_OF_JAVASCRIPT)
+    return reduce_address_strength(program)
 
 
 def run_gpu_passes(program: Program) -> Program:

@@ -9,7 +9,7 @@ imports.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
 
@@ -31,6 +31,7 @@ from services.tuner.schedules.base.iteration import (
 )
 from services.tuner.schedules.base.quantised import quantised_product
 from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.base.settings import BASE
 from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.block_attention.webgpu_space import block_attention_configs
@@ -231,6 +232,25 @@ def _wasm(
     )
 
 
+def _javascript(family: ScheduleFamily) -> ScheduleFamily:
+    """A family of wasm with its loops over lanes written out.
+
+    Its space is one candidate: nobody measures JavaScript (ADR 69). It is the default of weights
+    that may change, as nothing packs them before.
+    """
+
+    def space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
+        found = family.space(replace(workload, constant=()), gpu)
+        usual = next(each for each in found if each.requires == BASE)
+        made = replace(usual, workload=workload, target=TargetKind.JAVASCRIPT, requires=())
+        return (made,)
+
+    def lower(candidate: Candidate) -> ScheduledProgram:
+        return family.lower(replace(candidate, target=TargetKind.WASM, requires=BASE))
+
+    return replace(family, target=TargetKind.JAVASCRIPT, space=space, lower=lower)
+
+
 def _webgpu(
     name: str,
     matches: Matches,
@@ -253,7 +273,7 @@ def _webgpu(
     )
 
 
-FAMILIES = (
+WASM_FAMILIES = (
     _wasm("gemv", _streams_b, wasm_gemv_configs, programs=True),
     _wasm("matmul", contraction, wasm_matmul_configs, programs=True),
     _wasm("conv", _has_windows, wasm_conv_configs, programs=True),
@@ -263,6 +283,10 @@ FAMILIES = (
     _wasm("attention", _attends_rows, wasm_attention_configs, programs=True),
     # Loops as the program is stated: any program.
     _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True),
+)
+
+FAMILIES = (
+    *WASM_FAMILIES,
     _webgpu("quantised_gemv", _streams_quantised, quantised_gemv_configs, programs=True),
     _webgpu("quantised_matmul", _multiplies_quantised, quantised_matmul_configs, programs=True),
     _webgpu("decode_attention", _attends, decode_attention_configs, programs=True, states=True),
@@ -276,6 +300,8 @@ FAMILIES = (
     _webgpu("transpose", is_transposition, transpose_configs),
     # A thread for each entry, as the program is stated: any program.
     _webgpu("elementwise", lambda _: True, elementwise_configs, programs=True, states=True),
+    # All but winograd, whose template is of vectors.
+    *(_javascript(each) for each in WASM_FAMILIES if each.name != "winograd"),
 )
 """The first of a target that matches a program lists its space."""
 

@@ -1,4 +1,4 @@
-"""Memory of a kernel: where buffers lie in scratch memory, and how an access gets its address.
+"""Memory of a kernel: how an access gets its address.
 
 y[16*i + k + 2]   →   local.get $pointer of y[16*i + k]      with a pointer
                       f32.store offset=8
@@ -7,52 +7,11 @@ y[16*i + k + 2]   →   local.get $y, $i · 64 and $k · 4 added      without
                       f32.store offset=8
 """
 
-from dataclasses import dataclass
-
-from kernelzoo.errors import UnsupportedProgram
 from services.tuner.codegen.wasm.function import FunctionBuilder
 from services.tuner.codegen.wasm.instructions import ValueType, i32_const
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.nodes import Allocate, Buffer, Pointer, Program, Scope, unsupported
-from services.tuner.ir.rewrite import statements
+from services.tuner.ir.nodes import Buffer, Pointer
 from services.tuner.passes.pipeline import PassSwitches
-
-MAX_SCRATCH_BYTES = 1 << 28
-ALIGNMENT_BYTES = 64
-"""A cache line, so that a packed panel shares none with another buffer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScratchLayout:
-    """`offsets`: the byte offset of each allocated buffer from the scratch address."""
-
-    offsets: tuple[tuple[str, int], ...]
-    size_bytes: int
-
-
-def scratch_layout(program: Program) -> ScratchLayout:
-    """Places buffers one after another. A buffer that both parts of a partitioned loop allocate has
-    one place.
-
-    Raises UnsupportedProgram for a buffer of another scope and for too much scratch memory.
-    """
-    offsets: dict[str, int] = {}
-    end = 0
-    for statement in statements((program.body,)):
-        if not isinstance(statement, Allocate) or statement.buffer.name in offsets:
-            continue
-        buffer = statement.buffer
-        if buffer.scope not in (Scope.GLOBAL, Scope.LOCAL):
-            raise unsupported(statement, f"the wasm printer for {buffer.scope} buffers")
-        offsets[buffer.name] = end
-        end += -(-buffer.size * buffer.dtype.size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-    if end > MAX_SCRATCH_BYTES:
-        raise UnsupportedProgram(
-            f"the program keeps {end} bytes between its loops; at most {MAX_SCRATCH_BYTES} are "
-            "allowed: compute stages inside the loops that use them"
-        )
-    return ScratchLayout(offsets=tuple(offsets.items()), size_bytes=end)
-
 
 Terms = tuple[tuple[str, int], ...]
 

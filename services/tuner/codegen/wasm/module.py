@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import groupby
 
+from services.tuner.codegen.scratch import scratch_layout
 from services.tuner.codegen.wasm.function import FunctionBuilder, WasmFunction
 from services.tuner.codegen.wasm.instructions import (
     VALUE_TYPE_BYTE,
@@ -10,7 +11,7 @@ from services.tuner.codegen.wasm.instructions import (
     plain,
     unsigned_leb128,
 )
-from services.tuner.codegen.wasm.memory import Addresses, scratch_layout
+from services.tuner.codegen.wasm.memory import Addresses
 from services.tuner.codegen.wasm.statements import Statements
 from services.tuner.ir.nodes import Program
 from services.tuner.passes.pipeline import PassSwitches
@@ -39,7 +40,7 @@ def lower(program: Program, switches: PassSwitches) -> Lowered:
     parameters = tuple(buffer.name for buffer in program.parameters)
     function = FunctionBuilder((*parameters, *scratch, "lo", "hi"))
     bases = {name: (index, 0) for index, name in enumerate(parameters)}
-    bases |= {name: (len(parameters), start) for name, start in layout.offsets}
+    bases |= {each.name: (len(parameters), start) for each, start in layout.offsets}
     addresses = Addresses(function, bases, switches)
     writer = Statements(function, addresses, switches)
     writer.range_loop(program.body)

@@ -1,6 +1,5 @@
 """Code generation for WebGPU: from optimised programs to the text of a WGSL module.
 
 `module` is the entry. `statements` and `expressions` write the code, `memory` the accesses of
-buffers, `f16_storage` those of f16, `accesses` decides which buffers are arrays of vec4, `writer`
-holds the text and its identifiers.
+buffers, `f16_storage` those of f16, `accesses` decides which buffers are arrays of vec4.
 """

@@ -12,7 +12,7 @@ from struct import pack
 
 from kernelzoo.domain.dtype import DType
 from services.tuner.codegen.wgsl.memory import Indices, Memory, type_text
-from services.tuner.codegen.wgsl.writer import Names, Writer
+from services.tuner.codegen.text import Names, Writer
 from services.tuner.ir.nodes import (
     Binary,
     BinaryOp,

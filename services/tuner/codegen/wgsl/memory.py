@@ -18,7 +18,7 @@ from services.tuner.codegen.wgsl.f16_storage import (
     store_four,
     store_one,
 )
-from services.tuner.codegen.wgsl.writer import Names
+from services.tuner.codegen.text import Names
 from services.tuner.ir.affine import Affine, Range
 from services.tuner.ir.nodes import (
     LANES,

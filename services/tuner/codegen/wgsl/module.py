@@ -19,7 +19,8 @@ from services.tuner.codegen.wgsl.f16_storage import (
 )
 from services.tuner.codegen.wgsl.memory import SCRATCH, Indices, Memory, scratch_offsets
 from services.tuner.codegen.wgsl.statements import THREAD, Statements
-from services.tuner.codegen.wgsl.writer import Names, Writer
+from services.tuner.codegen.text import Names, Writer
+from services.tuner.codegen.wgsl.words import WORDS
 from services.tuner.ir.nodes import Allocate, Buffer, Loop, LoopKind, Program, Scope
 from services.tuner.ir.rewrite import statements
 from services.tuner.schedules.base.f16_storage import F16Storage
@@ -58,7 +59,7 @@ def print_module(
     scalar = frozenset().union(*(each.scalar for each in uses))
     if not scalar.isdisjoint(offsets):
         scalar |= {SCRATCH}
-    names = Names((*_RESERVED, *entries))
+    names = Names(WORDS, (*_RESERVED, *entries))
     memory = Memory(
         indices=Indices(names=names),
         scalar=scalar,
