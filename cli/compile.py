@@ -19,7 +19,7 @@ from kernelzoo.domain.gpu import GPU_MODELS, model_of_space
 from kernelzoo.domain.target import TargetKind, parse_kind
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 
-SUFFIX = {TargetKind.WASM: "wasm", TargetKind.WEBGPU: "wgsl"}
+SUFFIX = {TargetKind.WASM: "wasm", TargetKind.WEBGPU: "wgsl", TargetKind.JAVASCRIPT: "mjs"}
 
 
 def compile_workload(

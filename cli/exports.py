@@ -7,7 +7,7 @@ from enum import StrEnum
 from cli.gateway_client import GatewayClient
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats import kernel_tuner, tables, wisdom
@@ -46,7 +46,7 @@ class Wanted:
     """What is exported: of one workload or of all that have an entry, and of these targets."""
 
     workload: str | None = None
-    targets: tuple[TargetKind, ...] = tuple(TargetKind)
+    targets: tuple[TargetKind, ...] = MEASURED
 
     def of(self, entries: Iterable[ZooEntry]) -> list[ZooEntry]:
         return [

@@ -17,7 +17,7 @@ from cli.options import (
 )
 from cli.terminal import note, out
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.jobs import Job
@@ -61,7 +61,7 @@ def cancel(
     url: UrlOption = None,
 ) -> None:
     """Compile and lend nothing more of a job. What is served stays; `kernelzoo tune` resumes it."""
-    kinds = parse_targets(target) if target else tuple(TargetKind)
+    kinds = parse_targets(target) if target else MEASURED
     with reach(state, url) as gateway:
         cancelled = [gateway.cancel(number) for number in _numbers(gateway, job, kinds)]
     if as_json:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kernelzoo.domain.target import TargetKind, parse_kind
+from kernelzoo.domain.target import TargetKind, parse_measured
 from workers.fleet.gpu import GpuChoice
 
 STATE = Path(".kernelzoo")
@@ -51,5 +51,6 @@ ShapeArgument = Annotated[
 
 
 def parse_targets(texts: list[str] | None) -> tuple[TargetKind, ...]:
-    """Each once, in the order given; wasm without any. Raises InvalidInput for an unknown one."""
-    return tuple(dict.fromkeys(parse_kind(text) for text in texts or [TargetKind.WASM]))
+    """Each once, in the order given; wasm without any. Raises InvalidInput for one that
+    agents do not measure."""
+    return tuple(dict.fromkeys(parse_measured(text) for text in texts or [TargetKind.WASM]))

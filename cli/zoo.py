@@ -33,7 +33,7 @@ from cli.options import (
 )
 from cli.sdk_files import sdk
 from cli.terminal import note, out
-from kernelzoo.domain.target import TargetKind, parse_kind
+from kernelzoo.domain.target import MEASURED, TargetKind, parse_measured
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from kernelzoo.signing import public_key
@@ -174,7 +174,7 @@ def import_claims(
     claims = READERS[form](file.read_text(encoding="utf-8", errors="strict"))
     if not claims:
         raise InvalidInput(f"{file} holds no successful measurement")
-    request = claims_request(file.name[:64], claims, workload, parse_kind(target))
+    request = claims_request(file.name[:64], claims, workload, parse_measured(target))
     with reach(state, url) as gateway:
         answer = gateway.claim(request)
     if as_json:
@@ -275,7 +275,7 @@ def _write(exported: Export, output: Path | None) -> None:
 
 def _targets(targets: list[str] | None) -> tuple[TargetKind, ...]:
     """All where none is named."""
-    return parse_targets(targets) if targets else tuple(TargetKind)
+    return parse_targets(targets) if targets else MEASURED
 
 
 def _kernel(gateway: GatewayClient, entry: ZooEntry) -> Kernel | None:

@@ -9,7 +9,8 @@ names no other index than its own locals, so that its code moves to another modu
     1: (i32⁶)    1: i32⁶                    1: type 1   f1 → 1               body of 1
     2: equal to 0                                       f2 → 0
 
-The bytes are a function of the kernels and their order.
+The bytes are a function of the kernels and their order. Of kernels in JavaScript, each of which
+states all inside its one export, the texts follow each other under these names.
 """
 
 from collections.abc import Sequence
@@ -29,6 +30,25 @@ _FIRST_FUNCTION = b"\1\0"
 _MAIN = b"\1\4main\0\0"
 _LEB128_BYTES = 5
 """Bytes of a 32-bit integer at the most (WebAssembly core specification, section 5.2.2)."""
+
+
+_MAIN_OF_JAVASCRIPT = b"export const main = "
+
+
+def link_javascript(modules: Sequence[bytes]) -> bytes:
+    """One module whose export `f3` is `main` of `modules[3]`, of ABI 1 for javascript.
+
+    Raises InvalidInput for bytes that are no such kernel.
+    """
+    for place, module in enumerate(modules):
+        if not module.startswith(_MAIN_OF_JAVASCRIPT) or module.count(b"\nexport ") > 0:
+            raise InvalidInput(
+                f"module {place} is no kernel in JavaScript of ABI 1; link what the compiler made"
+            )
+    return b"".join(
+        b"export const f%d = %b" % (place, module.removeprefix(_MAIN_OF_JAVASCRIPT))
+        for place, module in enumerate(modules)
+    )
 
 
 def link(modules: Sequence[bytes]) -> bytes:

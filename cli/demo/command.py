@@ -45,7 +45,7 @@ from cli.stack.processes import Environment
 from cli.stack.signals import interruptible
 from cli.stack.supervisor import Stack, empty, running
 from cli.terminal import Show, live_display, note, out
-from kernelzoo.domain.target import TargetKind, parse_kind
+from kernelzoo.domain.target import TargetKind, parse_measured
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import StackError
 from workers.fleet.gpu import GpuChoice
@@ -100,8 +100,8 @@ def demo(
     ] = Path(".kernelzoo/demo"),
 ) -> None:
     """Tune two kernels and a network from an empty zoo, and serve them to pages."""
-    scale = (SHORT if short else FULL).of_target(parse_kind(target))
-    fleet = FleetPlan.chromium(scale.agents, (parse_kind(target),), gpu)
+    scale = (SHORT if short else FULL).of_target(parse_measured(target))
+    fleet = FleetPlan.chromium(scale.agents, (parse_measured(target),), gpu)
     place = Place.at(state)
     empty(place, "demo")
     options = StackOptions(

@@ -5,6 +5,9 @@ One i32 byte address per tensor, 16-byte aligned, in the order of `tensors`; the
 `scratch_bytes` > 0, the address of memory that this caller alone uses; then the half-open range
 [lo, hi) of the outermost loop, 0 ≤ lo ≤ hi ≤ `range_extent`. Disjoint ranges may run at once.
 
+ABI 1, javascript: an ES module whose export `main` is given an ArrayBuffer and answers such a
+function for it, of numbers. All that it names is inside of `main`, which begins the text.
+
 ABI 1, webgpu: WGSL text. Binding i of group 0 is tensor i in the order of `tensors`, inputs as
 `read`, states and the output as `read_write`; then, only if `scratch_bytes` > 0, one `read_write`
 buffer that this call alone uses. Buffers are padded to 16 bytes, so that a binding may be of

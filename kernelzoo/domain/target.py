@@ -1,4 +1,4 @@
-"""Where a kernel runs: WebAssembly, WebGPU or JavaScript, with the optional features it may use."""
+"""Where a kernel runs: WebAssembly, WebGPU or JavaScript, with the features that it may use."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +16,7 @@ class TargetKind(StrEnum):
 
 
 MEASURED = (TargetKind.WASM, TargetKind.WEBGPU)
-"""What agents measure and vote on. Of javascript everyone is served the default kernels (ADR 69)."""
+"""What agents measure and vote on. Of javascript everyone is given the default kernels (ADR 69)."""
 
 
 FEATURES = {
@@ -74,6 +74,17 @@ def parse_kind(text: str) -> TargetKind:
     return TargetKind(text)
 
 
+def parse_measured(text: str) -> TargetKind:
+    """Raises InvalidInput for a name that is no target, or one that agents do not measure."""
+    target = parse_kind(text)
+    if target not in MEASURED:
+        raise InvalidInput(
+            f"{target} is not measured: a page is given its default kernels when it asks for them; "
+            f"use {' or '.join(MEASURED)}"
+        )
+    return target
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """`features` are sorted and known for the kind. Text form: `wasm+relaxed-simd+simd128`."""
@@ -88,7 +99,7 @@ class Target:
         if unknown:
             raise InvalidInput(
                 f"feature {unknown[0][:40]!r} is unknown for {target}; "
-                f"known are {', '.join(FEATURES[target])}"
+                f"known are {', '.join(FEATURES[target]) or 'none'}"
             )
         return cls(kind=target, features=tuple(sorted(set(features))))
 

@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import MEASURED
 from kernelzoo.store.query import Query, Statement
 
 
@@ -299,7 +299,7 @@ def prioritise(workload_key: str | None = None) -> Statement:
             UPDATE tuning_job j SET priority = changed.share
             FROM changed WHERE j.id = changed.id
         """,
-        parameters={"key": workload_key, "targets": [str(each) for each in TargetKind]},
+        parameters={"key": workload_key, "targets": [str(each) for each in MEASURED]},
     )
 
 

@@ -3,7 +3,7 @@
     1. schedule   the template of the candidate's family makes loop nests from its config: one for
                   wasm and javascript, for webgpu one for each dispatch     schedules/registry.py
     2. optimise   passes rewrite the nests for the target    passes/pipeline.py
-    3. generate   instructions of WebAssembly, WGSL, or JavaScript     codegen/{wasm,wgsl,javascript}
+    3. generate   WebAssembly, WGSL or JavaScript            codegen/{wasm,wgsl,javascript}
     4. describe   the manifest: tensors, scratch memory, range or dispatches, layouts of weights
 
 The SHA-256 of the bytes is the artifact's name. Only kernels that pack weights are remembered: many

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page
 
 from cli.gateway_client import GatewayClient
 from cli.stack.supervisor import Stack
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.domain.workload import Workload
 from tests.browser.sites import site
 from tests.running import eventually, rows
@@ -129,7 +129,7 @@ def gpu_browser(stack: Stack) -> Iterator[Browser]:  # noqa: ARG001
 def jobs(stack: Stack, gpu_browser: Browser) -> None:
     """Both targets are measured by one agent, wasm first."""
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-        for kind in TargetKind:
+        for kind in MEASURED:
             gateway.register(Workload.parse(KEY), kind)
     page = gpu_browser.new_page()
     page.goto(f"{stack.url}/agent?start=1")
@@ -213,7 +213,7 @@ def compiled(gateway: GatewayClient, job: int) -> bool:
 
 
 def test_constant_weights_of_eight_bits_stay_on_the_gpu(stack: Stack, page: Page) -> None:
-    compile_for(stack, I8_KEY, *TargetKind)
+    compile_for(stack, I8_KEY, *MEASURED)
     m, k, n = Workload.parse(I8_KEY).extents
     a = [(i % 5) / 4 for i in range(m * k)]
     b = [(37 * i) % 256 - 128 for i in range(k * n)]
@@ -233,7 +233,7 @@ def test_constant_weights_of_eight_bits_stay_on_the_gpu(stack: Stack, page: Page
 
 
 def test_rows_are_gathered_on_the_gpu(stack: Stack, page: Page) -> None:
-    compile_for(stack, GATHER_KEY, *TargetKind)
+    compile_for(stack, GATHER_KEY, *MEASURED)
     m, k, n = Workload.parse(GATHER_KEY).extents
     indices = [(7 * i) % k for i in range(m)]
     table = [float(i) for i in range(k * n)]

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from fixtures.rows import compile_row, plan
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.settings import Settings
 from kernelzoo.store import tuning
 from kernelzoo.store.blocking import execute, fetch_one
@@ -32,13 +32,13 @@ def settings(settings: Settings) -> Settings:
 def kernels(db: Connection) -> dict[TargetKind, str]:
     """One compiled candidate of each target."""
     execute(db, tuning.register_workload(WORKLOAD))
-    for kind in TargetKind:
+    for kind in MEASURED:
         opened = fetch_one(db, tuning.open_job(WORKLOAD, kind))
         assert opened is not None
         candidate = make_candidate(0, (), kind)
         plan(db, opened.id, [candidate])
         compile_row(db, candidate)
-    return {kind: make_candidate(0, (), kind).candidate_id for kind in TargetKind}
+    return {kind: make_candidate(0, (), kind).candidate_id for kind in MEASURED}
 
 
 def pair(http: TestClient) -> tuple[Agent, Agent]:
@@ -71,9 +71,9 @@ def test_one_manifest_has_the_kernels_of_both_targets(
     answer = http.get(f"/v1/zoo/{WORKLOAD.key}/{WASM_CLASS}/{GPU_CLASS}").json()
     assert answer["device_classes"] == [WASM_CLASS, GPU_CLASS]
     (entry,) = answer["entries"]
-    assert {kind: entry[kind]["kernel"]["candidate"] for kind in TargetKind} == kernels
+    assert {kind: entry[kind]["kernel"]["candidate"] for kind in MEASURED} == kernels
     assert entry["webgpu"]["kernel"]["url"].endswith(".webgpu")
-    assert [entry[kind]["timing"] for kind in TargetKind] == [None, None]
+    assert [entry[kind]["timing"] for kind in MEASURED] == [None, None]
     assert entry["advice"] == {"target": "wasm", "basis": "none"}
 
 

@@ -9,7 +9,7 @@ import type { Failures } from "../gateway/failures.js";
 import { compileOneByOne } from "../gpu/compiling.js";
 import { DeviceOwner } from "../gpu/device.js";
 import { quarterOctave } from "../probe/levels.js";
-import type { SessionRequest, TargetKind } from "../wire/types.js";
+import type { MeasuredTarget, SessionRequest } from "../wire/types.js";
 import { gpuInstrument } from "./gpu-instrument.js";
 import type { Instrument, ReferenceFailed } from "./instrument.js";
 import { cachedLoader, cachedPrograms } from "./kernel-cache.js";
@@ -99,7 +99,9 @@ async function gpuMeasurer(around: Environment): Promise<Measurer> {
   };
 }
 
-export const MEASURERS: Readonly<Record<TargetKind, (around: Environment) => Promise<Measurer>>> = {
+export const MEASURERS: Readonly<
+  Record<MeasuredTarget, (around: Environment) => Promise<Measurer>>
+> = {
   wasm: wasmMeasurer,
   webgpu: gpuMeasurer,
 };

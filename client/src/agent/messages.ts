@@ -1,6 +1,6 @@
 /** What the agent's page and its worker say to each other. */
 import type { Engine } from "../device/hardware.js";
-import type { Outcome, TargetKind } from "../wire/types.js";
+import type { MeasuredTarget, Outcome } from "../wire/types.js";
 import type { Allowed } from "./budget.js";
 import type { Pause } from "./pauses.js";
 import type { SentRequest } from "./sent.js";
@@ -9,7 +9,7 @@ import type { TurnRequest } from "./turns.js";
 export interface StartOptions {
   readonly origin: string;
   /** What to measure, in this order. */
-  readonly targets: readonly TargetKind[];
+  readonly targets: readonly MeasuredTarget[];
   /** The only ones that are measured, first those in which most time may be won; null for all. */
   readonly workloads: readonly string[] | null;
   /** Whether it measures beside something that goes first, of which `give-way` tells. */
@@ -56,7 +56,7 @@ export type FromWorker =
 export type AgentEvent =
   | {
       readonly type: "session";
-      readonly target: TargetKind;
+      readonly target: MeasuredTarget;
       readonly deviceId: string;
       readonly deviceClass: string;
       readonly engine: Engine;
@@ -69,23 +69,23 @@ export type AgentEvent =
   /** What the first request is going to hold, as JSON; it waits until the visitor agrees. */
   | { readonly type: "profile"; readonly body: string }
   /** This browser cannot run the target; the agent measures the others. */
-  | { readonly type: "unavailable"; readonly target: TargetKind; readonly reason: string }
+  | { readonly type: "unavailable"; readonly target: MeasuredTarget; readonly reason: string }
   | {
       readonly type: "lease";
-      readonly target: TargetKind;
+      readonly target: MeasuredTarget;
       readonly workload: string;
       readonly candidates: number;
       readonly unmeasured: number;
     }
   | {
       readonly type: "measuring";
-      readonly target: TargetKind;
+      readonly target: MeasuredTarget;
       readonly workload: string;
       readonly candidate: string;
     }
   | {
       readonly type: "measured";
-      readonly target: TargetKind;
+      readonly target: MeasuredTarget;
       readonly workload: string;
       readonly candidate: string;
       readonly outcome: Outcome;
@@ -100,7 +100,7 @@ export type AgentEvent =
     }
   | {
       readonly type: "ballot";
-      readonly target: TargetKind;
+      readonly target: MeasuredTarget;
       readonly workload: string;
       readonly lines: readonly { readonly candidate: string; readonly relativeTime: number }[];
       /** Filed once the agent's share is measured and the best were measured again. */
@@ -109,7 +109,7 @@ export type AgentEvent =
   | { readonly type: "firstTimed"; readonly firstTimedMs: number }
   | { readonly type: "idle" }
   /** The GPU's driver does not answer any more; only a new browser can have it again. */
-  | { readonly type: "stuck"; readonly target: TargetKind; readonly reason: string }
+  | { readonly type: "stuck"; readonly target: MeasuredTarget; readonly reason: string }
   /** This browser can run nothing that it was asked for, and the agent has ended. */
   | { readonly type: "refused"; readonly reason: string }
   | { readonly type: "paused"; readonly why: Pause }

@@ -2,7 +2,7 @@
 import { forgetNotes, storedNotebook, storedNotes } from "../device/notebook.js";
 import { sentence } from "../engine/error.js";
 import { byId, setText, show } from "../page/elements.js";
-import type { TargetKind } from "../wire/types.js";
+import type { MeasuredTarget } from "../wire/types.js";
 import { isLimited, type Lending, storedLending, unlimitedLending } from "./budget.js";
 import { obstacles, thisBrowser } from "./conditions.js";
 import { forget, identityNumber } from "./forgetting.js";
@@ -29,7 +29,7 @@ const LOOK_AT_CLOCK_MS = 30_000;
 const CONSENT = "consent";
 
 /** The targets, in the order in which they are measured. */
-const TARGETS: readonly TargetKind[] = ["wasm", "webgpu"];
+const TARGETS: readonly MeasuredTarget[] = ["wasm", "webgpu"];
 
 const notebook = storedNotebook();
 /** A link to `?start=1` is not a consent; the owner of an automated browser has consented. */
@@ -139,7 +139,7 @@ function startWorker(): Worker {
 }
 
 /** The targets that the address names, as in `?target=webgpu`; all of them where it names none. */
-function askedTargets(): readonly TargetKind[] {
+function askedTargets(): readonly MeasuredTarget[] {
   const asked = new URLSearchParams(location.search).getAll("target");
   const known = TARGETS.filter((target) => asked.includes(target));
   return known.length > 0 ? known : TARGETS;

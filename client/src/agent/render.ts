@@ -1,7 +1,7 @@
 /** Draws the state of the agent in its page, and reads the form of the budget. */
 import { byId, element, setText, show } from "../page/elements.js";
 import { count, milliseconds, rate, short, span, speedup } from "../page/text.js";
-import type { TargetKind } from "../wire/types.js";
+import type { MeasuredTarget } from "../wire/types.js";
 import { type Budget, budgetMs, type Intensity, isLimited, type Lending } from "./budget.js";
 import { PAUSES } from "./pauses.js";
 import { renderProfile } from "./sent.js";
@@ -111,7 +111,7 @@ function ballotList({ ballot }: WorkloadState): Node {
 const LIMITS = {
   wasm: "the limit of one core",
   webgpu: "the limit of the GPU",
-} as const satisfies Record<TargetKind, string>;
+} as const satisfies Record<MeasuredTarget, string>;
 
 function workloadCard(state: WorkloadState, peakGflops: number): HTMLElement {
   const full = Math.max(peakGflops, state.bestGflops ?? 0, 1e-9);
@@ -145,11 +145,11 @@ function errorText({ error }: AgentState): string {
   return retryInMs === null ? message : `${message} Next try in ${milliseconds(retryInMs)}.`;
 }
 
-const sessionOf = ({ sessions }: AgentState, target: TargetKind): SessionEvent | undefined =>
+const sessionOf = ({ sessions }: AgentState, target: MeasuredTarget): SessionEvent | undefined =>
   sessions.find((each) => each.target === target);
 
 /** The limit of a target, or why there is none. */
-function limitText(state: AgentState, target: TargetKind): string {
+function limitText(state: AgentState, target: MeasuredTarget): string {
   const missing = state.unavailable.find((each) => each.target === target);
   const session = sessionOf(state, target);
   return missing?.reason ?? (session === undefined ? "…" : rate(session.peakGflops));

@@ -1,4 +1,4 @@
-import type { Outcome, TargetKind } from "../wire/types.js";
+import type { MeasuredTarget, Outcome } from "../wire/types.js";
 import type { AgentEvent } from "./messages.js";
 import type { Pause } from "./pauses.js";
 
@@ -11,7 +11,7 @@ export interface Bar {
 }
 
 export interface WorkloadState {
-  readonly target: TargetKind;
+  readonly target: MeasuredTarget;
   readonly workload: string;
   readonly bars: readonly Bar[];
   readonly bestGflops: number | null;

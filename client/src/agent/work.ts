@@ -2,7 +2,7 @@
 import type { Gateway } from "../gateway/gateway.js";
 import type { Answer, FinalAnswer } from "../gateway/request.js";
 import { now } from "../timing/clock.js";
-import type { KernelWire, Lease, MeasurementWire, TargetKind } from "../wire/types.js";
+import type { KernelWire, Lease, MeasuredTarget, MeasurementWire } from "../wire/types.js";
 import type { Instrument, LeaseInstrument, TimedWork } from "./instrument.js";
 import type { Emit } from "./messages.js";
 import type { Gate } from "./pauses.js";
@@ -21,7 +21,7 @@ import type { WithTurn } from "./turns.js";
 
 /** What the agent needs of the world around it to measure one target. */
 export interface AgentPorts {
-  readonly target: TargetKind;
+  readonly target: MeasuredTarget;
   /** The only ones that it is to be lent; null for all. */
   readonly workloads: readonly string[] | null;
   readonly gateway: Gateway;

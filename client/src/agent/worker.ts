@@ -8,7 +8,7 @@ import { type Answer, backoffMs, type RetryPorts, retried, sleep } from "../gate
 import { breathing } from "../runtime/breathing.js";
 import { clockStepMs } from "../timing/clock.js";
 import { Rests } from "../timing/rests.js";
-import type { SessionRequest, SessionResponse, TargetKind } from "../wire/types.js";
+import type { MeasuredTarget, SessionRequest, SessionResponse } from "../wire/types.js";
 import { Allowance } from "./budget.js";
 import { runAgent } from "./loop.js";
 import { type Environment, MEASURERS, type Measurer } from "./measurer.js";
@@ -153,7 +153,7 @@ function sessionOf(world: AgentWorld, measurer: Measurer): Session {
 const unavailable: string[] = [];
 
 /** Sets a target up; answers null, and tells the page why, where this browser cannot run it. */
-async function setUp(world: AgentWorld, target: TargetKind): Promise<AgentPorts | null> {
+async function setUp(world: AgentWorld, target: MeasuredTarget): Promise<AgentPorts | null> {
   try {
     const measurer = await MEASURERS[target](world);
     const { gateway, withTurn, retries, openedAt, workloads } = world;

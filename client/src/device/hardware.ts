@@ -1,7 +1,7 @@
 /** What the browser tells of its engine and hardware, and the device id and class that follow. */
 import { sha256Hex } from "../engine/bytes.js";
 import { requestAdapter } from "../gpu/device.js";
-import type { TargetKind } from "../wire/types.js";
+import type { MeasuredTarget } from "../wire/types.js";
 
 /** Browser engine, recorded beside a measurement and never part of the device id. */
 export interface Engine {
@@ -121,7 +121,7 @@ export function deviceClass(
   id: string,
   rho: string,
   features: readonly string[],
-  target: TargetKind = "wasm",
+  target: MeasuredTarget = "wasm",
 ): string {
   return `${id}:${rho}:${[target, ...[...features].sort()].join("+")}`;
 }

@@ -145,7 +145,7 @@ async function loadUnverified<Inputs>(request: LoadRequest): Promise<Kernel<Inpu
   const [wasm, chosen] = await Promise.all([loadWasm(request), chosenGpu(request)]);
   const loadMs = now() - start;
   const gpuClass = request.gpu.kind === "gpu" ? request.gpu.deviceClass : "";
-  const classes = { wasm: deviceClass, webgpu: gpuClass };
+  const classes = { wasm: deviceClass, javascript: deviceClass, webgpu: gpuClass };
   const origins = { origin, deadline, arena, threads, entry, constants, classes, failures };
   const parts = { ...origins, wasm, ...chosen, manifestMs, loadMs };
   return bound(request, parts);

@@ -2567,7 +2567,7 @@ export interface components {
          * TargetKind
          * @enum {string}
          */
-        readonly TargetKind: "wasm" | "webgpu";
+        readonly TargetKind: "wasm" | "webgpu" | "javascript";
         /**
          * TensorWire
          * @description Entries of an index are below `limit`; 0 is for a tensor of values.

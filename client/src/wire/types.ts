@@ -44,10 +44,14 @@ export type Progress = Schemas["Progress"];
 export type Promotion = Schemas["Promotion"];
 export type Reason = Schemas["Reason"];
 export type Report = Schemas["Report"];
-export type SessionRequest = Schemas["SessionRequest"];
+export type SessionRequest = Omit<Schemas["SessionRequest"], "target"> & {
+  readonly target: MeasuredTarget;
+};
 export type ServedKernel = Schemas["ServedKernel"];
 export type SessionResponse = Schemas["SessionResponse"];
 export type TargetKind = Schemas["TargetKind"];
+/** What agents measure; of javascript everyone is given the default kernels. */
+export type MeasuredTarget = Exclude<TargetKind, "javascript">;
 export type TensorWire = Schemas["TensorWire"];
 export type Version = Schemas["Version"];
 export type ModelCoverage = Schemas["ModelCoverage"];

@@ -45,7 +45,11 @@ Told = Annotated[
         "the hash is another.",
     ),
 ]
-MEDIA_TYPES = {TargetKind.WASM: "application/wasm", TargetKind.WEBGPU: "text/wgsl"}
+MEDIA_TYPES = {
+    TargetKind.WASM: "application/wasm",
+    TargetKind.WEBGPU: "text/wgsl",
+    TargetKind.JAVASCRIPT: "text/javascript",
+}
 
 
 @router.get("/v1/zoo")

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from kernelzoo.domain.target import TargetKind
-from services.gateway.wire.model import WireModel, WorkloadKey
+from services.gateway.wire.model import MeasuredTarget, WireModel, WorkloadKey
 
 
 class JobRequest(WireModel):
@@ -14,7 +14,7 @@ class JobRequest(WireModel):
     """
 
     workload: WorkloadKey
-    target: Annotated[TargetKind, Field(strict=False)] = TargetKind.WASM
+    target: MeasuredTarget = TargetKind.WASM
 
 
 class Job(WireModel):

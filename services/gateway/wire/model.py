@@ -2,7 +2,9 @@
 
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from kernelzoo.domain.target import TargetKind, parse_measured
 
 # PostgreSQL stores any text but NUL.
 STORABLE = r"^[^\x00]*$"
@@ -18,6 +20,7 @@ Rho = Annotated[
     str, StringConstraints(pattern=r"^r[0-9]{1,4}-[01]{1,64}$"), Field(examples=["r1-0"])
 ]
 ShortText = Annotated[str, StringConstraints(max_length=64, pattern=r"^[\x20-\x7e]*$")]
+MeasuredTarget = Annotated[TargetKind, Field(strict=False), AfterValidator(parse_measured)]
 Feature = Annotated[str, StringConstraints(max_length=40, pattern=r"^[a-z0-9-]+$")]
 
 

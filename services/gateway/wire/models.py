@@ -8,6 +8,7 @@ from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.model import (
     STORABLE,
     CandidateId,
+    MeasuredTarget,
     Sha256,
     ShortText,
     WireModel,
@@ -39,7 +40,7 @@ class ModelRequest(WireModel):
     plans: Annotated[list[PlanRequest], Field(min_length=1, max_length=64)]
     programs: Annotated[dict[WorkloadKey, ProgramText], Field(max_length=4096, default={})]
     targets: Annotated[
-        list[Annotated[TargetKind, Field(strict=False)]],
+        list[MeasuredTarget],
         Field(min_length=1, max_length=2, default=[TargetKind.WASM]),
     ]
 

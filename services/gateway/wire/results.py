@@ -6,7 +6,13 @@ from pydantic import Field
 
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.target import TargetKind
-from services.gateway.wire.model import CandidateId, ShortText, WireModel, WorkloadKey
+from services.gateway.wire.model import (
+    CandidateId,
+    MeasuredTarget,
+    ShortText,
+    WireModel,
+    WorkloadKey,
+)
 
 SettingWire = bool | int | str
 
@@ -45,7 +51,7 @@ class ClaimWire(WireModel):
     """`time` is in any unit: only its ratio to others of the same workload counts."""
 
     workload: WorkloadKey
-    target: Annotated[TargetKind, Field(strict=False)] = TargetKind.WASM
+    target: MeasuredTarget = TargetKind.WASM
     device: DeviceText
     config: Annotated[dict[ShortText, SettingWire], Field(max_length=64)]
     time: Annotated[float, Field(gt=0, allow_inf_nan=False)]

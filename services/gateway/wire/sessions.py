@@ -6,7 +6,14 @@ from pydantic import AfterValidator, Field, model_validator
 
 from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.attestations import ChallengeWire
-from services.gateway.wire.model import ApplicationName, Feature, Rho, ShortText, WireModel
+from services.gateway.wire.model import (
+    ApplicationName,
+    Feature,
+    MeasuredTarget,
+    Rho,
+    ShortText,
+    WireModel,
+)
 
 
 class HardwareWire(WireModel):
@@ -71,7 +78,7 @@ class SessionRequest(WireModel):
 
     hardware: HardwareWire
     engine: EngineWire
-    target: Annotated[TargetKind, Field(strict=False)]
+    target: MeasuredTarget
     features: Annotated[list[Feature], Field(max_length=16)]
     rho: Rho
     peak_gflops: Annotated[float, Field(ge=0, le=1e6)]

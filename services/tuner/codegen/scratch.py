@@ -1,4 +1,4 @@
-"""Where the buffers that a kernel allocates lie in its scratch memory, for targets with one thread."""
+"""Where the buffers that a kernel allocates lie in its scratch memory, where it has one thread."""
 
 from dataclasses import dataclass
 

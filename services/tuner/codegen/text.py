@@ -1,8 +1,9 @@
-"""The text of a module under construction, in WGSL or JavaScript: its lines, and its identifiers."""
+"""The text of a module under construction: its lines, and its identifiers."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+
 
 class Names:
     """Gives each buffer, variable and register of a program one valid, unique identifier."""

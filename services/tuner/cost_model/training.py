@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import MEASURED
 from services.tuner.cost_model.dataset import Observation, Split, on_targets, races, split
 from services.tuner.cost_model.evaluation import Evaluation, evaluate
 from services.tuner.cost_model.model import CostModel, train
@@ -34,7 +34,7 @@ def train_and_evaluate(
     if _too_few(parts):
         return None
     model = train(parts.training)
-    worthy = [kind for kind in TargetKind if _beats_baseline(model, on_targets(parts, kind))]
+    worthy = [kind for kind in MEASURED if _beats_baseline(model, on_targets(parts, kind))]
     if worthy and any(race.device.kind not in worthy for race in parts.training):
         parts = on_targets(parts, *worthy)
         model = train(parts.training)

@@ -300,8 +300,7 @@ FAMILIES = (
     _webgpu("transpose", is_transposition, transpose_configs),
     # A thread for each entry, as the program is stated: any program.
     _webgpu("elementwise", lambda _: True, elementwise_configs, programs=True, states=True),
-    # All but winograd, whose template is of vectors.
-    *(_javascript(each) for each in WASM_FAMILIES if each.name != "winograd"),
+    *map(_javascript, WASM_FAMILIES),
 )
 """The first of a target that matches a program lists its space."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import MEASURED
 from kernelzoo.serving import serving
 from workers.fleet.agent import AgentSpec, run_agent
 from workers.fleet.browsers import BrowserKind, Launch, Tab
@@ -85,7 +85,7 @@ def test_a_lost_device_is_told_for_the_class_that_lost_it_and_not_the_one_opened
         browser=BrowserKind.CHROMIUM,
         launch=Launch(profile=tmp_path, gpu=None, sandbox=True),
         url=url,
-        targets=tuple(TargetKind),
+        targets=MEASURED,
         operator_key="key",
     )
 

@@ -44,7 +44,7 @@ def executed(runs: Mapping[str, Run], folder: Path) -> dict[str, Floats]:
         words = starts if each.artifact.manifest.scratch_bytes else starts[:-1]
         slices = each.slices or ((0, each.artifact.manifest.range_extent),)
         orders.append({"words": words, "slices": slices})
-        places[name] = number, starts, end
+        places[name] = number, starts
     (folder / "orders.json").write_text(json.dumps(orders))
     run([node, RUNNER, folder], check=True, timeout=120)
     return {name: _output(runs[name].artifact, folder, *at) for name, at in places.items()}
@@ -60,7 +60,7 @@ def _placed(artifact: Artifact) -> tuple[list[int], int]:
     return starts, end
 
 
-def _output(artifact: Artifact, folder: Path, number: int, starts: list[int], end: int) -> Floats:
+def _output(artifact: Artifact, folder: Path, number: int, starts: list[int]) -> Floats:
     memory = np.frombuffer((folder / f"{number}.bin").read_bytes(), np.uint8)
     output = artifact.manifest.tensors[-1]
     at = starts[len(artifact.manifest.tensors) - 1]

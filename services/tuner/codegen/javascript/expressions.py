@@ -4,10 +4,10 @@
     select(lt(x, 0), y, z)   →   (fround(x) < 0 ? y : z)
 
 Numbers of JavaScript are float64, and a store to a Float32Array rounds. Between a load and a store
-values keep their float64: sums are more exact than those of WebAssembly, and a product of matrices is
-twice as fast as with a rounding behind each operation (V8 11.3, compiled and interpreted). A value
-is rounded to the float32 that it stands for where a condition, an integer or its bits are made of it:
-so what is compared with a stored value is equal to it where the same was stored.
+values keep their float64: sums are more exact than those of WebAssembly, and a product of matrices
+is twice as fast as with a rounding behind each operation (V8 11.3, compiled and interpreted). A
+value is rounded to the float32 that it stands for where a condition, an integer or its bits are
+made of it: so what is compared with a stored value is equal to it where the same was stored.
 """
 
 from collections.abc import Callable

@@ -11,14 +11,14 @@
       };
     };
 
-It names nothing outside of itself but what the language has, and states all inside `main`: so modules
-are linked by writing them one after the other under other names.
+It names nothing outside of itself but what the language has, and states all inside `main`: so
+modules are linked by writing them one after the other under other names.
 """
 
 from dataclasses import dataclass
 
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.codegen.javascript.expressions import HELPERS, VIEWS, Places
+from services.tuner.codegen.javascript.expressions import HELPERS, Places
 from services.tuner.codegen.javascript.statements import Statements
 from services.tuner.codegen.scratch import ScratchLayout, scratch_layout
 from services.tuner.codegen.text import Names, Writer
@@ -28,9 +28,8 @@ from services.tuner.ir.rewrite import statements
 MAX_TEXT_BYTES = 1 << 18
 _WORD_BYTES = 4
 _SCRATCH = "scratch"
-HEAD = "export const main = (memory) => {\n"
-_MATH = ("fround", "imul", "min", "max", "abs", "floor", "ceil", "round", "sqrt", "exp", "tanh")
-_MATH = (*_MATH, "log", "sin", "cos")
+_FUNCTIONS = "fround imul min max abs floor ceil round sqrt exp tanh log sin cos"
+_MATH = tuple(_FUNCTIONS.split())
 _ARRAYS = {
     "f32": "new Float32Array(memory)",
     "i32": "new Int32Array(memory)",
@@ -67,10 +66,9 @@ def print_module(program: Program) -> Module:
     _write_registers(body, places, program)
     written = Statements(body, places)
     written.range_loop(program.body)
-    head = "".join(f"  {line}\n" for line in _stated(written.values.used))
-    text = (
-        f"{HEAD}{head}  return ({', '.join(parameters)}, lo, hi) => {{\n{body.text()}  }};\n}};\n"
-    )
+    start = f"return ({', '.join(parameters)}, lo, hi) => {{"
+    head = "".join(f"  {line}\n" for line in (*_stated(written.values.used), start))
+    text = f"export const main = (memory) => {{\n{head}{body.text()}  }};\n}};\n"
     if len(text) > MAX_TEXT_BYTES:
         raise UnsupportedProgram(
             f"the module has {len(text)} bytes of text; at most {MAX_TEXT_BYTES} are allowed: "

@@ -50,9 +50,7 @@ class Statements:
                 self._store(statement)
             case Loop(kind=LoopKind.SERIAL):
                 var = self._places.variable(statement.var)
-                self._loop(
-                    statement, f"let {var} = 0", f"{var} < {statement.extent}", moved=False
-                )
+                self._loop(statement, f"let {var} = 0", f"{var} < {statement.extent}", moved=False)
             case If():
                 self._condition(statement)
             case Let() if last:

@@ -11,8 +11,8 @@ from math import isfinite
 from struct import pack
 
 from kernelzoo.domain.dtype import DType
-from services.tuner.codegen.wgsl.memory import Indices, Memory, type_text
 from services.tuner.codegen.text import Names, Writer
+from services.tuner.codegen.wgsl.memory import Indices, Memory, type_text
 from services.tuner.ir.nodes import (
     Binary,
     BinaryOp,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from kernelzoo.domain.dtype import DType
+from services.tuner.codegen.text import Names
 from services.tuner.codegen.wgsl.f16_storage import (
     ARRAYS,
     SHARED_ARRAY,
@@ -18,7 +19,6 @@ from services.tuner.codegen.wgsl.f16_storage import (
     store_four,
     store_one,
 )
-from services.tuner.codegen.text import Names
 from services.tuner.ir.affine import Affine, Range
 from services.tuner.ir.nodes import (
     LANES,

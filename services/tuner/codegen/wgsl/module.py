@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from kernelzoo.domain.artifact import Dispatch
 from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
+from services.tuner.codegen.text import Names, Writer
 from services.tuner.codegen.wgsl.accesses import Uses, uses_of
 from services.tuner.codegen.wgsl.expressions import BITS, ENABLE, SUBGROUP, write_reduction_function
 from services.tuner.codegen.wgsl.f16_storage import ENABLE as ENABLE_F16
@@ -19,7 +20,6 @@ from services.tuner.codegen.wgsl.f16_storage import (
 )
 from services.tuner.codegen.wgsl.memory import SCRATCH, Indices, Memory, scratch_offsets
 from services.tuner.codegen.wgsl.statements import THREAD, Statements
-from services.tuner.codegen.text import Names, Writer
 from services.tuner.codegen.wgsl.words import WORDS
 from services.tuner.ir.nodes import Allocate, Buffer, Loop, LoopKind, Program, Scope
 from services.tuner.ir.rewrite import statements

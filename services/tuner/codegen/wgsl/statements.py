@@ -1,8 +1,8 @@
 """Statements as WGSL text, inside an entry point."""
 
+from services.tuner.codegen.text import Writer
 from services.tuner.codegen.wgsl.expressions import LANE, Expressions
 from services.tuner.codegen.wgsl.memory import Indices, Memory, type_text
-from services.tuner.codegen.text import Writer
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,

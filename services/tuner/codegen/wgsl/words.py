@@ -1,7 +1,6 @@
 """Words that no identifier of a WGSL module may be."""
 
-WORDS = frozenset(
-    """
+_TEXT = """
 alias break case const const_assert continue continuing default diagnostic discard else enable
 false fn for if let loop override requires return struct switch true var while
 array atomic bool f16 f32 i32 u32 ptr sampler texture vec2 vec3 vec4 mat2x2 mat4x4 bitcast
@@ -20,6 +19,6 @@ reinterpret_cast require resource restrict self set shared sizeof smooth snorm s
 static_assert static_cast std subroutine super target template this thread_local throw trait try
 type typedef typeid typename typeof union unless unorm unsafe unsized use using varying virtual
 volatile wgsl where with writeonly yield
-""".split()
-)
+"""
+WORDS = frozenset(_TEXT.split())
 """Keywords and reserved words (WGSL, section 16), and the built-in functions that we call."""
