@@ -1,5 +1,6 @@
 """Networks as plans, from tensors and calls that a test writes out."""
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -23,6 +24,8 @@ from kernelzoo.domain.plan import (
     Weight,
     validated,
 )
+from kernelzoo.domain.weight_storage import Storage
+from services.tuner.graph.storage import StoredEntries
 
 Array = NDArray[np.generic]
 CHUNK_BYTES = 4_096
@@ -50,23 +53,35 @@ def network(
     inputs: Mapping[str, PortOf],
     outputs: Mapping[str, PortOf],
     dimensions: Mapping[str, int] | None = None,
+    stored: Mapping[str, StoredEntries] | None = None,
 ) -> PlannedNetwork:
-    """Operands are numbers of `tensors` and names of `weights`."""
-    stored, body = [], b""
+    """Operands are numbers of `tensors` and names of `weights`. `stored` is as what they lie in the
+    file, where that is not plain."""
+    listed: list[Weight] = []
+    body, plain_bytes = b"", 0
     for label, array in weights.items():
+        small = None if stored is None else stored[label]
+        storage = None
+        if small is not None:
+            storage = Storage(
+                type=small.type, offset=len(body), bytes=small.body.size, axis=small.axis
+            )
         weight = Weight(
             name=label,
             dtype=DType.F32,
             shape=array.shape,
-            offset=len(body),
+            offset=plain_bytes,
             bytes=array.nbytes,
+            storage=storage,
         )
-        stored.append(weight)
-        body += array.tobytes() + bytes(-array.nbytes % ALIGNMENT_BYTES)
+        listed.append(weight)
+        plain_bytes += array.nbytes + -array.nbytes % ALIGNMENT_BYTES
+        piece = array.tobytes() if small is None else small.body.tobytes()
+        body += piece + bytes(-len(piece) % ALIGNMENT_BYTES)
     names = {label: len(tensors) + i for i, label in enumerate(weights)}
     every = (
         *tensors,
-        *(PlanTensor(dtype=DType.F32, shape=each.shape, weight=i) for i, each in enumerate(stored)),
+        *(PlanTensor(dtype=DType.F32, shape=each.shape, weight=i) for i, each in enumerate(listed)),
     )
     kernels = list(dict.fromkeys(key for key, _, _ in calls))
 
@@ -81,22 +96,32 @@ def network(
 
     golden, inputs_at = _golden(b"", inputs)
     golden, outputs_at = _golden(golden, outputs)
-    chunks = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
+    pieces = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
+    # One in two is deflated.
+    sent = [zlib.compress(each) if stored and i % 2 else each for i, each in enumerate(pieces)]
+    chunks = zip(sent, pieces, strict=True)
     plan = Plan(
-        format=1,
+        format=3 if stored else 1,
         model=name,
         dimensions=dict(dimensions or {}),
         inputs=ports(inputs),
         outputs=ports(outputs),
         tensors=every,
-        weights=tuple(stored),
-        chunks=tuple(Chunk(bytes=len(c), sha256=sha256(c).hexdigest()) for c in chunks),
+        weights=tuple(listed),
+        chunks=tuple(
+            Chunk(
+                bytes=len(file),
+                sha256=sha256(file).hexdigest(),
+                inflated=None if file is piece else len(piece),
+            )
+            for file, piece in chunks
+        ),
         kernels=tuple(kernels),
         calls=tuple(
             PlanCall(kernel=kernels.index(key), tensors=tuple(map(number, operands)), label=label)
             for key, operands, label in calls
         ),
-        memory=PlanMemory(weights=len(body), activations=activations),
+        memory=PlanMemory(weights=plain_bytes, activations=activations),
         golden=Golden(
             sha256=sha256(golden).hexdigest(),
             inputs=inputs_at,
@@ -106,7 +131,7 @@ def network(
     )
     return PlannedNetwork(
         plan=validated(plan),
-        files=Files(weights=body, golden=golden),
+        files=Files(weights=b"".join(sent), golden=golden),
         feeds={label: array for label, (_, array, _) in inputs.items()},
         outputs={label: array for label, (_, array, _) in outputs.items()},
     )

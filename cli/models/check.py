@@ -15,6 +15,7 @@ from kernelzoo.errors import InvalidInput, StackError
 from kernelzoo.formats.bundle import any_classes
 from kernelzoo.formats.plans import read_plan
 from services.gateway.wire.models import ModelDocument, ModelManifest, PlanWire
+from services.tuner.graph.storage import plain_file
 
 
 class CallFinding(BaseModel):
@@ -122,11 +123,12 @@ def _check(
     packs = {
         layout.pack.sha256: layout.pack for each in kernels.values() for layout in each.layouts
     }
+    read = read_plan(gateway.file(plan.plan))
     return check(
-        read_plan(gateway.file(plan.plan)),
+        read,
         manifest.kernels,
         {name: gateway.artifact(each) for name, each in (kernels | packs).items()},
-        gateway.file(manifest.weights),
+        plain_file(read, gateway.file(manifest.weights)),
         gateway.file(manifest.golden),
     )
 

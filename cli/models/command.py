@@ -1,5 +1,6 @@
 """`kernelzoo models add|list|show|remove|check|types`: networks that pages run whole."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -11,7 +12,7 @@ from cli.gateway_client import reach
 from cli.listing import Column, Listing, print_json, show_all
 from cli.models.check import check_model
 from cli.models.dimensions import parse_dimensions, written
-from cli.models.importing import imported
+from cli.models.importing import MAX_ERROR, WantedWeights, WeightsChoice, imported
 from cli.models.sending import send
 from cli.models.typescript import declarations
 from cli.options import (
@@ -23,6 +24,7 @@ from cli.options import (
     parse_targets,
 )
 from cli.terminal import live_display, note, notes, out
+from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.models import ListedModel, PlanCoverage, PlanWire, Registered
@@ -56,6 +58,17 @@ def add(
         Path | None, typer.Option("--output", "-o", help="Where to write the weights, too.")
     ] = None,
     target: TargetsOption = None,
+    weights: Annotated[
+        WeightsChoice,
+        typer.Option(help="How a page fetches the weights; auto takes the smallest of each."),
+    ] = WeightsChoice.F32,
+    max_error: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="By how much of their largest magnitude golden outputs may differ for it.",
+        ),
+    ] = MAX_ERROR,
     replace: Annotated[bool, typer.Option("--replace", help="Put it in another's place.")] = False,
     as_json: JsonOption = False,
     state: StateOption = STATE,
@@ -73,8 +86,9 @@ def add(
         def told(line: str) -> None:
             shown(f"{name}: {line}", None)
 
-        weights = output or Path(folder) / "weights.bin"
-        model = imported(file, name, dimensions, weights, told, targets)
+        written_to = output or Path(folder) / "weights.bin"
+        wanted = WantedWeights(choice=weights, max_error=max_error)
+        model = imported(file, name, dimensions, written_to, told, targets, wanted)
         made = send(
             gateway,
             model,
@@ -87,7 +101,7 @@ def add(
     if as_json:
         print_json(made)
         return
-    _tell_added(made)
+    _tell_added(made, model.plans)
 
 
 def _targets(file: Path, asked: list[str] | None) -> tuple[TargetKind, ...]:
@@ -257,13 +271,12 @@ def check(
         raise typer.Exit(1)
 
 
-def _tell_added(made: Registered) -> None:
+def _tell_added(made: Registered, imported_plans: Sequence[Plan]) -> None:
     model = made.model
-    weights = max(plan.memory["weights"] for plan in model.plans)
     plans = "; ".join(written(plan.dimensions) for plan in model.plans)
     out.print(
         f"{model.name} is served: {_counted(len(model.plans), 'plan')} ({plans}), "
-        f"weights {_megabytes(weights)}, {_counted(made.jobs, 'new tuning job')}",
+        f"weights {_weights_told(imported_plans)}, {_counted(made.jobs, 'new tuning job')}",
         markup=False,
     )
     out.print(
@@ -271,6 +284,16 @@ def _tell_added(made: Registered) -> None:
         "shows how it becomes faster",
         markup=False,
     )
+
+
+def _weights_told(plans: Sequence[Plan]) -> str:
+    fetched = max(plan.file_bytes for plan in plans)
+    told = _megabytes(fetched)
+    errors = [plan.golden.storage_error for plan in plans if plan.golden.storage_error is not None]
+    if not errors:
+        return told
+    plain = max(plan.memory.weights for plan in plans)
+    return f"{told} ({fetched / plain:.0%} of f32; outputs differ by {max(errors):.2g})"
 
 
 def _counted(count: int, what: str) -> str:

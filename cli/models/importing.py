@@ -1,20 +1,55 @@
 """A file of ONNX, or a folder of a language model, as what is sent to a gateway."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.models.dimensions import written
 from cli.models.sending import ImportedModel, Told
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.domain.workload import ProgramWorkload
 from kernelzoo.errors import InvalidInput
 
 if TYPE_CHECKING:
     from services.tuner.graph.models import PlannedModel
+    from services.tuner.graph.storing import Storing
 
 CONTEXT = "context"
 """The dimension of a language model: the tokens that it has room for."""
+MAX_ERROR = 0.01
+
+
+class WeightsChoice(StrEnum):
+    F32 = "f32"
+    F16 = "f16"
+    INT8 = "int8"
+    INT4 = "int4"
+    AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedWeights:
+    """How weights are stored, and by how much golden outputs may differ from those of f32."""
+
+    choice: WeightsChoice = WeightsChoice.F32
+    max_error: float = MAX_ERROR
+
+    @property
+    def storing(self) -> "Storing | None":
+        """None for f32."""
+        from services.tuner.graph.storing import Storing
+
+        if self.choice is WeightsChoice.F32:
+            return None
+        automatic = self.choice is WeightsChoice.AUTO
+        storage = None if automatic else StorageType(self.choice)
+        return Storing(storage=storage, max_error=self.max_error)
+
+
+AS_F32 = WantedWeights()
 
 
 def imported(
@@ -24,15 +59,18 @@ def imported(
     weights: Path,
     told: Told,
     targets: Sequence[TargetKind] = (TargetKind.WASM,),
+    wanted: WantedWeights = AS_F32,
 ) -> ImportedModel:
     """Writes the weights of all plans to the file `weights`. Raises InvalidInput or
     UnsupportedModel for what cannot be imported.
     """
     told(f"importing {file.name} for {'; '.join(map(written, dimensions))}")
     if file.is_dir() or _is_decoder(file, dimensions):
+        if wanted.choice is not WeightsChoice.F32:
+            raise InvalidInput("language models have weights of 4 bits; leave --weights out")
         model = _decoder(file, name, dimensions)
     else:
-        model = _network(file, name, dimensions, targets)
+        model = _network(file, name, dimensions, targets, wanted)
     told("writing the weights")
     model.weights.write(weights)
     programs = (each for each in model.workloads if isinstance(each, ProgramWorkload))
@@ -52,13 +90,14 @@ def _network(
     name: str,
     dimensions: tuple[Mapping[str, int], ...],
     targets: Sequence[TargetKind],
+    wanted: WantedWeights,
 ) -> "PlannedModel":
     from services.tuner.graph.fuse import Rules
     from services.tuner.graph.models import plan_model
 
     # No template of webgpu computes attention as one program.
     rules = Rules(attention=TargetKind.WEBGPU not in targets)
-    return plan_model(file, dimensions, name, rules)
+    return plan_model(file, dimensions, name, rules, wanted.storing)
 
 
 def _is_decoder(file: Path, dimensions: tuple[Mapping[str, int], ...]) -> bool:

@@ -13,6 +13,11 @@ calls first use them. In the file they are in this order too, unless it is share
 of the model that comes first. The file is fetched in chunks, each with its hash. The golden file
 has inputs and the outputs that belong to them, with entries as in memory.
 
+The weights of a plan of format 3 are stored in fewer bits: each says where in the file it lies and
+as what (`storage`), while its `offset` and `bytes` go on to be those that plain weights have one
+after the other. Chunks of such a file may be deflated, each by itself, so that a connection that
+breaks goes on with the next one.
+
 A plan of format 2 has states: tensors that are zeros at first and keep from run to run what a call
 has written to them, such as the keys and values of a language model. An input may be a state, and
 then stays as it is until it is given again. The plan of a language model says what is which in its
@@ -26,10 +31,12 @@ from enum import StrEnum
 from math import isfinite, prod
 
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.weight_storage import Storage, refuse_storage
 from kernelzoo.errors import InvalidInput
 
 FORMAT = 1
 FORMAT_WITH_STATES = 2
+FORMAT_WITH_STORAGE = 3
 ALIGNMENT_BYTES = 64
 MAX_MEMORY_BYTES = 1 << 32
 """What a WebAssembly memory can address."""
@@ -78,13 +85,14 @@ class PlanTensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """`bytes` of the weights file from `offset` on."""
+    """`bytes` of the weights file from `offset` on; of plain weights where it has a `storage`."""
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
     offset: int
     bytes: int
+    storage: Storage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +138,11 @@ class PlanDecoder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """The next `bytes` of the weights file."""
+    """The next `bytes` of the weights file. A deflated chunk (RFC 1950) has `inflated` bytes."""
 
     bytes: int
     sha256: str
+    inflated: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +157,8 @@ class PlanCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanMemory:
-    """Bytes. Scratch memory is not among them: it depends on the kernels that a device is given."""
+    """Bytes, of plain weights. Scratch memory is not among them: it depends on the kernels that a
+    device is given."""
 
     weights: int
     activations: int
@@ -166,12 +176,14 @@ class GoldenPart:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Golden:
     """An output is right if no entry differs from the file's by more than `tolerance` times the
-    largest magnitude of that output."""
+    largest magnitude of that output. Outputs of weights that are stored in fewer bits differ by
+    `storage_error` of that magnitude from those of the weights as the model had them."""
 
     sha256: str
     inputs: tuple[GoldenPart, ...]
     outputs: tuple[GoldenPart, ...]
     tolerance: float
+    storage_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +205,15 @@ class Plan:
     golden: Golden
     states: tuple[PlanState, ...] = ()
     decoder: PlanDecoder | None = None
+
+    @property
+    def file_bytes(self) -> int:
+        """The bytes of the weights file."""
+        return sum(chunk.bytes for chunk in self.chunks)
+
+    @property
+    def has_stored_weights(self) -> bool:
+        return self.format == FORMAT_WITH_STORAGE
 
 
 def validated(plan: Plan) -> Plan:
@@ -225,10 +246,10 @@ def _require(holds: bool, fault: str) -> None:
 
 
 def _refuse_names(plan: Plan) -> None:
-    known = plan.format in (FORMAT, FORMAT_WITH_STATES)
-    _require(known, f"plan format {plan.format} is unknown; this version reads formats 1 and 2")
+    known = plan.format in (FORMAT, FORMAT_WITH_STATES, FORMAT_WITH_STORAGE)
+    _require(known, f"plan format {plan.format} is unknown; this version reads formats 1 to 3")
     stated = (plan.format == FORMAT_WITH_STATES) == bool(plan.states)
-    _require(stated, "a plan has format 2 if it has states, and else format 1")
+    _require(stated, "a plan has format 2 if it has states, and else another")
     _require(
         bool(_MODEL.fullmatch(plan.model)),
         f"model name {plan.model[:80]!r} is malformed; use a-z, 0-9, '.', '_' and '-', at most 64",
@@ -264,17 +285,48 @@ def _refuse_weights(plan: Plan) -> None:
         _require(weight.bytes == needed, f"{what} has {weight.bytes} bytes; its shape has {needed}")
         aligned = weight.offset % ALIGNMENT_BYTES == 0
         _require(aligned, f"{what} is at {weight.offset}, which is no multiple of 64")
-    end = 0
-    for weight in sorted(plan.weights, key=lambda weight: weight.offset):
-        _require(weight.offset >= end, f"weight {weight.name} overlaps another")
-        end = weight.offset + weight.bytes
-    file_bytes = plan.memory.weights
-    _require(end <= file_bytes, f"weights end at byte {end} of a file of {file_bytes}")
+    plain = [(weight.name, weight.offset, weight.bytes) for weight in plan.weights]
+    _refuse_overlap(plain, plan.memory.weights)
     for chunk in plan.chunks:
         _require(chunk.bytes > 0, "a chunk of weights is empty")
         _refuse_hash(chunk.sha256)
-    total = sum(chunk.bytes for chunk in plan.chunks)
-    _require(total == file_bytes, f"chunks have {total} bytes; the weights have {file_bytes}")
+    if plan.has_stored_weights:
+        _refuse_stored_weights(plan)
+        return
+    storage = any(weight.storage for weight in plan.weights)
+    deflated = any(chunk.inflated is not None for chunk in plan.chunks)
+    _require(not storage and not deflated, "weights are stored plain in plans of this format")
+    _require(
+        plan.file_bytes == plan.memory.weights,
+        f"chunks have {plan.file_bytes} bytes; the weights have {plan.memory.weights}",
+    )
+
+
+def _refuse_stored_weights(plan: Plan) -> None:
+    placed = []
+    for number, weight in enumerate(plan.weights):
+        what, storage = f"weight {number} ({weight.name})", weight.storage
+        if storage is None:
+            raise InvalidInput(f"{what} does not say how it is stored")
+        refuse_storage(what, storage, weight.dtype, weight.shape)
+        _require(storage.offset % ALIGNMENT_BYTES == 0, f"{what} is stored at no multiple of 64")
+        placed.append((weight.name, storage.offset, storage.bytes))
+    sizes = [chunk.inflated or chunk.bytes for chunk in plan.chunks]
+    whole = all(size % ALIGNMENT_BYTES == 0 for size in sizes[:-1])
+    _require(whole, "chunks, but for the last one, must inflate to multiples of 64 bytes")
+    _refuse_overlap(placed, sum(sizes))
+    order = sorted(plan.weights, key=lambda weight: weight.offset)
+    stored = [weight.storage.offset for weight in order if weight.storage]
+    _require(stored == sorted(stored), "plain and stored weights are in different orders")
+
+
+def _refuse_overlap(placed: Sequence[tuple[str, int, int]], file_bytes: int) -> None:
+    """Names, offsets and bytes."""
+    end = 0
+    for name, offset, size in sorted(placed, key=lambda each: each[1]):
+        _require(offset >= end, f"weight {name} overlaps another")
+        end = offset + size
+    _require(end <= file_bytes, f"weights end at byte {end} of a file of {file_bytes}")
 
 
 def _refuse_states(plan: Plan) -> None:

@@ -21,18 +21,28 @@ def plan_sha256(plan: Plan) -> str:
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """As JSON has it. A tensor names the one of `at`, `weight` and `state` that it has; a plan
-    without states or without a decoder does not name them."""
+    """As JSON has it. What a part of the plan lacks, such as states, is not named there."""
     document: dict[str, Any] = msgspec.to_builtins(plan)
     document["dimensions"] = dict(sorted(document["dimensions"].items()))
     for tensor in document["tensors"]:
-        for place in ("at", "weight", "state"):
-            if tensor[place] is None:
-                del tensor[place]
-    for part in ("states", "decoder"):
-        if not document[part]:
-            del document[part]
+        _omit(tensor, "at", "weight", "state")
+    for weight in document["weights"]:
+        _omit(weight, "storage")
+        _omit(weight.get("storage", {}), "axis")
+    for chunk in document["chunks"]:
+        _omit(chunk, "inflated")
+    _omit(document["golden"], "storage_error")
+    _omit(document, "decoder")
+    if not document["states"]:
+        del document["states"]
     return document
+
+
+def _omit(part: dict[str, Any], *names: str) -> None:
+    """Those that are None."""
+    for name in names:
+        if name in part and part[name] is None:
+            del part[name]
 
 
 def read_plan(body: bytes) -> Plan:

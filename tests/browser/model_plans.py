@@ -11,8 +11,10 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.plan import PlanTensor, PortDType
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
+from services.tuner.graph.storage import StorageForm, stored_entries
 from services.tuner.schedules.registry import lite_space
 from tests.plans import PlannedNetwork, network
 
@@ -76,6 +78,33 @@ def deep(name: str = "deep", layers: int = 40) -> PlannedNetwork:
         calls=[(key, (i % 2, "w", 1 - i % 2), f"layer {i}") for i in range(layers)],
         inputs={"x": (PortDType.FLOAT32, x, 0)},
         outputs={"y": (PortDType.FLOAT32, y, layers % 2)},
+    )
+
+
+def few_bits(name: str = "few") -> PlannedNetwork:
+    """A product with weights of each type; those of one are read as they lie, others packed."""
+    random = np.random.default_rng(9)
+    forms = {each.value: StorageForm(each) for each in StorageType}
+    made = {
+        label: stored_entries(random.standard_normal((96, 96), dtype=np.float32), form)
+        for label, form in forms.items()
+    }
+    weights = {label: each.entries.astype(np.float32) for label, each in made.items()}
+    x = random.standard_normal((8, 96), dtype=np.float32)
+    y = x
+    for w in weights.values():
+        y = y @ w
+    size = x.nbytes
+    key = "matmul:f32:m8k96n96:constant=b"
+    return network(
+        name,
+        weights=weights,
+        stored=made,
+        tensors=[PlanTensor(dtype=DType.F32, shape=(8, 96), at=i * size) for i in (0, 1)],
+        activations=2 * size,
+        calls=[(key, (i % 2, label, 1 - i % 2), label) for i, label in enumerate(weights)],
+        inputs={"x": (PortDType.FLOAT32, x, 0)},
+        outputs={"y": (PortDType.FLOAT32, y, 0)},
     )
 
 

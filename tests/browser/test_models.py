@@ -17,7 +17,7 @@ from tests.browser.model_host import (
     page_elsewhere,
     script,
 )
-from tests.browser.model_plans import chosen, deep, small
+from tests.browser.model_plans import chosen, deep, few_bits, small
 from tests.browser.sites import ISOLATED, site
 from workers.fleet.browsers import BrowserKind, Launch
 from workers.fleet.chromium import launched_chromium, opened_profile
@@ -348,6 +348,44 @@ def test_a_run_begins_while_weights_are_on_their_way(page: Page, host: Host) -> 
     host.held = None
     assert close(found["y"], network.outputs["y"])
     assert found["stopped"] == "Error: enough"
+
+
+FEW_BITS = """
+  const seen = [];
+  const zoo = await open();
+  const options = { keep: true, onProgress: (p) => seen.push(p) };
+  const outputs = [];
+  for (let visit = 0; visit < 2; visit++) {
+    const model = await zoo.model(`${host}/few.json`, options);
+    outputs.push([...(await model.run(feeds)).y]);
+    await model.complete();
+    await kept();
+    await model.dispose();
+  }
+  return { outputs, seen };
+"""
+IS_KEPT = """
+  const kept = async () => {
+    for (let i = 0; i < 200; i++) {
+      const root = await navigator.storage.getDirectory();
+      const folder = await root.getDirectoryHandle("kernelzoo-models", { create: true });
+      for await (const name of folder.keys()) if (name.endsWith(".json")) return;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  };
+"""
+
+
+def test_weights_in_fewer_bits_become_those_of_the_golden_outputs(page: Page, host: Host) -> None:
+
+    network = few_bits()
+    host.write(network)
+    argument = [host.url, lists(network.feeds)]
+    found = page.evaluate(script(IS_KEPT + FEW_BITS), argument)
+    assert all(close(y, network.outputs["y"]) for y in found["outputs"])
+    weights = [each for each in found["seen"] if each["phase"] == "weights"]
+    assert weights[-1]["loaded"] == weights[-1]["total"] == network.plan.file_bytes
+    assert host.sent.count("/few.weights") == 1, "a second visit reads what is kept"
 
 
 KEPT = """

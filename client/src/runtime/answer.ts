@@ -52,18 +52,31 @@ export interface DecoderWire {
   readonly stop: readonly number[];
 }
 
-/** `bytes` of the weights file from `offset` on, row-major. */
+/** As what a weight lies in the file; what the types mean says kernelzoo/domain/weight_storage.py. */
+export interface StorageWire {
+  readonly type: "plain" | "f16" | "int8" | "int4";
+  /** Of the file, once its chunks are inflated. */
+  readonly offset: number;
+  readonly bytes: number;
+  /** That of int8's channels. */
+  readonly axis?: number;
+}
+
+/** `bytes` of the weights file from `offset` on, row-major; of plain weights where `storage` is given. */
 export interface WeightWire {
   readonly name: string;
   readonly dtype: StoredDType;
   readonly shape: readonly number[];
   readonly offset: number;
   readonly bytes: number;
+  readonly storage?: StorageWire;
 }
 
 export interface ChunkWire {
   readonly bytes: number;
   readonly sha256: string;
+  /** Its bytes once it is inflated; none for one that is not deflated. */
+  readonly inflated?: number;
 }
 
 /** `tensors` are the operands of the workload, the output last. */
@@ -80,8 +93,8 @@ export interface GoldenPart {
 }
 
 export interface PlanWire {
-  /** 2 with states. */
-  readonly format: 1 | 2;
+  /** 2 with states, 3 with weights in fewer bits. */
+  readonly format: 1 | 2 | 3;
   readonly model: string;
   readonly dimensions: Readonly<Record<string, number>>;
   readonly inputs: readonly PortWire[];
@@ -97,6 +110,8 @@ export interface PlanWire {
     readonly inputs: readonly GoldenPart[];
     readonly outputs: readonly GoldenPart[];
     readonly tolerance: number;
+    /** How far outputs are from those of weights in f32; told where weights have fewer bits. */
+    readonly storage_error?: number;
   };
   readonly states?: readonly StateWire[];
   readonly decoder?: DecoderWire;

@@ -11,8 +11,9 @@ import type { Keeper } from "./keeping.js";
 import { instantiateAll, type Linked, loadKernels, type Main } from "./kernels.js";
 import type { Fault, Loaded, LoadOrder, Progress } from "./messages.js";
 import { type Placement, place } from "./placement.js";
-import { refuseChanged, streamWeights } from "./stream.js";
-import { Arrivals, type Pack, weightSink } from "./weights.js";
+import { refuseChanged, streamWeights, type TakeBytes } from "./stream.js";
+import type { unpacking } from "./unpacking.js";
+import { Arrivals, bytesOfFile, type Pack, plainFile, weightSink } from "./weights.js";
 
 const PAGE_BYTES = 65_536;
 /** Slices of the first run of a pack kernel, so that optimised code takes over within it. */
@@ -40,6 +41,8 @@ export interface EnginePorts extends Ports {
   readonly threads: CrewPorts | null;
   /** Puts weights into memory that this device has kept, from the first on. */
   readonly restore?: Keeper["restore"];
+  /** What reads weights in fewer bits, which the worker of plans that have none lacks. */
+  readonly unpacking?: typeof unpacking;
   /** Bytes that the memory may grow by once the model is loaded; it does not unless told. */
   readonly spareBytes?: number;
 }
@@ -123,20 +126,24 @@ export class Engine {
     const sink = compiled.then(({ mains }) =>
       weightSink(memory, plan.weights, placement, packer(placement, mains), arrivals),
     );
-    const total = plan.memory.weights;
+    const total = bytesOfFile(plan);
     const chunk = (loaded: number): void => ports.progress({ phase: "weights", loaded, total });
     const piece = (): void => void pieces++;
-    const restored = ports.restore?.(memory, placement, arrivals, chunk);
-    const stream = (from?: number): Promise<void> =>
+    const plain: TakeBytes = async (offset, bytes) => (await sink)(offset, bytes);
+    const { take, from } =
+      plan.format === 3 && ports.unpacking ? ports.unpacking(plan, plain) : plainFile(plan, plain);
+    const restored = ports.restore?.(memory, placement, arrivals, () =>
+      chunk(Math.min(total, from(arrivals.count))),
+    );
+    const stream = (): Promise<void> =>
       streamWeights(
         addressOf(answer.weights.url, origin),
         plan.chunks,
-        async (offset, bytes) => (await sink)(offset, bytes),
+        take,
         { chunk, piece },
-        from,
+        from(arrivals.count),
       );
-    const stored =
-      restored?.then(() => stream(plan.weights[arrivals.count]?.offset ?? Infinity)) ?? stream();
+    const stored = restored?.then(stream) ?? stream();
     stored.catch(() => undefined); // Whoever waits for it hears of it.
     const { modules, mains } = await compiled;
 

@@ -1,4 +1,4 @@
-/** A model's worker with threads and kept weights, which only pages that use them load. */
+/** A model's worker with all that only some pages use, which these load. */
 import source from "./full-worker.js?inlined";
 
 export { source };

@@ -61,13 +61,14 @@ interface Place {
 /** Two weights of one key are the same bytes. */
 function placesOf(plan: PlanWire, { weights }: Placement): readonly Place[] {
   return weights.map((copies, i) => {
-    const { offset, bytes } = plan.weights[i] as PlanWire["weights"][number];
+    const weight = plan.weights[i] as PlanWire["weights"][number];
+    const { offset, bytes } = weight.storage ?? weight;
     const end = offset + bytes;
     let at = 0;
     const chunks = plan.chunks.filter((chunk) => {
-      const covers = at < end && at + chunk.bytes > offset;
-      at += chunk.bytes;
-      return covers;
+      const from = at;
+      at += chunk.inflated ?? chunk.bytes;
+      return from < end && at > offset;
     });
     const first = copies[0] as Copy;
     const last = copies.at(-1) as Copy;
@@ -76,7 +77,7 @@ function placesOf(plan: PlanWire, { weights }: Placement): readonly Place[] {
     return {
       key: JSON.stringify([offset, bytes, ...packs, ...hashes]),
       address: first.address,
-      bytes: last.address + copyBytes(last.pack, bytes) - first.address,
+      bytes: last.address + copyBytes(last.pack, weight.bytes) - first.address,
     };
   });
 }
@@ -122,7 +123,7 @@ export class Keeper {
     memory: WebAssembly.Memory,
     placement: Placement,
     arrivals: Arrivals,
-    arrived: (bytes: number) => void,
+    arrived: () => void,
   ): Promise<void> => {
     this.#memory = memory;
     this.#places = placesOf(this.#plan, placement);
@@ -138,8 +139,7 @@ export class Keeper {
           if (!(await this.#read(file, at, place, kept.pieces))) return;
           at += place.bytes;
           arrivals.one();
-          const { offset = 0, bytes = 0 } = this.#plan.weights[i] ?? {};
-          arrived(offset + bytes);
+          arrived();
         }
         this.#whole = true;
       });

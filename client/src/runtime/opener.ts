@@ -115,9 +115,7 @@ export class Opener {
   async #started(fallbacks: Fallbacks): Promise<Session> {
     const { signal, progress, check } = this.#order;
     const { threads, tools } = this.host;
-    const source =
-      this.#order.source ??
-      (this.target.target === "wasm" ? undefined : (await import("./webgpu/source.js")).source);
+    const source = this.#order.source ?? (await this.#source());
     signal?.throwIfAborted();
     if (this.#closed !== null) throw this.#closed.reason;
     const order: LoadOrder = {
@@ -131,6 +129,12 @@ export class Opener {
     this.#session = new Session(order, tools.KernelZooError, progress, this.#spawn(source));
     signal?.addEventListener("abort", this.#abort, { once: true });
     return this.#session;
+  }
+
+  /** The text of the worker; undefined for the usual one. */
+  async #source(): Promise<string | undefined> {
+    if (this.target.target !== "wasm") return (await import("./webgpu/source.js")).source;
+    return this.answer.plan.format === 3 ? (await import("./full.js")).source : undefined;
   }
 
   /** Kernels of the model that failed in this page, each with the reason. */

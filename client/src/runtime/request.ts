@@ -64,7 +64,9 @@ function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL
 
 function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): void {
   const { model, plan, kernels } = answer;
-  if (model !== 1 || plan?.format !== (host.format ?? 1) || !kernels)
+  // What a format of 3 adds every reader of the first one knows.
+  const format = plan?.format === 3 ? 1 : plan?.format;
+  if (model !== 1 || format !== (host.format ?? 1) || !kernels)
     throw refused(host, `${url} is no model for this SDK.`);
 }
 

@@ -63,7 +63,7 @@ async function workersOf({ threads }: Host, keep: boolean) {
   };
   early.onerror = drop;
   const next = (other?: string): RuntimeWorker => {
-    const worker = (other === undefined && early) || spawnRuntime(other ?? source);
+    const worker = ((other ?? source) === source && early) || spawnRuntime(other ?? source);
     if (worker === early) early = null;
     return worker;
   };

@@ -1,6 +1,6 @@
 /** From bytes of the weights file to weights in memory, packed as calls read them. */
 import type { ArtifactWire } from "../wire/types.js";
-import type { WeightWire } from "./answer.js";
+import type { PlanWire, WeightWire } from "./answer.js";
 import type { Copy, Placement } from "./placement.js";
 import type { TakeBytes } from "./stream.js";
 
@@ -32,6 +32,22 @@ export class Arrivals {
     });
   }
 }
+
+/** A file as runs of `take` are given it, and where in it weights begin. */
+export interface FileReading {
+  /** Takes whole chunks. */
+  readonly take: TakeBytes;
+  /** The byte of the file from which on weight `index` and those behind it are read. */
+  readonly from: (index: number) => number;
+}
+
+export const bytesOfFile = ({ chunks }: PlanWire): number =>
+  chunks.reduce((sum, { bytes }) => sum + bytes, 0);
+
+export const plainFile = ({ weights }: PlanWire, take: TakeBytes): FileReading => ({
+  take,
+  from: (index) => weights[index]?.offset ?? Infinity,
+});
 
 /**
  * Takes the file in order. A weight goes to its plain copy, or to the staging area if no call reads

@@ -2,6 +2,7 @@
 import { breathing } from "../runtime/breathing.js";
 import { Engine } from "../runtime/engine.js";
 import { serve } from "../runtime/serve.js";
+import { unpacking } from "../runtime/unpacking.js";
 import type { FromTuned, ToTuned } from "./messages.js";
 import { Swapper, spareBytes } from "./swapper.js";
 
@@ -17,7 +18,7 @@ let last: Promise<void> = Promise.resolve();
 serve(async (order, ports) => {
   const { weights, activations } = order.answer.plan.memory;
   const spare = spareBytes(weights, activations);
-  const engine = await Engine.load(order, { ...ports, spareBytes: spare });
+  const engine = await Engine.load(order, { ...ports, unpacking, spareBytes: spare });
   const own = new Swapper(engine, {
     breathe: breathing(),
     regressed: (workload, reason) => scope.postMessage({ type: "regression", workload, reason }),

@@ -243,7 +243,7 @@ def _read(blobs: Blobs, name: str, asked: PlanRequest) -> _ReadPlan:
             plan_sha256=asked.plan,
             plan_bytes=_size(blobs, asked.plan, "plan"),
             weights_sha256=asked.weights,
-            weights_bytes=plan.memory.weights,
+            weights_bytes=plan.file_bytes,
             weights_url=asked.weights_url or "",
             golden_sha256=plan.golden.sha256,
             golden_bytes=golden_bytes,
@@ -254,10 +254,8 @@ def _read(blobs: Blobs, name: str, asked: PlanRequest) -> _ReadPlan:
 
 
 def _refuse_other_weights(plan: Plan, size_bytes: int) -> None:
-    if size_bytes != plan.memory.weights:
-        raise InvalidInput(
-            f"the weights have {size_bytes} bytes; the plan says {plan.memory.weights}"
-        )
+    if size_bytes != plan.file_bytes:
+        raise InvalidInput(f"the weights have {size_bytes} bytes; the plan says {plan.file_bytes}")
 
 
 def _refuse_unfit_calls(plan: Plan, workloads: Sequence[Workload]) -> None:

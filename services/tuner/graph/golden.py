@@ -24,21 +24,34 @@ Feeds = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenFile:
+    """`feeds` and `outputs` by the names of ports, in the graph's dtypes."""
+
     golden: Golden
     body: bytes
+    feeds: Feeds
+    outputs: Feeds
 
 
 def golden_file(graph: Graph, feeds: Feeds | None = None) -> GoldenFile:
     """The file of a graph as it was imported; `feeds` by the names of inputs, else seeded."""
     feeds = seeded_feeds(graph) if feeds is None else feeds
-    outputs = evaluate(graph, feeds)
+    return written(graph, feeds, evaluate(graph, feeds))
+
+
+def written(
+    graph: Graph, feeds: Feeds, outputs: Feeds, storage_error: float | None = None
+) -> GoldenFile:
     body = bytearray()
     inputs = tuple(_append(body, port, feeds[port.name]) for port in graph.inputs)
     made = tuple(_append(body, port, outputs[port.name]) for port in graph.outputs)
     golden = Golden(
-        sha256=sha256(body).hexdigest(), inputs=inputs, outputs=made, tolerance=TOLERANCE
+        sha256=sha256(body).hexdigest(),
+        inputs=inputs,
+        outputs=made,
+        tolerance=TOLERANCE,
+        storage_error=storage_error,
     )
-    return GoldenFile(golden=golden, body=bytes(body))
+    return GoldenFile(golden=golden, body=bytes(body), feeds=feeds, outputs=outputs)
 
 
 def _append(body: bytearray, port: GraphPort, entries: NDArray[Any]) -> GoldenPart:

@@ -1,7 +1,8 @@
 """A file of ONNX as plans: what a registration of a model needs.
 
 import (importing.py) ─▶ golden outputs (golden.py)
-                      └▶ rules (fuse.py) ─▶ weights (weights.py) ─▶ memory, plan (planning.py)
+                      └▶ rules (fuse.py) ─▶ bits of weights (storing.py) ─▶ weights (weights.py)
+                                            ─▶ memory, plan (planning.py)
 """
 
 from collections import Counter
@@ -17,6 +18,7 @@ from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import imported
 from services.tuner.graph.planning import planned
 from services.tuner.graph.reading import read_model
+from services.tuner.graph.storing import Storing, stored_model
 from services.tuner.graph.weights import WeightFile, weight_file
 
 
@@ -55,12 +57,14 @@ def plan_model(
     dimensions: Sequence[Mapping[str, int]],
     name: str,
     rules: Rules = ALL_RULES,
+    storing: Storing | None = None,
 ) -> PlannedModel:
-    """Raises InvalidInput for a file that is no sound model or does not fit a page, and
+    """Weights are f32 unless `storing` says what else. Raises InvalidInput for a file that is no
+    sound model or does not fit a page, or whose outputs differ by too much with such weights, and
     UnsupportedModel for a model with something that cannot be imported."""
     model = read_model(path)
     graphs = [imported(model, each) for each in dimensions or [{}]]
-    return plan_graphs(graphs, dimensions or [{}], name, rules)
+    return plan_graphs(graphs, dimensions or [{}], name, rules, storing)
 
 
 def plan_graphs(
@@ -68,11 +72,16 @@ def plan_graphs(
     dimensions: Sequence[Mapping[str, int]],
     name: str,
     rules: Rules = ALL_RULES,
+    storing: Storing | None = None,
 ) -> PlannedModel:
     """As `plan_model`, of graphs as they are imported."""
-    golden = [golden_file(graph) for graph in graphs]
-    lowered = [fused(graph, rules) for graph in graphs]
-    file, parts = weight_file(lowered)
+    golden = tuple(golden_file(graph) for graph in graphs)
+    lowered = tuple(fused(graph, rules) for graph in graphs)
+    stored = None
+    if storing is not None:
+        small = stored_model(lowered, golden, storing)
+        lowered, golden, stored = small.graphs, small.golden, small.stored
+    file, parts = weight_file(lowered, stored)
     plans = (
         planned(graph, name, sizes, weights, file, each.golden)
         for graph, sizes, weights, each in zip(lowered, dimensions, parts, golden, strict=True)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from kernelzoo.domain.plan import (
     FORMAT,
     FORMAT_WITH_STATES,
+    FORMAT_WITH_STORAGE,
     Golden,
     Plan,
     PlanCall,
@@ -41,7 +42,7 @@ def planned(
             calls.append(PlanCall(kernel=kernel, tensors=numbers, label=printable(node.label)))
     outputs = tuple(tensors.port(port) for port in graph.outputs)
     plan = Plan(
-        format=FORMAT_WITH_STATES if graph.states else FORMAT,
+        format=_format(graph, weights),
         model=model,
         dimensions=dimensions,
         inputs=inputs,
@@ -51,11 +52,18 @@ def planned(
         chunks=file.chunks,
         kernels=tuple(kernels),
         calls=tuple(calls),
-        memory=PlanMemory(weights=file.size_bytes, activations=placement.size_bytes),
+        memory=PlanMemory(weights=file.plain_bytes, activations=placement.size_bytes),
         golden=golden,
         states=tuple(_state(graph, name) for name in graph.states),
     )
     return validated(plan)
+
+
+def _format(graph: Graph, weights: PlanWeights) -> int:
+    if graph.states:
+        return FORMAT_WITH_STATES
+    stored = any(weight.storage for weight in weights.weights)
+    return FORMAT_WITH_STORAGE if stored else FORMAT
 
 
 def _state(graph: Graph, name: str) -> PlanState:

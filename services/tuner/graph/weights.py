@@ -1,9 +1,13 @@
 """The file of a model's weights: every constant once, in the order in which calls first use them.
 
-Plans of one model share the file: what a second plan needs beside the first's lies behind it.
+Plans of one model share the file: what a second plan needs beside the first's lies behind it. A
+model whose weights are stored in fewer bits has a second order of bytes: that of its plain weights,
+by which plans name them, and that of the file, whose chunks are deflated where that makes them
+smaller by a sixteenth.
 """
 
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -12,23 +16,36 @@ import numpy as np
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import ALIGNMENT_BYTES, Chunk, Weight
+from kernelzoo.domain.weight_storage import Storage
 from services.tuner.graph.edit import Entries
 from services.tuner.graph.graph import Graph
+from services.tuner.graph.storage import Bytes, StoredEntries, bytes_of
 
 CHUNK_BYTES = 1 << 20
+WORTH_INFLATING = 15 / 16
+DEFLATE_LEVEL = 9
+
+Key = tuple[DType, str]
+"""Of a constant: its dtype and the SHA-256 of its entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightFile:
-    """`parts` are offsets and entries, in order; what lies between is padding."""
+    """`parts` are offsets and bytes, in order; what lies between is padding. `plain_bytes` is what
+    the weights take where they lie plain. `deflated` are the chunks of a file that has some."""
 
-    parts: tuple[tuple[int, Entries], ...]
-    size_bytes: int
+    parts: tuple[tuple[int, Bytes], ...]
+    plain_bytes: int
     chunks: tuple[Chunk, ...]
+    deflated: tuple[bytes, ...] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(chunk.bytes for chunk in self.chunks)
 
     def blocks(self) -> Iterator[bytes]:
         """The bytes of the file, a chunk at a time."""
-        yield from _blocks(self.parts)
+        yield from self.deflated or _blocks(self.parts)
 
     def write(self, path: Path) -> None:
         with path.open("wb") as file:
@@ -44,39 +61,92 @@ class PlanWeights:
     numbers: dict[str, int]
 
 
-def weight_file(graphs: Sequence[Graph]) -> tuple[WeightFile, tuple[PlanWeights, ...]]:
-    """One file for the plans of all graphs, and the part of each graph."""
-    offsets: dict[tuple[DType, str], int] = {}
-    parts: list[tuple[int, Entries]] = []
+def weight_file(
+    graphs: Sequence[Graph], stored: Mapping[Key, StoredEntries] | None = None
+) -> tuple[WeightFile, tuple[PlanWeights, ...]]:
+    """One file for the plans of all graphs, and the part of each graph. `stored` are constants that
+    are stored in fewer bits; the file is plain without."""
+    plain, small = _Layout(), _Layout()
     plans = []
-    end = 0
     for graph in graphs:
         weights: list[Weight] = []
         numbers: dict[str, int] = {}
-        known: dict[tuple[DType, str], int] = {}
+        known: dict[Key, int] = {}
         for name in _in_order(graph):
             entries, value = graph.constants[name], graph.values[name]
-            key = (value.dtype, sha256(np.ascontiguousarray(entries).data).hexdigest())
-            if key not in offsets:
-                offsets[key] = -(-end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-                parts.append((offsets[key], entries))
-                end = offsets[key] + entries.nbytes
+            key = key_of(value.dtype, entries)
             if key not in known:
                 known[key] = len(weights)
                 weight = Weight(
                     name=printable(name),
                     dtype=value.dtype,
                     shape=value.shape,
-                    offset=offsets[key],
+                    offset=plain.offset(key, bytes_of(entries)),
                     bytes=entries.nbytes,
+                    storage=None if stored is None else _storage(small, key, stored[key]),
                 )
                 weights.append(weight)
             numbers[name] = known[key]
         plans.append(PlanWeights(weights=tuple(weights), numbers=numbers))
-    chunks = tuple(
-        Chunk(bytes=len(block), sha256=sha256(block).hexdigest()) for block in _blocks(parts)
+    file = _plain_file(plain) if stored is None else _deflated_file(small, plain.end)
+    return file, tuple(plans)
+
+
+def key_of(dtype: DType, entries: Entries) -> Key:
+    return dtype, sha256(np.ascontiguousarray(entries).data).hexdigest()
+
+
+class _Layout:
+    """Bytes one after the other, each at a multiple of 64, equal ones once."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[Key, int] = {}
+        self.parts: list[tuple[int, Bytes]] = []
+        self.end = 0
+
+    def offset(self, key: Key, body: Bytes) -> int:
+        if key not in self._offsets:
+            offset = -(-self.end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+            self._offsets[key] = offset
+            self.parts.append((offset, body))
+            self.end = offset + body.nbytes
+        return self._offsets[key]
+
+
+def _storage(layout: _Layout, key: Key, stored: StoredEntries) -> Storage:
+    return Storage(
+        type=stored.type,
+        offset=layout.offset(key, stored.body),
+        bytes=stored.body.nbytes,
+        axis=stored.axis,
     )
-    return WeightFile(parts=tuple(parts), size_bytes=end, chunks=chunks), tuple(plans)
+
+
+def _plain_file(layout: _Layout) -> WeightFile:
+    return WeightFile(
+        parts=tuple(layout.parts),
+        plain_bytes=layout.end,
+        chunks=tuple(_chunk(block) for block in _blocks(layout.parts)),
+    )
+
+
+def _deflated_file(layout: _Layout, plain_bytes: int) -> WeightFile:
+    blocks, chunks = [], []
+    for block in _blocks(layout.parts):
+        deflated = zlib.compress(block, DEFLATE_LEVEL)
+        worth = len(deflated) <= WORTH_INFLATING * len(block)
+        blocks.append(deflated if worth else block)
+        chunks.append(_chunk(blocks[-1], len(block) if worth else None))
+    return WeightFile(
+        parts=tuple(layout.parts),
+        plain_bytes=plain_bytes,
+        chunks=tuple(chunks),
+        deflated=tuple(blocks),
+    )
+
+
+def _chunk(block: bytes, inflated: int | None = None) -> Chunk:
+    return Chunk(bytes=len(block), sha256=sha256(block).hexdigest(), inflated=inflated)
 
 
 def _in_order(graph: Graph) -> list[str]:
@@ -90,12 +160,12 @@ def printable(name: str) -> str:
     return "".join(letter for letter in name if letter.isprintable())[-256:]
 
 
-def _blocks(parts: Sequence[tuple[int, Entries]]) -> Iterator[bytes]:
+def _blocks(parts: Iterable[tuple[int, Bytes]]) -> Iterator[bytes]:
     held = bytearray()
     written = 0
-    for offset, entries in parts:
+    for offset, body in parts:
         held += bytes(offset - written - len(held))
-        data = np.ascontiguousarray(entries).reshape(-1).view(np.uint8).data
+        data = body.data
         for start in range(0, len(data), CHUNK_BYTES):
             held += data[start : start + CHUNK_BYTES]
             while len(held) >= CHUNK_BYTES:

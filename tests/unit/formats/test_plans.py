@@ -20,6 +20,7 @@ from kernelzoo.domain.plan import (
     Weight,
     validated,
 )
+from kernelzoo.domain.weight_storage import Storage, StorageType
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import plan_bytes, plan_sha256, read_plan
 
@@ -62,6 +63,11 @@ def test_a_plan_reads_back_from_its_bytes_and_the_order_of_dimensions_does_not_m
     assert b'{"dtype":"f32","shape":[10,8],"weight":0}' in body
 
 
+def test_a_plan_whose_weights_have_fewer_bits_reads_back() -> None:
+    assert read_plan(plan_bytes(STORED)) == STORED
+    assert STORED.file_bytes == 100
+
+
 def _tensor(number: int, **changes: Any) -> Plan:
     tensors = list(PLAN.tensors)
     tensors[number] = replace(tensors[number], **changes)
@@ -73,8 +79,29 @@ def _calls(*calls: tuple[int, tuple[int, ...]]) -> Plan:
     return replace(PLAN, calls=made)
 
 
+STORAGE = Storage(type=StorageType.INT8, offset=0, bytes=120, axis=0)
+STORED = replace(
+    PLAN,
+    format=3,
+    weights=(replace(PLAN.weights[0], storage=STORAGE),),
+    chunks=(Chunk(bytes=100, sha256="ab" * 32, inflated=160),),
+)
+
+
+def _stored(**changes: Any) -> Plan:
+    weight = replace(PLAN.weights[0], storage=replace(STORAGE, **changes))
+    return replace(STORED, weights=(weight,))
+
+
 FAULTS = {
-    "format 3 is unknown": replace(PLAN, format=3),
+    "format 4 is unknown": replace(PLAN, format=4),
+    "weight 0 (table) does not say how it is stored": replace(PLAN, format=3),
+    "weights are stored plain in plans of this format": replace(STORED, format=1),
+    "table) is stored in 80 bytes; int8 has 120": _stored(bytes=80),
+    "table) is stored by axis 2; it has 2": _stored(axis=2),
+    "table) has an axis if it is stored as int8": _stored(type=StorageType.F16),
+    "table) is stored at no multiple of 64": _stored(offset=32),
+    "weights end at byte 184 of a file of 160": _stored(offset=64),
     "has format 2 if it has states": replace(PLAN, format=2),
     "model name '../etc' is malformed": replace(PLAN, model="../etc"),
     "dimension batch is 0": replace(PLAN, dimensions={"batch": 0}),

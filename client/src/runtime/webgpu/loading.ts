@@ -11,6 +11,8 @@ import { type EnginePorts, kernelsOf, WrongKernel } from "../engine.js";
 import type { LoadOrder, Progress } from "../messages.js";
 import { refuseMisfit } from "../placement.js";
 import { streamWeights } from "../stream.js";
+import { unpacking } from "../unpacking.js";
+import { bytesOfFile, plainFile } from "../weights.js";
 import { type BufferOf, type GpuPlacement, placeOnGpu } from "./placement.js";
 
 /** The first run compiles in the driver, and a slow GPU takes as long as it takes. */
@@ -47,11 +49,13 @@ export async function loadOnGpu(
 
   // 2. Pipelines and weights at the same time: drivers compile on threads of their own.
   const programs = compileAll(order, kernels, open, progress);
-  const total = plan.memory.weights;
+  const total = bytesOfFile(plan);
   const stored = streamWeights(
     addressOf(answer.weights.url, origin),
     plan.chunks,
-    (offset, bytes) => buffers.take(offset, bytes),
+    (plan.format === 3 ? unpacking : plainFile)(plan, (offset, bytes) =>
+      buffers.take(offset, bytes),
+    ).take,
     { chunk: (loaded) => progress({ phase: "weights", loaded, total }), piece: () => undefined },
   );
   stored.catch(() => undefined); // Whoever waits for it hears of it.
