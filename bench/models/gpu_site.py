@@ -30,6 +30,7 @@ from services.tuner.graph.fuse import Rules
 from services.tuner.graph.models import plan_model
 
 SCRIPT = "kernelzooGpuModels.run()"
+SCRIPTS = ("models-webgpu.js", "onnxruntime-webgpu-session.js")
 ON_WEBGPU = Rules(attention=False)
 """As `kernelzoo models add --target webgpu` plans, where no template joins attention."""
 
@@ -66,15 +67,8 @@ class ExportedNetwork:
 def export(folder: Path, networks: Sequence[ExportedNetwork], effort: Effort) -> None:
     """Besides what `fixtures.model_site.write_model` wrote to the folder of the zoo. Raises
     CannotMeasure where the page is not built."""
-    for name, source in _page_files().items():
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not source.is_file():
-            raise CannotMeasure(f"{source.name} is missing; run `make bench-page`")
-        copyfile(source, target)
-    (folder / "run.js").write_text(f"return await {SCRIPT};\n")
+    write_page(folder, "models-webgpu.html", SCRIPTS, SCRIPT)
     zoo = folder / ZOO
-    (zoo / "bundle.json").write_text(json.dumps({"bundle": 1, "set": "none", "manifests": []}))
     for network in networks:
         (folder / f"{network.name}.onnx").write_bytes(emptied(network.onnx))
         for kind in ("weights", "golden"):
@@ -149,18 +143,26 @@ def fill_all(folder: Path) -> None:
     (folder / "job.json").write_text(json.dumps(job))
 
 
-def _page_files() -> dict[str, Path]:
-    built = PAGE / "dist"
-    return {
-        "index.html": built / "models-webgpu.html",
-        **{name: built / name for name in ("models-webgpu.js", "onnxruntime-webgpu-session.js")},
+def write_page(folder: Path, page: str, scripts: Sequence[str], script: str) -> None:
+    """The page as index.html with its scripts, our SDK with a bundle of nothing, onnxruntime-web,
+    and `script`, a promise of what it answers, as the body of a function. Raises CannotMeasure
+    where the page is not built."""
+    built, runtime = PAGE / "dist", MODULES / "onnxruntime-web" / "dist"
+    sources = {
+        "index.html": built / page,
+        **{name: built / name for name in scripts},
         **{f"client/{file.name}": file for file in CLIENT.glob("*.js")},
-        **{f"onnxruntime-web/{name}": _ort(name) for name in ONNX_RUNTIME},
+        **{f"onnxruntime-web/{name}": runtime / name for name in ONNX_RUNTIME},
     }
-
-
-def _ort(name: str) -> Path:
-    return MODULES / "onnxruntime-web" / "dist" / name
+    for name, source in sources.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not source.is_file():
+            raise CannotMeasure(f"{source.name} is missing; run `make bench-page`")
+        copyfile(source, target)
+    (folder / "run.js").write_text(f"return await {script};\n")
+    bundle = {"bundle": 1, "set": "none", "manifests": []}
+    (folder / ZOO / "bundle.json").write_text(json.dumps(bundle))
 
 
 if __name__ == "__main__":

@@ -8,12 +8,14 @@ rmSync("dist", { recursive: true, force: true });
 
 await build({
   entryPoints: [
+    "src/decode-webgpu.ts",
     "src/frameworks.ts",
     "src/models/litert-session.ts",
     "src/models/models.ts",
     "src/models/onnxruntime-session.ts",
     "src/models/onnxruntime-webgpu-session.ts",
     "src/models-webgpu.ts",
+    "src/onnxruntime-decoder.ts",
     "src/page.ts",
     "src/race.ts",
     "src/webgpu.ts",
@@ -28,6 +30,6 @@ await build({
   logLevel: "warning",
   plugins: [inlineWorker],
 });
-for (const page of ["index", "models", "models-webgpu", "race", "webgpu"]) {
+for (const page of ["decode-webgpu", "index", "models", "models-webgpu", "race", "webgpu"]) {
   cpSync(`${page}.html`, `dist/${page}.html`);
 }

@@ -3,22 +3,18 @@
  * `job.json` beside the page; `kernelzooGpuModels.run()` answers what was measured.
  */
 import { sentence } from "../../../client/src/engine/error.js";
-import { type OpenDevice, openDevice, requestAdapter } from "../../../client/src/gpu/device.js";
-import type { ModelAnswer } from "../../../client/src/runtime/answer.js";
+import { openDevice, requestAdapter } from "../../../client/src/gpu/device.js";
 import type { KernelZoo } from "../../../client/src/sdk/zoo.js";
 import { now } from "../../../client/src/timing/clock.js";
-import type { KernelWire } from "../../../client/src/wire/types.js";
 import { type Engine, type Network, relativeDifference, valuesOf } from "./models/network.js";
 import { openOnnxRuntimeOnGpu } from "./models/peers.js";
-import { fastest } from "./models/screening.js";
+import { type Tunable, tuned } from "./models/tuned.js";
 import { factsOf } from "./webgpu/run.js";
 
-interface GpuNetwork extends Network {
+interface GpuNetwork extends Tunable, Network {
   readonly name: string;
   readonly zoo: string;
   readonly flops: number;
-  /** The kernels to choose from, by workload; those of a zoo that knows nothing come first. */
-  readonly spaces: Readonly<Record<string, readonly KernelWire[]>>;
 }
 
 interface Job {
@@ -36,38 +32,7 @@ interface TimedEngine {
   readonly difference: number;
 }
 
-/** Answers that the page gives itself: those of the zoo with the kernels that it chose. */
-const answers = new Map<string, string>();
-const fetched = globalThis.fetch.bind(globalThis);
-globalThis.fetch = async (input, init) => {
-  const kept = answers.get(String(input instanceof Request ? input.url : input));
-  return kept === undefined ? fetched(input, init) : new Response(kept);
-};
-
 const RUNS = 9;
-
-async function tuned(
-  open: OpenDevice,
-  { zoo, spaces }: GpuNetwork,
-  tuneMs: number,
-): Promise<Record<string, readonly (readonly [string, number])[]>> {
-  const url = new URL(zoo, document.baseURI).href;
-  const answer = (await (await fetch(url)).json()) as ModelAnswer;
-  const until = now() + tuneMs;
-  const times: Record<string, readonly (readonly [string, number])[]> = {};
-  const kernels = { ...answer.kernels };
-  for (const [workload, space] of Object.entries(spaces)) {
-    if (now() > until) break;
-    const found = await fastest(open, space, url);
-    const served = kernels[workload];
-    times[workload] = found.times;
-    if (found.chosen !== null && served !== undefined) {
-      kernels[workload] = { ...served, kernel: found.chosen };
-    }
-  }
-  answers.set(url, JSON.stringify({ ...answer, kernels }));
-  return times;
-}
 
 async function openOurs({ zoo: file, inputs }: GpuNetwork): Promise<Engine> {
   const sdk = new URL("client/sdk.js", document.baseURI).href;

@@ -21,8 +21,12 @@ interface Entrant {
   readonly bound: BoundProgram;
 }
 
-function filled(open: OpenDevice, tensor: TensorWire): GPUBuffer {
+/** Entries of inputs of i32, by their places; those that are not told are zeros. */
+export type Words = Readonly<Record<number, readonly number[]>>;
+
+function filled(open: OpenDevice, tensor: TensorWire, words?: readonly number[]): GPUBuffer {
   const buffer = storageBuffer(open.device, storedBytes(tensor));
+  if (words !== undefined) open.device.queue.writeBuffer(buffer, 0, Int32Array.from(words));
   if (tensor.dtype === "f32" && tensor.role === "input") {
     const entries = new Float32Array(storedBytes(tensor) / 4);
     for (let i = 0; i < entries.length; i++) entries[i] = ((i * 7919) % 1024) / 512 - 1;
@@ -31,9 +35,14 @@ function filled(open: OpenDevice, tensor: TensorWire): GPUBuffer {
   return buffer;
 }
 
-async function entrants(open: OpenDevice, kernels: readonly KernelWire[], site: string) {
+async function entrants(
+  open: OpenDevice,
+  kernels: readonly KernelWire[],
+  site: string,
+  words: Words,
+) {
   const [first] = kernels;
-  const tensors = first?.tensors.map((tensor) => filled(open, tensor)) ?? [];
+  const tensors = first?.tensors.map((tensor, place) => filled(open, tensor, words[place])) ?? [];
   const scratch = Math.max(16, ...kernels.map(({ scratch_bytes }) => scratch_bytes));
   const shared = [...tensors, storageBuffer(open.device, scratch)];
   const made = kernels.map(async (kernel): Promise<Entrant | null> => {
@@ -52,8 +61,13 @@ async function entrants(open: OpenDevice, kernels: readonly KernelWire[], site: 
 }
 
 /** The fastest of `kernels`, which are of one workload, and nanoseconds of each that works. */
-export async function fastest(open: OpenDevice, kernels: readonly KernelWire[], site: string) {
-  const { entrants: all, buffers } = await entrants(open, kernels, site);
+export async function fastest(
+  open: OpenDevice,
+  kernels: readonly KernelWire[],
+  site: string,
+  words: Words = {},
+) {
+  const { entrants: all, buffers } = await entrants(open, kernels, site, words);
   const timer = await gpuTimer(open, (pass) => all[0]?.bound.encode(pass), LIMIT_MS, TIMER_TOOLS);
   const shapes: SampleShape[] = [];
   for (const { bound } of all) {

@@ -1,0 +1,146 @@
+"""Decoders and the WebGPU kernels of their workloads as a folder of static files.
+
+It is made in two steps, as that of `bench.models.gpu_site`: the export needs the compiler and
+leaves the weights out. `python -m bench.models.decode_site FOLDER` makes them by a seed on the
+machine where the folder is served, with the plan, the golden logits and the peer's ONNX file.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import repeat
+from math import prod
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bench.models.decoders import CASES, WEIGHTS, DecoderCase, Variant
+from bench.models.gpu_site import ZOO, Effort, write_page
+from bench.report import CannotMeasure, commit
+from fixtures.language_onnx import decoder_onnx
+from fixtures.static_file import placed
+from kernelzoo.domain.plan import Golden, GoldenPart, Plan
+from kernelzoo.formats.plans import plan_document
+from services.tuner.graph.planning import planned
+from services.tuner.graph.weights import weight_file
+from services.tuner.language.decoder import LOGITS, decoder_graph
+from services.tuner.language.operands import POSITION, PROMPT
+from services.tuner.language.planning import TOLERANCE, plan_decoder
+
+SCRIPT = "kernelzooDecoding.run()"
+SCRIPTS = ("decode-webgpu.js", "onnxruntime-decoder.js")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedDecoder:
+    """`spaces`: the kernels to choose from, as a manifest has them, by workload. `words`: what
+    inputs of i32 hold while they are timed, by workload and place."""
+
+    name: str
+    case: DecoderCase
+    spaces: Mapping[str, Sequence[Mapping[str, Any]]]
+    words: Mapping[str, Mapping[int, Sequence[int]]]
+
+
+def plan_without_golden(name: str, case: DecoderCase) -> Plan:
+    """With golden outputs that nobody computed, as they take long."""
+    config = case.config
+    graph = decoder_graph(config, WEIGHTS).graph
+    file, (parts,) = weight_file([graph])
+    sizes = {port.name: prod(graph.values[port.value].shape) for port in graph.inputs}
+    golden = Golden(
+        sha256="0" * 64,
+        inputs=tuple(GoldenPart(name=n, offset=0, bytes=4 * size) for n, size in sizes.items()),
+        outputs=(GoldenPart(name=LOGITS, offset=0, bytes=4 * config.vocabulary),),
+        tolerance=TOLERANCE,
+    )
+    return planned(graph, name, {"context": config.length}, parts, file, golden)
+
+
+def export(
+    folder: Path,
+    decoders: Sequence[ExportedDecoder],
+    variants: Sequence[Variant],
+    effort: Effort,
+) -> None:
+    """Besides what `fixtures.model_site.write_model` wrote to the folder of the zoo. Raises
+    CannotMeasure where the page is not built."""
+    write_page(folder, "decode-webgpu.html", SCRIPTS, SCRIPT)
+    job = {
+        "commit": commit() or "",
+        "rounds": effort.rounds,
+        "tuneMs": effort.tune_ms,
+        "variants": [asdict(each) for each in variants],
+        "decoders": [_asked(each) for each in decoders],
+    }
+    (folder / "job.json").write_text(json.dumps(job))
+
+
+def _asked(decoder: ExportedDecoder) -> dict[str, Any]:
+    config = decoder.case.config
+    return {
+        "name": decoder.name,
+        "contexts": decoder.case.contexts,
+        "tokens": decoder.case.tokens,
+        "layers": config.layers,
+        "kvHeads": config.kv_heads,
+        "headDim": config.head_dim,
+        "vocabulary": config.vocabulary,
+        "spaces": decoder.spaces,
+        "words": decoder.words,
+        "onnx": f"{decoder.name}.onnx",
+        "zoo": f"{ZOO}/{decoder.name}.json",
+    }
+
+
+def fill(folder: Path, name: str) -> dict[str, Any]:
+    """Makes the weights of a decoder and what is made of them: the plan, the golden logits, the
+    ONNX file. Gives what the job says of the golden prompt."""
+    config = CASES[name].config
+    model = decoder_onnx(config, WEIGHTS)
+    onnx.save(model, folder / f"{name}.onnx")
+    made = plan_decoder(config, WEIGHTS, name)
+    (plan,), (golden,) = made.plans, made.golden
+    zoo = folder / ZOO
+    answered = zoo / f"{name}.json"
+    answer = json.loads(answered.read_text())
+    if list(plan.kernels) != answer["plan"]["kernels"]:
+        raise CannotMeasure(f"{name} is planned otherwise with these weights")
+    answer |= {
+        "plan": plan_document(plan),
+        "weights": placed(zoo, f"{name}.weights", b"".join(made.weights.blocks())),
+        "golden": placed(zoo, f"{name}.golden", golden),
+    }
+    answered.write_text(json.dumps(answer))
+    parts = {part.name: part for part in (*plan.golden.inputs, *plan.golden.outputs)}
+    position, prompt, logits = (parts[part] for part in (POSITION, PROMPT, LOGITS))
+    _, count, *_ = np.frombuffer(golden, np.int32, 4, position.offset).tolist()
+    (folder / f"{name}.logits.bin").write_bytes(
+        golden[logits.offset : logits.offset + logits.bytes]
+    )
+    return {
+        "prompt": np.frombuffer(golden, np.int32, count, prompt.offset).tolist(),
+        "logits": f"{name}.logits.bin",
+    }
+
+
+def fill_all(folder: Path) -> None:
+    """Decoders are filled side by side, each by a process of its own."""
+    job = json.loads((folder / "job.json").read_text())
+    names = [decoder["name"] for decoder in job["decoders"]]
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        for decoder, told in zip(
+            job["decoders"], pool.map(fill, repeat(folder), names), strict=True
+        ):
+            decoder.update(told)
+            print(f"{decoder['name']} has weights", flush=True)
+    (folder / "job.json").write_text(json.dumps(job))
+
+
+if __name__ == "__main__":
+    fill_all(Path(sys.argv[1]))

@@ -1,0 +1,179 @@
+/**
+ * Language models on WebGPU: our decoder beside onnxruntime-web's, in turns, then ours without what
+ * makes it fast. It reads `job.json` beside the page; `kernelzooDecoding.run()` answers what was
+ * measured.
+ */
+import { sentence } from "../../../client/src/engine/error.js";
+import { openDevice, requestAdapter } from "../../../client/src/gpu/device.js";
+import type { KernelZoo } from "../../../client/src/sdk/zoo.js";
+import { now } from "../../../client/src/timing/clock.js";
+import { type Generator, openPeer } from "./decode/generator.js";
+import type {
+  Decoded,
+  DecoderAnswer,
+  DecoderRequest,
+  DecodingAnswer,
+  DecodingJob,
+  Varied,
+} from "./decode/request.js";
+import { BareDecoder } from "./decode/variants.js";
+import { bytesAt, relativeDifference } from "./models/network.js";
+import { tuned } from "./models/tuned.js";
+import { factsOf } from "./webgpu/run.js";
+
+const OURS = "kernelzoo";
+/** Tokens of ours that are fetched together. */
+const INTERVALS = [16, 1];
+/** Of the memory of a GPU that has plenty. */
+const MEMORY_BYTES = 16e9;
+
+/** Peers that ran, with their releases. */
+const peers = new Set<string>();
+
+async function openOurs({ zoo: file }: DecoderRequest): Promise<Generator> {
+  const sdk = new URL("client/sdk.js", document.baseURI).href;
+  const { KernelZoo: Zoo }: { KernelZoo: typeof KernelZoo } = await import(sdk);
+  const zoo = await Zoo.open(new URL("zoo/bundle.json", document.baseURI), { backend: "webgpu" });
+  const model = await zoo.languageModel(file, { memoryBytes: MEMORY_BYTES });
+  return {
+    name: OURS,
+    generate: async (prompt, maxTokens, interval) => {
+      model.rewind();
+      const tokens: number[] = [];
+      for await (const token of model.generate(prompt, { maxTokens, interval, stop: [] })) {
+        tokens.push(token);
+      }
+      const { prefillMs, msPerToken } = model.stats();
+      return { tokens, prefillMs, tokenMs: msPerToken ?? 0, logits: null };
+    },
+    dispose: async () => {
+      await model.dispose();
+      zoo.dispose();
+    },
+  };
+}
+
+/** Tokens that are alike in no two rounds. */
+const promptOf = (length: number, vocabulary: number, round: number): readonly number[] =>
+  Array.from({ length }, (_, i) => ((i + 1 + 97 * round) * 7919 + 13) % vocabulary);
+
+async function contest(
+  engines: readonly Generator[],
+  { contexts, tokens, vocabulary }: DecoderRequest,
+  rounds: number,
+): Promise<readonly Decoded[]> {
+  const found: { engine: Generator; decoded: Decoded & Record<string, unknown> }[] = [];
+  for (const context of contexts) {
+    for (const engine of engines) {
+      for (const interval of engine.name === OURS ? INTERVALS : [1]) {
+        const name = engine.name.split(" ")[0] as string;
+        const decoded = { engine: name, context, interval, prefillMs: [], tokenMs: [] };
+        found.push({ engine, decoded });
+      }
+    }
+  }
+  for (let round = 0; round < rounds; round++) {
+    for (const { engine, decoded } of found) {
+      const prompt = promptOf(decoded.context, vocabulary, round);
+      const made = await engine.generate(prompt, tokens + 1, decoded.interval);
+      (decoded.prefillMs as number[]).push(made.prefillMs);
+      (decoded.tokenMs as number[]).push(made.tokenMs);
+    }
+  }
+  return found.map(({ decoded }) => decoded);
+}
+
+async function varied(
+  bare: BareDecoder,
+  { contexts, tokens }: DecoderRequest,
+  { variants, rounds }: DecodingJob,
+): Promise<readonly Varied[]> {
+  const place = Math.max(...contexts);
+  const samples = variants.map((): number[] => []);
+  for (let round = 0; round <= rounds; round++) {
+    for (const [i, variant] of variants.entries()) {
+      const ms = await bare.tokenMs(place, tokens, variant);
+      if (round > 0) samples[i]?.push(ms);
+    }
+  }
+  return variants.map((variant, i) => ({ ...variant, tokenMs: samples[i] ?? [] }));
+}
+
+function sameTokens(left: readonly number[], right: readonly number[]): number {
+  const apart = left.findIndex((token, i) => token !== right[i]);
+  return apart < 0 ? left.length : apart;
+}
+
+async function measured(asked: DecoderRequest, job: DecodingJob): Promise<DecoderAnswer> {
+  const failures: Record<string, string> = {};
+  const differences: Record<string, number> = {};
+  const attempt = async <T>(what: string, work: () => Promise<T>): Promise<T | null> => {
+    try {
+      return await work();
+    } catch (thrown) {
+      failures[what] = sentence(thrown);
+      return null;
+    }
+  };
+  const device = await openDevice();
+  const times = await tuned(device, asked, job.tuneMs);
+  device.dispose();
+  const right = new Float32Array<ArrayBuffer>(await bytesAt(asked.logits));
+  const differs = (found: Float32Array<ArrayBuffer>): number =>
+    relativeDifference({ logits: found }, { logits: right });
+
+  // 1. Both engines on the golden prompt: their tokens, the peer's logits.
+  const ours = await attempt(OURS, () => openOurs(asked));
+  const peer = await attempt("onnxruntime-web", () => openPeer(asked));
+  const greedy = [];
+  for (const engine of [ours, peer]) {
+    if (engine === null) continue;
+    const made = await attempt(engine.name, () => engine.generate(asked.prompt, asked.tokens, 16));
+    if (made === null) continue;
+    greedy.push(made.tokens);
+    if (made.logits !== null) differences["onnxruntime-web"] = differs(made.logits);
+  }
+
+  // 2. Both in turns.
+  const engines = [ours, peer].filter((engine) => engine !== null);
+  const decoded = (await attempt("contest", () => contest(engines, asked, job.rounds))) ?? [];
+  for (const engine of engines) await engine.dispose();
+
+  // 3. Ours alone, without what makes it fast.
+  const url = new URL(asked.zoo, document.baseURI).href;
+  const bare = await attempt("variants", () => BareDecoder.load(url));
+  const without = bare && (await attempt("variants", () => varied(bare, asked, job)));
+  if (bare !== null) differences[OURS] = differs(await bare.logits(asked.prompt));
+  bare?.dispose();
+  if (peer !== null) peers.add(peer.name);
+  return {
+    name: asked.name,
+    calls: bare?.calls ?? 0,
+    tokens: asked.tokens,
+    sameTokens: greedy.length === 2 ? sameTokens(greedy[0] ?? [], greedy[1] ?? []) : 0,
+    differences,
+    decoded,
+    varied: without ?? [],
+    times,
+    failures,
+  };
+}
+
+async function run(): Promise<DecodingAnswer> {
+  const job = (await (await fetch("job.json")).json()) as DecodingJob;
+  const decoders: DecoderAnswer[] = [];
+  for (const asked of job.decoders) {
+    console.log(`${asked.name} begins at ${now().toFixed(0)} ms`);
+    decoders.push(await measured(asked, job));
+  }
+  return {
+    commit: job.commit,
+    date: new Date().toISOString(),
+    browser: navigator.userAgent,
+    adapter: factsOf(await requestAdapter()),
+    peers: Object.fromEntries([...peers].map((name) => name.split(" "))),
+    decoders,
+  };
+}
+
+Object.assign(globalThis, { kernelzooDecoding: { run } });

@@ -1,0 +1,74 @@
+/** What the benchmark of decoders asks of the page, in `job.json`, and what it answers. */
+import type { Times, Tunable } from "../models/tuned.js";
+import type { GpuAdapterFacts } from "../webgpu/request.js";
+
+export interface DecoderRequest extends Required<Tunable> {
+  readonly name: string;
+  /** Tokens before those that are timed. */
+  readonly contexts: readonly number[];
+  /** So many are generated. */
+  readonly tokens: number;
+  readonly layers: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly vocabulary: number;
+  readonly onnx: string;
+  /** A prompt, and the address of the logits behind it, as NumPy computes them. */
+  readonly prompt: readonly number[];
+  readonly logits: string;
+}
+
+/** What our decoder goes without, one thing at a time. */
+export interface Variant {
+  readonly name: string;
+  /** Bind groups and uniform buffers are made once, or for each call of each token. */
+  readonly reuse: "all" | "nothing";
+  /** Fetches that are under way while the next tokens are submitted. */
+  readonly flights: number;
+  /** Tokens that are fetched together. */
+  readonly interval: number;
+  /** What goes to the GPU at once. */
+  readonly submission: "call" | "token" | "fetch";
+}
+
+export interface DecodingJob {
+  readonly variants: readonly Variant[];
+  readonly commit: string;
+  readonly rounds: number;
+  readonly tuneMs: number;
+  readonly decoders: readonly DecoderRequest[];
+}
+
+/** Samples of each round: milliseconds until the first token is there, and of a token after it. */
+export interface Decoded {
+  readonly engine: string;
+  readonly context: number;
+  readonly interval: number;
+  readonly prefillMs: readonly number[];
+  readonly tokenMs: readonly number[];
+}
+
+export interface Varied extends Variant {
+  readonly tokenMs: readonly number[];
+}
+
+export interface DecoderAnswer {
+  readonly name: string;
+  readonly calls: number;
+  readonly tokens: number;
+  readonly sameTokens: number;
+  readonly differences: Readonly<Record<string, number>>;
+  readonly decoded: readonly Decoded[];
+  readonly varied: readonly Varied[];
+  readonly times: Times;
+  readonly failures: Readonly<Record<string, string>>;
+}
+
+export interface DecodingAnswer {
+  readonly commit: string;
+  readonly date: string;
+  readonly browser: string;
+  readonly adapter: GpuAdapterFacts;
+  readonly peers: Readonly<Record<string, string>>;
+  readonly decoders: readonly DecoderAnswer[];
+}

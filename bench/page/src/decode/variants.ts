@@ -1,0 +1,155 @@
+/**
+ * Our decoder without the SDK around it, so that what makes it fast can be left out: what is reused
+ * from token to token, what is awaited, and how much is submitted at once. WeInfer's Tables 5 and 6
+ * ask the same of WebLLM.
+ */
+import { BoundProgram } from "../../../../client/src/gpu/bound-program.js";
+import { stagingBuffer } from "../../../../client/src/gpu/buffers.js";
+import type { DecoderWire, ModelAnswer } from "../../../../client/src/runtime/answer.js";
+import { type LoadedPlan, loadOnGpu } from "../../../../client/src/runtime/webgpu/loading.js";
+import { now } from "../../../../client/src/timing/clock.js";
+import type { Variant } from "./request.js";
+
+const TOKEN_BYTES = Int32Array.BYTES_PER_ELEMENT;
+
+interface Flight {
+  readonly staging: GPUBuffer;
+  readonly mapped: Promise<void>;
+  readonly made: readonly BoundProgram[];
+}
+
+export class BareDecoder {
+  /** Of a token. */
+  readonly calls: number;
+  readonly #loaded: LoadedPlan;
+  /** The first call of a token. */
+  readonly #step: number;
+  readonly #vocabulary: number;
+  readonly #kept: readonly BoundProgram[];
+  readonly #token: GPUBuffer;
+  readonly #position: GPUBuffer;
+  readonly #logits: GPUBuffer;
+
+  private constructor(loaded: LoadedPlan, { step, vocabulary }: DecoderWire) {
+    const { placement, of } = loaded.buffers;
+    this.#loaded = loaded;
+    this.#step = step;
+    this.#vocabulary = vocabulary;
+    this.#kept = loaded.bound.slice(step);
+    this.calls = this.#kept.length;
+    [this.#token, this.#position] = placement.inputs.map(of) as [GPUBuffer, GPUBuffer];
+    [this.#logits] = placement.outputs.map(of) as [GPUBuffer];
+  }
+
+  static async load(url: string): Promise<BareDecoder> {
+    const answer = (await (await fetch(url)).json()) as ModelAnswer;
+    const order = { answer, origin: url, threads: 1, check: false, keep: false, replaced: [] };
+    const loaded = await loadOnGpu(order, { progress: () => undefined });
+    await loaded.stored;
+    return new BareDecoder(loaded, answer.plan.decoder as DecoderWire);
+  }
+
+  /** The logits behind a prompt. */
+  async logits(prompt: readonly number[]): Promise<Float32Array<ArrayBuffer>> {
+    for (const [place, token] of prompt.entries()) {
+      this.#go(token, place);
+      this.#device.queue.submit([this.#encoded()]);
+    }
+    const bytes = this.#vocabulary * Float32Array.BYTES_PER_ELEMENT;
+    const staging = stagingBuffer(this.#device, bytes);
+    const encoder = this.#device.createCommandEncoder();
+    encoder.copyBufferToBuffer(this.#logits, 0, staging, 0, bytes);
+    this.#device.queue.submit([encoder.finish()]);
+    await staging.mapAsync(GPUMapMode.READ);
+    const found = new Float32Array(this.#vocabulary);
+    found.set(new Float32Array(staging.getMappedRange(), 0, this.#vocabulary));
+    staging.destroy();
+    return found;
+  }
+
+  /** Milliseconds of a token, of so many from a place on. The cache holds whatever it holds. */
+  async tokenMs(place: number, tokens: number, variant: Variant): Promise<number> {
+    this.#go(0, place);
+    const ring = Array.from({ length: variant.flights + 1 }, () =>
+      stagingBuffer(this.#device, variant.interval * TOKEN_BYTES),
+    );
+    const flights: Flight[] = [];
+    const land = async (): Promise<void> => {
+      const { staging, mapped, made } = flights.shift() as Flight;
+      await mapped;
+      new Int32Array(staging.getMappedRange()).slice();
+      staging.unmap();
+      for (const bound of made) bound.dispose();
+      ring.push(staging);
+    };
+    const start = now();
+    for (let begun = 0; begun < tokens; begun += variant.interval) {
+      flights.push(this.#fetch(ring.shift() as GPUBuffer, variant));
+      while (flights.length > variant.flights) await land();
+    }
+    while (flights.length > 0) await land();
+    const elapsed = now() - start;
+    for (const staging of ring) staging.destroy();
+    return elapsed / (Math.ceil(tokens / variant.interval) * variant.interval);
+  }
+
+  dispose(): void {
+    this.#device.destroy();
+  }
+
+  get #device(): GPUDevice {
+    return this.#loaded.open.device;
+  }
+
+  /** The next token is decoded at a place, and is all that the prompt has. */
+  #go(token: number, place: number): void {
+    const { queue } = this.#device;
+    queue.writeBuffer(this.#token, 0, Int32Array.of(token));
+    queue.writeBuffer(this.#position, 0, Int32Array.of(place, place + 1, 0, 0));
+  }
+
+  /** Decodes the tokens of one fetch. */
+  #fetch(staging: GPUBuffer, { reuse, interval, submission }: Variant): Flight {
+    const made: BoundProgram[] = [];
+    let encoder = this.#device.createCommandEncoder();
+    const submit = (): void => {
+      this.#device.queue.submit([encoder.finish()]);
+      encoder = this.#device.createCommandEncoder();
+    };
+    for (let step = 0; step < interval; step++) {
+      const bound = reuse === "all" ? this.#kept : this.#bound();
+      if (reuse === "nothing") made.push(...bound);
+      const passes = submission === "call" ? bound.map((each) => [each]) : [bound];
+      for (const calls of passes) {
+        const pass = encoder.beginComputePass();
+        for (const call of calls) call.encode(pass);
+        pass.end();
+        if (submission === "call") submit();
+      }
+      encoder.copyBufferToBuffer(this.#token, 0, staging, step * TOKEN_BYTES, TOKEN_BYTES);
+      if (submission !== "fetch") submit();
+    }
+    submit();
+    return { staging, mapped: staging.mapAsync(GPUMapMode.READ), made };
+  }
+
+  /** All calls of a token. */
+  #encoded(): GPUCommandBuffer {
+    const encoder = this.#device.createCommandEncoder();
+    const pass = encoder.beginComputePass();
+    for (const call of this.#kept) call.encode(pass);
+    pass.end();
+    return encoder.finish();
+  }
+
+  /** Uniform buffers and bind groups of all calls, made anew. */
+  #bound(): readonly BoundProgram[] {
+    const { buffers } = this.#loaded;
+    return this.#kept.map(({ program }, i) => {
+      const operands = (buffers.placement.calls[this.#step + i] ?? []).map(buffers.of);
+      const { scratch_bytes } = program.kernel;
+      const all = scratch_bytes > 0 ? [...operands, buffers.scratch(scratch_bytes)] : operands;
+      return new BoundProgram(program, all);
+    });
+  }
+}

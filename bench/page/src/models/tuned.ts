@@ -1,0 +1,50 @@
+/** The zoo's answer for a model, with the kernels that are fastest on this GPU. */
+import type { OpenDevice } from "../../../../client/src/gpu/device.js";
+import type { ModelAnswer } from "../../../../client/src/runtime/answer.js";
+import { now } from "../../../../client/src/timing/clock.js";
+import type { KernelWire } from "../../../../client/src/wire/types.js";
+import { fastest, type Words } from "./screening.js";
+
+export interface Tunable {
+  /** The address of the zoo's answer. */
+  readonly zoo: string;
+  /** The kernels to choose from, by workload; those of a zoo that knows nothing come first. */
+  readonly spaces: Readonly<Record<string, readonly KernelWire[]>>;
+  /** What inputs of i32 hold while kernels are timed, by workload. */
+  readonly words?: Readonly<Record<string, Words>>;
+}
+
+/** By workload, nanoseconds of each candidate. */
+export type Times = Record<string, readonly (readonly [string, number])[]>;
+
+/** Answers that the page gives itself: those of the zoo with the kernels that it chose. */
+const answers = new Map<string, string>();
+const fetched = globalThis.fetch.bind(globalThis);
+globalThis.fetch = async (input, init) => {
+  const kept = answers.get(String(input instanceof Request ? input.url : input));
+  return kept === undefined ? fetched(input, init) : new Response(kept);
+};
+
+/** From then on `fetch` answers with the kernels that were chosen. */
+export async function tuned(
+  open: OpenDevice,
+  { zoo, spaces, words = {} }: Tunable,
+  tuneMs: number,
+): Promise<Times> {
+  const url = new URL(zoo, document.baseURI).href;
+  const answer = (await (await fetch(url)).json()) as ModelAnswer;
+  const until = now() + tuneMs;
+  const times: Times = {};
+  const kernels = { ...answer.kernels };
+  for (const [workload, space] of Object.entries(spaces)) {
+    if (now() > until) break;
+    const found = await fastest(open, space, url, words[workload]);
+    const served = kernels[workload];
+    times[workload] = found.times;
+    if (found.chosen !== null && served !== undefined) {
+      kernels[workload] = { ...served, kernel: found.chosen };
+    }
+  }
+  answers.set(url, JSON.stringify({ ...answer, kernels }));
+  return times;
+}

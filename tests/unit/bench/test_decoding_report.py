@@ -1,0 +1,82 @@
+"""What the page of decoders answers, as rows and claims."""
+
+from bench.gpu.answer import Adapter
+from bench.models.decode_webgpu import (
+    Decoded,
+    DecoderAnswer,
+    DecodingAnswer,
+    Varied,
+    decoding_report,
+)
+
+ADAPTER = Adapter(
+    vendor="nvidia",
+    architecture="hopper",
+    subgroup_min_size=32,
+    subgroup_max_size=32,
+    features=(),
+    limits={},
+)
+
+
+def _decoded(engine: str, context: int, interval: int, token_ms: float) -> Decoded:
+    return Decoded(
+        engine=engine,
+        context=context,
+        interval=interval,
+        prefill_ms=(20.0, 10.0, 11.0),
+        token_ms=(9.0, token_ms, token_ms),
+    )
+
+
+def _answer(same_tokens: int, failures: dict[str, str]) -> DecodingAnswer:
+    engines = (("kernelzoo", 16, 0.75), ("kernelzoo", 1, 1.2), ("onnxruntime-web", 1, 9.0))
+    timed = () if failures else engines
+    decoder = DecoderAnswer(
+        name="smollm-135m",
+        calls=155,
+        tokens=64,
+        same_tokens=same_tokens,
+        differences={"kernelzoo": 2e-6},
+        decoded=tuple(_decoded(name, 128, each, ms) for name, each, ms in timed),
+        varied=(
+            Varied(
+                name="neither",
+                reuse="nothing",
+                flights=0,
+                interval=1,
+                submission="token",
+                token_ms=(3.5, 3.0, 4.0),
+            ),
+        ),
+        times={},
+        failures=failures,
+    )
+    return DecodingAnswer(
+        date="2026-11-23T00:00:00Z",
+        browser="Chromium",
+        adapter=ADAPTER,
+        peers={},
+        decoders=(decoder,),
+    )
+
+
+def test_claims_hold_decoding_to_absolute_times_and_to_the_peer() -> None:
+    report = decoding_report(_answer(63, {}), {"gpu": "NVIDIA H100"})
+    held = {claim.what.partition(": ")[2]: (claim.value, claim.ok) for claim in report.claims}
+    assert held == {
+        "logits of kernelzoo to NumPy's": (2e-6, True),
+        "equal tokens": (63, False),
+        "a token": (0.75, True),
+        "faster than onnxruntime-web": (12.0, True),
+        "its prompt": (11.0, True),
+        "a token, one a fetch": (1.2, False),
+    }
+    assert report.rows[-1]["what"] == "neither"
+    assert report.rows[-1]["token_ms"] == 3.5
+
+
+def test_an_engine_that_fails_is_a_row_and_ours_a_missed_claim() -> None:
+    report = decoding_report(_answer(0, {"kernelzoo": "memory: too little"}), {})
+    assert [claim.ok for claim in report.claims] == [False]
+    assert report.rows[-1]["note"] == "memory: too little"
