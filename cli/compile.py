@@ -16,7 +16,7 @@ from cli.workload import parse_workload
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import GPU_MODELS, model_of_space
-from kernelzoo.domain.target import TargetKind, parse_kind
+from kernelzoo.domain.target import TargetKind, parse_target
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 
 SUFFIX = {TargetKind.WASM: "wasm", TargetKind.WEBGPU: "wgsl", TargetKind.JAVASCRIPT: "mjs"}
@@ -38,10 +38,10 @@ def compile_workload(
     # TVM takes a second to load, which the other commands need not wait for.
     from services.tuner.schedules.registry import lite_space
 
-    kind = parse_kind(target)
-    if gpu_model and kind is not TargetKind.WEBGPU:
+    wanted = parse_target(target)
+    if gpu_model and wanted is not TargetKind.WEBGPU:
         raise InvalidInput("--gpu-model chooses among the spaces of webgpu; add --target webgpu")
-    space = lite_space(parse_workload(operator, shape), kind, model_of_space(gpu_model))
+    space = lite_space(parse_workload(operator, shape), wanted, model_of_space(gpu_model))
     chosen = tuple(enumerate(space)) if everything else ((ordinal, _pick(space, ordinal)),)
     output.mkdir(parents=True, exist_ok=True)
     elapsed_ms = [ms for n, each in chosen if (ms := _compile(n, each, output)) is not None]

@@ -178,12 +178,12 @@ def _metaschedule(every: tuple[ClassResults, ...]) -> tuple[File, ...]:
 def _timed(every: tuple[ClassResults, ...]) -> Iterator[tuple[Candidate, float]]:
     """Candidates that ran, with their seconds."""
     for results in every:
-        kind = DeviceClass.parse(results.device_class).target.kind
+        target = DeviceClass.parse(results.device_class).target.kind
         for trial in results.trials:
             if trial.times_ns:
                 candidate = Candidate(
                     workload=results.workload,
-                    target=kind,
+                    target=target,
                     config=trial.config,
                     requires=trial.requires,
                 )

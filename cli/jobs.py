@@ -61,9 +61,9 @@ def cancel(
     url: UrlOption = None,
 ) -> None:
     """Compile and lend nothing more of a job. What is served stays; `kernelzoo tune` resumes it."""
-    kinds = parse_targets(target) if target else MEASURED
+    targets = parse_targets(target) if target else MEASURED
     with reach(state, url) as gateway:
-        cancelled = [gateway.cancel(number) for number in _numbers(gateway, job, kinds)]
+        cancelled = [gateway.cancel(number) for number in _numbers(gateway, job, targets)]
     if as_json:
         print_json(cancelled)
         return
@@ -88,11 +88,11 @@ def unskip(
     note(f"{workload} is lent to {wanted} again; two more losses within a week end that")
 
 
-def _numbers(gateway: GatewayClient, job: str, kinds: tuple[TargetKind, ...]) -> list[int]:
+def _numbers(gateway: GatewayClient, job: str, targets: tuple[TargetKind, ...]) -> list[int]:
     if job.isdecimal():
         return [int(job)]
     key = Workload.parse(job).key
-    found = [each.job for each in gateway.jobs(key) if each.target in kinds]
+    found = [each.job for each in gateway.jobs(key) if each.target in targets]
     if not found:
         raise InvalidInput(f"there is no job of {key}; `kernelzoo jobs list` names all")
     return found

@@ -76,9 +76,9 @@ def tune(
         return
     if operator is None or model is not None:
         raise InvalidInput("name a workload, as in `kernelzoo tune matmul 384x768x768`, or --model")
-    workload, kinds = parse_workload(operator, shape), parse_targets(target)
+    workload, targets = parse_workload(operator, shape), parse_targets(target)
     with reach(state, url) as gateway:
-        jobs = [gateway.register(workload, kind) for kind in kinds]
+        jobs = [gateway.register(workload, each) for each in targets]
         for job in jobs:
             note(f"job {job.job}: {job.workload} for {job.target}")
         if not wait:
@@ -88,7 +88,7 @@ def tune(
         try:
             with interruptible():
                 patience = WaitLimits(until=until, timeout_s=timeout)
-                winners = follow(gateway, workload.key, kinds, patience)
+                winners = follow(gateway, workload.key, targets, patience)
         except KeyboardInterrupt:
             note(_goes_on(jobs))
             raise typer.Exit(INTERRUPTED) from None
@@ -142,7 +142,7 @@ def findings(
 
 
 def follow(
-    gateway: GatewayClient, workload_key: str, kinds: tuple[TargetKind, ...], patience: WaitLimits
+    gateway: GatewayClient, workload_key: str, targets: tuple[TargetKind, ...], patience: WaitLimits
 ) -> tuple[ZooEntry, ...]:
     """The winners, of each target one at least that is what `patience` waits for. Raises StackError
     when they are not there in time.
@@ -152,12 +152,12 @@ def follow(
     with live_display() as show:
         while True:
             entries = gateway.entries()
-            awaited = winners_of(workload_key, kinds, entries, patience.until)
-            lacking = set(kinds) - {winner.target for winner in awaited}
-            entries = winners_of(workload_key, kinds, entries)
+            awaited = winners_of(workload_key, targets, entries, patience.until)
+            lacking = set(targets) - {winner.target for winner in awaited}
+            entries = winners_of(workload_key, targets, entries)
             if not lacking:
                 return entries
-            jobs = tuple(job for kind in kinds for job in gateway.jobs(workload_key, kind))
+            jobs = tuple(job for each in targets for job in gateway.jobs(workload_key, each))
             now_s = time.monotonic()
             before, seen = seen, (jobs, entries)
             changed_s = now_s if seen != before else changed_s
@@ -170,7 +170,7 @@ def follow(
 
 def winners_of(
     workload_key: str,
-    kinds: tuple[TargetKind, ...],
+    targets: tuple[TargetKind, ...],
     entries: tuple[ZooEntry, ...],
     until: Until = Until.CONFIRMED,
 ) -> tuple[ZooEntry, ...]:
@@ -178,7 +178,7 @@ def winners_of(
         entry
         for entry in entries
         if entry.workload == workload_key
-        and entry.target in kinds
+        and entry.target in targets
         and entry.state is EntryState.CONFIRMED
         and (entry.final or until is Until.CONFIRMED)
     )

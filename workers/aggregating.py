@@ -28,7 +28,7 @@ from kernelzoo.store import (
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from kernelzoo.store.measurements import PendingRow
 from services.aggregator.denial import without
-from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, Rule, decide
+from services.aggregator.publishing import Champion, Keep, NextEntry, Nothing, Publish, Rule, decide
 from services.aggregator.reputation import LeaseFinding
 from services.aggregator.verification import TAKEN_AS_TOLD, Judgement, expected, judge
 from workers.denying import deny_failing, roll_back
@@ -126,8 +126,8 @@ def _outputs(lease: leases.LeaseRow, pending: list[PendingRow]) -> dict[str, Jud
     if not ran:
         return found
     workload = Workload.parse(lease.workload_key)
-    kind = lease.device_class.target.kind
-    right = expected(workload, kind, lease.seed)
+    target = lease.device_class.target.kind
+    right = expected(workload, target, lease.seed)
     judged = {row.candidate_id: judge(row.sampled_entries, right) for row in ran}
     return found | judged
 
@@ -183,7 +183,7 @@ def _champion(live: zoo.LiveEntry | None) -> Champion | None:
 
 
 def _carry_out(
-    db: Database, workload_key: str, device_class: DeviceClass, decision: Decision
+    db: Database, workload_key: str, device_class: DeviceClass, decision: NextEntry
 ) -> None:
     match decision:
         case Nothing():

@@ -28,8 +28,8 @@ def warm_up() -> None:
     """Compiles one small candidate of each target, so that the process's first real one is as fast
     as the rest.
     """
-    for kind in TargetKind:
-        compile_candidate(lite_space(Workload.of("matmul", (8, 8, 8)), kind)[0])
+    for target in TargetKind:
+        compile_candidate(lite_space(Workload.of("matmul", (8, 8, 8)), target)[0])
 
 
 def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Message, ...]:

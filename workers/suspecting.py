@@ -82,7 +82,7 @@ def _envelope(
     believed = Defence.PEERS not in defences
     rates = fetch_all(db, trust.class_rates(lease.id, proven=not believed))
     device = ClaimedDevice(
-        kind=lease.device_class.target.kind,
+        target=lease.device_class.target.kind,
         claimed=DeviceRates(peak_gflops=holder.peak_gflops, written_gbps=holder.written_gbps),
         peers=[_rates(row) for row in rates if not row.operated],
         operated=[_rates(row) for row in rates if row.operated or believed],

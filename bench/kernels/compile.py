@@ -45,12 +45,12 @@ class PaperSpace:
     """The lite space of one of the paper's workloads for one target."""
 
     case: BenchCase
-    kind: TargetKind
+    target: TargetKind
     candidates: tuple[Candidate, ...]
 
     @classmethod
     def of(cls, case: BenchCase, target: TargetKind) -> Self:
-        return cls(case=case, kind=target, candidates=lite_space(case.workload, target, GPU))
+        return cls(case=case, target=target, candidates=lite_space(case.workload, target, GPU))
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def main() -> None:
 
 def measure(options: Namespace) -> Report:
     cases = [case for case in PAPER if case.name in options.only]
-    spaces = [PaperSpace.of(case, kind) for kind in MEASURED for case in cases]
+    spaces = [PaperSpace.of(case, target) for target in MEASURED for case in cases]
     candidates = [candidate for space in spaces for candidate in space.candidates]
     times, stages = _rounds(candidates, options.rounds)
     return Report(
@@ -72,8 +72,8 @@ def measure(options: Namespace) -> Report:
         rows=[_row(space, times, stages) for space in spaces],
         claims=[
             claim
-            for kind in MEASURED
-            for claim in _claims(kind, [space for space in spaces if space.kind is kind], times)
+            for target in MEASURED
+            for claim in _claims(target, [s for s in spaces if s.target is target], times)
         ],
     )
 
@@ -107,11 +107,11 @@ def _row(space: PaperSpace, times: Times, stages: Stages) -> dict[str, Cell]:
     own = [each for candidate in candidates for each in times[candidate]]
     wall_ms, cpu_ms = [each.wall_ms for each in own], [each.cpu_ms for each in own]
     own_stages = [each for candidate in candidates for each in stages[candidate]]
-    found = dict(zip(_STAGES[space.kind], zip(*own_stages, strict=True), strict=True))
+    found = dict(zip(_STAGES[space.target], zip(*own_stages, strict=True), strict=True))
     sizes = [len(compile_candidate(candidate).body) for candidate in candidates]
-    naive = naive_space_size(space.case.workload) if space.kind is TargetKind.WASM else None
+    naive = naive_space_size(space.case.workload) if space.target is TargetKind.WASM else None
     return {
-        "target": space.kind,
+        "target": space.target,
         "workload": space.case.name,
         "naive_points": naive,
         "points": len(candidates),

@@ -13,14 +13,14 @@ from tempfile import TemporaryDirectory
 
 from bench.busy import CpuUsage
 from bench.kernels.peers import peer_versions
-from bench.models.cases import CASES, TINY, NetworkCase
+from bench.models.cases import TINY, NetworkCase
 from bench.models.files import network_files, publish
+from bench.models.options import TUNED, add_untuned, chosen_cases, network_parser
 from bench.models.ours import Prepared, prepare
 from bench.models.page import OURS, PEER
 from bench.models.tuning import Choices
-from bench.models.visits import Visit, two_visits
-from bench.models.wasm import FOLDER, TUNED
-from bench.options import parser, run
+from bench.models.visits import TwoVisits, two_visits
+from bench.options import run
 from bench.report import Cell, Claim, Report, machine
 from bench.site import BenchSite
 
@@ -70,16 +70,15 @@ ASKED = ("all", "kept weights")
 
 
 def main() -> None:
-    options = parser("Whole networks from the navigation to the first output, beside the peer's.")
-    known = [case.name for case in (*CASES, TINY)]
+    options = network_parser(
+        "Whole networks from the navigation to the first output, beside the peer's."
+    )
     names = [knobs.name for knobs in KNOBS]
-    options.add_argument("--folder", type=Path, default=FOLDER, help="where `make networks` writes")
     options.add_argument("--rounds", type=int, default=ROUNDS)
-    options.add_argument("--only", nargs="+", choices=known, default=[c.name for c in CASES])
     options.add_argument("--knobs", nargs="+", choices=names, default=names)
     options.add_argument("--settle", type=int, default=SETTLE_MS, help="ms of rest around a visit")
     options.add_argument("--throttled", action="store_true", help="at 50 Mbit/s, too")
-    options.add_argument("--untuned", action="store_true", help="screen no kernels beforehand")
+    add_untuned(options)
     run(options, measure, tiny=TINY_OPTIONS)
 
 
@@ -96,7 +95,7 @@ class Visited:
     case: NetworkCase
     prepared: Prepared
     bytes_s: float | None
-    visits: Mapping[str, list[tuple[Visit, Visit]]]
+    visits: Mapping[str, list[TwoVisits]]
     others_busy: float
 
     def first_ms(self, name: str, visit: int) -> float:
@@ -104,11 +103,10 @@ class Visited:
 
 
 def measure(options: Namespace) -> Report:
-    chosen = [case for case in (*CASES, TINY) if case.name in options.only]
     choices = Choices(file=options.folder / TUNED)
     speeds = (None, THROTTLED_BYTES_S) if options.throttled else (None,)
     held = []
-    for case in chosen:
+    for case in chosen_cases(options):
         with BenchSite.serving() as site, TemporaryDirectory() as folder:
             files = network_files(options.folder, case)
             prepared = prepare(site, files, choices, Path(folder), tune=not options.untuned)
@@ -138,7 +136,7 @@ def _visited(
     options: Namespace,
 ) -> Visited:
     contestants = _contestants(options)
-    visits: dict[str, list[tuple[Visit, Visit]]] = {each.knobs.name: [] for each in contestants}
+    visits: dict[str, list[TwoVisits]] = {each.knobs.name: [] for each in contestants}
     before = CpuUsage.now()
     with site.kept_by_browsers(bytes_s):
         for _ in range(options.rounds):

@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 
 from bench.models.decoders import CASES, WEIGHTS, DecoderCase, Variant
-from bench.models.gpu_site import ZOO, Effort, write_page
+from bench.models.gpu_site import ZOO, ContestEffort, write_page
 from bench.report import CannotMeasure, commit
 from fixtures.language_onnx import decoder_onnx
 from fixtures.static_file import placed
@@ -66,7 +66,7 @@ def export(
     folder: Path,
     decoders: Sequence[ExportedDecoder],
     variants: Sequence[Variant],
-    effort: Effort,
+    effort: ContestEffort,
 ) -> None:
     """Besides what `fixtures.model_site.write_model` wrote to the folder of the zoo. Raises
     CannotMeasure where the page is not built."""

@@ -28,7 +28,7 @@ from bench.models.decode_site import (
     plan_without_golden,
 )
 from bench.models.decoders import CASES, FEW_VARIANTS, TINY, VARIANTS
-from bench.models.gpu_site import ON_GPU, ZOO, Effort
+from bench.models.gpu_site import ON_GPU, ZOO, ContestEffort
 from bench.models.ours import learn_roundings
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
@@ -51,7 +51,7 @@ over ours, the difference of logits as a share of the largest."""
 
 DEVICE_CLASS = "0123456789abcdef:r101-0:webgpu"
 """A class of which nothing is known."""
-UNTUNED = Effort(rounds=1, tune_ms=0)
+UNTUNED = ContestEffort(rounds=1, tune_ms=0)
 MOST_CANDIDATES = 24
 """Of a workload: the first are those that the space expects most of."""
 TINY_OPTIONS = ("--only", TINY)
@@ -130,7 +130,7 @@ def measure(options: Namespace) -> Report | None:
         return decoding_report(answer, machine())
 
 
-def _export(folder: Path, options: Namespace, model: str, effort: Effort) -> None:
+def _export(folder: Path, options: Namespace, model: str, effort: ContestEffort) -> None:
     most = MOST_CANDIDATES if effort.tune_ms else 0
     decoders = [_decoder(folder / ZOO, name, GPU_MODELS[model], most) for name in options.only]
     variants = FEW_VARIANTS if options.only == [TINY] else VARIANTS

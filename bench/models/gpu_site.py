@@ -42,19 +42,19 @@ CLIENT = PAGE.parents[1] / "client" / "dist"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
+class ContestEffort:
     """`tune_ms` is for the kernels of one network."""
 
     rounds: int
     tune_ms: float
 
 
-ON_GPU = Effort(rounds=9, tune_ms=40_000)
-BRIEFLY = Effort(rounds=2, tune_ms=1_000)
+ON_GPU = ContestEffort(rounds=9, tune_ms=40_000)
+BRIEFLY = ContestEffort(rounds=2, tune_ms=1_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportedNetwork:
+class GpuNetwork:
     """`spaces`: the kernels to choose from, as a manifest has them, by workload."""
 
     name: str
@@ -64,7 +64,7 @@ class ExportedNetwork:
     spaces: Mapping[str, Sequence[Mapping[str, Any]]]
 
 
-def export(folder: Path, networks: Sequence[ExportedNetwork], effort: Effort) -> None:
+def export(folder: Path, networks: Sequence[GpuNetwork], effort: ContestEffort) -> None:
     """Besides what `fixtures.model_site.write_model` wrote to the folder of the zoo. Raises
     CannotMeasure where the page is not built."""
     write_page(folder, "models-webgpu.html", SCRIPTS, SCRIPT)

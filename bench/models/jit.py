@@ -15,15 +15,16 @@ from statistics import median, quantiles
 
 import msgspec
 
-from bench.browser import CALL_MS, chromium
+from bench.browser import chromium
 from bench.busy import CpuUsage
 from bench.kernels.peers import peer_versions
 from bench.models.at_gateway import add, hold_back_compiler
-from bench.models.cases import CASES, OTHERS, TINY, NetworkCase
+from bench.models.cases import OTHERS, TINY, NetworkCase
 from bench.models.files import network_files, publish
-from bench.models.wasm import FOLDER
-from bench.options import parser, run
-from bench.report import CannotMeasure, Cell, Claim, Report, machine
+from bench.models.options import chosen_cases, network_parser
+from bench.models.page import answer_of, models_page
+from bench.options import run
+from bench.report import Cell, Claim, Report, machine
 from bench.serving.fresh_stack import fresh_stack
 from bench.site import BenchSite
 from cli.gateway_client import GatewayClient
@@ -40,10 +41,7 @@ LAST = 15
 
 
 def main() -> None:
-    options = parser("Networks that their page tunes between inferences.")
-    known = [case.name for case in (*CASES, *OTHERS, TINY)]
-    options.add_argument("--folder", type=Path, default=FOLDER, help="where `make networks` writes")
-    options.add_argument("--only", nargs="+", choices=known, default=list(DEFAULT))
+    options = network_parser("Networks that their page tunes between inferences.", OTHERS, DEFAULT)
     options.add_argument("--seconds", type=float, default=60)
     options.add_argument("--rest", type=float, default=1, help="1: half of the time is idle")
     options.add_argument("--peer-every", type=int, default=10, help="our inferences for one of it")
@@ -51,7 +49,7 @@ def main() -> None:
     run(options, measure, tiny=TINY_OPTIONS)
 
 
-class Swap(msgspec.Struct, frozen=True, kw_only=True):
+class TimedSwap(msgspec.Struct, frozen=True, kw_only=True):
     """As in `page/src/models/jit.ts`."""
 
     atS: float  # noqa: N815
@@ -65,7 +63,7 @@ class JitAnswer(msgspec.Struct, frozen=True, kw_only=True):
     initialMs: tuple[float, ...]  # noqa: N815
     ours: tuple[tuple[float, float], ...]
     peer: tuple[tuple[float, float], ...]
-    swaps: tuple[Swap, ...]
+    swaps: tuple[TimedSwap, ...]
     regressions: tuple[str, ...]
     measured: int
     spentMs: float  # noqa: N815
@@ -77,7 +75,7 @@ class JitAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class TunedNetwork:
     case: NetworkCase
     compiled: int
     answer: JitAnswer
@@ -111,9 +109,8 @@ class Measured:
 
 
 def measure(options: Namespace) -> Report:
-    chosen = [case for case in (*CASES, *OTHERS, TINY) if case.name in options.only]
     held = []
-    for case in chosen:
+    for case in chosen_cases(options, OTHERS):
         with BenchSite.serving() as site, fresh_stack() as stack:
             held.append(_measured(site, stack, case, options))
     if options.curve is not None:
@@ -130,7 +127,7 @@ def measure(options: Namespace) -> Report:
     )
 
 
-def _measured(site: BenchSite, stack: Stack, case: NetworkCase, options: Namespace) -> Measured:
+def _measured(site: BenchSite, stack: Stack, case: NetworkCase, options: Namespace) -> TunedNetwork:
     files = network_files(options.folder, case)
     document = publish(site, files, None)
     asked = {
@@ -146,7 +143,7 @@ def _measured(site: BenchSite, stack: Stack, case: NetworkCase, options: Namespa
         add(gateway, files)
         before = CpuUsage.now()
         answer, browser = _ask(site.url, document, asked)
-        return Measured(
+        return TunedNetwork(
             case=case,
             compiled=sum(job.compiled for job in gateway.jobs()),
             answer=answer,
@@ -156,23 +153,12 @@ def _measured(site: BenchSite, stack: Stack, case: NetworkCase, options: Namespa
 
 
 def _ask(site_url: str, network: str, asked: Mapping[str, object]) -> tuple[JitAnswer, str]:
-    call = f"""async (asked) => {{
-        const network = await (await fetch({json.dumps(network)})).json();
-        return JSON.stringify(await kernelzooModels.jit({{ ...asked, network }}));
-    }}"""
-    with chromium() as browser, browser.new_context() as context:
-        page = context.new_page()
-        page.set_default_timeout(CALL_MS)
-        page.goto(f"{site_url}/models.html")
-        page.wait_for_function("globalThis.kernelzooModels", timeout=30_000)
-        try:
-            answer = page.evaluate(call, asked)
-        except Exception as error:
-            raise CannotMeasure(f"the page failed: {str(error)[:400]}") from error
+    with chromium() as browser, models_page(browser, site_url) as page:
+        answer = answer_of(page, "jit", network, asked)
         return msgspec.json.decode(answer, type=JitAnswer), f"Chromium {browser.version}"
 
 
-def _row(held: Measured) -> dict[str, Cell]:
+def _row(held: TunedNetwork) -> dict[str, Cell]:
     answer = held.answer
     peer = [elapsed for _, elapsed in answer.peer]
     return {
@@ -195,7 +181,7 @@ def _row(held: Measured) -> dict[str, Cell]:
     }
 
 
-def _claims(held: Measured) -> Iterator[Claim]:
+def _claims(held: TunedNetwork) -> Iterator[Claim]:
     name = held.case.name
     yield Claim.at_most(f"{name}: within 5 % of the best", held.reached_s, "s", REACHED_S)
     yield Claim.at_most(f"{name}: p95 while tuned", held.worst, "of the initial", WORSE)

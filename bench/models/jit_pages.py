@@ -13,12 +13,13 @@ from pathlib import Path
 
 import msgspec
 
-from bench.browser import CALL_MS, chromium
+from bench.browser import chromium
 from bench.models.at_gateway import add, hold_back_compiler
 from bench.models.cases import CASES, TINY, NetworkCase
 from bench.models.files import network_files, publish
 from bench.models.jit import JitAnswer
-from bench.models.wasm import FOLDER
+from bench.models.options import FOLDER
+from bench.models.page import models_page
 from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.serving.fresh_stack import fresh_stack
@@ -125,10 +126,7 @@ def _answers(site_url: str, network: str, asked: dict[str, object], pages: int) 
     with chromium() as browser, ExitStack() as contexts:
         opened = []
         for _ in range(pages):
-            page = contexts.enter_context(browser.new_context()).new_page()
-            page.set_default_timeout(CALL_MS)
-            page.goto(f"{site_url}/models.html")
-            page.wait_for_function("globalThis.kernelzooModels", timeout=60_000)
+            page = contexts.enter_context(models_page(browser, site_url))
             page.evaluate(start, asked)
             opened.append(page)
         try:

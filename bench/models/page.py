@@ -1,7 +1,7 @@
 """The page that runs whole networks, and what it answers."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,32 +54,40 @@ def contest(
     site_url: str, network: str, entries: Sequence[Entry], rounds: int
 ) -> tuple[ContestAnswer, str]:
     """The answer, and the browser's version. Raises CannotMeasure with what the page says."""
-    asked = {
-        "entries": [msgspec.to_builtins(entry) for entry in entries],
-        "rounds": rounds,
-    }
-    call = f"""async (asked) => {{
-        const network = await (await fetch({json.dumps(network)})).json();
-        return JSON.stringify(await kernelzooModels.contest({{ ...asked, network }}));
-    }}"""
-    with chromium() as browser, browser.new_context() as context:
-        page = context.new_page()
-        page.set_default_timeout(CALL_MS)
-        page.goto(f"{site_url}/models.html")
-        page.wait_for_function("globalThis.kernelzooModels", timeout=30_000)
+    asked = {"entries": [msgspec.to_builtins(entry) for entry in entries], "rounds": rounds}
+    with chromium() as browser, models_page(browser, site_url) as page:
         if not page.evaluate("kernelzooModels.isolated"):
             raise CannotMeasure("the page is not cross-origin isolated: its clock is coarse")
-        try:
-            answer = page.evaluate(call, asked)
-        except Error as error:
-            raise CannotMeasure(f"the page failed: {error.message[:400]}") from error
+        answer = answer_of(page, "contest", network, asked)
         return msgspec.json.decode(answer, type=ContestAnswer), f"Chromium {browser.version}"
+
+
+@contextmanager
+def models_page(browser: Browser, site_url: str) -> Iterator[Page]:
+    """The page of whole networks in a context of its own, once its script has run."""
+    with _opened(browser) as page:
+        page.goto(f"{site_url}/models.html")
+        page.wait_for_function("globalThis.kernelzooModels", timeout=60_000)
+        yield page
+
+
+def answer_of(page: Page, function: str, network: str, asked: Mapping[str, object]) -> str:
+    """What a function of the page answers, as JSON; `network` is the address of the document that
+    it is given beside `asked`. Raises CannotMeasure with what the page says."""
+    call = f"""async (asked) => {{
+        const network = await (await fetch({json.dumps(network)})).json();
+        return JSON.stringify(await kernelzooModels.{function}({{ ...asked, network }}));
+    }}"""
+    try:
+        return str(page.evaluate(call, asked))
+    except Error as error:
+        raise CannotMeasure(f"the page failed: {error.message[:400]}") from error
 
 
 def cold(site_url: str, network: str, engine: str, threads: int = 1) -> Cold:
     """Navigates a fresh browser to a page that loads the network at once."""
-    with chromium() as browser:
-        empty = _peak_after(browser, f"{site_url}/models.html", "globalThis.kernelzooModels")
+    with chromium() as browser, models_page(browser, site_url):
+        empty = _peak_bytes()
     with chromium() as browser, _opened(browser) as page:
         query = f"cold={engine}&threads={threads}&network={network}"
         try:
@@ -100,13 +108,6 @@ def _opened(browser: Browser) -> Iterator[Page]:
         page = context.new_page()
         page.set_default_timeout(CALL_MS)
         yield page
-
-
-def _peak_after(browser: Browser, url: str, ready: str) -> int:
-    with _opened(browser) as page:
-        page.goto(url)
-        page.wait_for_function(ready)
-        return _peak_bytes()
 
 
 def _peak_bytes() -> int:

@@ -12,14 +12,17 @@ from bench.report import CannotMeasure
 from workers.fleet.chromium import launched_profile
 
 
-class Visit(msgspec.Struct, frozen=True, kw_only=True):
+class ColdVisit(msgspec.Struct, frozen=True, kw_only=True):
     """As in `page/src/models/models.ts`: milliseconds to the first output, and of a later run."""
 
     elapsedMs: float  # noqa: N815
     warmMs: float  # noqa: N815
 
 
-def two_visits(site_url: str, asked: dict[str, str], settle_ms: int) -> tuple[Visit, Visit]:
+TwoVisits = tuple[ColdVisit, ColdVisit]
+
+
+def two_visits(site_url: str, asked: dict[str, str], settle_ms: int) -> TwoVisits:
     """`settle_ms` pass before each navigation and after each visit: a browser that has started
     becomes idle, and keeps code and weights. Raises CannotMeasure with what the page says."""
     with TemporaryDirectory() as profile:
@@ -27,7 +30,7 @@ def two_visits(site_url: str, asked: dict[str, str], settle_ms: int) -> tuple[Vi
         return first, _visit(profile, site_url, asked, settle_ms)
 
 
-def _visit(profile: str, site_url: str, asked: dict[str, str], settle_ms: int) -> Visit:
+def _visit(profile: str, site_url: str, asked: dict[str, str], settle_ms: int) -> ColdVisit:
     with launched_profile(profile) as context:
         page = context.pages[0]
         page.set_default_timeout(CALL_MS)
@@ -36,7 +39,7 @@ def _visit(profile: str, site_url: str, asked: dict[str, str], settle_ms: int) -
         page.wait_for_timeout(settle_ms)
     if "failure" in told:
         raise CannotMeasure(f"{asked['cold']} does not run: {told['failure'][:400]}")
-    return msgspec.convert(told, Visit)
+    return msgspec.convert(told, ColdVisit)
 
 
 def _told(page: Page, url: str) -> dict[str, Any]:

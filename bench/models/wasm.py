@@ -13,17 +13,16 @@ from tempfile import TemporaryDirectory
 
 from bench.busy import CpuUsage
 from bench.kernels.peers import peer_versions
-from bench.models.cases import CASES, OTHERS, TINY, NetworkCase
+from bench.models.cases import OTHERS, TINY, NetworkCase
 from bench.models.files import network_files, publish
+from bench.models.options import TUNED, add_untuned, chosen_cases, network_parser
 from bench.models.ours import Prepared, prepare
 from bench.models.page import LITERT, OURS, PEER, Cold, ContestAnswer, Entry, Timed, cold, contest
 from bench.models.tuning import Choices
-from bench.options import parser, run
+from bench.options import run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.site import BenchSite
 
-FOLDER = Path(".kernelzoo/networks")
-TUNED = "tuned.json"
 ROUNDS = 9
 COLDS = 3
 TINY_OPTIONS = ("--only", TINY.name, "--rounds", "2", "--colds", "1", "--threads", "1", "--untuned")
@@ -41,19 +40,18 @@ MEMORY = 1.3
 
 
 def main() -> None:
-    options = parser("Whole networks on our kernels and on onnxruntime-web, in one page.")
-    known = [case.name for case in (*CASES, *OTHERS, TINY)]
-    options.add_argument("--folder", type=Path, default=FOLDER, help="where `make networks` writes")
+    options = network_parser(
+        "Whole networks on our kernels and on onnxruntime-web, in one page.", OTHERS
+    )
     options.add_argument("--rounds", type=int, default=ROUNDS)
     options.add_argument("--colds", type=int, default=COLDS, help="fresh browsers for each engine")
     options.add_argument("--threads", type=int, default=2)
-    options.add_argument("--only", nargs="+", choices=known, default=[c.name for c in CASES])
-    options.add_argument("--untuned", action="store_true", help="screen no kernels beforehand")
+    add_untuned(options)
     run(options, measure, tiny=TINY_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class NetworkContest:
     """One network. `threaded` is the contest on several threads, None where there was none."""
 
     case: NetworkCase
@@ -70,10 +68,9 @@ class Measured:
 
 
 def measure(options: Namespace) -> Report:
-    chosen = [case for case in (*CASES, *OTHERS, TINY) if case.name in options.only]
     choices = Choices(file=options.folder / TUNED)
     held, failures = [], []
-    for case in chosen:
+    for case in chosen_cases(options, OTHERS):
         try:
             with BenchSite.serving() as site, TemporaryDirectory() as folder:
                 held.append(_measured(site, case, choices, Path(folder), options))
@@ -100,7 +97,7 @@ def measure(options: Namespace) -> Report:
 
 def _measured(
     site: BenchSite, case: NetworkCase, choices: Choices, folder: Path, options: Namespace
-) -> Measured:
+) -> NetworkContest:
     files = network_files(options.folder, case)
     prepared = prepare(site, files, choices, folder, tune=not options.untuned)
     address = publish(site, files, prepared.address)
@@ -115,7 +112,7 @@ def _measured(
     for _ in range(options.colds):
         for engine, found in colds.items():
             found.append(cold(site.url, address, engine))
-    return Measured(
+    return NetworkContest(
         case=case,
         prepared=prepared,
         alone=alone,
@@ -135,13 +132,13 @@ def _median_ms(timed: Timed) -> float:
     return median(timed.samplesMs)
 
 
-def _share(held: Measured, timed: Timed) -> float:
+def _share(held: NetworkContest, timed: Timed) -> float:
     """The share of what as many cores reach at the register-only limit."""
     gflops = held.prepared.flops / _median_ms(timed) / 1e6
     return gflops / (held.limit_gflops * timed.threads)
 
 
-def _rows(held: Measured) -> Iterator[dict[str, Cell]]:
+def _rows(held: NetworkContest) -> Iterator[dict[str, Cell]]:
     """`faster`: the peer's median over ours, on as many threads."""
     answers = (held.alone, held.threaded) if held.threaded else (held.alone,)
     for answer in answers:
@@ -165,7 +162,7 @@ def _rows(held: Measured) -> Iterator[dict[str, Cell]]:
             }
 
 
-def _claims(held: Measured) -> Iterator[Claim]:
+def _claims(held: NetworkContest) -> Iterator[Claim]:
     case, prepared = held.case, held.prepared
     ours, peer, *_ = held.alone.timed
     if case.warm is not None:

@@ -20,7 +20,7 @@ import msgspec
 from bench.gpu.answer import PageAnswer
 from bench.gpu.browser import answered
 from bench.gpu.report import adapter_facts
-from bench.models.cases import CASES, TINY, NetworkCase
+from bench.models.cases import TINY, NetworkCase
 from bench.models.files import network_files
 from bench.models.gpu_site import (
     BRIEFLY,
@@ -28,14 +28,15 @@ from bench.models.gpu_site import (
     ON_WEBGPU,
     SCRIPT,
     ZOO,
-    Effort,
-    ExportedNetwork,
+    ContestEffort,
+    GpuNetwork,
     export,
     fill_all,
 )
+from bench.models.options import chosen_cases, network_parser
 from bench.models.ours import learn_roundings
-from bench.models.wasm import FOLDER, RIGHT
-from bench.options import parser, run
+from bench.models.wasm import RIGHT
+from bench.options import run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from fixtures.model_site import Files, SiteKernels, described, write_model
 from kernelzoo.domain.artifact import Artifact
@@ -85,10 +86,7 @@ class GpuModelsAnswer(PageAnswer, frozen=True, kw_only=True):
 
 
 def main() -> None:
-    options = parser("Whole networks on WebGPU, on our kernels and on onnxruntime-web's.")
-    known = [case.name for case in (*CASES, TINY)]
-    options.add_argument("--folder", type=Path, default=FOLDER, help="where `make networks` writes")
-    options.add_argument("--only", nargs="+", choices=known, default=[c.name for c in CASES])
+    options = network_parser("Whole networks on WebGPU, on our kernels and on onnxruntime-web's.")
     options.add_argument("--model", choices=list(GPU_MODELS), help="whose space is exported")
     way = options.add_mutually_exclusive_group()
     way.add_argument("--export", type=Path, metavar="FOLDER", help="write the page there, only")
@@ -112,13 +110,14 @@ def measure(options: Namespace) -> Report | None:
         return gpu_models_report(answer, machine())
 
 
-def _export(folder: Path, options: Namespace, model: str, effort: Effort) -> None:
-    chosen = [case for case in (*CASES, TINY) if case.name in options.only]
-    networks = [_network(folder / ZOO, options.folder, case, model) for case in chosen]
+def _export(folder: Path, options: Namespace, model: str, effort: ContestEffort) -> None:
+    networks = [
+        _network(folder / ZOO, options.folder, case, model) for case in chosen_cases(options)
+    ]
     export(folder, networks, effort)
 
 
-def _network(zoo: Path, networks: Path, case: NetworkCase, model: str) -> ExportedNetwork:
+def _network(zoo: Path, networks: Path, case: NetworkCase, model: str) -> GpuNetwork:
     file = network_files(networks, case).onnx
     planned = plan_model(file, [case.dimensions], case.name, ON_WEBGPU)
     (plan,), (golden,), (calls,) = planned.plans, planned.golden, planned.calls
@@ -143,7 +142,7 @@ def _network(zoo: Path, networks: Path, case: NetworkCase, model: str) -> Export
     for name, made in artifacts.items():
         (zoo / "v1" / "artifacts" / f"{name}.{made.manifest.target}").write_bytes(made.body)
     print(f"{case.name} is exported", flush=True)
-    return ExportedNetwork(
+    return GpuNetwork(
         name=case.name,
         dimensions=case.dimensions,
         onnx=file,

@@ -33,8 +33,7 @@ from kernelzoo.store import census, leases
 from kernelzoo.store.blocking import Database, connected, fetch_all, fetch_one
 from services.aggregator.verification import expected_entries
 from services.gateway.tokens import Tokens
-from services.gateway.wire.leases import Lease, MeasurementWire
-from services.gateway.wire.leases import Report as LeaseReport
+from services.gateway.wire.leases import Lease, LeaseReport, MeasurementWire
 
 WORKLOAD = Workload.parse("matmul:f32:m16k16n16")
 AGENTS = 16

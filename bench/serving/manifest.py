@@ -27,7 +27,7 @@ from cli.terminal import note
 from kernelzoo.domain.target import TargetKind
 
 WORKLOAD = PAPER[0].workload
-KINDS = (TargetKind.WASM, TargetKind.WEBGPU)
+TARGETS = (TargetKind.WASM, TargetKind.WEBGPU)
 DEVICE_CLASSES = (
     "0123456789abcdef:r1-1:wasm+relaxed-simd+simd128",
     "0123456789abcdef:r101-101:webgpu+binding-256m+subgroups+workgroup-memory-32k",
@@ -63,8 +63,8 @@ def measure(options: Namespace) -> Report:
 def _warm_manifest(stack: Stack) -> bytes:
     """Waits until all candidates are compiled, so that nothing else is going on."""
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-        for kind in KINDS:
-            await_compiled(gateway, gateway.register(WORKLOAD, kind))
+        for target in TARGETS:
+            await_compiled(gateway, gateway.register(WORKLOAD, target))
         (entry,) = gateway.manifest(WORKLOAD.key, *DEVICE_CLASSES).entries
         assert entry.wasm is not None
         assert entry.webgpu is not None

@@ -95,7 +95,7 @@ class Shown:
 def summary(shown: Shown) -> Group:
     """A column for each workload, then what is said of the visit as a whole and of the network."""
     sights, results = shown.sights, shown.results
-    kind, fleet = sights[0].job.target, sights[-1].fleet
+    target, fleet = sights[0].job.target, sights[-1].fleet
     table = Table(title="kernelzoo demo", title_justify="left", box=SIMPLE_HEAD)
     table.add_column()
     for sight in sights:
@@ -104,9 +104,9 @@ def summary(shown: Shown) -> Group:
         table.add_row(what, *figures)
     for name, figures in _frameworks(results):
         table.add_row(name, *figures)
-    table.add_row(_LIMIT[kind], *(f"{result.share_of_limit:.0%}" for result in results))
+    table.add_row(_LIMIT[target], *(f"{result.share_of_limit:.0%}" for result in results))
     visit = Table.grid(padding=(0, 2))
-    visit.add_row("first candidate timed", _first_timed(fleet, kind))
+    visit.add_row("first candidate timed", _first_timed(fleet, target))
     visit.add_row("same, median of agents", number(_median_first_timed(fleet), "ms", 0))
     visit.add_row("manifest at page load", number(results[0].manifest_ms, "ms"))
     parts: list[RenderableType] = [table, Padding(visit, (0, 0, 0, 1))]

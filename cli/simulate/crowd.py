@@ -32,8 +32,8 @@ from services.gateway.wire.leases import (
     BallotLineWire,
     BallotRequest,
     Lease,
+    LeaseReport,
     MeasurementWire,
-    Report,
 )
 
 WAIT_S = 2.0
@@ -286,7 +286,7 @@ async def _leases(
     raise StackError(f"a member of the crowd waited {waited_s:.0f} s for its next lease")
 
 
-def _report(lease: Lease, timings: dict[str, Timing], entries: list[float]) -> Report:
+def _report(lease: Lease, timings: dict[str, Timing], entries: list[float]) -> LeaseReport:
     measurements = [
         MeasurementWire(
             candidate=candidate,
@@ -299,7 +299,7 @@ def _report(lease: Lease, timings: dict[str, Timing], entries: list[float]) -> R
         )
         for candidate, timing in timings.items()
     ]
-    return Report(nonce=lease.nonce, measurements=measurements)
+    return LeaseReport(nonce=lease.nonce, measurements=measurements)
 
 
 def _ballot(workload: str, lines: tuple[tuple[str, float], ...]) -> BallotRequest:

@@ -10,7 +10,7 @@ import jwt
 
 from kernelzoo.errors import StackError
 from services.gateway.wire.denials import FailureReport
-from services.gateway.wire.leases import BallotRequest, Lease, LeaseRequest, Report
+from services.gateway.wire.leases import BallotRequest, Lease, LeaseReport, LeaseRequest
 from services.gateway.wire.model import WireModel
 from services.gateway.wire.sessions import SessionRequest, SessionResponse
 
@@ -50,7 +50,7 @@ class Stranger:
             return None
         return Lease.model_validate_json(answer.content)
 
-    async def report(self, lease: Lease, report: Report) -> None:
+    async def report(self, lease: Lease, report: LeaseReport) -> None:
         path = f"/v1/leases/{lease.lease}/measurements"
         await _send(self.http, "POST", path, report, self.token)
 

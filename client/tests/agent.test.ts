@@ -15,8 +15,8 @@ import type {
   BallotRequest,
   KernelWire,
   Lease,
+  LeaseReport,
   MeasurementWire,
-  Report,
 } from "../src/wire/types.js";
 import { tinyKernel, tinyLease } from "./kernels.js";
 
@@ -63,7 +63,7 @@ interface Script {
 async function play({ leases, reports = [], times = {} }: Script) {
   const stop = new AbortController();
   const events: AgentEvent[] = [];
-  const sent: Report[] = [];
+  const sent: LeaseReport[] = [];
   const ballots: BallotRequest[] = [];
   let opened = 0;
   const gateway: Gateway = {
@@ -117,7 +117,7 @@ const refused = (status: number): Answer<never> => ({
   detail: "no",
   byGateway: true,
 });
-const reported = (sent: readonly Report[]): readonly string[] =>
+const reported = (sent: readonly LeaseReport[]): readonly string[] =>
   sent.flatMap(({ measurements }) => measurements.map(({ candidate }) => candidate));
 
 test("a lease is measured, reported with its nonce, voted on, and then decided", async () => {

@@ -16,7 +16,7 @@ import type { FinalAnswer } from "../src/gateway/request.js";
 import { compiled } from "../src/gpu/compiling.js";
 import { DeviceOwner, OpenDevice } from "../src/gpu/device.js";
 import type { Program } from "../src/gpu/program.js";
-import type { FailureReport, KernelWire, Lease, Report } from "../src/wire/types.js";
+import type { FailureReport, KernelWire, Lease, LeaseReport } from "../src/wire/types.js";
 import { tinyKernel, tinyLease } from "./kernels.js";
 
 /** Longer than the 100 ms for which a rejection waits for the news of a lost device. */
@@ -71,7 +71,7 @@ async function play(leases: readonly Lease[], hanging: string): Promise<Told> {
       returned();
     }
     if (pathname.endsWith("/measurements")) {
-      for (const each of (body as Report).measurements)
+      for (const each of (body as LeaseReport).measurements)
         measured.push([each.candidate, each.outcome]);
     }
     if (pathname !== "/v1/leases") return Response.json({});

@@ -67,7 +67,7 @@ def refuse_unsupported(workload: Workload, target: TargetKind) -> None:
         )
 
 
-def parse_kind(text: str) -> TargetKind:
+def parse_target(text: str) -> TargetKind:
     """Raises InvalidInput for a name that is no target."""
     if text not in tuple(TargetKind):
         raise InvalidInput(f"target {text[:40]!r} is unknown; use one of {', '.join(TargetKind)}")
@@ -76,7 +76,7 @@ def parse_kind(text: str) -> TargetKind:
 
 def parse_measured(text: str) -> TargetKind:
     """Raises InvalidInput for a name that is no target, or one that agents do not measure."""
-    target = parse_kind(text)
+    target = parse_target(text)
     if target not in MEASURED:
         raise InvalidInput(
             f"{target} is not measured: a page is given its default kernels when it asks for them; "
@@ -106,7 +106,7 @@ class Target:
     @classmethod
     def parse(cls, text: str) -> Self:
         kind, *features = text.split("+")
-        return cls.of(parse_kind(kind), tuple(features))
+        return cls.of(parse_target(kind), tuple(features))
 
     def offers(self, requires: tuple[str, ...]) -> bool:
         return set(requires) <= set(self.features)

@@ -72,10 +72,10 @@ class LockHead:
     keys: tuple[str, ...]
 
 
-def any_device(kind: TargetKind, features: tuple[str, ...]) -> str:
+def any_device(target: TargetKind, features: tuple[str, ...]) -> str:
     """The class of devices of which nothing is known but what kernels may require."""
-    target = Target.of(kind, features)
-    return str(DeviceClass(device_id=_ANY_DEVICE, rho=_NO_RHO, target=target))
+    usable = Target.of(target, features)
+    return str(DeviceClass(device_id=_ANY_DEVICE, rho=_NO_RHO, target=usable))
 
 
 def any_classes() -> tuple[Classes, ...]:

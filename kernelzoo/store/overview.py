@@ -53,7 +53,7 @@ class ClassRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoveredWorkloadRow:
-    """`kinds`: the targets that it is tuned for."""
+    """`targets`: those that it is tuned for."""
 
     workload_key: str
     targets: list[str]

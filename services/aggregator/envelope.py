@@ -65,7 +65,7 @@ class ClaimedDevice:
     `reference_ns`: the best of each agent of the operator for the lease's reference kernel.
     """
 
-    kind: TargetKind
+    target: TargetKind
     claimed: DeviceRates
     peers: Sequence[DeviceRates]
     operated: Sequence[DeviceRates]
@@ -91,7 +91,7 @@ def _usual(rates: Sequence[float]) -> float:
 
 def fastest_ns(workload: Workload, device: ClaimedDevice) -> float:
     """No honest time of one call is below this."""
-    ceiling = CEILING_GFLOPS[device.kind]
+    ceiling = CEILING_GFLOPS[device.target]
     peers = [each.peak_gflops for each in device.peers]
     operated = [each.peak_gflops for each in device.operated]
     gain = FULL_BYTES / min(tensor.dtype.size_bytes for tensor in workload.tensors)
@@ -104,7 +104,7 @@ def _writing_ns(workload: Workload, device: ClaimedDevice) -> float:
     written = workload.output.size_bytes
     peers = [each.written_gbps for each in device.peers]
     operated = [each.written_gbps for each in device.operated]
-    cached = device.kind is TargetKind.WEBGPU and written < CACHED_BYTES
+    cached = device.target is TargetKind.WEBGPU and written < CACHED_BYTES
     if cached or not device.claimed.written_gbps:
         return 0.0
     rate = believed_rate(device.claimed.written_gbps, peers, operated, float("inf"))

@@ -53,7 +53,7 @@ ANY_RHO = ""
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Group:
     """Classes that are aggregated: of one family, with one primitive vector. With `ANY_RHO` it is
-    all classes of a kind of target, which are heard and served nothing: some vector is nearest."""
+    all classes of a target, which are heard and served nothing: some vector is nearest."""
 
     scope: HitLevel
     family: str
@@ -72,7 +72,7 @@ class CommonKernel:
     identities: int
 
 
-Measured = Mapping[str, list[ClassTime]]
+MeasuredTimes = Mapping[str, list[ClassTime]]
 """By candidate, those that most classes of a group have measured."""
 Losses = Mapping[str, float]
 """Octaves by which each candidate is expected to miss the fastest."""
@@ -122,7 +122,7 @@ def _voices(classes: list[OfClass]) -> int:
     return sum(of_class[0].voices for of_class in classes)
 
 
-def _measured(classes: list[OfClass]) -> Measured:
+def _measured(classes: list[OfClass]) -> MeasuredTimes:
     found: dict[str, list[ClassTime]] = defaultdict(list)
     for of_class in classes:
         for time in of_class:
@@ -135,7 +135,7 @@ def _weight(times: list[ClassTime]) -> int:
     return sum(time.voices for time in times)
 
 
-def _kernels(group: Group, measured: Measured, losses: Losses) -> list[CommonKernel]:
+def _kernels(group: Group, measured: MeasuredTimes, losses: Losses) -> list[CommonKernel]:
     kernels = (
         CommonKernel(
             group=group,
@@ -150,7 +150,7 @@ def _kernels(group: Group, measured: Measured, losses: Losses) -> list[CommonKer
 
 
 def _losses(
-    by_group: ByGroup, measured: Mapping[Group, Measured], malicious_share: float
+    by_group: ByGroup, measured: Mapping[Group, MeasuredTimes], malicious_share: float
 ) -> Mapping[Group, Losses]:
     """The losses in every group; those that others count on first."""
     losses: dict[Group, Losses] = {}
@@ -195,5 +195,5 @@ def _wider(group: Group, by_group: ByGroup) -> Group | None:
 
 
 def _everyone(of_class: OfClass) -> Group:
-    kind = of_class[0].device_class.target.kind
-    return Group(scope=HitLevel.COMMON, family=kind, rho=ANY_RHO)
+    target = of_class[0].device_class.target.kind
+    return Group(scope=HitLevel.COMMON, family=target, rho=ANY_RHO)

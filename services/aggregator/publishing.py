@@ -46,7 +46,7 @@ class Publish:
     reason: str = ""
 
 
-Decision = Nothing | Keep | Publish
+NextEntry = Nothing | Keep | Publish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def decide(
     rule: Rule,
     elsewhere: frozenset[str] = frozenset(),
     reported: Mapping[str, int] = NOBODY,
-) -> Decision:
+) -> NextEntry:
     """`cast`: the countable ballots, those of older identities first. `default_id`: the kernel
     that relative times are relative to. `elsewhere`: what other classes that speak for this one
     have confirmed. `reported`: how many identities have reported each that it can run.

@@ -64,12 +64,12 @@ def _of_their_own(voters: Sequence[Voter], quorum: int) -> Mapping[DeviceClass, 
     """Classes of wasm and of webgpu have no kernel in common, and a visitor's browser is of both,
     so that it speaks once for each.
     """
-    by_kind: dict[TargetKind, list[Voter]] = defaultdict(list)
+    by_target: dict[TargetKind, list[Voter]] = defaultdict(list)
     for voter in voters:
-        by_kind[voter.device_class.target.kind].append(voter)
+        by_target[voter.device_class.target.kind].append(voter)
     by_class: dict[DeviceClass, list[Voter]] = defaultdict(list)
-    for of_kind in by_kind.values():
-        for voter in capped(of_kind):
+    for of_target in by_target.values():
+        for voter in capped(of_target):
             by_class[voter.device_class].append(voter)
     return {
         device_class: Speaker(

@@ -30,8 +30,8 @@ async def answer(
     lacking = [row.workload_key for row in rows if row.entry_kernel is None]
     if not lacking:
         return answers(rows, {}, ())
-    kind = device_class.target.kind
-    space, kin = space_of(kind, hardware), families(hardware, kind)
+    target = device_class.target.kind
+    space, kin = space_of(target, hardware), families(hardware, target)
     offered = chain.offers(lacking, device_class, space=space, families=kin, quorum=quorum)
     chosen = choose(await fetch_all(db, offered))
     named = [offer.candidate_id for offer in chosen.values()]

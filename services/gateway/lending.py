@@ -34,7 +34,7 @@ and 3 of 100 are disturbed, mostly by more than this (cli/simulate/conduct.py)."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class LendingTerms:
     """`reference_id`: the kernel that every candidate is measured beside. `limit`: candidates of a
     lease, at most. `cover`: networks that are to measure each. `quorum`: those that confirm a
     winner. `sharers`: those that are there to do so. `recheck`: how probable a control is.
@@ -64,7 +64,7 @@ class LeasePlan:
 Item = tuple[ProspectRow, LentRole]
 
 
-def plan(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> LeasePlan | None:
+def plan(prospects: Sequence[ProspectRow], terms: LendingTerms, chance: Random) -> LeasePlan | None:
     """`prospects` in the order in which they are to be measured. None: there is nothing to do now,
     and there may be when others have answered.
     """
@@ -92,7 +92,7 @@ def _free(prospects: Sequence[ProspectRow]) -> list[ProspectRow]:
     return [p for p in prospects if p.compiled and not (p.mine or p.held)]
 
 
-def _explored(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
+def _explored(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Item]:
     """What a newer browser measures again, and half of an equal share of what is left: more agents
     may come, and some are slower. Winners of similar devices come first, then what the fewest have.
     """
@@ -110,7 +110,7 @@ def _explored(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
     return [*((p, LentRole.EXPLORE) for p in again), *share[:size]]
 
 
-def _raced(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
+def _raced(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Item]:
     """An equal share of the measurements that leaders still lack, of the fastest first."""
     lacking = [(p, lack) for p, lack in _leaders(prospects, terms) if lack > 0]
     slots = sum(lack for _, lack in lacking)
@@ -118,7 +118,7 @@ def _raced(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
     return [(p, LentRole.LEADER) for p in free[: min(ceil(slots / terms.sharers), terms.limit)]]
 
 
-def _contested(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
+def _contested(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Item]:
     """What contends with what is served, until a quorum has reported it, and what is served beside
     it: also of who has done its share, since what contends may show in the last ballots alone.
     """
@@ -129,7 +129,9 @@ def _contested(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
     return _once(pair)[: terms.limit] if lacking else []
 
 
-def _leaders(prospects: Sequence[ProspectRow], terms: Terms) -> list[tuple[ProspectRow, int]]:
+def _leaders(
+    prospects: Sequence[ProspectRow], terms: LendingTerms
+) -> list[tuple[ProspectRow, int]]:
     """Those near the first of whom more than the cover are wanted, the fastest first; how many
     more should be lent it.
     """
@@ -151,7 +153,7 @@ def _time(prospect: ProspectRow) -> float:
 
 
 def _unsettled(
-    prospects: Sequence[ProspectRow], share: list[Item], terms: Terms
+    prospects: Sequence[ProspectRow], share: list[Item], terms: LendingTerms
 ) -> list[ProspectRow]:
     """What others are to report, or this identity after `share`, before the winner is known."""
     lent = {p.candidate_id for p, _ in share}
@@ -176,7 +178,7 @@ def _helped(waiting: list[ProspectRow]) -> list[Item]:
     return [(p, LentRole.EXPLORE) for p in held[-1:]]
 
 
-def _to_close(prospects: Sequence[ProspectRow], terms: Terms) -> list[Item]:
+def _to_close(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Item]:
     """The champion; of whom has a share to do the leaders too, and one that does not lead, the
     least measured: of one's own agents from those that have explored none.
     """
@@ -209,7 +211,9 @@ def _once(items: Sequence[Item]) -> list[Item]:
     return [first[name] for name in dict.fromkeys(p.candidate_id for p, _ in items)]
 
 
-def _control(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> ProspectRow | None:
+def _control(
+    prospects: Sequence[ProspectRow], terms: LendingTerms, chance: Random
+) -> ProspectRow | None:
     """Any whose time others know; one that this identity has measured only where no other is. Or
     one that others called slow: where these are too few to judge it by, it counts like any other.
 
@@ -225,7 +229,7 @@ def _control(prospects: Sequence[ProspectRow], terms: Terms, chance: Random) -> 
     return chance.choice(unmeasured or known) if known else None
 
 
-def _called_slow(prospects: Sequence[ProspectRow], terms: Terms) -> list[ProspectRow]:
+def _called_slow(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[ProspectRow]:
     """What enough have measured, this identity has not, and does not lead: those that the fewest
     have measured.
     """

@@ -19,7 +19,7 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.store import agents, candidates, leases, lending_quotas, measurements, prospects
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from kernelzoo.store.leases import ConductRow
-from services.gateway.lending import LeasePlan, Terms, plan
+from services.gateway.lending import LeasePlan, LendingTerms, plan
 from services.gateway.manifests import kernel_of
 from services.gateway.problems import Refusal
 from services.gateway.programs import learn
@@ -56,7 +56,7 @@ async def try_to_lend(
         while job := await fetch_one(
             db, prospects.next_job(identity, device_class, after, session.application_id, only)
         ):
-            terms = Terms(
+            terms = LendingTerms(
                 reference_id=job.reference_id,
                 limit=limit,
                 cover=cover(state.settings.max_malicious_share),
@@ -84,7 +84,11 @@ class _Loan:
 
 
 async def _borrowed(
-    db: Connection, state: State, session: Session, job: prospects.LendableJobRow, terms: Terms
+    db: Connection,
+    state: State,
+    session: Session,
+    job: prospects.LendableJobRow,
+    terms: LendingTerms,
 ) -> _Loan | None:
     """While it runs nobody else of the class is lent anything, so it does no more than it must."""
     seed, nonce = secrets.randbits(32), secrets.token_urlsafe(16)

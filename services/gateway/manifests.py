@@ -192,9 +192,9 @@ def manifest(
     """`answers_by_class`: of each class the same workloads in the same order. `serial` was read
     before them.
     """
-    kinds = [device_class.target.kind for device_class in device_classes]
+    targets = [device_class.target.kind for device_class in device_classes]
     pairs = [
-        (answers[0].row.workload_key, _entry(dict(zip(kinds, answers, strict=True)), quorum))
+        (answers[0].row.workload_key, _entry(dict(zip(targets, answers, strict=True)), quorum))
         for answers in zip(*answers_by_class, strict=True)
     ]
     return Manifest(
@@ -228,12 +228,12 @@ def levels(kernels: Iterable[ServedKernel], missing: int) -> tuple[tuple[str, in
     return tuple(counts.items())
 
 
-def _entry(answer_by_kind: dict[TargetKind, ServedWorkload], quorum: int) -> ManifestEntry | None:
-    found = {kind: served(answer, kind) for kind, answer in answer_by_kind.items()}
+def _entry(answer_by_target: dict[TargetKind, ServedWorkload], quorum: int) -> ManifestEntry | None:
+    found = {target: served(answer, target) for target, answer in answer_by_target.items()}
     wasm, webgpu = found.get(TargetKind.WASM), found.get(TargetKind.WEBGPU)
     if wasm is None and webgpu is None:
         return None
-    row = next(iter(answer_by_kind.values())).row
+    row = next(iter(answer_by_target.values())).row
     return ManifestEntry(
         workload=row.workload_key,
         flops=row.flops,

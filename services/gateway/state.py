@@ -17,7 +17,7 @@ from kernelzoo.store import applications
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import fetch_one
 from services.gateway.admission import Admission
-from services.gateway.attestation.verifier import Kind, Verifier
+from services.gateway.attestation.verifier import AttestationKind, Verifier
 from services.gateway.blobs import Blobs
 from services.gateway.builds import Builds
 from services.gateway.cors import AllowedOrigins
@@ -56,7 +56,7 @@ class State:
     signer: Signer
     rates: RateLimits
     polls: Polls
-    verifiers: Mapping[Kind, Verifier]
+    verifiers: Mapping[AttestationKind, Verifier]
     remembered: Remembered[bytes]
     streams: Streams
 

@@ -208,7 +208,7 @@ def history(rows: Sequence[VersionOfKeyRow]) -> list[Version]:
 
 def curves(
     measured: Sequence[ProgressOfClassRow],
-    told: AbstractSet[DeviceClass],
+    shown: AbstractSet[DeviceClass],
     points: Sequence[ImprovementRow],
     flops: int,
 ) -> list[Curve]:
@@ -220,7 +220,7 @@ def curves(
     return [
         Curve(
             device=class_of(row.device_class, row),
-            told=row.device_class in told,
+            shown=row.device_class in shown,
             candidates=row.candidates,
             outcomes=_outcomes(row),
             points=by_class[row.device_class],
@@ -256,7 +256,7 @@ def reason(kept: str, *, served: bool, served_before: bool | None) -> Reason:
     return Reason.FIRST if served_before is None else Reason.LEAD
 
 
-def is_told(*, identities: int, strangers: int, quorum: int) -> bool:
+def is_shown(*, identities: int, strangers: int, quorum: int) -> bool:
     """Whether what a class measured may be shown to anyone, or only how much it was.
 
     A class of few devices is nearly a person. The operator's own devices are nobody's secret: a

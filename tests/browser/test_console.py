@@ -185,7 +185,7 @@ def test_what_is_kept_back_is_shown_with_the_operators_key(
         answer = route.fetch()
         key = answer.json()
         if "x-kernelzoo-operator" not in route.request.headers:
-            key |= {"told": False, "candidates": []}
+            key |= {"shown": False, "candidates": []}
         route.fulfill(response=answer, body=json.dumps(key))
 
     page = context.new_page()

@@ -129,8 +129,8 @@ def gpu_browser(stack: Stack) -> Iterator[Browser]:  # noqa: ARG001
 def jobs(stack: Stack, gpu_browser: Browser) -> None:
     """Both targets are measured by one agent, wasm first."""
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-        for kind in MEASURED:
-            gateway.register(Workload.parse(KEY), kind)
+        for target in MEASURED:
+            gateway.register(Workload.parse(KEY), target)
     page = gpu_browser.new_page()
     page.goto(f"{stack.url}/agent?start=1")
     eventually(lambda: final_targets(page) == ["wasm", "webgpu"], "final ballots", within_s=90)
@@ -201,11 +201,11 @@ def test_a_kernel_on_webgpu_is_compared_with_the_default_of_wasm(stack: Stack, p
     assert found["ok"] is True
 
 
-def compile_for(stack: Stack, key: str, *kinds: TargetKind) -> None:
+def compile_for(stack: Stack, key: str, *targets: TargetKind) -> None:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-        for kind in kinds:
-            job = gateway.register(Workload.parse(key), kind).job
-            eventually(partial(compiled, gateway, job), f"compiling {key} for {kind}")
+        for target in targets:
+            job = gateway.register(Workload.parse(key), target).job
+            eventually(partial(compiled, gateway, job), f"compiling {key} for {target}")
 
 
 def compiled(gateway: GatewayClient, job: int) -> bool:

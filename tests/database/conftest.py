@@ -71,9 +71,9 @@ def come(settings: Settings) -> Iterator[Crowd]:
 def make_candidate(
     tile: int,
     requires: tuple[str, ...] = ("simd128",),
-    kind: TargetKind = TargetKind.WASM,
+    target: TargetKind = TargetKind.WASM,
 ) -> Candidate:
-    return Candidate(workload=WORKLOAD, target=kind, config=(("tile", tile),), requires=requires)
+    return Candidate(workload=WORKLOAD, target=target, config=(("tile", tile),), requires=requires)
 
 
 def open_space(db: Connection, space: list[Candidate]) -> int:

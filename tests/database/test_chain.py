@@ -42,9 +42,9 @@ def job_id(db: Connection) -> int:
 
 
 def open_job(db: Connection, space: list[Candidate]) -> int:
-    workload, kind = space[0].workload, space[0].target
+    workload, target = space[0].workload, space[0].target
     execute(db, tuning.register_workload(workload))
-    opened = fetch_one(db, tuning.open_job(workload, kind))
+    opened = fetch_one(db, tuning.open_job(workload, target))
     assert opened is not None
     plan(db, opened.id, space)
     for candidate in space:
@@ -83,14 +83,14 @@ def served(
     *,
     hardware: Hardware | None = None,
     workload: Workload = WORKLOAD,
-    kind: TargetKind = TargetKind.WASM,
+    target: TargetKind = TargetKind.WASM,
 ) -> dict[str, Any]:
 
     told = {"hardware": json.dumps(asdict(hardware))} if hardware else {}
     answer = http.get(f"/v1/zoo/{workload.key}/{device_class}", params=told)
     assert answer.status_code == 200, answer.text
     (entry,) = answer.json()["entries"]
-    return dict(entry[kind])
+    return dict(entry[target])
 
 
 def test_another_class_of_the_same_device_is_asked_first_and_the_nearest_of_them(
@@ -212,7 +212,7 @@ def test_a_gpu_asks_its_architecture_then_its_vendor_and_takes_no_kernel_of_anot
             gpu_architecture=architecture,
         )
         device_class = f"{hardware.device_id}:r101-0:webgpu"
-        entry = served(http, device_class, hardware=hardware, kind=TargetKind.WEBGPU)
+        entry = served(http, device_class, hardware=hardware, target=TargetKind.WEBGPU)
         return entry["level"], entry["kernel"]["candidate"]
 
     assert asked_by("nvidia", "ampere") == ("architecture", every[2].candidate_id)

@@ -85,7 +85,7 @@ def test_keys_are_found_by_workload_and_by_hardware(http: TestClient, voted: Age
 
 def test_a_key_shows_its_candidates_votes_and_history(http: TestClient, voted: Agent) -> None:
     key = get(http, key_path(voted.device_class))
-    assert (key["told"], key["measured"]) == (True, 3)
+    assert (key["shown"], key["measured"]) == (True, 3)
     assert key["reference"] == make_candidate(0).candidate_id
     times = [each["best_ns"] for each in key["candidates"]]
     assert times == sorted(times)
@@ -180,9 +180,9 @@ def test_of_few_strangers_only_counts_are_told_but_to_the_operator(
 ) -> None:
     make_strangers(db)
     key = get(http, key_path(voted.device_class))
-    assert (key["told"], key["candidates"], key["measured"]) == (False, [], 3)
+    assert (key["shown"], key["candidates"], key["measured"]) == (False, [], 3)
     (curve,) = get(http, f"/v1/jobs/{job_id}/progress")["curves"]
-    assert (curve["told"], curve["points"], curve["candidates"]) == (False, [], 3)
+    assert (curve["shown"], curve["points"], curve["candidates"]) == (False, [], 3)
     assert len(get(http, key_path(voted.device_class), OPERATOR)["candidates"]) == 3
     (curve,) = get(http, f"/v1/jobs/{job_id}/progress", OPERATOR)["curves"]
     assert curve["points"] != []
@@ -195,7 +195,7 @@ def test_from_the_quorum_on_strangers_are_a_crowd(
         open_agent(http)
     make_strangers(db)
     key = get(http, key_path(voted.device_class))
-    assert (key["device"]["identities"], key["told"]) == (5, True)
+    assert (key["device"]["identities"], key["shown"]) == (5, True)
 
 
 def test_a_key_that_nobody_has_met_is_refused_with_what_to_do(http: TestClient) -> None:

@@ -32,13 +32,13 @@ def settings(settings: Settings) -> Settings:
 def kernels(db: Connection) -> dict[TargetKind, str]:
     """One compiled candidate of each target."""
     execute(db, tuning.register_workload(WORKLOAD))
-    for kind in MEASURED:
-        opened = fetch_one(db, tuning.open_job(WORKLOAD, kind))
+    for target in MEASURED:
+        opened = fetch_one(db, tuning.open_job(WORKLOAD, target))
         assert opened is not None
-        candidate = make_candidate(0, (), kind)
+        candidate = make_candidate(0, (), target)
         plan(db, opened.id, [candidate])
         compile_row(db, candidate)
-    return {kind: make_candidate(0, (), kind).candidate_id for kind in MEASURED}
+    return {target: make_candidate(0, (), target).candidate_id for target in MEASURED}
 
 
 def pair(http: TestClient) -> tuple[Agent, Agent]:
@@ -71,9 +71,9 @@ def test_one_manifest_has_the_kernels_of_both_targets(
     answer = http.get(f"/v1/zoo/{WORKLOAD.key}/{WASM_CLASS}/{GPU_CLASS}").json()
     assert answer["device_classes"] == [WASM_CLASS, GPU_CLASS]
     (entry,) = answer["entries"]
-    assert {kind: entry[kind]["kernel"]["candidate"] for kind in MEASURED} == kernels
+    assert {target: entry[target]["kernel"]["candidate"] for target in MEASURED} == kernels
     assert entry["webgpu"]["kernel"]["url"].endswith(".webgpu")
-    assert [entry[kind]["timing"] for kind in MEASURED] == [None, None]
+    assert [entry[target]["timing"] for target in MEASURED] == [None, None]
     assert entry["advice"] == {"target": "wasm", "basis": "none"}
 
 
@@ -106,8 +106,8 @@ def test_the_faster_target_is_advised_with_its_evidence_once_a_quorum_has_timed_
 
 
 def ballot_line(agent: Agent) -> str:
-    kind = TargetKind(agent.device_class.split(":")[2].split("+")[0])
-    return make_candidate(0, (), kind).candidate_id
+    target = TargetKind(agent.device_class.split(":")[2].split("+")[0])
+    return make_candidate(0, (), target).candidate_id
 
 
 @pytest.mark.usefixtures("kernels")

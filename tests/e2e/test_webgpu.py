@@ -26,8 +26,8 @@ PATIENCE_S = 150
 def gateway(stack: Stack) -> Iterator[GatewayClient]:
     """A stack with one agent that measures both targets."""
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as client:
-        for kind in BOTH:
-            client.register(WORKLOAD, kind)
+        for target in BOTH:
+            client.register(WORKLOAD, target)
         fleet = FleetPlan.chromium(1, BOTH, GpuChoice.SOFTWARE)
         stack.launch(plan_fleet(stack.place, stack.keys, stack.url, fleet))
         yield client
@@ -49,12 +49,12 @@ def test_an_agent_tunes_both_targets_and_a_page_is_told_the_faster(
     assert rows(stack, "SELECT count(*) FROM measurement WHERE verdict = 'rejected'") == [(0,)]
     assert rows(stack, "SELECT count(DISTINCT identity_id) FROM agent_session") == [(1,)]
 
-    wasm, webgpu = (winners(gateway)[kind] for kind in BOTH)
+    wasm, webgpu = (winners(gateway)[target] for target in BOTH)
     (entry,) = gateway.manifest(WORKLOAD.key, wasm.device_class, webgpu.device_class).entries
     assert entry.webgpu is not None
     assert entry.webgpu.kernel.sha256 == webgpu.artifact
     assert b"@compute" in gateway.artifact(entry.webgpu.kernel)
-    faster = min(BOTH, key=lambda kind: _best_ns(entry, kind))
+    faster = min(BOTH, key=lambda target: _best_ns(entry, target))
     assert (entry.advice.target, entry.advice.basis) == (faster, "measured")
 
 
@@ -63,8 +63,8 @@ def _all_tried(gateway: GatewayClient) -> bool:
     return own.compiled + own.failed == own.candidates > 0
 
 
-def _best_ns(entry: ManifestEntry, kind: TargetKind) -> float:
-    served = {TargetKind.WASM: entry.wasm, TargetKind.WEBGPU: entry.webgpu}[kind]
+def _best_ns(entry: ManifestEntry, target: TargetKind) -> float:
+    served = {TargetKind.WASM: entry.wasm, TargetKind.WEBGPU: entry.webgpu}[target]
     assert served is not None
     assert served.timing is not None
     return served.timing.best_ns

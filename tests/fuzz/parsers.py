@@ -51,7 +51,9 @@ MODEL = parser.parse_model(
 ).SerializeToString()
 
 SPACES = {
-    (kind, key): lite_space(Workload.parse(key), kind) for kind in TargetKind for key in EXAMPLES
+    (target, key): lite_space(Workload.parse(key), target)
+    for target in TargetKind
+    for key in EXAMPLES
 }
 UNUSUAL: tuple[Setting, ...] = (-1, 0, 1, 3, 1 << 31, 1 << 62, True, False, "", "none", "\x00")
 
@@ -92,8 +94,8 @@ TEXT_PARSERS: tuple[Callable[[str], object], ...] = (
 
 def compile_mutant(data: atheris.FuzzedDataProvider) -> None:
     """A candidate of a lite space, some of whose settings are changed, renamed or left out."""
-    kind, key = data.PickValueInList(list(SPACES))
-    candidate = data.PickValueInList(list(SPACES[kind, key]))
+    target, key = data.PickValueInList(list(SPACES))
+    candidate = data.PickValueInList(list(SPACES[target, key]))
     settings = dict(candidate.config)
     for _ in range(data.ConsumeIntInRange(1, 3)):
         name = data.PickValueInList([*settings, "unknown"])
@@ -108,7 +110,7 @@ def compile_mutant(data: atheris.FuzzedDataProvider) -> None:
                 settings[name] = data.ConsumeUnicodeNoSurrogates(12)
     mutant = Candidate(
         workload=candidate.workload,
-        target=kind,
+        target=target,
         config=tuple(sorted(settings.items())),
         requires=candidate.requires,
     )

@@ -42,16 +42,16 @@ class AgentSpec:
         return f"{self.url}/agent?{urlencode([('target', target) for target in self.targets])}"
 
 
-Report = Callable[[AgentStatus], None]
+ReportStatus = Callable[[AgentStatus], None]
 
 
 async def run_agent(
-    spec: AgentSpec, opener: Opener, turn: TimingTurn, report: Report, opened: asyncio.Event
+    spec: AgentSpec, opener: Opener, turn: TimingTurn, report: ReportStatus, opened: asyncio.Event
 ) -> None:
     """Runs until cancelled. `opened` is set when the agent's device class is known, so that the
     next agent finds what it measured, or when the first attempt has failed."""
     status = AgentStatus(agent=spec.name, browser=spec.browser, state="starting")
-    losses = Losses()
+    losses = LossStreak()
     while True:
         status = await _await_gateway(spec, status, report, opened)
         began_s = time.monotonic()
@@ -79,7 +79,7 @@ def _lost(status: AgentStatus, error: PageLost) -> AgentStatus:
 
 
 async def _await_gateway(
-    spec: AgentSpec, status: AgentStatus, report: Report, opened: asyncio.Event
+    spec: AgentSpec, status: AgentStatus, report: ReportStatus, opened: asyncio.Event
 ) -> AgentStatus:
     """No browser is started for a page that cannot be had."""
     async for why in until_reachable(spec.url):
@@ -155,13 +155,13 @@ STEADY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
+class LossStreak:
     """`in_a_row`: each after less than `STEADY_S` of work."""
 
     in_a_row: int = 0
 
-    def after(self, lived_s: float) -> "Losses":
-        return Losses(1 if lived_s >= STEADY_S else self.in_a_row + 1)
+    def after(self, lived_s: float) -> "LossStreak":
+        return LossStreak(1 if lived_s >= STEADY_S else self.in_a_row + 1)
 
 
 def longest_delay_s(in_a_row: int) -> float:

@@ -66,7 +66,7 @@ export function decisions(key: Key): readonly HTMLElement[] {
       ? empty("No kernel of this key is denied to this class.")
       : table("Decisions, the latest first", columns(key), key.decisions);
   // A class that is kept back asks for the key above.
-  return operatorKey() === "" && key.told ? [shown, forTheOperator()] : [shown];
+  return operatorKey() === "" && key.shown ? [shown, forTheOperator()] : [shown];
 }
 
 function columns(key: Key): readonly Column<Decision>[] {

@@ -89,7 +89,7 @@ const configText = ({ config }: CandidateStanding): string =>
     .join(" ");
 
 function candidates(key: Key): readonly HTMLElement[] {
-  if (!key.told) {
+  if (!key.shown) {
     const counted = `${count(key.measured, "candidate")} ${key.measured === 1 ? "was" : "were"} measured`;
     return [keptBack(key.device.identities, key.quorum, counted)];
   }

@@ -83,8 +83,8 @@ function summary(job: Job): readonly HTMLElement[] {
 }
 
 function curve({ curves, quorum, job }: Progress, across: Horizontal): readonly HTMLElement[] {
-  const told = curves.filter((each) => each.told && each.points.length > 0);
-  const hidden = curves.filter((each) => !each.told);
+  const told = curves.filter((each) => each.shown && each.points.length > 0);
+  const hidden = curves.filter((each) => !each.shown);
   const back = hidden.map(({ device, candidates }) =>
     keptBack(device.identities, quorum, `${count(candidates, "candidate")} were measured`),
   );

@@ -3,8 +3,8 @@ import type {
   BallotRequest,
   FailureReport,
   Lease,
+  LeaseReport,
   LeaseRequest,
-  Report,
   SessionRequest,
   SessionResponse,
 } from "../wire/types.js";
@@ -15,7 +15,7 @@ export interface Gateway {
   openSession(request: SessionRequest): Promise<Answer<SessionResponse>>;
   attest(token: string, attestation: AttestationRequest): Promise<Answer<unknown>>;
   lease(token: string, request: LeaseRequest): Promise<Answer<Lease>>;
-  report(token: string, lease: string, report: Report): Promise<Answer<unknown>>;
+  report(token: string, lease: string, report: LeaseReport): Promise<Answer<unknown>>;
   fileBallot(token: string, ballot: BallotRequest): Promise<Answer<unknown>>;
   reportFailure(failure: FailureReport): Promise<Answer<unknown>>;
 }

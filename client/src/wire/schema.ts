@@ -385,7 +385,7 @@ export interface paths {
         readonly put?: never;
         /**
          * Open Job
-         * @description Tune a workload for a target kind. Asking again answers 200 with the job that exists, which
+         * @description Tune a workload for a target. Asking again answers 200 with the job that exists, which
          *     goes on if it was cancelled.
          */
         readonly post: operations["open_job_v1_jobs_post"];
@@ -1204,7 +1204,7 @@ export interface components {
         /**
          * Curve
          * @description How a class came to its best kernel in `elapsed_s` from its first lease to its last
-         *     measurement. Where `told` is false, `points` are kept back.
+         *     measurement. Where `shown` is false, `points` are kept back.
          */
         readonly Curve: {
             /** Candidates */
@@ -1218,8 +1218,8 @@ export interface components {
             readonly outcomes: readonly components["schemas"]["OutcomeCount"][];
             /** Points */
             readonly points: readonly components["schemas"]["Improvement"][];
-            /** Told */
-            readonly told: boolean;
+            /** Shown */
+            readonly shown: boolean;
         };
         /**
          * Decision
@@ -1646,7 +1646,7 @@ export interface components {
         };
         /**
          * Key
-         * @description `candidates` that were measured, the fastest first. Where `told` is false they are kept
+         * @description `candidates` that were measured, the fastest first. Where `shown` is false they are kept
          *     back, since the class has fewer identities than `quorum`; `measured` says how many there are.
          *     `decisions`: which of its kernels the class is never served, or is whatever the crowd says.
          */
@@ -1668,8 +1668,8 @@ export interface components {
             readonly quorum: number;
             /** Reference */
             readonly reference: string | null;
-            /** Told */
-            readonly told: boolean;
+            /** Shown */
+            readonly shown: boolean;
             /**
              * Workload
              * @example matmul:f32:m384k768n768
@@ -1731,6 +1731,13 @@ export interface components {
              * @example matmul:f32:m384k768n768
              */
             readonly workload: string;
+        };
+        /** LeaseReport */
+        readonly LeaseReport: {
+            /** Measurements */
+            readonly measurements: readonly components["schemas"]["MeasurementWire"][];
+            /** Nonce */
+            readonly nonce: string;
         };
         /**
          * LeaseRequest
@@ -2298,7 +2305,7 @@ export interface components {
         /**
          * QueueBatch
          * @description Candidates to try, the best first. `expected_ms`: what the calls of the workload take an
-         *     inference on this class; `won_ms`: how much of it may be won; null where nobody has measured
+         *     inference on this class; `gain_ms`: how much of it may be saved; null where nobody has measured
          *     it. `waiting`: further candidates that are being compiled. A right output differs from the
          *     default kernel's by at most `tolerance` in every entry. `cursor`: what is given back as `after`
          *     to be sent only what is compiled later.
@@ -2314,12 +2321,12 @@ export interface components {
             readonly expected_ms: number | null;
             /** Flops */
             readonly flops: number;
+            /** Gain Ms */
+            readonly gain_ms: number | null;
             /** Tolerance */
             readonly tolerance: number;
             /** Waiting */
             readonly waiting: number;
-            /** Won Ms */
-            readonly won_ms: number | null;
             /**
              * Workload
              * @example matmul:f32:m384k768n768
@@ -2397,13 +2404,6 @@ export interface components {
             readonly jobs: number;
             readonly model: components["schemas"]["ModelDocument"];
         };
-        /** Report */
-        readonly Report: {
-            /** Measurements */
-            readonly measurements: readonly components["schemas"]["MeasurementWire"][];
-            /** Nonce */
-            readonly nonce: string;
-        };
         /** ReportAccepted */
         readonly ReportAccepted: {
             /** Accepted */
@@ -2478,7 +2478,7 @@ export interface components {
          *     the page must be of one of the application's origins.
          *     `identity` is what an earlier session of this browser was given, if any. `peak_gflops` is the
          *     probe's register-only limit, to the nearest quarter octave: of one core for wasm, of the whole
-         *     GPU for webgpu. `probe` is of the target's kind.
+         *     GPU for webgpu. `probe` is that of the target.
          */
         readonly SessionRequest: {
             /** Application */
@@ -3777,7 +3777,7 @@ export interface operations {
         };
         readonly requestBody: {
             readonly content: {
-                readonly "application/json": components["schemas"]["Report"];
+                readonly "application/json": components["schemas"]["LeaseReport"];
             };
         };
         readonly responses: {

@@ -30,6 +30,7 @@ export type JobList = Schemas["JobList"];
 export type Key = Schemas["Key"];
 export type KernelWire = Schemas["Kernel"];
 export type Lease = Schemas["Lease"];
+export type LeaseReport = Schemas["LeaseReport"];
 export type LeaseRequest = Schemas["LeaseRequest"];
 export type Manifest = Schemas["Manifest"];
 export type ManifestEntry = Schemas["ManifestEntry"];
@@ -43,7 +44,6 @@ export type ProbeLevels = Schemas["WasmProbeWire"];
 export type Progress = Schemas["Progress"];
 export type Promotion = Schemas["Promotion"];
 export type Reason = Schemas["Reason"];
-export type Report = Schemas["Report"];
 export type SessionRequest = Omit<Schemas["SessionRequest"], "target"> & {
   readonly target: MeasuredTarget;
 };

@@ -14,7 +14,7 @@ from services.gateway.attestation.spent import SpentNames
 from services.gateway.tokens import Session
 
 
-class Kind(StrEnum):
+class AttestationKind(StrEnum):
     PROOF_OF_WORK = "proof-of-work"
     TURNSTILE = "turnstile"
     HCAPTCHA = "hcaptcha"
@@ -29,7 +29,7 @@ class Verifier(Protocol):
         """Whether this identity showed it. Raises Refusal (503) where nobody can tell now."""
 
 
-def verifiers(settings: Settings) -> Mapping[Kind, Verifier]:
+def verifiers(settings: Settings) -> Mapping[AttestationKind, Verifier]:
     """Those that the operator chose, in its order. Raises InvalidInput for an unknown one, or one
     without its secret.
     """
@@ -37,27 +37,27 @@ def verifiers(settings: Settings) -> Mapping[Kind, Verifier]:
     return {_kind(name): _verifier(_kind(name), settings) for name in names}
 
 
-def _kind(name: str) -> Kind:
+def _kind(name: str) -> AttestationKind:
     try:
-        return Kind(name)
+        return AttestationKind(name)
     except ValueError as error:
         raise InvalidInput(
-            f"KERNELZOO_ATTESTATION names {name[:40]!r}; write some of {', '.join(Kind)}"
+            f"KERNELZOO_ATTESTATION names {name[:40]!r}; write some of {', '.join(AttestationKind)}"
         ) from error
 
 
-def _verifier(kind: Kind, settings: Settings) -> Verifier:
+def _verifier(kind: AttestationKind, settings: Settings) -> Verifier:
     match kind:
-        case Kind.PROOF_OF_WORK:
+        case AttestationKind.PROOF_OF_WORK:
             secret = settings.token_secret.get_secret_value()
             return ProofOfWork(secret=secret, bits=settings.proof_of_work_bits)
-        case Kind.TURNSTILE:
+        case AttestationKind.TURNSTILE:
             secret, url = settings.turnstile_secret.get_secret_value(), settings.turnstile_url
             usual = TURNSTILE_URL
-        case Kind.HCAPTCHA:
+        case AttestationKind.HCAPTCHA:
             secret, url = settings.hcaptcha_secret.get_secret_value(), settings.hcaptcha_url
             usual = HCAPTCHA_URL
-        case Kind.PRIVATE_TOKEN:
+        case AttestationKind.PRIVATE_TOKEN:
             return _private_tokens(settings)
     if not secret:
         raise InvalidInput(
@@ -70,7 +70,7 @@ def _private_tokens(settings: Settings) -> PrivateTokens:
     issuers = [each for each in settings.private_token_issuers.split(",") if each.strip()]
     if not issuers:
         raise InvalidInput(
-            f"KERNELZOO_ATTESTATION names {Kind.PRIVATE_TOKEN}, which needs "
+            f"KERNELZOO_ATTESTATION names {AttestationKind.PRIVATE_TOKEN}, which needs "
             "KERNELZOO_PRIVATE_TOKEN_ISSUERS: name=token-key, with commas between several"
         )
     hosts = (urlsplit(origin.strip()).hostname for origin in settings.origins.split(","))

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Request
 
 from kernelzoo.store import agents
 from kernelzoo.store.asynchronous import execute
-from services.gateway.attestation.verifier import Kind, Verifier
+from services.gateway.attestation.verifier import AttestationKind, Verifier
 from services.gateway.problems import Refusal
 from services.gateway.state import LOCAL, CurrentSession, Shared, State, session_of
 from services.gateway.tokens import Session
@@ -47,7 +47,7 @@ async def attest_by_private_token(
     `Authorization: PrivateToken token="…"`.
     """
     session = await session_of(request, state, body.session)
-    verifier = _verifier(state, Kind.PRIVATE_TOKEN)
+    verifier = _verifier(state, AttestationKind.PRIVATE_TOKEN)
     token = _TOKEN.fullmatch(authorization or "")
     if token is None:
         raise Refusal(
@@ -55,7 +55,7 @@ async def attest_by_private_token(
             "show a private access token in answer to the challenge of WWW-Authenticate",
             {"WWW-Authenticate": verifier.challenge(session)},
         )
-    await _attest(state, session, Kind.PRIVATE_TOKEN, token[1], request)
+    await _attest(state, session, AttestationKind.PRIVATE_TOKEN, token[1], request)
     return AttestationAccepted(attested=True)
 
 

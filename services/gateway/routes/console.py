@@ -1,6 +1,6 @@
 """What the console asks: the zoo as a whole, one key, one job. Read by anyone, in limited parts.
 
-Of a class with fewer identities than the quorum only counts are told, unless all of them are the
+Of a class with fewer identities than the quorum only counts are shown, unless all of them are the
 operator's own or the operator asks (docs/adr/0035).
 """
 
@@ -18,7 +18,7 @@ from services.gateway import views
 from services.gateway.problems import Refusal
 from services.gateway.routes.jobs import described
 from services.gateway.state import Operator, Shared
-from services.gateway.views import is_told
+from services.gateway.views import is_shown
 from services.gateway.wire.console import (
     Coverage,
     FoundKeys,
@@ -126,7 +126,7 @@ async def get_key(
         versions = await fetch_all(db, keys.versions(key, of, MOST_VERSIONS))
         decisions = await fetch_all(db, denials.decisions(key, of))
         reference = await fetch_one(db, zoo.default_of(key, of))
-    told = operated or is_told(
+    shown = operated or is_shown(
         identities=crowd.identities, strangers=crowd.strangers, quorum=quorum
     )
     return Key(
@@ -135,10 +135,10 @@ async def get_key(
         device=views.class_of(of, crowd),
         flops=crowd.flops,
         quorum=quorum,
-        told=told,
+        shown=shown,
         reference=reference.candidate_id if reference else None,
         measured=len(trials),
-        candidates=views.standings(trials, votes, crowd.flops) if told else [],
+        candidates=views.standings(trials, votes, crowd.flops) if shown else [],
         history=views.history(versions),
         decisions=[views.decision(row) for row in decisions],
     )
@@ -157,15 +157,15 @@ async def get_progress(
         if row is None:
             raise Refusal(HTTPStatus.NOT_FOUND, f"there is no job {job}; GET /v1/jobs lists all")
         measured = await fetch_all(db, curves.by_class(job, MOST_CURVES))
-        told = [
+        shown = [
             each.device_class
             for each in measured
             if operated
-            or is_told(identities=each.identities, strangers=each.strangers, quorum=quorum)
+            or is_shown(identities=each.identities, strangers=each.strangers, quorum=quorum)
         ]
-        points = await fetch_all(db, curves.improvements(job, told))
+        points = await fetch_all(db, curves.improvements(job, shown))
     return Progress(
         job=described(row),
         quorum=quorum,
-        curves=views.curves(measured, set(told), points, row.flops),
+        curves=views.curves(measured, set(shown), points, row.flops),
     )

@@ -43,24 +43,24 @@ async def open_job(
     application: Application,
     after: BackgroundTasks,
 ) -> Job:
-    """Tune a workload for a target kind. Asking again answers 200 with the job that exists, which
+    """Tune a workload for a target. Asking again answers 200 with the job that exists, which
     goes on if it was cancelled.
     """
     refuse_keyless(keyed=operated or application is not None)
-    workload, kind = Workload.parse(body.workload), TargetKind(body.target)
-    refuse_unsupported(workload, kind)
+    workload, target = Workload.parse(body.workload), TargetKind(body.target)
+    refuse_unsupported(workload, target)
     async with state.pool.connection() as db, db.transaction():
         await execute(db, tuning.lock_workloads(alone=False))
         await require(db, (workload.key,))
         if application is not None:
             await execute(db, applications.lock(application.id))
         await execute(db, tuning.register_workload(workload))
-        opened = await fetch_one(db, tuning.open_job(workload, kind))
-        await execute(db, tuning.resume_jobs(workload.key, kind))
-        await execute(db, tuning.ask_for_job(workload.key, kind))
+        opened = await fetch_one(db, tuning.open_job(workload, target))
+        await execute(db, tuning.resume_jobs(workload.key, target))
+        await execute(db, tuning.ask_for_job(workload.key, target))
         progress = await fetch_one(
             db,
-            tuning.progress(workload_key=workload.key, target=kind, space=first_space(kind)),
+            tuning.progress(workload_key=workload.key, target=target, space=first_space(target)),
         )
         assert progress is not None
         if application is not None:

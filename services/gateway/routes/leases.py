@@ -37,9 +37,9 @@ from services.gateway.wire.leases import (
     BallotAccepted,
     BallotRequest,
     Lease,
+    LeaseReport,
     LeaseRequest,
     MeasurementWire,
-    Report,
     ReportAccepted,
 )
 
@@ -124,7 +124,7 @@ async def _open_jobs(state: State, session: Session) -> None:
 @router.post("/v1/leases/{lease}/measurements", status_code=HTTPStatus.ACCEPTED)
 async def report(
     lease: Annotated[str, Path(pattern=r"^[0-9]{1,18}$")],
-    body: Report,
+    body: LeaseReport,
     state: Shared,
     session: CurrentSession,
 ) -> ReportAccepted:
@@ -141,7 +141,7 @@ async def report(
 
 
 async def _accept(
-    lease_id: int, body: Report, state: State, session: Session
+    lease_id: int, body: LeaseReport, state: State, session: Session
 ) -> tuple[Measurement, ...]:
     """Stores all of them, or raises Refusal."""
     found = tuple(_measurement(wire) for wire in body.measurements)

@@ -190,7 +190,7 @@ class _Stream:
             flops=batch.of.flops,
             tolerance=comparison_tolerance(workload, self.target),
             expected_ms=expected_ms,
-            won_ms=None if expected_ms is None else expected_ms * batch.of.gain,
+            gain_ms=None if expected_ms is None else expected_ms * batch.of.gain,
             candidates=[
                 QueuedKernel(kernel=kernel, expected=row.relative_time)
                 for row in batch.candidates

@@ -147,7 +147,7 @@ class CandidateStanding(WireModel):
 
 
 class Key(WireModel):
-    """`candidates` that were measured, the fastest first. Where `told` is false they are kept
+    """`candidates` that were measured, the fastest first. Where `shown` is false they are kept
     back, since the class has fewer identities than `quorum`; `measured` says how many there are.
     `decisions`: which of its kernels the class is never served, or is whatever the crowd says.
     """
@@ -157,7 +157,7 @@ class Key(WireModel):
     device: ClassOfDevices
     flops: int
     quorum: int
-    told: bool
+    shown: bool
     reference: CandidateId | None
     measured: int
     candidates: list[CandidateStanding]
@@ -182,11 +182,11 @@ class Improvement(WireModel):
 
 class Curve(WireModel):
     """How a class came to its best kernel in `elapsed_s` from its first lease to its last
-    measurement. Where `told` is false, `points` are kept back.
+    measurement. Where `shown` is false, `points` are kept back.
     """
 
     device: ClassOfDevices
-    told: bool
+    shown: bool
     candidates: int
     outcomes: list[OutcomeCount]
     points: list[Improvement]

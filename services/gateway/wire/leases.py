@@ -67,7 +67,7 @@ class MeasurementWire(WireModel):
     detail: Annotated[str, Field(max_length=500, pattern=STORABLE)]
 
 
-class Report(WireModel):
+class LeaseReport(WireModel):
     nonce: Annotated[str, Field(max_length=64)]
     measurements: Annotated[list[MeasurementWire], Field(min_length=1, max_length=16)]
 

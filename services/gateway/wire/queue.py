@@ -17,7 +17,7 @@ class QueuedKernel(WireModel):
 
 class QueueBatch(WireModel):
     """Candidates to try, the best first. `expected_ms`: what the calls of the workload take an
-    inference on this class; `won_ms`: how much of it may be won; null where nobody has measured
+    inference on this class; `gain_ms`: how much of it may be saved; null where nobody has measured
     it. `waiting`: further candidates that are being compiled. A right output differs from the
     default kernel's by at most `tolerance` in every entry. `cursor`: what is given back as `after`
     to be sent only what is compiled later.
@@ -28,7 +28,7 @@ class QueueBatch(WireModel):
     flops: int
     tolerance: float
     expected_ms: float | None
-    won_ms: float | None
+    gain_ms: float | None
     candidates: list[QueuedKernel]
     waiting: int
     cursor: str

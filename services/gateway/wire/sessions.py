@@ -73,7 +73,7 @@ class SessionRequest(WireModel):
     the page must be of one of the application's origins.
     `identity` is what an earlier session of this browser was given, if any. `peak_gflops` is the
     probe's register-only limit, to the nearest quarter octave: of one core for wasm, of the whole
-    GPU for webgpu. `probe` is of the target's kind.
+    GPU for webgpu. `probe` is that of the target.
     """
 
     hardware: HardwareWire

@@ -31,7 +31,7 @@ class ProbedDevice:
     probe: ProbeLevels | GpuProbeLevels | None = None
 
     @property
-    def kind(self) -> TargetKind:
+    def target(self) -> TargetKind:
         return self.device_class.target.kind
 
 
@@ -132,11 +132,11 @@ def split(races: tuple[Race, ...]) -> Split:
     )
 
 
-def on_targets(parts: Split, *kinds: TargetKind) -> Split:
+def on_targets(parts: Split, *targets: TargetKind) -> Split:
     """The same split, with the races on these targets only."""
 
     def chosen(side: tuple[Race, ...]) -> tuple[Race, ...]:
-        return tuple(race for race in side if race.device.kind in kinds)
+        return tuple(race for race in side if race.device.target in targets)
 
     return Split(
         training=chosen(parts.training),

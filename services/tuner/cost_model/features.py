@@ -33,7 +33,7 @@ def features(candidate: Candidate, device: ProbedDevice) -> dict[str, float]:
     return dict((*own, *_of_device(device), *_fit(candidate.workload, used, device)))
 
 
-def kind_column(target: TargetKind) -> str:
+def target_column(target: TargetKind) -> str:
     """The column of a target. A model has it if it was trained on the target."""
     return f"device.{target}"
 
@@ -96,7 +96,7 @@ def _of_config(candidate: Candidate) -> Iterator[Feature]:
 
 def _of_device(device: ProbedDevice) -> Iterator[Feature]:
     target, rho = device.device_class.target, device.device_class.rho
-    yield kind_column(target.kind), 1.0
+    yield target_column(target.kind), 1.0
     for feature in target.features:
         yield f"device.{feature}", 1.0
     for number, bit in enumerate(rho.bits):

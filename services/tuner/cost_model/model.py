@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from services.tuner.cost_model.dataset import ProbedDevice, Race, Seen
-from services.tuner.cost_model.features import Columns, features, kind_column
+from services.tuner.cost_model.features import Columns, features, target_column
 
 _SEEN = "kernelzoo.seen"
 OUTLIER = 2.0
@@ -79,7 +79,7 @@ class CostModel:
 
     def knows(self, target: TargetKind) -> bool:
         """Whether it was trained on devices of this target."""
-        return kind_column(target) in self.columns.names
+        return target_column(target) in self.columns.names
 
     def costs(self, candidates: Sequence[Candidate], device: ProbedDevice) -> tuple[float, ...]:
         """Predicted costs; lower is better. Compare them for one workload on one device only."""
@@ -89,7 +89,7 @@ class CostModel:
 
     def order(self, candidates: Sequence[Candidate], device: ProbedDevice) -> tuple[Candidate, ...]:
         """The probably fastest first; equal costs, and an unknown target, keep the given order."""
-        if not self.knows(device.kind):
+        if not self.knows(device.target):
             return tuple(candidates)
         costs = self.costs(candidates, device)
         ranked = sorted(range(len(candidates)), key=costs.__getitem__)

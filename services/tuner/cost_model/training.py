@@ -34,8 +34,8 @@ def train_and_evaluate(
     if _too_few(parts):
         return None
     model = train(parts.training)
-    worthy = [kind for kind in MEASURED if _beats_baseline(model, on_targets(parts, kind))]
-    if worthy and any(race.device.kind not in worthy for race in parts.training):
+    worthy = [each for each in MEASURED if _beats_baseline(model, on_targets(parts, each))]
+    if worthy and any(race.device.target not in worthy for race in parts.training):
         parts = on_targets(parts, *worthy)
         model = train(parts.training)
     evaluation = evaluate(model, parts.devices, parts.shapes)

@@ -7,13 +7,16 @@ from msgspec import Struct
 
 Range = tuple[int, int]
 """Inclusive smallest and largest value of a loop variable."""
+Ranges = Mapping[str, Range]
+Terms = tuple[tuple[str, int], ...]
+"""Loop variables and their factors, sorted by variable, without zeros."""
 
 
 class Affine(Struct, frozen=True, kw_only=True, gc=False):
-    """`constant + Σ coefficient·variable`. `terms` is sorted by variable, without zeros."""
+    """`constant + Σ coefficient·variable`."""
 
     constant: int
-    terms: tuple[tuple[str, int], ...] = ()
+    terms: Terms = ()
 
     @classmethod
     def of(cls, constant: int, coefficients: Mapping[str, int]) -> Self:

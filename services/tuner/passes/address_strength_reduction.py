@@ -15,6 +15,7 @@ starts where the pointer of the loops around it stands, so no address is ever a 
 
 from msgspec.structs import replace
 
+from services.tuner.ir.affine import Terms
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -34,7 +35,6 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.ir.rewrite import operands
 
-Terms = tuple[tuple[str, int], ...]
 Accesses = dict[tuple[str, Terms], Buffer]
 """Each buffer and sum of terms that is accessed, in order of first use; constants do not matter."""
 

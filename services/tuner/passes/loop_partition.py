@@ -11,11 +11,11 @@ decides the guards inside. The range loop belongs to the caller, who gives its b
 be split; its parts become the two branches of an If on its variable.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.affine import Affine, Ranges
 from services.tuner.ir.nodes import (
     Allocate,
     Block,
@@ -28,8 +28,6 @@ from services.tuner.ir.nodes import (
     Statement,
 )
 from services.tuner.ir.rewrite import inner_blocks, substitute
-
-Ranges = Mapping[str, Range]
 
 
 def partition_loops(program: Program) -> Program:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.affine import Affine, Ranges
 from services.tuner.ir.nodes import (
     LANES,
     Allocate,
@@ -48,8 +48,6 @@ MAX_STORES = 20_000
 
 Constants = Mapping[str, int]
 """Values of the unrolled variables at this point."""
-
-Ranges = Mapping[str, Range]
 
 
 def unroll(program: Program, *, gathers: bool = False) -> Program:

@@ -28,7 +28,7 @@ K0_LIMIT_NS = K0.flops / 68.0
 def device(
     claimed: float,
     *peers: float,
-    kind: TargetKind = TargetKind.WASM,
+    target: TargetKind = TargetKind.WASM,
     operated: tuple[float, ...] = (),
     reference_ns: tuple[float, ...] = (),
     written_gbps: float = 0,
@@ -37,7 +37,7 @@ def device(
         return DeviceRates(peak_gflops=gflops, written_gbps=written_gbps)
 
     return ClaimedDevice(
-        kind=kind,
+        target=target,
         claimed=rates(claimed),
         peers=[rates(peer) for peer in peers],
         operated=[rates(peer) for peer in operated],
@@ -64,9 +64,9 @@ OPERATED = (68.0, 67.0, 69.0)
 
 
 def test_where_the_operator_knows_a_class_a_great_claim_gains_no_more_than_its_spread() -> None:
-    kind = TargetKind.WEBGPU
-    honest = fastest_ns(K0, device(68.0, kind=kind, operated=OPERATED))
-    boaster = fastest_ns(K0, device(1e6, 1e6, 1e6, 1e6, kind=kind, operated=OPERATED))
+    target = TargetKind.WEBGPU
+    honest = fastest_ns(K0, device(68.0, target=target, operated=OPERATED))
+    boaster = fastest_ns(K0, device(1e6, 1e6, 1e6, 1e6, target=target, operated=OPERATED))
     assert boaster == pytest.approx(honest / SPREAD)
 
 
@@ -121,7 +121,7 @@ def test_an_output_is_written_no_faster_than_the_core_writes() -> None:
 
 def test_a_gpu_may_write_to_its_caches_faster_than_to_its_memory() -> None:
     relu = Workload.of("relu", (1 << 16,))
-    gpu = device(1000.0, written_gbps=8, kind=TargetKind.WEBGPU)
+    gpu = device(1000.0, written_gbps=8, target=TargetKind.WEBGPU)
     assert fastest_ns(relu, gpu) == pytest.approx((1 << 16) / 1000 / SLACK)
 
 

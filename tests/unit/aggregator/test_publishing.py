@@ -7,13 +7,15 @@ import pytest
 from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.domain.zoo import EntryState
-from services.aggregator.publishing import Champion, Decision, Keep, Nothing, Publish, Rule, decide
+from services.aggregator.publishing import Champion, Keep, NextEntry, Nothing, Publish, Rule, decide
 from tests.ballots import ballot, cast
 
 FIVE = tuple(ballot(str(n), "fast", "default", time=0.8, step=0.2) for n in range(5))
 
 
-def after(ballots: tuple[Ballot, ...], live: Champion | None = None, **measured: float) -> Decision:
+def after(
+    ballots: tuple[Ballot, ...], live: Champion | None = None, **measured: float
+) -> NextEntry:
     rule = Rule(quorum=5, malicious_share=0.2)
     return decide(cast(*ballots, measured=measured), live, default_id="default", rule=rule)
 
@@ -22,7 +24,7 @@ def live(candidate_id: str, state: EntryState = EntryState.CONFIRMED) -> Champio
     return Champion(candidate_id=candidate_id, state=state)
 
 
-def published(decision: Decision) -> tuple[str, EntryState]:
+def published(decision: NextEntry) -> tuple[str, EntryState]:
     assert isinstance(decision, Publish)
     return decision.candidate_id, decision.state
 
@@ -162,7 +164,7 @@ def poisoned(voters: int) -> tuple[CastBallot, ...]:
     return strangers(*ballots)
 
 
-def decided(ballots: tuple[CastBallot, ...], champion: Champion | None = None) -> Decision:
+def decided(ballots: tuple[CastBallot, ...], champion: Champion | None = None) -> NextEntry:
     return decide(ballots, champion, default_id="default", rule=MINIMUM)
 
 

@@ -13,9 +13,9 @@ HARDWARE = Hardware(
 )
 
 TARGETS = st.sampled_from(tuple(TargetKind)).flatmap(
-    lambda kind: st.sets(
-        st.sampled_from(FEATURES[kind] or ("",)), max_size=len(FEATURES[kind])
-    ).map(lambda features: Target.of(kind, tuple(features)))
+    lambda target: st.sets(
+        st.sampled_from(FEATURES[target] or ("",)), max_size=len(FEATURES[target])
+    ).map(lambda features: Target.of(target, tuple(features)))
 )
 
 

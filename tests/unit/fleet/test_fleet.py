@@ -13,7 +13,7 @@ from workers.fleet.agent import (
     LONGEST_DELAY_S,
     STEADY_S,
     AgentSpec,
-    Losses,
+    LossStreak,
     longest_delay_s,
     restart_delay_s,
 )
@@ -238,6 +238,6 @@ def test_agents_do_not_come_back_in_step() -> None:
 
 
 def test_an_agent_that_worked_for_a_while_comes_back_soon() -> None:
-    losses = Losses().after(1).after(1)
+    losses = LossStreak().after(1).after(1)
     assert losses.in_a_row == 2
     assert losses.after(STEADY_S).in_a_row == 1

@@ -5,9 +5,9 @@ from random import Random
 
 from kernelzoo.domain.lease import LentRole
 from kernelzoo.store.prospects import ProspectRow
-from services.gateway.lending import LeasePlan, Terms, plan
+from services.gateway.lending import LeasePlan, LendingTerms, plan
 
-ALONE = Terms(
+ALONE = LendingTerms(
     reference_id="default",
     limit=8,
     cover=1,
@@ -46,7 +46,7 @@ SPACE = [new(place) for place in range(20)]
 COVERED = [measured(place) for place in range(20)]
 
 
-def planned(space: list[ProspectRow], terms: Terms) -> LeasePlan:
+def planned(space: list[ProspectRow], terms: LendingTerms) -> LeasePlan:
     found = plan(space, terms, Random(1))
     assert found is not None
     return found

@@ -11,14 +11,14 @@ from services.gateway.wire.zoo import ServedKernel, TimingWire
 QUORUM = 5
 
 
-def served(kind: TargetKind, timing: TimingWire | None) -> ServedKernel:
+def served(target: TargetKind, timing: TimingWire | None) -> ServedKernel:
     kernel = Kernel(
         candidate="0" * 32,
         sha256="0" * 64,
-        url=f"/v1/artifacts/{'0' * 64}.{kind}",
+        url=f"/v1/artifacts/{'0' * 64}.{target}",
         size_bytes=1,
         abi=1,
-        target=kind,
+        target=target,
         requires=[],
         tensors=[],
         scratch_bytes=0,

@@ -73,5 +73,5 @@ def test_what_a_browser_does_not_tell_is_no_family() -> None:
     )
     assert families(told, TargetKind.WASM) == {"architecture": "x86-64", "common": ""}
     assert families(told, TargetKind.WEBGPU) == {"vendor": "nvidia", "common": ""}
-    for kind in MEASURED:
-        assert families(silent, kind) == families(None, kind) == {"common": ""}
+    for target in MEASURED:
+        assert families(silent, target) == families(None, target) == {"common": ""}

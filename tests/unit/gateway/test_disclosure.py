@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.gateway.views import is_told
+from services.gateway.views import is_shown
 
 
 @pytest.mark.parametrize(
@@ -12,4 +12,4 @@ from services.gateway.views import is_told
 def test_strangers_are_told_of_only_in_a_crowd(
     identities: int, strangers: int, *, expected: bool
 ) -> None:
-    assert is_told(identities=identities, strangers=strangers, quorum=5) is expected
+    assert is_shown(identities=identities, strangers=strangers, quorum=5) is expected

@@ -15,7 +15,7 @@ from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
 from kernelzoo.domain.lease import LEADERS
 from kernelzoo.store.prospects import ProspectRow
 from services.aggregator.publishing import Champion, Keep, Publish, Rule, decide
-from services.gateway.lending import LeasePlan, Terms, plan
+from services.gateway.lending import LeasePlan, LendingTerms, plan
 
 SPACE = 54
 DEFAULT = "k00"
@@ -120,8 +120,8 @@ class Stack:
             told = Ballot(identity=str(number), lines=self.ballots[number])
             yield CastBallot(network="", ballot=told, measured=lines(own))
 
-    def terms(self, agent: Agent) -> Terms:
-        return Terms(
+    def terms(self, agent: Agent) -> LendingTerms:
+        return LendingTerms(
             reference_id=DEFAULT,
             limit=8,
             cover=1,

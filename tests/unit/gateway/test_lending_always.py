@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kernelzoo.domain.lease import FINALISTS, LEADERS, LentRole
 from kernelzoo.store.prospects import ProspectRow
-from services.gateway.lending import KNOWN_BY, Terms, plan
+from services.gateway.lending import KNOWN_BY, LendingTerms, plan
 from tests.unit.gateway.spaces import ALONE, names, new
 
 prospects = st.lists(
@@ -30,7 +30,7 @@ prospects = st.lists(
     max_size=40,
 )
 terms = st.builds(
-    Terms,
+    LendingTerms,
     reference_id=st.just("k00"),
     limit=st.integers(1, 16),
     cover=st.sampled_from([1, 2]),
@@ -44,7 +44,7 @@ terms = st.builds(
 @settings(deadline=None)
 @given(space=prospects, terms=terms, seed=st.integers(0, 1000))
 def test_a_plan_lends_what_can_be_lent_once_within_the_limit_and_closes_when_nothing_is_left(
-    space: list[ProspectRow], terms: Terms, seed: int
+    space: list[ProspectRow], terms: LendingTerms, seed: int
 ) -> None:
     found = plan(space, terms, Random(seed))
     if found is None:

@@ -8,7 +8,7 @@ import pytest
 from fixtures.sharing import floor
 from kernelzoo.domain.lease import cover
 from kernelzoo.store.prospects import ProspectRow
-from services.gateway.lending import Terms, plan
+from services.gateway.lending import LendingTerms, plan
 
 SPACE = 36
 QUORUM = 5
@@ -49,7 +49,7 @@ class Crowd:
         raise AssertionError("it never knew")
 
     def lent(self, agent: int) -> list[int]:
-        terms = Terms(
+        terms = LendingTerms(
             reference_id="default",
             limit=8,
             cover=cover(self.malicious_share),

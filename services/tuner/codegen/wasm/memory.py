@@ -9,11 +9,9 @@ y[16*i + k + 2]   →   local.get $y, $i · 64 and $k · 4 added      without
 
 from services.tuner.codegen.wasm.function import FunctionBuilder
 from services.tuner.codegen.wasm.instructions import ValueType, i32_const
-from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.affine import Affine, Range, Terms
 from services.tuner.ir.nodes import Buffer, Pointer
 from services.tuner.passes.pipeline import PassSwitches
-
-Terms = tuple[tuple[str, int], ...]
 
 
 class Addresses:

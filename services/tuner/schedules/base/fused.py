@@ -31,6 +31,7 @@ from kernelzoo.domain.operators.expressions import (
     parts,
     rebuilt,
 )
+from services.tuner.ir.affine import Range, Ranges
 
 Places = Mapping[str, Expression]
 """What stands in the place of an axis, by name."""
@@ -240,9 +241,6 @@ def _extents(stage: Stage) -> dict[str, int]:
 
 
 # Extents of what is read, where axes are rounded up to whole tiles.
-
-Range = tuple[int, int]
-Ranges = Mapping[str, Range]
 
 
 def enlarged(whole: Fused, sizes: Mapping[str, int]) -> Program:

@@ -34,11 +34,9 @@ from kernelzoo.domain.operators.expressions import (
     parts,
 )
 from kernelzoo.domain.workload import KEY_DTYPES, Workload
+from services.tuner.ir.affine import Terms
 from services.tuner.schedules.base.epilogue import Epilogue, epilogue_of
 from services.tuner.schedules.base.fused import Fused, fused, without_unit_axes
-
-Terms = tuple[tuple[str, int], ...]
-"""An index that is a sum: axes and what each is multiplied by. A constant is left out."""
 
 Axes = tuple[str, ...]
 
