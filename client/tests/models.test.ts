@@ -6,12 +6,14 @@ import { release, reserve } from "../src/runtime/budget.js";
 import { Crew, type Hand } from "../src/runtime/crew.js";
 import { Dispatcher } from "../src/runtime/dispatch.js";
 import { type Feeds, storedFeeds, tensorData } from "../src/runtime/feeds.js";
-import type { Main } from "../src/runtime/kernels.js";
+import type { Linked, Main } from "../src/runtime/kernels.js";
 import { rangeOfPart } from "../src/runtime/parts.js";
-import { place } from "../src/runtime/placement.js";
+import { type Copy, place } from "../src/runtime/placement.js";
+import { type Preparer, prepare, preparedBeside } from "../src/runtime/preparing.js";
 import { streamWeights } from "../src/runtime/stream.js";
 import { Arrivals, weightSink } from "../src/runtime/weights.js";
-import { tinyKernel, tinyPackedKernel } from "./kernels.js";
+import type { KernelWire } from "../src/wire/types.js";
+import { bytesOf, tinyKernel, tinyPackedKernel } from "./kernels.js";
 
 const ELEMENTS = 8;
 const port = (dtype: PortWire["dtype"], entries = 4): PortWire => {
@@ -338,6 +340,58 @@ test("threads that wait for the next run are woken without a message, later ones
     crew.down();
   }
   assert.deepEqual(told, ["crew", "up", "up"], "the first, and the one after five seconds");
+});
+
+/** A worker beside that runs here, with a weight that one call reads plain and one packed. */
+async function besides(t: TestContext, file: Uint8Array<ArrayBuffer>, starts = true) {
+  host(t, file, []);
+  const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
+  const placement = place(PLAN, kernelOf, 1);
+  const sha256 = createHash("sha256").update(WEIGHT_FILE).digest("hex");
+  const chunks = [{ bytes: WEIGHT_FILE.length, sha256 }];
+  let packs: (linked: readonly Linked[]) => void;
+  const modules = new Promise<readonly Linked[]>((resolve) => (packs = resolve));
+  const worker: Preparer = {
+    onmessage: null,
+    onerror: null,
+    terminate: () => undefined,
+    postMessage: (told) => {
+      if (!starts) worker.onerror?.({ message: "blocked" } as ErrorEvent);
+      else if (told.type === "packs") packs(told.modules);
+      else prepare(told.order, modules, (data) => worker.onmessage?.({ data } as MessageEvent));
+    },
+  };
+  const arrivals = new Arrivals();
+  const order = { memory, placement, weights: PLAN.weights, url: WEIGHTS.href, chunks };
+  const module = new WebAssembly.Module(bytesOf("negate"));
+  const { pack } = tinyPackedKernel(ELEMENTS).layouts[0] as KernelWire["layouts"][number];
+  const linked = Promise.resolve([{ module, functions: { [pack.sha256]: "main" } }]);
+  let bytes = 0;
+  const arrived = (all: number): void => {
+    bytes = all;
+  };
+  await preparedBeside(worker, order, linked, arrivals, arrived);
+  const [plain, packed] = (placement.weights[0] as readonly Copy[]).map(({ address }) => [
+    ...new Float32Array(memory.buffer, address, ELEMENTS),
+  ]);
+  return { plain, packed, count: arrivals.count, bytes };
+}
+
+const WEIGHT = Float32Array.from({ length: ELEMENTS }, (_, i) => i + 1);
+const WEIGHT_FILE = new Uint8Array(WEIGHT.buffer);
+
+test("a worker beside puts weights into the model's memory and tells what has come", async (t) => {
+  const { plain, packed, count, bytes } = await besides(t, WEIGHT_FILE);
+  assert.deepEqual([plain, packed], [[...WEIGHT], [...WEIGHT].map((entry) => -entry)]);
+  assert.deepEqual([count, bytes], [1, WEIGHT_FILE.length]);
+});
+
+test("a worker beside refuses changed bytes, and one that does not start is told apart", async (t) => {
+  const changed = WEIGHT_FILE.slice();
+  changed[3] = 1;
+  const refused = { name: "KernelZooError", stage: "artifact" };
+  await assert.rejects(besides(t, changed), refused);
+  await assert.rejects(besides(t, WEIGHT_FILE, false), { name: "Error", message: "blocked" });
 });
 
 test("parts of several threads keep all of them busy: rounds are as few as for the whole", () => {

@@ -11,13 +11,12 @@ import type { Keeper } from "./keeping.js";
 import { instantiateAll, type Linked, loadKernels, type Main } from "./kernels.js";
 import type { Fault, Loaded, LoadOrder, Progress } from "./messages.js";
 import { type Placement, place } from "./placement.js";
+import { PREPARED_BYTES, type Preparer, preparedBeside } from "./preparing.js";
 import { refuseChanged, streamWeights, type TakeBytes } from "./stream.js";
 import type { unpacking } from "./unpacking.js";
-import { Arrivals, bytesOfFile, type Pack, plainFile, weightSink } from "./weights.js";
+import { Arrivals, bytesOfFile, packer, plainFile, weightSink } from "./weights.js";
 
 const PAGE_BYTES = 65_536;
-/** Slices of the first run of a pack kernel, so that optimised code takes over within it. */
-const PACK_SLICES = 32;
 
 /** A kernel that does not do what it should. */
 export class WrongKernel extends KernelZooError {
@@ -39,6 +38,8 @@ export interface EnginePorts extends Ports {
   readonly progress: (progress: Progress) => void;
   /** Null where threads cannot share memory, or none is wanted. */
   readonly threads: CrewPorts | null;
+  /** Starts a worker that prepares weights; null where it cannot share memory. */
+  readonly beside?: (() => Preparer) | null;
   /** Puts weights into memory that this device has kept, from the first on. */
   readonly restore?: Keeper["restore"];
   /** What reads weights in fewer bits, which the worker of plans that have none lacks. */
@@ -135,15 +136,23 @@ export class Engine {
     const restored = ports.restore?.(memory, placement, arrivals, () =>
       chunk(Math.min(total, from(arrivals.count))),
     );
+    const url = addressOf(answer.weights.url, origin);
     const stream = (): Promise<void> =>
-      streamWeights(
-        addressOf(answer.weights.url, origin),
-        plan.chunks,
-        take,
-        { chunk, piece },
-        from(arrivals.count),
-      );
-    const stored = restored?.then(stream) ?? stream();
+      streamWeights(url, plan.chunks, take, { chunk, piece }, from(arrivals.count));
+    const beside = async (worker: Preparer): Promise<void> => {
+      const { weights, chunks } = plan;
+      const wanted = { memory, placement, weights, url: url.href, chunks };
+      const modules = compiled.then((each) => each.modules);
+      try {
+        await preparedBeside(worker, wanted, modules, arrivals, chunk);
+      } catch (thrown) {
+        if (thrown instanceof KernelZooError) throw thrown;
+        await stream(); // It did not start.
+      }
+    };
+    const large = plan.format !== 3 && restored === undefined && total >= PREPARED_BYTES;
+    const preparer = large ? ports.beside?.() : null;
+    const stored = restored?.then(stream) ?? (preparer ? beside(preparer) : stream());
     stored.catch(() => undefined); // Whoever waits for it hears of it.
     const { modules, mains } = await compiled;
 
@@ -242,17 +251,6 @@ async function compileAll(
   const mains = instantiateAll(modules, memory);
   progress({ phase: "kernels", loaded: total, total });
   return { modules, mains };
-}
-
-/** Runs pack kernels, always in slices: most run few times. */
-function packer({ packScratch }: Placement, mains: ReadonlyMap<string, Main>): Pack {
-  return (pack, from, to) => {
-    const main = mains.get(pack.sha256) as Main;
-    const { range_extent: extent, scratch_bytes } = pack;
-    const words = scratch_bytes > 0 ? [from, to, packScratch] : [from, to];
-    const step = Math.max(1, Math.ceil(extent / PACK_SLICES));
-    for (let lo = 0; lo < extent; lo += step) main(...words, lo, Math.min(lo + step, extent));
-  };
 }
 
 interface Manned {

@@ -2,6 +2,7 @@
 import { Crew, crewMember } from "./crew.js";
 import { Engine } from "./engine.js";
 import { Keeper } from "./keeping.js";
+import { prepare } from "./preparing.js";
 import { serve } from "./serve.js";
 import { unpacking } from "./unpacking.js";
 
@@ -13,4 +14,6 @@ serve(
     return Object.assign(engine, { keep: keeper.keep });
   },
   { start: Crew.start, member: crewMember },
+  false,
+  prepare,
 );

@@ -7,14 +7,16 @@ import { breathing } from "./breathing.js";
 import type { Crew, crewMember, FromCrew, Hand, ToCrew } from "./crew.js";
 import { type Engine, type EnginePorts, WrongKernel } from "./engine.js";
 import type { Keeper } from "./keeping.js";
+import type { Linked } from "./kernels.js";
 import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "./messages.js";
+import type { FromPreparer, Preparer, prepare, ToPreparer } from "./preparing.js";
 
 /** The worker's global scope, which TypeScript's DOM library does not describe. */
 interface WorkerScope {
   readonly crossOriginIsolated: boolean;
   readonly location: { readonly href: string };
-  postMessage(message: FromRuntime | FromCrew, transfer?: Transferable[]): void;
-  onmessage: ((event: { readonly data: ToRuntime | ToCrew }) => void) | null;
+  postMessage(message: FromRuntime | FromCrew | FromPreparer, transfer?: Transferable[]): void;
+  onmessage: ((event: { readonly data: ToRuntime | ToCrew | ToPreparer }) => void) | null;
 }
 
 const scope = globalThis as unknown as WorkerScope;
@@ -28,7 +30,7 @@ function failureOf(thrown: unknown): Failure {
 const post = (message: FromRuntime, transfer: Transferable[] = []): void =>
   scope.postMessage(message, transfer);
 
-const spawn = (): Hand => new Worker(scope.location.href, { name: "kernelzoo thread" });
+const spawn = (): Hand & Preparer => new Worker(scope.location.href, { name: "kernelzoo thread" });
 
 /** What a worker with threads has that others lack. */
 export interface Crewed {
@@ -53,18 +55,20 @@ const sleep = (ms: number): Promise<void> => new Promise((done) => setTimeout(do
 
 /**
  * Answers messages from now on; `open` loads the model. A run starts when the last one has ended, or
- * at once where the model runs several `together`.
+ * at once where the model runs several `together`. With `preparing` a worker beside brings weights.
  */
 export function serve(
   open: (order: LoadOrder, ports: EnginePorts) => Promise<Served>,
   crewed: Crewed | null = null,
   together = false,
+  preparing: typeof prepare | null = null,
 ): void {
-  const sharing = crewed !== null && scope.crossOriginIsolated;
+  const { crossOriginIsolated: sharing } = scope;
   const ports: EnginePorts = {
     breathe: breathing(),
     progress: (progress) => post({ type: "progress", progress }),
-    threads: sharing ? { start: crewed.start, spawn } : null,
+    threads: crewed !== null && sharing ? { start: crewed.start, spawn } : null,
+    beside: preparing !== null && sharing ? spawn : null,
   };
   let engine: Served | null = null;
   let last: Promise<unknown> = Promise.resolve();
@@ -72,6 +76,7 @@ export function serve(
   let wanted = 0;
   const aborted = new Set<number>();
   let helping: (() => void) | null = null;
+  let packs: (modules: readonly Linked[]) => void = () => undefined;
 
   const load = async (order: LoadOrder): Promise<void> => {
     try {
@@ -132,6 +137,12 @@ export function serve(
         return scope.postMessage({ type: "ready" });
       case "up":
         return helping?.();
+      case "prepare":
+        return void preparing?.(data.order, new Promise((linked) => (packs = linked)), (told) =>
+          scope.postMessage(told),
+        );
+      case "packs":
+        return packs(data.modules);
       default:
         // Others may listen as well.
         data satisfies never;

@@ -1,14 +1,32 @@
 /** From bytes of the weights file to weights in memory, packed as calls read them. */
 import type { ArtifactWire } from "../wire/types.js";
 import type { PlanWire, WeightWire } from "./answer.js";
+import type { Main } from "./kernels.js";
 import type { Copy, Placement } from "./placement.js";
 import type { TakeBytes } from "./stream.js";
 
 /** Whoever waits for weights hears of an abort this late. */
 const PATIENCE_MS = 4;
 
+/** Slices of the first run of a pack kernel, so that optimised code takes over within it. */
+const PACK_SLICES = 32;
+
 /** Runs a pack kernel from the plain copy at one address to the packed one at another. */
 export type Pack = (pack: ArtifactWire, from: number, to: number) => void;
+
+/** Runs pack kernels, always in slices: most run few times. */
+export function packer(
+  { packScratch }: Pick<Placement, "packScratch">,
+  mains: ReadonlyMap<string, Main>,
+): Pack {
+  return (pack, from, to) => {
+    const main = mains.get(pack.sha256) as Main;
+    const { range_extent: extent, scratch_bytes } = pack;
+    const words = scratch_bytes > 0 ? [from, to, packScratch] : [from, to];
+    const step = Math.max(1, Math.ceil(extent / PACK_SLICES));
+    for (let lo = 0; lo < extent; lo += step) main(...words, lo, Math.min(lo + step, extent));
+  };
+}
 
 /** Weights that are in memory, in the order of the file. */
 export class Arrivals {

@@ -1,0 +1,98 @@
+/**
+ * Weights in a worker beside the model's: there they are fetched, held to their hashes and packed while
+ * the model's worker compiles and computes. Where the page is isolated, both have the model's memory.
+ */
+
+import type { Stage } from "../engine/error.js";
+import { KernelZooError, sentence } from "../engine/error.js";
+import type { ChunkWire, WeightWire } from "./answer.js";
+import { instantiateAll, type Linked } from "./kernels.js";
+import type { Placement } from "./placement.js";
+import { streamWeights } from "./stream.js";
+import { Arrivals, packer, weightSink } from "./weights.js";
+
+/** With fewer bytes of weights a worker costs more than it saves. */
+export const PREPARED_BYTES = 32 << 20;
+
+export interface PrepareOrder {
+  readonly memory: WebAssembly.Memory;
+  readonly placement: Pick<Placement, "weights" | "staging" | "packScratch">;
+  readonly weights: readonly WeightWire[];
+  readonly url: string;
+  readonly chunks: readonly ChunkWire[];
+}
+
+/** The order first, and kernels once they are compiled, the ones that pack among them. */
+export type ToPreparer =
+  | { readonly type: "prepare"; readonly order: PrepareOrder }
+  | { readonly type: "packs"; readonly modules: readonly Linked[] };
+
+export type FromPreparer =
+  /** So many weights are in memory, and so many bytes of their file have come. */
+  | { readonly type: "prepared"; readonly weights: number; readonly bytes: number }
+  | { readonly type: "stored" }
+  | { readonly type: "unprepared"; readonly stage: Stage; readonly message: string };
+
+/** What preparation needs of a worker. */
+export interface Preparer {
+  postMessage(message: ToPreparer): void;
+  onmessage: ((event: MessageEvent<FromPreparer>) => void) | null;
+  onerror: ((event: ErrorEvent) => void) | null;
+  terminate(): void;
+}
+
+/** Carries an order out, in the worker beside. */
+export async function prepare(
+  { memory, placement, weights, url, chunks }: PrepareOrder,
+  modules: Promise<readonly Linked[]>,
+  post: (message: FromPreparer) => void,
+): Promise<void> {
+  const arrivals = new Arrivals();
+  const sink = modules.then((linked) => {
+    const pack = packer(placement, instantiateAll(linked, memory));
+    return weightSink(memory, weights, placement, pack, arrivals);
+  });
+  const chunk = (bytes: number): void => {
+    post({ type: "prepared", weights: arrivals.count, bytes });
+  };
+  const piece = (): void => undefined;
+  try {
+    const take = async (offset: number, bytes: Uint8Array<ArrayBuffer>) =>
+      (await sink)(offset, bytes);
+    await streamWeights(new URL(url), chunks, take, { chunk, piece });
+    post({ type: "stored" });
+  } catch (thrown) {
+    const stage = thrown instanceof KernelZooError ? thrown.stage : "run";
+    post({ type: "unprepared", stage, message: sentence(thrown) });
+  }
+}
+
+/**
+ * Has a worker prepare weights, and counts those that are in memory. Rejects with KernelZooError:
+ * network, artifact; with another Error where the worker does not start.
+ */
+export async function preparedBeside(
+  worker: Preparer,
+  order: PrepareOrder,
+  modules: Promise<readonly Linked[]>,
+  arrivals: Arrivals,
+  arrived: (bytes: number) => void,
+): Promise<void> {
+  try {
+    await new Promise<void>((resolve, reject) => {
+      worker.onmessage = ({ data }) => {
+        if (data.type === "stored") return resolve();
+        if (data.type === "unprepared") {
+          return reject(new KernelZooError(data.stage, data.message));
+        }
+        while (arrivals.count < data.weights) arrivals.one();
+        arrived(data.bytes);
+      };
+      worker.onerror = ({ message }) => reject(new Error(message));
+      worker.postMessage({ type: "prepare", order });
+      modules.then((linked) => worker.postMessage({ type: "packs", modules: linked }), reject);
+    });
+  } finally {
+    worker.terminate();
+  }
+}
