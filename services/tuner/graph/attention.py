@@ -195,8 +195,10 @@ def _group_query_attention(body: Body) -> tuple[str, ...]:
     for name in ("smooth_softmax", "qk_output", "k_quant_type", "v_quant_type"):
         if body.value(name):
             raise body.refusal(f"it has {name}", "export the model without it")
-    if body.has(11) or body.has(12) or body.has(13):
-        raise body.refusal("it has sinks or a quantised cache", "export the model without them")
+    if any(body.has(place) for place in range(11, 16)):
+        raise body.refusal(
+            "it has sinks, norms of its own or a quantised cache", "export the model without them"
+        )
     total = body.known(6)
     if total is None:
         raise body.refusal(

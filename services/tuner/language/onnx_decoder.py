@@ -130,6 +130,8 @@ def _logits(model: OnnxModel) -> str:
 
 def _followed(flow: Dataflow, logits: str) -> tuple[Linear, Norm, tuple[_Layer, ...], Matrix]:
     head = linear(flow, logits, "the head's product")
+    if head.bias is not None:
+        raise refusal(flow.made(logits), logits, "a head without a bias")
     final = norm(flow, _last_token(flow, head.source), "the last norm")
     layers: list[_Layer] = []
     row = final.source

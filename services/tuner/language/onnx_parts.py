@@ -96,10 +96,14 @@ def norm(flow: Dataflow, value: str, what: str) -> Norm:
             raise refusal(made, value, what)
     return Norm(
         gamma=flow.demanded(gamma, made, "gamma"),
-        # The shortest number that is this f32, as it was written.
-        epsilon=float(str(np.float32(made.attribute("epsilon", usual)))),
+        epsilon=_written(made.attribute("epsilon", usual)),
         source=source,
     )
+
+
+def _written(number: float) -> float:
+    """The shortest number that is this one in f32, as people wrote it."""
+    return float(str(np.float32(number)))
 
 
 def is_linear(flow: Dataflow, value: str) -> bool:
@@ -240,43 +244,69 @@ def _silu(flow: Dataflow, value: str) -> str | None:
     return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Projected:
+    """The rows that attention reads, before what it does to them by itself. `rotations` are the
+    nodes that rotate queries and keys."""
+
+    queries: Linear
+    keys: Linear
+    values: Linear
+    norms: tuple[Norm | None, Norm | None] = (None, None)
+    rotations: tuple[Made | None, Made | None] = (None, None)
+
+
 def attention(flow: Dataflow, value: str) -> Attention:
     made = flow.made(value)
     if made is None or made.op != "GroupQueryAttention":
         raise refusal(made, value, "GroupQueryAttention")
-    for name in ("smooth_softmax", "softcap", "rotary_interleaved"):
-        if made.attribute(name, 0) > 0:
-            raise refusal(made, value, f"attention without {name}")
-    if made.input(10) or made.input(11):
-        raise refusal(made, value, "attention without biases and sinks")
+    _refuse_variants(made)
     heads, kv_heads = made.attribute("num_heads"), made.attribute("kv_num_heads")
-    queries, keys, values = (made.input(place) for place in range(3))
-    if keys:
-        parts = [_rotated(flow, each) for each in (queries, keys)]
-        normed = [_normed(flow, each) for each, _ in parts]
-        q, k = (linear(flow, each, "the product of queries or keys") for each, _ in normed)
-        v = linear(flow, values, "the product of values")
-    else:
-        whole = linear(flow, queries, "the product of queries, keys and values")
-        width = whole.matrix.rows // (heads + 2 * kv_heads)
-        ends = (0, heads * width, (heads + kv_heads) * width, whole.matrix.rows)
-        q, k, v = (_part(whole, ends[n], ends[n + 1]) for n in range(3))
-        parts, normed = [("", None)] * 2, [("", None)] * 2
-    head_dim = q.matrix.rows // heads
+    projected = _projected(flow, made, heads, kv_heads)
+    head_dim = projected.queries.matrix.rows // heads
     scale = made.attribute("scale", 0.0)
     if scale and not np.isclose(scale, head_dim**-0.5):
         raise refusal(made, value, f"attention whose scale is {head_dim**-0.5:.4g}")
+    own = (_own_norm(flow, made, place) for place in (14, 15))
+    norms = [apart or inside for apart, inside in zip(projected.norms, own, strict=True)]
     window = made.attribute("local_window_size", -1)
     return Attention(
         heads=heads,
         kv_heads=kv_heads,
-        queries=q,
-        keys=k,
-        values=v,
-        query_norm=normed[0][1],
-        key_norm=normed[1][1],
-        rotation=_rotation(flow, made, [rotation for _, rotation in parts], head_dim),
+        queries=projected.queries,
+        keys=projected.keys,
+        values=projected.values,
+        query_norm=norms[0],
+        key_norm=norms[1],
+        rotation=_rotation(flow, made, projected.rotations, head_dim),
         window=window if window > 0 else None,
+    )
+
+
+def _refuse_variants(attention: Made) -> None:
+    for name in ("smooth_softmax", "softcap", "rotary_interleaved"):
+        if attention.attribute(name, 0) > 0:
+            raise refusal(attention, "", f"attention without {name}")
+    if any(attention.input(place) for place in range(10, 14)):
+        raise refusal(attention, "", "attention without biases, sinks and a quantised cache")
+
+
+def _projected(flow: Dataflow, attention: Made, heads: int, kv_heads: int) -> _Projected:
+    queries, keys, values = (attention.input(place) for place in range(3))
+    if not keys:
+        whole = linear(flow, queries, "the product of queries, keys and values")
+        width = whole.matrix.rows // (heads + 2 * kv_heads)
+        ends = (0, heads * width, (heads + kv_heads) * width, whole.matrix.rows)
+        q, k, v = (_part(whole, ends[n], ends[n + 1]) for n in range(3))
+        return _Projected(queries=q, keys=k, values=v)
+    rotated = [_rotated(flow, each) for each in (queries, keys)]
+    normed = [_normed(flow, each) for each, _ in rotated]
+    return _Projected(
+        queries=linear(flow, normed[0][0], "the product of queries"),
+        keys=linear(flow, normed[1][0], "the product of keys"),
+        values=linear(flow, values, "the product of values"),
+        norms=(normed[0][1], normed[1][1]),
+        rotations=(rotated[0][1], rotated[1][1]),
     )
 
 
@@ -286,6 +316,15 @@ def _normed(flow: Dataflow, value: str) -> tuple[str, Norm | None]:
     if made is None or made.op != "SimplifiedLayerNormalization":
         return value, None
     return made.input(0), norm(flow, value, "the norm of a head")
+
+
+def _own_norm(flow: Dataflow, attention: Made, place: int) -> Norm | None:
+    """The norm of queries or keys that attention does by itself."""
+    if not attention.input(place):
+        return None
+    gamma = flow.demanded(attention.input(place), attention, "gamma")
+    epsilon = _written(attention.attribute("qk_norm_epsilon", 1e-6))
+    return Norm(gamma=gamma, epsilon=epsilon, source=())
 
 
 def _rotated(flow: Dataflow, value: str) -> tuple[str, Made | None]:
@@ -301,13 +340,20 @@ def _rotated(flow: Dataflow, value: str) -> tuple[str, Made | None]:
 def _rotation(
     flow: Dataflow, attention: Made, nodes: Sequence[Made | None], head_dim: int
 ) -> Rotation:
-    node = attention if attention.attribute("do_rotary", 0) else nodes[0]
-    if node is None:
-        raise refusal(attention, "", "attention with a rotary embedding")
-    first = 7 if node is attention else 2
-    cosines, sines = (
-        flow.demanded(node.input(first + place), node, "table of its rotation") for place in (0, 1)
-    )
-    if cosines.shape[1] * 2 != head_dim:
-        raise refusal(node, "", f"a rotary embedding of all {head_dim} entries of a head")
-    return Rotation(cosines=cosines, sines=sines)
+    rotating = [node for node in nodes if node is not None]
+    inside = bool(attention.attribute("do_rotary", 0))
+    if len(rotating) != (0 if inside else len(nodes)):
+        raise refusal(attention, "", "attention with one rotary embedding of queries and keys")
+    first = 7 if inside else 2
+    found = [
+        Rotation(
+            cosines=flow.demanded(node.input(first), node, "table of cosines"),
+            sines=flow.demanded(node.input(first + 1), node, "table of sines"),
+        )
+        for node in ([attention] if inside else rotating)
+    ]
+    if not all(np.array_equal(each.cosines, found[0].cosines) for each in found):
+        raise refusal(attention, "", "attention with one rotary embedding of queries and keys")
+    if found[0].cosines.shape[1] * 2 != head_dim:
+        raise refusal(attention, "", f"a rotary embedding of all {head_dim} entries of a head")
+    return found[0]

@@ -51,8 +51,7 @@ def test_a_file_of_onnx_becomes_the_plan_of_its_weights(
     config: LanguageConfig, tmp_path: Path
 ) -> None:
     right = plan_decoder(config, Seeded(), "same")
-    forms = [OnnxForm(), *([] if config.normed_heads else [OnnxForm(joined=True)])]
-    for form in forms:
+    for form in (OnnxForm(), OnnxForm(joined=True)):
         path = _saved(tmp_path, decoder_onnx(config, Seeded(), form))
         found = plan_language_model(path, "same", config.length)
         assert plan_bytes(found.plans[0]) == plan_bytes(right.plans[0])
@@ -120,6 +119,17 @@ def _zero_points(model: ModelProto) -> None:
     node.input.append("zeros")
 
 
+def _biased_head(model: ModelProto) -> None:
+    bias = numpy_helper.from_array(np.ones(LLAMA.vocabulary, np.float32), "head.bias")
+    model.graph.initializer.append(bias)
+    node = next(node for node in model.graph.node if "logits" in node.output)
+    node.input.extend(["", "", "head.bias"])
+
+
+def _quantised_cache(model: ModelProto) -> None:
+    _node(model, "GroupQueryAttention").input.extend(["", "", "", "sines"])
+
+
 def _scaled_embedding(model: ModelProto) -> None:
     """As Gemma has it."""
     model.graph.initializer.append(numpy_helper.from_array(np.array(8, np.float32), "eight"))
@@ -161,8 +171,10 @@ def _embeddings(model: ModelProto) -> None:
         (_told("GroupQueryAttention", scale=0.1), "attention whose scale is 0.25"),
         (_told("GroupQueryAttention", local_window_size=8), "layer 0 .* a window of 8 tokens"),
         (_told("GroupQueryAttention", num_heads=2), "rotary embedding of all 32"),
-        (_told("GroupQueryAttention", do_rotary=0), "attention with a rotary embedding"),
+        (_told("GroupQueryAttention", do_rotary=0), "with one rotary embedding"),
         (_told("SkipSimplifiedLayerNormalization", epsilon=0.5), "layer 0 .* another epsilon"),
+        (_quantised_cache, "without biases, sinks and a quantised cache"),
+        (_biased_head, "a head without a bias"),
         (_scaled_embedding, r"'/scale' \(Mul\) stands where the embedding of tokens"),
         (_gelu, "where a product gated by SiLU is expected"),
         (_unfinished, "not made as its operator demands"),
