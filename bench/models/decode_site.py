@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import repeat
 from math import prod
 from multiprocessing import get_context
@@ -25,7 +25,9 @@ from bench.report import CannotMeasure, commit
 from fixtures.language_onnx import decoder_onnx
 from fixtures.static_file import placed
 from kernelzoo.domain.plan import Golden, GoldenPart, Plan
+from kernelzoo.domain.workload import Workload
 from kernelzoo.formats.plans import plan_document
+from services.tuner.graph.models import model_calls
 from services.tuner.graph.planning import planned
 from services.tuner.graph.weights import weight_file
 from services.tuner.language.decoder import LOGITS, decoder_graph
@@ -47,10 +49,12 @@ class ExportedDecoder:
     words: Mapping[str, Mapping[int, Sequence[int]]]
 
 
-def plan_without_golden(name: str, case: DecoderCase) -> Plan:
-    """With golden outputs that nobody computed, as they take long."""
+def plan_without_golden(name: str, case: DecoderCase) -> tuple[Plan, tuple[Workload, ...]]:
+    """With golden outputs that nobody computed, as they take long. The workloads are those of a
+    token, then those of a block of the prompt, of either the ones with most operations first."""
     config = case.config
-    graph = decoder_graph(config, WEIGHTS).graph
+    made = decoder_graph(config, WEIGHTS)
+    graph = made.graph
     file, (parts,) = weight_file([graph])
     sizes = {port.name: prod(graph.values[port.value].shape) for port in graph.inputs}
     golden = Golden(
@@ -59,7 +63,13 @@ def plan_without_golden(name: str, case: DecoderCase) -> Plan:
         outputs=(GoldenPart(name=LOGITS, offset=0, bytes=4 * config.vocabulary),),
         tolerance=TOLERANCE,
     )
-    return planned(graph, name, {"context": config.length}, parts, file, golden)
+    plan = planned(graph, name, {"context": config.length}, parts, file, golden)
+    token, block = (
+        model_calls(replace(graph, nodes=nodes))
+        for nodes in (graph.nodes[made.step :], graph.nodes[: made.step])
+    )
+    found = {call.workload.key: call.workload for call in (*token, *block)}
+    return plan, tuple(found.values())
 
 
 def export(

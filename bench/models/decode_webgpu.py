@@ -8,7 +8,7 @@ on the machine where the folder is served, and `--import FILE` reports what the 
 """
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -140,8 +140,7 @@ def _export(folder: Path, options: Namespace, model: str, effort: ContestEffort)
 def _decoder(zoo: Path, name: str, gpu: GpuModel, most: int) -> ExportedDecoder:
     """`most`: candidates of a workload to choose from."""
     case = CASES[name]
-    plan = plan_without_golden(name, case)
-    workloads = [Workload.parse(key) for key in plan.kernels]
+    plan, workloads = plan_without_golden(name, case)
     for workload in workloads:
         learn_roundings(workload)
     spaces = {each.key: lite_space(each, TargetKind.WEBGPU, gpu) for each in workloads}
@@ -170,7 +169,7 @@ POSITION_PLACE = 3
 
 
 def _words(
-    workloads: list[Workload], length: int
+    workloads: Sequence[Workload], length: int
 ) -> Iterator[tuple[str, Mapping[int, tuple[int, ...]]]]:
     """Attention is timed in the middle of its context: there is a token, or a block begins."""
     words = (length // 2, length, *(0,) * (STATE - 2))
