@@ -9,6 +9,9 @@ from hypothesis import settings
 from psycopg import sql
 
 from fixtures.postgres import Postgres
+from tests.scratch import keep_in_memory
+
+keep_in_memory()
 
 # `make test` draws a few dozen examples and `make test-all` a hundred; `--hypothesis-profile=long`
 # looks for what nobody has found yet.

@@ -195,20 +195,23 @@ def _start(stack: Stack, options: StackOptions) -> None:
 def _await_ready(stack: Stack) -> None:
     """Raises StackError when a process ends, or one is not ready in time."""
     deadline_s = time.monotonic() + READY_S
-    while (waiting_for := _not_ready(stack)) is not None:
-        for child in stack.children.values():
-            if not child.alive:
-                raise StackError(f"{child.spec.name} {ending(child)}; read {child.spec.log}")
-        if time.monotonic() > deadline_s:
-            raise StackError(
-                f"{waiting_for} was not ready within {READY_S:g} s; read {stack.log(waiting_for)}"
-            )
-        time.sleep(0.1)
+    # One client for all requests: to make one takes 25 ms of the processor that the others need.
+    with httpx2.Client(base_url=stack.url, timeout=2) as gateway:
+        while (waiting_for := _not_ready(stack, gateway)) is not None:
+            for child in stack.children.values():
+                if not child.alive:
+                    raise StackError(f"{child.spec.name} {ending(child)}; read {child.spec.log}")
+            if time.monotonic() > deadline_s:
+                raise StackError(
+                    f"{waiting_for} was not ready within {READY_S:g} s; "
+                    f"read {stack.log(waiting_for)}"
+                )
+            time.sleep(0.1)
 
 
-def _not_ready(stack: Stack) -> str | None:
+def _not_ready(stack: Stack, gateway: httpx2.Client) -> str | None:
     """The name of a process to wait for, if there is one still."""
-    if not is_ready(stack.url):
+    if not _is_ready(gateway):
         return "gateway"
     specs = (child.spec for child in stack.children.values())
     return next(
@@ -216,9 +219,9 @@ def _not_ready(stack: Stack) -> str | None:
     )
 
 
-def is_ready(url: str) -> bool:
+def _is_ready(gateway: httpx2.Client) -> bool:
     try:
-        return httpx2.get(f"{url}/readyz", timeout=2).status_code == httpx2.codes.OK
+        return gateway.get("/readyz").status_code == httpx2.codes.OK
     except httpx2.TransportError:
         return False
 

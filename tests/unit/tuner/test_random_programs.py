@@ -10,6 +10,7 @@ from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.nodes import Program
 from services.tuner.tir.lowering import plain_program
 from services.tuner.tir.tvm import Node
+from tests.examples import examples
 from tests.unit.tuner.execution import run_program
 from tests.unit.tuner.random_programs import ARRAYS, COLUMNS, ENTRIES, ROWS, programs
 
@@ -17,7 +18,7 @@ Values = NDArray[np.generic]
 
 
 @given(function=programs())
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 def test_a_random_program_computes_what_tvm_builds_of_it(function: Node) -> None:
     note(function.script())
     dtype = np.dtype(str(function.params[-1].ty.dtype)).type
