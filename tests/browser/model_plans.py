@@ -60,20 +60,20 @@ def small(name: str = "small") -> PlannedNetwork:
     )
 
 
-def deep(name: str = "deep", layers: int = 40) -> PlannedNetwork:
+def deep(name: str = "deep", layers: int = 40, rows: int = 256, width: int = 512) -> PlannedNetwork:
     """One product after another, long enough to be stopped and to be shared among threads."""
     random = np.random.default_rng(8)
-    w = random.standard_normal((512, 512), dtype=np.float32) / np.float32(np.sqrt(512))
-    x = random.standard_normal((256, 512), dtype=np.float32)
+    w = random.standard_normal((width, width), dtype=np.float32) / np.float32(np.sqrt(width))
+    x = random.standard_normal((rows, width), dtype=np.float32)
     y = x
     for _ in range(layers):
         y = y @ w
-    size = 256 * 512 * 4
-    key = "matmul:f32:m256k512n512:constant=b"
+    size = rows * width * 4
+    key = f"matmul:f32:m{rows}k{width}n{width}:constant=b"
     return network(
         name,
         weights={"w": w},
-        tensors=[PlanTensor(dtype=DType.F32, shape=(256, 512), at=i * size) for i in (0, 1)],
+        tensors=[PlanTensor(dtype=DType.F32, shape=(rows, width), at=i * size) for i in (0, 1)],
         activations=2 * size,
         calls=[(key, (i % 2, "w", 1 - i % 2), f"layer {i}") for i in range(layers)],
         inputs={"x": (PortDType.FLOAT32, x, 0)},

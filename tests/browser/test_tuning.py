@@ -1,84 +1,30 @@
 """A model that is tuned in its page, by a host whose candidates are not all what they should be."""
 
 from collections.abc import Iterator
-from json import dumps
-from pathlib import Path
 from struct import pack
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
-from fixtures.model_site import SiteKernels, described
-from kernelzoo.domain.artifact import Artifact
+from fixtures.model_site import SiteKernels
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.registry import lite_space
-from tests.browser.model_host import Handler, Host, hosting, lists, script
+from tests.browser.candidate_queue import Queue, QueueHandler
+from tests.browser.model_host import hosting, lists, script
 from tests.browser.model_plans import deep
 from tests.browser.sites import ISOLATED, site
 from workers.fleet.chromium import launched_chromium
 
-REPOSITORY = Path(__file__).parents[2]
-NETWORK = deep(layers=2)
+NETWORK = deep(layers=2, rows=64, width=128)
 KEY = NETWORK.plan.kernels[0]
 SPACE = lite_space(Workload.parse(KEY), TargetKind.WASM)
 FUSED = [each for each in SPACE if "relaxed-simd" in each.requires]
 """Two operations in one instruction: about twice as fast."""
 SLOW = [each for each in SPACE if "relaxed-simd" not in each.requires][-1]
-
-
-class Queue(Host):
-    """The host, with a queue of candidates. `cut`: each stream breaks off after its lines. `away`:
-    it answers for no kernel."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.lines: list[dict[str, Any]] = []
-        self.cut = self.away = False
-        self.asked = 0
-
-    def offer(self, *candidates: tuple[Candidate, bytes | None], cut: bool = False) -> list[str]:
-        """Ids of the artifacts; bytes other than the candidate's are of a kernel that is wrong."""
-        bodies: dict[str, Artifact] = {}
-        kernels = [described(candidate, body, bodies) for candidate, body in candidates]
-        for name, artifact in bodies.items():
-            (self.folder / "v1" / "artifacts" / f"{name}.wasm").write_bytes(artifact.body)
-        offered = [{"kernel": kernel, "expected": None} for kernel in kernels]
-        self.lines = [{"workload": KEY, "cursor": "1", "candidates": offered}]
-        self.cut = cut
-        self.asked = 0
-        return [kernel["sha256"] for kernel in kernels]
-
-
-class QueueHandler(Handler):
-    host: Queue
-
-    def translate_path(self, path: str) -> str:
-        if path.startswith("/examples/"):
-            return str(REPOSITORY / path.partition("?")[0][1:])
-        return super().translate_path(path)
-
-    def do_POST(self) -> None:  # noqa: N802
-        self.host.away |= self.path == "/away"
-        super().do_POST()
-
-    def do_GET(self) -> None:  # noqa: N802
-        if self.host.away and "/artifacts/" in self.path:
-            self.close_connection = True
-            return
-        if "/candidates" not in self.path:
-            super().do_GET()
-            return
-        self.host.asked += 1
-        self.send_response(200)
-        self.send_header("Content-Type", "application/x-ndjson")
-        self.end_headers()
-        end = [] if self.host.cut else [{"end": "complete", "retry_s": 0, "cursor": "2"}]
-        for line in [*self.host.lines, *end]:
-            self.wfile.write(f"{dumps(line)}\n".encode())
 
 
 @pytest.fixture(scope="module")
@@ -113,20 +59,22 @@ TUNE = """
   const x = Float32Array.from(feeds.x);
   const heard = [];
   let worst = 0;
-  const tuned = async () => {
-    const zoo = await open();
+  const tuned = async (threads = 1) => {
+    const zoo = await open({ threads });
     const model = await zoo.model(`${host}/deep.json`, { tune: "idle" });
     model.on("swap", ({ candidate }) => heard.push(["swap", candidate]));
     model.on("regression", ({ candidate, reason }) =>
       heard.push(["regression", candidate, reason]));
     const run = async () => {
       worst = Math.max(worst, difference((await model.run({ x })).y));
-      await sleep(2);
+      await sleep(6);
     };
     return { zoo, model, run };
   };
   const until = async ({ run }, holds) => {
-    for (let i = 0; i < 1500 && !holds(); i++) await run();
+    for (const start = performance.now(); performance.now() < start + 30_000 && !holds(); ) {
+      await run();
+    }
   };
   const shown = ({ model }) => {
     const { state, reason, measured, sent } = model.tuning;
@@ -242,8 +190,9 @@ def test_kernels_that_trap_hang_or_are_wrong_are_passed_over_and_the_winner_is_k
 
 
 RARELY = """
-  const one = await tuned();
+  const one = await tuned(THREADS);
   const { model, run } = one;
+  const { threads } = model.plan;
   await until(one, () => model.tuning.swaps.length > 0);
   const normal = x[0];
   x[0] = RARE;
@@ -262,16 +211,20 @@ RARELY = """
   await run();
   const after = shown(one);
   await model.dispose();
-  return { heard, worst, agree, runs: unlike.length, after };
+  return { heard, worst, agree, runs: unlike.length, after, threads };
 """.replace("RARE", f"{RARE}")
 
 
-@pytest.mark.parametrize(("code", "reason"), [(TRAP, "trapped"), (STOP, "disagrees")])
+@pytest.mark.parametrize(
+    ("code", "reason", "threads"),
+    [(TRAP, "trapped", 1), (TRAP, "trapped", 2), (STOP, "disagrees", 2)],
+)
 def test_a_kernel_that_is_wrong_for_few_inputs_is_taken_back_in_that_inference(
-    page: Page, host: Queue, code: bytes, reason: str
+    page: Page, host: Queue, code: bytes, reason: str, threads: int
 ) -> None:
     host.offer((FUSED[3], at_first(FUSED[3], if_rare(code))))
-    found = tune(page, host, RARELY)
+    found = tune(page, host, RARELY.replace("THREADS", f"{threads}"))
+    assert found["threads"] == threads
     assert [what for what, *_ in found["heard"]] == ["swap", "regression"]
     assert reason in found["heard"][1][2]
     assert found["worst"] < 1e-4

@@ -9,9 +9,8 @@ import { CompileDeadline, compilesOneByOne } from "../gpu/compiling.js";
 import type { DeviceOwner, OpenDevice } from "../gpu/device.js";
 import type { Program } from "../gpu/program.js";
 import { gpuSampleNs, PASS_MS, shapeOf } from "../gpu/sample.js";
-import { type GpuTimer, gpuTimer } from "../gpu/timer.js";
+import { type GpuTimer, gpuTimer, restingTimer } from "../gpu/timer.js";
 import { TIMER_TOOLS } from "../gpu/timer-tools.js";
-import { now } from "../timing/clock.js";
 import type { Sampler } from "../timing/samples.js";
 import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
 import { GpuBench } from "./gpu-bench.js";
@@ -29,10 +28,12 @@ import {
   didNotCompile,
   failureOf,
   measurementOf,
+  type Pacing,
   REFERENCE_BUDGET_MS,
   rankAgain,
   sampledEntries,
   screen,
+  UNDISTURBED,
 } from "./measurement.js";
 
 /** The reference kernel, its output on the lease's inputs, and the timer that it set up. */
@@ -43,29 +44,41 @@ export interface GpuReference {
   readonly callMs: number;
   readonly timer: GpuTimer;
   readonly activity: GpuActivity;
+  readonly pacing: Pacing;
 }
 
 /**
  * Runs once, and again where that took long: the driver may have compiled during the first run, or
  * other kernels may have held it up, so that its time would size samples wrongly.
  */
-async function ranMs(open: OpenDevice, work: Sliced, untilMs: number): Promise<number> {
-  const firstMs = await runInSlices(open, work, untilMs);
+async function ranMs(
+  open: OpenDevice,
+  work: Sliced,
+  untilMs: number,
+  pacing: Pacing,
+): Promise<number> {
+  const firstMs = await runInSlices(open, work, untilMs, pacing);
   if (firstMs <= PASS_MS) return firstMs;
-  return Math.min(firstMs, await runInSlices(open, work, untilMs));
+  return Math.min(firstMs, await runInSlices(open, work, untilMs, pacing));
 }
 
 /** Runs the reference and keeps its output. Throws KernelZooError when it cannot. */
-export async function gpuReference(bench: GpuBench, program: Program): Promise<GpuReference> {
-  const untilMs = now() + REFERENCE_BUDGET_MS;
+export async function gpuReference(
+  bench: GpuBench,
+  program: Program,
+  pacing = UNDISTURBED,
+): Promise<GpuReference> {
+  const { rest, clock } = pacing;
+  const untilMs = clock() + REFERENCE_BUDGET_MS;
   const bound = await bench.bind(program);
   bench.clearOutput();
-  const callMs = await ranMs(bench.open, bound, untilMs);
-  const output = await bench.output(untilMs - now());
-  const states = await bench.states(untilMs - now());
+  const callMs = await ranMs(bench.open, bound, untilMs, pacing);
+  const output = await bench.output(untilMs - clock());
+  const states = await bench.states(untilMs - clock());
   const oneSlice = (pass: GPUComputePassEncoder): void => bound.encode(pass, 0, 1);
-  const timer = await gpuTimer(bench.open, oneSlice, untilMs - now(), TIMER_TOOLS);
-  return { bound, output, states, callMs, timer, activity: noActivity() };
+  const own = await gpuTimer(bench.open, oneSlice, untilMs - clock(), TIMER_TOOLS);
+  const timer = rest === null ? own : restingTimer(own, rest);
+  return { bound, output, states, callMs, timer, activity: noActivity(), pacing };
 }
 
 /** A kernel with the number of its calls in one sample. */
@@ -79,36 +92,38 @@ interface Sized {
  * slow one.
  */
 async function sized(
-  timer: GpuTimer,
+  { timer, pacing: { clock } }: GpuReference,
   work: BoundProgram,
   callMs: number,
   untilMs: number,
 ): Promise<Sized> {
-  const shape = await shapeOf(timer, work, callMs, untilMs);
-  return { calls: shape.calls, sampler: () => gpuSampleNs(timer, work, shape, untilMs) };
+  const shape = await shapeOf(timer, work, callMs, untilMs, clock);
+  return { calls: shape.calls, sampler: () => gpuSampleNs(timer, work, shape, untilMs, clock) };
 }
 
 /** Measures a bound candidate. Throws KernelZooError with the stage. */
 async function measured(
   bench: GpuBench,
   lease: Lease,
-  { timer, ...reference }: GpuReference,
+  reference: GpuReference,
   bound: BoundProgram,
 ): Promise<MeasurementWire> {
-  const untilMs = deadlineMs(reference.callMs);
+  const { timer, activity, pacing } = reference;
+  const { clock } = pacing;
+  const untilMs = deadlineMs(reference.callMs, clock);
   bench.clearOutput();
-  const callMs = await ranMs(bench.open, bound, untilMs);
-  const output = await bench.output(untilMs - now());
+  const callMs = await ranMs(bench.open, bound, untilMs, pacing);
+  const output = await bench.output(untilMs - clock());
   compare(output, reference.output, lease.tolerance);
-  for (const [i, state] of (await bench.states(untilMs - now())).entries()) {
+  for (const [i, state] of (await bench.states(untilMs - clock())).entries()) {
     compare(state, reference.states[i] as OutputView, lease.tolerance);
   }
   // Comparing outputs has left the GPU idle.
-  await raiseClock(timer, reference.bound, reference.activity, untilMs);
-  const own = await sized(timer, bound, callMs, untilMs);
-  const against = await sized(timer, reference.bound, reference.callMs, untilMs);
-  const samples = await screen(own.sampler, against.sampler, untilMs);
-  reference.activity.lastMs = now();
+  await raiseClock(timer, reference.bound, activity, untilMs, clock);
+  const own = await sized(reference, bound, callMs, untilMs);
+  const against = await sized(reference, reference.bound, reference.callMs, untilMs);
+  const samples = await screen(own.sampler, against.sampler, untilMs, clock);
+  activity.lastMs = clock();
   const entries = sampledEntries(lease, output);
   return measurementOf(bound.program.kernel, entries, samples, own.calls);
 }
@@ -133,16 +148,16 @@ export async function measureGpuAgain(
   reference: GpuReference,
   programs: readonly Program[],
 ): Promise<readonly number[]> {
-  const { timer, bound, callMs, activity } = reference;
-  const untilMs = now() + REFERENCE_BUDGET_MS;
+  const { timer, bound, callMs, activity, pacing } = reference;
+  const untilMs = pacing.clock() + REFERENCE_BUDGET_MS;
   const others = await Promise.all(programs.map((program) => bench.bind(program)));
   try {
-    await raiseClock(timer, bound, activity, untilMs);
-    const own = await sized(timer, bound, callMs, untilMs);
+    await raiseClock(timer, bound, activity, untilMs, pacing.clock);
+    const own = await sized(reference, bound, callMs, untilMs);
     const samplers: Sampler[] = [];
     for (const other of others) {
-      const otherMs = await ranMs(bench.open, other, untilMs);
-      samplers.push((await sized(timer, other, otherMs, untilMs)).sampler);
+      const otherMs = await ranMs(bench.open, other, untilMs, pacing);
+      samplers.push((await sized(reference, other, otherMs, untilMs)).sampler);
     }
     return await rankAgain(own.sampler, samplers);
   } finally {
@@ -172,6 +187,7 @@ class GpuLease implements LeaseInstrument {
   readonly #lease: Lease;
   readonly #kernels: readonly KernelWire[];
   readonly #ports: GpuInstrumentPorts;
+  readonly #pacing: Pacing;
   #current: LeaseOnDevice | null = null;
   /** All pipelines of the device that the lease was opened on. */
   #compiled: Promise<unknown> = Promise.resolve();
@@ -184,12 +200,14 @@ class GpuLease implements LeaseInstrument {
     lease: Lease,
     kernels: readonly KernelWire[],
     ports: GpuInstrumentPorts,
+    pacing: Pacing,
   ) {
     this.#owner = owner;
     this.#load = load;
     this.#lease = lease;
     this.#kernels = kernels;
     this.#ports = ports;
+    this.#pacing = pacing;
   }
 
   /** Begins all fetches at once; whoever needs a kernel sees its failure. */
@@ -275,7 +293,8 @@ class GpuLease implements LeaseInstrument {
     this.dispose();
     const program = await this.#reference(open);
     const bench = await GpuBench.make(open, this.#lease, this.#kernels);
-    this.#current = { open, bench, reference: await gpuReference(bench, program) };
+    const reference = await gpuReference(bench, program, this.#pacing);
+    this.#current = { open, bench, reference };
     return this.#current;
   }
 }
@@ -285,11 +304,13 @@ export function gpuInstrument(
   owner: DeviceOwner,
   load: LoadProgram,
   ports: GpuInstrumentPorts = {},
+  pacing = UNDISTURBED,
 ): Instrument {
   return {
     async open(lease, kernels) {
       const open = await owner.device();
-      const opened = new GpuLease(owner, load, lease, [lease.reference, ...kernels], ports);
+      const all = [lease.reference, ...kernels];
+      const opened = new GpuLease(owner, load, lease, all, ports, pacing);
       opened.begin(open);
       return opened;
     },

@@ -64,12 +64,16 @@ export function cachedLoader(origin: URL, signal: AbortSignal): LoadKernel {
 /** Compiled kernels of a device, by content. */
 export type LoadProgram = (open: OpenDevice, kernel: KernelWire) => Promise<Program>;
 
-/** Fetches and compiles each kernel once for a device. */
+/**
+ * Fetches and compiles each kernel once for a device. Kernels of one text may differ in how many
+ * workgroups they take: rows of a product are no part of it.
+ */
 export function cachedPrograms(origin: URL, signal: AbortSignal): LoadProgram {
   const devices = new WeakMap<OpenDevice, Keep<Program>>();
-  return (open, kernel) => {
+  return async (open, kernel) => {
     const keep = devices.get(open) ?? keptPromises<Program>(KEPT);
     devices.set(open, keep);
-    return keep(kernel.sha256, () => loadProgram(open, origin, kernel, signal));
+    const kept = await keep(kernel.sha256, () => loadProgram(open, origin, kernel, signal));
+    return { ...kept, kernel };
   };
 }

@@ -45,6 +45,18 @@ export function compare(output: OutputView, expected: OutputView, tolerance: num
   );
 }
 
+/** How measuring shares its thread and its device with others. */
+export interface Pacing {
+  /** Awaited after each slice of a few milliseconds; null where a turn is worked through. */
+  readonly rest: (() => Promise<void>) | null;
+  /** It stands still during a rest. */
+  readonly clock: Clock;
+  /** A candidate that warms up to so many times the reference's time is not timed any further. */
+  readonly hopeless: number;
+}
+
+export const UNDISTURBED: Pacing = { rest: null, clock: now, hopeless: Number.POSITIVE_INFINITY };
+
 export interface Samples {
   readonly own: readonly number[];
   readonly reference: readonly number[];

@@ -13,8 +13,9 @@ import type { MeasuredTarget, SessionRequest } from "../wire/types.js";
 import { gpuInstrument } from "./gpu-instrument.js";
 import type { Instrument, ReferenceFailed } from "./instrument.js";
 import { cachedLoader, cachedPrograms } from "./kernel-cache.js";
+import type { Pacing } from "./measurement.js";
 import type { WithTurn } from "./turns.js";
-import { type Pacing, wasmInstrument } from "./wasm-instrument.js";
+import { wasmInstrument } from "./wasm-instrument.js";
 
 /** Noted when a driver did not end a pipeline: the next page compiles one at a time. */
 const CAREFUL = "one-by-one";
@@ -79,7 +80,7 @@ async function wasmMeasurer(around: Environment): Promise<Measurer> {
 
 /** Rejects with KernelZooError (profile) where there is no WebGPU. */
 async function gpuMeasurer(around: Environment): Promise<Measurer> {
-  const { origin, signal, notebook, withTurn, profile } = around;
+  const { origin, signal, notebook, withTurn, pacing, profile } = around;
   if (notebook.read(CAREFUL) !== null) compileOneByOne();
   const owner = new DeviceOwner();
   const gpu = await readGpuProfile(notebook, profile, owner, withTurn);
@@ -92,10 +93,15 @@ async function gpuMeasurer(around: Environment): Promise<Measurer> {
       probe: gpu.levels,
     },
     peakGflops: gpu.peakGflops,
-    instrument: gpuInstrument(owner, cachedPrograms(origin, signal), {
-      careful: () => notebook.write(CAREFUL, "true"),
-      referenceFailed: referenceFailedOn(around, gpu.deviceClass),
-    }),
+    instrument: gpuInstrument(
+      owner,
+      cachedPrograms(origin, signal),
+      {
+        careful: () => notebook.write(CAREFUL, "true"),
+        referenceFailed: referenceFailedOn(around, gpu.deviceClass),
+      },
+      pacing,
+    ),
   };
 }
 

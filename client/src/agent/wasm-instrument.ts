@@ -4,7 +4,6 @@ import { Arena } from "../engine/arena.js";
 import type { KernelInstance } from "../engine/instance.js";
 import { loadPacks } from "../engine/packing.js";
 import type { OutputView } from "../engine/tensors.js";
-import { type Clock, now } from "../timing/clock.js";
 import {
   callsPerSample,
   restingSampler,
@@ -27,10 +26,12 @@ import {
   failureOf,
   late,
   measurementOf,
+  type Pacing,
   REFERENCE_BUDGET_MS,
   rankAgain,
   sampledEntries,
   screen,
+  UNDISTURBED,
 } from "./measurement.js";
 import { Bench } from "./wasm-bench.js";
 
@@ -47,18 +48,6 @@ export interface Reference extends Warm {
 
 const PATIENCE_MS = 25;
 const WARM_UP_LIMIT_MS = 150;
-
-/** How measuring shares its thread and its device with others. */
-export interface Pacing {
-  /** Awaited after each slice of a few milliseconds; null where a turn is worked through. */
-  readonly rest: (() => Promise<void>) | null;
-  /** It stands still during a rest. */
-  readonly clock: Clock;
-  /** A candidate that warms up to so many times the reference's time is not timed any further. */
-  readonly hopeless: number;
-}
-
-const UNDISTURBED: Pacing = { rest: null, clock: now, hopeless: Number.POSITIVE_INFINITY };
 
 /** Runs every entry at least once; answers what a call takes then. Throws KernelZooError: run, timeout. */
 export async function warm(

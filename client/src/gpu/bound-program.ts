@@ -129,6 +129,8 @@ export interface Sliced {
 export interface SliceOptions {
   readonly clock?: Clock;
   readonly aborted?: () => boolean;
+  /** Awaited before each submission, so that something else may go first. */
+  readonly rest?: (() => Promise<void>) | null;
 }
 
 /** A submission that takes longer is followed by a shorter one: the page draws with this GPU. */
@@ -146,12 +148,13 @@ export async function runInSlices(
   open: OpenDevice,
   work: Sliced,
   deadlineMs: number,
-  { clock = now, aborted = () => false }: SliceOptions = {},
+  { clock = now, aborted = () => false, rest = null }: SliceOptions = {},
 ): Promise<number> {
   const start = clock();
   let units = 1;
   for (let lo = 0; lo < work.slices; ) {
     const hi = Math.min(lo + units, work.slices);
+    if (rest !== null) await rest();
     if (aborted()) return Number.POSITIVE_INFINITY;
     const before = clock();
     submitPass(open.device, (pass) => work.encode(pass, lo, hi));

@@ -1,5 +1,5 @@
 /** Samples of a bound program: many calls in one pass, or one call in several passes. */
-import { now } from "../timing/clock.js";
+import { type Clock, now } from "../timing/clock.js";
 import { callsPerSample } from "../timing/samples.js";
 import type { Sliced } from "./bound-program.js";
 import type { GpuTimer } from "./timer.js";
@@ -19,12 +19,13 @@ export interface SampleShape {
   readonly passes: number;
 }
 
-/** Mean nanoseconds of one call. Throws KernelZooError: run, timeout at `untilMs`. */
+/** Mean nanoseconds of one call. Throws KernelZooError: run, timeout at `untilMs` of the clock. */
 export async function gpuSampleNs(
   timer: GpuTimer,
   work: Sliced,
   { calls, passes }: SampleShape,
   untilMs: number,
+  clock: Clock = now,
 ): Promise<number> {
   const slices = work.slices;
   let sumNs = 0;
@@ -34,7 +35,7 @@ export async function gpuSampleNs(
     const encode = (pass: GPUComputePassEncoder): void => {
       for (let call = 0; call < calls; call++) work.encode(pass, lo, hi);
     };
-    sumNs += await timer.passNs(encode, untilMs - now());
+    sumNs += await timer.passNs(encode, untilMs - clock());
   }
   return sumNs / calls;
 }
@@ -51,12 +52,13 @@ export async function shapeOf(
   work: Sliced,
   callMs: number,
   untilMs: number,
+  clock: Clock = now,
 ): Promise<SampleShape> {
   if (callMs > PASS_MS) {
     return { calls: 1, passes: Math.min(Math.ceil(callMs / PASS_MS), work.slices) };
   }
   for (let calls = 1, enough = 0; ; ) {
-    const ns = await gpuSampleNs(timer, work, { calls, passes: 1 }, untilMs);
+    const ns = await gpuSampleNs(timer, work, { calls, passes: 1 }, untilMs, clock);
     const wanted = Math.min(callsPerSample(ns / 1e6, timer.stepMs), MOST_CALLS);
     enough = wanted <= calls ? enough + 1 : 0;
     if (enough === READINGS) return { calls, passes: 1 };

@@ -13,6 +13,15 @@ export interface GpuTimer {
   dispose(): void;
 }
 
+/** The same with a rest before each pass, so that something else may go first. */
+export const restingTimer = (timer: GpuTimer, rest: () => Promise<void>): GpuTimer => ({
+  ...timer,
+  async passNs(encode, limitMs) {
+    await rest();
+    return timer.passNs(encode, limitMs);
+  },
+});
+
 const BYTES_PER_STAMP = 8;
 /** A pass whose timestamps run backwards is repeated this often. */
 const ATTEMPTS = 8;

@@ -36,7 +36,18 @@ export interface CrewStart {
   readonly scratch: number;
 }
 
-export type ToCrew = { readonly type: "crew"; readonly start: CrewStart } | { readonly type: "up" };
+/** Calls that run other kernels from the next run on. */
+export interface CrewChange {
+  readonly modules: readonly Linked[];
+  readonly tasks: ReadonlyMap<number, Task>;
+  /** Address of this thread's own scratch. */
+  readonly scratch: number;
+}
+
+export type ToCrew =
+  | { readonly type: "crew"; readonly start: CrewStart }
+  | { readonly type: "up" }
+  | { readonly type: "change"; readonly change: CrewChange };
 export type FromCrew = { readonly type: "ready" };
 
 /** What a crew needs of a worker. */
@@ -51,6 +62,8 @@ export interface Hand {
 const IDLE = -1;
 /** No call yet or no call of theirs: threads wait for the next. */
 const AWAKE = -2;
+/** There is a message for all threads: they go back to their messages at once. */
+const LEAVING = -3;
 /** Calls that fit a number beside two of PART_BITS. */
 const MOST_TASKS = 2 ** (31 - 2 * PART_BITS);
 /** A thread looks for the next call of a run this often before it sleeps: some milliseconds. */
@@ -76,22 +89,37 @@ interface Chunks extends Chunking {
 /** Runs chunks of whatever part of a call is open, as one thread. */
 class Member {
   readonly control: Int32Array;
-  readonly #mains: ReadonlyMap<string, Main>;
-  readonly #start: Omit<CrewStart, "modules">;
+  readonly #mains: Map<string, Main>;
+  readonly #tasks: Task[];
+  readonly #threads: number;
+  #scratch: number;
   #known = IDLE;
   #chunks: Chunks | null = null;
 
   constructor(start: Omit<CrewStart, "modules">, mains: ReadonlyMap<string, Main>) {
-    this.#start = start;
-    this.#mains = mains;
+    this.#mains = new Map(mains);
+    this.#tasks = [...start.tasks];
+    this.#threads = start.threads;
+    this.#scratch = start.scratch;
     this.control = controlView(start.memory, start.control);
+  }
+
+  tasks(indices: readonly number[]): ReadonlyMap<number, Task> {
+    return new Map(indices.map((index) => [index, this.#tasks[index] as Task]));
+  }
+
+  change({ tasks, scratch }: Omit<CrewChange, "modules">, mains: ReadonlyMap<string, Main>): void {
+    for (const [artifact, main] of mains) this.#mains.set(artifact, main);
+    for (const [index, task] of tasks) this.#tasks[index] = task;
+    this.#scratch = scratch;
+    this.#known = IDLE;
   }
 
   /** The chunks of a part, by its number; null where there is no call. */
   chunksOf(part: number): Chunks | null {
     if (part === this.#known) return this.#chunks;
-    const { tasks, threads } = this.#start;
-    const task = tasks[part >> (2 * PART_BITS)];
+    const threads = this.#threads;
+    const task = this.#tasks[part >> (2 * PART_BITS)];
     this.#known = part;
     this.#chunks = null;
     if (part < 0 || task === undefined) return null;
@@ -116,7 +144,7 @@ class Member {
     try {
       const from = lo + chunk * units;
       const to = lo + Math.min((chunk + 1) * units, extent);
-      const scratch = task.hasScratch ? [this.#start.scratch] : [];
+      const scratch = task.hasScratch ? [this.#scratch] : [];
       this.#mains.get(task.artifact)?.(...task.words, ...scratch, from, to);
     } catch {
       fail(this.control);
@@ -160,7 +188,9 @@ export class Crew {
     try {
       for (let i = 1; i < start.threads; i++) hands.push(spawn());
       await Promise.all(
-        hands.map((hand, i) => ready(hand, { ...start, scratch: scratchOf(i + 1) })),
+        hands.map((hand, i) =>
+          answered(hand, { type: "crew", start: { ...start, scratch: scratchOf(i + 1) } }),
+        ),
       );
     } catch (cause) {
       for (const hand of hands) hand.terminate();
@@ -174,6 +204,38 @@ export class Crew {
     openRun(this.#member.control, AWAKE);
     if (this.#clock() < this.#waitingUntil) return;
     for (const hand of this.#hands) hand.postMessage({ type: "up" });
+  }
+
+  /**
+   * Has calls run other kernels, of `modules` and `mains` where they are new. Resolves when every
+   * thread knows; nothing may run meanwhile. Rejects, with all as it was, where one cannot.
+   */
+  async change(
+    change: Omit<CrewChange, "scratch">,
+    scratchOf: (thread: number) => number,
+    mains: ReadonlyMap<string, Main>,
+  ): Promise<void> {
+    const before = this.#member.tasks([...change.tasks.keys()]);
+    openRun(this.#member.control, LEAVING);
+    this.#waitingUntil = -Infinity;
+    try {
+      await this.#tell(change, scratchOf);
+    } catch (thrown) {
+      await this.#tell({ modules: [], tasks: before }, scratchOf).catch(() => undefined);
+      throw thrown;
+    }
+    this.#member.change({ ...change, scratch: scratchOf(0) }, mains);
+  }
+
+  async #tell(
+    change: Omit<CrewChange, "scratch">,
+    scratchOf: (thread: number) => number,
+  ): Promise<void> {
+    const told = this.#hands.map((hand, i) =>
+      answered(hand, { type: "change", change: { ...change, scratch: scratchOf(i + 1) } }),
+    );
+    await Promise.allSettled(told);
+    await Promise.all(told);
   }
 
   /** Lets them sleep. */
@@ -197,28 +259,40 @@ export class Crew {
   }
 }
 
-function ready(hand: Hand, start: CrewStart): Promise<void> {
+function answered(hand: Hand, message: ToCrew): Promise<void> {
   return new Promise((resolve, reject) => {
     hand.onmessage = () => resolve();
     hand.onerror = ({ message }) => reject(new Error(message || "a worker is not loaded"));
-    hand.postMessage({ type: "crew", start });
+    hand.postMessage(message);
   });
 }
 
 /** What a helping thread does with its messages. */
-export function crewMember(start: CrewStart): () => void {
+export interface Helping {
+  up(): void;
+  change(change: CrewChange): void;
+}
+
+export function crewMember(start: CrewStart): Helping {
   const mains = instantiateAll(start.modules, start.memory);
   const member = new Member(start, mains);
   const { control } = member;
-  return () => {
-    for (let waits = true; waits; ) {
-      const seen = currentRun(control);
-      member.work();
-      const running = currentKernel(control) !== IDLE;
-      // The next call comes at once, mostly: waking a thread takes as long as a short call.
-      const spins = running ? SPINS_IN_RUN : SPINS;
-      for (let i = 0; i < spins && currentRun(control) === seen; i++);
-      waits = awaitRun(control, seen, running ? LIMIT_MS : LINGER_MS) || running;
-    }
+  return {
+    up() {
+      for (let waits = true; waits; ) {
+        const seen = currentRun(control);
+        member.work();
+        const kernel = currentKernel(control);
+        if (kernel === LEAVING) return;
+        const running = kernel !== IDLE;
+        // The next call comes at once, mostly: waking a thread takes as long as a short call.
+        const spins = running ? SPINS_IN_RUN : SPINS;
+        for (let i = 0; i < spins && currentRun(control) === seen; i++);
+        waits = awaitRun(control, seen, running ? LIMIT_MS : LINGER_MS) || running;
+      }
+    },
+    change(change) {
+      member.change(change, instantiateAll(change.modules, start.memory));
+    },
   };
 }

@@ -54,12 +54,19 @@ export type Blame = (task: number, cause: unknown) => Error;
 /** Threads that help. */
 export type Hands = Pick<Crew, "threads" | "up" | "down" | "run">;
 
+/** Told of a call before and after it; what it throws ends the run. */
+export interface Watch {
+  before(): void;
+  after(): void;
+}
+
 /** A call, and what was learnt of it. */
 export interface Ready {
   readonly task: Task;
   readonly main: Main;
   readonly words: readonly number[];
   readonly learnt: Learnt;
+  readonly watch?: Watch;
 }
 
 export const readyOf = (task: Task, mains: ReadonlyMap<string, Main>, scratch: number): Ready => ({
@@ -111,7 +118,7 @@ export class Dispatcher {
           if (aborted()) return null;
           before = this.#clock();
         }
-        const { learnt, task } = call;
+        const { learnt, task, watch } = call;
         const crew = this.#crewOf(call);
         const threads = crew?.threads ?? 1;
         const way = crew ? "shared" : "alone";
@@ -120,6 +127,7 @@ export class Dispatcher {
         const wanted = Number.isFinite(expected) ? Math.ceil(expected / PART_MS) : unknown;
         const parts = Math.max(1, Math.min(wanted, Math.ceil(task.extent / threads), MOST_PARTS));
         const partMs = Math.min(PART_MS, expected / parts);
+        watch?.before();
         for (let part = 0; part < parts; part++) {
           if (this.#clock() - breath + partMs > HEARD_MS) {
             await this.#breathe();
@@ -128,6 +136,7 @@ export class Dispatcher {
           }
           this.#runPart(call, index, crew, part, parts);
         }
+        watch?.after();
         const after = this.#clock();
         const elapsedMs = after - before;
         times.set([before - started, elapsedMs, threads], 3 * index);

@@ -89,12 +89,15 @@ export class Engine {
   readonly memory: WebAssembly.Memory;
   readonly placement: Placement;
   readonly dispatcher: Dispatcher;
+  /** Threads that help; null where there are none. */
+  readonly crew: Crew | null;
 
   private constructor(
     order: LoadOrder,
     memory: WebAssembly.Memory,
     placement: Placement,
     dispatcher: Dispatcher,
+    crew: Crew | null,
     stored: Promise<void>,
     loaded: Loaded,
   ) {
@@ -102,6 +105,7 @@ export class Engine {
     this.memory = memory;
     this.placement = placement;
     this.dispatcher = dispatcher;
+    this.crew = crew;
     this.stored = stored;
     this.loaded = loaded;
   }
@@ -179,7 +183,7 @@ export class Engine {
       breathe,
       arrivals,
     });
-    return new Engine(order, memory, placement, dispatcher, stored, {
+    return new Engine(order, memory, placement, dispatcher, crew, stored, {
       memoryBytes: placement.totalBytes,
       threads: crew?.threads ?? 1,
       singleThreadReason: reason,

@@ -17,16 +17,21 @@ export const goldenParts = (
     return viewOf(file, dtype, offset, bytes / 4) as Stored;
   });
 
+/** Whether no entry differs by more than `tolerance` of the largest one that is right. */
+export function isNear(right: Stored, found: Stored, tolerance: number): boolean {
+  let largest = 0;
+  for (const entry of right) largest = Math.max(largest, Math.abs(entry));
+  return maxDifference(right, found) <= tolerance * largest;
+}
+
 /** The name of the first output that differs; undefined where all are right. */
 export function wrongOutput(
   { outputs, golden }: PlanWire,
   found: readonly Stored[],
   wanted: readonly Stored[],
 ): string | undefined {
-  const wrong = wanted.findIndex((right, i) => {
-    let largest = 0;
-    for (const entry of right) largest = Math.max(largest, Math.abs(entry));
-    return !(maxDifference(right, found[i] as Stored) <= golden.tolerance * largest);
-  });
+  const wrong = wanted.findIndex(
+    (right, i) => !isNear(right, found[i] as Stored, golden.tolerance),
+  );
   return outputs[wrong]?.name;
 }

@@ -94,8 +94,10 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   try {
     const answered = await requested;
     progress({ phase: "plan", loaded: 1, total: 1 });
-    const idle = rest.tune === "idle" && !answered.answer.device_class.includes(":webgpu");
-    const tuned = idle ? (await import("../tuning/tuned.js")).tuned(host, answered, rest) : null;
+    const tuned =
+      rest.tune === "idle"
+        ? await (await import("../tuning/tuned.js")).tuned(host, answered, rest, workers.next)
+        : null;
     const order = { check, keep, memoryBytes, progress, signal };
     const opener = new Opener(host, answered, order, tuned?.spawn ?? workers.next);
     const model = new Model<Types>(opener, await opener.open());

@@ -4,7 +4,7 @@
  */
 import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing } from "./breathing.js";
-import type { Crew, crewMember, FromCrew, Hand, ToCrew } from "./crew.js";
+import type { Crew, crewMember, FromCrew, Hand, Helping, ToCrew } from "./crew.js";
 import { type Engine, type EnginePorts, WrongKernel } from "./engine.js";
 import type { Keeper } from "./keeping.js";
 import type { Linked } from "./kernels.js";
@@ -75,7 +75,7 @@ export function serve(
   /** Runs that are not over. */
   let wanted = 0;
   const aborted = new Set<number>();
-  let helping: (() => void) | null = null;
+  let helping: Helping | null = null;
   let packs: (modules: readonly Linked[]) => void = () => undefined;
 
   const load = async (order: LoadOrder): Promise<void> => {
@@ -136,7 +136,10 @@ export function serve(
         helping = crewed?.member(data.start) ?? null;
         return scope.postMessage({ type: "ready" });
       case "up":
-        return helping?.();
+        return helping?.up();
+      case "change":
+        helping?.change(data.change);
+        return scope.postMessage({ type: "ready" });
       case "prepare":
         return void preparing?.(data.order, new Promise((linked) => (packs = linked)), (told) =>
           scope.postMessage(told),

@@ -4,6 +4,7 @@ import type { Pause } from "../agent/pauses.js";
 import type { SentRequest } from "../agent/sent.js";
 import source from "../agent/worker.js?inlined";
 import type { Notebook, storedNotes } from "../device/notebook.js";
+import type { MeasuredTarget } from "../wire/types.js";
 import { workerOf } from "./page-worker.js";
 
 export interface ContributingPorts {
@@ -25,6 +26,7 @@ export class Contributing {
   /** `workloads`: those first in which most time may be won. */
   constructor(
     origin: string,
+    target: MeasuredTarget,
     application: string | null,
     workloads: readonly string[],
     leftMs: number,
@@ -38,7 +40,7 @@ export class Contributing {
       type: "start",
       options: {
         origin,
-        targets: ["wasm"],
+        targets: [target],
         workloads: workloads.slice(0, MOST_WORKLOADS),
         beside: true,
         application,

@@ -1,5 +1,6 @@
 /** What a page, the worker that measures and the worker of a tuned model tell each other. */
 import type { SentRequest } from "../agent/sent.js";
+import type { CallTimes } from "../runtime/dispatch.js";
 import type { KernelWire } from "../wire/types.js";
 
 /** A kernel that was found to be faster in an earlier visit. */
@@ -75,4 +76,6 @@ export type ToTuned = { readonly type: "swap"; readonly swaps: readonly Found[] 
 export type FromTuned =
   /** `refused`: why a kernel does not run, in the order of the swaps; null where it does. */
   | { readonly type: "swapped"; readonly refused: readonly (string | null)[] }
-  | { readonly type: "regression"; readonly workload: string; readonly reason: string };
+  | { readonly type: "regression"; readonly workload: string; readonly reason: string }
+  /** What calls take that runs do not tell of. */
+  | { readonly type: "timed"; readonly times: CallTimes };

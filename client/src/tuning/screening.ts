@@ -1,36 +1,23 @@
 /**
- * Candidates of one workload beside the kernel that runs. Many are told apart by the beginning of a
- * call; of those that are faster the whole output is compared, and whole calls are timed.
+ * Candidates on WebAssembly. Many are told apart by the beginning of a call; of those that are faster
+ * the whole output is compared, and whole calls are timed.
  */
 import type { LoadKernel } from "../agent/kernel-cache.js";
-import { deadlineMs, failureOf, screen } from "../agent/measurement.js";
+import { deadlineMs, failureOf, type Pacing, screen } from "../agent/measurement.js";
 import { relativeTime } from "../agent/ranking.js";
 import { Bench } from "../agent/wasm-bench.js";
-import {
-  measure,
-  type Pacing,
-  type Reference,
-  setReference,
-  warm,
-} from "../agent/wasm-instrument.js";
+import { measure, type Reference, setReference, warm } from "../agent/wasm-instrument.js";
 import type { Arena } from "../engine/arena.js";
 import type { KernelInstance } from "../engine/instance.js";
 import { loadPacks } from "../engine/packing.js";
 import { callsPerSample, restingSampler, type Sampler } from "../timing/samples.js";
 import type { KernelWire, Lease } from "../wire/types.js";
+import { leaseOf } from "./borrowing.js";
+import type { Screening } from "./measuring.js";
 import type { Running } from "./messages.js";
 
 /** What a sample of a candidate lasts that is told apart from others. */
 const PART_MS = 6;
-
-/** Below 2^31; no kernel can know the inputs that it will be compared on. */
-const seed = (): number => (crypto.getRandomValues(new Uint32Array(1))[0] as number) >>> 1;
-
-/** As an agent borrows it, but from nobody. */
-const leaseOf = ({ workload, kernel, tolerance }: Running): Lease => ({
-  ...{ workload, tolerance, reference: kernel, candidates: [], measured: [], seed: seed() },
-  ...{ lease: "", nonce: "", expires_in_s: 0, flops: 0, unmeasured: 0, complete: false },
-});
 
 /** The first units of a call, as if they were all. */
 interface Part {
@@ -42,8 +29,7 @@ function partOf({ extent, run }: KernelInstance, share: number): Part {
   return { extent: Math.max(1, Math.round(share * extent)), run };
 }
 
-/** Owns their tensors until it is disposed. */
-export class Screening {
+export class WasmScreening implements Screening {
   readonly #lease: Lease;
   readonly #bench: Bench;
   readonly #load: LoadKernel;
@@ -75,7 +61,7 @@ export class Screening {
     load: LoadKernel,
     stepMs: number,
     pacing: Pacing,
-  ): Promise<Screening> {
+  ): Promise<WasmScreening> {
     const lease = leaseOf(running);
     // Whoever needs a kernel sees its failure.
     for (const kernel of kernels) load(kernel).catch(() => undefined);
@@ -84,22 +70,18 @@ export class Screening {
     const bench = new Bench(arena, lease, all, packs);
     try {
       const reference = await setReference(bench, running.kernel, module, stepMs, pacing);
-      return new Screening(lease, bench, load, reference, stepMs, pacing);
+      return new WasmScreening(lease, bench, load, reference, stepMs, pacing);
     } catch (thrown) {
       bench.dispose();
       throw thrown;
     }
   }
 
-  /** Milliseconds of a call of the kernel that runs. */
   get callMs(): number {
     return this.#reference.callMs;
   }
 
-  /**
-   * Time over that of the kernel that runs, by the beginning of a call, whatever it computes; null for
-   * one that fails. Throws KernelZooError: network.
-   */
+  /** By the beginning of a call, whatever it computes. */
   begun(kernel: KernelWire): Promise<number | null> {
     return this.#attempt(kernel, async (module) => {
       const { clock, hopeless } = this.#pacing;
@@ -122,7 +104,6 @@ export class Screening {
     });
   }
 
-  /** The same by whole calls, once the whole output is right. Throws KernelZooError: network. */
   proven(kernel: KernelWire): Promise<number | null> {
     return this.#attempt(kernel, async (module) => {
       const { samples_ns, reference_ns } = await measure(

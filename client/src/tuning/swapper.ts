@@ -5,24 +5,27 @@
  *     in memory, into places beside them.
  *  2. Run the model once on its golden inputs with the new kernels, in activations of their own, so that
  *     inferences that are asked for meanwhile go first. Outputs must be right.
- *  3. Let the calls run the new kernels. Those before are kept: a kernel that traps, or disagrees with
- *     the one before on an inference's own numbers, is taken back in that inference.
+ *  3. Let the calls run the new kernels, on all threads. Those before are kept: a kernel that traps, or
+ *     disagrees with the one before on an inference's own numbers, is taken back, and the inference
+ *     starts again from its inputs.
  */
 import { Arena, type Block } from "../engine/arena.js";
-import { download } from "../engine/artifact.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { packTensors } from "../engine/packing.js";
 import { align, tensorBytes, viewOf } from "../engine/tensors.js";
-import { addressOf, type PlanTensor, productOf } from "../runtime/answer.js";
+import { type PlanTensor, productOf } from "../runtime/answer.js";
 import { Dispatcher, type Ready, readyOf } from "../runtime/dispatch.js";
 import { type Engine, type RunResult, WrongKernel } from "../runtime/engine.js";
 import { goldenParts, type Stored, wrongOutput } from "../runtime/golden.js";
-import { instantiateAll, loadKernels, type Main } from "../runtime/kernels.js";
+import { instantiateAll, type Linked, loadKernels, type Main } from "../runtime/kernels.js";
+import type { Fault } from "../runtime/messages.js";
 import { packOf, type Task } from "../runtime/placement.js";
-import { refuseChanged } from "../runtime/stream.js";
 import type { ArtifactWire, KernelWire } from "../wire/types.js";
 import { Audit } from "./audit.js";
+import { GoldenFile } from "./golden-file.js";
 import type { Found } from "./messages.js";
+import { RunsFirst } from "./runs-first.js";
+import { type Refusals, type SwapPorts, swapped } from "./swapping.js";
 import { number, unpack } from "./unpacking.js";
 
 /** A copy of a weight in memory; `pack` is null where it lies plain. */
@@ -35,18 +38,12 @@ interface Copy {
 /** A kernel that is ready to run, and the calls that shall run it. */
 interface Prepared {
   readonly found: Found;
+  readonly modules: readonly Linked[];
+  readonly mains: ReadonlyMap<string, Main>;
   readonly calls: ReadonlyMap<number, Ready>;
 }
 
-export interface SwapPorts {
-  /** Lets messages in. */
-  readonly breathe: () => Promise<void>;
-  readonly regressed: (workload: string, reason: string) => void;
-}
-
 const PACK_SLICES = 32;
-/** Files of golden inputs and outputs up to this are kept in memory. */
-const SMALL_BYTES = 1 << 24;
 
 export class Swapper {
   readonly #engine: Engine;
@@ -56,12 +53,12 @@ export class Swapper {
   /** What ran before, by workload. */
   readonly #before = new Map<string, ReadonlyMap<number, Ready>>();
   readonly #audit: Audit;
-  /** Main functions of kernels that were swapped in, by artifact, without audits. */
-  readonly #mains = new Map<string, Main>();
+  readonly #golden: GoldenFile;
+  readonly #runs: RunsFirst;
+  /** Of all threads, each with `bytes` of it. */
   #scratch: { readonly start: number; readonly bytes: number };
-  #golden: ArrayBuffer | null = null;
-  #running = 0;
-  #idle: Promise<void> = Promise.resolve();
+  /** Calls change kernels: runs begin when they have. */
+  #changing: Promise<void> = Promise.resolve();
 
   constructor(engine: Engine, ports: SwapPorts) {
     const { memory, placement, order } = engine;
@@ -81,88 +78,55 @@ export class Swapper {
     const own = { start: 0, end: first };
     this.#arena = new Arena(memory, [own, ...this.#copies.map(({ block }) => block)]);
     this.#scratch = { start: placement.scratch, bytes: placement.scratchStride };
-    this.#audit = new Audit(engine, this.#arena, (workload) =>
-      this.#takeBack(workload, "It disagrees with the kernel before on an inference's numbers."),
-    );
+    this.#audit = new Audit(engine, this.#arena);
+    this.#golden = new GoldenFile(order);
+    this.#runs = new RunsFirst(ports.breathe);
   }
 
   /** As the engine's, with what is found wrong taken back in the same inference. */
   run(feeds: readonly Stored[], aborted: () => boolean): Promise<RunResult | null> {
-    return this.first(() => this.#run(feeds, aborted));
+    return this.#runs.first(() => this.#run(feeds, aborted));
   }
 
-  /** Everything else waits for `work`. */
-  async first<T>(work: () => Promise<T>): Promise<T> {
-    let idle: () => void = () => undefined;
-    if (this.#running++ === 0) {
-      this.#idle = new Promise((resolve) => {
-        idle = resolve;
-      });
-    }
-    try {
-      return await work();
-    } finally {
-      if (--this.#running === 0) idle();
-    }
+  /** Compares the golden outputs as the engine does. */
+  check(...asked: Parameters<Engine["check"]>): Promise<boolean> {
+    return this.#runs.first(async () => {
+      await this.#changing;
+      return this.#engine.check(...asked);
+    });
   }
 
   async #run(feeds: readonly Stored[], aborted: () => boolean): Promise<RunResult | null> {
     for (;;) {
+      await this.#changing;
       try {
         const result = await this.#engine.run(feeds, aborted);
         if (result !== null) this.#audit.ran(result.times);
         return result;
       } catch (thrown) {
         const fault = thrown instanceof WrongKernel ? thrown.fault : null;
-        if (fault === null || !this.#takeBack(fault.workload, fault.message)) throw thrown;
+        if (fault === null || !(await this.#takeBack(fault))) throw thrown;
       }
     }
   }
 
   /** Why each of the kernels does not run; null for those that do from now on. */
-  async swap(all: readonly Found[]): Promise<readonly (string | null)[]> {
+  async swap(all: readonly Found[]): Promise<Refusals> {
     await this.#engine.stored;
-    const refused = new Map<Found, string>();
-    const prepared: Prepared[] = [];
-    for (const found of all) {
-      try {
-        prepared.push(await this.#prepared(found));
-      } catch (thrown) {
-        refused.set(found, sentence(thrown));
-      }
-    }
-    for (const [each, reason] of await this.#wrongAmong(prepared)) refused.set(each.found, reason);
-    await this.#rest();
-    for (const each of prepared) if (!refused.has(each.found)) this.#adopt(each);
+    const refusals = await swapped<Prepared>(all, {
+      prepared: (found) => this.#prepared(found),
+      wrong: (prepared) => this.#wrong(prepared),
+      adopt: (prepared) => this.#adopt(prepared),
+    });
     this.#forgetUnused();
-    return all.map((found) => refused.get(found) ?? null);
-  }
-
-  readonly #rest = async (): Promise<void> => {
-    await this.#ports.breathe();
-    while (this.#running > 0) await this.#idle;
-  };
-
-  /** Those with which the golden outputs are wrong, and why. Together first, as most are right. */
-  async #wrongAmong(all: readonly Prepared[]): Promise<ReadonlyMap<Prepared, string>> {
-    const reason = all.length === 0 ? null : await this.#wrong(all);
-    if (reason === null) return new Map();
-    if (all.length === 1) return new Map([[all[0] as Prepared, reason]]);
-    const wrong = new Map<Prepared, string>();
-    for (const each of all) {
-      const alone = await this.#wrong([each]);
-      if (alone !== null) wrong.set(each, alone);
-    }
-    // Each is right alone, and all together are not.
-    if (wrong.size === 0) for (const each of all) wrong.set(each, reason);
-    return wrong;
+    return refusals;
   }
 
   /** What is wrong with the golden outputs where `all` run; null where nothing is. */
   async #wrong(all: readonly Prepared[]): Promise<string | null> {
     const { order, placement, dispatcher, memory } = this.#engine;
     const { plan } = order.answer;
-    const file = await this.#goldenFile();
+    const file = await this.#golden.bytes();
     const calls = dispatcher.calls.map(
       (call, i) => all.find((each) => each.calls.has(i))?.calls.get(i) ?? call,
     );
@@ -177,7 +141,7 @@ export class Swapper {
       ...task,
       words: tensorsOf(i).map((tensor, k) => place(tensor, task.words[k] as number)),
     }));
-    const mains = new Map(calls.map((call) => [call.task.artifact, this.#bare(call).main]));
+    const mains = new Map(calls.map(({ task, main }) => [task.artifact, main]));
     const blame = (_: number, cause: unknown) =>
       new KernelZooError("run", `It trapped: ${sentence(cause)}`);
     const view = (tensor: number) => {
@@ -191,7 +155,7 @@ export class Swapper {
     try {
       const feeds = goldenParts(file, plan.inputs, plan.golden.inputs);
       for (const [i, { tensor }] of plan.inputs.entries()) view(tensor).set(feeds[i] as Stored);
-      const ports = { breathe: this.#rest };
+      const ports = { breathe: this.#runs.rest };
       await new Dispatcher(tasks, mains, scratch.start, null, blame, ports).run(() => false);
       const wanted = goldenParts(file, plan.outputs, plan.golden.outputs);
       const wrong = wrongOutput(
@@ -208,16 +172,6 @@ export class Swapper {
     }
   }
 
-  async #goldenFile(): Promise<ArrayBuffer> {
-    if (this.#golden !== null) return this.#golden;
-    const { answer, origin } = this.#engine.order;
-    const url = addressOf(answer.golden.url, origin);
-    const bytes = await download(url, (response) => response.arrayBuffer());
-    await refuseChanged(new Uint8Array(bytes), answer.plan.golden.sha256, url);
-    if (bytes.byteLength <= SMALL_BYTES) this.#golden = bytes;
-    return bytes;
-  }
-
   /** Throws KernelZooError: network, artifact, validate, compile, memory. */
   async #prepared(found: Found): Promise<Prepared> {
     const { order, memory, placement, dispatcher } = this.#engine;
@@ -228,7 +182,6 @@ export class Swapper {
     const number = plan.kernels.indexOf(workload);
     const calls = new Map<number, Ready>();
     this.#reserveScratch(kernel.scratch_bytes);
-    this.#mains.set(kernel.sha256, mains.get(kernel.sha256) as Main);
     for (const [i, call] of plan.calls.entries()) {
       if (call.kernel !== number) continue;
       const words: number[] = [];
@@ -245,14 +198,18 @@ export class Swapper {
       const ready = readyOf(task, mains, this.#scratch.start);
       calls.set(i, { ...ready, learnt: { ...learnt } });
     }
-    return { found, calls };
+    return { found, modules: linked, mains, calls };
   }
 
-  #reserveScratch(bytes: number): void {
-    if (bytes > this.#scratch.bytes) {
-      this.#scratch = { ...this.#allocated(bytes), bytes };
-    }
+  #reserveScratch(wanted: number): void {
+    if (wanted <= this.#scratch.bytes) return;
+    const bytes = align(wanted);
+    const { start } = this.#allocated(bytes * this.#engine.loaded.threads);
+    this.#scratch = { start, bytes };
   }
+
+  readonly #scratchOf = (thread: number): number =>
+    this.#scratch.start + thread * this.#scratch.bytes;
 
   /** What ran before is forgotten where there is no room. Throws KernelZooError (memory). */
   #allocated(bytes: number): Block {
@@ -307,7 +264,7 @@ export class Swapper {
       const origins = this.#allocated(block.end - block.start);
       number(words(plain));
       await this.#pack(pack, mains, plain.start, origins.start);
-      const done = await unpack(words(origins), words(block), words(plain), this.#rest);
+      const done = await unpack(words(origins), words(block), words(plain), this.#runs.rest);
       this.#arena.free(origins);
       if (done) return plain;
     }
@@ -335,34 +292,59 @@ export class Swapper {
     const step = Math.max(1, Math.ceil(extent / PACK_SLICES));
     for (let lo = 0; lo < extent; lo += step) {
       main(...words, lo, Math.min(lo + step, extent));
-      await this.#rest();
+      await this.#runs.rest();
     }
     if (scratch !== null) this.#arena.free(scratch);
   }
 
-  #bare(ready: Ready): Ready {
-    return { ...ready, main: this.#mains.get(ready.task.artifact) ?? ready.main };
+  /** Throws KernelZooError (run) where a thread cannot run them. */
+  async #adopt(all: readonly Prepared[]): Promise<void> {
+    await this.#runs.rest();
+    const changing = this.#adoptNow(all);
+    this.#changing = changing.catch(() => undefined);
+    await changing;
   }
 
-  /** Runs while no inference does. */
-  #adopt({ found, calls }: Prepared): void {
+  /** No run is under way, and none begins. */
+  async #adoptNow(all: readonly Prepared[]): Promise<void> {
     const { dispatcher } = this.#engine;
-    const before = new Map(
-      [...calls.keys()].map((i) => [i, this.#bare(dispatcher.calls[i] as Ready)] as const),
-    );
-    this.#before.set(found.workload, before);
-    for (const [i, ready] of calls) {
-      dispatcher.calls[i] = this.#audit.audited(found.workload, i, ready, before.get(i) as Ready);
+    const modules = all.flatMap((each) => each.modules);
+    const mains = new Map(all.flatMap((each) => [...each.mains]));
+    await this.#tellThreads(new Map(all.flatMap(({ calls }) => [...calls])), modules, mains);
+    for (const { found, calls } of all) {
+      const { workload } = found;
+      const before = new Map([...calls.keys()].map((i) => [i, this.#unwatched(i)]));
+      this.#before.set(workload, before);
+      for (const [i, ready] of calls) {
+        const watch = this.#audit.watch(workload, i, ready, before.get(i) as Ready);
+        dispatcher.calls[i] = { ...ready, watch };
+      }
     }
   }
 
-  /** False where nothing ran before, or that is forgotten. */
-  #takeBack(workload: string, reason: string): boolean {
+  /** What ran before that is forgotten: nothing is beside it to be compared with. */
+  #unwatched(call: number): Ready {
+    const { watch: _, ...ready } = this.#engine.dispatcher.calls[call] as Ready;
+    return ready;
+  }
+
+  async #tellThreads(
+    calls: ReadonlyMap<number, Ready>,
+    modules: readonly Linked[],
+    mains: ReadonlyMap<string, Main>,
+  ): Promise<void> {
+    const tasks = new Map([...calls].map(([i, { task }]) => [i, task]));
+    await this.#engine.crew?.change({ modules, tasks }, this.#scratchOf, mains);
+  }
+
+  /** False where nothing ran before, or that is forgotten. No run is under way. */
+  async #takeBack({ workload, message }: Fault): Promise<boolean> {
     const before = this.#before.get(workload);
     if (before === undefined) return false;
     this.#before.delete(workload);
+    await this.#tellThreads(before, [], new Map());
     for (const [i, ready] of before) this.#engine.dispatcher.calls[i] = ready;
-    this.#ports.regressed(workload, reason);
+    this.#ports.regressed(workload, message);
     return true;
   }
 

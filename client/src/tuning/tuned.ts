@@ -5,14 +5,15 @@ import type { CallTimes } from "../runtime/dispatch.js";
 import type { Host } from "../runtime/host.js";
 import type { LoadOrder } from "../runtime/messages.js";
 import type { Model } from "../runtime/model.js";
+import type { Spawn } from "../runtime/opener.js";
 import type { PlannedCall } from "../runtime/planned.js";
 import type { Answered } from "../runtime/request.js";
 import type { RuntimeWorker } from "../runtime/session.js";
-import type { KernelWire, ServedKernel } from "../wire/types.js";
+import type { KernelWire, MeasuredTarget, ServedKernel } from "../wire/types.js";
 import type { Contributing } from "./contributing.js";
-import measurerSource from "./measurer.js?inlined";
+import measurer from "./measurer.js?inlined";
 import type { Found, FromMeasurer, FromTuned, Running, ToMeasurer } from "./messages.js";
-import modelSource from "./model-worker.js?inlined";
+import model from "./model-worker.js?inlined";
 import { workerOf } from "./page-worker.js";
 import type { ModelTuning, Swap, TuneOptions } from "./tuning.js";
 import { WatchedRuntime } from "./watched.js";
@@ -22,10 +23,12 @@ import { Wins } from "./wins.js";
 type Tunable = Pick<Model, "plan" | "tell" | "tuning">;
 
 export interface Tuned {
-  /** Undefined where the model is not tuned. */
-  readonly spawn: (() => RuntimeWorker) | undefined;
+  readonly spawn: Spawn;
   attach(model: Tunable): void;
 }
+
+/** The texts of the workers of a target. */
+type Sources = Readonly<Record<"measurer" | "model", string>>;
 
 const PING_MS = 1_000;
 /** A measurer that does not answer for so long runs a candidate that hangs. */
@@ -38,6 +41,8 @@ interface Winner {
   readonly since: Date;
 }
 
+const LOST = "The GPU was lost, and its kernels with it.";
+
 class Tuning implements ModelTuning, Tuned {
   readonly swaps: Swap[] = [];
   readonly sent: SentRequest[] = [];
@@ -47,6 +52,9 @@ class Tuning implements ModelTuning, Tuned {
   readonly #host: Host;
   readonly #answered: Answered;
   readonly #options: TuneOptions;
+  readonly #target: MeasuredTarget;
+  readonly #sources: Sources;
+  readonly #plain: Spawn;
   readonly #wins: Wins;
   readonly #winners = new Map<string, Winner>();
   readonly #tried = new Set<string>();
@@ -68,12 +76,23 @@ class Tuning implements ModelTuning, Tuned {
   #ended: string | null = null;
   #waiting = "";
 
-  constructor(host: Host, answered: Answered, options: TuneOptions) {
+  constructor(
+    host: Host,
+    answered: Answered,
+    options: TuneOptions,
+    target: MeasuredTarget,
+    sources: Sources,
+    plain: Spawn,
+  ) {
     this.#host = host;
     this.#answered = answered;
     this.#options = options;
+    this.#target = target;
+    this.#sources = sources;
+    this.#plain = plain;
     const { device_class } = answered.answer;
     this.#wins = new Wins(host.tools.notes, answered.origin, device_class, navigator.userAgent);
+    for (const artifact of this.#wins.avoided) this.#tried.add(artifact);
   }
 
   get pausedBecause(): Pause | null {
@@ -103,16 +122,16 @@ class Tuning implements ModelTuning, Tuned {
     });
   }
 
-  get spawn() {
-    // Its threads would have to be told of each swap.
-    return this.#host.threads.kind === "pool" ? undefined : this.#spawn;
-  }
-
-  readonly #spawn = (): RuntimeWorker => {
+  /** `source` is the text of the usual worker where that is none for WebAssembly. */
+  readonly spawn = (source?: string): RuntimeWorker => {
+    if (this.#target === "webgpu" && source === undefined) {
+      this.#lost();
+      return this.#plain();
+    }
     this.#winners.clear();
     this.#swapping = [];
     const winners = this.#wins.trusted ? this.#wins.of(this.#answered.answer) : [];
-    const runtime = new WatchedRuntime(modelSource, this.#served(winners), {
+    const runtime = new WatchedRuntime(this.#sources.model, this.#served(winners), {
       runs: () => this.#look(),
       ran: (times) => this.#ran(times),
       told: (told) => this.#told(told),
@@ -135,10 +154,19 @@ class Tuning implements ModelTuning, Tuned {
     return runtime;
   };
 
+  /** The model runs on WebAssembly from now on; what ran when the GPU was lost does not run again. */
+  #lost(): void {
+    const lost = [...this.#winners.keys()];
+    if (this.#trying !== "") this.#wins.avoid(this.#trying);
+    for (const workload of lost) this.#regressed(workload, LOST);
+    this.#runtime = null;
+    this.#end(LOST);
+  }
+
   attach(model: Tunable): void {
     this.#model = model;
     model.tuning = this;
-    if (this.spawn === undefined) return void this.#end("Models on several threads are not tuned.");
+    if (this.#ended !== null) return;
     if (this.#unsettled().length === 0) return void this.#end("All its kernels are confirmed.");
     // The owner of an automated browser has decided.
     if (!navigator.webdriver) watchDevice(this.#pauses);
@@ -157,7 +185,8 @@ class Tuning implements ModelTuning, Tuned {
     const { contribute } = this.#options;
     const application = typeof contribute === "object" ? contribute.application : null;
     const { origin } = this.#answered;
-    this.#contributing = new Contributing(origin, application, workloads, this.#leftMs, {
+    const [target, leftMs] = [this.#target, this.#leftMs];
+    this.#contributing = new Contributing(origin, target, application, workloads, leftMs, {
       notes: this.#host.tools.notes,
       storedNotes: this.#host.tools.storedNotes,
       sent: (request) => this.#sends(request),
@@ -225,7 +254,7 @@ class Tuning implements ModelTuning, Tuned {
     }
     if (hardware !== null) candidates.searchParams.set("hardware", JSON.stringify(hardware));
     const kept = this.#wins.trusted ? [] : this.#wins.of(answer);
-    this.#measurer = workerOf(measurerSource, "kernelzoo tuner");
+    this.#measurer = workerOf(this.#sources.measurer, "kernelzoo tuner");
     this.#measurer.onmessage = ({ data }: MessageEvent<FromMeasurer>) => this.#heard(data);
     this.#measurer.onerror = () => this.#end("The tuner's worker does not start.");
     this.#post({
@@ -364,6 +393,7 @@ class Tuning implements ModelTuning, Tuned {
 
   #told(told: FromTuned): void {
     if (told.type === "regression") return void this.#regressed(told.workload, told.reason);
+    if (told.type === "timed") return void this.#ran(told.times);
     const since = new Date();
     for (const [i, found] of this.#swapping.entries()) {
       const { workload } = found;
@@ -379,7 +409,8 @@ class Tuning implements ModelTuning, Tuned {
     const { candidate: before } = this.#runningOf(workload).kernel;
     const over = this.#answered.answer.kernels[workload]?.kernel.sha256 as string;
     this.#winners.set(workload, { kernel, since });
-    this.#timesMs.delete(workload);
+    const beforeMs = this.#timesMs.get(workload);
+    if (beforeMs !== undefined) this.#timesMs.set(workload, relativeTime * beforeMs);
     this.#wins.keep(workload, { kernel, over, relativeTime, at: since.getTime() });
     const swap = { workload, candidate: kernel.candidate, before, relativeTime, since };
     this.swaps.push(swap);
@@ -395,5 +426,15 @@ class Tuning implements ModelTuning, Tuned {
   }
 }
 
-export const tuned = (host: Host, answered: Answered, options: TuneOptions): Tuned =>
-  new Tuning(host, answered, options);
+/** `plain` starts the worker of a model that is not tuned. */
+export async function tuned(
+  host: Host,
+  answered: Answered,
+  options: TuneOptions,
+  plain: Spawn,
+): Promise<Tuned> {
+  const target = answered.answer.device_class.includes(":webgpu") ? "webgpu" : "wasm";
+  const sources: Sources =
+    target === "wasm" ? { measurer, model } : (await import("./webgpu/sources.js")).SOURCES;
+  return new Tuning(host, answered, options, target, sources, plain);
+}

@@ -74,7 +74,9 @@ export class WatchedRuntime implements RuntimeWorker {
 
   #heard(event: MessageEvent<FromModel>): void {
     const { data } = event;
-    if (data.type === "swapped" || data.type === "regression") return void this.#ports.told(data);
+    if (data.type === "swapped" || data.type === "regression" || data.type === "timed") {
+      return void this.#ports.told(data);
+    }
     const order = this.#order;
     if (data.type === "refused" && order !== null && order.answer !== this.#answer) {
       this.#ports.refused();
@@ -82,7 +84,7 @@ export class WatchedRuntime implements RuntimeWorker {
       if (!this.#loaded) return void this.#reload(order);
     }
     if (data.type === "loaded") this.#loaded = true;
-    if (data.type === "done") this.#ports.ran(data.times);
+    if (data.type === "done" && data.times.length > 0) this.#ports.ran(data.times);
     const ended = data.type === "done" || data.type === "aborted" || data.type === "failed";
     if (ended && --this.#runs === 0) this.#ports.runs();
     this.onmessage?.(event as MessageEvent<FromRuntime>);

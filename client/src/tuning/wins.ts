@@ -12,10 +12,12 @@ export interface Win {
   readonly at: number;
 }
 
-/** By workload. `browser` is the one that they were found in. */
+/** Wins by workload. `browser` is the one that they were found in. */
 interface Note {
   readonly browser: string;
   readonly wins: Readonly<Record<string, Win>>;
+  /** Artifacts that were tried when the GPU was lost. */
+  readonly avoided?: readonly string[];
 }
 
 /** Owns the note of one zoo and class of devices. */
@@ -45,18 +47,27 @@ export class Wins {
     return this.#note.browser === this.#browser;
   }
 
+  /** Artifacts that are not to be tried in this browser. */
+  get avoided(): readonly string[] {
+    return (this.trusted && this.#note.avoided) || [];
+  }
+
   keep(workload: string, win: Win): void {
     const wins = this.trusted ? this.#note.wins : {};
-    this.#write({ ...wins, [workload]: win });
+    this.#write({ ...wins, [workload]: win }, this.avoided);
   }
 
   forget(workloads: readonly string[]): void {
     const left = Object.entries(this.#note.wins).filter(([each]) => !workloads.includes(each));
-    this.#write(Object.fromEntries(left));
+    this.#write(Object.fromEntries(left), this.avoided);
   }
 
-  #write(wins: Note["wins"]): void {
-    this.#note = { browser: this.#browser, wins };
+  avoid(artifact: string): void {
+    this.#write(this.trusted ? this.#note.wins : {}, [...this.avoided, artifact]);
+  }
+
+  #write(wins: Note["wins"], avoided: readonly string[]): void {
+    this.#note = { browser: this.#browser, wins, ...(avoided.length > 0 ? { avoided } : {}) };
     this.#notes.write(this.#key, JSON.stringify(this.#note));
   }
 }

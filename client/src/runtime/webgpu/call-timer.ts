@@ -2,7 +2,7 @@
 import type { BoundProgram } from "../../gpu/bound-program.js";
 import type { OpenDevice } from "../../gpu/device.js";
 import { gpuSampleNs, shapeOf } from "../../gpu/sample.js";
-import { type GpuTimer, gpuTimer } from "../../gpu/timer.js";
+import { type GpuTimer, gpuTimer, restingTimer } from "../../gpu/timer.js";
 import { TIMER_TOOLS } from "../../gpu/timer-tools.js";
 import { now } from "../../timing/clock.js";
 import type { CallTimes } from "../dispatch.js";
@@ -14,9 +14,16 @@ export class CallTimer {
     this.#timer = timer;
   }
 
-  static async make(open: OpenDevice, some: BoundProgram, limitMs: number): Promise<CallTimer> {
+  /** `rest` is awaited before each pass, so that something else may go first. */
+  static async make(
+    open: OpenDevice,
+    some: BoundProgram,
+    limitMs: number,
+    rest: (() => Promise<void>) | null,
+  ): Promise<CallTimer> {
     const encode = (pass: GPUComputePassEncoder): void => some.encode(pass);
-    return new CallTimer(await gpuTimer(open, encode, limitMs, TIMER_TOOLS));
+    const timer = await gpuTimer(open, encode, limitMs, TIMER_TOOLS);
+    return new CallTimer(rest === null ? timer : restingTimer(timer, rest));
   }
 
   /** Calls of one program take the same time; each is timed once. Throws KernelZooError: run, timeout. */

@@ -1,6 +1,6 @@
 /** Runs a plan on the GPU: all calls of a run in one pass and one submission. */
 import { viewOf } from "../../engine/tensors.js";
-import { type BoundProgram, runInSlices } from "../../gpu/bound-program.js";
+import { type BoundProgram, runInSlices, type Sliced } from "../../gpu/bound-program.js";
 import { padded, stagingBuffer } from "../../gpu/buffers.js";
 import type { OpenDevice } from "../../gpu/device.js";
 import { Nudger } from "../../gpu/nudger.js";
@@ -11,7 +11,7 @@ import { checked, type EnginePorts, type RunResult } from "../engine.js";
 import type { Stored } from "../golden.js";
 import type { Loaded, LoadOrder } from "../messages.js";
 import { CallTimer } from "./call-timer.js";
-import { Chain, LIMIT_MS, type LoadedPlan, loadOnGpu } from "./loading.js";
+import { type Buffers, Chain, LIMIT_MS, type LoadedPlan, loadOnGpu } from "./loading.js";
 import { StagingPool } from "./staging.js";
 
 /** A run that takes longer is submitted in slices, so that the page can draw between them. */
@@ -21,20 +21,41 @@ const MOST_RUNS = 3;
 /** Calls of a run overlap: what each takes by itself is told where it is asked for. */
 const UNTIMED = (): RunResult["times"] => new Float64Array(0);
 
+/** What is copied once some of the calls have run. */
+export interface Copy {
+  readonly from: GPUBuffer;
+  readonly to: GPUBuffer;
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/** A part of a run: calls, and what is copied after them. */
+interface Part {
+  readonly work: Sliced;
+  readonly copies: readonly Copy[];
+}
+
+/** A call that something else runs before, with copies after both. */
+export interface Beside {
+  readonly call: number;
+  readonly before: BoundProgram;
+  readonly copies: readonly Copy[];
+}
+
 /** Owns the device, the weights and the buffers of one model. It ends with its worker. */
 export class GpuEngine {
   readonly loaded: Loaded;
   /** Resolves when all weights are on the GPU. Rejects with KernelZooError: network, artifact. */
   readonly stored: Promise<void>;
-  readonly #order: LoadOrder;
+  readonly order: LoadOrder;
+  readonly open: OpenDevice;
+  readonly buffers: Buffers;
   /** Where each output begins in a staging buffer, and where the last one ends. */
   readonly #offsets: readonly number[];
-  readonly #open: OpenDevice;
   readonly #nudger: Nudger;
   readonly #inputs: readonly GPUBuffer[];
   readonly #outputs: readonly GPUBuffer[];
-  readonly #bound: readonly BoundProgram[];
-  readonly #chain: Chain;
+  #calls: readonly BoundProgram[];
   readonly #staging: StagingPool;
   #submitted: Promise<unknown> = Promise.resolve();
   /** What the last run in slices took. */
@@ -45,15 +66,15 @@ export class GpuEngine {
     { open, buffers, bound, stored }: LoadedPlan,
     staging: readonly GPUBuffer[],
   ) {
-    this.#order = order;
+    this.order = order;
+    this.open = open;
+    this.buffers = buffers;
     this.#offsets = outputOffsets(order.answer);
     this.stored = stored;
-    this.#open = open;
     this.#nudger = new Nudger(open.device.queue, breathing());
     this.#inputs = buffers.placement.inputs.map(buffers.of);
     this.#outputs = buffers.placement.outputs.map(buffers.of);
-    this.#bound = bound;
-    this.#chain = new Chain(bound);
+    this.#calls = bound;
     this.#staging = new StagingPool(staging);
     this.loaded = { memoryBytes: buffers.bytes, threads: 1, singleThreadReason: null };
   }
@@ -72,6 +93,16 @@ export class GpuEngine {
     }, LIMIT_MS);
   }
 
+  /** In their order. */
+  get calls(): readonly BoundProgram[] {
+    return this.#calls;
+  }
+
+  /** Calls that run something else from the next run on. */
+  replace(calls: ReadonlyMap<number, BoundProgram>): void {
+    this.#calls = this.#calls.map((call, i) => calls.get(i) ?? call);
+  }
+
   /**
    * Outputs for `feeds`, both in the plan's order; null where `aborted` said to stop. A run may be
    * asked for before the last one has ended: three are under way at once. Throws KernelZooError: run
@@ -81,24 +112,29 @@ export class GpuEngine {
     feeds: readonly Stored[],
     aborted: () => boolean,
     timed = false,
+    beside: Beside | null = null,
   ): Promise<RunResult | null> {
     const staging = await this.#staging.take();
     try {
-      const submitted = this.#submitted.then(() => this.#submit(feeds, staging, aborted));
+      const submitted = this.#submitted.then(() => this.#submit(feeds, staging, aborted, beside));
       this.#submitted = submitted.catch(() => undefined);
       if (!(await submitted)) return null;
       const outputs = await this.#read(staging);
-      return { outputs, times: timed ? await this.#times() : UNTIMED() };
+      return { outputs, times: timed ? await this.times() : UNTIMED() };
     } finally {
       this.#staging.give(staging);
     }
   }
 
-  /** What each call takes by itself. Throws as `run`. */
-  async #times(): Promise<RunResult["times"]> {
-    const timer = await CallTimer.make(this.#open, this.#bound[0] as BoundProgram, LIMIT_MS);
+  /**
+   * What each call takes by itself; `rest` is awaited before each of the passes that tell. Throws as
+   * `run`.
+   */
+  async times(rest: (() => Promise<void>) | null = null): Promise<RunResult["times"]> {
+    const some = this.#calls[0] as BoundProgram;
+    const timer = await CallTimer.make(this.open, some, LIMIT_MS, rest);
     try {
-      return await timer.times(this.#bound, LIMIT_MS);
+      return await timer.times(this.#calls, LIMIT_MS);
     } finally {
       timer.dispose();
     }
@@ -109,39 +145,59 @@ export class GpuEngine {
     feeds: readonly Stored[],
     staging: GPUBuffer,
     aborted: () => boolean,
+    beside: Beside | null,
   ): Promise<boolean> {
-    const { device } = this.#open;
+    const { device } = this.open;
     await this.stored;
     if (aborted()) return false;
     for (const [i, feed] of feeds.entries()) {
       device.queue.writeBuffer(this.#inputs[i] as GPUBuffer, 0, feed);
     }
     const short = this.#runMs <= WHOLE_MS;
-    if (!short) {
-      this.#runMs = await runInSlices(this.#open, this.#chain, now() + LIMIT_MS, { aborted });
-      if (this.#runMs === Number.POSITIVE_INFINITY) return false;
+    let encoder = device.createCommandEncoder();
+    let runMs = 0;
+    for (const { work, copies } of this.#parts(staging, beside)) {
+      if (short) {
+        const pass = encoder.beginComputePass();
+        work.encode(pass);
+        pass.end();
+      } else {
+        runMs += await runInSlices(this.open, work, now() + LIMIT_MS, { aborted });
+        if (runMs === Number.POSITIVE_INFINITY) return false;
+      }
+      for (const { from, to, offset, bytes } of copies) {
+        encoder.copyBufferToBuffer(from, 0, to, offset, bytes);
+      }
+      if (short) continue;
+      device.queue.submit([encoder.finish()]);
+      encoder = device.createCommandEncoder();
     }
-    const encoder = device.createCommandEncoder();
-    if (short) {
-      const pass = encoder.beginComputePass();
-      this.#chain.encode(pass);
-      pass.end();
-    }
-    for (const [i, output] of this.#outputs.entries()) {
-      const [from, to] = [this.#offsets[i] as number, this.#offsets[i + 1] as number];
-      encoder.copyBufferToBuffer(output, 0, staging, from, to - from);
-    }
-    device.queue.submit([encoder.finish()]);
+    if (short) device.queue.submit([encoder.finish()]);
+    else this.#runMs = runMs;
     return true;
+  }
+
+  #parts(staging: GPUBuffer, beside: Beside | null): readonly Part[] {
+    const copies = this.#outputs.map((from, i): Copy => {
+      const [offset, end] = [this.#offsets[i] as number, this.#offsets[i + 1] as number];
+      return { from, to: staging, offset, bytes: end - offset };
+    });
+    if (beside === null) return [{ work: new Chain(this.#calls), copies }];
+    const { call, before } = beside;
+    const until = [...this.#calls.slice(0, call), before, this.#calls[call] as BoundProgram];
+    return [
+      { work: new Chain(until), copies: beside.copies },
+      { work: new Chain(this.#calls.slice(call + 1)), copies },
+    ];
   }
 
   async #read(staging: GPUBuffer): Promise<readonly Stored[]> {
     const mapped = this.#nudger.during(staging.mapAsync(GPUMapMode.READ));
-    await this.#open.settled(mapped, LIMIT_MS);
+    await this.open.settled(mapped, LIMIT_MS);
     const copied = staging.getMappedRange().slice(0);
     staging.unmap();
-    return this.#order.answer.plan.outputs.map(({ tensor, shape }, i) => {
-      const { dtype } = this.#order.answer.plan.tensors[tensor] as { dtype: "f32" | "i32" };
+    return this.order.answer.plan.outputs.map(({ tensor, shape }, i) => {
+      const { dtype } = this.order.answer.plan.tensors[tensor] as { dtype: "f32" | "i32" };
       return viewOf(copied, dtype, this.#offsets[i] as number, productOf(shape)).slice() as Stored;
     });
   }
@@ -151,7 +207,7 @@ export class GpuEngine {
    * where an output is wrong, network, artifact, run, timeout.
    */
   check(ports: Pick<EnginePorts, "progress">, aborted: () => boolean): Promise<boolean> {
-    return checked(this.#order, (feeds) => this.run(feeds, aborted), ports);
+    return checked(this.order, (feeds) => this.run(feeds, aborted), ports);
   }
 }
 

@@ -63,13 +63,7 @@ export async function loadOnGpu(
 
   // 3. What never changes from run to run.
   const bound = await open.scoped(
-    () =>
-      plan.calls.map(({ kernel }, i) => {
-        const { scratch_bytes } = kernels[kernel] as KernelWire;
-        const operands = (placement.calls[i] as readonly BufferOf[]).map(buffers.of);
-        const all = scratch_bytes > 0 ? [...operands, buffers.scratch(scratch_bytes)] : operands;
-        return new BoundProgram(compiled[kernel] as Program, all);
-      }),
+    () => plan.calls.map(({ kernel }, i) => buffers.bound(i, compiled[kernel] as Program)),
     LIMIT_MS,
   );
   return { open, buffers, bound, stored };
@@ -120,12 +114,18 @@ export class Buffers {
   #scratch: GPUBuffer | null = null;
   #next = 0;
 
-  constructor(answer: ModelAnswer, placement: GpuPlacement, device: GPUDevice) {
+  /** With buffers of its own for weights unless told. */
+  constructor(
+    answer: ModelAnswer,
+    placement: GpuPlacement,
+    device: GPUDevice,
+    weights?: readonly GPUBuffer[],
+  ) {
     this.placement = placement;
     this.#answer = answer;
     this.#device = device;
     this.#shared = placement.sizes.map((bytes) => this.#made(bytes));
-    this.#weights = answer.plan.weights.map(({ bytes }) => this.#made(bytes));
+    this.#weights = weights ?? answer.plan.weights.map(({ bytes }) => this.#made(bytes));
     this.#states = (answer.plan.states ?? []).map(({ shape }) => this.#made(4 * productOf(shape)));
   }
 
@@ -134,8 +134,30 @@ export class Buffers {
     return all[kind][index] as GPUBuffer;
   };
 
+  /** A call of the plan, bound to its tensors; `output` in the place of its own where it is told. */
+  bound(call: number, program: Program, output?: GPUBuffer): BoundProgram {
+    const { scratch_bytes } = program.kernel;
+    const own = (this.placement.calls[call] as readonly BufferOf[]).map(this.of);
+    const operands = output === undefined ? own : [...own.slice(0, -1), output];
+    return new BoundProgram(
+      program,
+      scratch_bytes > 0 ? [...operands, this.#scratchOf(scratch_bytes)] : operands,
+    );
+  }
+
+  /** The same weights with activations and scratch of their own, for runs beside those of the model. */
+  apart(): Buffers {
+    return new Buffers(this.#answer, this.placement, this.#device, this.#weights);
+  }
+
+  /** Destroys activations and scratch. */
+  dispose(): void {
+    for (const buffer of [...this.#shared, ...this.#states]) buffer.destroy();
+    this.#scratch?.destroy();
+  }
+
   /** Calls follow each other, so that they share one scratch buffer. */
-  scratch(bytes: number): GPUBuffer {
+  #scratchOf(bytes: number): GPUBuffer {
     if ((this.#scratch?.size ?? 0) < bytes) this.#scratch = this.#made(bytes);
     return this.#scratch as GPUBuffer;
   }

@@ -1,0 +1,32 @@
+/** Has whatever else a worker does wait for the runs of its model. */
+export class RunsFirst {
+  readonly #breathe: () => Promise<void>;
+  #running = 0;
+  #idle: Promise<void> = Promise.resolve();
+  #settle: () => void = () => undefined;
+
+  /** `breathe` lets messages in. */
+  constructor(breathe: () => Promise<void>) {
+    this.#breathe = breathe;
+  }
+
+  /** Everything else waits for `work`, which may be under way several times at once. */
+  async first<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#running++ === 0) {
+      this.#idle = new Promise((resolve) => {
+        this.#settle = resolve;
+      });
+    }
+    try {
+      return await work();
+    } finally {
+      if (--this.#running === 0) this.#settle();
+    }
+  }
+
+  /** Resolves once no run is under way or asked for. */
+  readonly rest = async (): Promise<void> => {
+    await this.#breathe();
+    while (this.#running > 0) await this.#idle;
+  };
+}

@@ -1,0 +1,45 @@
+/** The worker of a model that is tuned: it runs the model, and takes kernels that won. */
+import type { EnginePorts } from "../runtime/engine.js";
+import type { LoadOrder } from "../runtime/messages.js";
+import { type Crewed, type Served, serve } from "../runtime/serve.js";
+import type { Found, FromTuned, ToTuned } from "./messages.js";
+import type { Refusals } from "./swapping.js";
+
+export interface Swappable extends Served {
+  swap(all: readonly Found[]): Promise<Refusals>;
+}
+
+interface WorkerScope {
+  postMessage(message: FromTuned): void;
+  addEventListener(type: "message", heard: (event: MessageEvent<ToTuned>) => void): void;
+}
+
+const scope = globalThis as unknown as WorkerScope;
+
+export type Tell = (told: FromTuned) => void;
+
+/** Answers messages from now on, as `serve` does, and those about swaps one after another. */
+export function serveTuned(
+  open: (order: LoadOrder, ports: EnginePorts, tell: Tell) => Promise<Swappable>,
+  crewed: Crewed | null,
+  together = false,
+): void {
+  let model: Swappable | null = null;
+  let last: Promise<void> = Promise.resolve();
+  const tell: Tell = (told) => scope.postMessage(told);
+  const swap = async ({ swaps }: ToTuned): Promise<void> => {
+    const refused = await model?.swap(swaps);
+    tell({ type: "swapped", refused: refused ?? swaps.map(() => "It is not loaded.") });
+  };
+  serve(
+    async (order, ports) => {
+      model = await open(order, ports, tell);
+      return model;
+    },
+    crewed,
+    together,
+  );
+  scope.addEventListener("message", ({ data }) => {
+    if (data.type === "swap") last = last.then(() => swap(data));
+  });
+}

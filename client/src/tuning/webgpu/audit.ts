@@ -1,0 +1,109 @@
+/**
+ * Runs a call of a kernel that was swapped in beside the kernel that ran before, on the numbers of a
+ * real inference: one call in so many runs, so that it costs a fixed small share.
+ */
+import { viewOf } from "../../engine/tensors.js";
+import type { BoundProgram } from "../../gpu/bound-program.js";
+import { padded, stagingBuffer, storageBuffer } from "../../gpu/buffers.js";
+import { type PlanTensor, productOf } from "../../runtime/answer.js";
+import { isNear, type Stored } from "../../runtime/golden.js";
+import type { Beside, GpuEngine } from "../../runtime/webgpu/engine.js";
+import { LIMIT_MS } from "../../runtime/webgpu/loading.js";
+import type { BufferOf } from "../../runtime/webgpu/placement.js";
+
+/** Runs for each in which a call is audited: a call takes no longer than its run. */
+const RUNS = 50;
+
+interface Watched {
+  readonly workload: string;
+  readonly call: number;
+  readonly before: BoundProgram;
+}
+
+/** One call in one run. Owns its buffers until it is disposed. */
+class AuditedCall {
+  readonly workload: string;
+  readonly beside: Beside;
+  readonly #engine: GpuEngine;
+  readonly #output: PlanTensor;
+  readonly #bytes: number;
+  readonly #spare: GPUBuffer;
+  readonly #staging: GPUBuffer;
+
+  constructor(engine: GpuEngine, { workload, call, before }: Watched) {
+    const { open, buffers, order } = engine;
+    const { plan } = order.answer;
+    this.workload = workload;
+    this.#engine = engine;
+    this.#output = plan.tensors[plan.calls[call]?.tensors.at(-1) as number] as PlanTensor;
+    this.#bytes = padded(4 * productOf(this.#output.shape));
+    this.#spare = storageBuffer(open.device, this.#bytes);
+    this.#staging = stagingBuffer(open.device, 2 * this.#bytes);
+    const operands = buffers.placement.calls[call] as readonly BufferOf[];
+    const output = buffers.of(operands.at(-1) as BufferOf);
+    const copy = (from: GPUBuffer, offset: number) => {
+      return { from, to: this.#staging, offset, bytes: this.#bytes };
+    };
+    this.beside = {
+      call,
+      before: buffers.bound(call, before.program, this.#spare),
+      copies: [copy(this.#spare, 0), copy(output, this.#bytes)],
+    };
+  }
+
+  /** Whether both kernels computed the same, once the run has ended. Throws KernelZooError: run. */
+  async agrees(): Promise<boolean> {
+    const { open, order } = this.#engine;
+    const { dtype, shape } = this.#output;
+    await open.settled(this.#staging.mapAsync(GPUMapMode.READ), LIMIT_MS);
+    const [right, found] = [0, this.#bytes].map(
+      (at) =>
+        viewOf(this.#staging.getMappedRange(at, this.#bytes), dtype, 0, productOf(shape)) as Stored,
+    );
+    return isNear(right as Stored, found as Stored, order.answer.plan.golden.tolerance);
+  }
+
+  dispose(): void {
+    this.#spare.destroy();
+    this.#staging.destroy();
+    this.beside.before.dispose();
+  }
+}
+
+export class GpuAudit {
+  readonly #engine: GpuEngine;
+  /** Calls that wait for their audit, in turn. */
+  #turn: readonly Watched[] = [];
+  /** Runs since the last audit, and those that were saved up before. */
+  #runs = 0;
+
+  constructor(engine: GpuEngine) {
+    this.#engine = engine;
+  }
+
+  watch(workload: string, before: ReadonlyMap<number, BoundProgram>): void {
+    this.forget(workload);
+    const watched = [...before].map(([call, each]) => ({ workload, call, before: each }));
+    this.#turn = [...this.#turn, ...watched];
+  }
+
+  forget(workload: string): void {
+    this.#turn = this.#turn.filter((each) => each.workload !== workload);
+  }
+
+  /** What is to be audited in the run that begins; null mostly. Throws KernelZooError: run. */
+  async next(): Promise<AuditedCall | null> {
+    this.#runs += 1;
+    const [first, ...rest] = this.#turn;
+    if (first === undefined || this.#runs < RUNS) return null;
+    this.#runs -= RUNS;
+    this.#turn = [...rest, first];
+    try {
+      return await this.#engine.open.scoped(() => new AuditedCall(this.#engine, first), LIMIT_MS);
+    } catch (thrown) {
+      // There is no room for its output: then there is no audit.
+      if (this.#engine.open.loss !== null) throw thrown;
+      return null;
+    }
+  }
+}

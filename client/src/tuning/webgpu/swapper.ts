@@ -1,0 +1,179 @@
+/**
+ * Puts kernels in the place of others between two runs of a model on a GPU:
+ *
+ *  1. Fetch and compile. Weights lie plain there, so that nothing is packed anew.
+ *  2. Run the model once on its golden inputs with the new kernels, in activations of their own and in
+ *     slices that give way to runs of the page. Outputs must be right.
+ *  3. Let the calls run the new kernels. Those before are kept: a kernel that disagrees with the one
+ *     before on an inference's own numbers is taken back, and the inference is computed again.
+ */
+import { sentence } from "../../engine/error.js";
+import { viewOf } from "../../engine/tensors.js";
+import { type BoundProgram, runInSlices } from "../../gpu/bound-program.js";
+import { readBuffer } from "../../gpu/buffers.js";
+import { loadProgram, type Program } from "../../gpu/program.js";
+import { type PlanTensor, productOf } from "../../runtime/answer.js";
+import type { RunResult } from "../../runtime/engine.js";
+import { goldenParts, type Stored, wrongOutput } from "../../runtime/golden.js";
+import { refuseMisfit } from "../../runtime/placement.js";
+import type { GpuEngine } from "../../runtime/webgpu/engine.js";
+import { type Buffers, Chain, LIMIT_MS } from "../../runtime/webgpu/loading.js";
+import { now } from "../../timing/clock.js";
+import { GoldenFile } from "../golden-file.js";
+import type { Found } from "../messages.js";
+import { RunsFirst } from "../runs-first.js";
+import { type Refusals, type SwapPorts, swapped } from "../swapping.js";
+import { GpuAudit } from "./audit.js";
+
+/** A kernel that is ready to run, and the calls that shall run it. */
+interface Prepared {
+  readonly workload: string;
+  readonly program: Program;
+  readonly calls: ReadonlyMap<number, BoundProgram>;
+}
+
+export class GpuSwapper {
+  readonly #engine: GpuEngine;
+  readonly #ports: SwapPorts;
+  readonly #golden: GoldenFile;
+  readonly #runs: RunsFirst;
+  readonly #audit: GpuAudit;
+  /** What ran before, by workload. */
+  readonly #before = new Map<string, ReadonlyMap<number, BoundProgram>>();
+
+  constructor(engine: GpuEngine, ports: SwapPorts) {
+    this.#engine = engine;
+    this.#ports = ports;
+    this.#golden = new GoldenFile(engine.order);
+    this.#runs = new RunsFirst(ports.breathe);
+    this.#audit = new GpuAudit(engine);
+  }
+
+  /** As the engine's; an inference in which a kernel is found wrong is computed again without it. */
+  run(...[feeds, aborted, timed]: Parameters<GpuEngine["run"]>): Promise<RunResult | null> {
+    return this.#runs.first(async () => {
+      const audit = timed ? null : await this.#audit.next();
+      if (audit === null) return this.#engine.run(feeds, aborted, timed);
+      try {
+        const result = await this.#engine.run(feeds, aborted, timed, audit.beside);
+        if (result === null || (await audit.agrees())) return result;
+      } finally {
+        audit.dispose();
+      }
+      this.#takeBack(audit.workload);
+      return this.#engine.run(feeds, aborted);
+    });
+  }
+
+  /** Compares the golden outputs as the engine does. */
+  check(...asked: Parameters<GpuEngine["check"]>): Promise<boolean> {
+    return this.#runs.first(() => this.#engine.check(...asked));
+  }
+
+  /** What each call takes by itself, once no run is wanted. Throws KernelZooError: run, timeout. */
+  async times(): Promise<RunResult["times"]> {
+    await this.#engine.stored;
+    await this.#runs.rest();
+    return this.#engine.times(this.#runs.rest);
+  }
+
+  async swap(all: readonly Found[]): Promise<Refusals> {
+    await this.#engine.stored;
+    return swapped<Prepared>(all, {
+      prepared: (found) => this.#prepared(found),
+      wrong: (prepared) => this.#wrong(prepared),
+      adopt: async (prepared) => {
+        for (const each of prepared) this.#adopt(each);
+      },
+    });
+  }
+
+  /** Throws KernelZooError: network, manifest, artifact, validate, compile, run. */
+  async #prepared({ kernel, workload }: Found): Promise<Prepared> {
+    const { open, order, buffers } = this.#engine;
+    const { plan } = order.answer;
+    const number = plan.kernels.indexOf(workload);
+    const indices = [...plan.calls.keys()].filter((i) => plan.calls[i]?.kernel === number);
+    for (const i of indices) refuseMisfit(plan, plan.calls[i] as (typeof plan.calls)[0], kernel);
+    const program = await loadProgram(open, new URL(order.origin), kernel);
+    const calls = await open.scoped(
+      () => new Map(indices.map((i) => [i, buffers.bound(i, program)])),
+      LIMIT_MS,
+    );
+    return { workload, program, calls };
+  }
+
+  /** What is wrong with the golden outputs where `all` run; null where nothing is. */
+  async #wrong(all: readonly Prepared[]): Promise<string | null> {
+    const { open, buffers } = this.#engine;
+    try {
+      const apart = await open.scoped(() => buffers.apart(), LIMIT_MS);
+      try {
+        return await this.#wrongIn(apart, all);
+      } finally {
+        apart.dispose();
+      }
+    } catch (thrown) {
+      return sentence(thrown);
+    }
+  }
+
+  /** Throws KernelZooError: network, artifact, memory, run, timeout. */
+  async #wrongIn(apart: Buffers, all: readonly Prepared[]): Promise<string | null> {
+    const { open, order, calls } = this.#engine;
+    const { plan } = order.answer;
+    const programs = new Map(
+      all.flatMap((each) => [...each.calls.keys()].map((i) => [i, each.program] as const)),
+    );
+    const file = await this.#golden.bytes();
+    const { inputs, outputs } = apart.placement;
+    for (const [i, feed] of goldenParts(file, plan.inputs, plan.golden.inputs).entries()) {
+      const input = inputs[i] as (typeof inputs)[0];
+      open.device.queue.writeBuffer(apart.of(input), 0, feed);
+    }
+    const bound = await open.scoped(
+      () => calls.map(({ program }, i) => apart.bound(i, programs.get(i) ?? program)),
+      LIMIT_MS,
+    );
+    try {
+      const rest = this.#runs.rest;
+      await runInSlices(open, new Chain(bound), now() + LIMIT_MS, { rest });
+      const found: Stored[] = [];
+      for (const [i, { tensor }] of plan.outputs.entries()) {
+        const { dtype, shape } = plan.tensors[tensor] as PlanTensor;
+        const output = apart.of(outputs[i] as (typeof outputs)[0]);
+        const bytes = await readBuffer(open, output, 4 * productOf(shape), LIMIT_MS);
+        found.push(viewOf(bytes, dtype, 0, productOf(shape)) as Stored);
+      }
+      const wrong = wrongOutput(plan, found, goldenParts(file, plan.outputs, plan.golden.outputs));
+      return wrong === undefined ? null : `The golden output ${wrong} is wrong with it.`;
+    } finally {
+      for (const each of bound) each.dispose();
+    }
+  }
+
+  /** Runs that are under way are submitted already, with the kernels before. */
+  #adopt({ workload, calls }: Prepared): void {
+    const before = this.#ofCalls(calls);
+    this.#before.set(workload, before);
+    this.#engine.replace(calls);
+    this.#audit.watch(workload, before);
+  }
+
+  #takeBack(workload: string): void {
+    const before = this.#before.get(workload);
+    // Of two runs that overlap both may have found it.
+    if (before === undefined) return;
+    this.#before.delete(workload);
+    this.#audit.forget(workload);
+    this.#engine.replace(before);
+    this.#ports.regressed(
+      workload,
+      "It disagrees with the kernel before on an inference's numbers.",
+    );
+  }
+
+  #ofCalls(calls: ReadonlyMap<number, unknown>): ReadonlyMap<number, BoundProgram> {
+    return new Map([...calls.keys()].map((i) => [i, this.#engine.calls[i] as BoundProgram]));
+  }
+}
