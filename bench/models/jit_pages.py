@@ -3,10 +3,12 @@
 All pages are open at once, each with an identity of its own, and measure between their inferences
 what the zoo lends them. A page alone knows what it has measured; of several, each is sent what all
 have. How many times more that is, is by how much sooner each has tried as much. On one machine the
-pages take the cores from each other, so that this is counted in candidates and not in seconds.
+pages take the cores from each other, so that this is counted in candidates and not in seconds; many
+pages measure for longer, so that each has had as much of a core.
 """
 
 import json
+import os
 from argparse import Namespace
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,6 +36,7 @@ from services.gateway.wire.applications import ApplicationRequest
 PAGES = (1, 2, 5, 20)
 QUORUM = 5
 APPLICATION = "bench"
+CORES = os.cpu_count() or 1
 CLASSES = 1
 """All pages are of one browser and one machine."""
 
@@ -46,7 +49,7 @@ def main() -> None:
     options.add_argument("--folder", type=Path, default=FOLDER, help="where `make networks` writes")
     options.add_argument("--only", default="mobilenetv2", choices=[each.name for each in KNOWN])
     options.add_argument("--pages", type=int, nargs="+", default=PAGES)
-    options.add_argument("--seconds", type=float, default=40)
+    options.add_argument("--seconds", type=float, default=20, help="of a core, for each page")
     run(options, measure, tiny=("--only", TINY.name, "--pages", "2", "--seconds", "5"))
 
 
@@ -87,7 +90,7 @@ def _shared(case: NetworkCase, pages: int, options: Namespace) -> tuple[float, d
             "gateway": stack.url,
             "name": case.name,
             "rest": 1,
-            "seconds": options.seconds,
+            "seconds": options.seconds * max(1, pages / CORES),
             "peerEvery": 0,
             "application": APPLICATION,
         }
