@@ -1,6 +1,10 @@
 """A small language model by a seed as a plan, with the tokens that NumPy generates."""
 
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
+
+import numpy as np
 
 from fixtures.model_site import Files, SiteKernels
 from kernelzoo.domain.gpu import gpu_model
@@ -13,6 +17,8 @@ from services.tuner.language.config import LanguageConfig
 from services.tuner.language.planning import plan_decoder
 from services.tuner.language.reference import Reference
 from services.tuner.schedules.registry import lite_space
+
+Words = Any  # np.uint32, or an array of them.
 
 # Kernels of the head and of the queries have one text, and other numbers of workgroups.
 TINY = LanguageConfig(
@@ -53,3 +59,30 @@ def chosen_on_gpu(key: str) -> SiteKernels:
         learn(key, KnownProgram(program=workload.program, roundings=ROUNDINGS))
     space = lite_space(workload, TargetKind.WEBGPU, gpu_model("google", "swiftshader"))
     return SiteKernels(candidate=space[0], fallback=space[0])
+
+
+def drawn_tokens(prompt: list[int], count: int, asked: Mapping[str, float]) -> list[int]:
+    """As the page draws them, with whole sorts in place of searches. `asked` is as in the page."""
+    temperature, seed = asked["temperature"], np.uint32(asked["seed"])
+    top_k, top_p = asked.get("topK", TINY.vocabulary), asked.get("topP", 1.0)
+    reference, found = Reference(TINY, Seeded()), list(prompt)
+    for place in range(len(prompt) - 1, len(prompt) - 1 + count):
+        logits = reference.logits(found).astype(np.float64)
+        powers = np.exp((logits - logits.max()) / temperature)
+        order = np.argsort(-logits, kind="stable")
+        before = np.cumsum(powers[order]) - powers[order]
+        kept = order[(before < top_p * powers.sum()) & (np.arange(len(order)) < top_k)]
+        key = _hash(np.uint32(place) ^ _hash(seed))
+        tokens = kept.astype(np.uint32)
+        uniform = ((_hash(key + _hash(tokens + key)) >> np.uint32(8)) + 0.5) / 2**24
+        scores = (logits[kept] - logits.max()) / temperature - np.log(-np.log1p(-uniform))
+        found.append(int(kept[scores.argmax()]))
+    return found[len(prompt) :]
+
+
+@np.errstate(over="ignore")
+def _hash(value: Words) -> Words:
+    """PCG's output function."""
+    state = value * np.uint32(747_796_405) + np.uint32(2_891_336_453)
+    word = ((state >> ((state >> np.uint32(28)) + np.uint32(4))) ^ state) * np.uint32(277_803_737)
+    return (word >> np.uint32(22)) ^ word

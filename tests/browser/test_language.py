@@ -6,7 +6,13 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from fixtures.model_site import write_model
-from tests.browser.language_models import TINY, chosen_on_gpu, right_tokens, tiny_decoder
+from tests.browser.language_models import (
+    TINY,
+    chosen_on_gpu,
+    drawn_tokens,
+    right_tokens,
+    tiny_decoder,
+)
 from tests.browser.model_host import Host, hosting, script
 from tests.browser.sites import site
 from tests.browser.test_models_gpu import GPU_CLASS, LOSE
@@ -16,6 +22,13 @@ from workers.fleet.gpu import GpuChoice, gpu_flags
 PROMPT = [1, 2, 3]
 LONG = [(7 * place + 3) % 150 for place in range(30)]
 """A whole block of the prompt, a part of one, and the last token."""
+DRAWN: dict[str, dict[str, float]] = {
+    "among all": {"temperature": 1.5, "seed": 4},
+    "by another seed": {"temperature": 1.5, "seed": 2**32 - 5},
+    "among few": {"temperature": 4.0, "topK": 7, "seed": 4},
+    "among the likeliest": {"temperature": 1.0, "topP": 0.5, "seed": 4},
+    "among either": {"temperature": 2.0, "topK": 20, "topP": 0.8, "seed": 9},
+}
 COLLECT = """
   const collect = async (tokens) => {
     const found = [];
@@ -66,10 +79,10 @@ GENERATE = """
   const blocks = llm.stats().reusedTokens;
   const ended = await collect(llm.generate([1, 2, 3], { stop: [greedy[5]] }));
   const full = await collect(llm.generate([1, 2, 3], { stop: [] }));
-  const drawn = { temperature: 1.5, topK: 20, topP: 0.9, maxTokens: 10 };
-  const once = await collect(llm.generate([5], { ...drawn, seed: 4 }));
-  const again = await collect(llm.generate([5], { ...drawn, seed: 4 }));
-  const else_ = await collect(llm.generate([5], { ...drawn, seed: 5 }));
+  const drawn = {};
+  for (const [name, options] of Object.entries(feeds.drawn)) {
+    drawn[name] = await collect(llm.generate([5], { maxTokens: 10, interval: 3, ...options }));
+  }
   const sure = await collect(llm.generate([1, 2, 3], { temperature: 1, topK: 1, maxTokens: 12 }));
 
   const stop = new AbortController();
@@ -81,6 +94,10 @@ GENERATE = """
     }
   });
   for await (const token of llm.generate([4, 4])) break;
+  const early = new AbortController();
+  const first = refusal(() => llm.generate(feeds.long, { signal: early.signal }).next());
+  early.abort(new Error("at once"));
+  const unbegun = await first;
   const after = await collect(llm.generate([1, 2, 3], { maxTokens: 12 }));
 
   const running = llm.generate([1]);
@@ -97,13 +114,13 @@ GENERATE = """
   const atMaximum = await collect(llm.generate(filling, { stop: [] }));
   await llm.dispose();
   const disposed = await refusal(() => collect(llm.generate([1])));
-  return { greedy, whole, next, reused, other, long, longer, blocks, ended, full, once, again,
-           else_, sure, seen, stopped, after, faults, atMaximum, disposed };
+  return { greedy, whole, next, reused, other, long, longer, blocks, ended, full, drawn, sure,
+           seen, stopped, unbegun, after, faults, atMaximum, disposed };
 """
 
 
 def test_tokens_are_those_of_numpy_in_every_turn(page: Page, host: Host) -> None:
-    found = page.evaluate(script(COLLECT + GENERATE), [host.url, {"long": LONG}])
+    found = page.evaluate(script(COLLECT + GENERATE), [host.url, {"long": LONG, "drawn": DRAWN}])
     greedy = right_tokens(PROMPT, TINY.length - len(PROMPT))
     assert found["greedy"] == greedy[:12]
     assert found["whole"]["promptTokens"] == 3
@@ -116,9 +133,13 @@ def test_tokens_are_those_of_numpy_in_every_turn(page: Page, host: Host) -> None
     assert found["blocks"] == len(LONG), "a block that begins in the middle of the cache"
     assert found["ended"] == greedy[: greedy.index(greedy[5])]
     assert found["full"] == greedy, "the context is filled to its last place"
-    assert found["once"] == found["again"] != found["else_"]
+    for name, asked in DRAWN.items():
+        got, right = found["drawn"][name], drawn_tokens([5], 10, asked)
+        assert got == right[: len(got)], name
+        assert len(got) == 10 or right[len(got)] in TINY.stop, name
     assert found["sure"] == found["after"] == greedy[:12]
     assert (len(found["seen"]), found["stopped"]) == (3, "Error: enough")
+    assert found["unbegun"] == "Error: at once"
     assert found["atMaximum"] == right_tokens([*LONG, *range(9, 0, -1)], 1), "a block has no room"
     for told, fault in zip(
         (
@@ -137,8 +158,10 @@ def test_tokens_are_those_of_numpy_in_every_turn(page: Page, host: Host) -> None
     assert "disposed" in found["disposed"]
 
 
+TOO_LITTLE = """
+  return await refusal(() => openTiny({ memoryBytes: 60000 }));
+"""
 FAULTS = """
-  const memory = await refusal(() => openTiny({ memoryBytes: 60000 }));
   const stop = new AbortController();
   const opening = refusal(() => openTiny({
     signal: stop.signal,
@@ -156,7 +179,7 @@ FAULTS = """
     if (found.length === 4) new BroadcastChannel("lose").postMessage(null);
   }
   await llm.dispose();
-  return { memory, aborted, network, wasm, found };
+  return { aborted, network, wasm, found };
 """
 
 
@@ -164,11 +187,12 @@ def test_a_language_model_says_what_is_wrong_and_survives_a_lost_gpu(
     page: Page, host: Host
 ) -> None:
     before = len(host.sent)
-    found = page.evaluate(script(COLLECT + FAULTS), [host.url, {}])
-    assert found["memory"].startswith("memory: tiny-llama takes")
+    memory = page.evaluate(script(COLLECT + TOO_LITTLE), [host.url, {}])
+    assert memory.startswith("memory: tiny-llama takes")
     sent = host.sent[before:]
-    assert sent.index("/tiny-llama.json") < len(sent)
-    assert "/tiny-llama.weights" not in sent[:1], "the memory is asked for before the download"
+    assert "/tiny-llama.json" in sent
+    assert "/tiny-llama.weights" not in sent, "the memory is asked for before the download"
+    found = page.evaluate(script(COLLECT + FAULTS), [host.url, {}])
     assert found["aborted"] == "Error: no more"
     assert "is no model for this SDK" in found["network"]
     assert found["wasm"].startswith("profile: Language models run on WebGPU")

@@ -3,7 +3,6 @@
  * tokens. The token, its place and the cache stay on the GPU, so that the next token is submitted
  * before the last one has been read.
  */
-import { viewOf } from "../engine/tensors.js";
 import { stagingBuffer } from "../gpu/buffers.js";
 import { Nudger } from "../gpu/nudger.js";
 import type { DecoderWire } from "../runtime/answer.js";
@@ -12,9 +11,10 @@ import { checked, type EnginePorts, type RunResult } from "../runtime/engine.js"
 import type { Stored } from "../runtime/golden.js";
 import type { Loaded, LoadOrder } from "../runtime/messages.js";
 import { LIMIT_MS, type LoadedPlan, loadOnGpu } from "../runtime/webgpu/loading.js";
+import type { BufferOf } from "../runtime/webgpu/placement.js";
 import { StagingPool } from "../runtime/webgpu/staging.js";
 import { type DecodeOrder, MOST_STEPS, readOrder } from "./order.js";
-import { randomAt, sampled } from "./sampling.js";
+import { Sampler } from "./sampler.js";
 
 /** Runs that may be under way at once: while one is read back, the next ones compute. */
 const MOST_RUNS = 3;
@@ -34,6 +34,7 @@ interface Places extends Pick<DecoderWire, "vocabulary" | "rows" | "step" | "hea
   readonly position: GPUBuffer;
   readonly prompt: GPUBuffer;
   readonly logits: GPUBuffer;
+  readonly chosen: GPUBuffer;
 }
 
 /** Owns the device, the weights and the cache of one language model. It ends with its worker. */
@@ -46,6 +47,8 @@ export class Decoder {
   readonly #staging: StagingPool;
   readonly #nudger: Nudger;
   #submitted: Promise<unknown> = Promise.resolve();
+  /** There from the first text on that is drawn. */
+  #sampler: Promise<Sampler> | null = null;
   /** The place that the next step decodes. */
   #place = 0;
 
@@ -71,7 +74,8 @@ export class Decoder {
     const { placement, of } = loaded.buffers;
     const [token, position, prompt] = placement.inputs.map(of) as [GPUBuffer, GPUBuffer, GPUBuffer];
     const [logits] = placement.outputs.map(of) as [GPUBuffer];
-    const places = { vocabulary, rows, step, head, token, position, prompt, logits };
+    const chosen = of(placement.calls[head + 1]?.at(-1) as BufferOf);
+    const places = { vocabulary, rows, step, head, token, position, prompt, logits, chosen };
     const bytes = LOGITS_AT + logits.size;
     return loaded.open.scoped(() => {
       const { device } = loaded.open;
@@ -105,40 +109,35 @@ export class Decoder {
     try {
       const submitted = this.#submitted.then(() => this.#submit(order, staging, aborted));
       this.#submitted = submitted.catch(() => undefined);
-      const chosen = await submitted;
-      if (chosen === null) return null;
-      const outputs = await this.#read(order, staging, chosen);
-      return { outputs, times: new Float64Array(0) };
+      if (!(await submitted)) return null;
+      return { outputs: await this.#read(order, staging), times: new Float64Array(0) };
     } finally {
       this.#staging.give(staging);
     }
   }
 
-  /**
-   * Submits all steps; answers the tokens that were chosen here, which are none where the GPU chooses
-   * them, and null where the run was aborted.
-   */
+  /** Submits all steps; false where the run was aborted. */
   async #submit(
     { place, prompt, tokens, sampling, logits }: DecodeOrder,
     staging: GPUBuffer,
     aborted: () => boolean,
-  ): Promise<readonly number[] | null> {
+  ): Promise<boolean> {
     await this.stored;
-    if (aborted()) return null;
-    if (place !== null && !(await this.#prefill(place, prompt, aborted))) return null;
-    const chosen: number[] = [];
-    for (let step = 0; step < tokens; step++) {
-      if (aborted()) return null;
-      const last = step === tokens - 1;
-      const here = sampling.temperature > 0;
-      this.#step(staging, here || (logits && last), step);
-      if (!here) continue;
-      const found = await this.#mapped(staging, 1, (bytes) => this.#logits(bytes).slice());
-      const token = sampled(found, sampling, randomAt(sampling.seed, this.#place));
-      this.#plan.open.device.queue.writeBuffer(this.#at.token, 0, Int32Array.of(token));
-      chosen.push(token);
+    const sampler = sampling.temperature > 0 ? await this.#drawing() : null;
+    if (aborted()) return false;
+    sampler?.write(sampling);
+    if (place !== null && !(await this.#prefill(place, prompt, aborted))) return false;
+    for (let index = 0; index < tokens; index++) {
+      if (aborted()) return false;
+      this.#step(staging, sampler, logits && index === tokens - 1, index);
     }
-    return chosen;
+    return true;
+  }
+
+  #drawing(): Promise<Sampler> {
+    const { open } = this.#plan;
+    this.#sampler ??= Sampler.load(open, this.#at.vocabulary, this.#at);
+    return this.#sampler;
   }
 
   /** All tokens of a prompt but the last, without the head; false where it was aborted. */
@@ -158,10 +157,11 @@ export class Decoder {
     while (this.#place < end - 1) {
       if (aborted()) return false;
       this.#submitPart(end - 1);
-      blocks.push(this.#plan.open.idle(LIMIT_MS));
+      const block = this.#plan.open.idle(LIMIT_MS);
+      block.catch(() => undefined); // Nobody may wait for the last ones.
+      blocks.push(block);
       if (blocks.length > MOST_BLOCKS) await blocks.shift();
     }
-    for (const block of blocks) block.catch(() => undefined);
     return true;
   }
 
@@ -171,67 +171,63 @@ export class Decoder {
     const { device } = this.#plan.open;
     const encoder = device.createCommandEncoder();
     const left = last - this.#place;
-    if (left > FEW) this.#encode(encoder, 0, step);
+    if (left > FEW) this.#encode(encoder, (_, calls) => calls(0, step));
     else for (let n = 0; n < left; n++) this.#encodeToken(encoder, false);
     this.#place += left > FEW ? Math.min(rows, left) : left;
     device.queue.submit([encoder.finish()]);
   }
 
   /** One token with its head; what it chose is copied to a place of the staging buffer. */
-  #step(staging: GPUBuffer, withLogits: boolean, index: number): void {
+  #step(staging: GPUBuffer, sampler: Sampler | null, withLogits: boolean, index: number): void {
     const { token, logits } = this.#at;
     const { device } = this.#plan.open;
     const encoder = device.createCommandEncoder();
-    this.#encodeToken(encoder, true);
+    this.#encodeToken(encoder, true, sampler);
     encoder.copyBufferToBuffer(token, 0, staging, index * TOKEN_BYTES, TOKEN_BYTES);
     if (withLogits) encoder.copyBufferToBuffer(logits, 0, staging, LOGITS_AT, logits.size);
     device.queue.submit([encoder.finish()]);
     this.#place += 1;
   }
 
-  #encodeToken(encoder: GPUCommandEncoder, withHead: boolean): void {
+  /** The last call goes on to the next place, with what the head, or the sampler in its place, chose. */
+  #encodeToken(
+    encoder: GPUCommandEncoder,
+    withHead: boolean,
+    sampler: Sampler | null = null,
+  ): void {
     const { step, head } = this.#at;
-    const { length } = this.#plan.bound;
-    if (withHead) this.#encode(encoder, step, length);
-    else this.#encode(encoder, step, head, length - 1);
+    const last = this.#plan.bound.length - 1;
+    const before = sampler ? head + 1 : last;
+    this.#encode(encoder, (pass, calls) => {
+      calls(step, withHead ? before : head);
+      sampler?.encode(pass);
+      calls(last, last + 1);
+    });
   }
 
-  /** One pass with the calls from `from` to before `to`, and `then`. */
-  #encode(encoder: GPUCommandEncoder, from: number, to: number, then?: number): void {
+  #encode(
+    encoder: GPUCommandEncoder,
+    work: (pass: GPUComputePassEncoder, calls: (from: number, to: number) => void) => void,
+  ): void {
     const { bound } = this.#plan;
     const pass = encoder.beginComputePass();
-    for (let i = from; i < to; i++) bound[i]?.encode(pass);
-    if (then !== undefined) bound[then]?.encode(pass);
+    work(pass, (from, to) => {
+      for (const call of bound.slice(from, to)) call.encode(pass);
+    });
     pass.end();
   }
 
-  async #read(
-    { tokens, logits }: DecodeOrder,
-    staging: GPUBuffer,
-    chosen: readonly number[],
-  ): Promise<readonly Stored[]> {
-    const read = (bytes: ArrayBuffer): Stored[] => [
-      new Int32Array(bytes, 0, tokens).slice(),
-      logits ? this.#logits(bytes).slice() : new Float32Array(0),
-    ];
-    const outputs = await this.#mapped(staging, tokens, read);
-    return chosen.length > 0 ? [Int32Array.from(chosen), ...outputs.slice(1)] : outputs;
-  }
-
-  async #mapped<T>(
-    staging: GPUBuffer,
-    tokens: number,
-    read: (bytes: ArrayBuffer) => T,
-  ): Promise<T> {
+  async #read({ tokens, logits }: DecodeOrder, staging: GPUBuffer): Promise<readonly Stored[]> {
     const mapped = staging.mapAsync(GPUMapMode.READ);
     const hastened = tokens < MANY ? this.#nudger.during(mapped) : mapped;
     await this.#plan.open.settled(hastened, LIMIT_MS);
-    const value = read(staging.getMappedRange());
+    const bytes = staging.getMappedRange();
+    const { vocabulary } = this.#at;
+    const outputs: Stored[] = [
+      new Int32Array(bytes, 0, tokens).slice(),
+      new Float32Array(bytes, LOGITS_AT, logits ? vocabulary : 0).slice(),
+    ];
     staging.unmap();
-    return value;
-  }
-
-  #logits(bytes: ArrayBuffer): Float32Array<ArrayBuffer> {
-    return viewOf(bytes, "f32", LOGITS_AT, this.#at.vocabulary) as Float32Array<ArrayBuffer>;
+    return outputs;
   }
 }

@@ -104,6 +104,7 @@ export class LanguageModel {
       for (let again = false; ; again = true) {
         try {
           for await (const token of this.#decoded(prompt, made, options, ending.signal)) {
+            signal?.throwIfAborted();
             made.push(token);
             yield token;
             signal?.throwIfAborted();
