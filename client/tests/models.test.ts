@@ -265,7 +265,7 @@ test("a call waits for its weights and those before it run, and an abort is hear
   const dispatcher = new Dispatcher(tasks, mains, 0, null, blame, ports);
   arrivals.one();
   const running = dispatcher.run(() => false);
-  await new Promise((resolve) => setTimeout(resolve, 20));
+  for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(ran, ["a"]);
   arrivals.one();
   assert.notEqual(await running, null);

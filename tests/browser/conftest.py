@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, BrowserContext
 from cli.stack.supervisor import Stack
 from tests.running import running_stack
 from workers.fleet.chromium import launched_chromium
+from workers.fleet.gpu import GpuChoice, gpu_flags
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +21,20 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def browser(stack: Stack) -> Iterator[Browser]:  # noqa: ARG001
     """Closed before its stack, which ends every process below this one."""
     with launched_chromium() as launched:
+        yield launched
+
+
+@pytest.fixture(scope="module")
+def lone_browser() -> Iterator[Browser]:
+    """Of tests that need no stack."""
+    with launched_chromium() as launched:
+        yield launched
+
+
+@pytest.fixture(scope="module")
+def gpu_browser() -> Iterator[Browser]:
+    """The same on a software adapter of WebGPU."""
+    with launched_chromium(*gpu_flags(GpuChoice.SOFTWARE)) as launched:
         yield launched
 
 

@@ -109,10 +109,11 @@ def hosting(host: Host, handler: type[Handler] = Handler) -> Iterator[None]:
 
 
 @contextmanager
-def page_elsewhere(browser: Browser) -> Iterator[Page]:
-    """A page of another origin, and not isolated."""
+def page_elsewhere(browser: Browser, before: str = "") -> Iterator[Page]:
+    """A page of another origin, and not isolated; it runs the script `before` any other."""
     with site({}) as address:
         opened = browser.new_page()
+        opened.add_init_script(before)
         opened.goto(address)
         yield opened
         opened.close()

@@ -13,11 +13,8 @@ from tests.browser.language_models import (
     right_tokens,
     tiny_decoder,
 )
-from tests.browser.model_host import Host, hosting, script
-from tests.browser.sites import site
+from tests.browser.model_host import Host, hosting, page_elsewhere, script
 from tests.browser.test_models_gpu import GPU_CLASS, LOSE
-from workers.fleet.chromium import launched_chromium
-from workers.fleet.gpu import GpuChoice, gpu_flags
 
 PROMPT = [1, 2, 3]
 LONG = [(7 * place + 3) % 150 for place in range(30)]
@@ -51,19 +48,9 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched_chromium(*gpu_flags(GpuChoice.SOFTWARE)) as launched:
-        yield launched
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser) -> Iterator[Page]:
-    with site({}) as address:
-        opened = browser.new_page()
-        opened.add_init_script(LOSE)
-        opened.goto(address)
+def page(gpu_browser: Browser) -> Iterator[Page]:
+    with page_elsewhere(gpu_browser, LOSE) as opened:
         yield opened
-        opened.close()
 
 
 GENERATE = """

@@ -20,7 +20,7 @@ from tests.browser.model_host import (
 from tests.browser.model_plans import chosen, deep, few_bits, small
 from tests.browser.sites import ISOLATED, site
 from workers.fleet.browsers import BrowserKind, Launch
-from workers.fleet.chromium import launched_chromium, opened_profile
+from workers.fleet.chromium import opened_profile
 from workers.fleet.firefox import Firefox, start_firefox
 from workers.fleet.installed import MISSING
 from workers.fleet.webkit import WebKit, start_webkit
@@ -41,14 +41,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched_chromium() as launched:
-        yield launched
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser) -> Iterator[Page]:
-    with page_elsewhere(browser) as opened:
+def page(lone_browser: Browser) -> Iterator[Page]:
+    with page_elsewhere(lone_browser) as opened:
         yield opened
 
 
@@ -189,11 +183,11 @@ DEEP = """
 
 
 def test_threads_share_the_calls_of_a_model_in_an_isolated_page(
-    browser: Browser, host: Host
+    lone_browser: Browser, host: Host
 ) -> None:
     network = deep()
     with site(ISOLATED) as address:
-        page = browser.new_page()
+        page = lone_browser.new_page()
         page.goto(address)
         found = page.evaluate(script(DEEP), [host.url, lists(network.feeds)])
         page.close()
@@ -266,7 +260,9 @@ SLOW = """
 """
 
 
-def test_a_model_in_a_file_runs_before_its_device_is_probed(browser: Browser, host: Host) -> None:
+def test_a_model_in_a_file_runs_before_its_device_is_probed(
+    lone_browser: Browser, host: Host
+) -> None:
     network = small()
     told = """async ([host, feeds]) => {
       const { KernelZoo } = await import(`${host}/client/sdk.js`);
@@ -278,7 +274,7 @@ def test_a_model_in_a_file_runs_before_its_device_is_probed(browser: Browser, ho
       return { y: [...y], loaded, notes: Object.keys(localStorage), class: zoo.deviceClass };
     }"""
     with site({}) as address:
-        page = browser.new_page()
+        page = lone_browser.new_page()
         page.goto(address)
         answer = page.evaluate(told, [host.url, lists(network.feeds)])
         page.close()
@@ -304,11 +300,11 @@ KEEP_AT_ONCE = "--js-flags=--wasm-caching-timeout-ms=0 --wasm-caching-threshold=
 """Without these V8 waits for a while in which it makes no more code, and for more code."""
 
 
-def traced_visit(browser: Browser, profile: Path, address: str, host: Host) -> set[str]:
+def traced_visit(lone_browser: Browser, profile: Path, address: str, host: Host) -> set[str]:
     """What Chromium traced of WebAssembly's code while a page ran a model."""
     network = deep()
     traced: list[dict[str, Any]] = []
-    with opened_profile(browser.browser_type, str(profile), KEEP_AT_ONCE) as context:
+    with opened_profile(lone_browser.browser_type, str(profile), KEEP_AT_ONCE) as context:
         page = context.pages[0]
         page.goto(address)
         tracer = context.new_cdp_session(page)
@@ -327,12 +323,12 @@ def traced_visit(browser: Browser, profile: Path, address: str, host: Host) -> s
 
 
 def test_a_second_visit_starts_with_the_optimised_code_of_the_first(
-    browser: Browser, host: Host, tmp_path: Path
+    lone_browser: Browser, host: Host, tmp_path: Path
 ) -> None:
     host.cache_control = "public, max-age=31536000, immutable"
     try:
         with site({}) as address:
-            first, second = (traced_visit(browser, tmp_path, address, host) for _ in range(2))
+            first, second = (traced_visit(lone_browser, tmp_path, address, host) for _ in range(2))
     finally:
         host.cache_control = "no-store"
     assert CACHE_HIT not in first
@@ -458,7 +454,9 @@ def test_kept_weights_are_read_again_and_prepared_anew_where_they_are_damaged(
         assert not visited("none"), f"kept anew after {damage}"
 
 
-def test_a_model_runs_where_the_storage_is_full_or_denied(browser: Browser, host: Host) -> None:
+def test_a_model_runs_where_the_storage_is_full_or_denied(
+    lone_browser: Browser, host: Host
+) -> None:
     network = small("kept")
     host.write(network)
     argument = [host.url, {"small": lists(network.feeds)}]
@@ -469,7 +467,7 @@ def test_a_model_runs_where_the_storage_is_full_or_denied(browser: Browser, host
       return [...y];
     """
     with site({}) as address:
-        page = browser.new_page()
+        page = lone_browser.new_page()
         page.goto(address)
         quota = {"origin": address, "quotaSize": 1_000}
         page.context.new_cdp_session(page).send("Storage.overrideQuotaForOrigin", quota)

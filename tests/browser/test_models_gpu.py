@@ -28,8 +28,6 @@ from tests.browser.model_host import (
 )
 from tests.browser.model_plans import chosen, chosen_on_gpu, deep, small
 from tests.browser.sites import site
-from workers.fleet.chromium import launched_chromium
-from workers.fleet.gpu import GpuChoice, gpu_flags
 
 GPU_CLASS = "0123456789abcdef:r101-0:webgpu"
 
@@ -98,14 +96,8 @@ def _slow_down(document: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched_chromium(*gpu_flags(GpuChoice.SOFTWARE)) as launched:
-        yield launched
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser) -> Iterator[Page]:
-    with page_elsewhere(browser) as opened:
+def page(gpu_browser: Browser) -> Iterator[Page]:
+    with page_elsewhere(gpu_browser) as opened:
         yield opened
 
 
@@ -216,8 +208,8 @@ def subtracting(candidate: Candidate) -> bytes:
 
 
 @pytest.fixture
-def page_that_loses(browser: Browser) -> Iterator[Page]:
-    with site({}) as address, browser.new_context() as context:
+def page_that_loses(gpu_browser: Browser) -> Iterator[Page]:
+    with site({}) as address, gpu_browser.new_context() as context:
         opened = context.new_page()
         opened.add_init_script(LOSE)
         opened.goto(address)

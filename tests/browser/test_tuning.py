@@ -17,7 +17,6 @@ from tests.browser.candidate_queue import Queue, QueueHandler
 from tests.browser.model_host import hosting, lists, script
 from tests.browser.model_plans import deep
 from tests.browser.sites import ISOLATED, site
-from workers.fleet.chromium import launched_chromium
 
 NETWORK = deep(layers=2, rows=64, width=128)
 KEY = NETWORK.plan.kernels[0]
@@ -36,15 +35,9 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched_chromium() as launched:
-        yield launched
-
-
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    with site(ISOLATED) as address, browser.new_context() as context:
+def page(lone_browser: Browser) -> Iterator[Page]:
+    with site(ISOLATED) as address, lone_browser.new_context() as context:
         opened = context.new_page()
         opened.goto(address)
         yield opened

@@ -24,7 +24,7 @@ declare global {
 const EVENTS_KEPT = 5_000;
 /** Drawing takes processor time beside the measurement. */
 const DRAW_EVERY_MS = 150;
-/** A new day brings a new budget. */
+/** The budget begins anew at midnight. */
 const LOOK_AT_CLOCK_MS = 30_000;
 const CONSENT = "consent";
 

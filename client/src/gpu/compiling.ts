@@ -2,9 +2,8 @@
  * Pipelines that a driver is asked for: a few at a time, each with a deadline.
  *
  * A driver that does not end cannot be stopped: destroying the device makes the browser's GPU
- * process wait for it, and with it every page. So the device is unfinished alone, nothing more is
- * compilingNow of the driver until it has ended, and where that takes too long there is no GPU in
- * this browser.
+ * process wait for it, and with it every page. So the device is left as it is, the driver is asked
+ * for nothing more until it has ended, and where that takes too long this browser has no GPU.
  */
 import { KernelZooError } from "../engine/error.js";
 import type { OpenDevice } from "./device.js";

@@ -111,7 +111,7 @@ export class LanguageModel {
           }
           return;
         } catch (thrown) {
-          // What was generated is the page's; the cache is made anew with it.
+          // The page has the tokens so far; the prompt of the new cache ends with them.
           if (again || ending.signal.aborted) throw thrown;
           await this.#reopened(thrown);
         }
@@ -157,7 +157,7 @@ export class LanguageModel {
       const given = at === null ? [] : prompt.slice(at);
       const feeds = orderFeeds({ place: at, prompt: given, tokens, sampling, logits: false });
       const ran = this.#opened.session.run(feeds, signal);
-      ran.catch(() => undefined); // Nobody may wait for it any more.
+      ran.catch(() => undefined); // The caller may have stopped awaiting it.
       return ran;
     };
     const flights = [ask(place, 1)];

@@ -9,7 +9,7 @@ export interface Sampling {
   readonly topK: number;
   /** The likeliest alone that together have so much of the probability; all with 1. */
   readonly topP: number;
-  /** Of one seed and one place in a text comes one choice. */
+  /** The same seed makes the same choice at the same place of a text. */
   readonly seed: number;
 }
 

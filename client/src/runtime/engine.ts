@@ -157,7 +157,7 @@ export class Engine {
     const large = plan.format !== 3 && restored === undefined && total >= PREPARED_BYTES;
     const preparer = large ? ports.beside?.() : null;
     const stored = restored?.then(stream) ?? (preparer ? beside(preparer) : stream());
-    stored.catch(() => undefined); // Whoever waits for it hears of it.
+    stored.catch(() => undefined); // Those who await it see the rejection.
     const { modules, mains } = await compiled;
 
     // 3. Threads.

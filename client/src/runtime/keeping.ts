@@ -173,7 +173,7 @@ export class Keeper {
           file.flush();
         });
       } catch {
-        // A part of it is worth nothing.
+        // Half of a file cannot be used: both are removed.
         await remove(folder, `${name}.json`);
         await remove(folder, `${name}.weights`);
       }

@@ -95,7 +95,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     this.inputs = answer.plan.inputs.map(tensor);
     this.outputs = answer.plan.outputs.map(tensor);
     this.#best = answer.plan.calls.map(() => Number.POSITIVE_INFINITY);
-    this.complete().catch(() => undefined); // Runs hear of it as well.
+    this.complete().catch(() => undefined); // A run that needs the weights rejects, too.
   }
 
   /**

@@ -104,7 +104,7 @@ export class Opener {
       await session.complete;
       this.#noteRight(fallbacks);
     } catch {
-      // Whoever runs the model hears of it.
+      // The next run rejects with it.
     } finally {
       this.#order.signal?.removeEventListener("abort", this.#abort);
     }

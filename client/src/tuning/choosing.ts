@@ -11,10 +11,13 @@ export interface Prospect {
   readonly inVain: number;
 }
 
-/** Where the cost model says nothing, a tenth is hoped for, and less with each candidate in vain. */
+/**
+ * The share of the time that a candidate is expected to save where the cost model says nothing; it
+ * falls with each candidate that was no faster.
+ */
 const HOPED = 0.1;
 const LESS = 0.9;
-/** A model's word is not final. */
+/** The cost model may be wrong, so that a candidate always has this much of a chance. */
 const LEAST = 0.01;
 /** To set a candidate up, and calls of it and of the kernel that runs. */
 const SET_UP_MS = 40;

@@ -154,7 +154,8 @@ async function measure(own: Known): Promise<void> {
     faster.sort((a, b) => a.time - b.time);
     for (const { kernel, expected } of faster.slice(0, PROVEN)) {
       if (own.running !== running) return;
-      // The luckiest of several is not the fastest, and it may be fast as it does too little.
+      // The best sample of several is biased, and a kernel may be fast as it leaves entries out: so
+      // whole calls are timed and the whole output is compared.
       const relativeTime = await turn(kernel, () => screening.proven(kernel));
       if (relativeTime === null || relativeTime > FASTER || own.running !== running) continue;
       own.inVain = 0;

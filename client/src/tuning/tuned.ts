@@ -136,7 +136,7 @@ class Tuning implements ModelTuning, Tuned {
       ran: (times) => this.#ran(times),
       told: (told) => this.#told(told),
       refused: () => {
-        // Whatever is wrong, it may be of a kernel that only this page has chosen.
+        // A kernel that only this page has chosen may be at fault: it forgets them all.
         this.#wins.forget(winners.map(([workload]) => workload));
         this.#winners.clear();
       },

@@ -1,8 +1,10 @@
 """Index expressions as linear forms mean the same, and cancel."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,13 +58,12 @@ def test_a_simplified_place_is_the_same_place(place: Expression) -> None:
     np.testing.assert_array_equal(value(simplified(place)), value(place))
 
 
-SHAPES = st.sampled_from([(24, 30), (1, 24, 5, 6), (720,), (2, 12, 30), (7, 11), (77,), (11, 7)])
+SHAPES = ([(24, 30), (1, 24, 5, 6), (720,), (2, 12, 30)], [(7, 11), (77,), (11, 7)])
+VIEWS = [pair for alike in SHAPES for pair in product(alike, repeat=2)]
 
 
-@given(one=SHAPES, other=SHAPES)
+@pytest.mark.parametrize(("one", "other"), VIEWS)
 def test_a_view_of_a_view_is_where_it_began(one: tuple[int, ...], other: tuple[int, ...]) -> None:
-    if np.prod(one) != np.prod(other):
-        return
     axes = axes_of(one)
     there = viewed(axes, one, other)
     numbers = np.arange(np.prod(one)).reshape(one)

@@ -58,7 +58,7 @@ export async function loadOnGpu(
     ).take,
     { chunk: (loaded) => progress({ phase: "weights", loaded, total }), piece: () => undefined },
   );
-  stored.catch(() => undefined); // Whoever waits for it hears of it.
+  stored.catch(() => undefined); // Those who await it see the rejection.
   const compiled = await programs;
 
   // 3. What never changes from run to run.

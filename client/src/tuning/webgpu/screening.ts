@@ -51,7 +51,7 @@ export class GpuScreening implements Screening {
     return relativeTime(samples_ns, reference_ns);
   }
 
-  /** Again, in more rounds: the luckiest of several is not the fastest. */
+  /** Again, in more rounds: the best sample of several is biased. */
   async proven(kernel: KernelWire): Promise<number | null> {
     const again = await this.#lease.again([kernel]);
     const [time = null] = await again();

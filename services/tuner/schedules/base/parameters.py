@@ -14,6 +14,16 @@ def parameters_of(workload: Workload) -> tuple[Buffer, ...]:
     )
 
 
+Held = dict[str, tuple[Buffer, tuple[int, ...]]]
+"""Buffers of a kernel with their shapes, by the names of tensors."""
+
+
+def held_by(workload: Workload) -> Held:
+    """The buffers of the workload's tensors."""
+    shapes = (tensor.shape for tensor in workload.tensors)
+    return {b.name: (b, shape) for b, shape in zip(parameters_of(workload), shapes, strict=True)}
+
+
 def in_order(program: Program, workload: Workload) -> Program:
     """A contraction's program, whose parameters are a, b, the inputs of the epilogue and c, with
     its parameters in the order of the workload's tensors."""

@@ -40,8 +40,8 @@ WasmWindowConfig = WasmConvConfig | WasmDepthwiseConfig | WasmWinogradConfig
 
 
 def wasm_conv_configs(workload: Workload) -> tuple[WasmWindowConfig, ...]:
-    """What keeps channels apart first, where it fits. Windows by themselves before transformed
-    tiles, whose weights take four times the memory."""
+    """Depthwise schedules come first, where they fit, then direct ones. Winograd's come last, as
+    its weights take four times the memory."""
     return (
         *wasm_depthwise_configs(workload),
         *_window_configs(workload),

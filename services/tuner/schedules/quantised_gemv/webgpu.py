@@ -72,7 +72,7 @@ from services.tuner.ir.nodes import (
     Store,
 )
 from services.tuner.schedules.base.entry import entry_value
-from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
 from services.tuner.schedules.base.quantised import (
     QuantisedProduct,
     RowNorm,
@@ -98,7 +98,7 @@ class _Kernel:
 
     config: WebgpuQuantisedGemvConfig
     product: QuantisedProduct
-    held: dict[str, tuple[Buffer, tuple[int, ...]]]
+    held: Held
     frame: Frame
     thread: Affine
     sharing: RowThreads
@@ -135,10 +135,7 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
     kernel = _Kernel(
         config=config,
         product=product,
-        held={
-            each.name: (each, tensor.shape)
-            for each, tensor in zip(parameters, workload.tensors, strict=True)
-        },
+        held=held_by(workload),
         frame=frame,
         thread=thread,
         sharing=RowThreads(

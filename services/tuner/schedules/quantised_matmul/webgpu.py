@@ -57,7 +57,7 @@ from services.tuner.ir.nodes import (
     Store,
 )
 from services.tuner.schedules.base.entry import entry_value
-from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
 from services.tuner.schedules.base.quantised import (
     QuantisedProduct,
     Weights,
@@ -78,7 +78,7 @@ class _Kernel:
 
     config: WebgpuQuantisedMatmulConfig
     product: QuantisedProduct
-    held: dict[str, tuple[Buffer, tuple[int, ...]]]
+    held: Held
     frame: Frame
     thread: Affine
     first_m: Affine
@@ -118,10 +118,7 @@ def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulCo
     kernel = _Kernel(
         config=config,
         product=product,
-        held={
-            each.name: (each, tensor.shape)
-            for each, tensor in zip(parameters, workload.tensors, strict=True)
-        },
+        held=held_by(workload),
         frame=frame,
         thread=thread,
         first_m=own_m.times(config.block_m),
